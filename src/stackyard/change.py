@@ -1,0 +1,172 @@
+"""`EnvironmentChange`: the one small language in which a stack says what it does to a user's environment.
+
+Activation is captured into it once, at build time. Modulefiles in Lua and in Tcl, ``stackyard run``, wrappers and batch
+scripts are renderings of the same list; nothing else in the program writes shell. The operations are few and each says
+what it *means*, so that a renderer can choose the construct of its module system that gives the user's own value back.
+
+This module is pure: standard library only, no I/O, cheap to import.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, ClassVar
+
+
+@dataclass(frozen=True)
+class Prepend:
+    """Put a directory of the stack in front of a path list such as PATH or MANPATH."""
+
+    op: ClassVar[str] = "prepend"
+    variable: str
+    directory: str
+
+
+@dataclass(frozen=True)
+class Set:
+    """Set a variable that only the stack uses; it is simply unset afterwards."""
+
+    op: ClassVar[str] = "set"
+    variable: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Borrow:
+    """Set a variable that is the user's, and give his value back; `value` None means unset while loaded."""
+
+    op: ClassVar[str] = "borrow"
+    variable: str
+    value: str | None
+
+
+@dataclass(frozen=True)
+class Flags:
+    """Extend a flag string such as CFLAGS by `text` at its end. It is never split as a list."""
+
+    op: ClassVar[str] = "flags"
+    variable: str
+    text: str
+
+
+@dataclass(frozen=True)
+class UserPath:
+    """A place of the user's own, with a fallback where the preferred variable is not set.
+
+    The value is ``$base/suffix`` for the first of `bases` (variable names, e.g. SCRATCH) that is set and not empty,
+    else ``$HOME/fallback``; entries of `tail` (absolute paths, e.g. the site's own envs) follow, joined by `separator`.
+    A value that the user has set himself is kept: the operation then does nothing.
+    """
+
+    op: ClassVar[str] = "user_path"
+    variable: str
+    bases: tuple[str, ...]
+    suffix: str
+    fallback: str
+    tail: tuple[str, ...] = ()
+    separator: str = ":"
+
+
+@dataclass(frozen=True)
+class Function:
+    """A shell function with a body per shell (``sh`` serves bash, zsh and ksh; ``fish``, ``csh`` their own)."""
+
+    op: ClassVar[str] = "function"
+    name: str
+    bodies: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Alias:
+    """A shell alias."""
+
+    op: ClassVar[str] = "alias"
+    name: str
+    value: str
+
+
+@dataclass(frozen=True)
+class OnUnload:
+    """Commands run when the stack is unloaded, per shell. The one thing an unload may execute; it carries its own
+    definitions and absolute paths, because module systems unwind variables and functions first."""
+
+    op: ClassVar[str] = "on_unload"
+    bodies: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Notice:
+    """A message shown when the stack is loaded."""
+
+    op: ClassVar[str] = "notice"
+    text: str
+
+
+Operation = Prepend | Set | Borrow | Flags | UserPath | Function | Alias | OnUnload | Notice
+_OPERATIONS: dict[str, type[Any]] = {
+    cls.op: cls for cls in (Prepend, Set, Borrow, Flags, UserPath, Function, Alias, OnUnload, Notice)
+}
+
+
+@dataclass(frozen=True)
+class EnvironmentChange:
+    """An ordered list of operations. Immutable; `+` concatenates."""
+
+    operations: tuple[Operation, ...] = field(default=())
+
+    def __iter__(self) -> Iterator[Operation]:
+        return iter(self.operations)
+
+    def __len__(self) -> int:
+        return len(self.operations)
+
+    def __add__(self, other: EnvironmentChange) -> EnvironmentChange:
+        return EnvironmentChange(self.operations + other.operations)
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """The list as plain JSON values, in order, each with its ``op``."""
+        return [{"op": operation.op, **asdict(operation)} for operation in self.operations]
+
+    @classmethod
+    def from_json(cls, items: list[dict[str, Any]]) -> EnvironmentChange:
+        """Read what `to_json` wrote. Raises KeyError for an unknown ``op``."""
+        return cls(tuple(_operation(item) for item in items))
+
+    def apply(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """The environment of a child process after this change (functions, aliases and notices have no part in it)."""
+        result = dict(environ)
+        for operation in self.operations:
+            _apply(operation, result)
+        return result
+
+
+def _operation(item: dict[str, Any]) -> Operation:
+    cls = _OPERATIONS[item["op"]]
+    values = {f.name: item[f.name] for f in fields(cls) if f.name in item}
+    made: Operation = cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+    return made
+
+
+def _apply(operation: Operation, environ: dict[str, str]) -> None:
+    match operation:
+        case Prepend(variable, directory):
+            old = environ.get(variable)
+            environ[variable] = directory if old is None else f"{directory}:{old}"
+        case Set(variable, value):
+            environ[variable] = value
+        case Borrow(variable, None):
+            environ.pop(variable, None)
+        case Borrow(variable, str() as value):
+            environ[variable] = value
+        case Flags(variable, text):
+            environ[variable] = f"{environ[variable]} {text}" if environ.get(variable) else text
+        case UserPath():
+            environ.setdefault(operation.variable, user_path(operation, environ))
+
+
+def user_path(operation: UserPath, environ: Mapping[str, str]) -> str:
+    """The value that a `UserPath` has in a given environment."""
+    base = next((environ[name] for name in operation.bases if environ.get(name)), None)
+    first = f"{base}/{operation.suffix}" if base else f"{environ.get('HOME', '')}/{operation.fallback}"
+    return operation.separator.join((first, *operation.tail))

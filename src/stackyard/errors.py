@@ -1,0 +1,78 @@
+"""The few exceptions of the program, one per thing a person can do about it.
+
+    StackyardError            1  it failed, with the cause
+      InputError              2  the command line or a file is wrong
+      ChecksFailed            3  a check did not pass
+      MissingError            4  something needed is missing on this machine
+
+Only `stackyard.cli` catches them: it prints ``error:``, the place, the message and the hint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, order=True)
+class Where:
+    """A place in a file that a person wrote. `line` and `column` count from 1; 0 means the whole file."""
+
+    file: str
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        parts = [self.file, *(str(n) for n in (self.line, self.column) if n)]
+        return ":".join(parts)
+
+
+class StackyardError(Exception):
+    """What went wrong, where, and what to do about it.
+
+    Args:
+        message: one sentence that names the thing that was wrong.
+        where: the place in the user's file, if the cause is in one.
+        hint: what to do now; a command to type where there is one.
+        detail: kept output of a failing program, shown below the message.
+    """
+
+    exit_code = 1
+
+    def __init__(
+        self, message: str, *, where: Where | None = None, hint: str | None = None, detail: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.where = where
+        self.hint = hint
+        self.detail = detail
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.message}" if self.where else self.message
+
+
+class InputError(StackyardError):
+    """The command line or a file is wrong; nothing was changed."""
+
+    exit_code = 2
+
+
+class ManyErrors(InputError):
+    """Several problems found in one reading, all reported at once."""
+
+    def __init__(self, problems: Sequence[StackyardError]) -> None:
+        super().__init__(f"{len(problems)} problems found")
+        self.problems = tuple(problems)
+
+
+class ChecksFailed(StackyardError):
+    """At least one check did not pass; what passed was still done."""
+
+    exit_code = 3
+
+
+class MissingError(StackyardError):
+    """Something needed is missing on this machine; the hint names how to get it."""
+
+    exit_code = 4

@@ -1,0 +1,121 @@
+"""The one door to subprocesses: argv lists only, time limits everywhere, output kept and shown when a program fails."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from stackyard.errors import MissingError, StackyardError
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a finished program left behind. Output is decoded as UTF-8 with replacement."""
+
+    argv: tuple[str, ...]
+    returncode: int
+    stdout: str
+    stderr: str
+    seconds: float
+
+    @property
+    def output(self) -> str:
+        """Both streams, standard error last, for showing to a person."""
+        return "\n".join(part for part in (self.stdout.rstrip(), self.stderr.rstrip()) if part)
+
+
+class CommandError(StackyardError):
+    """A program that ended with a code other than 0, or that ran out of time."""
+
+    def __init__(self, message: str, result: Result, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint, detail=_tail(result.output))
+        self.result = result
+
+
+def run(
+    argv: Sequence[str | os.PathLike[str]],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    timeout_s: float = 600,
+    stdin: str | None = None,
+    check: bool = True,
+    log: Path | None = None,
+) -> Result:
+    """Run a program to its end in its own process group, which is killed whole when the time is up.
+
+    Args:
+        env: the complete environment of the child; None passes this process's own.
+        timeout_s: seconds until the group is killed.
+        check: raise `CommandError` when the program ends with a code other than 0.
+        log: a file to which the command line and its output are appended.
+
+    Raises:
+        MissingError: the program does not exist.
+        CommandError: it failed (with `check`), or ran out of time (always).
+    """
+    words = tuple(os.fspath(word) for word in argv)
+    started = time.monotonic()
+    try:
+        process = subprocess.Popen(
+            words, env=None if env is None else dict(env), cwd=cwd, start_new_session=True,
+            stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8", errors="replace",
+        )  # fmt: skip
+    except FileNotFoundError as error:
+        if cwd is not None and not cwd.is_dir():
+            raise StackyardError(f"cannot run {words[0]} in {cwd}: no such folder") from error
+        raise MissingError(f"the program {words[0]} is not on this machine") from error
+    except PermissionError as error:
+        raise StackyardError(f"{words[0]} is not executable: {error.strerror}") from error
+    timed_out = False
+    try:
+        out, err = process.communicate(stdin, timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        timed_out = True
+        os.killpg(process.pid, signal.SIGKILL)
+        out, err = process.communicate()
+    except BaseException:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        raise
+    result = Result(words, process.returncode, out or "", err or "", time.monotonic() - started)
+    if log is not None:
+        _append(log, result)
+    if timed_out:
+        raise CommandError(f"{shlex.join(words[:4])} did not end within {timeout_s:g} s", result)
+    if check and result.returncode != 0:
+        raise CommandError(f"{shlex.join(words[:4])} ended with code {result.returncode}", result)
+    return result
+
+
+def which(name: str, environ: Mapping[str, str] | None = None) -> Path | None:
+    """The absolute path of a program on PATH (of `environ`, if given), or None."""
+    found = shutil.which(name, path=None if environ is None else environ.get("PATH", ""))
+    return Path(found).absolute() if found else None
+
+
+def clean_environment(**extra: str) -> dict[str, str]:
+    """A small environment that does not depend on the caller's shell: HOME, USER, LANG and the system's PATH."""
+    keep = {k: os.environ[k] for k in ("HOME", "USER", "LOGNAME", "TMPDIR", "SSL_CERT_FILE") if k in os.environ}
+    return {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", **keep, **extra}
+
+
+def _append(log: Path, result: Result) -> None:
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("a", encoding="utf-8") as stream:
+        stream.write(f"$ {shlex.join(result.argv)}\n{result.output}\n[{result.returncode}, {result.seconds:.1f} s]\n")
+
+
+def _tail(text: str, lines: int = 40) -> str:
+    kept = text.splitlines()
+    if len(kept) <= lines:
+        return text
+    return "\n".join([f"... {len(kept) - lines} lines above ...", *kept[-lines:]])

@@ -1,0 +1,106 @@
+"""The lock: every package of every variant for every platform, with its hash. In memory; `lock.text` knows the file.
+
+Plain dataclasses: `build` and the read commands must not pay for a validation library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+LOCK_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class CondaPackage:
+    """One conda package. `url` names the file; `size` in bytes; `depends` and `constrains` are MatchSpecs."""
+
+    name: str
+    version: str
+    build: str
+    build_number: int
+    subdir: str
+    channel: str
+    url: str
+    sha256: str
+    md5: str = ""
+    size: int = 0
+    noarch: str = ""
+    timestamp_ms: int = 0
+    license: str = ""
+    depends: tuple[str, ...] = ()
+    constrains: tuple[str, ...] = ()
+    purls: tuple[str, ...] = ()
+    python_site_packages_path: str = ""
+
+
+@dataclass(frozen=True)
+class PipPackage:
+    """One pip package, as a wheel or as the source that it is compiled from.
+
+    `kind`: ``wheel`` (installed as it is), ``sdist`` (compiled), ``vcs`` (git, `commit` full), ``path`` (a local
+    project, `sha256` is that of its snapshot). `build_inputs` names everything that influences compilation, sorted.
+    """
+
+    name: str
+    version: str
+    kind: Literal["wheel", "sdist", "vcs", "path"]
+    url: str
+    sha256: str
+    index: str = ""
+    size: int = 0
+    commit: str = ""
+    subdirectory: str = ""
+    requires: tuple[str, ...] = ()
+    extras: tuple[str, ...] = ()
+    build_inputs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LockedInterpreter:
+    """Where Python comes from: ``conda`` (in the package list), ``uv`` or ``host`` with path, version and sha256."""
+
+    source: Literal["conda", "uv", "host", "none"]
+    version: str = ""
+    path: str = ""
+    sha256: str = ""
+
+
+@dataclass(frozen=True)
+class LockedVariant:
+    """All packages of one variant on one platform, in install order by name.
+
+    `spec_hash` is the hash of the part of the spec and of the site that influences this solve; `--locked` compares it.
+    `channels` are the final URLs in priority order; `virtual` are the virtual packages that were assumed.
+    """
+
+    stack: str
+    version: str
+    variant: str
+    platform: str
+    spec_hash: str
+    interpreter: LockedInterpreter
+    channels: tuple[str, ...] = ()
+    virtual: tuple[str, ...] = ()
+    requested: tuple[str, ...] = ()
+    conda: tuple[CondaPackage, ...] = ()
+    pip: tuple[PipPackage, ...] = ()
+    notices: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What identifies it within a lock."""
+        return (self.version, self.variant, self.platform)
+
+
+@dataclass(frozen=True)
+class Lock:
+    """One lock file: all variants of one spec file."""
+
+    stack: str
+    variants: tuple[LockedVariant, ...] = ()
+
+    def find(self, version: str, variant: str, platform: str) -> LockedVariant | None:
+        """The locked variant for a platform, or None."""
+        return next((v for v in self.variants if v.key == (version, variant, platform)), None)

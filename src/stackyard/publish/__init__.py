@@ -1,0 +1,1 @@
+"""From a file to a published generation: what to build, in what order, and the one atomic flip."""

@@ -1,0 +1,1 @@
+"""How a stack is proved before anybody sees it."""

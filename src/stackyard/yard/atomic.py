@@ -1,0 +1,65 @@
+"""The one writer: temporary file, fsync, `os.replace`; readers never see a half. And a fault hook."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import tempfile
+from pathlib import Path
+from typing import Any
+
+_hits: dict[str, int] = {}
+
+
+def fault_point(name: str) -> None:
+    """A named place at which the crash tests kill this process.
+
+    ``STACKYARD_FAULT=name:n`` sends SIGKILL at the n-th (from 1) passing of `name`; unset, this costs one look-up.
+    """
+    wanted = os.environ.get("STACKYARD_FAULT")
+    if wanted is None:
+        return
+    target, _, count = wanted.partition(":")
+    if target == name:
+        _hits[name] = _hits.get(name, 0) + 1
+        if _hits[name] == int(count or "1"):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def write_text(path: Path, text: str, *, mode: int | None = None) -> None:
+    """Write a file whole or not at all; `mode` None follows the umask."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        Path(name).chmod(_umask_mode() if mode is None else mode)
+        fault_point("write")
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a JSON file in the program's one style: two spaces, sorted keys, newline at the end."""
+    write_text(path, json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
+
+
+def replace_symlink(link: Path, target: str) -> None:
+    """Point `link` at `target` in one step, also where it exists already."""
+    link.parent.mkdir(parents=True, exist_ok=True)
+    temporary = link.parent / f".{link.name}.{os.getpid()}.tmp"
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(target)
+    fault_point("flip")
+    os.replace(temporary, link)
+
+
+def _umask_mode() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask

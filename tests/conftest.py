@@ -1,0 +1,21 @@
+"""Fixtures for all tests: no test sees the caller's yard, home or site."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("HOME", str(home))
+    for name in ("STACKYARD_HOME", "STACKYARD_SITE", "XDG_DATA_HOME", "XDG_CACHE_HOME", "MODULEPATH", "SCRATCH"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def data() -> Path:
+    """Inputs that belong to the tests."""
+    return Path(__file__).parent / "data"
