@@ -1,0 +1,359 @@
+"""YAML with the place of every value: what every spec file is read through.
+
+A file becomes a `Document`, a tree of `Node`s that each know their line, their column, the text as it was written and
+the comment beside them. The text matters because YAML reads ``python: 3.10`` as the number 3.1; the comment because
+selectors such as ``# [linux64]`` are comments to YAML. Values follow YAML 1.2, as conda's own reader does.
+
+    document = read_yaml(Path("stack.yaml"))
+    document.value                          # plain dicts, lists and scalars; mapping keys are always text
+    document.place("matrix", "python", 0)   # where that value is (or, if it is not there, what holds the nearest one)
+    document.key_place("matrix", "pyton")   # where that key is
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from stackyard.errors import InputError, ManyErrors, Where
+from stackyard.spec.models import Place
+
+_LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
+_TRAILING_COMMENT = re.compile(r"[\s,:]*\s#(?P<comment>.*)$")
+_BLOCK_COMMENT = re.compile(r"[|>+\d-]+\s+#(?P<comment>.*)$")
+_JINJA = re.compile(r"\{%.*|\{\{.*|\{#.*")
+_TAG = "tag:yaml.org,2002:"
+Kind = Literal["mapping", "sequence", "scalar"]
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One value of a YAML file.
+
+    `value` is plain data; `text` is a scalar as it was written (``3.10``), empty for collections; `quoted` tells a
+    string in quotes or a block from a plain one; `comment` is what stands behind ``#`` on the value's line.
+    """
+
+    kind: Kind
+    value: Any
+    place: Place
+    text: str = ""
+    quoted: bool = False
+    comment: str = ""
+    entries: tuple[tuple[Node, Node], ...] = field(default=(), repr=False)
+    items: tuple[Node, ...] = field(default=(), repr=False)
+
+    @property
+    def where(self) -> Where:
+        """The place, as errors take it."""
+        return where(self.place)
+
+    @property
+    def is_null(self) -> bool:
+        """Whether nothing, ``~`` or ``null`` was written."""
+        return self.kind == "scalar" and self.value is None
+
+    def get(self, key: str) -> Node | None:
+        """The value of a mapping's key, or None."""
+        return next((value for name, value in self.entries if name.text == key), None)
+
+    def key(self, key: str) -> Node | None:
+        """The node of a mapping's key itself, or None."""
+        return next((name for name, _ in self.entries if name.text == key), None)
+
+    def child(self, step: str | int) -> Node | None:
+        """One step down: a key of a mapping or an index of a sequence."""
+        if isinstance(step, int) and self.kind == "sequence":
+            return self.items[step] if 0 <= step < len(self.items) else None
+        return self.get(str(step))
+
+
+@dataclass(frozen=True, eq=False)
+class Document:
+    """One YAML file, read. `root` is None for a file that holds nothing but comments."""
+
+    file: str
+    text: str
+    root: Node | None
+
+    @property
+    def value(self) -> Any:
+        """The whole content as plain data."""
+        return self.root.value if self.root else None
+
+    def at(self, *path: str | int) -> Node | None:
+        """The node at a path of keys and indices, or None."""
+        node = self.root
+        for step in path:
+            node = node.child(step) if node else None
+        return node
+
+    def place(self, *path: str | int) -> Place:
+        """Where the value at a path is; for a path that is not there, where the nearest value above it is."""
+        node, best = self.root, self.root
+        for step in path:
+            node = node.child(step) if node else None
+            best = node or best
+        return best.place if best else Place(file=self.file)
+
+    def key_place(self, *path: str | int) -> Place:
+        """Where the last key of a path is written; for an index, or a key that is not there, as `place`."""
+        parent = self.at(*path[:-1]) if path else None
+        key = parent.key(str(path[-1])) if parent else None
+        return key.place if key else self.place(*path)
+
+    def where(self, *path: str | int) -> Where:
+        """`place`, as errors take it."""
+        return where(self.place(*path))
+
+    def key_where(self, *path: str | int) -> Where:
+        """`key_place`, as errors take it."""
+        return where(self.key_place(*path))
+
+
+def where(place: Place) -> Where:
+    """A model's place as an error's place."""
+    return Where(place.file, place.line, place.column)
+
+
+def raise_problems(problems: Sequence[InputError]) -> None:
+    """Raise nothing, the one problem, or all of them as one `ManyErrors`, in the order of the file."""
+    if len(problems) == 1:
+        raise problems[0]
+    if problems:
+        raise ManyErrors(sorted(problems, key=lambda problem: problem.where or Where("")))
+
+
+def read_text(path: Path) -> str:
+    """A text file of a user: UTF-8 or UTF-16, with or without a byte order mark.
+
+    Raises:
+        InputError: the file is not there, cannot be read or is not text.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError(f"cannot read {path}: {reason}", hint="check the path of the file") from error
+    utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    try:
+        return data.decode("utf-16" if utf16 else "utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        column = error.start - (data.rfind(b"\n", 0, error.start) + 1) + 1
+        message = f"this is not UTF-8 text (byte 0x{data[error.start]:02x})"
+        hint = "save the file as UTF-8, or remove that character"
+        raise InputError(message, where=Where(str(path), line, column), hint=hint) from error
+
+
+def read_yaml(path: Path) -> Document:
+    """Read one YAML file. Raises `InputError` with line and column for everything that is no valid YAML."""
+    return parse_yaml(read_text(path), str(path))
+
+
+def parse_yaml(text: str, file: str) -> Document:
+    """Read YAML text; `file` is the name that places carry. Raises as `read_yaml`."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+    try:
+        root = YAML(typ="safe", pure=True).compose(text)
+    except MarkedYAMLError as error:
+        raise _syntax_error(error, text, file) from error
+    except YAMLError as error:  # a character that YAML forbids
+        before = text[: getattr(error, "position", 0)]
+        place = Where(file, len(_LINE_BREAK.findall(before)) + 1)
+        raise InputError(
+            "this character is not allowed in YAML", where=place, hint="remove it", detail=str(error)
+        ) from (error)
+    if root is None:
+        return Document(file, text, None)
+    builder = _Builder(file, text)
+    node = builder.build(root, None)
+    raise_problems(builder.problems)
+    return Document(file, text, node)
+
+
+class _Builder:
+    """Turns the nodes of ruamel.yaml into ours; collects what is wrong on the way."""
+
+    def __init__(self, file: str, text: str) -> None:
+        self.file = file
+        self.lines = _LINE_BREAK.split(text)
+        self.problems: list[InputError] = []
+        self._done: dict[int, Node] = {}
+        self._open: set[int] = set()
+
+    def build(self, raw: Any, above: Node | None) -> Node:
+        """`above` is the key that a value belongs to: the place of a value that was left empty."""
+        known = self._done.get(id(raw))
+        if known:
+            return known
+        if id(raw) in self._open:
+            self._problem(raw, "an alias refers to the value that holds it", "write the value out")
+            return Node("scalar", None, self._place(raw))
+        self._open.add(id(raw))
+        makers = {"mapping": self._mapping, "sequence": self._sequence}
+        node = makers[raw.id](raw, above) if raw.id in makers else self._scalar(raw, above)
+        self._open.discard(id(raw))
+        self._done[id(raw)] = node
+        return node
+
+    def _sequence(self, raw: Any, above: Node | None) -> Node:
+        items = tuple(self.build(item, None) for item in raw.value)
+        comment = self._collection_comment(raw, above)
+        return Node("sequence", [item.value for item in items], self._place(raw), comment=comment, items=items)
+
+    def _mapping(self, raw: Any, above: Node | None) -> Node:
+        entries = list(self._entries(raw))
+        merged = [(key, value) for key, value in entries if key.text != "<<"]
+        own = {key.text for key, _ in merged}
+        for key, value in entries:
+            if key.text == "<<":
+                merged += self._merge(value, own)
+        values = {key.text: value.value for key, value in merged}
+        comment = self._collection_comment(raw, above)
+        return Node("mapping", values, self._place(raw), comment=comment, entries=tuple(merged))
+
+    def _entries(self, raw: Any) -> Iterator[tuple[Node, Node]]:
+        seen: dict[str, Place] = {}
+        for raw_key, raw_value in raw.value:
+            if raw_key.id != "scalar":
+                self._key_problem(raw_key)
+                continue
+            key = self.build(raw_key, None)
+            if key.text in seen and key.text != "<<":
+                first = seen[key.text].line
+                self._problem(
+                    raw_key, f"the key {key.text!r} is here twice (first on line {first})", "keep one of the two"
+                )
+            seen.setdefault(key.text, key.place)
+            yield key, self.build(raw_value, key)
+
+    def _merge(self, value: Node, own: set[str]) -> Iterator[tuple[Node, Node]]:
+        for source in value.items if value.kind == "sequence" else (value,):
+            if source.kind != "mapping":
+                problem = InputError("`<<` needs a mapping", where=source.where, hint="refer to a mapping: `<<: *name`")
+                self.problems.append(problem)
+            for key, inner in source.entries:
+                if key.text not in own:
+                    own.add(key.text)
+                    yield key, inner
+
+    def _scalar(self, raw: Any, above: Node | None) -> Node:
+        quoted = bool(raw.style)
+        empty = raw.value == "" and not quoted
+        place = above.place if empty and above else self._place(raw)
+        comment = above.comment if empty and above else self._comment(raw)
+        return Node("scalar", self._value(raw), place, text=str(raw.value), quoted=quoted, comment=comment)
+
+    def _value(self, raw: Any) -> Any:
+        tag, text = str(raw.tag), str(raw.value)
+        name = tag.removeprefix(_TAG)
+        if name in ("str", "timestamp", "merge", "value"):
+            return text
+        if name in _READERS:
+            try:
+                return _READERS[name](text)
+            except ValueError:
+                self._problem(raw, f"{text!r} is no {name}", "put it in quotes if it is meant as text")
+                return text
+        self._problem(raw, f"the tag {tag!r} is not understood", "write the value without a tag")
+        return text
+
+    def _comment(self, raw: Any) -> str:
+        if raw.id == "scalar" and raw.style in ("|", ">"):
+            return self._comment_at(raw.start_mark, _BLOCK_COMMENT)
+        return self._comment_at(raw.end_mark, _TRAILING_COMMENT)
+
+    def _comment_at(self, mark: Any, pattern: re.Pattern[str]) -> str:
+        line = self.lines[mark.line] if mark.line < len(self.lines) else ""
+        found = pattern.match(line[mark.column :])
+        return found["comment"].strip() if found else ""
+
+    def _collection_comment(self, raw: Any, above: Node | None) -> str:
+        if raw.flow_style:
+            return self._comment(raw)
+        return above.comment if above else ""
+
+    def _key_problem(self, raw_key: Any) -> None:
+        line = self.lines[raw_key.start_mark.line]
+        if "{{" in line:
+            self.problems.append(_jinja_error(self.file, raw_key.start_mark.line + 1, line))
+        else:
+            self._problem(raw_key, "a key must be a plain word", "write `key: value`")
+
+    def _place(self, raw: Any) -> Place:
+        return Place(file=self.file, line=raw.start_mark.line + 1, column=raw.start_mark.column + 1)
+
+    def _problem(self, raw: Any, message: str, hint: str) -> None:
+        self.problems.append(InputError(message, where=where(self._place(raw)), hint=hint))
+
+
+def _integer(text: str) -> int:
+    digits = text.replace("_", "").lower()
+    if digits.lstrip("+-").isdigit():
+        return int(digits)
+    return int(digits, 0)
+
+
+def _float(text: str) -> float:
+    return float(text.replace("_", "").lower().replace(".inf", "inf").replace(".nan", "nan"))
+
+
+def _boolean(text: str) -> bool:
+    words = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+    if text.lower() not in words:
+        raise ValueError(text)
+    return words[text.lower()]
+
+
+_READERS: dict[str, Any] = {"int": _integer, "float": _float, "bool": _boolean, "null": lambda _: None}
+
+# What YAML's own messages mean to somebody who wrote an environment file.
+_REMEDIES = (
+    ("found character '\\t'", "indent with spaces: YAML does not allow tabs"),
+    ("mapping values are not allowed", "put the text in quotes, or check the indentation of this line"),
+    ("expected <block end>", "indent this line like the other items of its list"),
+    ("could not find expected ':'", "check that the line has `key: value` or begins with `- `"),
+    ("found another document", "keep one document per file: remove the second `---`"),
+    ("undefined alias", "put text that begins with `*` in quotes"),
+    ("chomping or indentation", 'put text that begins with `>` or `|` in quotes: "numpy >=1.2"'),
+    ("cannot start any token", "put text that begins with this character in quotes"),
+    ("unexpected end of stream", "close the quotes or brackets that are opened here"),
+)
+
+
+def _syntax_error(error: Any, text: str, file: str) -> InputError:
+    mark = error.problem_mark or error.context_mark
+    line = mark.line + 1 if mark else 0
+    for number, content in enumerate(_LINE_BREAK.split(text), 1):
+        if _outside_comment(content):
+            return _jinja_error(file, number, content)
+    problem = str(error.problem or error.context or "not valid YAML")
+    hint = next((remedy for part, remedy in _REMEDIES if part in problem), "check the YAML on and above this line")
+    context = f" ({error.context})" if error.context else ""
+    place = Where(file, line, mark.column + 1 if mark else 0)
+    return InputError(f"this is not valid YAML: {problem}{context}", where=place, hint=hint)
+
+
+def _outside_comment(line: str) -> bool:
+    code = "" if line.lstrip().startswith("#") else line.split(" #", maxsplit=1)[0]
+    return bool(_JINJA.search(code))
+
+
+def _jinja_error(file: str, number: int, line: str) -> InputError:
+    found = _JINJA.search(line)
+    shown = found.group() if found else line.strip()
+    hint = (
+        "render the template first and give the result, or write the condition as a selector behind the line "
+        "(`- package  # [linux64]`); a value that really holds `{{` goes in quotes"
+    )
+    column = found.start() + 1 if found else 1
+    return InputError(
+        f"this is a Jinja template, not YAML: {shown.strip()}", where=Where(file, number, column), hint=hint
+    )
