@@ -247,6 +247,7 @@ class Stack(Model):
     default: str = Field("", description="The variant that the bare name means; empty: the site's rule")
     kind: Literal["stack", "environment", "requirements"] = "stack"
     file: str = ""
+    dated: bool = Field(False, description="The version is a date because nobody gave one")
 
 
 # --------------------------------------------------------------------------- what a site says

@@ -20,6 +20,11 @@ class RevisionPaths:
 
     root: Path
 
+    @classmethod
+    def of(cls, folder: str | Path) -> RevisionPaths:
+        """The paths of a revision whose folder a record or a manifest names."""
+        return cls(Path(folder))
+
     @property
     def prefix(self) -> Path:
         """Where the software is; never changed after the record is written."""

@@ -140,6 +140,9 @@ class Entry:
         state: published, unverified, or withdrawn (kept loadable by full name, hidden, without alias or default).
         default: whether ``module load <stack>`` means this one.
         aliases: short versions that mean this one, e.g. ``2.13`` and ``2.13-py311``.
+        rank: where its variant stood in the stack's matrix; among the variants of one version the highest is preferred.
+        hidden: shown to nobody by `module avail`, loadable by its full name.
+        deprecated: a date and a message, shown when it is loaded.
     """
 
     stack: str
@@ -152,6 +155,8 @@ class Entry:
     state: State = "published"
     default: bool = False
     aliases: tuple[str, ...] = ()
+    rank: int = 0
+    hidden: bool = False
     deprecated: str = ""
 
 

@@ -1,0 +1,75 @@
+"""The lock of a file: found beside it, made where it is missing or stale, refused with `--locked`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from stackyard.errors import InputError
+from stackyard.lock import solve, text
+from stackyard.lock.model import Lock
+from stackyard.progress import Progress
+from stackyard.spec.models import Site, Stack
+from stackyard.yard import atomic
+from stackyard.yard.layout import Yard
+
+
+@dataclass(frozen=True)
+class Locked:
+    """A fresh lock with its stack, the file it belongs in, and why it was made anew (empty: it was fresh).
+
+    `stack` is the one asked for; where nobody gave a version, it has that of the lock: the day of its solve.
+    """
+
+    stack: Stack
+    lock: Lock
+    path: Path
+    changed: tuple[str, ...] = ()
+
+
+def fresh_lock(
+    stack: Stack, site: Site, yard: Yard, platforms: Sequence[str], *, only_locked: bool, progress: Progress
+) -> Locked:
+    """The lock of a stack, solved where it is missing or stale; nothing is written beside the file yet.
+
+    Raises:
+        InputError: with `only_locked`, where the lock is missing or stale; the message says what changed.
+    """
+    path = text.path_for(Path(stack.file))
+    previous = text.parse(path.read_text(encoding="utf-8"), str(path)) if path.exists() else None
+    reasons = ["there is no lock yet"]
+    if previous is not None:
+        as_locked = _as_locked(stack, previous)
+        reasons = solve.stale(previous, as_locked, site, platforms)
+        if not reasons:
+            return Locked(as_locked, previous, path)
+    if only_locked:
+        raise InputError(
+            f"the lock {path} is {'stale' if previous else 'missing'}: " + "; ".join(reasons),
+            hint=f"`stackyard lock {stack.file}` solves again",
+        )
+    lock = solve.lock_stack(stack, site, yard, platforms, previous, progress)
+    return Locked(stack, lock, path, tuple(reasons))
+
+
+def _as_locked(stack: Stack, lock: Lock) -> Stack:
+    """A stack whose version nobody gave, with the version that its lock has."""
+    versions = {v.version for v in lock.variants}
+    if not stack.dated or len(versions) != 1:
+        return stack
+    version = versions.pop()
+    variants = tuple(v.model_copy(update={"version": version}) for v in stack.variants)
+    return stack.model_copy(update={"variants": variants})
+
+
+def write_lock(locked: Locked, progress: Progress) -> bool:
+    """Write a new lock beside its file. Where the folder is read-only a notice says so (the yard keeps it anyway)."""
+    if not locked.changed:
+        return False
+    if not os.access(locked.path.parent, os.W_OK):
+        progress.notice(f"{locked.path.parent} is read-only: the lock is kept in the yard only")
+        return False
+    atomic.write_text(locked.path, text.dump(locked.lock))
+    return True

@@ -1,0 +1,54 @@
+"""Remembers that a deploy of these very files changed nothing, so that the next one need not read them.
+
+A memo names every file that was read with its hash. It is used only if all of them are unchanged, every revision that it
+names is still published, and nothing outside files could have influenced the result (host tools, variables, folders).
+It is a cache: removing it costs time, never correctness.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from stackyard import __version__
+from stackyard.yard import atomic
+from stackyard.yard.layout import Yard
+from stackyard.yard.record import Manifest
+
+
+def memo_path(yard: Yard, request: Mapping[str, Any]) -> Path:
+    """Where the memo of a request is: the command's files and options, the program's version, pip's variables."""
+    pip = {k: v for k, v in os.environ.items() if k.startswith(("PIP_", "CONDA_", "UV_"))}
+    text = json.dumps([__version__, dict(request), pip], sort_keys=True, default=str)
+    return yard.cache / "memo" / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
+
+
+def recall(path: Path, manifest: Manifest | None) -> list[str] | None:
+    """The modules that the remembered deploy stood for, if it still holds; else None."""
+    try:
+        memo = json.loads(path.read_bytes())
+        visible = {e.module for e in manifest.entries if e.state != "withdrawn"} if manifest else set()
+        modules: list[str] = memo["modules"]
+        if not visible.issuperset(modules) or any(_digest(Path(f)) != digest for f, digest in memo["files"].items()):
+            return None
+    except (OSError, ValueError, KeyError):
+        return None
+    return modules
+
+
+def remember(path: Path, files: Iterable[str], modules: Iterable[str]) -> None:
+    """Write the memo of a deploy that ended well."""
+    digests = {str(name): _digest(Path(name)) for name in files}
+    atomic.write_json(path, {"files": digests, "modules": list(modules)})
+
+
+def _digest(path: Path) -> str:
+    """The hash of a file's content, or a word for its absence (a file that appears is a change too)."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except FileNotFoundError:
+        return "absent"

@@ -1,0 +1,69 @@
+"""What users see, and since when: numbered generations, one symbolic link that says which is current.
+
+A generation is written whole beside the current one, looked at, and becomes current by one `os.replace` of the link
+``<yard>/modules``. Numbers only grow: going back is a new generation with the old one's content, in which revisions
+published since are kept, hidden, so that a shell that loaded one can still unload it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from stackyard.yard import atomic
+from stackyard.yard.layout import Yard
+from stackyard.yard.record import Entry, Manifest, read_manifest
+
+
+def current_number(yard: Yard) -> int:
+    """The number of the current generation, 0 if nothing was ever published."""
+    try:
+        return int(Path(os.readlink(yard.modules)).parent.name)
+    except (OSError, ValueError):
+        return 0
+
+
+def current(yard: Yard) -> Manifest | None:
+    """The current generation's manifest, or None if nothing was ever published."""
+    number = current_number(yard)
+    return read_manifest(manifest_path(yard, number)) if number else None
+
+
+def history(yard: Yard) -> list[Manifest]:
+    """All generations up to the current one, oldest first."""
+    last = current_number(yard)
+    numbers = sorted(n for n in _numbers(yard) if n <= last)
+    return [read_manifest(manifest_path(yard, n)) for n in numbers if manifest_path(yard, n).exists()]
+
+
+def manifest_path(yard: Yard, number: int) -> Path:
+    """Where a generation's manifest is."""
+    return yard.generation(number) / "manifest.json"
+
+
+def begin(yard: Yard) -> Path:
+    """A fresh folder for the next generation; what an interrupted deploy left behind is removed first."""
+    last = current_number(yard)
+    for number in _numbers(yard):
+        if number > last:
+            shutil.rmtree(yard.generation(number))
+    folder = yard.generation(last + 1)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def flip(yard: Yard, folder: Path, created: str, reason: str, entries: tuple[Entry, ...]) -> Manifest:
+    """Make a written generation the current one. Everything before the last line can be interrupted without a trace."""
+    manifest = Manifest(int(folder.name), created, reason, entries)
+    atomic.write_json(folder / "manifest.json", manifest.to_json())
+    atomic.fault_point("before-flip")
+    atomic.replace_symlink(yard.modules, f"generations/{folder.name}/modules")
+    atomic.fault_point("after-flip")
+    return manifest
+
+
+def _numbers(yard: Yard) -> list[int]:
+    if not yard.generations.is_dir():
+        return []
+    return [int(child.name) for child in yard.generations.iterdir() if child.name.isdigit()]
