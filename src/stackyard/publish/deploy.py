@@ -238,8 +238,7 @@ def _entries_after(
     manifest = generations.current(request.yard)
     new = {task.module: _entry(task, request, task.module in unverified) for task in tasks}
     kept = [e for e in manifest.entries if e.module not in new and Path(e.folder).exists()] if manifest else []
-    preferred = {stack.name: stack.default for stack in request.stacks if stack.default}
-    return names.claim([*kept, *new.values()], preferred)
+    return names.claim([*kept, *new.values()])
 
 
 def _entry(task: Task, request: Request, unverified: bool) -> Entry:
@@ -253,7 +252,7 @@ def _entry(task: Task, request: Request, unverified: bool) -> Entry:
         folder=str(task.paths.root),
         created=task.record.created if task.record else now(),
         state="unverified" if unverified else "published",
-        rank=task.rank,
+        rank=len(task.stack.variants) if task.stack.default == task.variant.name else task.rank,
         hidden=settings.hidden,
         deprecated=settings.deprecated,
     )

@@ -1,4 +1,4 @@
-"""Licences are accepted by a person, once per yard, recorded with who, when and the hash of the text. Never silently."""
+"""Licences are accepted by a person, once per yard, with who, when and the hash of the text. Never silently."""
 
 from __future__ import annotations
 

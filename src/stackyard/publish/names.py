@@ -14,12 +14,11 @@ from stackyard.errors import InputError
 from stackyard.yard.record import Entry
 
 
-def claim(entries: Iterable[Entry], preferred: dict[str, str] | None = None) -> tuple[Entry, ...]:
+def claim(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     """Give every entry the aliases and the default mark that it should have; withdrawn and hidden ones get none.
 
-    Args:
-        entries: all revisions of one generation.
-        preferred: per stack the variant that the bare name means, where the stack says so.
+    Among the newest revisions of one version's variants the highest `rank` gets the version's name, and the default is
+    the highest version.
 
     Raises:
         InputError: two revisions would claim one name.
@@ -29,8 +28,8 @@ def claim(entries: Iterable[Entry], preferred: dict[str, str] | None = None) -> 
     for entry in plain:
         stacks[entry.stack].append(entry)
     named: dict[str, Entry] = {}
-    for stack, members in stacks.items():
-        named.update(_claim_stack(members, (preferred or {}).get(stack, "")))
+    for members in stacks.values():
+        named.update(_claim_stack(members))
     result = tuple(sorted((named.get(e.module, e) for e in plain), key=_order))
     check_unique(result)
     return result
@@ -49,7 +48,7 @@ def check_unique(entries: Iterable[Entry]) -> None:
                 )
 
 
-def _claim_stack(members: list[Entry], preferred: str) -> dict[str, Entry]:
+def _claim_stack(members: list[Entry]) -> dict[str, Entry]:
     visible = [e for e in members if e.state != "withdrawn" and not e.hidden]
     aliases: dict[str, list[str]] = defaultdict(list)
     newest: dict[tuple[str, str], Entry] = {}
@@ -59,7 +58,7 @@ def _claim_stack(members: list[Entry], preferred: str) -> dict[str, Entry]:
         if variant:
             aliases[entry.module].append(f"{version}-{variant}")
     best: dict[str, Entry] = {}
-    for entry in sorted(newest.values(), key=lambda e: (e.variant == preferred, e.rank, e.variant)):
+    for entry in sorted(newest.values(), key=lambda e: (e.rank, e.variant)):
         best[entry.version] = entry
     for version, entry in best.items():
         aliases[entry.module].append(version)

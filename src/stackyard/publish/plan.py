@@ -1,4 +1,4 @@
-"""What a deploy has to do for each variant: nothing, publish again what is there already, or build. Reads, never writes."""
+"""What a deploy has to do for each variant: nothing, publish again what is there, or build. Reads, never writes."""
 
 from __future__ import annotations
 
@@ -97,9 +97,7 @@ class Planner:
             action, self.stack, variant, locked, record.input_hash, record.revision, record.module, paths, rank, record
         )
 
-    def _build(
-        self, variant: Variant, locked: LockedVariant, rank: int, digest: str, known: list[BuildRecord]
-    ) -> Task:
+    def _build(self, variant: Variant, locked: LockedVariant, rank: int, digest: str, known: list[BuildRecord]) -> Task:
         numbers = [r.revision for r in known if (r.version, r.variant) == (variant.version, variant.name)]
         revision = max(numbers) + 1 if numbers else self.site.modules.first_revision
         folder = naming.module_version(self.site, variant.version, variant.name, revision)

@@ -7,7 +7,6 @@ published since are kept, hidden, so that a shell that loaded one can still unlo
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from stackyard.yard.record import Entry, Manifest, read_manifest
 def current_number(yard: Yard) -> int:
     """The number of the current generation, 0 if nothing was ever published."""
     try:
-        return int(Path(os.readlink(yard.modules)).parent.name)
+        return int(yard.modules.readlink().parent.name)
     except (OSError, ValueError):
         return 0
 
@@ -53,9 +52,9 @@ def begin(yard: Yard) -> Path:
     return folder
 
 
-def flip(yard: Yard, folder: Path, created: str, reason: str, entries: tuple[Entry, ...]) -> Manifest:
+def flip(yard: Yard, folder: Path, created: str, reason: str, entries: tuple[Entry, ...], content: int = 0) -> Manifest:
     """Make a written generation the current one. Everything before the last line can be interrupted without a trace."""
-    manifest = Manifest(int(folder.name), created, reason, entries)
+    manifest = Manifest(int(folder.name), created, reason, entries, content)
     atomic.write_json(folder / "manifest.json", manifest.to_json())
     atomic.fault_point("before-flip")
     atomic.replace_symlink(yard.modules, f"generations/{folder.name}/modules")

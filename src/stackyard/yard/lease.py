@@ -1,7 +1,7 @@
 """One writer per yard at a time, by a lease file: on shared file systems fcntl locks can hang or lie, O_EXCL does not.
 
-The file holds who has it and is touched while the work goes on. A lease is stale when its owner ran on this host and is no
-longer alive, or when nobody has touched it for `STALE_AFTER_S`; it is then taken over.
+The file holds who has it and is touched while the work goes on. A lease is stale when its owner ran on this host and is
+no longer alive, or when nobody has touched it for `STALE_AFTER_S`; it is then taken over.
 """
 
 from __future__ import annotations

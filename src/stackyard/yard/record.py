@@ -162,12 +162,16 @@ class Entry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The set of revisions that users see in one generation, and how it came about."""
+    """The set of revisions that users see in one generation, and how it came about.
+
+    `content` is the number of the generation whose content this one repeats after a rollback, else 0.
+    """
 
     number: int
     created: str
     reason: str
     entries: tuple[Entry, ...] = ()
+    content: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """The manifest as JSON values."""
@@ -177,7 +181,7 @@ class Manifest:
     def from_json(cls, value: Mapping[str, Any]) -> Manifest:
         """Read what `to_json` wrote."""
         entries = tuple(Entry(**{**e, "aliases": tuple(e["aliases"])}) for e in value["entries"])
-        return cls(value["number"], value["created"], value["reason"], entries)
+        return cls(value["number"], value["created"], value["reason"], entries, value.get("content", 0))
 
 
 def read_record(path: Path) -> BuildRecord:
