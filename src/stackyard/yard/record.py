@@ -71,7 +71,8 @@ class BuildRecord:
         interpreter: where Python came from: ``source`` (conda, uv, host), ``path``, ``version``, ``sha256``.
         tools: host programs used while building, each with path and version.
         settings: the module settings (family, conflict, depends_on, aliases ...) as the spec gave them.
-        exceptions: declared exceptions for verification, and the stack's own checks.
+        checks: the stack's own checks, as `spec.models.Check` dumps them.
+        exceptions: declared exceptions for verification, as `spec.models.CheckExceptions` dumps them.
     """
 
     stack: str
@@ -93,6 +94,7 @@ class BuildRecord:
     tools: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     checks: tuple[Mapping[str, Any], ...] = ()
+    exceptions: Mapping[str, Any] = field(default_factory=dict)
     licences: tuple[Mapping[str, Any], ...] = ()
     timings_s: Mapping[str, float] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
