@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from stackyard.errors import MissingError
+
 
 @pytest.fixture(autouse=True)
 def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,3 +21,14 @@ def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 def data() -> Path:
     """Inputs that belong to the tests."""
     return Path(__file__).parent / "data"
+
+
+@pytest.fixture(scope="session")
+def real_channel() -> Path:
+    """A conda channel with this machine's CPython and some thirty real packages; made once, kept in .cache/testbed."""
+    from support import testbed
+
+    try:
+        return testbed.real_channel()
+    except MissingError as error:
+        pytest.skip(f"{error}; {error.hint}")
