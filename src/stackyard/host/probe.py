@@ -28,11 +28,11 @@ PLATFORMS: Mapping[str, str] = {
 """conda's platform name for each architecture that the kernel names (``uname -m``)."""
 
 _X86_LEVELS: tuple[tuple[str, frozenset[str]], ...] = (
-    ("x86_64_v2", frozenset("cx16 lahf_lm popcnt pni sse4_1 sse4_2 ssse3".split())),
-    ("x86_64_v3", frozenset("avx avx2 bmi1 bmi2 f16c fma abm movbe xsave".split())),
-    ("x86_64_v4", frozenset("avx512f avx512bw avx512cd avx512dq avx512vl".split())),
+    ("x86_64_v2", frozenset(["cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3"])),
+    ("x86_64_v3", frozenset(["avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"])),
+    ("x86_64_v4", frozenset(["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"])),
 )
-"""What each micro-architecture level of the x86-64 psABI adds, in the words of /proc/cpuinfo (pni: SSE3, abm: LZCNT)."""
+"""What each level of the x86-64 psABI adds, in the words of /proc/cpuinfo (pni is SSE3, abm is LZCNT)."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,318 @@
+"""Lmod and Environment Modules: where they are, and how to load modules with them in a shell of their own.
+
+Modules are really loaded, by the system's own command in a bash that starts from a given environment; what a step did
+is read back from that shell (variables, functions, aliases), so nothing is inferred from modulefiles. `build` uses it
+for host modules, `verify` to prove a generation before users see it. Standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from stackyard.errors import MissingError, StackyardError
+from stackyard.host.command import Result, clean_environment, run
+
+Kind = Literal["lmod", "environment-modules"]
+
+MINIMUM: Mapping[Kind, tuple[int, ...]] = {"lmod": (7,), "environment-modules": (4,)}
+"""Oldest versions that are used. Environment Modules before 4 is another program, without ``autoinit``."""
+
+_TITLES: Mapping[Kind, str] = {"lmod": "Lmod", "environment-modules": "Environment Modules"}
+_LMOD_HOMES = (
+    "/usr/share/lmod/lmod", "/opt/apps/lmod/lmod", "/usr/local/lmod/lmod", "/opt/lmod/lmod",
+    "/opt/ohpc/admin/lmod/lmod", "/opt/cray/pe/lmod/lmod", "/usr/share/lmod", "/sw/lmod/lmod",
+)  # fmt: skip
+_EM_COMMANDS = (
+    "/usr/share/Modules/libexec/modulecmd.tcl", "/usr/share/modules/libexec/modulecmd.tcl",
+    "/usr/lib64/Modules/modulecmd.tcl", "/usr/lib/modulecmd.tcl", "/usr/local/Modules/libexec/modulecmd.tcl",
+    "/opt/modules/libexec/modulecmd.tcl", "/opt/cray/pe/modules/default/libexec/modulecmd.tcl",
+)  # fmt: skip
+_BOOKKEEPING = re.compile(
+    r"_?_?LMOD_|_ModuleTable|__LMOD|_?_?MODULES_|_LMFILES_|LOADEDMODULES$|MODULESHOME$|.*_mod(share|quar)$"
+)
+_SHELL_OWN = frozenset({"_", "SHLVL", "PWD", "OLDPWD"})
+_KEPT = ("MODULEPATH", "MODULERCFILE", "LMOD_RC", "LMOD_SITE_NAME", "LMOD_PACKAGE_PATH", "LMOD_SYSTEM_DEFAULT_MODULES")
+
+
+class ModuleSystemBroken(StackyardError):
+    """A module system is installed here, but its command does not run or does not say its version."""
+
+
+class ModuleSystemTooOld(StackyardError):
+    """A module system is installed here in a version that is not supported."""
+
+
+class ModuleLoadError(StackyardError):
+    """The module system refused a module; what it said is in `detail`."""
+
+
+@dataclass(frozen=True)
+class ModuleSystem:
+    """One working module system of this machine. `command` is what its ``module`` function calls."""
+
+    kind: Kind
+    version: str
+    command: Path
+
+    @property
+    def title(self) -> str:
+        """Name and version as people say them, e.g. ``Lmod 8.6.19``."""
+        return f"{_TITLES[self.kind]} {self.version}"
+
+    def init(self, shell: str) -> str:
+        """Code that defines ``module`` in a running `shell` (bash, zsh, sh, ksh, tcsh, csh or fish)."""
+        if self.kind == "lmod":
+            word = "." if shell in ("sh", "ksh") else "source"
+            return f"{word} {shlex.quote(str(self.command.parent.parent / 'init' / shell))}"
+        call = f"{shlex.quote(str(self.command))} {shell} autoinit"
+        if shell == "fish":
+            return f"{call} | source"
+        return f"eval `{call}`" if shell.endswith("csh") else f'eval "$({call})"'
+
+
+@dataclass(frozen=True)
+class ShellState:
+    """What a shell looks like at one moment: exported variables, and functions and aliases with their text."""
+
+    variables: Mapping[str, str]
+    functions: Mapping[str, str]
+    aliases: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One ``module`` command of a session: its words, exit code, messages, duration and the shell after it."""
+
+    words: tuple[str, ...]
+    code: int
+    output: str
+    seconds: float
+    state: ShellState
+
+
+@dataclass(frozen=True)
+class Session:
+    """What happened in one shell: the state before the first step, and the steps."""
+
+    start: ShellState
+    steps: tuple[Step, ...]
+
+
+def find_lmod(environ: Mapping[str, str] | None = None) -> ModuleSystem | None:
+    """Lmod, by ``$LMOD_CMD``, ``$LMOD_PKG`` and the usual places; None where there is none.
+
+    Raises:
+        ModuleSystemBroken: it is there but does not run.
+        ModuleSystemTooOld: it is older than `MINIMUM`.
+    """
+    environ = os.environ if environ is None else environ
+    homes = [environ.get("LMOD_PKG", ""), *_LMOD_HOMES]
+    named = [environ.get("LMOD_CMD", ""), *(f"{home}/libexec/lmod" for home in homes if home)]
+    return _first_working("lmod", named, r"Version\s+(\d[\w.]*)")
+
+
+def find_environment_modules(environ: Mapping[str, str] | None = None) -> ModuleSystem | None:
+    """Environment Modules, by ``$MODULES_CMD``, ``$MODULESHOME`` and the usual places; None where there is none.
+
+    Raises:
+        ModuleSystemBroken: it is there but does not run.
+        ModuleSystemTooOld: it is older than `MINIMUM`.
+    """
+    environ = os.environ if environ is None else environ
+    home = environ.get("MODULESHOME", "")
+    named = [environ.get("MODULES_CMD", ""), f"{home}/libexec/modulecmd.tcl" if home else "", *_EM_COMMANDS]
+    multiarch = (str(path) for path in sorted(Path("/usr/lib").glob("*-linux-gnu/modulecmd.tcl")))
+    return _first_working("environment-modules", [*named, *multiarch], r"Modules Release\s+v?(\d[\w.]*)")
+
+
+def module_systems(environ: Mapping[str, str] | None = None) -> tuple[ModuleSystem, ...]:
+    """Every module system of this machine that works, Lmod first. Raises what the two ``find`` functions raise."""
+    found = (find_lmod(environ), find_environment_modules(environ))
+    return tuple(system for system in found if system)
+
+
+def the_module_system(environ: Mapping[str, str] | None = None) -> ModuleSystem:
+    """The module system to use where any will do: the one of the caller's shell, else Lmod.
+
+    Raises:
+        MissingError: there is none on this machine.
+    """
+    environ = os.environ if environ is None else environ
+    systems = module_systems(environ)
+    if not systems:
+        raise MissingError(
+            "there is no module system on this machine: neither Lmod nor Environment Modules was found",
+            hint="install one (e.g. `apt install lmod`), or set LMOD_CMD or MODULES_CMD to its command",
+        )
+    own = "environment-modules" if "MODULES_CMD" in environ and "LMOD_CMD" not in environ else "lmod"
+    return next((system for system in systems if system.kind == own), systems[0])
+
+
+def fresh_environment(**extra: str) -> dict[str, str]:
+    """A user's environment right after login as far as modules go: nothing loaded, the site's module path kept."""
+    return clean_environment(**{name: os.environ[name] for name in _KEPT if name in os.environ}, **extra)
+
+
+def is_bookkeeping(variable: str) -> bool:
+    """Whether a variable is the module system's own notebook, or the shell's, and not part of what a module does."""
+    return variable in _SHELL_OWN or _BOOKKEEPING.match(variable) is not None
+
+
+def session(
+    system: ModuleSystem,
+    modulepaths: Sequence[Path | str],
+    commands: Iterable[Sequence[str]],
+    environ: Mapping[str, str] | None = None,
+    *,
+    timeout_s: float = 300,
+) -> Session:
+    """Run ``module`` commands one after the other in one new bash and say what each of them did.
+
+    Args:
+        modulepaths: folders put in front of the module path, the first one winning.
+        commands: each as words, e.g. ``("load", "pytorch/2.13")``. All are run, also after one that fails.
+        environ: what the shell starts from; None: `fresh_environment()`.
+
+    Raises:
+        MissingError: there is no bash.
+        ModuleSystemBroken: the module command could not be defined, or the shell died.
+    """
+    steps = [tuple(words) for words in commands]
+    with tempfile.TemporaryDirectory(prefix="stackyard-modules-") as name:
+        folder = Path(name)
+        script = _script(system, [str(path) for path in modulepaths], steps, folder)
+        argv = ["bash", "--noprofile", "--norc", "-c", script]
+        result = run(
+            argv, env=fresh_environment() if environ is None else environ, timeout_s=timeout_s, check=False, cwd=folder
+        )
+        if result.returncode != 0 or not (folder / f"{len(steps)}.code").exists():
+            raise ModuleSystemBroken(
+                f"{system.title} could not be used in bash (code {result.returncode})",
+                hint=f"try `{system.init('bash')}` in a new shell",
+                detail=result.output,
+            )
+        made = tuple(_step(folder, number, words) for number, words in enumerate(steps, start=1))
+        return Session(_state(folder, 0), made)
+
+
+def environment_with(
+    system: ModuleSystem,
+    modulepaths: Sequence[Path | str],
+    modules: Sequence[str],
+    environ: Mapping[str, str] | None = None,
+    *,
+    timeout_s: float = 300,
+) -> dict[str, str]:
+    """The whole environment of a shell that has loaded `modules`, for the programs that are to run with them.
+
+    Raises:
+        ModuleLoadError: one of them could not be loaded.
+    """
+    done = session(system, modulepaths, [("load", module) for module in modules], environ, timeout_s=timeout_s)
+    for module, step in zip(modules, done.steps, strict=True):
+        require_loaded(system, module, step)
+    last = done.steps[-1].state if done.steps else done.start
+    return {name: value for name, value in last.variables.items() if name != "_"}
+
+
+def require_loaded(system: ModuleSystem, module: str, step: Step) -> None:
+    """Raise `ModuleLoadError` when a ``load`` did not succeed."""
+    if step.code == 0 and not re.search(r"^\S*ERROR:?\b", step.output, re.MULTILINE):
+        return
+    where = step.state.variables.get("MODULEPATH", "") or "(empty)"
+    raise ModuleLoadError(
+        f"{system.title} cannot load the module {module}",
+        hint=f"`module avail` shows what there is; the module path was {where}",
+        detail=step.output,
+    )
+
+
+def run_with(
+    system: ModuleSystem,
+    modulepaths: Sequence[Path | str],
+    modules: Sequence[str],
+    argv: Sequence[str | os.PathLike[str]],
+    environ: Mapping[str, str] | None = None,
+    *,
+    timeout_s: float = 600,
+) -> Result:
+    """Run a program with modules loaded. Raises what `environment_with` and `run` raise."""
+    return run(argv, env=environment_with(system, modulepaths, modules, environ), timeout_s=timeout_s)
+
+
+def _first_working(kind: Kind, names: Iterable[str], pattern: str) -> ModuleSystem | None:
+    command = next((Path(name) for name in names if name and Path(name).is_file()), None)
+    if command is None:
+        return None
+    try:
+        result = run([command, "bash", "--version"], env=clean_environment(), timeout_s=30, check=False)
+    except StackyardError as error:
+        raise _broken(kind, command, error.detail or error.message) from error
+    found = re.search(pattern, result.output)
+    if found is None:
+        raise _broken(kind, command, result.output)
+    version = found.group(1)
+    if tuple(int(part) for part in re.findall(r"\d+", version)) < MINIMUM[kind]:
+        oldest = ".".join(map(str, MINIMUM[kind]))
+        raise ModuleSystemTooOld(
+            f"{_TITLES[kind]} {version} at {command} is too old", hint=f"version {oldest} or newer is needed"
+        )
+    return ModuleSystem(kind, version, command)
+
+
+def _broken(kind: Kind, command: Path, output: str) -> ModuleSystemBroken:
+    needed = "Lua" if kind == "lmod" else "Tcl"
+    return ModuleSystemBroken(
+        f"{_TITLES[kind]} is at {command}, but does not say its version",
+        hint=f"`{command} bash --version` must work; is its interpreter ({needed}) installed?",
+        detail=output,
+    )
+
+
+def _script(system: ModuleSystem, modulepaths: Sequence[str], steps: Sequence[Sequence[str]], folder: Path) -> str:
+    """The session as bash code. It leaves no variable or function of its own that a dump would show as changed."""
+    env = "/usr/bin/env" if Path("/usr/bin/env").exists() else "env"
+    clock = "${EPOCHREALTIME:-$(/bin/date +%s.%N)}"
+    lines = [system.init("bash"), "type module >/dev/null || exit 97"]
+    lines += [f"module use {shlex.quote(path)}" for path in reversed(modulepaths)]
+    for number, words in enumerate([(), *steps]):
+        at = shlex.quote(str(folder / str(number)))
+        if words:
+            lines.append(f"__begin={clock}; module {shlex.join(words)} >{at}.out 2>&1")
+            lines.append(f'echo "$? $__begin {clock}" >{at}.code')
+        else:
+            lines.append(f"echo 0 0 0 >{at}.code")
+        lines.append(f"{env} -0 >{at}.env; declare -f >{at}.functions; alias -p >{at}.aliases")
+    return "\n".join([*lines, "exit 0"])
+
+
+def _step(folder: Path, number: int, words: tuple[str, ...]) -> Step:
+    code, begin, end = (folder / f"{number}.code").read_text().replace(",", ".").split()
+    output = (folder / f"{number}.out").read_text(encoding="utf-8", errors="replace").strip()
+    return Step(words, int(code), output, float(end) - float(begin), _state(folder, number))
+
+
+def _state(folder: Path, number: int) -> ShellState:
+    entries = os.fsdecode((folder / f"{number}.env").read_bytes()).split("\0")
+    variables = dict(entry.split("=", 1) for entry in entries if "=" in entry)
+    functions = (folder / f"{number}.functions").read_text(encoding="utf-8", errors="surrogateescape")
+    aliases = (folder / f"{number}.aliases").read_text(encoding="utf-8", errors="surrogateescape")
+    return ShellState(variables, _functions(functions), _aliases(aliases))
+
+
+def _functions(text: str) -> dict[str, str]:
+    """Take ``declare -f`` apart: every function starts with ``name () `` at the left margin."""
+    parts = re.split(r"^(?:function )?(\S+) \(\) *\n", text, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def _aliases(text: str) -> dict[str, str]:
+    parts = re.split(r"^alias (?:-- )?([^\s=]+)=", text, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], (value.strip() for value in parts[2::2]), strict=True))
