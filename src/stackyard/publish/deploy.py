@@ -7,10 +7,11 @@ work: finished builds are found by the hash of their inputs, unfinished ones are
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -71,6 +72,11 @@ class Result:
     def ok(self) -> bool:
         """Whether every variant is usable now."""
         return all(o.status in ("published", "unverified", "unchanged", "inherited") for o in self.outcomes)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the same request would do nothing now, whatever happens in other yards."""
+        return all(o.status in ("published", "unverified", "unchanged") for o in self.outcomes)
 
 
 def lock_all(request: Request, progress: Progress) -> list[Locked]:
@@ -256,6 +262,16 @@ def _entry(task: Task, request: Request, unverified: bool) -> Entry:
         hidden=settings.hidden,
         deprecated=settings.deprecated,
     )
+
+
+@contextmanager
+def umask(site: Site) -> Iterator[None]:
+    """Write with the site's umask, so that a yard is as readable as the site wants whoever deploys."""
+    before = os.umask(int(site.permissions.umask, 8))
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 def now() -> str:

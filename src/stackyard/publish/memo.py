@@ -1,7 +1,7 @@
 """Remembers that a deploy of these very files changed nothing, so that the next one need not read them.
 
 A memo names every file that was read with its hash. It is used only if all of them are unchanged, every revision that
-it names is still published, and nothing outside files could have influenced the result (host tools, variables, folders).
+it names is still published, and nothing outside files could have influenced the result (host tools, variables).
 It is a cache: removing it costs time, never correctness.
 """
 

@@ -49,7 +49,7 @@ def rollback(yard: Yard, site: Site, to: Manifest) -> Manifest:
     present = generations.current(yard)
     everything = {**{e.module: e for e in present.entries}, **then} if present else then
     entries = [then.get(module, replace(entry, state="withdrawn")) for module, entry in everything.items()]
-    return _publish(yard, site, entries, f"rollback to {to.number}", to.content or to.number)
+    return publish_entries(yard, site, entries, f"rollback to {to.number}", to.content or to.number)
 
 
 def withdraw_newer(yard: Yard, site: Site, entry: Entry) -> Manifest:
@@ -61,14 +61,15 @@ def withdraw_newer(yard: Yard, site: Site, entry: Entry) -> Manifest:
         replace(e, state="withdrawn") if e.stack == entry.stack and _after(e, entry) else e for e in present.entries
     ]
     entries = [replace(e, state="published") if e.module == entry.module else e for e in entries]
-    return _publish(yard, site, entries, f"rollback to {entry.module}", 0)
+    return publish_entries(yard, site, entries, f"rollback to {entry.module}", 0)
 
 
 def _after(one: Entry, other: Entry) -> bool:
     return one.module != other.module and (one.created, one.revision) > (other.created, other.revision)
 
 
-def _publish(yard: Yard, site: Site, entries: Sequence[Entry], reason: str, content: int) -> Manifest:
+def publish_entries(yard: Yard, site: Site, entries: Sequence[Entry], reason: str, content: int) -> Manifest:
+    """Publish a generation with these entries; every revision was verified before. The caller holds the lease."""
     claimed = names.claim(entries)
     folder = generations.begin(yard)
     records = {record.module: record for record in revisions.built(yard)}

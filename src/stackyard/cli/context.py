@@ -1,0 +1,81 @@
+"""Which yard and which site a command works with.
+
+The yard is ``--yard``, else ``$STACKYARD_HOME``, else what the site names for users, else the XDG data folder. The site
+is ``--site``, else ``$STACKYARD_SITE``, else ``/etc/stackyard/site.yaml``, else the built-in defaults. What the read
+commands need of a site (two paths) is kept in a small cache by the hash of its file, so that they do not parse it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stackyard.errors import InputError
+from stackyard.yard import atomic
+from stackyard.yard.layout import Yard, default_yard_root
+
+if TYPE_CHECKING:
+    from stackyard.spec.models import Site
+
+SYSTEM_SITE = Path("/etc/stackyard/site.yaml")
+
+
+@dataclass(frozen=True)
+class Context:
+    """The global options of a command line."""
+
+    yard_option: Path | None
+    site_option: Path | None
+    debug: bool = False
+
+    def site_file(self) -> Path | None:
+        """The site.yaml in force, or None."""
+        named = self.site_option or (Path(os.environ["STACKYARD_SITE"]) if os.environ.get("STACKYARD_SITE") else None)
+        if named is not None:
+            if not named.exists():
+                raise InputError(f"there is no site file {named}", hint="check --site and $STACKYARD_SITE")
+            return named
+        return SYSTEM_SITE if SYSTEM_SITE.exists() else None
+
+    def site(self) -> Site:
+        """The site, parsed and validated."""
+        from stackyard.spec.site import load_site
+
+        return load_site(self.site_file())
+
+    def yard(self) -> Yard:
+        """The yard, with the site's own as its parent."""
+        site_yard, user_yard = self._site_paths()
+        if self.yard_option is not None:
+            root = self.yard_option
+        elif os.environ.get("STACKYARD_HOME") or not user_yard:
+            root = default_yard_root()
+        else:
+            root = Path(os.path.expandvars(user_yard)).expanduser()
+        root = root.absolute()
+        if "$" in str(root):
+            raise InputError(f"the yard {root} holds a variable that is not set", hint="set it, or use --yard")
+        parent = Path(os.path.expandvars(site_yard)).expanduser().absolute() if site_yard else None
+        if parent is not None and parent.resolve() != root.resolve():
+            return Yard(root, Yard(parent))
+        return Yard(root)
+
+    def _site_paths(self) -> tuple[str, str]:
+        file = self.site_file()
+        if file is None:
+            return "", ""
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "stackyard" / f"site-{digest}.json"
+        try:
+            brief = json.loads(cache.read_bytes())
+            return brief["yard"], brief["user_yard"]
+        except (OSError, ValueError, KeyError):
+            site = self.site()
+        with suppress(OSError):  # a home that cannot be written to costs time only
+            atomic.write_json(cache, {"yard": site.yard, "user_yard": site.user_yard})
+        return site.yard, site.user_yard

@@ -1,0 +1,107 @@
+"""The command line: verbs are imported when they are used, errors are caught once, here."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import click
+
+from stackyard import __version__
+from stackyard.cli.context import Context
+from stackyard.errors import StackyardError
+
+VERBS = {
+    "deploy": "lock, build, verify and publish the stacks of FILE...",
+    "lock": "solve FILE... and write the lock beside it; export it to other tools",
+    "list": "what is published",
+    "show": "one revision: packages, modulefile, lock, report; or what was understood of a FILE",
+    "diff": "what changed between two revisions or locks",
+    "why": "why a package is in a revision",
+    "run": "run a command in a revision, without any module system",
+    "verify": "run the checks of a revision again, here and now",
+    "rollback": "go back to what users saw before",
+    "schema": "the JSON Schema of stack.yaml or site.yaml, for editors",
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands live in ``stackyard.cli.verbs.<verb>``; help texts come from `VERBS` without an import."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The verbs in the order of a person's work."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one verb."""
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = importlib.import_module(f"stackyard.cli.verbs.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of verbs, without importing any."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Like click's, with a suggestion for a misspelt verb."""
+        if args and args[0] not in VERBS and not args[0].startswith("-"):
+            import difflib
+
+            near = difflib.get_close_matches(args[0], VERBS, n=1)
+            hint = f"Did you mean '{near[0]}'?" if near else f"There are {', '.join(VERBS)}."
+            ctx.fail(f"No such command '{args[0]}'. {hint}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="stackyard")
+@click.option("--yard", type=click.Path(path_type=Path), help="The yard to work in (default: $STACKYARD_HOME).")
+@click.option("--site", type=click.Path(path_type=Path), help="The site's description (default: $STACKYARD_SITE).")
+@click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
+@click.pass_context
+def cli(ctx: click.Context, yard: Path | None, site: Path | None, debug: bool) -> None:
+    """One declarative file becomes a software stack that a cluster can use."""
+    ctx.obj = Context(yard, site, debug)
+
+
+def main() -> None:
+    """The program. Exit codes: 0 done, 1 failed, 2 bad input, 3 a check did not pass, 4 something is missing here."""
+    try:
+        cli.main(standalone_mode=False)
+    except StackyardError as error:
+        if "--debug" in sys.argv:
+            raise
+        from stackyard.cli.output import show_error
+
+        show_error(error)
+        sys.exit(error.exit_code)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except click.Abort:
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(141)
+    except KeyboardInterrupt:
+        click.echo("interrupted: what is published is untouched, the next deploy goes on from here", err=True)
+        sys.exit(130)
+    except OSError as error:
+        if "--debug" in sys.argv:
+            raise
+        from stackyard.cli.output import show_error
+
+        name = f"{error.filename}: " if error.filename else ""
+        show_error(StackyardError(f"{name}{error.strerror or error}"))
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

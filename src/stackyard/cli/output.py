@@ -1,0 +1,57 @@
+"""How things are shown: errors with place, message and remedy; tables; JSON. Imported only when something is shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from stackyard.errors import ManyErrors, StackyardError
+
+
+def show_error(error: StackyardError) -> None:
+    """One error, or several, on standard error: what was wrong, where, and what to do."""
+    problems = error.problems if isinstance(error, ManyErrors) else (error,)
+    for problem in problems:
+        label = click.style("error:", fg="red", bold=True)
+        place = f"{problem.where}: " if problem.where else ""
+        click.echo(f"{label} {place}{problem.message}", err=True)
+        if problem.detail:
+            click.echo(_indent(problem.detail, "  | "), err=True)
+        if problem.hint:
+            click.echo(_indent(problem.hint, "  ", click.style("do this: ", fg="cyan")), err=True)
+
+
+def show_notice(text: str) -> None:
+    """One sentence that the user should know, on standard error."""
+    click.echo(f"{click.style('note:', fg='yellow')} {text}", err=True)
+
+
+def show_json(value: Any) -> None:
+    """A value as JSON on standard output."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+
+
+def show_table(rows: Sequence[Mapping[str, str]], columns: Sequence[str]) -> None:
+    """Rows as columns of even width, headed by their names; colours in a cell do not count."""
+    widths = [max(len(c), *(len(click.unstyle(row[c])) for row in rows)) if rows else len(c) for c in columns]
+    click.echo("  ".join(click.style(c.ljust(w), bold=True) for c, w in zip(columns, widths, strict=True)).rstrip())
+    for row in rows:
+        cells = (row[c] + " " * (w - len(click.unstyle(row[c]))) for c, w in zip(columns, widths, strict=True))
+        click.echo("  ".join(cells).rstrip())
+
+
+def human_bytes(size: float) -> str:
+    """A size in binary units with one digit: 1.5 GiB."""
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} GiB"
+
+
+def _indent(text: str, margin: str, first: str = "") -> str:
+    lines = (first + text).splitlines() or [""]
+    return "\n".join(margin + line for line in lines)

@@ -1,0 +1,156 @@
+"""``stackyard deploy``: the main job."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from stackyard.cli.context import Context
+from stackyard.cli.output import human_bytes, show_error, show_json, show_notice
+from stackyard.errors import InputError
+from stackyard.publish import memo
+from stackyard.yard import generations
+from stackyard.yard.layout import Yard
+
+
+@click.command(short_help="lock, build, verify and publish")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
+@click.option("--name", help="Name of the stack (default: name: of the file, else its folder).")
+@click.option("--version", help="Version of the stack (default: that of the file, else today's date).")
+@click.option("--locked", is_flag=True, help="Refuse a lock that is missing or stale instead of solving again.")
+@click.option("--allow-unverified", is_flag=True, help="Publish also where a required check had to be skipped.")
+@click.option("--accept-licence", "accept", multiple=True, metavar="NAME", help="Accept a licence, recorded as yours.")
+@click.option("--dry-run", is_flag=True, help="Print what would be done; write nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@click.pass_obj
+def command(context: Context, /, files: tuple[Path, ...], dry_run: bool, as_json: bool, **options: Any) -> None:
+    """Lock, build what is missing, verify it through its modules, and publish FILE...
+
+    FILE is a stack.yaml, an environment.yml or a requirements.txt. The same inputs build nothing and publish nothing.
+    """
+    yard = context.yard()
+    if not dry_run:
+        site_file = context.site_file()
+        request = {"files": [str(f.absolute()) for f in files], "site": str(site_file or ""), **options}
+        remembered = memo.memo_path(yard, request)
+        modules = memo.recall(remembered, generations.current(yard))
+        if modules is not None:
+            _report_nothing(modules, as_json)
+            return
+        _deploy(context, yard, files, options, remembered, as_json)
+    else:
+        _dry_run(context, yard, files, options, as_json)
+
+
+def _deploy(
+    context: Context, yard: Yard, files: tuple[Path, ...], options: dict[str, Any], remembered: Path, as_json: bool
+) -> None:
+    from stackyard.cli.display import display
+    from stackyard.publish import deploy
+    from stackyard.publish.inputs import memorable
+    from stackyard.yard.lease import lease
+
+    request = _request(context, yard, files, options)
+    with (
+        lease(yard, on_wait=lambda who: show_notice(f"waiting for another deploy: {who}")),
+        deploy.umask(request.site),
+        display() as progress,
+    ):
+        result = deploy.deploy(request, progress)
+        files_read = memorable(request) if result.is_final else None
+        if files_read is not None:
+            memo.remember(remembered, files_read, [outcome.module for outcome in result.outcomes])
+    _report(result, yard, as_json)
+
+
+def _request(context: Context, yard: Yard, files: tuple[Path, ...], options: dict[str, Any]) -> Any:
+    from stackyard.publish.deploy import Request
+    from stackyard.spec.load import load_stack
+
+    if len(files) > 1 and (options["name"] or options["version"]):
+        raise InputError("--name and --version go with one FILE", hint="deploy the files one by one")
+    site = context.site()
+    stacks = tuple(load_stack(f, site, options["name"], options["version"]) for f in files)
+    return Request(
+        stacks,
+        site,
+        yard,
+        only_locked=options["locked"],
+        allow_unverified=options["allow_unverified"],
+        accept=options["accept"],
+    )
+
+
+@contextmanager
+def _scratch_yard(yard: Yard) -> Iterator[Yard]:
+    """A yard that reads everything from `yard` and writes into a folder that is thrown away."""
+    with tempfile.TemporaryDirectory(prefix="stackyard-") as folder:
+        yield Yard(Path(folder), parent=yard)
+
+
+def _dry_run(context: Context, yard: Yard, files: tuple[Path, ...], options: dict[str, Any], as_json: bool) -> None:
+    from dataclasses import replace
+
+    from stackyard.cli.display import display
+    from stackyard.publish import deploy
+
+    request = _request(context, yard, files, options)
+    with _scratch_yard(yard) as scratch, display() as progress:
+        locks = deploy.lock_all(replace(request, yard=scratch), progress)
+        tasks = deploy.plan(request, locks)
+    rows = [
+        {
+            "module": task.module,
+            "action": task.action,
+            "path": str(task.paths.root),
+            "conda": len(task.locked.conda),
+            "pip": len(task.locked.pip),
+            "download_bytes": sum(p.size for p in (*task.locked.conda, *task.locked.pip)),
+        }
+        for task in tasks
+    ]
+    changed = [{"lock": str(locked.path), "because": list(locked.changed)} for locked in locks if locked.changed]
+    if as_json:
+        show_json({"dry_run": True, "locks": changed, "revisions": rows})
+        return
+    for entry in changed:
+        click.echo(f"would write {entry['lock']} ({'; '.join(entry['because'])})")
+    for row in rows:
+        click.echo(_plan_line(row))
+
+
+def _plan_line(row: dict[str, Any]) -> str:
+    if row["action"] in ("unchanged", "inherited"):
+        return f"{row['module']} is published already: nothing to do"
+    if row["action"] == "publish":
+        return f"would verify and publish {row['module']}, which is built already in {row['path']}"
+    packages = f"{row['conda']} conda and {row['pip']} pip packages"
+    return f"would build {row['module']} in {row['path']}: {packages}, {human_bytes(row['download_bytes'])}"
+
+
+def _report_nothing(modules: list[str], as_json: bool) -> None:
+    if as_json:
+        show_json({"generation": 0, "locks": [], "revisions": [{"module": m, "status": "unchanged"} for m in modules]})
+    else:
+        click.echo(f"nothing changed: {', '.join(modules)} {'is' if len(modules) == 1 else 'are'} published")
+
+
+def _report(result: Any, yard: Yard, as_json: bool) -> None:
+    from stackyard.cli.summary import deploy_json, show_deploy
+
+    if as_json:
+        show_json(deploy_json(result))
+    else:
+        show_deploy(result, yard)
+    for outcome in result.outcomes:
+        if outcome.error is not None:
+            show_error(outcome.error)
+    if result.ok:
+        return
+    broken = [o.error.exit_code for o in result.outcomes if o.error is not None]
+    raise click.exceptions.Exit(broken[0] if broken else 3)

@@ -1,0 +1,55 @@
+"""``stackyard diff``: what changed between two revisions or locks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from stackyard.cli.context import Context
+from stackyard.cli.output import show_json
+from stackyard.errors import InputError
+from stackyard.yard import catalogue
+
+
+@click.command(short_help="what changed between two revisions or locks")
+@click.argument("a", metavar="A")
+@click.argument("b", metavar="B")
+@click.option("--json", "as_json", is_flag=True, help="Print an object.")
+@click.pass_obj
+def command(context: Context, a: str, b: str, as_json: bool) -> None:
+    """Compare two revisions, or two lock files (all their variants by name)."""
+    from stackyard.lock.diff import compare
+
+    pairs = _pairs(context, a, b)
+    results = {label: compare(before, after) for label, (before, after) in pairs.items()}
+    if as_json:
+        show_json({"a": a, "b": b, "differences": {label: r.to_json() for label, r in results.items()}})
+        return
+    for label, result in results.items():
+        if len(results) > 1:
+            click.echo(click.style(label, bold=True))
+        lines = result.lines()
+        click.echo("\n".join(lines) if lines else "no difference")
+
+
+def _pairs(context: Context, a: str, b: str) -> dict[str, tuple[Any, Any]]:
+    if Path(a).is_file() != Path(b).is_file():
+        raise InputError("compare two revisions or two lock files, not one of each")
+    if not Path(a).is_file():
+        yard = context.yard()
+        one, two = catalogue.record_of(yard, a), catalogue.record_of(yard, b)
+        return {f"{one.module} -> {two.module}": (one.packages, two.packages)}
+    before, after = (_variants(Path(p)) for p in (a, b))
+    shared = [key for key in before if key in after]
+    if not shared:
+        raise InputError(f"{a} and {b} have no variant and platform in common")
+    return {key: (before[key], after[key]) for key in shared}
+
+
+def _variants(path: Path) -> dict[str, Any]:
+    from stackyard.lock.text import parse
+
+    lock = parse(path.read_text(encoding="utf-8"), str(path))
+    return {f"{v.variant or 'default'} on {v.platform}": (*v.conda, *v.pip) for v in lock.variants}

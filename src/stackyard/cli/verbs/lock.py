@@ -1,0 +1,82 @@
+"""``stackyard lock``: solve, write the lock beside the file, export it to other tools."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from stackyard.cli.context import Context
+from stackyard.cli.output import show_json, show_notice
+from stackyard.errors import InputError
+
+EXPORTS = ("pixi", "pylock", "explicit", "environment")
+
+
+@click.command(short_help="solve and write the lock")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
+@click.option("--name", help="Name of the stack.")
+@click.option("--version", help="Version of the stack.")
+@click.option("--locked", is_flag=True, help="Only check: fail where a lock is missing or stale.")
+@click.option("--export", "fmt", type=click.Choice(EXPORTS), help="Print the lock in another tool's format.")
+@click.option("--variant", help="With --export: which variant (default: the last of the matrix).")
+@click.option("--platform", help="With --export: which platform (default: this machine's).")
+@click.option("--dry-run", is_flag=True, help="Solve, show what would change, write nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was locked as JSON.")
+@click.pass_obj
+def command(context: Context, /, files: tuple[Path, ...], as_json: bool, dry_run: bool, **options: Any) -> None:
+    """Solve FILE... for every platform of the site and write the lock beside each."""
+    from stackyard.cli.display import display
+    from stackyard.publish import deploy
+    from stackyard.publish.locking import write_lock
+    from stackyard.spec.load import load_stack
+
+    if len(files) > 1 and (options["name"] or options["version"] or options["fmt"]):
+        raise InputError("--name, --version and --export go with one FILE")
+    site = context.site()
+    stacks = tuple(load_stack(f, site, options["name"], options["version"]) for f in files)
+    request = deploy.Request(stacks, site, context.yard(), only_locked=options["locked"])
+    with display() as progress:
+        locks = deploy.lock_all(request, progress)
+        if not dry_run:
+            for locked in locks:
+                write_lock(locked, progress)
+    if options["fmt"]:
+        click.echo(_export(locks[0].lock, options), nl=False)
+    elif as_json:
+        show_json([_as_json(locked) for locked in locks])
+    else:
+        for locked in locks:
+            _show(locked, dry_run)
+
+
+def _show(locked: Any, dry_run: bool) -> None:
+    if not locked.changed:
+        click.echo(f"{locked.path} is fresh")
+        return
+    click.echo(f"{'would write' if dry_run else 'wrote'} {locked.path}: {'; '.join(locked.changed)}")
+    for v in locked.lock.variants:
+        name = f"{v.version}-{v.variant}".rstrip("-")
+        click.echo(f"    {name} for {v.platform}: {len(v.conda)} conda and {len(v.pip)} pip packages")
+        for notice in v.notices:
+            show_notice(notice)
+
+
+def _as_json(locked: Any) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {"lock": str(locked.path), "changed": list(locked.changed), **asdict(locked.lock)}
+
+
+def _export(lock: Any, options: dict[str, Any]) -> str:
+    from stackyard.host.probe import machine
+    from stackyard.lock.export import EXPORTS as WRITERS
+
+    platform = options["platform"] or machine().platform
+    fitting = [v for v in lock.variants if v.platform == platform and options["variant"] in (None, v.variant)]
+    if not fitting:
+        there = ", ".join(f"{v.variant or v.version} on {v.platform}" for v in lock.variants)
+        raise InputError(f"nothing is locked for {options['variant'] or 'any variant'} on {platform}", hint=there)
+    text: str = WRITERS[options["fmt"]](fitting[-1])
+    return text

@@ -1,0 +1,40 @@
+"""``stackyard run``: a command in a revision's environment, without any module system."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from stackyard.cli.context import Context
+from stackyard.errors import InputError, MissingError
+from stackyard.host.command import which
+from stackyard.yard import catalogue
+
+
+@click.command(
+    short_help="run a command in a revision",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@click.argument("rev", metavar="REV")
+@click.argument("argv", nargs=-1, metavar="-- CMD...", type=click.UNPROCESSED)
+@click.option("--dry-run", is_flag=True, help="Print the variables that would change; run nothing.")
+@click.pass_obj
+def command(context: Context, rev: str, argv: tuple[str, ...], dry_run: bool) -> None:
+    """Run CMD with the environment that loading REV gives. The command replaces this program: its exit code is kept."""
+    from stackyard.expose.base import environment_change
+
+    record = catalogue.record_of(context.yard(), rev)
+    environ = environment_change(record).apply(os.environ)
+    if dry_run:
+        for name in sorted({*environ, *os.environ}):
+            if environ.get(name) != os.environ.get(name):
+                click.echo(f"{name}={environ[name]}" if name in environ else f"unset {name}")
+        return
+    words = argv[1:] if argv[:1] == ("--",) else argv
+    if not words:
+        raise InputError("say which command to run", hint=f"stackyard run {rev} -- python")
+    program = which(words[0], environ)
+    if program is None:
+        raise MissingError(f"{words[0]} is neither in {record.module} nor on this machine")
+    os.execve(program, list(words), environ)

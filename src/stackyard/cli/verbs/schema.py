@@ -1,0 +1,16 @@
+"""``stackyard schema``: JSON Schema for editors."""
+
+from __future__ import annotations
+
+import click
+
+from stackyard.cli.output import show_json
+
+
+@click.command(short_help="the JSON Schema of stack.yaml or site.yaml")
+@click.argument("kind", type=click.Choice(("stack", "site")))
+def command(kind: str) -> None:
+    """Print the JSON Schema of a stack.yaml or a site.yaml."""
+    from stackyard.spec.schema import schema
+
+    show_json(schema(kind))

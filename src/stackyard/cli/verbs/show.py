@@ -1,0 +1,155 @@
+"""``stackyard show``: one revision, or what was understood of a file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from stackyard.cli.context import Context
+from stackyard.cli.output import human_bytes, show_json, show_table
+from stackyard.errors import InputError
+from stackyard.yard import catalogue
+from stackyard.yard.layout import RevisionPaths, Yard
+from stackyard.yard.record import BuildRecord, Entry, read_record
+
+
+@click.command(short_help="one revision, or what was understood of a file")
+@click.argument("rev", required=False, metavar="REV")
+@click.option("--parsed", type=click.Path(path_type=Path), metavar="FILE", help="Show what was understood of FILE.")
+@click.option("--json", "as_json", is_flag=True, help="Print an object.")
+@click.pass_obj
+def command(context: Context, rev: str | None, parsed: Path | None, as_json: bool) -> None:
+    """Show the packages, the modulefile, the lock and the report of REV."""
+    if parsed is not None:
+        _show_parsed(parsed, as_json)
+        return
+    if rev is None:
+        raise InputError("say which revision", hint="`stackyard list` shows them; `show --parsed FILE` reads a file")
+    yard = context.yard()
+    entry = catalogue.resolve(yard, rev)
+    record = read_record(RevisionPaths.of(entry.folder).record)
+    value = revision_json(yard, entry, record)
+    if as_json:
+        show_json(value)
+    else:
+        _show(value, record)
+
+
+def revision_json(yard: Yard, entry: Entry, record: BuildRecord) -> dict[str, Any]:
+    """All that is known of a revision as one object."""
+    paths = RevisionPaths.of(entry.folder)
+    record_json = record.to_json()
+    packages = [
+        {
+            "name": p.name,
+            "version": p.version,
+            "build": p.build,
+            "channel" if p.kind == "conda" else "index": p.source,
+            "url": p.url,
+            "sha256": p.sha256,
+            "size": p.size,
+            "kind": p.kind,
+        }
+        for p in record.packages
+    ]
+    return {
+        "module": entry.module,
+        "stack": entry.stack,
+        "version": entry.version,
+        "variant": entry.variant,
+        "revision": entry.revision,
+        "default": entry.default,
+        "state": entry.state,
+        "path": entry.folder,
+        "created": entry.created,
+        "aliases": [f"{entry.stack}/{alias}" for alias in entry.aliases],
+        "summary": record.summary,
+        "prefix": record.prefix,
+        "platform": record.platform,
+        "input_hash": record.input_hash,
+        "interpreter": dict(record.interpreter),
+        "tools": {k: dict(v) for k, v in record.tools.items()},
+        "disk": asdict(record.disk),
+        "timings_s": dict(record.timings_s),
+        "notices": list(record.notices),
+        "environment": record_json["activation"],
+        "packages": packages,
+        "modulefile": _modulefiles(yard, record.module),
+        "lock": str(paths.lock),
+        "report": _report(paths),
+    }
+
+
+def _modulefiles(yard: Yard, module: str) -> str | None:
+    """The path of the revision's modulefile in the present generation, Lua before Tcl, or None if it has none."""
+    for each in yard.lineage():
+        for name in (f"{module}.lua", module):
+            if (each.modules / name).exists():
+                return str(each.modules / name)
+    return None
+
+
+def _report(paths: RevisionPaths) -> dict[str, Any] | None:
+    if not paths.report.exists():
+        return None
+    value: dict[str, Any] = json.loads(paths.report.read_text(encoding="utf-8"))
+    return {"path": str(paths.report), **value}
+
+
+def _show(value: dict[str, Any], record: BuildRecord) -> None:
+    click.echo(click.style(value["module"], bold=True) + (f"  {value['summary']}" if value["summary"] else ""))
+    report = value["report"] or {}
+    facts = {
+        "state": value["state"] + (", default" if value["default"] else ""),
+        "also": " ".join(value["aliases"]),
+        "created": value["created"],
+        "prefix": value["prefix"],
+        "python": " ".join(f"{record.interpreter.get(k, '')}" for k in ("version", "source")).strip(),
+        "disk": f"{human_bytes(record.disk.bytes_new)} new, {human_bytes(record.disk.bytes_shared)} shared "
+        f"({record.disk.link_mode})",
+        "modulefile": value["modulefile"] or "none",
+        "lock": value["lock"],
+        "report": f"{report.get('state', 'none')}  {report.get('path', '')}",
+    }
+    for name, text in facts.items():
+        if text.strip():
+            click.echo(f"  {name:<11}{text}")
+    click.echo()
+    rows = [{"package": p.name, "version": p.version, "build": p.build, "from": _origin(p)} for p in record.packages]
+    show_table(rows, ("package", "version", "build", "from"))
+
+
+def _origin(package: Any) -> str:
+    return f"{package.kind}: {package.source}" if package.source else str(package.kind)
+
+
+def _show_parsed(path: Path, as_json: bool) -> None:
+    from stackyard.spec.parsed import parsed_json
+
+    value = parsed_json(path)
+    if as_json:
+        show_json(value)
+        return
+    for key, item in value.items():
+        if item in (None, "", [], {}):
+            continue
+        click.echo(click.style(f"{key}:", bold=True) + (f" {item}" if isinstance(item, str | int | bool) else ""))
+        if isinstance(item, list):
+            for element in item:
+                click.echo(f"  - {_brief(element)}")
+        elif isinstance(item, dict):
+            for name, element in item.items():
+                if element not in (None, "", [], {}, False):
+                    click.echo(f"  {name}: {element}")
+
+
+def _brief(element: Any) -> str:
+    if not isinstance(element, dict):
+        return str(element)
+    text = str(element.get("spec") or element.get("line") or element.get("text") or element)
+    notes = [f"{k}: {element[k]}" for k in ("selector", "channel", "platforms") if element.get(k)]
+    return text + (f"   ({'; '.join(notes)})" if notes else "")
