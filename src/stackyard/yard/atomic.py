@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -13,18 +14,24 @@ _hits: dict[str, int] = {}
 
 
 def fault_point(name: str) -> None:
-    """A named place at which the crash tests kill this process.
+    """A named place at which the crash tests kill this process or fill its disk.
 
-    ``STACKYARD_FAULT=name:n`` sends SIGKILL at the n-th (from 1) passing of `name`; unset, this costs one look-up.
+    ``STACKYARD_FAULT=name:n`` sends SIGKILL at the n-th (from 1) passing of `name`, ``name:n:enospc`` raises there what a
+    full disk raises; unset, this costs one look-up.
     """
     wanted = os.environ.get("STACKYARD_FAULT")
     if wanted is None:
         return
-    target, _, count = wanted.partition(":")
-    if target == name:
-        _hits[name] = _hits.get(name, 0) + 1
-        if _hits[name] == int(count or "1"):
-            os.kill(os.getpid(), signal.SIGKILL)
+    given = wanted.split(":")
+    target, count, kind = [*given, *("", "1", "kill")[len(given) :]]
+    if target != name:
+        return
+    _hits[name] = _hits.get(name, 0) + 1
+    if _hits[name] != int(count):
+        return
+    if kind == "enospc":
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), name)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def write_text(path: Path, text: str, *, mode: int | None = None) -> None:

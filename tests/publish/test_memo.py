@@ -1,0 +1,51 @@
+"""A remembered deploy is believed only while nothing it saw has changed."""
+
+from pathlib import Path
+
+import pytest
+
+from stackyard.publish import memo
+from stackyard.yard.layout import Yard
+from stackyard.yard.record import Entry, Manifest
+
+ENTRY = Entry("s", "1", "", 1, "s/1-1", "/nowhere", "now")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "stack.yaml"
+    path.write_text("name: s\n")
+    return path
+
+
+def test_it_holds_until_a_file_changes(tmp_path: Path, file: Path) -> None:
+    kept, manifest = tmp_path / "memo.json", Manifest(1, "now", "deploy", (ENTRY,))
+    assert memo.recall(kept, manifest) is None
+    memo.remember(kept, [str(file), str(tmp_path / "pip.conf")], ["s/1-1"])
+    assert memo.recall(kept, manifest) == ["s/1-1"]
+    (tmp_path / "pip.conf").write_text("")
+    assert memo.recall(kept, manifest) is None
+
+
+def test_it_does_not_hold_for_what_is_no_longer_published(tmp_path: Path, file: Path) -> None:
+    kept = tmp_path / "memo.json"
+    memo.remember(kept, [str(file)], ["s/1-1"])
+    withdrawn = Entry("s", "1", "", 1, "s/1-1", "/nowhere", "now", state="withdrawn")
+    assert memo.recall(kept, Manifest(2, "now", "rollback", (withdrawn,))) is None
+    assert memo.recall(kept, None) is None
+
+
+def test_a_damaged_memo_is_ignored(tmp_path: Path) -> None:
+    (tmp_path / "memo.json").write_text("{")
+    assert memo.recall(tmp_path / "memo.json", Manifest(1, "now", "deploy", (ENTRY,))) is None
+
+
+def test_other_options_and_other_pip_variables_are_other_requests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    yard = Yard(tmp_path)
+    one = memo.memo_path(yard, {"files": ["a"], "version": None})
+    assert memo.memo_path(yard, {"files": ["a"], "version": None}) == one
+    assert memo.memo_path(yard, {"files": ["a"], "version": "2"}) != one
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1/simple")
+    assert memo.memo_path(yard, {"files": ["a"], "version": None}) != one
