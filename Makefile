@@ -1,0 +1,49 @@
+# What a person does with a checkout. `make` alone lists it.
+.POSIX:
+.DEFAULT_GOAL := help
+.PHONY: help install quickstart test test-long lint format bench clean
+JOBS ?= 2
+BIN := .venv/bin
+SOURCES := src tests benchmarks examples scripts
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+install: .venv/.installed  ## make .venv with .venv/bin/stackyard
+
+quickstart: install  ## deploy a small stack, load it, run two MPI ranks in it (a minute)
+	@scripts/quickstart.sh
+
+test: .venv/.installed-dev  ## lint, types and all tests but the long ones, with the real programs
+	@scripts/test-programs.sh
+	$(MAKE) lint
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not long"
+
+test-long: .venv/.installed-dev  ## the tests that compile Horovod (about ten minutes)
+	@scripts/test-programs.sh
+	$(BIN)/pytest -m long
+
+lint: .venv/.installed-dev  ## ruff and mypy
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/mypy
+
+format: .venv/.installed-dev  ## let ruff put the sources in order
+	$(BIN)/ruff check --fix $(SOURCES)
+	$(BIN)/ruff format $(SOURCES)
+
+bench: .venv/.installed-dev  ## measure, and compare with what docs/performance.md promises
+	@scripts/test-programs.sh
+	$(BIN)/python -m benchmarks
+
+clean:  ## remove everything that can be made again
+	rm -rf .venv .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist quickstart-yard src/*.egg-info
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/.installed: pyproject.toml scripts/make-venv.sh
+	@scripts/make-venv.sh
+	@touch $@
+
+.venv/.installed-dev: pyproject.toml scripts/make-venv.sh
+	@scripts/make-venv.sh dev
+	@touch .venv/.installed $@
