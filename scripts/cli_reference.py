@@ -1,0 +1,50 @@
+"""Write docs/reference/cli.md from the commands' own help texts: one source, no drift. A test runs it with --check."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from stackyard.cli.main import VERBS, cli
+
+TARGET = Path(__file__).parents[1] / "docs" / "reference" / "cli.md"
+
+HEAD = """# The command line
+
+Made by `python scripts/cli_reference.py`; do not edit. The same commands serve staff and users. Every read command has
+`--json`; every writing command has `--dry-run`.
+
+| exit code | meaning |
+|---|---|
+| 0 | done |
+| 1 | it failed; the message names the cause |
+| 2 | the command line or a file is wrong; the message names file, line and what to do |
+| 3 | a check did not pass |
+| 4 | something needed is missing on this machine |
+"""
+
+
+def reference() -> str:
+    """The whole page."""
+    parent = click.Context(cli, info_name="stackyard", max_content_width=100, terminal_width=100)
+    parts = [HEAD, f"\n## stackyard\n\n```\n{cli.get_help(parent)}\n```\n"]
+    for verb in VERBS:
+        command = cli.get_command(parent, verb)
+        assert command is not None
+        context = click.Context(command, info_name=verb, parent=parent, max_content_width=100, terminal_width=100)
+        parts.append(f"\n## stackyard {verb}\n\n```\n{command.get_help(context)}\n```\n")
+    return "".join(parts)
+
+
+def main() -> None:
+    """Write the page, or with ``--check`` end with code 1 where it is stale."""
+    text = reference()
+    if "--check" in sys.argv:
+        sys.exit(0 if TARGET.exists() and TARGET.read_text() == text else f"{TARGET} is stale: run {sys.argv[0]}")
+    TARGET.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
