@@ -16,11 +16,15 @@ from typing import Any, ClassVar
 
 @dataclass(frozen=True)
 class Prepend:
-    """Put a directory of the stack in front of a path list such as PATH or MANPATH."""
+    """Put a directory of the stack in front of a path list such as PATH or MANPATH.
+
+    `keep_system`: where the list is not set, an empty last entry keeps the system's own search (MANPATH, INFOPATH).
+    """
 
     op: ClassVar[str] = "prepend"
     variable: str
     directory: str
+    keep_system: bool = False
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,24 @@ class Borrow:
     op: ClassVar[str] = "borrow"
     variable: str
     value: str | None
+
+
+@dataclass(frozen=True)
+class Default:
+    """Give a variable that is the user's to choose a value where he has not set one; his own is left alone."""
+
+    op: ClassVar[str] = "default"
+    variable: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Remember:
+    """Keep in `variable` the value that `source` has when the stack is loaded (empty if unset), for `OnUnload`."""
+
+    op: ClassVar[str] = "remember"
+    variable: str
+    source: str
 
 
 @dataclass(frozen=True)
@@ -70,7 +92,10 @@ class UserPath:
 
 @dataclass(frozen=True)
 class Function:
-    """A shell function with a body per shell (``sh`` serves bash, zsh and ksh; ``fish``, ``csh`` their own)."""
+    """A shell function with a body per shell (``sh`` serves bash, zsh and ksh; ``fish``, ``csh`` their own).
+
+    A body is what stands between the braces. csh has no functions: its body is an alias that may use ``$*``.
+    """
 
     op: ClassVar[str] = "function"
     name: str
@@ -89,10 +114,14 @@ class Alias:
 @dataclass(frozen=True)
 class OnUnload:
     """Commands run when the stack is unloaded, per shell. The one thing an unload may execute; it carries its own
-    definitions and absolute paths, because module systems unwind variables and functions first."""
+    definitions and absolute paths, because module systems unwind variables and functions first.
+
+    `carry` names variables set by `Remember` whose value the commands find in a shell variable of the same name.
+    """
 
     op: ClassVar[str] = "on_unload"
     bodies: Mapping[str, str]
+    carry: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -103,9 +132,9 @@ class Notice:
     text: str
 
 
-Operation = Prepend | Set | Borrow | Flags | UserPath | Function | Alias | OnUnload | Notice
+Operation = Prepend | Set | Borrow | Default | Remember | Flags | UserPath | Function | Alias | OnUnload | Notice
 _OPERATIONS: dict[str, type[Any]] = {
-    cls.op: cls for cls in (Prepend, Set, Borrow, Flags, UserPath, Function, Alias, OnUnload, Notice)
+    cls.op: cls for cls in (Prepend, Set, Borrow, Default, Remember, Flags, UserPath, Function, Alias, OnUnload, Notice)
 }
 
 
@@ -152,13 +181,18 @@ def _apply(operation: Operation, environ: dict[str, str]) -> None:
     match operation:
         case Prepend(variable, directory):
             old = environ.get(variable)
-            environ[variable] = directory if old is None else f"{directory}:{old}"
+            alone = f"{directory}:" if operation.keep_system else directory
+            environ[variable] = f"{directory}:{old}" if old else alone
         case Set(variable, value):
             environ[variable] = value
         case Borrow(variable, None):
             environ.pop(variable, None)
         case Borrow(variable, str() as value):
             environ[variable] = value
+        case Default(variable, value):
+            environ.setdefault(variable, value)
+        case Remember(variable, source):
+            environ[variable] = environ.get(source, "")
         case Flags(variable, text):
             environ[variable] = f"{environ[variable]} {text}" if environ.get(variable) else text
         case UserPath():

@@ -1,0 +1,128 @@
+"""What a stack does to a user's environment: the part that every stack has, and the whole of one revision.
+
+Pure functions of a record and a site. What was published once is frozen in the revision's folder
+(`stackyard.expose.published`), so a later change of the site never changes a module that somebody has loaded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from stackyard.change import Borrow, Default, EnvironmentChange, Notice, Operation, Prepend, Set, UserPath
+from stackyard.expose.conda import conda_operations
+from stackyard.yard.record import BuildRecord
+
+if TYPE_CHECKING:
+    from stackyard.spec.models import Site
+
+_CONDA_NAMES = frozenset({"conda", "mamba", "micromamba"})
+
+
+def holds_conda(record: BuildRecord) -> bool:
+    """Whether the stack brings conda or mamba itself, so that its users activate environments on top of it."""
+    declared = record.settings.get("conda_base")
+    if declared is not None:
+        return bool(declared)
+    return any(p.kind == "conda" and p.name in _CONDA_NAMES for p in record.packages)
+
+
+def base_change(record: BuildRecord, site: Site) -> EnvironmentChange:
+    """The stack's own part: its programs, its man pages, a Python that sees nothing else, and the user's folders.
+
+    A stack that holds conda sets neither CONDA_PREFIX nor CONDA_SHLVL: unloading would take them away under an
+    environment that the user activated on top. LD_LIBRARY_PATH is never touched.
+    """
+    prefix = record.prefix
+    operations: list[Operation] = [
+        Prepend("PATH", f"{prefix}/bin"),
+        Prepend("MANPATH", f"{prefix}/share/man", keep_system=True),
+        Borrow("PYTHONNOUSERSITE", "1"),
+        Borrow("PYTHONHOME", None),
+        Borrow("PYTHONPATH", None),
+    ]
+    if holds_conda(record):
+        operations += conda_operations(record)
+    else:
+        operations += [Borrow("CONDA_PREFIX", prefix), Borrow("CONDA_DEFAULT_ENV", prefix)]
+    operations += _user_paths(record, site)
+    operations.append(Default("CONDARC", condarc_path(record)))
+    return EnvironmentChange(tuple(operations))
+
+
+def full_change(record: BuildRecord, site: Site) -> EnvironmentChange:
+    """Everything that loading a revision does: `base_change`, its captured activation, its variables, its notice."""
+    return base_change(record, site) + record.activation.change + _variables(record, site) + _notice(record)
+
+
+def condarc_path(record: BuildRecord) -> str:
+    """Where the site's policy for what users solve themselves lies, beside the revision's prefix."""
+    return f"{record.path}/condarc"
+
+
+def condarc_text(site: Site) -> str:
+    """The site's policy as a condarc: threads, channels, strict priority, no automatic update, pins.
+
+    Each value is written as JSON, which is YAML too, so nothing needs quoting rules of its own.
+    """
+    policy = site.condarc
+    channels = [site.channels.mirrors.get(name, name) for name in policy.channels or site.channels.default]
+    values: dict[str, Any] = {
+        "channel_alias": site.channels.alias,
+        "channels": [*site.channels.prepend, *channels],
+        "channel_priority": site.channels.priority,
+        "default_threads": policy.threads,
+        "auto_update_conda": policy.auto_update,
+        "pinned_packages": list(site.pins),
+    }
+    denied = [name for name in site.channels.denied if not set(name) & set("*?[")]
+    if denied:
+        values["denylist_channels"] = denied
+    values.update(policy.extra)
+    lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in values.items()]
+    return "# The site's policy for the environments that users make; CONDARC names this file.\n" + _lines(lines)
+
+
+def pinned_text(site: Site) -> str:
+    """The site's pins as a ``conda-meta/pinned`` file: one MatchSpec per line, empty where there is none."""
+    return _lines(list(site.pins))
+
+
+def _user_paths(record: BuildRecord, site: Site) -> list[Operation]:
+    paths = site.user_paths
+    shared = holds_conda(record)
+
+    def place(variable: str, inner: str, home: str, tail: str = "", separator: str = ":") -> UserPath:
+        rest = (f"{record.prefix}/{tail}",) if shared and tail else ()
+        return UserPath(variable, tuple(paths.bases), f"{paths.suffix}/{inner}", home, rest, separator)
+
+    return [
+        place("CONDA_ENVS_PATH", "conda/envs", f"{paths.fallback}/conda/envs", "envs"),
+        place("CONDA_PKGS_DIRS", "conda/pkgs", f"{paths.fallback}/conda/pkgs", "pkgs", ","),
+        place("PIP_CACHE_DIR", "cache/pip", ".cache/pip"),
+        place("UV_CACHE_DIR", "cache/uv", ".cache/uv"),
+    ]
+
+
+def _variables(record: BuildRecord, site: Site) -> EnvironmentChange:
+    """Run-time variables: the site's, the stack's, its module's; and a licence's where it was accepted."""
+    values: dict[str, str] = {}
+    sources: tuple[Mapping[str, str], ...] = (
+        site.run_variables,
+        record.settings.get("run_variables") or {},
+        record.settings.get("variables") or {},
+    )
+    for source in sources:
+        values.update({name: str(text).replace("{prefix}", record.prefix) for name, text in source.items()})
+    accepted = [Set(str(entry["variable"]), "yes") for entry in record.licences if entry.get("variable")]
+    return EnvironmentChange((*(Borrow(name, value) for name, value in values.items()), *accepted))
+
+
+def _notice(record: BuildRecord) -> EnvironmentChange:
+    text = str(record.settings.get("notice") or "").strip()
+    return EnvironmentChange((Notice(text),) if text else ())
+
+
+def _lines(lines: list[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)

@@ -1,0 +1,87 @@
+"""One generation's whole ``modules/`` tree: a modulefile per revision and format, the short names, the spider's cache.
+
+One folder serves both module systems. Lmod takes ``2.13-1.lua`` before a Tcl file of the same name, and Environment
+Modules passes over files without its magic line, so ``module use <yard>/modules`` is right for either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stackyard.errors import StackyardError
+from stackyard.expose import lua, tcl
+from stackyard.expose.names import rc_lua, rc_tcl, short_names
+from stackyard.expose.published import freeze
+from stackyard.expose.spider import write_cache
+from stackyard.yard import atomic
+from stackyard.yard.layout import Yard
+from stackyard.yard.record import BuildRecord, Entry
+
+if TYPE_CHECKING:
+    from stackyard.spec.models import Site
+
+
+def write_modules(
+    folder: Path, entries: Sequence[Entry], records: Mapping[str, BuildRecord], site: Site, yard: Yard
+) -> None:
+    """Write the modules of one generation into `folder`, which nobody reads yet.
+
+    Every entry gets its modulefiles, a withdrawn one too: a shell that loaded it must be able to unload it.
+
+    Args:
+        entries: all revisions whose files still exist, with their short names already claimed.
+        records: their build records by module name.
+        yard: where users will see the folder, as ``<yard>/modules``.
+
+    Raises:
+        StackyardError: an entry has no record, or its frozen operations cannot be read.
+    """
+    for path, text in module_texts(entries, records, site, yard).items():
+        atomic.write_text(folder / path, text)
+    if "lua" in site.modules.formats:
+        write_cache(folder, yard.modules)
+
+
+def module_texts(
+    entries: Sequence[Entry], records: Mapping[str, BuildRecord], site: Site, yard: Yard
+) -> dict[str, str]:
+    """The files of a generation by their path in ``modules/``. The operations of new revisions are frozen on the way."""
+    texts: dict[str, str] = {}
+    for entry in entries:
+        record = _record(entry, records)
+        change = freeze(record, site)
+        if "lua" in site.modules.formats:
+            texts[f"{entry.module}.lua"] = lua.render(record, site, entry=entry, change=change)
+        if "tcl" in site.modules.formats:
+            texts[entry.module] = tcl.render(record, site, entry=entry, change=change)
+    for path, names in short_names(entries, records, site, _taken(entries, yard)).items():
+        base = f"{path}/" if path else ""
+        if "lua" in site.modules.formats:
+            texts[f"{base}.modulerc.lua"] = rc_lua(names)
+        if "tcl" in site.modules.formats:
+            texts[f"{base}.modulerc"] = rc_tcl(names)
+    return texts
+
+
+def _record(entry: Entry, records: Mapping[str, BuildRecord]) -> BuildRecord:
+    try:
+        return records[entry.module]
+    except KeyError:
+        raise StackyardError(
+            f"{entry.module} has no build record in {entry.folder}", hint="`stackyard doctor` says what is damaged"
+        ) from None
+
+
+def _taken(entries: Sequence[Entry], yard: Yard) -> frozenset[str]:
+    """Names that stacks have, here and in the yards above: an alias module never takes one of them."""
+    own = {entry.module.rpartition("/")[0] for entry in entries} | {entry.stack for entry in entries}
+    above = {
+        folder.name
+        for parent in yard.lineage()[1:]
+        if parent.stacks.is_dir()
+        for folder in parent.stacks.iterdir()
+        if folder.is_dir()
+    }
+    return frozenset(own | above)

@@ -1,0 +1,234 @@
+"""Modulefiles for Lmod, in Lua: static operations only, safe where variables are unset, quick for the spider.
+
+The few helper functions stand in the modulefile itself, so that it works wherever it is copied, and only those that it
+uses. They decide by ``mode()`` and by the environment; nothing is run and no file is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from stackyard.change import (
+    Alias,
+    Borrow,
+    Default,
+    EnvironmentChange,
+    Flags,
+    Function,
+    Notice,
+    OnUnload,
+    Operation,
+    Prepend,
+    Remember,
+    Set,
+    UserPath,
+)
+from stackyard.expose.page import Page, page
+from stackyard.yard.record import BuildRecord, Entry
+
+if TYPE_CHECKING:
+    from stackyard.spec.models import Site
+
+_HELPERS: dict[str, str] = {
+    # man without MANPATH searches the system's pages, with it only what it names; an empty entry is the system's.
+    "prepend_keeping": """\
+local function prepend_keeping(name, directory)
+   local now = os.getenv(name) or ""
+   if (loading and now == "") or (unloading and now == directory .. ":") then
+      setenv(name, directory .. ":")
+   else
+      prepend_path(name, directory)
+   end
+end""",
+    # Lmod keeps a popped value in __LMOD_STACK_NAME and would give back that one the next time; a value with a line
+    # break would be handed to the shell unquoted, so it is not pushed, and the user is told.
+    "borrow": """\
+local function borrow(name, value)
+   local stack, old = "__LMOD_STACK_" .. name, os.getenv(name)
+   local kept = os.getenv(stack)
+   if loading and old and old:find("\\n") then
+      LmodMessage(this .. ": " .. name .. " holds a line break; it is not given back when this module is unloaded")
+      if kept then unsetenv(stack) end
+      if value then setenv(name, value) else unsetenv(name) end
+      return
+   end
+   if unloading and not kept then
+      if value then setenv(name, value) end
+      return
+   end
+   if loading and kept and old and not kept:find(":") then
+      unsetenv(stack)
+      pushenv(name, old)
+   end
+   pushenv(name, value or false)
+end""",
+    "extended": """\
+local function extended(name, text)
+   local old = (os.getenv(name) or ""):gsub("\\n", " ")
+   return old == "" and text or old .. " " .. text
+end""",
+    # What the user chose himself stays; what this module chose is remembered, so that only that is taken away again.
+    "offer": """\
+local function offer(name, value)
+   local mark, mine = "__STACKYARD_" .. name, this .. "="
+   if unloading then
+      local kept = os.getenv(mark)
+      if kept and kept:sub(1, #mine) == mine then
+         setenv(mark, "")
+         if os.getenv(name) == kept:sub(#mine + 1) then setenv(name, "") end
+      end
+   elseif os.getenv(name) == nil and value then
+      setenv(name, value)
+      if loading then setenv(mark, mine .. value) end
+   end
+end""",
+    "place": """\
+local function place(bases, inner, home, tail)
+   local function usable(text) return text and text ~= "" and not text:find("\\n") end
+   for _, base in ipairs(bases) do
+      local folder = os.getenv(base)
+      if usable(folder) then return folder .. "/" .. inner .. tail end
+   end
+   local folder = os.getenv("HOME")
+   return usable(folder) and folder .. "/" .. home .. tail or nil
+end""",
+    "plain": """\
+local function plain(name)
+   local text = os.getenv(name) or ""
+   return text:find("^[%w._/-]*$") and text or ""
+end""",
+}
+
+
+def render(
+    record: BuildRecord, site: Site, *, entry: Entry | None = None, change: EnvironmentChange | None = None
+) -> str:
+    """The Lua modulefile of one revision."""
+    return render_page(page(record, site, entry=entry, change=change))
+
+
+def render_page(content: Page) -> str:
+    """The Lua text of a page."""
+    body = "\n".join(line for operation in _ordered(content.change) for line in _operation(operation))
+    used = [name for name in _HELPERS if f"{name}(" in body]
+    parts = [
+        f"-- {_comment(content.module)}: written by stackyard from the record of its build; changes here are lost",
+        _head(content),
+        f"local this = {quote(content.module)}\n"
+        'local loading, unloading = mode() == "load", mode() == "unload"\nlocal shell = myShellType()',
+        *(_HELPERS[name] for name in used),
+        body,
+        _messages(content),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def quote(text: str) -> str:
+    """A Lua string literal that means exactly `text`."""
+    special = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0"}
+    return '"' + "".join(special.get(c, c if c >= " " else f"\\{ord(c):03d}") for c in text) + '"'
+
+
+def block(text: str) -> str:
+    """A literal for a text of several lines, readable where it can be."""
+    if "\n" not in text or "\r" in text or "\0" in text:
+        return quote(text)
+    level = next("=" * n for n in range(10) if f"]{'=' * n}]" not in text and not text.endswith(f"]{'=' * n}"))
+    return f"[{level}[\n{text}]{level}]"
+
+
+def _head(content: Page) -> str:
+    lines = [f"help({block(content.help)})"]
+    lines += [f"whatis({quote(f'{key}: {value}')})" for key, value in content.whatis]
+    if content.family:
+        lines.append(f"family({quote(content.family)})")
+    if content.conflict:
+        lines.append(f"conflict({', '.join(quote(name) for name in content.conflict)})")
+    lines += [f"depends_on({quote(name)})" for name in content.depends_on]
+    if content.extensions:
+        lines.append(f"extensions({quote(', '.join(content.extensions))})")
+    return "\n".join(lines)
+
+
+def _messages(content: Page) -> str:
+    texts = [f"{content.module} is deprecated: {content.deprecated}"] if content.deprecated else []
+    texts += [operation.text for operation in content.change if isinstance(operation, Notice)]
+    if not texts:
+        return ""
+    return "if loading then\n" + "\n".join(f"   LmodMessage({quote(text)})" for text in texts) + "\nend"
+
+
+def _ordered(change: EnvironmentChange) -> Iterable[Operation]:
+    """Unload commands come first: they read remembered variables, which later lines take away."""
+    last = [operation for operation in change if not isinstance(operation, OnUnload)]
+    return [operation for operation in change if isinstance(operation, OnUnload)] + last
+
+
+def _operation(operation: Operation) -> list[str]:
+    match operation:
+        case Prepend(variable, directory, keep_system):
+            word = "prepend_keeping" if keep_system else "prepend_path"
+            return [f"{word}({quote(variable)}, {quote(directory)})"]
+        case Set(variable, value):
+            return [f"setenv({quote(variable)}, {_value(value)})"]
+        case Borrow(variable, lent):
+            return [f"borrow({quote(variable)}, {'nil' if lent is None else _value(lent)})"]
+        case Default(variable, value):
+            return [f"offer({quote(variable)}, {_value(value)})"]
+        case Remember(variable, source):
+            return [f"setenv({quote(variable)}, plain({quote(source)}))"]
+        case Flags(variable, text):
+            return [f"borrow({quote(variable)}, extended({quote(variable)}, {_value(text)}))"]
+        case UserPath():
+            return [_user_path(operation)]
+        case Function(name, bodies):
+            return _function(name, bodies)
+        case Alias(name, value):
+            return [f"set_alias({quote(name)}, {quote(value)})"]
+        case OnUnload(bodies, carry):
+            return _on_unload(bodies, carry)
+        case Notice():
+            return []
+
+
+def _value(text: str) -> str:
+    """A value as Lua; line breaks become spaces, because Lmod hands them to the shell unquoted (see `limits`)."""
+    return quote(" ".join(text.splitlines()) if "\n" in text or "\r" in text else text)
+
+
+def _user_path(operation: UserPath) -> str:
+    bases = ", ".join(quote(base) for base in operation.bases)
+    tail = "".join(operation.separator + entry for entry in operation.tail)
+    words = ", ".join(quote(text) for text in (operation.suffix, operation.fallback, tail))
+    return f"offer({quote(operation.variable)}, place({{{bases}}}, {words}))"
+
+
+def _function(name: str, bodies: Mapping[str, str]) -> list[str]:
+    lines: list[str] = []
+    for shell in ("sh", "fish", "csh"):
+        if shell not in bodies:
+            continue
+        body = block(bodies[shell])
+        arguments = f'"", {body}' if shell == "csh" else f'{body}, ""'
+        lines.append(f"{'elseif' if lines else 'if'} shell == {quote(shell)} then")
+        lines.append(f"   set_shell_function({quote(name)}, {arguments})")
+        if shell == "sh":
+            command = quote(f"export -f {name}")
+            lines.append(f'   if myShellName() == "bash" then execute{{cmd={command}, modeA={{"load"}}}} end')
+    return [*lines, "end"] if lines else []
+
+
+def _on_unload(bodies: Mapping[str, str], carry: tuple[str, ...]) -> list[str]:
+    assignments = {"sh": "{0}='\" .. plain({1}) .. \"'", "fish": "set -g {0} '\" .. plain({1}) .. \"'"}
+    lines: list[str] = []
+    for shell, body in bodies.items():
+        form = assignments.get(shell, "set {0}='\" .. plain({1}) .. \"'")
+        given = "".join('"' + form.format(name, quote(name)) + '\\n" .. ' for name in carry)
+        lines.append(f"{'elseif' if lines else 'if'} shell == {quote(shell)} then")
+        lines.append(f'   execute{{cmd={given}{block(body)}, modeA={{"unload"}}}}')
+    return [*lines, "end"] if lines else []
+
+
+def _comment(text: str) -> str:
+    return " ".join(text.split())

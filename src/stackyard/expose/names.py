@@ -1,0 +1,98 @@
+"""Short names: the default, the aliases, the alias modules and the hidden revisions, as run-command files.
+
+An alias module such as ``pytorch/2.13.0`` is a second name of the stack that brings PyTorch, not a module of its own:
+nothing but the stack is ever loaded, so no alias can outlive its stack.
+
+Only words that every Lmod 8 and every Environment Modules knows are written: one unknown word disables the whole path.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from stackyard.expose import lua, tcl
+from stackyard.yard.record import BuildRecord, Entry
+
+if TYPE_CHECKING:
+    from stackyard.spec.models import Site
+
+
+@dataclass
+class Names:
+    """What one run-command file says. `versions`: full name to its short versions; `aliases`: other name to full name."""
+
+    versions: dict[str, list[str]] = field(default_factory=dict)
+    aliases: dict[str, str] = field(default_factory=dict)
+    hidden: list[str] = field(default_factory=list)
+
+
+def short_names(
+    entries: Sequence[Entry], records: Mapping[str, BuildRecord], site: Site, taken: Collection[str]
+) -> dict[str, Names]:
+    """The names by folder of ``modules/`` (empty: the top, where the alias modules are).
+
+    A withdrawn or hidden revision has no short name: Lmod would not load it by one.
+    """
+    found: dict[str, Names] = defaultdict(Names)
+    for entry in entries:
+        names = found[entry.module.rpartition("/")[0]]
+        if not _visible(entry):
+            names.hidden.append(entry.module)
+            continue
+        versions = [*entry.aliases, *(["default"] if entry.default else [])]
+        if versions:
+            names.versions[entry.module] = versions
+    aliases = alias_modules(entries, records, site, taken)
+    if aliases:
+        found[""].aliases = aliases
+    return {path: names for path, names in sorted(found.items()) if names.versions or names.aliases or names.hidden}
+
+
+def alias_modules(
+    entries: Sequence[Entry], records: Mapping[str, BuildRecord], site: Site, taken: Collection[str]
+) -> dict[str, str]:
+    """Alias module (``pytorch/2.13.0``, and ``pytorch`` for the newest) to the full name that it stands for.
+
+    Where several revisions bring one version, the default of its stack wins, then the one that was built last. A name
+    that a stack has (`taken`) is never an alias.
+    """
+    found: dict[str, str] = {}
+    for entry in sorted((e for e in entries if _visible(e)), key=lambda e: (e.default, e.created, e.revision)):
+        record = records[entry.module]
+        wanted = {str(name): str(name) for name in record.settings.get("aliases") or ()} | dict(site.modules.aliases)
+        versions = {package.name: package.version for package in record.packages}
+        for package, name in wanted.items():
+            if package in versions and name not in taken:
+                found[f"{name}/{versions[package]}"] = entry.module
+                found[name] = entry.module
+    return dict(sorted(found.items()))
+
+
+def rc_lua(names: Names) -> str:
+    """The text of a ``.modulerc.lua``."""
+    lines = ["-- written by stackyard; changes here are lost"]
+    for module, versions in names.versions.items():
+        lines.append(f"module_version({', '.join(lua.quote(text) for text in (module, *versions))})")
+    lines += [f"module_alias({lua.quote(name)}, {lua.quote(module)})" for name, module in names.aliases.items()]
+    lines += [f"hide_version({lua.quote(module)})" for module in names.hidden]
+    return "\n".join(lines) + "\n"
+
+
+def rc_tcl(names: Names) -> str:
+    """The text of a ``.modulerc``; ``module-hide`` (since 4.6) is used where the module system has it."""
+    lines = ["#%Module", "# written by stackyard; changes here are lost"]
+    for module, versions in names.versions.items():
+        lines.append(f"module-version {' '.join(tcl.quote(text) for text in (module, *versions))}")
+    lines += [f"module-alias {tcl.quote(name)} {tcl.quote(module)}" for name, module in names.aliases.items()]
+    if names.hidden:
+        lines.append("if {[info commands module-hide] ne {}} {")
+        lines += [f"    module-hide {tcl.quote(module)}" for module in names.hidden]
+        lines.append("}")
+    return "\n".join(lines) + "\n"
+
+
+def _visible(entry: Entry) -> bool:
+    return entry.state != "withdrawn" and not entry.hidden

@@ -1,0 +1,135 @@
+"""All that a modulefile says and does, before it has a format: `Page`. Lua and Tcl are renderings of it."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stackyard.change import EnvironmentChange
+from stackyard.expose.base import holds_conda
+from stackyard.expose.published import change_of
+from stackyard.yard.record import BuildRecord, Entry, PackageRecord
+
+if TYPE_CHECKING:
+    from stackyard.spec.models import Site
+
+_LISTED = 40
+
+
+@dataclass(frozen=True)
+class Page:
+    """One modulefile's content.
+
+    Attributes:
+        module: the full name that users load.
+        names: what the module is called without its version; a loaded module of that name is replaced by this one.
+        family: at most one loaded module has it; empty: none.
+        extensions: ``name/version`` of every package, for ``module spider``.
+        deprecated: a date and a message, shown when it is loaded; empty: none.
+    """
+
+    module: str
+    stack: str
+    help: str
+    whatis: tuple[tuple[str, str], ...]
+    family: str
+    conflict: tuple[str, ...]
+    depends_on: tuple[str, ...]
+    extensions: tuple[str, ...]
+    deprecated: str
+    change: EnvironmentChange
+
+
+def page(
+    record: BuildRecord, site: Site, *, entry: Entry | None = None, change: EnvironmentChange | None = None
+) -> Page:
+    """The page of one revision. `entry` brings what may differ between generations: its state and its deprecation.
+
+    Without `change` the frozen operations of the revision are read, or computed where there are none yet.
+    """
+    settings = record.settings
+    family = settings.get("family", site.modules.family)
+    deprecated = entry.deprecated if entry else str(settings.get("deprecated") or "")
+    return Page(
+        module=record.module,
+        stack=record.stack,
+        help=help_text(record, entry.state if entry else "published"),
+        whatis=_whatis(record),
+        family=str(family or ""),
+        conflict=tuple(settings.get("conflict") or ()),
+        depends_on=tuple(dict.fromkeys((*site.modules.depends_on, *(settings.get("depends_on") or ())))),
+        extensions=tuple(sorted({f"{p.name}/{p.version}" for p in record.packages}, key=str.lower)),
+        deprecated=deprecated.strip(),
+        change=change_of(record, site) if change is None else change,
+    )
+
+
+def roots(packages: tuple[PackageRecord, ...]) -> list[PackageRecord]:
+    """The packages that no other one needs: what the stack is about, as far as its packages tell."""
+    needed = {_requirement_name(text) for p in packages for text in p.requires}
+    return sorted((p for p in packages if _plain(p.name) not in needed), key=lambda p: p.name.lower())
+
+
+def help_text(record: BuildRecord, state: str = "published") -> str:
+    """What ``module help`` prints: what is inside, how to see all of it, how to put something of one's own on top."""
+    shown = roots(record.packages)
+    names = ", ".join(f"{p.name} {p.version}" for p in shown[:_LISTED])
+    more = f", and {len(shown) - _LISTED} more" if len(shown) > _LISTED else ""
+    parts = [record.summary.strip() or f"The software stack {record.stack}, version {record.version}."]
+    if shown:
+        parts.append(f"Inside, {len(record.packages)} packages, with these on top: {names}{more}.")
+    parts = [textwrap.fill(part, 96) for part in parts]
+    parts.append(_commands(record))
+    own = str(record.settings.get("help") or "").strip()
+    if own:
+        parts.append(own)
+    if state == "unverified":
+        parts.append(
+            "Not every check of this revision could be run; `stackyard verify " + record.module + "` runs them."
+        )
+    if state == "withdrawn":
+        parts.append("This revision was withdrawn: load the stack's name without a version for the present one.")
+    return "\n\n".join(parts)
+
+
+def _commands(record: BuildRecord) -> str:
+    lines = {f"stackyard show {record.module}": "every package, its build and its origin"}
+    if holds_conda(record):
+        lines["conda create -n mine python"] = "an environment of your own, in $CONDA_ENVS_PATH"
+        lines["conda activate mine"] = "use it; unloading this module leaves it"
+    elif _has_python(record):
+        lines["python -m venv --system-site-packages DIR"] = "a layer of your own over this stack; then"
+        lines[". DIR/bin/activate && pip install NAME"] = "add what is missing (pip install --user is off here)"
+    width = max(len(line) for line in lines)
+    return "This stack is never changed. Commands:\n\n" + "\n".join(
+        f"    {command:<{width}}   {meaning}" for command, meaning in lines.items()
+    )
+
+
+def _has_python(record: BuildRecord) -> bool:
+    return bool(record.interpreter) or any(p.kind == "pip" or p.name == "python" for p in record.packages)
+
+
+def _whatis(record: BuildRecord) -> tuple[tuple[str, str], ...]:
+    top = " ".join(p.name for p in roots(record.packages)[:_LISTED])
+    fields: Mapping[str, str] = {
+        "Name": record.stack,
+        "Version": record.module.partition("/")[2] or record.version,
+        "Description": " ".join(record.summary.split()),
+        "Keywords": top,
+        "Platform": record.platform,
+    }
+    return tuple((key, value) for key, value in fields.items() if value)
+
+
+def _requirement_name(text: str) -> str:
+    """The package's name in a MatchSpec or a pip requirement, in one spelling."""
+    head = text.rpartition("::")[2].strip()
+    end = next((i for i, c in enumerate(head) if not (c.isalnum() or c in "._-")), len(head))
+    return _plain(head[:end])
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "-").replace(".", "-")

@@ -1,0 +1,55 @@
+"""The operations of a revision as they were when its module was first written; they stay as they are from then on.
+
+A site may change its paths or variables any day. A shell that loaded a module before that day must still unload it
+cleanly, so the revision's folder keeps ``module.json``, written once.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stackyard.change import EnvironmentChange
+from stackyard.errors import StackyardError
+from stackyard.expose.base import condarc_path, condarc_text, full_change
+from stackyard.yard import atomic
+from stackyard.yard.record import BuildRecord
+
+if TYPE_CHECKING:
+    from stackyard.spec.models import Site
+
+_FORMAT = 1
+
+
+def change_of(record: BuildRecord, site: Site) -> EnvironmentChange:
+    """What loading this revision does: the frozen operations, or those that would be frozen now. Writes nothing.
+
+    Raises:
+        StackyardError: ``module.json`` is damaged or of a newer format.
+    """
+    frozen = _path(record)
+    if not frozen.exists():
+        return full_change(record, site)
+    try:
+        value = json.loads(frozen.read_text(encoding="utf-8"))
+        if value["format"] != _FORMAT:
+            raise ValueError(f"format {value['format']}")
+        return EnvironmentChange.from_json(value["change"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StackyardError(
+            f"cannot read {frozen}: {error}", hint="`stackyard doctor` says what is damaged in this revision"
+        ) from error
+
+
+def freeze(record: BuildRecord, site: Site) -> EnvironmentChange:
+    """`change_of`, kept for good; the revision's condarc is written with it."""
+    change = change_of(record, site)
+    if not _path(record).exists():
+        atomic.write_text(Path(condarc_path(record)), condarc_text(site))
+        atomic.write_json(_path(record), {"format": _FORMAT, "change": change.to_json()})
+    return change
+
+
+def _path(record: BuildRecord) -> Path:
+    return Path(record.path) / "module.json"
