@@ -73,6 +73,9 @@ class LockedVariant:
 
     `spec_hash` is the hash of the part of the spec and of the site that influences this solve; `--locked` compares it.
     `channels` are the final URLs in priority order; `virtual` are the virtual packages that were assumed.
+    `requested` are the requirements as the spec gave them: a MatchSpec, or ``pip: `` and a pip requirement. `policy` is
+    everything else that the solve depended on (pins, options, build inputs, files), a word and a value per line; the
+    `spec_hash` is made of these two lists, so that a stale lock can always say what changed.
     """
 
     stack: str
@@ -84,6 +87,7 @@ class LockedVariant:
     channels: tuple[str, ...] = ()
     virtual: tuple[str, ...] = ()
     requested: tuple[str, ...] = ()
+    policy: tuple[str, ...] = ()
     conda: tuple[CondaPackage, ...] = ()
     pip: tuple[PipPackage, ...] = ()
     notices: tuple[str, ...] = ()

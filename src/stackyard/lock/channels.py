@@ -1,0 +1,156 @@
+"""Which conda channels are searched: the names that people write become URLs by the site's policy.
+
+Pure, but for the environment variables that a channel's URL may name.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from stackyard.errors import InputError, Where
+from stackyard.spec.models import ChannelPolicy, CondaRequirement, Environment
+
+ANACONDA = "https://conda.anaconda.org"
+_DEFAULTS_HOME = "https://repo.anaconda.com/pkgs"
+_SUBDIRS = re.compile(r"/(noarch|linux-(64|32|aarch64|ppc64le|armv7l|s390x|riscv64)|osx-(64|arm64)|win-(64|32|arm64))/?$")
+
+
+@dataclass(frozen=True)
+class Channel:
+    """One channel: how it was written and the URL that is read, without a slash at the end."""
+
+    name: str
+    url: str
+
+
+class Resolver:
+    """Turns channel names into URLs under one site's policy, and refuses those that the site does not allow.
+
+    Args:
+        policy: the site's channel policy.
+        where: the file that names the channels, for errors; relative channel paths start at its folder.
+        environ: the variables that ``$VAR`` in a channel stands for.
+    """
+
+    def __init__(self, policy: ChannelPolicy, where: Where, environ: Mapping[str, str] | None = None) -> None:
+        self._policy = policy
+        self._where = where
+        self._environ = os.environ if environ is None else environ
+
+    def search_list(self, environment: Environment) -> tuple[Channel, ...]:
+        """The channels that are searched, in order of priority, each URL once.
+
+        The site's `prepend` comes first, then the file's own (or the site's default where it names none), then the
+        channels that single requirements name. ``nodefaults`` takes ``defaults`` out of the site's default.
+
+        Raises:
+            InputError: a channel that the site denies, or a variable that is not set.
+        """
+        own = environment.channels or tuple(
+            name for name in self._policy.default if not (environment.nodefaults and name == "defaults")
+        )
+        named = [r.channel for r in environment.conda if r.channel]
+        found = [c for name in (*self._policy.prepend, *own, *named) for c in self.resolve(name)]
+        return _unique(found)
+
+    def resolve(self, name: str) -> tuple[Channel, ...]:
+        """What one name stands for; ``defaults`` is several channels.
+
+        Raises:
+            InputError: the site denies it, or it has a variable that is not set.
+        """
+        written = name.strip()
+        if written in ("nodefaults", ""):
+            return ()
+        if written == "defaults" and "defaults" not in self._policy.mirrors:
+            return tuple(Channel(part, self._url(part, written)) for part in self._policy.defaults)
+        return (Channel(written, self._url(written, written)),)
+
+    def spec(self, requirement: CondaRequirement) -> str:
+        """A requirement's MatchSpec with its channel as the URL that is searched."""
+        if requirement.url or not requirement.channel:
+            return requirement.url or requirement.spec
+        rest = requirement.spec.split("::", 1)[-1]
+        channel = self.resolve(requirement.channel)[0].url
+        subdir = f"/{requirement.subdir}" if requirement.subdir else ""
+        return f"{channel}{subdir}::{rest}"
+
+    def _url(self, name: str, written: str) -> str:
+        expanded = self._expand(name)
+        mirrors = {self._plain(key): value for key, value in self._policy.mirrors.items()}
+        original = self._original(expanded)
+        self._permit(written, {written, name, expanded, original})
+        for key in (name, expanded, original):
+            if self._plain(key) in mirrors:
+                return self._plain(self._expand(mirrors[self._plain(key)]))
+        for key in sorted(mirrors, key=len, reverse=True):
+            if "://" in key and original.startswith(f"{key}/"):
+                return self._plain(self._expand(mirrors[key])) + original[len(key) :]
+        return original
+
+    def _original(self, name: str) -> str:
+        """The URL of a channel before any mirror."""
+        if "://" in name:
+            return self._plain(name)
+        if name.startswith(("/", "~", "./", "../")):
+            folder = Path(self._where.file).absolute().parent
+            return (folder / Path(name).expanduser()).resolve().as_uri()
+        if self._plain(self._policy.alias) == ANACONDA and name in ("main", "r", "free", "msys2"):
+            return f"{_DEFAULTS_HOME}/{name}"
+        if self._plain(self._policy.alias) == ANACONDA and name.startswith("pkgs/"):
+            return f"{_DEFAULTS_HOME}/{name.removeprefix('pkgs/')}"
+        return f"{self._plain(self._expand(self._policy.alias))}/{name.strip('/')}"
+
+    def _plain(self, url: str) -> str:
+        return _SUBDIRS.sub("", url.rstrip("/")) if "://" in url else url
+
+    def _expand(self, text: str) -> str:
+        def value(found: re.Match[str]) -> str:
+            name = found.group(1) or found.group(2)
+            if name not in self._environ:
+                raise InputError(
+                    f"the channel {text} names ${name}, which is not set",
+                    where=self._where,
+                    hint=f"export {name}=..., or write the URL out",
+                )
+            return self._environ[name]
+
+        return re.sub(r"\$(?:\{(\w+)\}|(\w+))", value, text)
+
+    def _permit(self, written: str, names: Iterable[str]) -> None:
+        names = set(names)
+        denied = next((g for g in self._policy.denied if _any(names, g)), None)
+        if denied is not None:
+            raise InputError(
+                f"the channel {written} is denied by the site (channels.denied: {denied})",
+                where=self._where,
+                hint=_allowed_hint(self._policy),
+            )
+        if self._policy.allowed and not any(_any(names, glob) for glob in self._policy.allowed):
+            raise InputError(
+                f"the channel {written} is not one of those that the site allows",
+                where=self._where,
+                hint=_allowed_hint(self._policy),
+            )
+
+
+def _unique(channels: Iterable[Channel]) -> tuple[Channel, ...]:
+    kept: dict[str, Channel] = {}
+    for channel in channels:
+        kept.setdefault(channel.url, channel)
+    return tuple(kept.values())
+
+
+def _any(names: Iterable[str], glob: str) -> bool:
+    return any(fnmatchcase(name, glob) or fnmatchcase(name, glob.rstrip("/") + "/*") for name in names)
+
+
+def _allowed_hint(policy: ChannelPolicy) -> str:
+    if policy.allowed:
+        return f"use one of {', '.join(policy.allowed)}"
+    return f"take it out of `channels:`, or use {', '.join(policy.default)}"

@@ -1,0 +1,288 @@
+"""The conda half of a lock: channels probed, solved by rattler, every record turned into a `CondaPackage` with its hash."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import json
+import re
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rattler import (
+    BuildString,
+    ChannelPriority,
+    Gateway,
+    GenericVirtualPackage,
+    MatchSpec,
+    PackageName,
+    RepoDataRecord,
+    Version,
+    solve,
+)
+from rattler.exceptions import GatewayError, InvalidMatchSpecError, SolverError
+
+from stackyard.errors import InputError, StackyardError, Where
+from stackyard.lock.channels import Channel
+from stackyard.lock.hashing import local_path, sha256_file, sha256_url
+from stackyard.lock.model import CondaPackage
+from stackyard.lock.probe import Target, check
+
+RELAX_BUDGET_S = 5.0
+_PRIORITY = {"strict": ChannelPriority.Strict, "flexible": ChannelPriority.Strict, "disabled": ChannelPriority.Disabled}
+# "flexible" prefers the first channel that has a package and takes others only where it must: strict, then disabled.
+
+
+@dataclass(frozen=True)
+class CondaRequest:
+    """What the conda solver is asked.
+
+    Attributes:
+        subject: the variant and platform, for messages.
+        specs: MatchSpecs with their channels as URLs, as `Resolver.spec` makes them.
+        pins: MatchSpecs that must hold if the package is installed.
+        virtual: virtual packages as ``name=version=build``.
+        priority: strict, flexible (strict first; where that has no solution, disabled) or disabled.
+        exclude_newer: a date ``YYYY-MM-DD``, included, or empty.
+        cache: the folder where repodata is kept.
+        places: the line of each spec, by spec.
+    """
+
+    subject: str
+    platform: str
+    specs: tuple[str, ...]
+    channels: tuple[Channel, ...]
+    virtual: tuple[str, ...]
+    cache: Path
+    pins: tuple[str, ...] = ()
+    priority: str = "strict"
+    exclude_newer: str = ""
+    where: Where | None = None
+    places: tuple[tuple[str, Where], ...] = ()
+
+
+def solve_conda(request: CondaRequest) -> tuple[CondaPackage, ...]:
+    """Solve and return the packages in order of name, each with a sha256 that was given or computed.
+
+    Raises:
+        StackyardError: a channel cannot be reached (named within ten seconds), or a package's bytes are not those of
+            its channel's index.
+        InputError: a spec is no MatchSpec, or the specs cannot be satisfied; with the solver's own reason and what to
+            relax.
+    """
+    if not request.specs:
+        return ()
+    check([_target(channel, request) for channel in request.channels])
+    records = asyncio.run(_solve(request))
+    packages = [_package(record) for record in records]
+    return tuple(sorted((_hashed(p) for p in packages), key=lambda p: p.name))
+
+
+def _target(channel: Channel, request: CondaRequest) -> Target:
+    tries = tuple(f"{channel.url}/noarch/{name}" for name in ("repodata.json", "repodata.json.zst"))
+    return Target(f"the channel {channel.name}", channel.url, tries, where=request.where)
+
+
+# --------------------------------------------------------------------------- solving
+
+
+class _Solver:
+    """One gateway and one set of parsed arguments, so that the same question can be asked in other ways."""
+
+    def __init__(self, request: CondaRequest) -> None:
+        self._request = request
+        self._gateway = Gateway(cache_dir=request.cache, show_progress=False)
+        self._virtual = [_virtual(text) for text in request.virtual]
+        self._newest = _end_of(request.exclude_newer) if request.exclude_newer else None
+
+    async def run(
+        self, specs: Sequence[str], pins: Sequence[str], priority: ChannelPriority | None = None
+    ) -> list[RepoDataRecord]:
+        """Solve. Raises SolverError or GatewayError as rattler does."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return await solve(
+                [f"{c.url}/" for c in self._request.channels],
+                [_match_spec(s, self._request) for s in specs],
+                gateway=self._gateway,
+                platforms=[self._request.platform, "noarch"],
+                virtual_packages=self._virtual,
+                channel_priority=priority or _PRIORITY[self._request.priority],
+                exclude_newer=self._newest,
+                constraints=[_match_spec(s, self._request) for s in pins],
+            )
+
+    async def works(
+        self, specs: Sequence[str], pins: Sequence[str], priority: ChannelPriority | None = None
+    ) -> bool:
+        """Whether there is a solution."""
+        try:
+            await self.run(specs, pins, priority)
+        except SolverError:
+            return False
+        return True
+
+
+async def _solve(request: CondaRequest) -> list[RepoDataRecord]:
+    solver = _Solver(request)
+    try:
+        if request.priority == "flexible" and not await solver.works(request.specs, request.pins):
+            return await solver.run(request.specs, request.pins, ChannelPriority.Disabled)
+        return await solver.run(request.specs, request.pins)
+    except SolverError as error:
+        reason = _reason(str(error))
+        raise InputError(
+            f"the conda packages of {request.subject} cannot be solved",
+            where=request.where,
+            detail=reason,
+            hint=await _relax(solver, request, reason),
+        ) from error
+    except GatewayError as error:
+        raise StackyardError(
+            f"a channel of {request.subject} cannot be read: {_first_line(str(error))}",
+            where=request.where,
+            detail=str(error),
+            hint="a channel is a folder with noarch/repodata.json and one for each platform",
+        ) from error
+
+
+async def _relax(solver: _Solver, request: CondaRequest, reason: str) -> str:
+    """What to change so that there is a solution, found by trying, within a few seconds."""
+    end = time.monotonic() + RELAX_BUDGET_S
+    if request.pins and await solver.works(request.specs, ()):
+        return await _guilty_pins(solver, request)
+    helpful = []
+    for spec in request.specs:
+        if time.monotonic() > end:
+            break
+        others = [s for s in request.specs if s != spec]
+        if await solver.works(others, request.pins):
+            helpful.append(spec)
+    if helpful:
+        return f"it can be solved without {_either(_shown(s) for s in helpful)}: relax or remove {_it(len(helpful))}"
+    if request.priority == "strict" and await solver.works(request.specs, request.pins, ChannelPriority.Disabled):
+        return "it can be solved without strict channel priority: change the order of the channels, or name the channel"
+    missing = re.findall(r"No candidates were found for (\S+)", reason)
+    if missing:
+        names = ", ".join(missing)
+        searched = ", ".join(c.name for c in request.channels) or "none"
+        return f"add a channel that has {names} for {request.platform} (searched: {searched})"
+    virtual = sorted(set(re.findall(r"(__\w+)[^,]*, for which no candidates", reason)))
+    if virtual:
+        return f"the nodes are taken to have {', '.join(request.virtual)}; `nodes:` in site.yaml says what they have"
+    return "more than one requirement must be relaxed; start with those that the reason names"
+
+
+async def _guilty_pins(solver: _Solver, request: CondaRequest) -> str:
+    guilty = [
+        pin for pin in request.pins if await solver.works(request.specs, [p for p in request.pins if p != pin])
+    ]
+    return (
+        f"the site's pin {_either(guilty or request.pins)} is in the way (pins: in site.yaml); "
+        "ask for versions that it allows, or have it changed"
+    )
+
+
+def _either(texts: Any) -> str:
+    return " or ".join(f"`{t}`" for t in texts)
+
+
+def _it(count: int) -> str:
+    return "it" if count == 1 else "one of them"
+
+
+def _shown(spec: str) -> str:
+    return re.sub(r"^\S+/([^/\s]+)::", r"\1::", spec)
+
+
+def _reason(text: str) -> str:
+    return text.removeprefix("Cannot solve the request because of: ").strip()
+
+
+def _first_line(text: str) -> str:
+    return text.splitlines()[0] if text else "no reason given"
+
+
+def _match_spec(text: str, request: CondaRequest) -> MatchSpec:
+    try:
+        return MatchSpec(text)
+    except InvalidMatchSpecError as error:
+        raise InputError(
+            f"{text!r} is not a conda requirement: {error}",
+            where=dict(request.places).get(text, request.where),
+            hint="write it as name, version and build, e.g. `numpy >=1.26,<2`",
+        ) from error
+
+
+def _virtual(text: str) -> GenericVirtualPackage:
+    name, version, build = text.split("=", 2)
+    return GenericVirtualPackage(PackageName(name), Version(version), BuildString(build))
+
+
+def _end_of(date: str) -> datetime.datetime:
+    try:
+        day = datetime.datetime.fromisoformat(date)
+    except ValueError as error:
+        raise InputError(f"channels.exclude_newer: {date!r} is not a date", hint="write it as 2025-06-30") from error
+    if len(date) == 10:
+        day = day.replace(hour=23, minute=59, second=59)
+    return day if day.tzinfo is None else day.astimezone(datetime.timezone.utc).replace(tzinfo=None)
+
+
+# --------------------------------------------------------------------------- records
+
+
+def _package(record: RepoDataRecord) -> CondaPackage:
+    data = json.loads(record.to_json())
+    noarch = data.get("noarch") or ""
+    return CondaPackage(
+        name=data["name"],
+        version=data["version"],
+        build=data["build"],
+        build_number=data["build_number"],
+        subdir=data["subdir"],
+        channel=(data.get("channel") or "").rstrip("/"),
+        url=data["url"],
+        sha256=data.get("sha256") or "",
+        md5=data.get("md5") or "",
+        size=data.get("size") or 0,
+        noarch="generic" if noarch is True else noarch,
+        timestamp_ms=data.get("timestamp") or 0,
+        license=data.get("license") or "",
+        depends=tuple(data.get("depends") or ()),
+        constrains=tuple(data.get("constrains") or ()),
+        purls=tuple(sorted(data.get("purls") or ())),
+        python_site_packages_path=data.get("python_site_packages_path") or "",
+    )
+
+
+def _hashed(package: CondaPackage) -> CondaPackage:
+    """The package with a sha256: computed where the index has none, verified where the file is at hand."""
+    path = local_path(package.url)
+    if path is not None:
+        verify(package)
+        return replace(package, sha256=sha256_file(path), size=path.stat().st_size)
+    if package.sha256:
+        return package
+    found, size = sha256_url(package.url)
+    return replace(package, sha256=found, size=size)
+
+
+def verify(package: CondaPackage) -> None:
+    """Compare a ``file://`` package with the hash of its index; rattler does not. Remote packages are left to it.
+
+    Raises:
+        StackyardError: the file is not there, or has other bytes than its index says.
+    """
+    path = local_path(package.url)
+    if path is None or not package.sha256:
+        return
+    if sha256_file(path) != package.sha256:
+        raise StackyardError(
+            f"{path} is not the package that its channel's index describes (sha256 {package.sha256[:12]}... expected)",
+            hint="index the channel again, or restore the package",
+        )

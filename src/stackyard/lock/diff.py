@@ -1,0 +1,105 @@
+"""What changed between two sets of packages: two locked variants, two build records, or one of each.
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from stackyard.lock.model import LockedVariant
+from stackyard.lock.names import canonical
+from stackyard.yard.record import BuildRecord
+
+
+@dataclass(frozen=True)
+class Item:
+    """A package as far as a comparison cares."""
+
+    kind: str
+    name: str
+    version: str
+    build: str
+    source: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Change:
+    """One package that is on both sides and differs; `what` names the fields that do."""
+
+    old: Item
+    new: Item
+    what: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Diff:
+    """The packages that were added, removed and changed, each in order of name, conda before pip."""
+
+    added: tuple[Item, ...] = ()
+    removed: tuple[Item, ...] = ()
+    changed: tuple[Change, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.removed or self.changed)
+
+    def to_json(self) -> dict[str, Any]:
+        """The difference as JSON values."""
+        return asdict(self)
+
+    def lines(self) -> list[str]:
+        """The difference for a person: ``+ name version``, ``- name version``, ``~ name old -> new``."""
+        rows = [(i.name, f"+ {i.name} {_shown(i)} ({i.kind})") for i in self.added]
+        rows += [(i.name, f"- {i.name} {_shown(i)} ({i.kind})") for i in self.removed]
+        rows += [(c.new.name, _changed(c)) for c in self.changed]
+        return [text for _, text in sorted(rows)]
+
+
+def compare(a: LockedVariant | BuildRecord, b: LockedVariant | BuildRecord) -> Diff:
+    """What `b` has that `a` has not, and the other way round.
+
+    A package that moved from conda to pip is one that was removed and one that was added. The hash is compared only
+    where both sides know it.
+    """
+    old, new = ({(i.kind, canonical(i.name)): i for i in _items(side)} for side in (a, b))
+    both = sorted(old.keys() & new.keys())
+    changes = (Change(old[key], new[key], _differences(old[key], new[key])) for key in both)
+    return Diff(
+        added=tuple(new[key] for key in sorted(new.keys() - old.keys())),
+        removed=tuple(old[key] for key in sorted(old.keys() - new.keys())),
+        changed=tuple(change for change in changes if change.what),
+    )
+
+
+def _items(side: LockedVariant | BuildRecord) -> Iterator[Item]:
+    if isinstance(side, BuildRecord):
+        for p in side.packages:
+            yield Item(p.kind, p.name, p.version, p.build, p.source, p.sha256)
+        return
+    for conda in side.conda:
+        yield Item("conda", conda.name, conda.version, conda.build, conda.channel, conda.sha256)
+    for pip in side.pip:
+        yield Item("pip", pip.name, pip.version, "", pip.index, pip.sha256)
+
+
+def _differences(old: Item, new: Item) -> tuple[str, ...]:
+    names = [name for name in ("version", "build", "source") if getattr(old, name) != getattr(new, name)]
+    if not names and old.sha256 and new.sha256 and old.sha256 != new.sha256:
+        names = ["sha256"]
+    return tuple(names)
+
+
+def _shown(item: Item) -> str:
+    return f"{item.version} {item.build}".rstrip()
+
+
+def _changed(change: Change) -> str:
+    old, new = change.old, change.new
+    if "version" in change.what or "build" in change.what:
+        return f"~ {new.name} {_shown(old)} -> {_shown(new)} ({new.kind})"
+    if "source" in change.what:
+        return f"~ {new.name} {_shown(new)} from {old.source} -> {new.source} ({new.kind})"
+    return f"~ {new.name} {_shown(new)}: other bytes of the same version, {old.sha256[:12]} -> {new.sha256[:12]}"

@@ -1,0 +1,91 @@
+"""What conda already provides to pip: taken as given, so that it is never installed twice.
+
+uv is told by a constraint ``name @ file:///.../name-version-py3-none-any.whl`` for each: a wheel of metadata only, without
+requirements, since conda has seen to those. A requirement that does not accept conda's version has no solution then,
+whatever an index offers; and the wheel, recognised by its folder, never gets into the lock.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.version import InvalidVersion, Version
+
+from stackyard.lock.model import CondaPackage
+from stackyard.lock.names import canonical, distributions
+
+
+@dataclass(frozen=True)
+class Given:
+    """One distribution that a conda package installs."""
+
+    name: str
+    version: str
+    conda: str
+
+
+def given(packages: Iterable[CondaPackage], caches: Iterable[Path] = ()) -> tuple[tuple[Given, ...], tuple[str, ...]]:
+    """The distributions that conda packages install, and notices about those that cannot be told to pip.
+
+    Args:
+        caches: folders with extracted packages; where one is there, its ``dist-info`` folders tell names and versions.
+    """
+    found: dict[str, Given] = {}
+    notices = []
+    folders = tuple(caches)
+    for package in packages:
+        label = f"{package.name} {package.version}"
+        for name, version in _provided(package, folders):
+            try:
+                found[name] = Given(name, str(Version(version)), label)
+            except InvalidVersion:
+                notices.append(f"conda's {label} has a version that pip cannot compare; pip does not know of it")
+    return tuple(found[name] for name in sorted(found)), tuple(notices)
+
+
+def _provided(package: CondaPackage, caches: Iterable[Path]) -> Iterator[tuple[str, str]]:
+    if not package.purls:
+        exact = [pair for cache in caches for pair in _dist_infos(cache, package)]
+        if exact:
+            yield from exact
+            return
+    for name in distributions(package.name, package.purls, package.depends):
+        yield name, package.version
+
+
+def _dist_infos(cache: Path, package: CondaPackage) -> list[tuple[str, str]]:
+    """Names and versions of the ``dist-info`` folders in an extracted package; none where it is not extracted."""
+    paths = cache / f"{package.name}-{package.version}-{package.build}" / "info" / "paths.json"
+    try:
+        entries = json.loads(paths.read_text(encoding="utf-8"))["paths"]
+    except (OSError, ValueError, KeyError):
+        return []
+    folders = {parts[n + 1] for e in entries for n, part in enumerate(parts := Path(e["_path"]).parts[:-1])
+               if part == "site-packages" and parts[n + 1 : n + 2] and parts[n + 1].endswith(".dist-info")}  # fmt: skip
+    pairs = (folder.removesuffix(".dist-info").rsplit("-", 1) for folder in sorted(folders))
+    return [(canonical(pair[0]), pair[1]) for pair in pairs if len(pair) == 2]
+
+
+def write_constraints(items: Iterable[Given], folder: Path) -> list[str]:
+    """Write the metadata wheels into a folder and return the constraint lines that name them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return [f"{item.name} @ {_write_wheel(item, folder).as_uri()}" for item in items]
+
+
+def _write_wheel(item: Given, folder: Path) -> Path:
+    stem = f"{item.name.replace('-', '_')}-{item.version}"
+    path = folder / f"{stem}-py3-none-any.whl"
+    files: Mapping[str, str] = {
+        f"{stem}.dist-info/METADATA": f"Metadata-Version: 2.1\nName: {item.name}\nVersion: {item.version}\n",
+        f"{stem}.dist-info/WHEEL": "Wheel-Version: 1.0\nGenerator: stackyard\nRoot-Is-Purelib: true\n"
+        "Tag: py3-none-any\n",
+        f"{stem}.dist-info/RECORD": "",
+    }
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(zipfile.ZipInfo(name), text)
+    return path

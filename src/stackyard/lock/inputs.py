@@ -1,0 +1,56 @@
+"""What a compiled package is made with: everything that ends in the cache key of its wheel, as name and value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+
+from stackyard.errors import InputError
+from stackyard.lock.hashing import sha256_file
+from stackyard.lock.names import canonical
+from stackyard.spec.models import BuildSpec, PackageBuild, PipRequirement
+
+
+def package_build(build: BuildSpec, name: str) -> PackageBuild | None:
+    """What a stack says about compiling one package, whatever the spelling of its name; None where it says nothing."""
+    wanted = canonical(name)
+    return next((value for key, value in build.packages.items() if canonical(key) == wanted), None)
+
+
+def build_inputs(build: BuildSpec, name: str, requirement: PipRequirement | None = None) -> dict[str, str]:
+    """Everything in the spec that influences how one package is compiled, sorted by name.
+
+    Keys are a word and a name: ``variable NAME``, ``tool NAME`` (its version range), ``module NAME``, ``patch FILE`` (its
+    sha256), ``config KEY``, ``requires``, ``isolation``. Values of variables keep their ``{prefix}``.
+
+    Raises:
+        InputError: a patch is not there.
+    """
+    own = package_build(build, name)
+    variables: Mapping[str, str] = {**build.variables, **(own.variables if own else {})}
+    found = {f"variable {key}": value for key, value in variables.items()}
+    found |= {f"tool {tool.name}": f"{tool.version} {tool.variable}".strip() for tool in build.tools}
+    found |= {f"module {module}": str(n) for n, module in enumerate(build.modules)}
+    if own is not None:
+        found |= {f"patch {n} {Path(patch).name}": patch_hash(patch) for n, patch in enumerate(own.patches)}
+        found |= {f"config {key}": value for key, value in own.config_settings.items()}
+        found["requires"] = " ".join(own.requires)
+    for text in requirement.config_settings if requirement else ():
+        key, _, value = text.partition("=")
+        found[f"config {key}"] = value
+    found["isolation"] = str(own.isolation if own else True).lower()
+    return dict(sorted(found.items()))
+
+
+def patch_hash(path: str) -> str:
+    """sha256 of a patch file. Raises InputError where it is not there."""
+    file = Path(path)
+    if not file.is_file():
+        raise InputError(f"there is no patch {path}", hint="paths in `patches:` start at the folder of the stack's file")
+    return _hash(path, file.stat().st_mtime_ns, file.stat().st_size)
+
+
+@lru_cache(maxsize=256)
+def _hash(path: str, mtime_ns: int, size: int) -> str:  # noqa: ARG001 - the key of the cache
+    return sha256_file(Path(path))

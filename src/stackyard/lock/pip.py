@@ -1,0 +1,263 @@
+"""The pip half of a lock: resolved by uv for the target platform, on top of what conda provides, in pip's own meaning."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from stackyard.errors import InputError, Where
+from stackyard.lock.given import Given, write_constraints
+from stackyard.lock.inputs import build_inputs
+from stackyard.lock.model import PipPackage
+from stackyard.lock.names import canonical, pip_name
+from stackyard.lock.pipconf import PipSettings, compiling
+from stackyard.lock.probe import Target as ProbeTarget
+from stackyard.lock.probe import check
+from stackyard.lock.pylock import Target, Wanted, package
+from stackyard.lock.relax import relax_pip
+from stackyard.lock.tags import uv_platform, wheel_tags
+from stackyard.lock.uvcompile import Answer, Question, Unsolvable, compile_requirements, local_version
+from stackyard.spec.models import BuildSpec, PipRequirement
+
+_HASH_LENGTHS = {"sha256": 64, "sha384": 96, "sha512": 128}
+_PRERELEASE = re.compile(r"\d(a|b|rc|\.?dev)\d*", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class PipRequest:
+    """What is asked of the pip half.
+
+    Attributes:
+        subject: the variant and platform, for messages.
+        python: the full version of the interpreter that the packages are for.
+        glibc: the oldest glibc of the nodes.
+        given: what conda provides.
+        cache: uv's cache folder.
+    """
+
+    subject: str
+    platform: str
+    python: str
+    glibc: str
+    requirements: tuple[PipRequirement, ...]
+    settings: PipSettings
+    cache: Path
+    constraints: tuple[PipRequirement, ...] = ()
+    given: tuple[Given, ...] = ()
+    build: BuildSpec = field(default_factory=BuildSpec)
+    where: Where | None = None
+
+
+@dataclass(frozen=True)
+class PipSolution:
+    """The packages in order of name, and what the user should know."""
+
+    packages: tuple[PipPackage, ...] = ()
+    notices: tuple[str, ...] = ()
+
+
+def solve_pip(request: PipRequest) -> PipSolution:
+    """Resolve, choose one file per package and make sure that every one of them has a sha256.
+
+    Raises:
+        InputError: Python 2, a malformed or a wrong hash, no solution (with uv's reason and what to relax), or a package
+            that has no file for the platform.
+        StackyardError: an index cannot be reached (named within ten seconds), or uv failed.
+    """
+    if not request.requirements:
+        return PipSolution()
+    _refuse_python2(request)
+    hashes = wanted_hashes(request.requirements)
+    wanted = [name for name, b in request.build.packages.items() if b.no_binary]
+    request = replace(request, settings=compiling(request.settings, tuple(wanted)))
+    check(_places(request))
+    with tempfile.TemporaryDirectory(prefix="stackyard-given-") as folder:
+        constraints = (*_constraint_lines(request), *write_constraints(request.given, Path(folder)))
+        question = _question(request, constraints)
+        answer, prerelease = _resolve(question, request)
+        entries = [e for e in answer.packages if not _is_given(e, folder)]
+    target = Target(wheel_tags(request.platform, request.glibc, request.python), request.settings, hashes,
+                    request.subject)  # fmt: skip
+    packages = [_finish(package(entry, target), answer, request) for entry in entries]
+    _require_hashes(packages, hashes, request)
+    return PipSolution(tuple(sorted(packages, key=lambda p: p.name)), _notices(request, prerelease, packages))
+
+
+def _refuse_python2(request: PipRequest) -> None:
+    if request.python.startswith("2."):
+        raise InputError(
+            f"{request.subject} has Python {request.python} and pip packages; uv resolves for Python 3 only",
+            where=_where(request.requirements[0]),
+            hint="take the pip part out of the Python 2 variants (a selector does it), or use conda packages",
+        )
+
+
+def _where(requirement: PipRequirement) -> Where:
+    place = requirement.place
+    return Where(place.file, place.line, place.column)
+
+
+# --------------------------------------------------------------------------- before uv
+
+
+def wanted_hashes(requirements: Iterable[PipRequirement]) -> dict[str, Wanted]:
+    """The hashes that requirements carry, by package.
+
+    Raises:
+        InputError: a hash that is no ``sha256:``, ``sha384:`` or ``sha512:`` followed by that many hexadecimal digits.
+    """
+    found: dict[str, Wanted] = {}
+    for requirement in requirements:
+        for text in requirement.hashes:
+            algorithm, _, value = text.partition(":")
+            if not re.fullmatch(r"[0-9a-fA-F]+", value) or len(value) != _HASH_LENGTHS.get(algorithm):
+                raise InputError(
+                    f"{text!r} is not a hash that pip accepts",
+                    where=_where(requirement),
+                    hint="write --hash=sha256: and 64 hexadecimal digits (or sha384, sha512)",
+                )
+        name = canonical(requirement.name) or pip_name(requirement.line)
+        if requirement.hashes and name:
+            found[name] = Wanted(requirement.hashes, _where(requirement))
+    return found
+
+
+def _places(request: PipRequest) -> list[ProbeTarget]:
+    """Everything that uv will have to read, so that a dead one is named at once."""
+    settings = request.settings
+    first = next((canonical(r.name) for r in request.requirements if r.name), "pip")
+    tied = [r.index for r in request.requirements if r.index]
+    indexes = [*(() if settings.no_index else settings.indexes), *tied]
+    made = [_place("the index", url, f"{url.rstrip('/')}/{first}/", request) for url in dict.fromkeys(indexes)]
+    return made + [_place("the find-links page", p, p, request) for p in settings.find_links if "://" in p]
+
+
+def _place(label: str, url: str, tried: str, request: PipRequest) -> ProbeTarget:
+    settings = request.settings
+    tries = (url,) if url.startswith("file:") else (tried,)
+    insecure = any(host in url for host in settings.trusted_hosts)
+    return ProbeTarget(label, url, tries, missing_ok=True, cafile=settings.cert, insecure=insecure, where=request.where)
+
+
+def _constraint_lines(request: PipRequest) -> list[str]:
+    lines = [r.line for r in request.constraints]
+    for place in request.settings.constraints:
+        lines += [line for line in Path(place).expanduser().read_text(encoding="utf-8").splitlines() if line.strip()]
+    return lines
+
+
+def _question(request: PipRequest, constraints: Sequence[str]) -> Question:
+    return Question(
+        lines=tuple(r.line for r in request.requirements if not r.index),
+        tied=tuple((r.line, r.index) for r in request.requirements if r.index),
+        constraints=tuple(constraints),
+        settings=request.settings,
+        python=request.python,
+        platform=uv_platform(request.platform, request.glibc),
+        cache=request.cache,
+    )
+
+
+# --------------------------------------------------------------------------- uv
+
+
+def _resolve(question: Question, request: PipRequest) -> tuple[Answer, tuple[str, ...]]:
+    """uv's answer, asked again while a dependency asks for a pre-release by its specifier, which pip would take."""
+    try:
+        answer = compile_requirements(question)
+        for _ in range(5):
+            asked = _prereleases(answer)
+            if request.settings.pre or asked <= set(question.prerelease):
+                break
+            question = replace(question, prerelease=tuple(sorted(asked | set(question.prerelease))))
+            answer = compile_requirements(question)
+    except Unsolvable as error:
+        raise _unsolvable(str(error), question, request) from error
+    return answer, question.prerelease
+
+
+def _prereleases(answer: Answer) -> set[str]:
+    lines = [line for required in answer.requires.values() for line in required]
+    return {pip_name(line) for line in lines if _PRERELEASE.search(line.split("@")[0]) and pip_name(line)}
+
+
+def _unsolvable(reason: str, question: Question, request: PipRequest) -> InputError:
+    named = [g for g in request.given if re.search(rf"(?<![\w.-]){re.escape(g.name)}(?![\w-])", reason.lower())]
+    if named:
+        provided = "; ".join(f"conda provides {g.name} {g.version} (package {g.conda})" for g in named)
+        reason = f"{reason}\n{provided}, and pip packages are put on top of it"
+    hint = relax_pip(question, named)
+    return InputError(
+        f"the pip packages of {request.subject} cannot be solved", where=request.where, detail=reason, hint=hint
+    )
+
+
+# --------------------------------------------------------------------------- after uv
+
+
+def _is_given(entry: Mapping[str, object], folder: str) -> bool:
+    archive = entry.get("archive")
+    return isinstance(archive, Mapping) and str(archive.get("path", "")).startswith(folder)
+
+
+def _finish(made: PipPackage, answer: Answer, request: PipRequest) -> PipPackage:
+    """The package with what only the whole answer knows: index, requirements, extras, build inputs, version."""
+    named = [r for r in request.requirements if canonical(r.name) == made.name]
+    version = made.version or answer.versions.get(made.name, "")
+    if not version and made.kind == "path":
+        version = local_version(Path(made.url.removeprefix("file://")), request.settings, request.cache)
+    inputs = {} if made.kind == "wheel" else build_inputs(request.build, made.name, named[0] if named else None)
+    return replace(
+        made,
+        version=version,
+        index=_index(made, answer, request.settings),
+        requires=answer.requires.get((made.name, version), ()),
+        extras=tuple(sorted({e for r in named for e in r.extras})),
+        build_inputs=inputs,
+    )
+
+
+def _index(made: PipPackage, answer: Answer, settings: PipSettings) -> str:
+    if made.kind in ("vcs", "path"):
+        return ""
+    for place in settings.find_links:
+        if made.url.startswith(place if "://" in place else Path(place).as_uri()):
+            return place
+    if made.name in answer.indexes:
+        return answer.indexes[made.name]
+    return settings.indexes[0] if len(settings.indexes) == 1 and not settings.no_index else ""
+
+
+def _require_hashes(packages: Sequence[PipPackage], hashes: Mapping[str, Wanted], request: PipRequest) -> None:
+    """pip's hash-checking mode: one hash anywhere, and everything needs one."""
+    if not hashes and not request.settings.require_hashes:
+        return
+    missing = [p for p in packages if p.name not in hashes and "sha256=" not in p.url]
+    if missing:
+        lines = ", ".join(f"{p.name}=={p.version}" for p in missing)
+        raise InputError(
+            f"with --hash on one requirement pip wants one on all, and these have none: {lines}",
+            where=next(iter(hashes.values())).where if hashes else request.where,
+            hint="add these lines with their hashes:\n"
+            + "\n".join(f"{p.name}=={p.version} --hash=sha256:{p.sha256}" for p in missing),
+        )
+
+
+def _notices(request: PipRequest, prerelease: tuple[str, ...], packages: Sequence[PipPackage]) -> tuple[str, ...]:
+    notices = []
+    settings = request.settings
+    if not settings.no_index and len(settings.indexes) > 1:
+        count = len(settings.indexes)
+        notices.append(f"{count} pip indexes are searched and the best version of all is taken, as pip does")
+    if prerelease:
+        names = ", ".join(prerelease)
+        notices.append(f"pre-releases of {names} are allowed, because a dependency asks for one, as pip does")
+    if settings.prefer_binary:
+        notices.append("--prefer-binary was passed over: uv takes the newest version, compiled where it has no wheel")
+    compiled = [p.name for p in packages if p.kind == "sdist"]
+    if compiled:
+        notices.append(f"compiled from source: {', '.join(sorted(compiled))}")
+    return tuple(notices)

@@ -1,0 +1,211 @@
+"""pip's own configuration, read as pip reads it, because uv does not: pip.conf files and ``PIP_*`` variables.
+
+pip need not be installed. Order of precedence, lowest first: global files, the user's files, the environment's file,
+``$PIP_CONFIG_FILE``, variables; then the site's policy; then the options of the requirements file itself. Within a file the
+section ``[install]`` wins over ``[global]``. A later value replaces an earlier one, also for lists, as in pip.
+(pip documentation, "Configuration".)
+"""
+
+from __future__ import annotations
+
+import configparser
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from stackyard.errors import InputError, Where
+from stackyard.lock.hashing import local_path
+from stackyard.lock.names import canonical
+from stackyard.spec.models import PipOptions, PipPolicy
+
+PYPI = "https://pypi.org/simple"
+_TRUE = {"1", "true", "yes", "y", "t", "on"}
+
+
+@dataclass(frozen=True)
+class PipSettings:
+    """Where pip packages come from and how, all sources joined.
+
+    `indexes` are in pip's order, the main one first; `find_links` are folders, files or pages; `timeout_s` is seconds
+    or 0 for uv's own. `cert` is a CA bundle, `client_cert` a PEM file with certificate and key.
+    """
+
+    indexes: tuple[str, ...] = (PYPI,)
+    find_links: tuple[str, ...] = ()
+    constraints: tuple[str, ...] = ()
+    no_index: bool = False
+    cert: str = ""
+    client_cert: str = ""
+    trusted_hosts: tuple[str, ...] = ()
+    proxy: str = ""
+    timeout_s: int = 0
+    pre: bool = False
+    prefer_binary: bool = False
+    require_hashes: bool = False
+    no_binary: tuple[str, ...] = ()
+    only_binary: tuple[str, ...] = ()
+
+    def compiled(self, name: str) -> bool:
+        """Whether `no_binary` forbids wheels of a package."""
+        wanted = canonical(name)
+        if wanted in self.no_binary:
+            return True
+        return ":all:" in self.no_binary and wanted not in self.only_binary
+
+
+def config_files(environ: Mapping[str, str]) -> list[Path]:
+    """The files that pip would read, lowest precedence first; ``PIP_CONFIG_FILE=/dev/null`` means none at all."""
+    named = environ.get("PIP_CONFIG_FILE")
+    if named == os.devnull:
+        return []
+    home = Path(environ.get("HOME") or "~").expanduser()
+    shared = environ.get("XDG_CONFIG_DIRS") or "/etc/xdg"
+    files = [Path(folder) / "pip" / "pip.conf" for folder in reversed(shared.split(":")) if folder]
+    files += [Path("/etc/pip.conf"), home / ".pip" / "pip.conf"]
+    files.append(Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "pip" / "pip.conf")
+    prefix = environ.get("VIRTUAL_ENV") or environ.get("CONDA_PREFIX") or sys.prefix
+    files.append(Path(prefix) / "pip.conf")
+    return [*files, *([Path(named).expanduser()] if named else [])]
+
+
+def read_config(environ: Mapping[str, str]) -> dict[str, str]:
+    """Every option of pip's configuration that is set, by its long name (``extra-index-url``), as text.
+
+    Raises:
+        InputError: a file is not in pip's format, with file and line.
+    """
+    found: dict[str, str] = {}
+    sections: dict[str, dict[str, str]] = {"global": {}, "install": {}}
+    for path in config_files(environ):
+        for section, key, value in _options(path):
+            if section in sections and value:
+                sections[section][_key(key)] = value
+    for section in ("global", "install"):
+        found.update(sections[section])
+    for name, value in environ.items():
+        if name.startswith("PIP_") and value:
+            found[_key(name[4:])] = value
+    return found
+
+
+def _options(path: Path) -> Iterator[tuple[str, str, str]]:
+    parser = configparser.RawConfigParser()
+    try:
+        parser.read_string(path.read_text(encoding="utf-8"), str(path))
+    except OSError:
+        return
+    except (configparser.Error, UnicodeDecodeError) as error:
+        line = getattr(error, "lineno", 0) or 0
+        raise InputError(
+            f"pip's configuration cannot be read: {str(error).splitlines()[0]}",
+            where=Where(str(path), line),
+            hint="`pip config debug` shows the files that pip reads",
+        ) from error
+    for section in parser.sections():
+        for key, value in parser.items(section):
+            yield section, key, value
+
+
+def _key(name: str) -> str:
+    key = name.lower().replace("_", "-")
+    return {"default-timeout": "timeout", "pypi-url": "index-url"}.get(key, key)
+
+
+def settings(policy: PipPolicy, options: PipOptions, environ: Mapping[str, str]) -> tuple[PipSettings, tuple[str, ...]]:
+    """What holds for one set of requirements, and notices about what was left out.
+
+    Args:
+        policy: the site's; its index takes the place of pip.conf's, its lists are added.
+        options: those of the requirements file or pip section; ``--index-url`` there replaces all indexes, as in pip.
+        environ: where ``PIP_*`` and the homes of the files are read from.
+    """
+    config = read_config(environ) if policy.read_pip_conf else {}
+    main = policy.index_url or config.get("index-url") or PYPI
+    indexes = [main, *_list(config, "extra-index-url"), *policy.extra_index_urls]
+    no_index = options.no_index or _true(config, "no-index")
+    if options.index_url:
+        indexes = [options.index_url]
+    indexes += options.extra_index_urls
+    usable, notices = _existing([] if no_index else indexes)
+    links, more = _existing([*_list(config, "find-links"), *policy.find_links, *options.find_links])
+    no_binary, only_binary = _formats(config, options)
+    made = PipSettings(
+        indexes=tuple(dict.fromkeys(url.rstrip("/") for url in usable)),
+        find_links=tuple(dict.fromkeys(links)),
+        constraints=tuple(_list(config, "constraint")),
+        no_index=no_index or not usable,
+        cert=config.get("cert", ""),
+        client_cert=config.get("client-cert", ""),
+        trusted_hosts=tuple(dict.fromkeys((*_list(config, "trusted-host"), *options.trusted_hosts))),
+        proxy=config.get("proxy", ""),
+        timeout_s=_seconds(config),
+        pre=options.pre or _true(config, "pre"),
+        prefer_binary=options.prefer_binary or _true(config, "prefer-binary"),
+        require_hashes=options.require_hashes or _true(config, "require-hashes"),
+        no_binary=no_binary,
+        only_binary=only_binary,
+    )
+    return made, (*notices, *more)
+
+
+def compiling(base: PipSettings, names: tuple[str, ...]) -> PipSettings:
+    """The settings with more packages that are compiled here even where a wheel exists."""
+    wanted = tuple(canonical(n) for n in names)
+    return replace(
+        base,
+        no_binary=tuple(sorted({*base.no_binary, *wanted})),
+        only_binary=tuple(n for n in base.only_binary if n not in wanted),
+    )
+
+
+def _existing(places: list[str]) -> tuple[list[str], list[str]]:
+    """Places without the local ones that are not there, which pip passes over too."""
+    kept, notices = [], []
+    for place in places:
+        expanded = str(Path(place).expanduser()) if place.startswith("~") else place
+        path = local_path(expanded) if "://" in expanded else Path(expanded).absolute()
+        if path is None or path.exists():
+            kept.append(expanded if "://" in expanded else str(path))
+        else:
+            notices.append(f"pip is told to look in {place}, which does not exist; it was left out, as pip does")
+    return kept, notices
+
+
+def _formats(config: Mapping[str, str], options: PipOptions) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """``no_binary`` and ``only_binary`` by pip's rules: in order, ``:none:`` forgets, ``:all:`` means every package."""
+    no_binary: set[str] = set()
+    only_binary: set[str] = set()
+    sources = (
+        (no_binary, only_binary, [*_list(config, "no-binary"), *options.no_binary]),
+        (only_binary, no_binary, [*_list(config, "only-binary"), *options.only_binary]),
+    )
+    for target, other, values in sources:
+        for name in (part.strip() for value in values for part in value.split(",") if part.strip()):
+            if name == ":none:":
+                target.clear()
+            elif name == ":all:":
+                other.discard(":all:")
+                target.clear()
+                target.add(":all:")
+            else:
+                other.discard(canonical(name))
+                target.add(canonical(name))
+    return tuple(sorted(no_binary)), tuple(sorted(only_binary))
+
+
+def _list(config: Mapping[str, str], key: str) -> list[str]:
+    return config.get(key, "").split()
+
+
+def _true(config: Mapping[str, str], key: str) -> bool:
+    return config.get(key, "").strip().lower() in _TRUE
+
+
+def _seconds(config: Mapping[str, str]) -> int:
+    text = config.get("timeout", "")
+    try:
+        return int(float(text)) if text else 0
+    except ValueError as error:
+        raise InputError(f"pip's timeout is {text!r}, which is not a number of seconds") from error

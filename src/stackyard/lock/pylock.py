@@ -1,0 +1,167 @@
+"""From uv's pylock to `PipPackage`: one file per package, the one that is installed or compiled on the platform."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from packaging.tags import Tag
+
+from stackyard.errors import InputError, Where
+from stackyard.lock.hashing import digest_url, local_path, sha256_file, sha256_tree, sha256_url
+from stackyard.lock.model import PipPackage
+from stackyard.lock.names import canonical
+from stackyard.lock.pipconf import PipSettings
+from stackyard.lock.probe import without_secrets
+from stackyard.lock.tags import best_wheel
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Hashes that a requirement gives for a package, as ``algorithm:hex``, and the line that gives them."""
+
+    hashes: tuple[str, ...]
+    where: Where
+
+
+@dataclass(frozen=True)
+class Target:
+    """What decides which file of a release is taken."""
+
+    tags: Mapping[Tag, int]
+    settings: PipSettings
+    hashes: Mapping[str, Wanted]
+    subject: str
+
+
+@dataclass(frozen=True)
+class _File:
+    url: str
+    sha256: str
+    size: int
+
+    @property
+    def name(self) -> str:
+        return unquote(urlsplit(self.url).path.rsplit("/", 1)[-1])
+
+
+def package(entry: Mapping[str, Any], target: Target) -> PipPackage:
+    """The package of one entry of uv's pylock, with a sha256 that was given or computed.
+
+    Raises:
+        InputError: no file of the release fits the platform, or none has a hash that the requirement allows.
+        StackyardError: a file that must be hashed cannot be read.
+    """
+    name = canonical(str(entry["name"]))
+    if "vcs" in entry:
+        return _vcs(name, entry)
+    if "directory" in entry:
+        folder = Path(entry["directory"]["path"])
+        url, digest = folder.as_uri(), sha256_tree(folder)
+        return PipPackage(name, str(entry.get("version", "")), "path", url, digest, subdirectory=_subdirectory(entry))
+    if "archive" in entry:
+        return _archive(name, entry, target)
+    chosen = _choose(name, entry, target)
+    kind = "wheel" if chosen.name.endswith(".whl") else "sdist"
+    made = PipPackage(name, str(entry["version"]), kind, chosen.url, chosen.sha256, size=chosen.size)
+    return _hashed(made, target.settings.cert)
+
+
+def _vcs(name: str, entry: Mapping[str, Any]) -> PipPackage:
+    vcs = entry["vcs"]
+    url = without_secrets(str(vcs.get("url") or Path(vcs["path"]).as_uri()))
+    commit = str(vcs["commit-id"])
+    return PipPackage(
+        name, str(entry.get("version", "")), "vcs", f"git+{url}", "", commit=commit, subdirectory=_subdirectory(entry)
+    )
+
+
+def _archive(name: str, entry: Mapping[str, Any], target: Target) -> PipPackage:
+    file = _file(entry["archive"])
+    kind = "wheel" if file.name.endswith(".whl") else "sdist"
+    if kind == "wheel" and best_wheel([file.name], dict(target.tags)) is None:
+        raise InputError(f"{name}: {file.name} does not fit {target.subject}", hint="name a wheel of its platform")
+    _allowed(name, [file], target)
+    made = PipPackage(
+        name, str(entry.get("version", "")), kind, file.url, file.sha256, size=file.size,
+        subdirectory=_subdirectory(entry),
+    )  # fmt: skip
+    return _hashed(made, target.settings.cert)
+
+
+def _subdirectory(entry: Mapping[str, Any]) -> str:
+    source = entry.get("vcs") or entry.get("directory") or entry.get("archive") or {}
+    return str(source.get("subdirectory", ""))
+
+
+def _file(source: Mapping[str, Any]) -> _File:
+    url = str(source["url"]) if "url" in source else Path(source["path"]).as_uri()
+    return _File(url, str(source.get("hashes", {}).get("sha256", "")), int(source.get("size", 0)))
+
+
+def _choose(name: str, entry: Mapping[str, Any], target: Target) -> _File:
+    """The wheel that installers prefer on the platform; else, or where wheels are refused, the source."""
+    wheels = [] if target.settings.compiled(name) else [_file(w) for w in entry.get("wheels", ())]
+    sources = [_file(entry["sdist"])] if "sdist" in entry and not _wheels_only(name, target.settings) else []
+    allowed = _allowed(name, [*wheels, *sources], target)
+    fitting = best_wheel([f.name for f in allowed if f in wheels], dict(target.tags))
+    if fitting is not None:
+        return next(f for f in allowed if f.name == fitting)
+    for file in allowed:
+        if file in sources:
+            return file
+    raise InputError(
+        f"{name} {entry.get('version')} has no file for {target.subject}",
+        hint="choose another version, allow its source to be compiled, or name an index that has a wheel",
+        detail="\n".join(f.name for f in [*wheels, *sources]),
+    )
+
+
+def _wheels_only(name: str, settings: PipSettings) -> bool:
+    if name in settings.only_binary:
+        return True
+    return ":all:" in settings.only_binary and name not in settings.no_binary
+
+
+def _allowed(name: str, files: Sequence[_File], target: Target) -> list[_File]:
+    """The files whose hash is one of those that the requirement gives; all of them where it gives none."""
+    wanted = target.hashes.get(name)
+    if wanted is None:
+        return list(files)
+    kept = [file for file in files if any(_matches(file, text, target.settings.cert) for text in wanted.hashes)]
+    if not kept:
+        found = ", ".join(f"{f.name} sha256:{f.sha256}" for f in files[:3])
+        raise InputError(
+            f"none of the files of {name} has the hash that is asked for",
+            where=wanted.where,
+            detail=f"asked for: {', '.join(wanted.hashes)}\nfound: {found}",
+            hint="the file may have been replaced: find out why before the hash in the requirement is changed",
+        )
+    return kept
+
+
+def _matches(file: _File, text: str, cafile: str) -> bool:
+    algorithm, _, value = text.partition(":")
+    if algorithm == "sha256" and file.sha256:
+        return file.sha256 == value.lower()
+    return digest_url(file.url, algorithm, cafile)[0] == value.lower()
+
+
+def _hashed(made: PipPackage, cafile: str) -> PipPackage:
+    """The package with sha256 and size: always computed for local files, for remote ones where the index has none."""
+    path = local_path(made.url)
+    if path is not None:
+        found = sha256_file(path)
+        if made.sha256 and made.sha256 != found:
+            raise InputError(
+                f"{path} is not the file that its index describes (sha256 {made.sha256[:12]}... expected)",
+                hint="make the index anew, or restore the file",
+            )
+        return replace(made, sha256=found, size=path.stat().st_size)
+    if made.sha256:
+        return made
+    found, size = sha256_url(made.url, cafile)
+    return replace(made, sha256=found, size=size)

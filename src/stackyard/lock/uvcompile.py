@@ -1,0 +1,245 @@
+"""One run of ``uv pip compile``: the files and flags that it is given, and what its output says."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from stackyard.errors import MissingError, StackyardError
+from stackyard.host.command import Result, run
+from stackyard.lock.names import canonical
+from stackyard.lock.pipconf import PipSettings
+from stackyard.lock.text import tomllib
+
+_KEPT = ("UV_CONCURRENT_DOWNLOADS", "UV_CONCURRENT_BUILDS", "UV_HTTP_TIMEOUT", "UV_OFFLINE", "UV_SYSTEM_CERTS",
+         "UV_NATIVE_TLS", "UV_KEYRING_PROVIDER", "UV_PYTHON_INSTALL_DIR", "UV_PYTHON_INSTALL_MIRROR")  # fmt: skip
+TIMEOUT_S = 1800
+
+
+@dataclass(frozen=True)
+class Question:
+    """What uv is asked to resolve.
+
+    Attributes:
+        lines: requirements, one per line, as uv reads them.
+        tied: requirements that must come from one index: (requirement, index URL).
+        prerelease: distributions of which pre-releases are allowed.
+        cache: uv's cache folder.
+    """
+
+    lines: tuple[str, ...]
+    constraints: tuple[str, ...]
+    settings: PipSettings
+    python: str
+    platform: str
+    cache: Path
+    tied: tuple[tuple[str, str], ...] = ()
+    prerelease: tuple[str, ...] = ()
+    no_isolation: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What uv resolved: the packages of its pylock, who requires what, and the index of each."""
+
+    packages: tuple[Mapping[str, Any], ...]
+    requires: Mapping[tuple[str, str], tuple[str, ...]]
+    versions: Mapping[str, str]
+    indexes: Mapping[str, str] = field(default_factory=dict)
+
+
+class Unsolvable(Exception):
+    """uv found no solution; the text is its own reason, cleaned."""
+
+
+def uv() -> Path:
+    """The uv program: the one installed with this Python, else the one on PATH. Raises MissingError without one."""
+    beside = Path(sys.executable).with_name("uv")
+    found = str(beside) if beside.exists() else shutil.which("uv")
+    if found is None:
+        raise MissingError("uv is not on this machine", hint="pip install uv")
+    return Path(found)
+
+
+def uv_environment(settings: PipSettings | None = None) -> dict[str, str]:
+    """This process's environment for uv: without ``UV_*`` that would change a result, with pip's network settings."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith("UV_") or k in _KEPT}
+    env["UV_NO_CONFIG"] = "1"
+    env["UV_PYTHON_DOWNLOADS"] = "never"
+    if settings is None:
+        return env
+    if settings.cert:
+        env["SSL_CERT_FILE"] = settings.cert
+    if settings.client_cert:
+        env["SSL_CLIENT_CERT"] = settings.client_cert
+    if settings.timeout_s:
+        env["UV_HTTP_TIMEOUT"] = str(settings.timeout_s)
+    if settings.proxy:
+        env["HTTPS_PROXY"] = env["HTTP_PROXY"] = env["ALL_PROXY"] = settings.proxy
+    return env
+
+
+def compile_requirements(question: Question) -> Answer:
+    """Resolve.
+
+    Raises:
+        Unsolvable: there is no solution.
+        StackyardError: uv failed in another way (a build of metadata, a network error), with its output.
+    """
+    with _folder() as folder:
+        sources = _write_sources(question, folder)
+        env = {**uv_environment(question.settings), "RUST_LOG": "uv_resolver::resolver=debug"}
+        output = folder / "pylock.stackyard.toml"
+        flags = _flags(question)
+        argv = [uv(), "pip", "compile", *sources, *flags, "--format", "pylock.toml", "-o", output, "--no-header"]
+        result = run(argv, env=env, cwd=folder, timeout_s=TIMEOUT_S, check=False)
+        if result.returncode != 0:
+            raise _failure(result)
+        packages = tuple(tomllib.loads(output.read_text(encoding="utf-8")).get("packages", ()))
+        requires, versions = _edges(result.stderr)
+        indexes = {} if _one_index(question) else _annotated(question, sources, flags, folder)
+    return Answer(packages, requires, versions, indexes)
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="stackyard-uv-") as name:
+        yield Path(name)
+
+
+def _write_sources(question: Question, folder: Path) -> list[Path]:
+    (folder / "requirements.in").write_text("\n".join(question.lines) + "\n", encoding="utf-8")
+    (folder / "constraints.txt").write_text("\n".join(question.constraints) + "\n", encoding="utf-8")
+    sources = [folder / "requirements.in"]
+    if question.tied:
+        (folder / "pyproject.toml").write_text(_project(question.tied), encoding="utf-8")
+        sources.append(folder / "pyproject.toml")
+    return sources
+
+
+def _project(tied: Sequence[tuple[str, str]]) -> str:
+    """A project that asks for the tied requirements: the one way to tell uv that a package has an index of its own."""
+    urls = list(dict.fromkeys(url for _, url in tied))
+    names = {url: f"tied-{n}" for n, url in enumerate(urls)}
+    lines = ["[project]", 'name = "stackyard-request"', 'version = "0"']
+    lines += ["dependencies = [", *(f"  {_quoted(line)}," for line, _ in tied), "]", "[tool.uv.sources]"]
+    lines += [f"{_quoted(_requirement_name(line))} = {{ index = {_quoted(names[url])} }}" for line, url in tied]
+    for url in urls:
+        lines += ["[[tool.uv.index]]", f"name = {_quoted(names[url])}", f"url = {_quoted(url)}", "explicit = true"]
+    return "\n".join(lines) + "\n"
+
+
+def _requirement_name(line: str) -> str:
+    found = re.match(r"[A-Za-z0-9._-]+", line)
+    return canonical(found.group(0)) if found else line
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _flags(question: Question) -> list[str | Path]:
+    settings = question.settings
+    flags: list[str | Path] = [
+        "--python", sys.executable, "--python-version", question.python, "--python-platform", question.platform,
+        "--constraints", "constraints.txt", "--cache-dir", question.cache, "--no-progress", "--color", "never",
+        "--emit-index-annotation", "--no-strip-extras",
+    ]  # fmt: skip
+    if settings.no_index:
+        flags.append("--no-index")
+    else:
+        for url in settings.indexes[:-1]:
+            flags += ["--index", url]
+        flags += ["--default-index", settings.indexes[-1]]
+    for place in settings.find_links:
+        flags += ["--find-links", place]
+    if len(settings.indexes) > 1:
+        flags += ["--index-strategy", "unsafe-best-match"]
+    for host in settings.trusted_hosts:
+        flags += ["--allow-insecure-host", host]
+    flags += ["--prerelease", "allow" if settings.pre else "if-necessary-or-explicit"]
+    for name in question.prerelease:
+        flags += ["--prerelease-package", f"{name}=allow"]
+    for option, names in (("--no-binary", settings.no_binary), ("--only-binary", settings.only_binary)):
+        for name in names:
+            flags += [option, name]
+    for name in question.no_isolation:
+        flags += ["--no-build-isolation-package", name]
+    return flags
+
+
+def _one_index(question: Question) -> bool:
+    return len(question.settings.indexes) < 2 and not question.tied
+
+
+def _annotated(
+    question: Question, sources: Sequence[Path], flags: Sequence[str | Path], folder: Path
+) -> dict[str, str]:
+    """The index of each package: the same question once more, from the cache, for the text that names indexes."""
+    argv = [uv(), "pip", "compile", *sources, *flags, "--no-header", "--offline"]
+    result = run(argv, env=uv_environment(question.settings), cwd=folder, timeout_s=TIMEOUT_S, check=False)
+    found: dict[str, str] = {}
+    name = ""
+    for line in result.stdout.splitlines() if result.returncode == 0 else ():
+        if not line.startswith((" ", "#")):
+            name = _requirement_name(line)
+        elif line.strip().startswith("# from "):
+            found[name] = line.strip().removeprefix("# from ")
+    return found
+
+
+_EDGE = re.compile(r"Adding transitive dependency for ([A-Za-z0-9._-]+)(?:\[[^\]]*\])?==([^:\s]+): (.+)$")
+
+
+def _edges(log: str) -> tuple[dict[tuple[str, str], tuple[str, ...]], dict[str, str]]:
+    """Who requires what, from the resolver's log: requirements whose markers hold on the target, as they were followed."""
+    edges: dict[tuple[str, str], dict[str, None]] = {}
+    versions: dict[str, str] = {}
+    for line in log.splitlines():
+        found = _EDGE.search(line)
+        if found:
+            name, version, text = canonical(found.group(1)), found.group(2), found.group(3).strip()
+            versions[name] = version
+            requirement = re.sub(r"\s*,\s*", ",", text.removesuffix("*"))
+            if _requirement_name(requirement) != name:
+                edges.setdefault((name, version), {})[requirement] = None
+    return {key: tuple(sorted(values)) for key, values in edges.items()}, versions
+
+
+def local_version(project: Path, settings: PipSettings, cache: Path) -> str:
+    """The version of a local project that computes it while it is built; empty where uv does not say.
+
+    Raises:
+        StackyardError: its metadata cannot be built, with the output.
+    """
+    with _folder() as folder:
+        argv = [uv(), "pip", "install", "--dry-run", "--no-deps", "--python", sys.executable, "--target", folder / "t",
+                "--cache-dir", cache, "--no-progress", "--color", "never", project]  # fmt: skip
+        result = run(argv, env=uv_environment(settings), cwd=folder, timeout_s=TIMEOUT_S)
+    found = re.search(r"^\s*\+ [A-Za-z0-9._-]+==(\S+)", result.stderr + result.stdout, re.MULTILINE)
+    return found.group(1) if found else ""
+
+
+def _failure(result: Result) -> Exception:
+    lines = [line for line in result.stderr.splitlines() if not re.match(r"(DEBUG|TRACE|INFO) ", line)]
+    text = "\n".join(lines).strip()
+    if "No solution found" in text:
+        return Unsolvable(clean(text))
+    first = next((line for line in lines if line.startswith("error: ")), text).removeprefix("error: ")
+    return StackyardError(f"uv could not resolve the pip packages: {first}", detail=text)
+
+
+def clean(text: str) -> str:
+    """uv's reason without its frame: no ``error:`` and ``cause:`` words, the sentences kept."""
+    text = re.sub(r"^error: No solution found when resolving dependencies:?\s*", "", text)
+    lines = [re.sub(r"^\s*(cause:|╰─▶|hint:)?\s*", lambda m: "hint: " if "hint" in m.group(0) else "", line)
+             for line in text.splitlines()]  # fmt: skip
+    return "\n".join(line for line in lines if line).replace(", we can conclude that", ",")

@@ -1,0 +1,122 @@
+"""Virtual packages of the machine that a lock is for: taken from the site's node kinds, not from the login node.
+
+So ``__cuda`` is there on a login node without a GPU, and a lock for POWER can be made on x86.
+"""
+
+from __future__ import annotations
+
+import platform as machine
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from stackyard.spec.models import Gpu, NodeKind, Site
+
+# The highest CUDA version that a driver branch runs (NVIDIA, CUDA Toolkit release notes, table of driver versions).
+CUDA_OF_DRIVER: tuple[tuple[tuple[int, ...], str], ...] = (
+    ((590,), "13.1"), ((580,), "13.0"), ((575,), "12.9"), ((570,), "12.8"), ((565,), "12.7"), ((560,), "12.6"),
+    ((555,), "12.5"), ((550,), "12.4"), ((545,), "12.3"), ((535,), "12.2"), ((530,), "12.1"), ((525,), "12.0"),
+    ((520,), "11.8"), ((515,), "11.7"), ((510,), "11.6"), ((495,), "11.5"), ((470,), "11.4"), ((465,), "11.3"),
+    ((460,), "11.2"), ((455,), "11.1"), ((450,), "11.0"), ((440, 33), "10.2"), ((418, 39), "10.1"),
+    ((410, 48), "10.0"), ((396, 26), "9.2"), ((390,), "9.1"), ((384, 81), "9.0"), ((375, 26), "8.0"),
+)  # fmt: skip
+OLDEST_GLIBC = "2.17"
+OLDEST_KERNEL = "4.18"
+_MACHINES = {"x86_64": "linux-64", "aarch64": "linux-aarch64", "ppc64le": "linux-ppc64le"}
+_ARCHSPEC = {"linux-64": "x86_64", "linux-aarch64": "aarch64", "linux-ppc64le": "ppc64le"}
+_NO_GPU = {"cpu", "none", "no"}
+
+
+@dataclass(frozen=True)
+class Virtual:
+    """Virtual packages as ``name=version=build``, and what the user should know about where they come from."""
+
+    packages: tuple[str, ...]
+    notices: tuple[str, ...] = ()
+
+    def version(self, name: str) -> str:
+        """The version of one of them, or an empty string."""
+        return next((p.split("=")[1] for p in self.packages if p.startswith(f"{name}=")), "")
+
+
+def machine_platform() -> str:
+    """The conda platform of this machine, e.g. ``linux-64``."""
+    return _MACHINES.get(machine.machine(), f"linux-{machine.machine()}")
+
+
+def cuda_of(gpu: Gpu) -> str:
+    """The highest CUDA version that the GPUs of a node kind run: as given, else from the driver; empty without one."""
+    if gpu.vendor not in ("", "nvidia") or (not gpu.count and not gpu.cuda and not gpu.driver):
+        return ""
+    if gpu.cuda or not gpu.driver:
+        return gpu.cuda
+    driver = _numbers(gpu.driver)
+    return next((cuda for least, cuda in CUDA_OF_DRIVER if driver >= least), "")
+
+
+def declared(site: Site, platform: str, axes: Mapping[str, str]) -> Virtual | None:
+    """Virtual packages as the site's node kinds of a platform say; None where the site names no such kind.
+
+    Several kinds: the oldest glibc and kernel, and of the kinds that have GPUs the oldest CUDA, so that the stack runs
+    on all of them. A variant whose ``accelerator`` axis says ``cpu`` gets no ``__cuda``.
+    """
+    kinds = [kind for kind in site.nodes.values() if kind.platform == platform]
+    if not kinds:
+        return None
+    notices = []
+    cudas = [c for kind in kinds if (c := cuda_of(kind.gpu))]
+    cuda = min(cudas, key=_numbers) if cudas and axes.get("accelerator", "").lower() not in _NO_GPU else ""
+    if cudas and len(set(cudas)) > 1 and cuda:
+        notices.append(f"{platform}: node kinds run different CUDA versions; locked for the oldest, {cuda}")
+    glibc = _oldest([k.glibc for k in kinds])
+    if not glibc:
+        glibc = OLDEST_GLIBC
+        notices.append(f"{platform}: no node kind says its glibc; locked for {glibc}, the oldest in use")
+    kernel = _oldest([k.kernel for k in kinds]) or OLDEST_KERNEL
+    return Virtual(_packages(platform, glibc, kernel, cuda, _microarchitecture(platform, kinds)), tuple(notices))
+
+
+def for_platform(site: Site, platform: str, axes: Mapping[str, str]) -> Virtual:
+    """The virtual packages to lock for: the site's; else this machine's own; else careful defaults, with a notice."""
+    found = declared(site, platform, axes)
+    if found is not None:
+        return found
+    if platform == machine_platform():
+        return _detected()
+    notice = (
+        f"{platform}: the site names no node kind of this platform; locked for glibc {OLDEST_GLIBC}, "
+        f"Linux {OLDEST_KERNEL} and no GPU (nodes: in site.yaml says otherwise)"
+    )
+    return Virtual(_packages(platform, OLDEST_GLIBC, OLDEST_KERNEL, "", _ARCHSPEC.get(platform, "")), (notice,))
+
+
+def _packages(platform: str, glibc: str, kernel: str, cuda: str, archspec: str) -> tuple[str, ...]:
+    kernel = re.sub(r"[^0-9.].*", "", kernel)
+    packages = [f"__archspec=1={archspec}"] if archspec else []
+    packages += [f"__cuda={cuda}=0"] if cuda else []
+    return (*packages, f"__glibc={glibc}=0", f"__linux={kernel}=0", "__unix=0=0")
+
+
+def _detected() -> Virtual:
+    from rattler import VirtualPackage, VirtualPackageOverrides
+
+    found = [p.into_generic() for p in VirtualPackage.detect(VirtualPackageOverrides.from_env())]
+    packages = tuple(sorted(f"{p.name.normalized}={p.version}={p.build_string}" for p in found))
+    return Virtual(packages)
+
+
+def _microarchitecture(platform: str, kinds: Sequence[NodeKind]) -> str:
+    named = {k.microarchitecture for k in kinds}
+    if len(named) == 1 and named != {""}:
+        return named.pop()
+    if named and all(re.fullmatch(r"x86_64_v[1-4]", name) for name in named):
+        return min(named)
+    return _ARCHSPEC.get(platform, "")
+
+
+def _oldest(versions: Sequence[str]) -> str:
+    return min((v for v in versions if v), key=_numbers, default="")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(n) for n in re.findall(r"\d+", version))
