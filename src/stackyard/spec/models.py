@@ -86,6 +86,8 @@ class PipOptions(Model):
     require_hashes: bool = False
     trusted_hosts: tuple[str, ...] = ()
     use_features: tuple[str, ...] = ()
+    all_releases: tuple[str, ...] = Field((), description="Packages whose pre-releases are allowed; :all: is --pre")
+    only_final: tuple[str, ...] = Field((), description="Packages whose pre-releases are not allowed")
 
 
 class Environment(Model):
@@ -93,6 +95,10 @@ class Environment(Model):
 
     `notices` are sentences for the user: a selector that was honoured, ``-e`` that becomes a wheel, a prefix ignored.
     `files` are all files that were read to get here (absolute paths), for the lock's staleness and the recipe.
+    Channels, index URLs, find-links and URLs keep ``$VAR`` as written, so that no secret is recorded:
+    `spec.environment.expand_channel` and `spec.piprequirement.expand` give the value where it is used.
+    `channel_selectors` and `variable_selectors` hold the selectors of those entries that have one.
+    `missing` are the requirement files that were not there; filled only where the reader was told not to refuse them.
     """
 
     name: str | None = None
@@ -107,6 +113,10 @@ class Environment(Model):
     platforms: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
+    channel_selectors: dict[str, str] = {}
+    variable_selectors: dict[str, str] = {}
+    category: str = ""
+    missing: tuple[str, ...] = ()
 
 
 # --------------------------------------------------------------------------- what a stack says

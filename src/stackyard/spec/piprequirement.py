@@ -1,0 +1,269 @@
+"""One pip requirement: a name with versions, a URL, a repository or a local path, as pip tells them apart.
+
+What pip does with a line is fixed by its order of questions (``pip._internal.req.constructors``): is it a URL, does it
+look like a path, is it ``name @ url``, is it a name with a specifier. The same order is kept here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+
+from stackyard.errors import InputError, Where
+from stackyard.spec.models import PipRequirement, Place
+
+Kind = Literal["name", "url", "vcs", "path"]
+ARCHIVES = (".whl", ".zip", ".tar.gz", ".tgz", ".tar", ".tar.bz2", ".tbz", ".tar.xz", ".txz", ".tlz", ".tar.lz")
+_URL = re.compile(r"(?P<vcs>(?:git|hg|svn|bzr)(?:\+[a-z]+)?)?(?(vcs)|(?:https?|ftp|file)):", re.IGNORECASE)
+_VARIABLE = re.compile(r"\$\{(?P<name>[A-Z0-9_]+)\}")
+_EXTRAS = re.compile(r"(?P<path>.+?)(?P<extras>\[[^\]]*\])\s*$", re.DOTALL)
+_RANGE_STAR = re.compile(r"(?P<operator>>=|<=|>|<)(?P<space>\s*)(?P<version>[\w.!]+?)\.\*")
+_HEX_LENGTHS = {"sha256": 64, "sha384": 96, "sha512": 128}
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options that stand on a requirement's own line."""
+
+    hashes: tuple[str, ...] = ()
+    config_settings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a requirement is read in: the folder of relative paths, the environment for ``${NAME}``, its notices."""
+
+    base_dir: Path
+    environ: Mapping[str, str]
+    notices: list[str]
+
+    def notice(self, place: Place, text: str) -> None:
+        """Add a sentence for the user, with its place."""
+        self.notices.append(f"{place.file}:{place.line}: {text}")
+
+
+def expand(text: str, environ: Mapping[str, str]) -> str:
+    """Replace ``${NAME}`` as pip does: capital letters, digits and ``_`` only; what is not set stays as it is."""
+    return _VARIABLE.sub(lambda found: environ.get(found["name"]) or found.group(), text)
+
+
+def parse_requirement(
+    text: str,
+    place: Place,
+    context: Context,
+    *,
+    editable: bool = False,
+    options: Options | None = None,
+    selector: str = "",
+) -> PipRequirement:
+    """Read one requirement, without its options.
+
+    Args:
+        text: the requirement; for an editable one what stands behind ``-e``.
+        place: where, for errors and for the result.
+        context: base folder, environment and notices.
+        editable: it was ``-e``: kept on the result, which becomes a wheel made from a snapshot.
+        options: ``--hash`` and ``--config-settings`` of the same line.
+        selector: kept on the result.
+
+    Raises:
+        InputError: pip does not accept it; the hint says what to write instead.
+    """
+    reader = _Reader(text.strip(), place, context, editable)
+    fields = reader.read()
+    options = options or Options()
+    hashes = tuple(dict.fromkeys((*options.hashes, *reader.hashes)))
+    _check_hashes(hashes, place, context)
+    if editable:
+        context.notice(place, f"`-e {text.strip()}` becomes a wheel built from a hashed snapshot of its source")
+    shown = f"-e {text.strip()}" if editable else text.strip()
+    return PipRequirement(
+        text=shown,
+        editable=editable,
+        hashes=hashes,
+        config_settings=options.config_settings,
+        selector=selector,
+        place=place,
+        **fields,
+    )
+
+
+class _Reader:
+    def __init__(self, text: str, place: Place, context: Context, editable: bool) -> None:
+        self.text, self.place, self.context, self.editable = text, place, context, editable
+        self.expanded = expand(text, context.environ)
+        self.hashes: tuple[str, ...] = ()
+
+    def read(self) -> dict[str, object]:
+        """The fields of the model that depend on the kind."""
+        if not self.text:
+            raise self.refuse("a requirement is missing", "write the name of a package, or remove the line")
+        if "{{" in self.text or "{%" in self.text:
+            raise self.refuse("it holds Jinja", "render the template first and give the result")
+        if _URL.match(self.text):
+            url, marker = _cut(self.text, "; ")
+            return self._url("", url, marker)
+        name, at, rest = self.text.partition("@")
+        if at and _is_name(name) and (_URL.match(rest.strip()) or "/" in rest):
+            return self._named_url()
+        expanded, marker = _cut(self.expanded, ";")
+        if self.editable or _looks_like_path(expanded) or _strip_extras(expanded)[0].lower().endswith(ARCHIVES):
+            return self._path(expanded, marker)
+        return self._name()
+
+    def refuse(self, message: str, hint: str) -> InputError:
+        """The error for this line."""
+        where = Where(self.place.file, self.place.line, self.place.column)
+        return InputError(f"{self.text!r} is no pip requirement: {message}", where=where, hint=hint)
+
+    def _named_url(self) -> dict[str, object]:
+        head, _, rest = self.text.partition("@")
+        url, marker = _cut(rest.strip(), " ;") if " ;" in rest else _cut(rest.strip(), "; ")
+        if not _URL.match(url):
+            return self._path(url, marker, head.strip())
+        return self._url(head.strip(), url, marker)
+
+    def _url(self, head: str, url: str, marker: str) -> dict[str, object]:
+        if self.editable and not url.lower().startswith(("git", "hg", "svn", "bzr", "file:")):
+            raise self.refuse(
+                "an editable is a project's folder or a repository", "leave out -e, or write git+https://…"
+            )
+        if url.lower().startswith("file:"):
+            return self._path(unquote(re.sub(r"^file:(//(localhost)?(?=/))?", "", url)), marker, head)
+        base, _, fragment = url.partition("#")
+        parts = dict(parse_qsl(fragment.replace("+", "%2B")))
+        name, extras = _name_and_extras(head or parts.get("egg", ""))
+        vcs = bool(re.match(r"(git|hg|svn|bzr)\+", url, re.IGNORECASE))
+        if not vcs and re.match(r"(git|hg|svn|bzr):", url, re.IGNORECASE):
+            raise self.refuse("pip does not read this kind of URL", f"write git+{url.replace('git:', 'https:', 1)}")
+        self.hashes = tuple(f"{kind}:{parts[kind]}" for kind in _HEX_LENGTHS if kind in parts)
+        name, specifier = self._from_filename(base, name)
+        kept = "&".join(part for part in fragment.split("&") if part and not part.startswith("egg="))
+        clean = f"{base}#{kept}" if kept else base
+        line = f"{name}{_bracketed(extras)} @ {clean}" if name else clean
+        kind: Kind = "vcs" if vcs else "url"
+        return self._fields(kind, line, name, extras, specifier, self._marker(marker), url=clean)
+
+    def _path(self, text: str, marker: str, head: str = "") -> dict[str, object]:
+        stem, extras_text = _strip_extras(text.partition("#")[0].strip())
+        name, extras = _name_and_extras(head)
+        extras = extras or _name_and_extras(f"x{extras_text}")[1]
+        path = Path(self.context.base_dir, Path(expand(stem, self.context.environ)).expanduser()).resolve()
+        egg = dict(parse_qsl(text.partition("#")[2])).get("egg", "")
+        name, specifier = self._from_filename(str(path), name or _name_and_extras(egg)[0])
+        self._notice_missing(path)
+        plain = re.fullmatch(r"[\w/.+~-]+", str(path))
+        target = str(path) if plain and not name else path.as_uri()
+        line = f"{name}{_bracketed(extras)} @ {target}" if name else f"{target}{_bracketed(extras)}"
+        return self._fields("path", line, name, extras, specifier, self._marker(marker), path=str(path))
+
+    def _notice_missing(self, path: Path) -> None:
+        if not path.exists():
+            self.context.notice(self.place, f"{path} is not there (yet)")
+        elif path.is_dir() and not any((path / name).exists() for name in ("pyproject.toml", "setup.py")):
+            self.context.notice(self.place, f"{path} holds no pyproject.toml and no setup.py (yet)")
+
+    def _name(self) -> dict[str, object]:
+        text = self.expanded
+        if _RANGE_STAR.search(text):
+            text = _RANGE_STAR.sub(r"\g<operator>\g<space>\g<version>", text)
+            self.context.notice(
+                self.place, f"{self.text!r} is read as {text!r}: a range takes no `.*`, which pip refuses since 24.1"
+            )
+        try:
+            read = Requirement(text)
+        except InvalidRequirement as error:
+            raise self._explain(str(error).splitlines()[0]) from error
+        extras = tuple(sorted(read.extras))
+        marker = str(read.marker) if read.marker else ""
+        return self._fields(
+            "name", f"{read.name}{_bracketed(extras)}{read.specifier}", read.name, extras, str(read.specifier), marker
+        )
+
+    def _fields(
+        self, kind: Kind, line: str, name: str, extras: tuple[str, ...], specifier: str, marker: str, **more: str
+    ) -> dict[str, object]:
+        fields: dict[str, object] = {"kind": kind, "name": name, "extras": extras, "specifier": specifier}
+        return fields | {"line": f"{line} ; {marker}" if marker else line, "marker": marker, **more}
+
+    def _from_filename(self, target: str, name: str) -> tuple[str, str]:
+        """Name and specifier that a wheel's file name tells."""
+        filename = unquote(urlsplit(target).path.rsplit("/", 1)[-1])
+        if not filename.endswith(".whl") or "${" in filename:
+            return name, ""
+        try:
+            found, version, _, _ = parse_wheel_filename(filename)
+        except InvalidWheelFilename as error:
+            raise self.refuse(f"{filename!r} is no wheel's name", "give the file its original name") from error
+        return name or found, f"=={version}"
+
+    def _marker(self, marker: str) -> str:
+        if not marker:
+            return ""
+        try:
+            return str(Requirement(f"x ; {marker}").marker)
+        except InvalidRequirement as error:
+            hint = "write e.g. ; python_version < '3.11'"
+            raise self.refuse(f"{marker!r} is no marker", hint) from error
+
+    def _explain(self, problem: str) -> InputError:
+        text = self.text
+        if re.search(r"(?<![=!<>~])=(?!=)", text.partition(";")[0]):
+            return self.refuse("pip has no operator `=`", f"write {re.sub(r'=+', '==', text, count=1)}")
+        if "::" in text:
+            return self.refuse("channel::package is conda's", "move the line out of `pip:`, or leave out the channel")
+        if text.startswith("pip install"):
+            return self.refuse("this is a command", f"write {text.removeprefix('pip install').strip()}")
+        if re.search(r"[\w*]\s*[<>=!~]=?", text) and re.search(r"\d\s*[<>!~]", text):
+            return self.refuse(problem, "join several versions with commas: >=1.2,<2")
+        if re.fullmatch(r"[\w.-]+\s+[\w.*]+", text):
+            return self.refuse(problem, "write {}=={}, or one package per line".format(*text.split()))
+        return self.refuse(problem, "write name==version, name>=version or name @ https://…")
+
+
+def _cut(text: str, separator: str) -> tuple[str, str]:
+    before, _, marker = text.partition(separator)
+    return before.strip(), marker.strip()
+
+
+def _is_name(text: str) -> bool:
+    return bool(re.fullmatch(r"[A-Za-z0-9][\w.-]*\s*(\[[^\]]*\])?\s*", text))
+
+
+def _looks_like_path(text: str) -> bool:
+    return "/" in text or text.startswith((".", "~"))
+
+
+def _strip_extras(text: str) -> tuple[str, str]:
+    found = _EXTRAS.fullmatch(text)
+    return (found["path"], found["extras"]) if found else (text, "")
+
+
+def _name_and_extras(text: str) -> tuple[str, tuple[str, ...]]:
+    stem, brackets = _strip_extras(text.strip())
+    extras = tuple(sorted(extra.strip() for extra in brackets.strip("[]").split(",") if extra.strip()))
+    found = re.match(r"[A-Za-z0-9][\w.-]*", stem)
+    return (found.group() if found else ""), extras
+
+
+def _bracketed(extras: tuple[str, ...]) -> str:
+    return f"[{','.join(extras)}]" if extras else ""
+
+
+def _check_hashes(hashes: tuple[str, ...], place: Place, context: Context) -> None:
+    where = Where(place.file, place.line, place.column)
+    for entry in hashes:
+        kind, colon, digest = entry.partition(":")
+        if not colon or kind not in _HEX_LENGTHS:
+            hint = f"write --hash=sha256:<64 hex digits>; also allowed are {', '.join(_HEX_LENGTHS)}"
+            raise InputError(f"--hash={entry} names no strong hash", where=where, hint=hint)
+        if not re.fullmatch(r"[0-9a-fA-F]+", digest) or len(digest) != _HEX_LENGTHS[kind]:
+            text = f"{entry!r} is no whole {kind} ({_HEX_LENGTHS[kind]} hex digits): no file can ever match it"
+            context.notice(place, text)

@@ -1,0 +1,259 @@
+"""pip's requirements format: whole files, the ``pip:`` list of an environment, and what they include.
+
+Lines go through the same steps as in pip, in the same order: continuation lines are joined, comments removed,
+``${NAME}`` replaced, requirement and options told apart. Paths follow pip's rules too: ``-r`` and ``-c`` are relative to
+the file that holds them, requirements and editables to the folder that pip would be run in, which for an environment
+file is the folder of that file, as conda has it, and for a requirements file its own folder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote, urljoin
+
+from stackyard.errors import InputError, Where
+from stackyard.spec.models import Environment, PipOptions, PipRequirement, Place
+from stackyard.spec.pipoptions import PER_REQUIREMENT, OptionsBuilder, parse_options, split_line
+from stackyard.spec.piprequirement import Context, Options, expand, parse_requirement
+from stackyard.spec.selectors import both, in_comment, is_selector
+from stackyard.spec.yamlfile import raise_problems, read_text, where
+
+_COMMENT = re.compile(r"(?:^|\s+)#(?P<comment>.*)$")
+_SCHEME = re.compile(r"(?:https?|file):", re.IGNORECASE)
+_UNSET = re.compile(r"\$\{([A-Z0-9_]+)\}")
+DOWNLOAD_TIMEOUT_S = 10
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line with its place and the selector that it holds under."""
+
+    text: str
+    place: Place
+    selector: str = ""
+
+
+@dataclass
+class RequirementsReader:
+    """Reads lines and files of pip's requirements format and collects what they say.
+
+    Args:
+        base_dir: the folder that local requirements are relative to.
+        strict: refuse included files that are not there, and fetch those that are URLs. Otherwise they are noted in
+            `missing`, so that a file can be shown that came without its project.
+        environ: for ``${NAME}``; the process's environment by default.
+    """
+
+    base_dir: Path
+    strict: bool = True
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    pip: list[PipRequirement] = field(default_factory=list)
+    constraints: list[PipRequirement] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    problems: list[InputError] = field(default_factory=list)
+    _options: OptionsBuilder = field(default_factory=OptionsBuilder)
+
+    def options(self) -> PipOptions:
+        """The options of everything that was read so far."""
+        return self._options.build()
+
+    def read_file(self, path: Path) -> None:
+        """Read a requirements file and all that it includes."""
+        self._read_text(read_text(path), str(path), selector="", constraint=False, stack=(str(path.resolve()),))
+        self.files.append(str(path.resolve()))
+
+    def read_lines(self, lines: list[Line], origin: str) -> None:
+        """Read the lines of a ``pip:`` list; `origin` is the file that they stand in."""
+        self._read_lines(lines, origin, constraint=False, stack=())
+
+    def _read_text(self, text: str, origin: str, *, selector: str, constraint: bool, stack: tuple[str, ...]) -> None:
+        lines = [
+            Line(line, Place(file=origin, line=number, column=1), selector)
+            for number, line in enumerate(text.splitlines(), 1)
+        ]
+        for line in lines:
+            self._notice_selector(line)
+        self._read_lines(lines, origin, constraint=constraint, stack=stack)
+
+    def _read_lines(self, lines: list[Line], origin: str, *, constraint: bool, stack: tuple[str, ...]) -> None:
+        for line in logical_lines(lines):
+            try:
+                self._read_line(line, origin, constraint, stack)
+            except InputError as problem:
+                self.problems.append(problem)
+
+    def _read_line(self, line: Line, origin: str, constraint: bool, stack: tuple[str, ...]) -> None:
+        self._notice_unset(line)
+        requirement, options_text = split_line(line.text)
+        options, ignored = parse_options(options_text, line.place)
+        context = Context(self.base_dir, self.environ, self.notices)
+        if ignored:
+            context.notice(line.place, f"{' '.join(ignored)!r} behind an option is ignored, as by pip")
+        editables = [value for name, value in options if name == "--editable"]
+        target = self.constraints if constraint else self.pip
+        if requirement or editables:
+            self._notice_ignored(line, options, context)
+            text, editable = (requirement, False) if requirement else (editables[0], True)
+            own = _own_options(options)
+            read = parse_requirement(text, line.place, context, editable=editable, options=own, selector=line.selector)
+            target.append(read)
+            return
+        for name, value in options:
+            if name in ("--requirement", "--constraint"):
+                self._include(expand(value, self.environ), line, origin, name == "--constraint", stack)
+            else:
+                self._take_option(name, value, line, origin)
+
+    def _take_option(self, name: str, value: str, line: Line, origin: str) -> None:
+        if name in PER_REQUIREMENT:
+            self.notices.append(
+                f"{line.place.file}:{line.place.line}: {name} without a requirement is ignored, as by pip"
+            )
+            return
+        if line.selector:
+            text = f"the selector [{line.selector}] of the option {name} is not honoured: options hold everywhere"
+            self.notices.append(f"{line.place.file}:{line.place.line}: {text}")
+        self._options.add(name, self._find_links(value, origin) if name == "--find-links" else value)
+
+    def _find_links(self, value: str, origin: str) -> str:
+        """A URL as it is, a folder as an absolute path: beside the file that names it, else from the base folder."""
+        if "://" in value or _SCHEME.match(value):
+            return value
+        path = Path(expand(value, self.environ)).expanduser()
+        beside = Path(origin).parent / path
+        return str((beside if beside.exists() else self.base_dir / path).resolve())
+
+    def _include(self, target: str, line: Line, origin: str, constraint: bool, stack: tuple[str, ...]) -> None:
+        location = _location(target, origin, self.base_dir)
+        if location in stack:
+            hint = "remove one of the two lines"
+            raise InputError(f"{location} includes itself", where=where(line.place), hint=hint)
+        try:
+            text = _fetch(location, where(line.place), self.strict)
+        except InputError as problem:
+            if self.strict:
+                raise
+            self.missing.append(location)
+            self.notices.append(f"{line.place.file}:{line.place.line}: {problem.message}")
+            return
+        if "://" not in location:
+            self.files.append(location)
+        self._read_text(text, location, selector=line.selector, constraint=constraint, stack=(*stack, location))
+
+    def _notice_ignored(self, line: Line, options: list[tuple[str, str]], context: Context) -> None:
+        ignored = [name for name, _ in options if name not in (*PER_REQUIREMENT, "--editable")]
+        if ignored:
+            names = ", ".join(ignored)
+            context.notice(
+                line.place, f"{names} on a requirement's line is ignored, as by pip: give it a line of its own"
+            )
+
+    def _notice_unset(self, line: Line) -> None:
+        for name in _UNSET.findall(line.text):
+            if not self.environ.get(name):
+                text = f"the variable {name} is not set here; it is needed when this is used"
+                self.notices.append(f"{line.place.file}:{line.place.line}: {text}")
+
+    def _notice_selector(self, line: Line) -> None:
+        found = _COMMENT.search(line.text)
+        selector = in_comment(found["comment"]) if found else ""
+        if selector and not line.text.lstrip().startswith("#") and is_selector(selector):
+            text = (
+                f"[{selector}] is a comment to pip and no selector; a marker says the same: `; sys_platform == 'linux'`"
+            )
+            self.notices.append(f"{line.place.file}:{line.place.line}: {text}")
+
+
+def read_requirements(path: Path, *, strict: bool = True) -> Environment:
+    """A requirements.txt as an environment without a conda part.
+
+    Raises:
+        InputError: what pip does not accept, with its place; `ManyErrors` if there are several.
+    """
+    reader = RequirementsReader(path.resolve().parent, strict=strict)
+    reader.read_file(path)
+    raise_problems(reader.problems)
+    return Environment(
+        pip=tuple(reader.pip),
+        constraints=tuple(reader.constraints),
+        pip_options=reader.options(),
+        notices=tuple(dict.fromkeys(reader.notices)),
+        files=tuple(dict.fromkeys(reader.files)),
+        missing=tuple(dict.fromkeys(reader.missing)),
+    )
+
+
+def logical_lines(lines: list[Line]) -> list[Line]:
+    """Join continuation lines, remove comments and drop what is then empty; each line keeps the place of its first."""
+    joined: list[Line] = []
+    parts: list[Line] = []
+    for line in lines:
+        comment = bool(_COMMENT.match(line.text))
+        if line.text.endswith("\\") and not comment:
+            parts.append(Line(line.text.rstrip("\\"), line.place, line.selector))
+            continue
+        parts.append(Line(f" {line.text}" if comment else line.text, line.place, line.selector))
+        joined.append(_join(parts))
+        parts = []
+    if parts:
+        joined.append(_join(parts))
+    cleaned = [Line(_COMMENT.sub("", line.text).strip(), line.place, line.selector) for line in joined]
+    return [line for line in cleaned if line.text]
+
+
+def _join(parts: list[Line]) -> Line:
+    selector = ""
+    for part in parts:
+        selector = both(selector, part.selector)
+    return Line("".join(part.text for part in parts), parts[0].place, selector)
+
+
+def _own_options(options: list[tuple[str, str]]) -> Options:
+    def values(*names: str) -> list[str]:
+        return [value for name, value in options if name in names]
+
+    backend = [f"{name}={value}" for name, value in options if name in ("--global-option", "--build-option")]
+    settings = values("--config-settings", "--config-setting")
+    return Options(hashes=tuple(values("--hash")), config_settings=(*settings, *backend))
+
+
+def _location(target: str, origin: str, base_dir: Path) -> str:
+    """The absolute path or the URL of an included file."""
+    if origin.lower().startswith(("http:", "https:")):
+        return urljoin(origin, target)
+    if target.lower().startswith("file:"):
+        return str((base_dir / unquote(re.sub(r"^file:(//(localhost)?(?=/))?", "", target))).resolve())
+    if _SCHEME.match(target):
+        return target
+    return str((Path(origin).parent / Path(target).expanduser()).resolve())
+
+
+def _fetch(location: str, place: Where, strict: bool) -> str:
+    if not location.lower().startswith(("http:", "https:")):
+        path = Path(location)
+        if not path.is_file():
+            hint = "put the file there, or remove the line"
+            raise InputError(f"the included file {path} is not there", where=place, hint=hint)
+        return read_text(path)
+    if not strict:
+        raise InputError(f"the included file {location} is fetched when the stack is locked", where=place)
+    return _download(location, place)
+
+
+def _download(url: str, place: Where) -> str:
+    from urllib.error import URLError
+    from urllib.request import urlopen
+
+    try:
+        with urlopen(url, timeout=DOWNLOAD_TIMEOUT_S) as response:
+            data: bytes = response.read()
+    except (URLError, OSError) as error:
+        hint = "check the address and the network, or save the file beside this one and name that"
+        raise InputError(f"cannot fetch {url}: {error}", where=place, hint=hint) from error
+    return data.decode("utf-8-sig")
