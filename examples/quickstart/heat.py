@@ -84,7 +84,9 @@ def simulate(strip: np.ndarray, steps: int, console: Console) -> np.ndarray | No
     """Run all steps; rank 0 gets the whole plate at the end, and draws it on the way if someone is watching."""
     watched = WORLD.bcast(console.is_terminal, root=0)
     every = max(steps // 16, 1) if watched else steps
-    with Live(console=console, refresh_per_second=30, transient=True) if watched and WORLD.rank == 0 else console as live:
+    with (
+        Live(console=console, refresh_per_second=30, transient=True) if watched and WORLD.rank == 0 else console as live
+    ):
         for step in range(1, steps + 1):
             strip = relax(exchange(strip))
             if step % every == 0 or step == steps:

@@ -1,0 +1,230 @@
+"""Local stand-ins for the channels of two sites, with packages of the same names, versions and dependencies.
+
+What they hold is small: a framework is a module that knows its version. Python is the exception: on this machine's own
+platform every ``python X.Y`` really runs (it is this machine's CPython under that version), so stacks made from these
+channels can be built, verified and loaded; for other platforms they can be locked.
+
+Against the real channels only the URL differs: `longhorn_channels` and `open_ce_channels` map each URL to its folder,
+in the form of a site's ``channels: mirrors:``.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+
+from support.channel import PLACEHOLDER, Content, Link, Package, make_channel
+from support.pythonpkg import SITE_PACKAGES, VERSION, python_package
+from support.testbed import HERE, kept
+from support.wheelpkg import host_subdir
+
+IBM_AI = "https://public.dhe.ibm.com/ibmdl/export/pub/software/server/ibm-ai/conda/"
+OPEN_CE = "https://ftp.osuosl.org/pub/open-ce/current/"
+DEFAULTS = ("https://repo.anaconda.com/pkgs/main", "https://repo.anaconda.com/pkgs/r")
+STANDIN = HERE / "standin"
+
+PYTHONS = {"2.7": "2.7.18", "3.6": "3.6.13", "3.7": "3.7.10", "3.8": "3.8.8"}
+CUDA = {"10.1": "10.1.243", "10.2": "10.2.89", "10.3": "10.3.3"}
+
+# release: (Pythons, CUDA, {package: version}); from the release notes of WML CE and Open-CE.
+POWERAI = {
+    "1.6.0": (("2.7", "3.6"), "10.1", {"tensorflow": "1.13.1", "pytorch": "1.0.1", "horovod": "0.16.4"}),
+    "1.6.1": (("2.7", "3.6"), "10.1", {"tensorflow": "1.14.0", "pytorch": "1.1.0", "horovod": "0.16.4"}),
+    "1.6.2": (("3.6", "3.7"), "10.1", {"tensorflow": "1.15.2", "pytorch": "1.2.0", "horovod": "0.18.2"}),
+    "1.7.0": (("3.6", "3.7"), "10.2", {"tensorflow": "2.1.0", "pytorch": "1.3.1", "horovod": "0.19.0"}),
+}
+OPENCE = {
+    "0.1": (("3.6",), "10.2", {"tensorflow": "2.3.0", "pytorch": "1.6.0", "horovod": "0.19.5"}),
+    "1.1.3": (("3.6", "3.7", "3.8"), "10.2", {"tensorflow": "2.4.1", "pytorch": "1.7.1", "horovod": "0.21.0"}),
+}
+RAPIDS = {"1.6.2": "0.9.0", "1.7.0": "0.11.0"}
+MODULES = {"pytorch": "torch"}
+"""Where a package's module is called otherwise."""
+
+
+def platforms() -> tuple[str, ...]:
+    """POWER, where the sites are, and this machine's own."""
+    return tuple(dict.fromkeys(("linux-ppc64le", host_subdir())))
+
+
+def longhorn_channels(folder: Path | None = None) -> dict[str, Path]:
+    """IBM's channel and the defaults, for a site like TACC's Longhorn: powerai, powerai-rapids, conda 4.8.3.
+
+    Args:
+        folder: where they are made; None: the cache that all tests share.
+    """
+    return _channels("longhorn", {IBM_AI: "ibm-ai"}, _make_longhorn, folder)
+
+
+def open_ce_channels(folder: Path | None = None) -> dict[str, Path]:
+    """The Open-CE channel, IBM's and the defaults, for a site like OLCF's Summit: open-ce, ibm-wml-ce, horovod."""
+    return _channels("open-ce", {OPEN_CE: "open-ce", IBM_AI: "ibm-ai"}, _make_open_ce, folder)
+
+
+def _channels(name: str, urls: dict[str, str], make: Callable[[Path], None], folder: Path | None) -> dict[str, Path]:
+    if folder is None:
+        inputs = [HERE / f"{stem}.py" for stem in ("archive", "channel", "pythonpkg", "sitechannels")]
+        folder = kept(name, [*inputs, *sorted(STANDIN.iterdir())], make)
+    else:
+        make(folder)
+    return {url: folder / name for url, name in urls.items()} | dict.fromkeys(DEFAULTS, folder / "defaults")
+
+
+def _make_longhorn(folder: Path) -> None:
+    make_channel(folder / "ibm-ai", vendor_packages("powerai", POWERAI))
+    _make_defaults(folder / "defaults")
+
+
+def _make_open_ce(folder: Path) -> None:
+    make_channel(folder / "open-ce", vendor_packages("open-ce", OPENCE))
+    make_channel(folder / "ibm-ai", vendor_packages("ibm-wml-ce", POWERAI))
+    _make_defaults(folder / "defaults")
+
+
+def _make_defaults(folder: Path) -> None:
+    with tempfile.TemporaryDirectory() as work:
+        make_channel(folder, [*interpreters(Path(work)), *default_packages()])
+
+
+def interpreters(work: Path) -> Iterator[Package]:
+    """Every ``python X.Y.Z``: links to this machine's CPython on its own platform, a name only on others."""
+    real = python_package(work)
+    files = {path: content for path, content in real.files.items() if path not in ("bin/python", "bin/python3")}
+    yield Package("cpython-runtime", real.version, files=files, subdir=host_subdir(), suffix=".conda")
+    yield real
+    for subdir in platforms():
+        for short, version in PYTHONS.items():
+            yield _interpreter(short, version, subdir)
+
+
+def _interpreter(short: str, version: str, subdir: str) -> Package:
+    if subdir != host_subdir():
+        return Package(
+            "python", version, build="0", subdir=subdir, files={f"bin/python{short}": "not for this machine\n"}
+        )
+    links = {f"bin/{name}": Link(f"python{VERSION}") for name in ("python", f"python{short[0]}", f"python{short}")}
+    return Package(
+        "python",
+        version,
+        build="0",
+        subdir=subdir,
+        depends=("cpython-runtime",),
+        files=links,
+        site_packages=SITE_PACKAGES,
+    )
+
+
+def vendor_packages(
+    meta: str, releases: Mapping[str, tuple[tuple[str, ...], str, dict[str, str]]]
+) -> Iterator[Package]:
+    """A vendor's releases: the package that names them all, frameworks for each Python, the CUDA libraries."""
+    for subdir in platforms():
+        for cuda, version in CUDA.items():
+            yield from _cuda(cuda, version, subdir)
+        yield Package(
+            "powerai-license", "1.7.0", subdir=subdir, files={"share/powerai/license/en.txt": "Terms of use.\n"}
+        )
+        made: set[str] = set()
+        for release, (pythons, cuda, contents) in releases.items():
+            for python in pythons:
+                for package in _release(meta, release, python, cuda, contents, subdir):
+                    if package.filename not in made:
+                        made.add(package.filename)
+                        yield package
+
+
+def _cuda(cuda: str, version: str, subdir: str) -> Iterator[Package]:
+    """The toolkit and what is built for it; as upstream, it wants a driver that is new enough where there is one."""
+    activate = {"etc/conda/activate.d/cudatoolkit.sh": 'export CUDATOOLKIT_HOME="$CONDA_PREFIX"\n',
+                "etc/conda/deactivate.d/cudatoolkit.sh": "unset CUDATOOLKIT_HOME\n",
+                "share/cudatoolkit/version.txt": f"{version}\n"}  # fmt: skip
+    yield Package("cudatoolkit", version, subdir=subdir, files=activate, constrains=(f"__cuda >={cuda}",))
+    for name, own in (("cudnn", "7.6.5"), ("nccl", "2.5.6")):
+        data = {f"share/{name}/version.txt": f"{own}\n"}
+        yield Package(name, own, build=f"cuda{cuda}_0", subdir=subdir, files=data, depends=(f"cudatoolkit {cuda}.*",))
+
+
+def _release(
+    meta: str, release: str, python: str, cuda: str, contents: dict[str, str], subdir: str
+) -> Iterator[Package]:
+    build = f"py{python.replace('.', '')}_0"
+    gpu = (f"cudatoolkit {cuda}.*", f"cudnn * cuda{cuda}_0", f"nccl * cuda{cuda}_0")
+    tensorflow = contents["tensorflow"]
+    for name, version in contents.items():
+        scripts = ("horovodrun = horovod:main",) if name == "horovod" else ()
+        yield distribution(name, version, python, subdir, build, gpu, scripts)
+    depends = (f"python {python}.*", f"tensorflow {tensorflow} {build}")
+    yield Package("tensorflow-gpu", tensorflow, build=build, subdir=subdir, depends=depends)
+    exact = tuple(f"{name} {version} {build}" for name, version in contents.items())
+    everything = (f"python {python}.*", f"tensorflow-gpu {tensorflow}", "powerai-license", *exact)
+    yield Package(meta, release, build=build, subdir=subdir, depends=everything)
+    if meta == "powerai" and release in RAPIDS:
+        yield distribution("cudf", RAPIDS[release], python, subdir, build, gpu, ())
+        rapids = (f"python {python}.*", f"cudf {RAPIDS[release]} {build}")
+        yield Package("powerai-rapids", release, build=build, subdir=subdir, depends=rapids)
+
+
+def default_packages() -> Iterator[Package]:
+    """What Anaconda's channel has beside Python: conda, and a newer tensorflow-gpu that strict priority keeps out."""
+    for subdir in platforms():
+        for python in PYTHONS:
+            build = f"py{python.replace('.', '')}_0"
+            yield conda_package("4.8.3", python, subdir)
+            yield distribution("numpy", "1.16.6", python, subdir, build, (), ())
+            yield distribution("six", "1.15.0", python, subdir, build, (), ())
+            yield Package("tensorflow-gpu", "2.4.1", build=build, subdir=subdir, depends=(f"python {python}.*",))
+
+
+def distribution(
+    name: str, version: str, python: str, subdir: str, build: str, depends: Iterable[str], scripts: tuple[str, ...]
+) -> Package:
+    """A Python distribution with one module that knows its version, metadata and programs."""
+    folder = SITE_PACKAGES if subdir == host_subdir() else f"lib/python{python}/site-packages"
+    module = MODULES.get(name, name)
+    text = f'"""{name}"""\n\n__version__ = "{version}"\n\n\ndef main():\n    print("{name} {version}")\n    return 0\n'
+    files = {f"{folder}/{module}/__init__.py": text} | dict(_metadata(folder, module, version, scripts))
+    needs = (f"python {python}.*", *depends)
+    return Package(
+        name, version, build=build, subdir=subdir, depends=needs, files=files,
+        entry_points=scripts if subdir == host_subdir() else (),
+    )  # fmt: skip
+
+
+def _metadata(folder: str, name: str, version: str, scripts: tuple[str, ...]) -> Iterator[tuple[str, Content]]:
+    info = f"{name}-{version}.dist-info"
+    yield f"{folder}/{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    yield f"{folder}/{info}/INSTALLER", "conda\n"
+    yield f"{folder}/{info}/top_level.txt", f"{name}\n"
+    if scripts:
+        yield f"{folder}/{info}/entry_points.txt", "\n".join(["[console_scripts]", *scripts, ""])
+    own = ["METADATA", "INSTALLER", "top_level.txt", "RECORD", *(["entry_points.txt"] if scripts else [])]
+    programs = [f"../../../bin/{line.split(' = ')[0]},," for line in scripts]
+    record = [f"{name}/__init__.py,,", *(f"{info}/{item},," for item in own), *programs]
+    yield f"{folder}/{info}/RECORD", "\n".join(record) + "\n"
+
+
+def conda_package(version: str, python: str, subdir: str) -> Package:
+    """A stand-in for conda itself: its program, its shell scripts, its module; see ``standin/conda_cli.py``."""
+    base = distribution(
+        "conda", version, python, subdir, f"py{python.replace('.', '')}_0", (), ("conda = conda.cli:main",)
+    )
+    folder = SITE_PACKAGES if subdir == host_subdir() else f"lib/python{python}/site-packages"
+    files: dict[str, Content] = dict(base.files)
+    files[f"{folder}/conda/cli.py"] = (STANDIN / "conda_cli.py").read_text().replace("@VERSION@", version)
+    files["condabin/conda"] = Link("../bin/conda")
+    for name, path in (
+        ("sh", "etc/profile.d/conda.sh"),
+        ("csh", "etc/profile.d/conda.csh"),
+        ("fish", "etc/fish/conf.d/conda.fish"),
+    ):
+        files[path] = (STANDIN / f"conda.{name}").read_text().replace("@PREFIX@", PLACEHOLDER)
+    return Package(
+        "conda",
+        version,
+        build=base.build,
+        subdir=subdir,
+        depends=base.depends,
+        files=files,
+        entry_points=base.entry_points,
+    )
