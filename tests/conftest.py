@@ -8,6 +8,8 @@ import pytest
 
 from stackyard.errors import MissingError
 
+pytest_plugins = ["support.realness"]
+
 
 @pytest.fixture(autouse=True)
 def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,70 @@
+#!/bin/sh
+# Deploy examples/quickstart into ./quickstart-yard, load it as a module, run two MPI ranks in it, and say what was made.
+# Called by `make quickstart`; needs .venv only. Lmod is used where it is, and installed where that is allowed.
+set -eu
+cd "$(dirname "$0")/.."
+exec </dev/null
+
+yard=${QUICKSTART_YARD:-quickstart-yard}
+stack=examples/quickstart
+times=$(mktemp)
+trap 'rm -f "$times"' EXIT
+if [ -t 1 ]; then
+    bold=$(printf '\033[1m') plain=$(printf '\033[0m') FORCE_COLOR=1
+    export FORCE_COLOR # mpiexec passes the ranks' output through a pipe; the picture is for the terminal behind it
+else
+    bold='' plain=''
+fi
+
+say() { printf '\n%s%s%s\n' "$bold" "$*" "$plain"; }
+step() { # TITLE COMMAND...: show the command, run it, remember how long it took
+    title=$1
+    shift
+    say "$title"
+    printf '$ %s\n' "$*"
+    began=$(date +%s%N)
+    "$@"
+    printf '%6d.%01d s  %s\n' $((($(date +%s%N) - began) / 1000000000)) \
+        $((($(date +%s%N) - began) / 100000000 % 10)) "$title" >>"$times"
+}
+lmod_init() {
+    for init in "${LMOD_PKG:+$LMOD_PKG/init/bash}" /usr/share/lmod/lmod/init/bash /opt/apps/lmod/lmod/init/bash /usr/lmod/lmod/init/bash; do
+        [ -n "$init" ] && [ -r "$init" ] && printf '%s\n' "$init" && return
+    done
+    return 1
+}
+install_lmod() {
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends lmod >/dev/null 2>&1 && return
+    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends lmod >/dev/null
+}
+load_with_lmod() { # what a user of the cluster types, in a new shell
+    # shellcheck disable=SC2016
+    bash --noprofile --norc -c '. "$1"; set -e; module use "$2"; module load quickstart; module list
+        python -c "import sys, numpy; print(\"numpy\", numpy.__version__, \"from\", sys.prefix)"' bash "$1" "$2"
+}
+
+stackyard=.venv/bin/stackyard
+if ! lmod_init >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    step "Get Lmod from the distribution" install_lmod || say "Lmod could not be installed; going on without it"
+fi
+step "Lock, build, verify and publish" "$stackyard" --yard "$yard" deploy "$stack/stack.yaml"
+modules=$(cd "$yard" && pwd)/modules
+if init=$(lmod_init); then
+    step "Load it as a module" load_with_lmod "$init" "$modules"
+else
+    say "No Lmod here, so no module is loaded: apt-get install lmod (as root), then make quickstart again"
+fi
+step "Run two MPI ranks in it" "$stackyard" --yard "$yard" run quickstart -- mpiexec -n 2 python "$stack/heat.py"
+
+say "Made"
+"$stackyard" --yard "$yard" list
+printf '%s in %s, modulefiles in %s\n' "$(du -sh "$yard" | cut -f1)" "$(cd "$yard" && pwd)" "$modules"
+say "Took"
+cat "$times"
+say "Next"
+cat <<END
+  module use $modules && module load quickstart
+  $stackyard --yard $yard show quickstart          # what is in it
+  $stackyard --yard $yard run quickstart -- python # the same without modules
+  $stackyard deploy your/environment.yml              # a module of your own, in your own yard
+END
