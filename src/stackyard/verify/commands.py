@@ -1,0 +1,128 @@
+"""The files in ``bin``: each declared script is there, and its first line leads to an interpreter that exists."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from stackyard.host.command import which
+from stackyard.verify.context import Context, excepted
+from stackyard.verify.distributions import Distribution
+from stackyard.verify.report import CheckResult, Status
+
+OLD_KERNEL_LINE = 127
+"""Longest first line that kernels before 5.1 read (BINPRM_BUF_SIZE was 128); newer ones read 255 characters."""
+
+
+@dataclass(frozen=True)
+class FileProblem:
+    """What is wrong with a script's file."""
+
+    status: Status
+    detail: str
+    remedy: str = ""
+    required: bool = True
+
+
+def file_problem(context: Context, one: Distribution, name: str) -> FileProblem | None:
+    """What is wrong with the file of a declared script, or None. It must run the stack's own interpreter.
+
+    A conda package may leave out a script that its metadata declares, which is a warning only.
+    """
+    path = context.prefix / "bin" / name
+    if not path.exists():
+        status: Status = "warned" if one.kind == "conda" else "failed"
+        return FileProblem(status, f"{one.name} declares the command {name}, but {path} is not there")
+    if not os.access(path, os.X_OK):
+        return FileProblem("failed", f"{path} is not executable")
+    interpreter = interpreter_of(path)
+    if interpreter is None:
+        return None
+    problem = _unresolved(interpreter, context)
+    if problem is None and not _inside(interpreter, context):
+        problem = f"it runs {' '.join(interpreter)}, which is not the stack's own interpreter"
+    return FileProblem("failed", f"{path}: {problem}", "build the revision again") if problem else None
+
+
+def check_other_scripts(context: Context, declared: set[str]) -> list[CheckResult]:
+    """Scripts in ``bin`` that no distribution declares: a first line that leads nowhere is a warning.
+
+    Packages bring helper scripts for perl, csh and the like without asking for those, and work all the same.
+    """
+    results = []
+    folder = context.prefix / "bin"
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if path.name in declared or path.is_symlink() or not path.is_file():
+            continue
+        interpreter = interpreter_of(path)
+        problem = _unresolved(interpreter, context) if interpreter else None
+        if problem and not excepted(path.name, context.exceptions.commands):
+            results.append(CheckResult("command", path.name, "warned", f"{path}: {problem}", required=False))
+    return results
+
+
+def interpreter_of(path: Path) -> tuple[str, ...] | None:
+    """The words of a script's interpreter, None for a file that is no script.
+
+    A first line that is too long for the kernel is written as ``#!/bin/sh`` with an ``exec`` of the real interpreter
+    in the second line, which Python reads as a string; then it is that one.
+    """
+    with path.open("rb") as stream:
+        start = stream.read(4096)
+    if not start.startswith(b"#!"):
+        return None
+    first, _, rest = start.partition(b"\n")
+    words = os.fsdecode(first[2:].strip()).split()
+    if words in (["/bin/sh"], ["/usr/bin/sh"], ["/bin/bash"]):
+        words = _exec_trick(os.fsdecode(rest.split(b"\n", 1)[0]), path) or words
+    return tuple(words)
+
+
+def _exec_trick(line: str, path: Path) -> list[str] | None:
+    """The interpreter in ``'''exec' "/long/bin/python" "$0" "$@"``; one relative to the script is made absolute."""
+    try:
+        words = shlex.split(line, comments=True)
+    except ValueError:
+        return None
+    if len(words) < 2 or words[0] != "exec" or "$0" not in line:
+        return None
+    if words[1].startswith("$("):
+        return [str(path.parent / line.rpartition(")")[2].split()[0].strip("\"'/"))]
+    return [words[1]]
+
+
+def _unresolved(words: tuple[str, ...], context: Context) -> str | None:
+    """Why an interpreter cannot be started, or None."""
+    if not words:
+        return "its first line names no interpreter"
+    program = words[0]
+    if Path(program).name == "env" and len(words) > 1:
+        names = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
+        if names and which(names[0], context.environ) is None:
+            return f"its first line asks for {names[0]}, which is not on the PATH of the loaded module"
+        return None
+    if not Path(program).exists():
+        return f"its first line names {program}, which does not exist"
+    if not os.access(program, os.X_OK):
+        return f"its first line names {program}, which is not executable"
+    length = len("#!" + " ".join(words))
+    if length > OLD_KERNEL_LINE and _before_5_1(context.machine.kernel):
+        return f"its first line has {length} characters; this machine's kernel reads {OLD_KERNEL_LINE}"
+    return None
+
+
+def _inside(words: tuple[str, ...], context: Context) -> bool:
+    """Whether a script's interpreter belongs to the prefix (``env python`` does once the module is loaded)."""
+    program = words[0]
+    if Path(program).name == "env":
+        return True
+    bin_folder = os.path.realpath(context.prefix / "bin")
+    return os.path.realpath(os.path.dirname(program)) == bin_folder or program in ("/bin/sh", "/bin/bash")  # noqa: PTH120
+
+
+def _before_5_1(kernel: str) -> bool:
+    found = re.match(r"(\d+)\.(\d+)", kernel)
+    return bool(found) and (int(found.group(1)), int(found.group(2))) < (5, 1) if found else False

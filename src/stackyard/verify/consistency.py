@@ -1,0 +1,144 @@
+"""Whether what is installed fits together: pip's requirements (through uv) and conda's (through its own matcher)."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stackyard.errors import StackyardError
+from stackyard.host.command import run
+from stackyard.verify.context import Context, excepted
+from stackyard.verify.distributions import normal
+from stackyard.verify.report import CheckResult
+
+if TYPE_CHECKING:
+    from rattler import PrefixRecord
+
+_NAMED = re.compile(r"^(?:The package |)`([^`]+)`")
+_REMEDY = "change the versions in the stack file and lock again; or name {name} under `distributions` of the exceptions"
+
+
+def check_consistency(context: Context) -> list[CheckResult]:
+    """Results of both kinds; one per distribution with a requirement that does not hold, or one that all do."""
+    return [*_check_pip(context), *_check_conda(context)]
+
+
+def _check_pip(context: Context) -> list[CheckResult]:
+    if context.python is None:
+        return []
+    if context.python.major < 3:
+        return [CheckResult("consistency", "pip", "skipped", "Python 2 has no pip part", required=False)]
+    from uv import find_uv_bin
+
+    started = time.perf_counter()
+    argv: list[str | Path] = [
+        find_uv_bin(),
+        "--no-config",
+        "--color",
+        "never",
+        "pip",
+        "check",
+        "--python",
+        context.python.path,
+    ]
+    environ = {**context.environ, "UV_NO_PROGRESS": "1", "UV_CACHE_DIR": str(context.work / "uv")}
+    try:
+        result = run(argv, env=environ, cwd=context.work, timeout_s=120, check=False)
+    except StackyardError as error:
+        return [CheckResult("consistency", "pip", "failed", error.message)]
+    seconds = time.perf_counter() - started
+    lines = [line for line in result.output.splitlines() if _NAMED.match(line)]
+    broken = _grouped(context, ((_name(line), line) for line in lines))
+    if broken:
+        return [_broken("pip", name, texts) for name, texts in broken.items()]
+    if result.returncode != 0 and not lines:
+        return [CheckResult("consistency", "pip", "failed", f"uv pip check: {result.output}", seconds=seconds)]
+    last = (result.output.strip().splitlines() or [""])[-1]
+    return [CheckResult("consistency", "pip", "passed", last, seconds=seconds)]
+
+
+def _check_conda(context: Context) -> list[CheckResult]:
+    paths = sorted((context.prefix / "conda-meta").glob("*.json"))
+    if not paths:
+        return []
+    from rattler import PrefixRecord
+
+    started = time.perf_counter()
+    try:
+        records = [PrefixRecord.from_path(path) for path in paths]
+    except Exception as error:  # rattler raises classes of its own that are no common base
+        return [CheckResult("consistency", "conda", "failed", f"a record in conda-meta cannot be read: {error}")]
+    broken = _grouped(context, _conda_problems(context, records))
+    if broken:
+        return [_broken("conda", name, texts) for name, texts in broken.items()]
+    text = f"the requirements of {len(records)} packages hold"
+    return [CheckResult("consistency", "conda", "passed", text, seconds=time.perf_counter() - started)]
+
+
+def _conda_problems(context: Context, records: Iterable[PrefixRecord]) -> Iterable[tuple[str, str]]:
+    """Every ``depends`` that nothing installed satisfies, and every ``constrains`` that something installed breaks."""
+    by_name = {record.name.normalized: record for record in records}
+    virtual = _virtual(context)
+    for name, record in sorted(by_name.items()):
+        for text in record.depends:
+            spec = _spec(text)
+            required = spec.name.normalized if spec.name else ""
+            if required.startswith("__"):
+                if required in virtual and not _holds(spec, virtual[required]):
+                    yield name, f"{name} {record.version} requires {text}; this machine has {virtual[required]}"
+            elif required not in by_name:
+                yield name, f"{name} {record.version} requires {text}, but it is not installed"
+            elif not spec.matches(by_name[required]):
+                yield name, f"{name} {record.version} requires {text}, but {_shown(by_name[required])} is installed"
+        for text in record.constrains:
+            spec = _spec(text)
+            other = by_name.get(spec.name.normalized if spec.name else "")
+            if other is not None and not spec.matches(other):
+                yield name, f"{name} {record.version} allows only {text}, but {_shown(other)} is installed"
+
+
+def _virtual(context: Context) -> Mapping[str, str]:
+    """Virtual packages that this machine can answer for. What it has not got (a GPU) says nothing about the stack."""
+    machine = context.machine
+    known = {"__glibc": machine.glibc, "__cuda": machine.cuda}
+    return {name: version for name, version in known.items() if version}
+
+
+def _spec(text: str) -> Any:
+    from rattler import MatchSpec
+
+    return MatchSpec(text, strict=False)
+
+
+def _holds(spec: Any, version: str) -> bool:
+    from rattler import BuildString, PackageRecord
+
+    if spec.version is None:
+        return True
+    return bool(spec.matches(PackageRecord(spec.name.normalized, version, BuildString("0"), 0, "noarch")))
+
+
+def _shown(record: PrefixRecord) -> str:
+    return f"{record.name.normalized} {record.version} {record.build}"
+
+
+def _name(line: str) -> str:
+    found = _NAMED.match(line)
+    return found.group(1) if found else ""
+
+
+def _grouped(context: Context, problems: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Problems by the package that has them, without those of declared exceptions."""
+    declared = [normal(name) for name in context.exceptions.distributions]
+    result: dict[str, list[str]] = {}
+    for name, text in problems:
+        if not excepted(normal(name), declared):
+            result.setdefault(name, []).append(text)
+    return result
+
+
+def _broken(part: str, name: str, texts: list[str]) -> CheckResult:
+    return CheckResult("consistency", f"{part} {name}", "failed", "\n".join(texts), _REMEDY.format(name=name))

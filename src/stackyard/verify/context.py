@@ -1,0 +1,84 @@
+"""What every check is given: the record, the environment of the loaded module, the machine and the exceptions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stackyard.host.probe import Machine
+from stackyard.yard.record import BuildRecord
+
+if TYPE_CHECKING:
+    from stackyard.spec.models import Site
+
+
+@dataclass(frozen=True)
+class Exceptions:
+    """What the stack's author declared not to need proof; each entry is a name or a glob."""
+
+    imports: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
+    distributions: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, record: BuildRecord) -> Exceptions:
+        """The exceptions of a record; unknown keys, of a newer program, are left alone."""
+        known = ("imports", "commands", "libraries", "distributions")
+        return cls(**{name: tuple(record.exceptions.get(name, ())) for name in known})
+
+
+@dataclass(frozen=True)
+class Python:
+    """What the stack's interpreter says about itself.
+
+    Attributes:
+        path: the interpreter that the loaded environment finds, in the prefix.
+        site_packages: folders of the prefix that distributions are installed in.
+    """
+
+    path: Path
+    version: str
+    site_packages: tuple[Path, ...]
+
+    @property
+    def major(self) -> int:
+        """2 or 3."""
+        return int(self.version.split(".", maxsplit=1)[0])
+
+
+@dataclass(frozen=True)
+class Context:
+    """Where and how the checks of one revision run.
+
+    Attributes:
+        environ: the environment of the loaded module, in which everything runs.
+        work: an empty folder of this verification; programs run in it.
+        python: None where the stack has no Python, or where it does not run.
+    """
+
+    record: BuildRecord
+    prefix: Path
+    site: Site | None
+    machine: Machine
+    environ: Mapping[str, str]
+    work: Path
+    exceptions: Exceptions
+    python: Python | None = None
+
+    def conda_records(self) -> Iterable[Mapping[str, Any]]:
+        """The JSON records in ``conda-meta``, by name of file."""
+        import json
+
+        for path in sorted((self.prefix / "conda-meta").glob("*.json")):
+            value = json.loads(path.read_text(encoding="utf-8"))
+            if isinstance(value, dict) and "name" in value:
+                yield value
+
+
+def excepted(name: str, patterns: Iterable[str]) -> bool:
+    """Whether a declared exception names `name` or a package that it is in (``a`` covers ``a.b``); globs work."""
+    return any(fnmatchcase(name, pattern) or name.startswith(f"{pattern}.") for pattern in patterns)

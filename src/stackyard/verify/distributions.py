@@ -1,0 +1,241 @@
+"""Which distributions a prefix holds, which modules each of them gives to users, and which commands it declares.
+
+The installed metadata is the truth for what pip and most conda packages installed (``RECORD``, else ``top_level.txt``);
+conda's own records are the truth for what has no such metadata.
+"""
+
+from __future__ import annotations
+
+import configparser
+import csv
+import keyword
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from email.message import Message
+from email.parser import HeaderParser
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
+
+from stackyard.verify.context import Context
+
+NOT_LIBRARIES = frozenset(
+    ("test", "tests", "doc", "docs", "example", "examples", "benchmark", "benchmarks", "sample", "samples", "demo",
+     "demos", "script", "scripts", "build", "dist", "setup", "conftest", "noxfile", "tasks", "manage")
+)  # fmt: skip
+"""Top-level names that projects ship by mistake; importing them may run tests or a build."""
+
+_EXTENSION = re.compile(r"^(?P<name>[^.]+)\.(?:cpython-\w+(?:-[\w-]+)?\.|abi3\.|pypy\w+(?:-[\w-]+)?\.)?so$")
+_ENTRY = re.compile(r"^(?P<module>[\w.]+)\s*(?::\s*(?P<attributes>[\w.]+)\s*)?(?:\[(?P<extras>[^\]]*)\])?\s*$")
+_EXTRA = re.compile(r"""extra\s*==\s*['"]([^'"]+)['"]""")
+_DEEPEST_NAMESPACE = 3
+
+
+@dataclass(frozen=True)
+class Script:
+    """A declared console or GUI script: the object that it calls, and the extras that it needs."""
+
+    name: str
+    module: str
+    attributes: tuple[str, ...]
+    extras: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """One installed distribution.
+
+    Attributes:
+        modules: dotted names of its public modules, outermost packages only (the members of namespaces).
+        left_out: top-level names that are not imported: private ones and stray folders.
+        optional: normalised names of requirements that only an extra asks for, each with its extras.
+        files: paths relative to `folder`, the site-packages it is in.
+    """
+
+    name: str
+    version: str
+    kind: Literal["conda", "pip"]
+    folder: Path
+    modules: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    scripts: tuple[Script, ...] = ()
+    optional: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    files: frozenset[str] = frozenset()
+
+
+def distributions(context: Context) -> tuple[Distribution, ...]:
+    """All distributions in the prefix's site-packages, sorted by name. Empty where the stack has no Python."""
+    if context.python is None:
+        return ()
+    conda = tuple(_conda_packages(context))
+    found = [one for folder in context.python.site_packages for one in _in_folder(folder, context.prefix, conda)]
+    return tuple(sorted(found, key=lambda one: (normal(one.name), one.version)))
+
+
+def normal(name: str) -> str:
+    """A distribution's name as indexes compare it (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def modules_of(files: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The modules that files below site-packages make up: (public ones, names that are left out), both sorted.
+
+    A package is named by its outermost folder with an ``__init__``; a folder without one is a namespace, and what is
+    in it is named. Private names (``_x``) count only for a distribution that has nothing else.
+    """
+    paths = [path for path in (PurePosixPath(file) for file in files) if _stem(path.name)]
+    packages = {path.parent for path in paths if _stem(path.name) == "__init__" and path.parent.parts}
+    names = {name for path in paths if (name := _module(path, packages))}
+    stray = {name for name in names if name.split(".")[0] in NOT_LIBRARIES}
+    private = {name for name in names - stray if any(part.startswith("_") for part in name.split("."))}
+    public = names - stray - private
+    if not public and private:
+        public, private = private, set()
+    return tuple(sorted(public)), tuple(sorted({name.split(".")[0] for name in stray | private}))
+
+
+def _module(path: PurePosixPath, packages: set[PurePosixPath]) -> str | None:
+    for depth in range(1, len(path.parts)):
+        folder = PurePosixPath(*path.parts[:depth])
+        if folder in packages:
+            return _dotted(folder.parts)
+    stem = _stem(path.name)
+    if stem in (None, "__init__", "__main__") or len(path.parts) > _DEEPEST_NAMESPACE:
+        return None
+    return _dotted((*path.parts[:-1], stem))
+
+
+def _dotted(parts: Iterable[str | None]) -> str | None:
+    names = [part or "" for part in parts]
+    good = all(name.isidentifier() and not keyword.iskeyword(name) for name in names)
+    return ".".join(names) if good else None
+
+
+def _stem(file: str) -> str | None:
+    """The module's name if the file is Python source or an extension module, else None."""
+    if file.endswith(".py"):
+        return file[:-3]
+    found = _EXTENSION.match(file)
+    if found is None or (file.count(".") == 1 and file.startswith("lib")):
+        return None
+    return found.group("name")
+
+
+@dataclass(frozen=True)
+class _CondaPackage:
+    name: str
+    version: str
+    files: frozenset[str]
+
+
+def _conda_packages(context: Context) -> Iterator[_CondaPackage]:
+    for record in context.conda_records():
+        yield _CondaPackage(record["name"], str(record.get("version", "")), frozenset(record.get("files", ())))
+
+
+def _in_folder(folder: Path, prefix: Path, conda: tuple[_CondaPackage, ...]) -> Iterator[Distribution]:
+    """The distributions of one site-packages: those with metadata, then what conda installed without any."""
+    inside = folder.relative_to(prefix).as_posix() + "/"
+    owners = {p.name: frozenset(f[len(inside) :] for f in p.files if f.startswith(inside)) for p in conda}
+    claimed: set[str] = set()
+    for info in sorted(folder.iterdir()):
+        if info.suffix in (".dist-info", ".egg-info"):
+            one = _with_metadata(info, owners)
+            claimed |= one.files
+            yield one
+    for package in conda:
+        rest = owners[package.name] - claimed
+        public, left_out = modules_of(rest)
+        if public and package.name != "python":
+            yield Distribution(package.name, package.version, "conda", folder, public, left_out, files=rest)
+
+
+def _with_metadata(info: Path, owners: Mapping[str, frozenset[str]]) -> Distribution:
+    owner = next((files for files in owners.values() if any(f.split("/")[0] == info.name for f in files)), None)
+    headers = _headers(info)
+    files = _recorded(info)
+    alone = owner is not None and sum(f.endswith(("-info/METADATA", "-info/PKG-INFO")) for f in owner) == 1
+    if owner is not None and (alone or not files):
+        files |= owner
+    public, left_out = modules_of(files)
+    if not files:
+        public, left_out = _declared_top_levels(info)
+    name, _, version = info.name.removesuffix(info.suffix).partition("-")
+    made = Distribution(
+        name=headers.get("Name", name).strip(),
+        version=headers.get("Version", version.partition("-")[0]).strip(),
+        kind="pip" if owner is None else "conda",
+        folder=info.parent,
+        modules=public,
+        left_out=left_out,
+        files=frozenset(files),
+    )
+    return replace(made, scripts=_scripts(info), optional=_optional(headers))
+
+
+def _headers(info: Path) -> Message:
+    candidates = [info / "METADATA", info / "PKG-INFO"] if info.is_dir() else [info]
+    path = next((candidate for candidate in candidates if candidate.is_file()), None)
+    text = path.read_text(encoding="utf-8", errors="replace") if path else ""
+    return HeaderParser().parsestr(text)
+
+
+def _recorded(info: Path) -> set[str]:
+    """Files that the metadata lists, relative to site-packages; those outside of it are dropped."""
+    record, installed = info / "RECORD", info / "installed-files.txt"
+    if record.is_file():
+        with record.open(encoding="utf-8", newline="") as stream:
+            files = {row[0] for row in csv.reader(stream) if row}
+    elif installed.is_file():
+        folder = PurePosixPath(info.name)
+        lines = installed.read_text(encoding="utf-8").splitlines()
+        files = {_joined(folder, line.strip()) for line in lines if line.strip()}
+    else:
+        return set()
+    return {file for file in files if not file.startswith(("..", "/"))}
+
+
+def _joined(folder: PurePosixPath, relative: str) -> str:
+    import posixpath
+
+    return posixpath.normpath(str(folder / relative))
+
+
+def _declared_top_levels(info: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    path = info / "top_level.txt"
+    names = path.read_text(encoding="utf-8").split() if path.is_file() else []
+    return modules_of(f"{name.replace('.', '/')}/__init__.py" for name in names)
+
+
+def _scripts(info: Path) -> tuple[Script, ...]:
+    path = info / "entry_points.txt"
+    if not path.is_file():
+        return ()
+    parser = configparser.ConfigParser(delimiters=("=",), interpolation=None, strict=False)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    try:
+        parser.read_string(path.read_text(encoding="utf-8"))
+    except configparser.Error:
+        return ()
+    sections: list[Any] = [parser[s] for s in ("console_scripts", "gui_scripts") if parser.has_section(s)]
+    return tuple(script for section in sections for name, value in section.items() if (script := _script(name, value)))
+
+
+def _script(name: str, value: str) -> Script | None:
+    found = _ENTRY.match(value.strip())
+    if found is None:
+        return Script(name, value.strip(), ())
+    extras = tuple(part.strip() for part in (found.group("extras") or "").split(",") if part.strip())
+    attributes = (found.group("attributes") or "").split(".")
+    return Script(name, found.group("module"), tuple(part for part in attributes if part), extras)
+
+
+def _optional(headers: Message) -> dict[str, tuple[str, ...]]:
+    """Requirements that hold only with an extra: normalised name to the names of the extras."""
+    result: dict[str, set[str]] = {}
+    for requirement in headers.get_all("Requires-Dist", []):
+        name = re.match(r"\s*([\w.-]+)", requirement)
+        for extra in _EXTRA.findall(requirement):
+            if name:
+                result.setdefault(normal(name.group(1)), set()).add(extra)
+    return {name: tuple(sorted(extras)) for name, extras in result.items()}

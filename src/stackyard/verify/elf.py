@@ -1,0 +1,71 @@
+"""Reads from an ELF file what the dynamic loader reads: what it needs, and where it looks. Only headers are touched."""
+
+from __future__ import annotations
+
+import mmap
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, cast
+
+_MAGIC = b"\x7fELF"
+
+
+@dataclass(frozen=True)
+class ElfFile:
+    """The dynamic section of one file.
+
+    Attributes:
+        machine: architecture and word size, e.g. ``EM_X86_64/64``; only equal ones can be loaded together.
+        needed: names of the libraries it is linked to (DT_NEEDED).
+        rpath: folders of DT_RPATH, which its dependencies inherit; ignored by the loader where there is a runpath.
+        runpath: folders of DT_RUNPATH, which hold for this file alone.
+    """
+
+    path: Path
+    machine: str
+    needed: tuple[str, ...] = ()
+    rpath: tuple[str, ...] = ()
+    runpath: tuple[str, ...] = ()
+    soname: str = ""
+
+
+def read_elf(path: Path) -> ElfFile | None:
+    """The file's dynamic section; None for a file that is no ELF file, or a damaged one, or that links to nothing."""
+    from elftools.common.exceptions import ELFError
+
+    try:
+        with path.open("rb") as stream:
+            if stream.read(4) != _MAGIC:
+                return None
+            with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                return _read(path, data)
+    except (OSError, ValueError, ELFError, AssertionError):
+        return None
+
+
+def _read(path: Path, data: mmap.mmap) -> ElfFile | None:
+    from elftools.elf.dynamic import DynamicSegment
+    from elftools.elf.elffile import ELFFile
+
+    file = ELFFile(cast(BinaryIO, data))
+    segment = next((s for s in file.iter_segments("PT_DYNAMIC") if isinstance(s, DynamicSegment)), None)
+    if segment is None:
+        return None
+    values: dict[str, list[str]] = {"DT_NEEDED": [], "DT_RPATH": [], "DT_RUNPATH": [], "DT_SONAME": []}
+    for tag in segment.iter_tags():
+        name = tag.entry.d_tag
+        if name in values:
+            attribute = {"DT_NEEDED": "needed", "DT_RPATH": "rpath", "DT_RUNPATH": "runpath"}.get(name, "soname")
+            values[name].append(getattr(tag, attribute))
+    return ElfFile(
+        path=path,
+        machine=f"{file['e_machine']}/{file.elfclass}",
+        needed=tuple(values["DT_NEEDED"]),
+        rpath=_folders(values["DT_RPATH"]),
+        runpath=_folders(values["DT_RUNPATH"]),
+        soname=(values["DT_SONAME"] or [""])[0],
+    )
+
+
+def _folders(values: list[str]) -> tuple[str, ...]:
+    return tuple(folder for value in values for folder in value.split(":") if folder)

@@ -1,0 +1,176 @@
+"""Finds every shared library that a file of the prefix is linked to, as the dynamic loader would (ld.so(8)).
+
+A library that no search path leads to, but that another folder of the prefix holds, is found at run time because
+something else loaded it first: packages load each other's libraries that way (a plug-in of torch needs libtorch.so).
+That is counted, not failed; the imports prove it. What only a node with the hardware has is named, not failed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from stackyard.errors import StackyardError
+from stackyard.host.command import clean_environment, run
+from stackyard.verify.context import Context, excepted
+from stackyard.verify.elf import ElfFile, read_elf
+from stackyard.verify.hostlibs import driver_vendor, is_fabric, is_plugin
+from stackyard.verify.report import CheckResult
+
+_DEFAULT_FOLDERS = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
+_EM_NAMES: Mapping[str, str] = {
+    "x86_64": "EM_X86_64/64",
+    "aarch64": "EM_AARCH64/64",
+    "ppc64le": "EM_PPC64/64",
+    "s390x": "EM_S390/64",
+    "riscv64": "EM_RISCV/64",
+}
+
+
+@dataclass(frozen=True)
+class Loader:
+    """Where the dynamic loader of this machine looks, for the files of one prefix.
+
+    Attributes:
+        inside: libraries of the prefix by file name and by soname.
+        inherited: the interpreter's DT_RPATH, which holds for the extension modules that it loads.
+        environ_folders: LD_LIBRARY_PATH of the loaded module.
+    """
+
+    machine: str
+    inside: Mapping[str, tuple[ElfFile, ...]]
+    inherited: tuple[str, ...] = ()
+    environ_folders: tuple[str, ...] = ()
+    _exists: dict[str, bool] = field(default_factory=dict, compare=False)
+
+    @cached_property
+    def cache(self) -> frozenset[str]:
+        """Names in ld.so.cache for this architecture, by ``ldconfig -p``; empty where that is not there."""
+        for program in ("/sbin/ldconfig", "/usr/sbin/ldconfig", "ldconfig"):
+            try:
+                listing = run([program, "-p"], env=clean_environment(), timeout_s=30, check=False).stdout
+            except StackyardError:
+                continue
+            return frozenset(line.split()[0] for line in listing.splitlines() if "=>" in line and _is_64(line))
+        return frozenset()
+
+    def find(self, file: ElfFile, library: str) -> str:
+        """Where a library comes from: ``path``, ``host``, ``process`` (already loaded by another file) or ````."""
+        if "/" in library:
+            return "path" if Path(library).exists() else ""
+        folders = [*self._expanded(file.rpath if not file.runpath else (), file), *self.environ_folders]
+        if not file.runpath:
+            folders += self.inherited
+        folders += self._expanded(file.runpath, file)
+        if any(self._present(f"{folder}/{library}") for folder in folders):
+            return "path"
+        if library in self.cache or any(self._present(f"{folder}/{library}") for folder in _DEFAULT_FOLDERS):
+            return "host"
+        return "process" if any(other.machine == file.machine for other in self.inside.get(library, ())) else ""
+
+    def _expanded(self, folders: Iterable[str], file: ElfFile) -> list[str]:
+        """Folders with ``$ORIGIN`` and ``$LIB`` replaced; the origin is the real folder, as for the loader."""
+        origin = os.path.dirname(os.path.realpath(file.path))  # noqa: PTH120
+        result = []
+        for folder in folders:
+            text = re.sub(r"\$(ORIGIN|\{ORIGIN\})", lambda _: origin, folder)
+            for lib in ("lib64", "lib") if "$LIB" in text or "${LIB}" in text else ("",):
+                result.append(re.sub(r"\$(LIB|\{LIB\})", lib, text))
+        return result
+
+    def _present(self, path: str) -> bool:
+        if path not in self._exists:
+            self._exists[path] = os.path.exists(path)  # noqa: PTH110
+        return self._exists[path]
+
+
+def check_libraries(context: Context) -> list[CheckResult]:
+    """One result per library that is missing or that only some nodes have, and one for all the rest."""
+    started = time.perf_counter()
+    files = list(elf_files(context.prefix))
+    machine = _EM_NAMES.get(context.machine.architecture, "")
+    own = [file for file in files if file.machine == machine]
+    loader = _loader(context, own, machine)
+    missing: dict[str, list[ElfFile]] = {}
+    process = 0
+    for file in own:
+        for library in file.needed:
+            source = loader.find(file, library)
+            process += source == "process"
+            if not source and not excepted(library, context.exceptions.libraries):
+                missing.setdefault(library, []).append(file)
+    results = [_missing(context, library, needing) for library, needing in sorted(missing.items())]
+    if any(result.status == "failed" for result in results):
+        return results
+    text = f"{len(own)} files; {process} of their libraries are found because another file loads them"
+    if len(files) > len(own):
+        text += f"; {len(files) - len(own)} files are for another architecture"
+    return [CheckResult("library", "all files", "passed", text, seconds=time.perf_counter() - started), *results]
+
+
+def elf_files(prefix: Path) -> Iterator[ElfFile]:
+    """Every ELF file below a prefix that has a dynamic section, each once (links are not followed)."""
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        yield from (file for file in pool.map(read_elf, _candidates(prefix)) if file is not None)
+
+
+def _candidates(prefix: Path) -> Iterator[Path]:
+    """Files whose name or mode says that they may be loaded or run; reading the first bytes of all others is slow."""
+    for folder, folders, names in os.walk(prefix):
+        folders[:] = sorted(name for name in folders if name != "__pycache__")
+        for name in sorted(names):
+            path = f"{folder}/{name}"
+            if (".so" in name or os.access(path, os.X_OK)) and not os.path.islink(path):  # noqa: PTH114
+                yield Path(path)
+
+
+def _loader(context: Context, files: Iterable[ElfFile], machine: str) -> Loader:
+    inside: dict[str, list[ElfFile]] = {}
+    for file in files:
+        for name in {file.path.name, file.soname} - {""}:
+            inside.setdefault(name, []).append(file)
+    return Loader(
+        machine=machine,
+        inside={name: tuple(found) for name, found in inside.items()},
+        inherited=_inherited(context),
+        environ_folders=tuple(f for f in context.environ.get("LD_LIBRARY_PATH", "").split(":") if f),
+    )
+
+
+def _inherited(context: Context) -> tuple[str, ...]:
+    """The RPATH of the stack's interpreter, expanded for where it really is."""
+    if context.python is None:
+        return ()
+    real = Path(os.path.realpath(context.python.path))
+    file = read_elf(real)
+    if file is None or file.runpath:
+        return ()
+    return tuple(folder.replace("${ORIGIN}", "$ORIGIN").replace("$ORIGIN", str(real.parent)) for folder in file.rpath)
+
+
+def _missing(context: Context, library: str, needing: list[ElfFile]) -> CheckResult:
+    names = [file.path.relative_to(context.prefix).as_posix() for file in needing]
+    shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    vendor = driver_vendor(library)
+    if vendor is not None:
+        if any(gpu.vendor == vendor for gpu in context.machine.gpus):
+            return CheckResult("library", library, "failed", f"{shown} needs it", "the GPU driver here is incomplete")
+        text = f"{shown} needs it; the {vendor} driver of a GPU node brings it, and this machine has no such GPU"
+        return CheckResult("library", library, "skipped", text, "verify it on a GPU node", required=False)
+    if is_fabric(library) or all(is_plugin(str(file.path)) for file in needing):
+        text = f"{shown} needs it; a node with the network or the program that it is for brings it"
+        return CheckResult("library", library, "warned", text, required=False)
+    remedy = f"add the package that brings {library}, or name it under `libraries` of the exceptions if the host does"
+    return CheckResult("library", library, "failed", f"{shown} needs it and no search path leads to it", remedy)
+
+
+def _is_64(line: str) -> bool:
+    """Whether a line of ``ldconfig -p`` is for this 64-bit architecture: ``libz.so.1 (libc6,x86-64) => /lib/...``."""
+    kind = line.partition("(")[2].partition(")")[0]
+    return "64" in kind or "AArch64" in kind or "," not in kind

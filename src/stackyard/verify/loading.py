@@ -1,0 +1,154 @@
+"""Loads and unloads the module with each module system, as a user would, and compares what that does to the shell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from stackyard.change import (
+    Alias,
+    Borrow,
+    Default,
+    EnvironmentChange,
+    Flags,
+    Function,
+    Prepend,
+    Remember,
+    Set,
+    UserPath,
+)
+from stackyard.errors import StackyardError
+from stackyard.host.modules import ModuleSystem, Session, ShellState, is_bookkeeping, require_loaded, session
+from stackyard.verify.report import CheckResult
+
+CONTROL = "stackyard-control/1"
+"""A module with one line, loaded and unloaded in the same way: what the module system itself does to a shell."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """The module was loaded. `environ` is complete; `seconds` is the duration of ``module load``."""
+
+    system: ModuleSystem
+    environ: Mapping[str, str]
+    seconds: float
+
+
+def check_loading(
+    system: ModuleSystem, module: str, modules: Path, change: EnvironmentChange, environ: Mapping[str, str], work: Path
+) -> tuple[Loaded | None, list[CheckResult]]:
+    """Load and unload `module` with one module system.
+
+    Args:
+        modules: the folder with the generation's modulefiles.
+        change: what the module is meant to do; each operation is looked for in the loaded shell.
+        environ: what the shell starts from.
+        work: an empty folder for the control module.
+
+    Returns:
+        The loaded environment, None where the module did not load, and the results of kinds load and symmetry.
+    """
+    control = _write_control(work / f"control-{system.kind}", change)
+    paths = [control, modules]
+    try:
+        real = session(system, paths, [("load", module), ("unload", module)], environ)
+        plain = session(system, paths, [("load", CONTROL), ("unload", CONTROL)], environ)
+        require_loaded(system, module, real.steps[0])
+        require_loaded(system, CONTROL, plain.steps[0])
+    except StackyardError as error:
+        text = "\n".join(part for part in (error.message, error.detail) if part)
+        return None, [CheckResult("load", system.title, "failed", text, error.hint or "")]
+    load = real.steps[0]
+    loaded = Loaded(system, _without_own(load.state.variables, control), load.seconds)
+    return loaded, [_load_result(system, real, plain, change), _symmetry_result(system, real, plain)]
+
+
+def unmet(change: EnvironmentChange, before: Mapping[str, str], after: ShellState) -> list[str]:
+    """Operations of a change that a loaded shell does not show, one line each, sorted."""
+    lines = []
+    expected = change.apply(before)
+    for operation in change:
+        match operation:
+            case Prepend(variable, directory):
+                if directory not in after.variables.get(variable, "").split(":"):
+                    lines.append(f"{variable} does not hold {directory}")
+            case Flags(variable, text):
+                if _flat(text) not in _flat(after.variables.get(variable)):
+                    lines.append(f"{variable} does not hold {text!r}")
+            case Set() | Borrow() | Default() | Remember() | UserPath():
+                found, wanted = after.variables.get(operation.variable), expected.get(operation.variable)
+                if (found is None) != (wanted is None) or _flat(found) != _flat(wanted):
+                    lines.append(_differs(operation.variable, found, wanted))
+            case Function(name, bodies):
+                if "sh" in bodies and name not in after.functions:
+                    lines.append(f"the function {name} is not there")
+            case Alias(name, _):
+                if name not in after.aliases:
+                    lines.append(f"the alias {name} is not there")
+    return sorted(lines)
+
+
+def leftovers(real: ShellState, plain: ShellState) -> list[str]:
+    """How a shell after load and unload differs from one that did the same with the control module, sorted."""
+    lines = [
+        _differs(name, real.variables.get(name), plain.variables.get(name))
+        for name in real.variables.keys() | plain.variables.keys()
+        if not is_bookkeeping(name) and real.variables.get(name) != plain.variables.get(name)
+    ]
+    for kind, ours, theirs in (("function", real.functions, plain.functions), ("alias", real.aliases, plain.aliases)):
+        lines += [f"{kind} {name} is left behind" for name in ours.keys() - theirs.keys()]
+        lines += [f"{kind} {name} is lost" for name in theirs.keys() - ours.keys()]
+        lines += [f"{kind} {name} is changed" for name in ours.keys() & theirs.keys() if ours[name] != theirs[name]]
+    return sorted(lines)
+
+
+def _load_result(system: ModuleSystem, real: Session, plain: Session, change: EnvironmentChange) -> CheckResult:
+    load, control = real.steps[0], plain.steps[0]
+    missing = unmet(change, real.start.variables, load.state)
+    if missing:
+        text = "\n".join([*([load.output] if load.output else []), *missing])
+        remedy = f"look at it with {system.title}: `module show` prints what it does"
+        return CheckResult("load", system.title, "failed", text, remedy, load.seconds)
+    detail = f"{load.seconds * 1000:.0f} ms; a module with one line {control.seconds * 1000:.0f} ms"
+    return CheckResult("load", system.title, "passed", detail, seconds=load.seconds)
+
+
+def _symmetry_result(system: ModuleSystem, real: Session, plain: Session) -> CheckResult:
+    unload = real.steps[1]
+    lines = leftovers(unload.state, plain.steps[1].state)
+    if unload.code != 0:
+        lines.append(f"unload ended with code {unload.code}: {unload.output}")
+    if lines:
+        text = "after the unload, compared with a module of one line:\n" + "\n".join(lines)
+        return CheckResult("symmetry", system.title, "failed", text, "the module leaks", unload.seconds)
+    return CheckResult("symmetry", system.title, "passed", seconds=unload.seconds)
+
+
+def _write_control(folder: Path, change: EnvironmentChange) -> Path:
+    """The control prepends one folder to PATH, the one thing that every stack does."""
+    directory = next((op.directory for op in change if isinstance(op, Prepend) and op.variable == "PATH"), str(folder))
+    module = folder / CONTROL
+    module.parent.mkdir(parents=True)
+    module.write_text(f"#%Module1.0\nprepend-path PATH {{{directory}}}\n", encoding="utf-8")
+    return folder
+
+
+def _without_own(variables: Mapping[str, str], control: Path) -> dict[str, str]:
+    """The loaded environment without the control module's folder on the module path."""
+    result = {name: value for name, value in variables.items() if name != "_"}
+    path = [folder for folder in result.get("MODULEPATH", "").split(":") if folder != str(control)]
+    return {**result, "MODULEPATH": ":".join(path)}
+
+
+def _flat(value: str | None) -> str:
+    """A value with its line breaks as spaces: module systems cannot set others (`expose.limits` says so to users)."""
+    return " ".join((value or "").splitlines())
+
+
+def _differs(variable: str, found: str | None, wanted: str | None) -> str:
+    return f"{variable} is {_shown(found)}, not {_shown(wanted)}"
+
+
+def _shown(value: str | None) -> str:
+    return "unset" if value is None else repr(value)

@@ -1,0 +1,168 @@
+"""The stack's own checks: a command, a piece of Python or a script, run in the loaded module."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from stackyard.errors import MissingError, StackyardError
+from stackyard.host.command import CommandError, Result, run
+from stackyard.host.probe import Machine
+from stackyard.verify.context import Context
+from stackyard.verify.report import CheckResult, Status
+
+_ROW = re.compile(r"^\s*\[(?P<tick>[^\]\n]?)\]\s*(?P<name>\S.*?)\s*$", re.MULTILINE)
+_SHOWN_LINES = 30
+
+
+@dataclass(frozen=True)
+class OwnCheck:
+    """One check as the record keeps it; the fields are those of the stack file's ``checks``."""
+
+    name: str
+    run: tuple[str, ...] = ()
+    python: str = ""
+    script: str = ""
+    expect: str = ""
+    table: tuple[str, ...] = ()
+    needs: Mapping[str, Any] = field(default_factory=dict)
+    required: bool = True
+    timeout_min: float = 10
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> OwnCheck:
+        """Read a check of a record; keys of a newer program are left alone."""
+        known = {name: value[name] for name in cls.__dataclass_fields__ if name in value}
+        for name in ("run", "table"):
+            known[name] = tuple(known.get(name, ()))
+        return cls(**known)
+
+
+def check_own(context: Context) -> list[CheckResult]:
+    """Every check of the stack, one after the other, since they may use all of the machine."""
+    return [_check(context, OwnCheck.of(value)) for value in context.record.checks]
+
+
+def unmet_need(needs: Mapping[str, Any], machine: Machine, site: Any) -> str | None:
+    """Why this machine is not the kind of node that a check needs, or None.
+
+    Args:
+        needs: ``gpu``, ``arch`` (the kernel's or conda's name) and ``node_kind`` (a name in the site's ``nodes``).
+        site: the `Site`, or None where there is none.
+    """
+    arch = needs.get("arch", "")
+    if needs.get("gpu") and not machine.gpus:
+        return "it needs a GPU, and this machine has none"
+    if arch and arch not in (machine.architecture, machine.platform):
+        return f"it needs {arch}, and this machine is {machine.architecture}"
+    name = needs.get("node_kind", "")
+    if not name:
+        return None
+    kind = site.nodes.get(name) if site is not None else None
+    if kind is None:
+        return f"it needs a node of the kind {name}, which the site does not describe"
+    return _unlike(name, kind, machine)
+
+
+def table_of(output: str) -> dict[str, bool]:
+    """The rows of a ``[X] Name`` table, such as the one of ``horovodrun --check-build``: name to ticked."""
+    return {row.group("name"): row.group("tick").strip() != "" for row in _ROW.finditer(output)}
+
+
+def _unlike(name: str, kind: Any, machine: Machine) -> str | None:
+    """How this machine differs from a node kind in what software can see."""
+    if kind.platform != machine.platform:
+        return f"it needs a node of the kind {name} ({kind.platform}), and this machine is {machine.platform}"
+    count = len([gpu for gpu in machine.gpus if not kind.gpu.vendor or gpu.vendor == kind.gpu.vendor])
+    if kind.gpu.count > count:
+        return f"it needs a node of the kind {name} with {kind.gpu.count} GPUs, and this machine has {count}"
+    if kind.gpu.count and kind.gpu.model and not any(_same_model(kind.gpu.model, g.model) for g in machine.gpus):
+        return f"it needs a node of the kind {name} with {kind.gpu.model}, and this machine has {machine.gpus[0].model}"
+    return None
+
+
+def _same_model(wanted: str, found: str) -> bool:
+    return fnmatchcase(found.lower(), f"*{wanted.lower()}*")
+
+
+def _check(context: Context, check: OwnCheck) -> CheckResult:
+    reason = unmet_need(check.needs, context.machine, context.site)
+    if reason is not None:
+        remedy = "run `stackyard verify` on such a node"
+        return CheckResult("own", check.name, "skipped", reason, remedy, required=check.required)
+    started = time.perf_counter()
+    problem, output = _problem(context, check)
+    seconds = time.perf_counter() - started
+    if problem is None:
+        return CheckResult("own", check.name, "passed", _tail(output), seconds=seconds, required=check.required)
+    detail = "\n".join(part for part in (_tail(output), problem) if part)
+    remedy = "stackyard run REV -- COMMAND runs it by hand in the same environment"
+    status: Status = "failed" if check.required else "warned"
+    return CheckResult("own", check.name, status, detail, remedy, seconds, check.required)
+
+
+def _problem(context: Context, check: OwnCheck) -> tuple[str | None, str]:
+    """Run a check: what is wrong, if anything, and its output."""
+    environ = {**context.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    folder = context.work / "own" / re.sub(r"\W+", "_", check.name)
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        argv = _argv(context, check)
+        result = run(argv, env=environ, cwd=folder, timeout_s=check.timeout_min * 60, check=False)
+    except CommandError as error:
+        return error.message, error.result.output
+    except MissingError as error:
+        return f"{error.message}: it is neither in the stack nor on the machine's own PATH", ""
+    except StackyardError as error:
+        return error.message, error.detail or ""
+    return _judged(check, result), result.output
+
+
+def _judged(check: OwnCheck, result: Result) -> str | None:
+    if result.returncode != 0:
+        return f"it ended with code {result.returncode}"
+    if check.expect and re.search(check.expect, result.output, re.MULTILINE) is None:
+        return f"its output does not match {check.expect!r}"
+    table = table_of(result.output)
+    absent = [name for name in check.table if name not in table]
+    unticked = [name for name in check.table if name in table and not table[name]]
+    parts = [f"{', '.join(unticked)} not ticked"] if unticked else []
+    parts += [f"{', '.join(absent)} not in the table"] if absent else []
+    return "; ".join(parts) or None
+
+
+def _argv(context: Context, check: OwnCheck) -> Sequence[str]:
+    """The command line; ``{prefix}`` and ``{python}`` are replaced in the words of ``run``."""
+    python = str(context.python.path if context.python else context.prefix / "bin" / "python")
+    if check.run:
+        values = {"{prefix}": str(context.prefix), "{python}": python}
+        return [_replaced(word, values) for word in check.run]
+    if check.python:
+        return [python, "-c", check.python]
+    if not check.script:
+        raise StackyardError("it has nothing to run: one of run, python or script is needed")
+    script = Path(check.script)
+    if not script.is_absolute():
+        script = Path(context.record.path) / "recipe" / script
+    if script.suffix == ".py":
+        return [python, str(script)]
+    return [str(script)] if os.access(script, os.X_OK) else ["bash", str(script)]
+
+
+def _replaced(word: str, values: Mapping[str, str]) -> str:
+    for name, value in values.items():
+        word = word.replace(name, value)
+    return word
+
+
+def _tail(text: str) -> str:
+    lines = text.strip().splitlines()
+    if len(lines) <= _SHOWN_LINES:
+        return "\n".join(lines)
+    return "\n".join([f"... {len(lines) - _SHOWN_LINES} lines above ...", *lines[-_SHOWN_LINES:]])

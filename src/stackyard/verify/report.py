@@ -1,0 +1,197 @@
+"""The result of a verification: a list of checks and the node they ran on. Standard library only, quick to read.
+
+A check is passed, failed, skipped (with the reason) or warned. What was skipped is never counted as passed: a required
+check that was skipped leaves the whole report ``unverified``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+from xml.etree import ElementTree
+
+from stackyard.errors import StackyardError
+
+REPORT_FORMAT = 1
+Status = Literal["passed", "failed", "skipped", "warned"]
+State = Literal["passed", "failed", "unverified"]
+Kind = Literal["load", "symmetry", "interpreter", "import", "command", "consistency", "library", "own"]
+
+KINDS: Mapping[Kind, str] = {
+    "load": "the module loads with every module system of this machine and does what the record says",
+    "symmetry": "unloading the module gives the environment back as exactly as for a one-line module",
+    "interpreter": "the stack's Python runs, is the recorded version and sees nothing of the user's",
+    "import": "every distribution's public modules import",
+    "command": "every console script has its file, its interpreter and its object",
+    "consistency": "every requirement of every conda and pip package holds",
+    "library": "every shared library that a file needs is found",
+    "own": "the stack's own checks",
+}
+"""What each kind of check proves, in the order of a report."""
+
+_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]|\x1b\\[[0-9;]*m")
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """One check.
+
+    Attributes:
+        name: what was checked: a distribution, a command, a library, the name of an own check.
+        detail: the cause if it did not pass, else what was seen; several lines are possible.
+        remedy: what to do about a check that did not pass.
+        required: whether skipping it leaves the revision unverified.
+    """
+
+    kind: Kind
+    name: str
+    status: Status
+    detail: str = ""
+    remedy: str = ""
+    seconds: float = 0.0
+    required: bool = True
+
+    def line(self) -> str:
+        """One line for a person: status, kind, name and the last line of the detail, which names the cause."""
+        cause = self.detail.strip().splitlines()[-1:] or [""]
+        return f"{self.status} {self.kind} {self.name}" + (f": {cause[0]}" if cause[0] else "")
+
+
+@dataclass(frozen=True)
+class Report:
+    """All checks of one revision on one node.
+
+    Attributes:
+        created: when, ISO 8601 in UTC.
+        node: the machine as `host.probe.Machine.to_json` gives it.
+        systems: the module systems that were used, e.g. ``Lmod 8.6.19``.
+        only: the kinds that were asked for; empty means all.
+        load_seconds: duration of ``module load`` per module system, in seconds.
+    """
+
+    module: str
+    input_hash: str
+    created: str
+    node: Mapping[str, Any] = field(default_factory=dict)
+    systems: tuple[str, ...] = ()
+    checks: tuple[CheckResult, ...] = ()
+    only: tuple[str, ...] = ()
+    load_seconds: Mapping[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    @property
+    def state(self) -> State:
+        """failed: a check failed; unverified: a required one was skipped; passed: neither."""
+        if any(check.status == "failed" for check in self.checks):
+            return "failed"
+        if not self.checks or any(check.status == "skipped" and check.required for check in self.checks):
+            return "unverified"
+        return "passed"
+
+    def problems(self) -> tuple[CheckResult, ...]:
+        """What a person should look at: failed checks, required ones that were skipped, warnings, in this order."""
+        failed = [check for check in self.checks if check.status == "failed"]
+        skipped = [check for check in self.checks if check.status == "skipped" and check.required]
+        warned = [check for check in self.checks if check.status == "warned"]
+        return (*failed, *skipped, *warned)
+
+    def summary(self) -> str:
+        """One line: the state, how many checks of each status, and how long they took."""
+        counts = Counter(check.status for check in self.checks)
+        order: tuple[Status, ...] = ("passed", "failed", "skipped", "warned")
+        parts = ", ".join(f"{counts[status]} {status}" for status in order if counts[status])
+        host = self.node.get("hostname", "this machine")
+        return f"{self.state}: {parts or 'no checks'} on {host} in {self.seconds:.1f} s"
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as JSON values; `state` and `summary` are written for readers and recomputed when read."""
+        return {"format": REPORT_FORMAT, "state": self.state, "summary": self.summary(), **asdict(self)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any], origin: str = "report.json") -> Report:
+        """Read what `to_json` wrote; `origin` names the file in errors.
+
+        Raises:
+            StackyardError: the format is another one.
+        """
+        if value.get("format") != REPORT_FORMAT:
+            raise StackyardError(
+                f"{origin} has format {value.get('format')!r}; this program reads format {REPORT_FORMAT}",
+                hint="verify the revision again with this version: `stackyard verify REV`",
+            )
+        names = {f.name for f in fields(cls)}
+        plain = {key: item for key, item in value.items() if key in names}
+        plain["checks"] = tuple(CheckResult(**check) for check in value.get("checks", ()))
+        for name in ("systems", "only"):
+            plain[name] = tuple(value.get(name, ()))
+        return cls(**plain)
+
+    def junit(self) -> str:
+        """The report as JUnit XML, one suite per kind of check; warnings are passes with their text as output."""
+        counts = Counter(check.status for check in self.checks)
+        root = ElementTree.Element("testsuites", {"name": _xml(self.module), **_counts(counts, self.seconds)})
+        for kind in KINDS:
+            checks = [check for check in self.checks if check.kind == kind]
+            if checks:
+                root.append(_suite(self, kind, checks))
+        ElementTree.indent(root)
+        return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def read_report(path: Path) -> Report:
+    """Read a ``report.json``. Raises StackyardError when it is not there or not a report of this format."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, json.JSONDecodeError) as error:
+        raise StackyardError(f"cannot read {path}: {error}", hint="`stackyard verify REV` writes a new one") from error
+    return Report.from_json(value, str(path))
+
+
+def _suite(report: Report, kind: Kind, checks: list[CheckResult]) -> ElementTree.Element:
+    counts = Counter(check.status for check in checks)
+    seconds = sum(check.seconds for check in checks)
+    suite = ElementTree.Element(
+        "testsuite",
+        {
+            "name": _xml(f"{report.module} {kind}"),
+            "timestamp": report.created,
+            "hostname": _xml(str(report.node.get("hostname", ""))),
+            **_counts(counts, seconds),
+        },
+    )
+    for check in checks:
+        suite.append(_case(report.module, check))
+    return suite
+
+
+def _case(module: str, check: CheckResult) -> ElementTree.Element:
+    case = ElementTree.Element(
+        "testcase", classname=_xml(f"{module}.{check.kind}"), name=_xml(check.name), time=f"{check.seconds:.3f}"
+    )
+    text = _xml("\n".join(part for part in (check.detail, check.remedy) if part))
+    if check.status in ("failed", "skipped"):
+        tag = "failure" if check.status == "failed" else "skipped"
+        ElementTree.SubElement(case, tag, message=_xml(check.line())).text = text
+    elif text:
+        ElementTree.SubElement(case, "system-out").text = text
+    return case
+
+
+def _counts(counts: Counter[Status], seconds: float) -> dict[str, str]:
+    return {
+        "tests": str(counts.total()),
+        "failures": str(counts["failed"]),
+        "errors": "0",
+        "skipped": str(counts["skipped"]),
+        "time": f"{seconds:.3f}",
+    }
+
+
+def _xml(text: str) -> str:
+    """Text without the characters that XML 1.0 cannot hold, and without colours."""
+    return _NOT_XML.sub("", text)

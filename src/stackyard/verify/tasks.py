@@ -1,0 +1,161 @@
+"""Gives import tasks to a few worker processes of the stack's own Python and collects what became of them.
+
+Modules share what they import, so a batch in one process is an order of magnitude cheaper than a process per module.
+The price is that modules can disturb each other; so whatever fails in a batch, except for a plainly missing module, is
+tried again alone in a new process, and only that result counts.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from stackyard.host.command import CommandError, Result, run
+from stackyard.verify.context import Context
+
+IMPORT_TIMEOUT_S = 120.0
+_BATCH = 25
+_MOST_WORKERS = 8
+
+
+@dataclass(frozen=True)
+class ImportTask:
+    """Import `module` and look up a chain of `attributes` in it. `id` is unique within one call of `run_tasks`."""
+
+    id: int
+    module: str
+    attributes: tuple[str, ...] = ()
+    timeout_s: float = IMPORT_TIMEOUT_S
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a task failed.
+
+    Attributes:
+        type: the exception's class; ``Timeout`` and ``Crash`` for a process that had to be, or was, killed.
+        message: the last line of the traceback.
+        missing: the module that was not found, if that is the cause.
+        file: where the exception was raised, with `line`.
+    """
+
+    type: str
+    message: str
+    missing: str = ""
+    file: str = ""
+    line: int = 0
+
+
+@dataclass(frozen=True)
+class TaskOutcome:
+    """What became of a task; `problem` None means it worked, `alone` that it only did so in a process of its own."""
+
+    seconds: float
+    problem: Problem | None = None
+    alone: bool = False
+
+
+def run_tasks(context: Context, tasks: Sequence[ImportTask]) -> dict[int, TaskOutcome]:
+    """Do all tasks in the environment of the loaded module; the outcome of each by its id."""
+    if not tasks:
+        return {}
+    workers = max(1, min(context.machine.cores, _MOST_WORKERS, -(-len(tasks) // _BATCH)))
+    size = -(-len(tasks) // workers)
+    batches = [list(tasks[start : start + size]) for start in range(0, len(tasks), size)]
+    outcomes: dict[int, TaskOutcome] = {}
+    with ThreadPoolExecutor(max_workers=workers) as pool:
+        for done in pool.map(lambda batch: _batch(context, batch), batches):
+            outcomes.update(done)
+        again = [task for task in tasks if _doubtful(outcomes[task.id])]
+        for done in pool.map(lambda task: _batch(context, [task]), again if len(tasks) > 1 else []):
+            for number, outcome in done.items():
+                alone = outcome.problem is None
+                outcomes[number] = TaskOutcome(outcome.seconds, outcome.problem, alone)
+    return outcomes
+
+
+def _doubtful(outcome: TaskOutcome) -> bool:
+    """Whether other modules of the batch may be the cause. A hanging module hangs again: once is enough."""
+    problem = outcome.problem
+    return problem is not None and not problem.missing and problem.type != "Timeout"
+
+
+def _batch(context: Context, tasks: list[ImportTask]) -> dict[int, TaskOutcome]:
+    """Run tasks in as few processes as possible: one, and one more after each that died."""
+    outcomes: dict[int, TaskOutcome] = {}
+    while tasks:
+        done, died = _process(context, tasks)
+        outcomes.update(done)
+        if not done:
+            return outcomes | {task.id: TaskOutcome(0.0, died) for task in tasks}
+        tasks = [task for task in tasks if task.id not in outcomes]
+    return outcomes
+
+
+def _process(context: Context, tasks: list[ImportTask]) -> tuple[dict[int, TaskOutcome], Problem]:
+    """One worker process: the outcomes that it reached, the task that killed it included, and how it ended."""
+    assert context.python is not None
+    environ = {
+        **context.environ,
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "MPLBACKEND": context.environ.get("MPLBACKEND", "Agg"),
+        "QT_QPA_PLATFORM": context.environ.get("QT_QPA_PLATFORM", "offscreen"),
+    }
+    with tempfile.TemporaryDirectory(dir=context.work) as name:
+        folder = Path(name)
+        (folder / "tasks").write_text(json.dumps([asdict(task) for task in tasks]), encoding="ascii")
+        (folder / "cwd").mkdir()
+        argv: list[str | Path] = [
+            context.python.path,
+            "-W",
+            "ignore",
+            "-c",
+            _source(),
+            folder / "tasks",
+            folder / "journal",
+        ]
+        limit = sum(task.timeout_s for task in tasks) + 60
+        try:
+            result = run(argv, env=environ, cwd=folder / "cwd", timeout_s=limit, check=False)
+        except CommandError as error:
+            result = error.result
+        journal = folder / "journal"
+        lines = journal.read_text(encoding="ascii").splitlines() if journal.exists() else []
+    return _read(lines, result, {task.id: task for task in tasks})
+
+
+def _read(lines: list[str], result: Result, tasks: dict[int, ImportTask]) -> tuple[dict[int, TaskOutcome], Problem]:
+    outcomes: dict[int, TaskOutcome] = {}
+    running: int | None = None
+    for line in lines:
+        words: list[Any] = json.loads(line)
+        if words[0] == "start":
+            running = words[1]
+        else:
+            outcomes[words[1]] = TaskOutcome(words[2], Problem(**words[3]) if words[3] else None)
+            running = None
+    died = _death(result, tasks[running].timeout_s if running is not None else 0)
+    if running is not None:
+        outcomes[running] = TaskOutcome(result.seconds, died)
+    return outcomes, died
+
+
+def _death(result: Result, timeout_s: float) -> Problem:
+    last = (result.stderr.strip().splitlines() or [""])[-1]
+    if result.returncode == -signal.SIGALRM:
+        return Problem("Timeout", f"did not end within {timeout_s:g} s")
+    if result.returncode < 0:
+        name = signal.Signals(-result.returncode).name
+        return Problem("Crash", f"the interpreter was killed by {name}" + (f": {last}" if last else ""))
+    return Problem("Crash", f"the interpreter ended with code {result.returncode}" + (f": {last}" if last else ""))
+
+
+def _source() -> str:
+    return resources.files("stackyard.verify").joinpath("worker.py").read_text(encoding="utf-8")
