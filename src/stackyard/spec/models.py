@@ -51,7 +51,8 @@ class PipRequirement(Model):
     """One requirement of a pip section or of a requirements file.
 
     `kind` tells which fields matter: ``name`` (name, extras, specifier), ``url`` (url; a wheel or archive), ``vcs``
-    (url with ``git+``), ``path`` (path, a local file or project). `editable` was ``-e``: it becomes a wheel from a snapshot.
+    (url with ``git+``), ``path`` (path, a local file or project). `editable` was ``-e``: it becomes a wheel made from a
+    snapshot.
     `line` is the requirement as uv and pip read it, without options of its own and with absolute paths.
     """
 

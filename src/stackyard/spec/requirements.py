@@ -1,8 +1,8 @@
 """pip's requirements format: whole files, the ``pip:`` list of an environment, and what they include.
 
 Lines go through the same steps as in pip, in the same order: continuation lines are joined, comments removed,
-``${NAME}`` replaced, requirement and options told apart. Paths follow pip's rules too: ``-r`` and ``-c`` are relative to
-the file that holds them, requirements and editables to the folder that pip would be run in, which for an environment
+``${NAME}`` replaced, requirement and options told apart. Paths follow pip's rules too: ``-r`` and ``-c`` are relative
+to the file that holds them, requirements and editables to the folder that pip would be run in, which for an environment
 file is the folder of that file, as conda has it, and for a requirements file its own folder.
 """
 
@@ -62,6 +62,10 @@ class RequirementsReader:
     def options(self) -> PipOptions:
         """The options of everything that was read so far."""
         return self._options.build()
+
+    def add_option(self, name: str, value: str) -> None:
+        """Take an option that is not written as pip writes it, e.g. conda-lock's ``pip-repositories``."""
+        self._options.add(name, value)
 
     def read_file(self, path: Path) -> None:
         """Read a requirements file and all that it includes."""

@@ -1,0 +1,271 @@
+"""environment.yml, all of it, with conda's meaning; also the ``environment:`` mapping inside a stack.yaml.
+
+Everything that a file says ends in the `Environment`, in its notices or in an error with its place: nothing is dropped
+silently. All problems of a file are reported at once.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from stackyard.errors import InputError, Where
+from stackyard.spec import selectors
+from stackyard.spec.dependencies import DependencyReader
+from stackyard.spec.models import Environment
+from stackyard.spec.requirements import read_requirements
+from stackyard.spec.yamlfile import Document, Node, raise_problems, read_yaml
+
+KEYS = (
+    *("name", "prefix", "channels", "dependencies", "variables", "platforms"),
+    *("category", "pip-repositories", "allow-pypi-requests"),
+)
+"""The keys of an environment file: conda's own, and those that mamba and conda-lock add."""
+
+_VARIABLE = re.compile(r"\$(?:\{(?P<braced>[^}]*)\}|(?P<plain>\w+))")
+_RESERVED = ("PATH",)
+
+
+def load_environment(path: Path, *, axes: Collection[str] = (), strict: bool = True) -> Environment:
+    """Read an environment.yml or a requirements.txt; which of the two is seen from its content.
+
+    Args:
+        path: the file.
+        axes: names of matrix axes that selectors may use beside platforms.
+        strict: refuse included requirement files that are not there. Otherwise they are listed in ``missing``.
+
+    Raises:
+        InputError: it cannot be read or is wrong, with line, column and what to do; `ManyErrors` for several problems.
+    """
+    from stackyard.spec.load import kind_of
+
+    if kind_of(path) == "requirements":
+        return read_requirements(path, strict=strict)
+    return environment_of(read_yaml(path), path.resolve().parent, axes=axes, strict=strict)
+
+
+def environment_of(
+    document: Document, base_dir: Path, *, axes: Collection[str] = (), strict: bool = True
+) -> Environment:
+    """The environment of a whole document. Arguments and errors as for `load_environment`."""
+    if document.root is None or document.root.is_null:
+        hint = "write at least `dependencies:` and a list of packages"
+        raise InputError("the file is empty", where=Where(document.file), hint=hint)
+    environment = parse_environment(document.root, base_dir, axes=axes, strict=strict)
+    own = str(Path(document.file).resolve())
+    return environment.model_copy(update={"files": (own, *environment.files)})
+
+
+def parse_environment(node: Node, base_dir: Path, *, axes: Collection[str] = (), strict: bool = True) -> Environment:
+    """The environment that a mapping of a YAML file describes: a whole file's, or one inside a stack.yaml.
+
+    Args:
+        node: the mapping; places in errors and requirements are its own file's.
+        base_dir: the folder that relative paths start from (where conda would run pip).
+        axes: names of matrix axes that selectors may use beside platforms.
+        strict: as for `load_environment`.
+
+    Raises:
+        InputError: what conda or pip does not accept; `ManyErrors` for several problems.
+    """
+    if node.kind != "mapping":
+        hint = "begin with `dependencies:` and indent the packages below it"
+        raise InputError("an environment is a mapping of keys such as `dependencies:`", where=node.where, hint=hint)
+    return _Reader(node, base_dir, axes, strict).read()
+
+
+def expand_channel(channel: str, environ: Mapping[str, str], *, where: Where | None = None) -> str:
+    """A channel as it is used: ``$NAME`` and ``${NAME}`` replaced, as conda does.
+
+    conda leaves the name of a variable that is not set in the URL; here that is an error, since such a URL leads
+    nowhere. The result may hold a secret and must not be recorded or shown.
+
+    Raises:
+        InputError: a variable is not set.
+    """
+    missing = [name for name in channel_variables(channel) if name not in environ]
+    if missing:
+        hint = f"set it: export {missing[0]}=…"
+        raise InputError(f"the channel {channel!r} needs ${missing[0]}, which is not set", where=where, hint=hint)
+    return _VARIABLE.sub(lambda found: environ[found["braced"] or found["plain"]], channel)
+
+
+def channel_variables(channel: str) -> tuple[str, ...]:
+    """The names of the variables in a channel."""
+    return tuple(found["braced"] or found["plain"] for found in _VARIABLE.finditer(channel))
+
+
+def channels_for(environment: Environment, platform: str, axes: Mapping[str, str]) -> tuple[str, ...]:
+    """The channels whose selector holds, in order of priority, with variables as written."""
+    chosen = environment.channel_selectors
+    return tuple(name for name in environment.channels if selectors.holds(chosen.get(name, ""), platform, axes))
+
+
+class _Reader:
+    """Reads one mapping; each key has a method."""
+
+    def __init__(self, node: Node, base_dir: Path, axes: Collection[str], strict: bool) -> None:
+        self.node, self.axes = node, axes
+        self.problems: list[InputError] = []
+        self.notices: list[str] = []
+        self.dependencies = DependencyReader(base_dir, axes, strict, self.notices, self.problems)
+        self.channel_selectors: dict[str, str] = {}
+        self.variable_selectors: dict[str, str] = {}
+
+    def read(self) -> Environment:
+        self._unknown_keys()
+        fields: dict[str, Any] = {
+            "name": self._text("name"),
+            "prefix": self._prefix(),
+            "category": self._text("category") or "",
+            "variables": self._variables(),
+            "platforms": self._platforms(),
+        }
+        channels = self._channels()
+        self.dependencies.read(self.node.get("dependencies"))
+        self._repositories()
+        raise_problems(self.problems)
+        pip = self.dependencies.pip
+        return Environment(
+            **fields,
+            channels=tuple(name for name in channels if name != "nodefaults"),
+            nodefaults="nodefaults" in channels,
+            channel_selectors=self.channel_selectors,
+            variable_selectors=self.variable_selectors,
+            conda=tuple(self.dependencies.conda),
+            pip=tuple(pip.pip),
+            constraints=tuple(pip.constraints),
+            pip_options=pip.options(),
+            notices=tuple(dict.fromkeys((*self.notices, *pip.notices))),
+            files=tuple(dict.fromkeys(pip.files)),
+            missing=tuple(dict.fromkeys(pip.missing)),
+        )
+
+    def _unknown_keys(self) -> None:
+        """conda warns about keys it does not know and goes on; without any dependencies there is nothing to go on with."""
+        has_content = self.node.get("dependencies") is not None or self.node.get("variables") is not None
+        for key, _ in self.node.entries:
+            if key.text in KEYS:
+                continue
+            close = difflib.get_close_matches(key.text.lower(), KEYS, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(KEYS)}"
+            message = f"{key.text!r} is no key of an environment file"
+            if has_content:
+                self._notice(key, f"{message} and is ignored, as by conda; {hint}")
+            else:
+                self.problems.append(InputError(message, where=key.where, hint=hint))
+        if not has_content and not self.problems:
+            self._notice(self.node, "no dependencies are given: the environment is empty")
+
+    def _text(self, key: str) -> str | None:
+        node = self.node.get(key)
+        if node is None or node.is_null:
+            return None
+        if node.kind != "scalar":
+            self._problem(node, f"`{key}:` is one word", f"write `{key}: my-{key}`")
+            return None
+        return node.text.strip() or None
+
+    def _prefix(self) -> str | None:
+        prefix = self._text("prefix")
+        node = self.node.key("prefix")
+        if prefix and node:
+            self._notice(node, f"the prefix {prefix} is not used: revisions have paths of their own")
+        return prefix
+
+    def _list(self, key: str, example: str) -> tuple[Node, ...]:
+        node = self.node.get(key)
+        if node is None or node.is_null:
+            return ()
+        if node.kind != "sequence":
+            self._problem(node, f"`{key}:` is a list", f"write `{key}: [{node.text.strip() or example}]`")
+            return ()
+        return node.items
+
+    def _channels(self) -> list[str]:
+        names: list[str] = []
+        for item in self._list("channels", "conda-forge"):
+            if item.kind != "scalar" or not isinstance(item.value, str) or not item.text.strip():
+                self._problem(item, "a channel is a name or a URL", "write `- conda-forge` or `- https://host/channel`")
+                continue
+            name = item.text.strip()
+            selector = self.dependencies.selector(item)
+            if selector and name not in names:
+                self.channel_selectors[name] = selector
+            elif not selector:
+                self.channel_selectors.pop(name, None)
+            if name not in names:
+                names.append(name)
+            self._channel_notices(item, name)
+        return names
+
+    def _channel_notices(self, item: Node, name: str) -> None:
+        for variable in channel_variables(name):
+            if variable not in os.environ:
+                self._notice(item, f"the channel {name} needs ${variable}, which is not set here")
+
+    def _variables(self) -> dict[str, str]:
+        node = self.node.get("variables")
+        if node is None or node.is_null:
+            return {}
+        if node.kind != "mapping":
+            self._problem(node, "`variables:` is a mapping", "write `NAME: value` below it, one per line")
+            return {}
+        read = {key.text: self._variable(key, value) for key, value in node.entries}
+        return {name: value for name, value in read.items() if value is not None}
+
+    def _variable(self, key: Node, value: Node) -> str | None:
+        if not re.fullmatch(r"[A-Za-z_]\w*", key.text, re.ASCII):
+            self._problem(key, f"{key.text!r} is no name of a variable", "use letters, digits and `_`")
+        if value.kind != "scalar":
+            self._problem(value, f"the variable {key.text} needs one value", "put the value in quotes")
+            return None
+        if key.text in _RESERVED:
+            self._notice(key, f"{key.text} is reserved and ignored, as by conda")
+            return None
+        if value.is_null:
+            self._notice(key, f"{key.text} has no value and is left out; write '' for an empty one")
+            return None
+        selector = self.dependencies.selector(value)
+        if selector:
+            self.variable_selectors[key.text] = selector
+        text = str(value.value)
+        if text != value.text:
+            self._notice(
+                value, f"{key.text} is {text!r}, as YAML and conda read {value.text}; quote it to keep it as written"
+            )
+        return text
+
+    def _platforms(self) -> tuple[str, ...]:
+        names: list[str] = []
+        for item in self._list("platforms", "linux-64"):
+            name = item.text.strip()
+            if item.kind != "scalar" or name not in selectors.PLATFORMS:
+                close = difflib.get_close_matches(name, selectors.PLATFORMS, n=1)
+                hint = f"did you mean {close[0]!r}?" if close else "known are linux-64, linux-aarch64, linux-ppc64le, …"
+                self._problem(item, f"{name or item.value!r} is no platform", hint)
+            names.append(name)
+        return tuple(dict.fromkeys(names))
+
+    def _repositories(self) -> None:
+        """conda-lock's keys: further package indexes, and whether PyPI itself may be asked."""
+        given = [item.text.strip() for item in self._list("pip-repositories", "https://host/simple")]
+        allowed = self.node.get("allow-pypi-requests")
+        options = self.dependencies.pip
+        if allowed is not None and allowed.value is False:
+            if given:
+                options.add_option("--index-url", given.pop(0))
+            else:
+                options.add_option("--no-index", "")
+        for url in given:
+            options.add_option("--extra-index-url", url)
+
+    def _problem(self, node: Node, message: str, hint: str) -> None:
+        self.problems.append(InputError(message, where=node.where, hint=hint))
+
+    def _notice(self, node: Node, text: str) -> None:
+        self.notices.append(f"{node.place.file}:{node.place.line}: {text}")

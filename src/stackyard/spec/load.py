@@ -1,0 +1,116 @@
+"""The door of the room: which kind of file it is, and what it says.
+
+A file is recognised by its content; its name decides only where the content fits several kinds.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from stackyard.errors import InputError, Where
+from stackyard.spec.environment import KEYS, load_environment
+from stackyard.spec.yamlfile import parse_yaml, read_text
+
+if TYPE_CHECKING:
+    from stackyard.spec.models import Site, Stack
+
+__all__ = ["Kind", "kind_of", "load_environment", "load_stack"]
+
+Kind = Literal["stack", "environment", "requirements"]
+
+_YAML_KEY = re.compile(r"^[\"']?(?:[a-z][\w-]*)[\"']?\s*:(?:\s|$)", re.MULTILINE | re.IGNORECASE)
+_ENVIRONMENT_ONLY = {"dependencies", "channels", "prefix", "category", "pip-repositories", "allow-pypi-requests"}
+_SITE_ONLY = {"nodes", "yard", "user_yard", "pins", "user_paths", "permissions", "condarc", "stacks"}
+# What other tools' files are recognised by, and what to give instead.
+_FOREIGN = (
+    ({"package", "metadata", "version"}, "a lock of conda-lock", "give the environment.yml that it was made from"),
+    ({"environments", "packages", "version"}, "a pixi.lock", "give an environment.yml or a stack.yaml"),
+    ({"imported_envs"}, "an Open-CE environment", "write a stack.yaml with `imports:`"),
+    ({"package", "requirements"}, "a recipe of conda-build", "give an environment.yml or a stack.yaml"),
+    ({"services"}, "a compose file", "give an environment.yml or a stack.yaml"),
+)
+
+
+def load_stack(path: Path, site: Site, name: str | None = None, version: str | None = None) -> Stack:
+    """The stack of a stack.yaml, an environment.yml or a requirements.txt, for a site.
+
+    Args:
+        path: the file.
+        site: whose policy and defaults hold.
+        name: the stack's name; else the file's own, else its folder's.
+        version: the stack's version; else the file's own, else today's date.
+
+    Raises:
+        InputError: the file is wrong or of no known kind; `ManyErrors` for several problems.
+    """
+    from stackyard.spec.stack import stack_from_environment, stack_from_file
+
+    kind = kind_of(path)
+    if kind == "stack":
+        return stack_from_file(path, site, name, version)
+    return stack_from_environment(load_environment(path), path, kind, site, name, version)
+
+
+def kind_of(path: Path) -> Kind:
+    """What kind of file this is, from its content.
+
+    Raises:
+        InputError: it cannot be read, is another tool's file, or holds nothing that could be one of the three.
+    """
+    if path.is_dir():
+        raise _is_folder(path)
+    text = read_text(path)
+    _refuse_explicit(path, text)
+    if path.suffix == ".toml":
+        raise InputError("a TOML file is none of the kinds that are read", where=Where(str(path)), hint=_GIVE)
+    if path.suffix.lower() not in (".yml", ".yaml", ".json") and not _looks_like_yaml(text):
+        return "requirements"
+    root = parse_yaml(text, str(path)).root
+    if root is None or root.is_null:
+        hint = "write at least `dependencies:` and a list of packages"
+        raise InputError("the file is empty", where=Where(str(path)), hint=hint)
+    if root.kind != "mapping":
+        hint = "begin with `dependencies:` and indent the packages below it, or name the file requirements.txt"
+        raise InputError("this is no mapping of keys such as `dependencies:`", where=root.where, hint=hint)
+    return _kind_of_keys({key.text for key, _ in root.entries}, path)
+
+
+_GIVE = "give a stack.yaml, an environment.yml or a requirements.txt"
+
+
+def _kind_of_keys(keys: set[str], path: Path) -> Kind:
+    from stackyard.spec.stackfile import StackFile
+
+    if "dependencies" in keys:
+        return "environment"
+    for marks, what, hint in _FOREIGN:
+        if marks <= keys:
+            raise InputError(f"this is {what}", where=Where(str(path)), hint=hint)
+    stack_only = set(StackFile.model_fields) - set(KEYS)
+    if keys & stack_only:
+        return "stack"
+    if keys & _SITE_ONLY and not keys & _ENVIRONMENT_ONLY:
+        hint = "give it with --site, and a stack.yaml or an environment.yml as FILE"
+        raise InputError("this is a site.yaml", where=Where(str(path)), hint=hint)
+    return "stack" if path.name in ("stack.yaml", "stack.yml") else "environment"
+
+
+def _looks_like_yaml(text: str) -> bool:
+    keys = {found.group().split(":")[0].strip("\"' ") for found in _YAML_KEY.finditer(text)}
+    return bool(keys & {*_ENVIRONMENT_ONLY, "name", "versions", "environment", "matrix"})
+
+
+def _refuse_explicit(path: Path, text: str) -> None:
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip() == "@EXPLICIT":
+            hint = "give the environment.yml that it was made from; explicit lists hold no requirements"
+            raise InputError("this is a list of conda's @EXPLICIT kind", where=Where(str(path), number), hint=hint)
+
+
+def _is_folder(path: Path) -> InputError:
+    names = ("stack.yaml", "environment.yml", "environment.yaml", "requirements.txt")
+    inside = [name for name in names if (path / name).is_file()]
+    hint = f"give {path / inside[0]}" if inside else _GIVE
+    return InputError(f"{path} is a folder", hint=hint)
