@@ -1,0 +1,251 @@
+"""From a locked variant to an immutable prefix at its final path, and its record, which is written last.
+
+A build that was killed leaves a prefix without a record: nobody lists it, and the next build of the revision removes it
+and starts again; what had been fetched, compiled and unpacked is in the caches, so that is quick.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stackyard.build.inputs import input_hash
+from stackyard.build.job import Job
+from stackyard.change import Borrow, EnvironmentChange
+from stackyard.errors import StackyardError
+from stackyard.lock.model import LockedVariant
+from stackyard.progress import Progress
+from stackyard.yard import atomic, disk
+from stackyard.yard.layout import RevisionPaths, Yard
+from stackyard.yard.record import Activation, BuildRecord, DiskUse, PackageRecord, read_record
+
+if TYPE_CHECKING:
+    from stackyard.build.pip import Wheel
+    from stackyard.build.tools import Tool
+    from stackyard.build.wheels import Compiled
+    from stackyard.spec.models import Site, Variant
+
+__all__ = ["build", "input_hash"]
+
+
+def build(
+    variant: Variant,
+    locked: LockedVariant,
+    site: Site,
+    yard: Yard,
+    paths: RevisionPaths,
+    module: str,
+    revision: int,
+    progress: Progress,
+    *,
+    licences: Sequence[Mapping[str, Any]] = (),
+) -> BuildRecord:
+    """Build one revision into `paths` and write its record.
+
+    Args:
+        module: the name that users will load.
+        licences: what a person accepted for it, for the record.
+
+    Returns:
+        The record; the one that is there already if this very build was finished before.
+
+    Raises:
+        MissingError: a host tool, module or interpreter is not on this machine; nothing was begun.
+        StackyardError: a step failed; the log of the revision has the whole output, the caches keep what was done.
+    """
+    digest = input_hash(variant, locked, site)
+    if paths.record.exists():
+        return _finished(paths, digest)
+    from stackyard.build.permissions import applied
+
+    with applied(site.permissions, yard.root, yard.cache, paths.root):
+        _begin(paths, module, digest)
+        job = Job(variant, locked, site, yard, paths, module, progress)
+        made = _Steps(job).run()
+        record = replace(made, revision=revision, input_hash=digest, licences=tuple(licences))
+        atomic.fault_point("marker-before")
+        atomic.write_json(paths.record, record.to_json())
+        atomic.fault_point("marker-after")
+        paths.building.unlink(missing_ok=True)
+    return record
+
+
+def _finished(paths: RevisionPaths, digest: str) -> BuildRecord:
+    record = read_record(paths.record)
+    if record.input_hash != digest:
+        raise StackyardError(
+            f"{record.module} was built from other inputs, and a revision never changes",
+            hint="deploy again: it becomes the next revision",
+        )
+    paths.building.unlink(missing_ok=True)
+    return record
+
+
+def _begin(paths: RevisionPaths, module: str, digest: str) -> None:
+    """Remove what a killed build left, and say who is building now."""
+    disk.remove_tree(paths.prefix)
+    disk.remove_tree(paths.root / ".work")
+    paths.log.unlink(missing_ok=True)
+    me = {"module": module, "input_hash": digest, "host": platform.node(), "pid": os.getpid(), "started": _now()}
+    atomic.write_json(paths.building, me)
+
+
+class _Steps:
+    """The steps of one build in their order, with the time that each took."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.timings: dict[str, float] = {}
+        self.notices: list[str] = [*job.variant.notices, *job.locked.notices]
+
+    def run(self) -> BuildRecord:
+        """Do all of it; the record lacks only what the caller knows."""
+        from stackyard.build import conda, interpreter, pip, recipe, seal, toolchain, wheels
+
+        job = self.job
+        with self._phase("tools"):
+            chain = toolchain.prepare(job)
+        job.work.mkdir(parents=True, exist_ok=True)
+        recipe.keep(job)
+        if job.locked.conda:
+            with self._phase("conda", f"{len(job.locked.conda)} packages"):
+                conda.install(job)
+        with self._phase("interpreter"):
+            python = interpreter.prepare(job)
+        locked_wheels = [pip.Wheel.of(p) for p in job.locked.pip if p.kind == "wheel"]
+        with self._phase("pip", f"{len(locked_wheels)} packages"):
+            pip.install(job, locked_wheels)
+        compiled: list[Compiled] = []
+        if any(p.kind != "wheel" for p in job.locked.pip):
+            with self._phase("compile"):
+                chain = toolchain.complete(job, chain)
+                compiled = wheels.compile_all(job, chain)
+        activation = self._activate([*locked_wheels, *(c.wheel for c in compiled)])
+        with self._phase("seal"):
+            seal.seal(job)
+            shutil.rmtree(job.work)
+            use = self._measure()
+        return self._record(python, chain.tools, compiled, activation, use)
+
+    def _activate(self, wheels: Sequence[Wheel]) -> Activation:
+        """Capture the activation, run the post script in it, compile the bytecode; capture again after a script."""
+        from stackyard.build import bytecode, post
+
+        with self._phase("activation"):
+            activation = captured(self.job)
+        touched: list[str] = []
+        if self.job.variant.post:
+            with self._phase("post", Path(self.job.variant.post).name):
+                touched = post.run(self.job, activation.change)
+                activation = captured(self.job)
+        with self._phase("bytecode"):
+            done = bytecode.add(self.job, wheels, touched)
+        if done.failed:
+            self.notices.append(f"{len(done.failed)} Python files cannot be compiled, e.g. {done.failed[0]}")
+        return activation
+
+    def _measure(self) -> DiskUse:
+        files = sharing_samples(self.job)
+        return disk.measure(self.job.prefix, disk.mode_of(files, self.job.paths.root))
+
+    @contextmanager
+    def _phase(self, name: str, detail: str = "") -> Iterator[None]:
+        self.job.progress.phase(self.job.module, name, detail)
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self.timings[name] = round(time.monotonic() - started, 3)
+
+    def _record(
+        self,
+        python: Mapping[str, str],
+        tools: Mapping[str, Tool],
+        compiled: Sequence[Compiled],
+        activation: Activation,
+        use: DiskUse,
+    ) -> BuildRecord:
+        job, variant = self.job, self.job.variant
+        return BuildRecord(
+            stack=variant.stack,
+            version=variant.version,
+            variant=variant.name,
+            revision=0,
+            module=job.module,
+            input_hash="",
+            platform=job.locked.platform,
+            path=str(job.paths.root),
+            prefix=str(job.prefix),
+            created=_now(),
+            summary=variant.summary,
+            axes=dict(variant.axes),
+            packages=packages(job, compiled),
+            activation=activation,
+            disk=use,
+            interpreter=python,
+            tools={name: {"path": tool.path, "version": tool.version} for name, tool in sorted(tools.items())},
+            settings=variant.modules.model_dump(mode="json"),
+            checks=tuple(check.model_dump(mode="json") for check in variant.checks),
+            exceptions=variant.exceptions.model_dump(mode="json"),
+            timings_s=self.timings,
+            notices=tuple(dict.fromkeys(self.notices)),
+        )
+
+
+def captured(job: Job) -> Activation:
+    """The prefix's own activation, then the run-time variables of the file, the site and the stack, each winning over
+    the ones before it. They are the user's variables as well, so he gets his values back."""
+    try:
+        from stackyard.build.activation import capture
+    except ImportError:
+        capture = lambda prefix, keep=(): Activation()
+    found: Activation = capture(job.prefix, keep=job.variant.build.keep)
+    variables = {**job.variant.environment.variables, **job.site.run_variables, **job.variant.run_variables}
+    prefix = os.fspath(job.prefix)
+    own = EnvironmentChange(tuple(Borrow(k, v.replace("{prefix}", prefix)) for k, v in variables.items()))
+    return replace(found, change=found.change + own)
+
+
+def packages(job: Job, compiled: Sequence[Compiled]) -> tuple[PackageRecord, ...]:
+    """All packages for the record, conda's first. The build of a compiled one is the start of its wheel's key."""
+    keys = {c.package.name: c.key[:12] for c in compiled}
+    conda = (
+        PackageRecord(p.name, p.version, "conda", p.build, p.channel, p.url, p.sha256, p.size, p.depends)
+        for p in job.locked.conda
+    )
+    pip = (
+        PackageRecord(p.name, p.version, "pip", keys.get(p.name, ""), p.index, p.url, p.sha256, p.size, p.requires)
+        for p in job.locked.pip
+    )
+    return (*conda, *pip)
+
+
+def sharing_samples(job: Job) -> list[Path]:
+    """One file per package that could have been shared with the cache: enough to see how files were linked."""
+    found = []
+    for package in job.locked.conda:
+        meta = job.prefix / "conda-meta" / f"{package.name}-{package.version}-{package.build}.json"
+        with suppress(OSError):
+            entries = json.loads(meta.read_text(encoding="utf-8"))["paths_data"]["paths"]
+            found += [job.prefix / e["_path"] for e in entries if _shareable(e)][:1]
+    if job.locked.pip:
+        found += job.site_packages.glob("*.dist-info/METADATA")
+    return found
+
+
+def _shareable(entry: Mapping[str, Any]) -> bool:
+    changed = entry.get("prefix_placeholder") or entry.get("sha256_in_prefix")
+    return entry["path_type"] == "hardlink" and not changed and bool(entry.get("size_in_bytes"))
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")

@@ -1,0 +1,249 @@
+"""Bytecode, compiled once per package and Python version, kept in the cache and linked into every prefix.
+
+The files carry an unchecked source hash (PEP 552): Python takes them without looking at the source's time stamp, which
+makes them valid under every hard link and copy, and immutable like the prefix itself. They hold no prefix: a file whose
+text was changed for the prefix, that two packages bring, or that a post script touched, is compiled in place.
+
+    cache/bytecode/<cache tag>-<magic>/<2 digits>/<sha256 of the package>/{files.json, lib/.../__pycache__/*.pyc}
+
+`files.json` is in the folder before the folder gets its name, so whatever has its final name is complete.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from stackyard.build import programs
+from stackyard.build.job import Job, cores
+from stackyard.build.pip import Wheel
+from stackyard.build.pyfiles import Installed, Unit
+from stackyard.yard import disk
+from stackyard.yard.atomic import fault_point, write_json
+
+_WORKER = Path(__file__).with_name("bytecode_worker.py")
+_BATCH = 2000  # files per run of the worker: what a kill can cost, and how often progress is told
+_OLDEST = (3, 7)  # PEP 552
+
+
+@dataclass
+class Outcome:
+    """What was done: files compiled now, files linked from the cache, files that cannot be compiled."""
+
+    compiled: int = 0
+    linked: int = 0
+    failed: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A package and where its bytecode is, or (`ready` False) will be, in a cache."""
+
+    unit: Unit
+    store: Path
+    ready: bool
+
+
+def add(job: Job, wheels: Sequence[Wheel], touched: Iterable[str] = ()) -> Outcome:
+    """Give every Python file of the prefix its bytecode.
+
+    Args:
+        wheels: what is installed besides the conda packages.
+        touched: Python files, relative to the prefix, that a post script wrote.
+    """
+    outcome = Outcome()
+    if not job.python_version:
+        return outcome
+    if tuple(int(n) for n in job.python_version.split(".")[:2]) < _OLDEST:
+        job.progress.notice(f"{job.module}: Python {job.python_version} has no hash-based bytecode; none is made")
+        return outcome
+    tag, magic = _identity(job)
+    places = list(_places(job, f"{tag}-{magic}", wheels))
+    own = _claimed_twice(place.unit for place in places) | set(touched)
+    places = _compile_missing(job, tag, places, own, outcome)
+    for place in places:
+        outcome.linked += _link(job, tag, place, own)
+        outcome.failed += place.unit.failed
+    private = sorted({p for place in places for p in place.unit.private} | own)
+    outcome.compiled += len(private)
+    outcome.failed += _in_place(job, tag, private)
+    return outcome
+
+
+def pyc(name: str, tag: str) -> str:
+    """The bytecode file of a source file: ``a/b.py`` has ``a/__pycache__/b.cpython-311.pyc``."""
+    folder, _, file = name.rpartition("/")
+    return f"{folder}/__pycache__/{file[:-3]}.{tag}.pyc"
+
+
+def _identity(job: Job) -> tuple[str, str]:
+    """The interpreter's cache tag and magic number, e.g. ``cpython-311`` and ``a70d0d0a``."""
+    code = "import sys,importlib.util as u;print(sys.implementation.cache_tag,u.MAGIC_NUMBER.hex())"
+    argv: programs.Argv = [job.python, "-I", "-S", "-c", code]
+    result = programs.run(argv, what="asking Python for its version", log=job.paths.log, timeout_s=60)
+    tag, magic = result.stdout.split()
+    return tag, magic
+
+
+def _places(job: Job, version: str, wheels: Sequence[Wheel]) -> Iterator[_Place]:
+    """Every package: as the cache of this yard or of a parent knows it, else as it was just installed."""
+    installed = Installed(job.prefix, job.site_packages)
+    for package in job.locked.conda:
+        found = _cached(job, version, package.sha256)
+        stem = f"{package.name}-{package.version}-{package.build}"
+        yield found or _Place(installed.conda(stem, package.sha256), _store(job, version, package.sha256), False)
+    for wheel in wheels:
+        found = _cached(job, version, wheel.sha256)
+        yield found or _Place(installed.wheel(wheel.name, wheel.sha256), _store(job, version, wheel.sha256), False)
+
+
+def _store(job: Job, version: str, sha256: str, cache: Path | None = None) -> Path:
+    return (cache or job.yard.cache) / "bytecode" / version / sha256[:2] / sha256
+
+
+def _cached(job: Job, version: str, sha256: str) -> _Place | None:
+    for yard in job.yard.lineage():
+        store = _store(job, version, sha256, yard.cache)
+        try:
+            value = json.loads((store / "files.json").read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            continue
+        unit = Unit(sha256, tuple(value["shared"]), tuple(value["failed"]), tuple(value["private"]))
+        return _Place(unit, store, True)
+    return None
+
+
+def _claimed_twice(units: Iterable[Unit]) -> set[str]:
+    """Files that more than one package brings: only the one that lies in the prefix counts."""
+    count = Counter(name for unit in units for name in (*unit.shared, *unit.failed, *unit.private))
+    return {name for name, number in count.items() if number > 1}
+
+
+# --------------------------------------------------------------------------- compiling
+
+
+def _compile_missing(job: Job, tag: str, places: Sequence[_Place], own: set[str], outcome: Outcome) -> list[_Place]:
+    """Compile what no cache has, in batches; return all places, now ready."""
+    done = [place for place in places if place.ready]
+    missing = [place for place in places if not place.ready]
+    total, count = sum(len(p.unit.shared) for p in missing), 0
+    for batch in _batches(missing):
+        fault_point("bytecode")
+        finished = [_finish(place, tag, failed, own) for place, failed in _run_worker(job, tag, batch, own)]
+        done += finished
+        count += sum(len(p.unit.shared) for p in batch)
+        outcome.compiled += sum(len(p.unit.shared) for p in finished)
+        job.progress.advance(job.module, count, total)
+    return done
+
+
+def _batches(places: Sequence[_Place]) -> Iterator[list[_Place]]:
+    batch: list[_Place] = []
+    files = 0
+    for place in places:
+        batch.append(place)
+        files += len(place.unit.shared)
+        if files >= _BATCH:
+            yield batch
+            batch, files = [], 0
+    if batch:
+        yield batch
+
+
+def _temporary(store: Path) -> Path:
+    return store.with_name(f".{store.name}.{os.getpid()}")
+
+
+def _run_worker(job: Job, tag: str, batch: Sequence[_Place], own: set[str]) -> list[tuple[_Place, set[str]]]:
+    """Compile a batch beside its final places; return each with the files that failed."""
+    tasks = []
+    for place in batch:
+        folder = _temporary(place.store)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        tasks += [(str(folder / pyc(n, tag)), str(job.prefix / n), n) for n in place.unit.shared if n not in own]
+    failed = set(_compile(job, tasks))
+    return [(place, failed.intersection(place.unit.shared)) for place in batch]
+
+
+def _compile(job: Job, tasks: Sequence[tuple[str, str, str]]) -> list[str]:
+    """Have the prefix's Python compile (target, source, name) triples; return the names that cannot be compiled."""
+    if not tasks:
+        return []
+    order = json.dumps({"workers": min(cores(), 1 + len(tasks) // 64), "tasks": tasks})
+    argv: programs.Argv = [job.python, "-I", "-S", "-B", _WORKER]
+    result = programs.run(argv, what=f"compiling the bytecode of {job.module}", log=job.paths.log, stdin=order)
+    names: list[str] = json.loads(result.stdout.splitlines()[-1])
+    return names
+
+
+def _finish(place: _Place, tag: str, failed: set[str], own: set[str]) -> _Place:
+    """Give a compiled package its place in the cache. Another process may have been quicker: then its work stays."""
+    shared = set(place.unit.shared) - failed - own
+    private = {*place.unit.private, *(own.intersection(place.unit.shared))}
+    unit = Unit(place.unit.sha256, *(tuple(sorted(names)) for names in (shared, failed, private)))
+    temporary = _temporary(place.store)
+    files = [pyc(name, tag) for name in unit.shared]
+    value = {"sha256": unit.sha256, "shared": unit.shared, "failed": unit.failed, "private": unit.private}
+    write_json(temporary / "files.json", {**value, "files": files, "content": content_hash(temporary, files)})
+    fault_point("cache")
+    try:
+        os.rename(temporary, place.store)
+    except OSError:
+        shutil.rmtree(temporary)
+        if not (place.store / "files.json").exists():
+            raise
+    return _Place(unit, place.store, True)
+
+
+def content_hash(folder: Path, files: Iterable[str]) -> str:
+    """sha256 over the files of one package's bytecode, in their order."""
+    digest = hashlib.sha256()
+    for name in files:
+        path = folder / name
+        digest.update(hashlib.sha256(path.read_bytes()).digest() if path.is_file() else b"missing")
+    return digest.hexdigest()
+
+
+def _in_place(job: Job, tag: str, names: Sequence[str]) -> list[str]:
+    """Compile files whose bytecode belongs to this prefix alone."""
+    there = [name for name in names if (job.prefix / name).is_file()]
+    for name in there:
+        (job.prefix / pyc(name, tag)).unlink(missing_ok=True)
+    return _compile(job, [(str(job.prefix / pyc(n, tag)), str(job.prefix / n), n) for n in there])
+
+
+# --------------------------------------------------------------------------- linking
+
+
+def _link(job: Job, tag: str, place: _Place, own: set[str]) -> int:
+    """Link one package's bytecode into the prefix; returns the number of files."""
+    prefix, store = os.fspath(job.prefix), os.fspath(place.store)
+    folders: set[str] = set()
+    linked = 0
+    for name in place.unit.shared:
+        if name in own:
+            continue
+        file = pyc(name, tag)
+        folder = file.rpartition("/")[0]
+        if folder not in folders:
+            Path(prefix, folder).mkdir(parents=True, exist_ok=True)
+            folders.add(folder)
+        _replace(f"{store}/{file}", f"{prefix}/{file}", link=not job.private_files)
+        linked += 1
+    fault_point("link")
+    return linked
+
+
+def _replace(source: str, target: str, *, link: bool) -> None:
+    try:
+        disk.link_or_copy(source, target, link=link)
+    except FileExistsError:  # written by an import while something was compiled
+        Path(target).unlink()
+        disk.link_or_copy(source, target, link=link)

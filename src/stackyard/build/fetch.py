@@ -1,0 +1,105 @@
+"""Every byte that enters a build is checked against the lock's sha256 before anything is made of it.
+
+Conda packages over http(s) are checked by rattler while it unpacks them; it does not check those of ``file://``
+channels, so these are hashed here, before they are unpacked. Wheels are checked by uv. Source archives are fetched and
+checked here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path, PurePosixPath
+from typing import IO
+from urllib.parse import unquote, urlsplit
+
+from stackyard.build.job import Job, cores
+from stackyard.errors import StackyardError
+from stackyard.lock.hashing import local_path, sha256_file
+from stackyard.lock.model import CondaPackage, PipPackage
+from stackyard.lock.probe import opened
+from stackyard.yard.atomic import fault_point
+from stackyard.yard.layout import Yard
+
+_BLOCK = 1 << 20
+
+
+def check_local_archives(packages: Iterable[CondaPackage]) -> None:
+    """Hash the archives of ``file://`` channels, several at a time.
+
+    Raises:
+        StackyardError: one is missing, or is not what was locked; the message names file, expected and found hash.
+    """
+    local = [(package, path) for package in packages if (path := local_path(package.url))]
+    with ThreadPoolExecutor(cores()) as pool:
+        for _ in pool.map(lambda item: require_hash(item[1], item[0].sha256, item[0].url), local):
+            fault_point("fetch")
+
+
+def require_hash(path: Path, expected: str, url: str) -> None:
+    """Raise StackyardError unless the file has this sha256; `url` is how the lock names it."""
+    if not expected:
+        raise StackyardError(f"the lock has no sha256 for {url}", hint="lock again with `stackyard lock`")
+    found = sha256_file(path)
+    if found != expected:
+        raise StackyardError(
+            f"{url} is not what was locked: expected sha256 {expected}, found {found}",
+            hint="if the file was replaced on purpose, lock again with `stackyard lock`; else restore it",
+        )
+
+
+def source_archive(job: Job, package: PipPackage) -> Path:
+    """A locked source archive in the yard's cache, checked; taken from a parent's cache where that has it."""
+    name = file_name(package.url)
+    for yard in job.yard.lineage():
+        kept = _store(yard, package.sha256) / name
+        if kept.is_file() and sha256_file(kept) == package.sha256:
+            return kept
+    return _download(package, _store(job.yard, package.sha256) / name)
+
+
+def file_name(url: str) -> str:
+    """The last part of a URL's path, unquoted."""
+    return unquote(PurePosixPath(urlsplit(url).path).name)
+
+
+def _store(yard: Yard, sha256: str) -> Path:
+    return yard.cache / "sources" / sha256
+
+
+def _download(package: PipPackage, target: Path) -> Path:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=".", suffix=".part", dir=target.parent)
+    part = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            _copy(package.url, stream)
+        require_hash(part, package.sha256, package.url)
+        part.chmod(0o644)
+        fault_point("cache")
+        os.replace(part, target)
+    finally:
+        part.unlink(missing_ok=True)
+    return target
+
+
+def _copy(url: str, stream: IO[bytes]) -> None:
+    path = local_path(url)
+    if path is None:
+        with opened(url, timeout_s=60) as remote:
+            shutil.copyfileobj(remote, stream, _BLOCK)
+        return
+    try:
+        with path.open("rb") as origin:
+            shutil.copyfileobj(origin, stream, _BLOCK)
+    except OSError as error:
+        raise StackyardError(f"cannot read {url}: {error.strerror}") from error
+
+
+def sha256_text(text: str) -> str:
+    """sha256 of a text's UTF-8 bytes."""
+    return hashlib.sha256(text.encode()).hexdigest()

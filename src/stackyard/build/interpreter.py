@@ -1,0 +1,68 @@
+"""The prefix's Python: the conda package's own, or a virtual environment on the host's or on one that uv manages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stackyard.build import indexes, programs
+from stackyard.build.job import Job
+from stackyard.errors import MissingError, StackyardError
+from stackyard.lock.hashing import sha256_file
+from stackyard.lock.uvcompile import uv
+
+# what uv writes for people who activate environments by hand; modules do that here
+_NOISE = (
+    ".gitignore", "CACHEDIR.TAG", ".lock", "bin/activate", "bin/activate.bat", "bin/activate.csh", "bin/activate.fish",
+    "bin/activate.nu", "bin/activate.ps1", "bin/activate.xsh", "bin/activate_this.py", "bin/deactivate.bat",
+    "bin/pydoc.bat",
+)  # fmt: skip
+
+
+def prepare(job: Job) -> dict[str, str]:
+    """Make sure that the prefix has its interpreter; return what the record says about it (empty: no Python).
+
+    Raises:
+        MissingError: the interpreter that was locked is not on this machine.
+        StackyardError: it is there, and is another one.
+    """
+    locked = job.locked.interpreter
+    if locked.source in ("host", "uv"):
+        base = _checked(job)
+        _virtual_environment(job, base)
+        digest = sha256_file(base.resolve())
+        return {"source": locked.source, "path": str(base), "version": locked.version, "sha256": digest}
+    if not job.python_version:
+        if job.locked.pip:
+            raise StackyardError(f"{job.module} has pip packages and no Python", hint="add python to its packages")
+        return {}
+    if not job.python.exists():
+        raise StackyardError(f"the conda package python {job.python_version} brought no {job.python}")
+    package = next(p for p in job.locked.conda if p.name == "python")
+    return {"source": "conda", "path": str(job.python), "version": package.version, "sha256": package.sha256}
+
+
+def _checked(job: Job) -> Path:
+    locked = job.locked.interpreter
+    base = Path(locked.path)
+    if not base.exists():
+        raise MissingError(
+            f"the Python that {job.module} was locked with is not on this machine: {base} ({locked.version})",
+            hint="lock again here, or name the interpreter in the stack's `interpreter:`",
+        )
+    if locked.sha256 and sha256_file(base.resolve()) != locked.sha256:
+        raise StackyardError(
+            f"{base} is not the Python {locked.version} that {job.module} was locked with: its hash differs",
+            hint="the host's Python was updated; lock again with `stackyard lock`",
+        )
+    return base
+
+
+def _virtual_environment(job: Job, base: Path) -> None:
+    argv: programs.Argv = [
+        uv(), "venv", "--python", base, "--no-project", "--allow-existing", "--no-python-downloads",
+        "--prompt", job.variant.stack, job.prefix,
+    ]  # fmt: skip
+    what = f"making the environment of {job.module}"
+    programs.run(argv, what=what, log=job.paths.log, env=indexes.environment(job))
+    for name in _NOISE:
+        (job.prefix / name).unlink(missing_ok=True)

@@ -1,0 +1,76 @@
+"""One build as its steps see it: what is built, where, and whom to tell."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stackyard.errors import StackyardError
+from stackyard.lock.model import LockedVariant
+from stackyard.progress import Progress
+from stackyard.yard.layout import RevisionPaths, Yard
+
+if TYPE_CHECKING:
+    from stackyard.spec.models import Site, Variant
+
+
+@dataclass(frozen=True)
+class Job:
+    """What every step of a build needs. `module` is the name under which progress is told."""
+
+    variant: Variant
+    locked: LockedVariant
+    site: Site
+    yard: Yard
+    paths: RevisionPaths
+    module: str
+    progress: Progress
+
+    @property
+    def prefix(self) -> Path:
+        """The prefix that is being built, at its final path."""
+        return self.paths.prefix
+
+    @property
+    def python(self) -> Path:
+        """The prefix's interpreter."""
+        return self.prefix / "bin" / "python"
+
+    @property
+    def uv_cache(self) -> Path:
+        """Where uv keeps what it downloaded and unpacked."""
+        return self.yard.cache / "uv"
+
+    @property
+    def work(self) -> Path:
+        """Scratch space of this build, removed at its end."""
+        return self.paths.root / ".work"
+
+    @property
+    def private_files(self) -> bool:
+        """Whether the files must not be shared by hard link, because a post script may write into them."""
+        return bool(self.variant.post)
+
+    @cached_property
+    def python_version(self) -> str:
+        """The interpreter's version, or empty for a stack without Python."""
+        if self.locked.interpreter.source in ("host", "uv"):
+            return self.locked.interpreter.version
+        return next((p.version for p in self.locked.conda if p.name == "python"), "")
+
+    @cached_property
+    def site_packages(self) -> Path:
+        """The prefix's site-packages folder. Raises StackyardError for a stack without Python."""
+        if not self.python_version:
+            raise StackyardError(f"{self.module} has pip packages and no Python", hint="add python to its packages")
+        locked = next((p.python_site_packages_path for p in self.locked.conda if p.name == "python"), "")
+        minor = ".".join(self.python_version.split(".")[:2])
+        return self.prefix / (locked or f"lib/python{minor}/site-packages")
+
+
+def cores() -> int:
+    """The number of cores that this process may use."""
+    return len(os.sched_getaffinity(0))

@@ -1,0 +1,83 @@
+"""The pip part of a prefix: exactly the locked wheels, by uv, each with its hash.
+
+uv is given a ``pylock.toml`` (PEP 751) with one wheel per package: nothing is resolved, no index is asked, every file
+is checked against its sha256, and packages from an index are recorded as such (no ``direct_url.json``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from stackyard.build import indexes, programs, uvcache
+from stackyard.build.job import Job
+from stackyard.lock.model import PipPackage
+from stackyard.lock.uvcompile import uv
+from stackyard.yard import disk
+from stackyard.yard.atomic import fault_point, write_text
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """A wheel to install: a locked one, or one that was compiled here."""
+
+    name: str
+    version: str
+    url: str
+    sha256: str
+
+    @classmethod
+    def of(cls, package: PipPackage) -> Wheel:
+        """The wheel that a lock names."""
+        return cls(package.name, package.version, package.url, package.sha256)
+
+
+def pylock(wheels: Sequence[Wheel]) -> str:
+    """The wheels as a PEP 751 lock file."""
+    blocks = [_block(wheel) for wheel in sorted(wheels, key=lambda w: w.name)]
+    return "\n".join(['lock-version = "1.0"', 'created-by = "stackyard"', *blocks]) + "\n"
+
+
+def _block(wheel: Wheel) -> str:
+    url = wheel.url if "://" in wheel.url else Path(wheel.url).as_uri()
+    where = f"{{ url = {json.dumps(url)}, hashes = {{ sha256 = {json.dumps(wheel.sha256)} }} }}"
+    lines = ["[[packages]]", f"name = {json.dumps(wheel.name)}", f"version = {json.dumps(wheel.version)}"]
+    return "\n".join(["", *lines, f"wheels = [{where}]"])
+
+
+def install(job: Job, wheels: Sequence[Wheel], *, python: Path | None = None) -> None:
+    """Install these wheels, and nothing else, into the prefix (or into another environment's `python`).
+
+    What uv's cache of this yard or of a parent holds is not fetched again: the first try has no network.
+
+    Raises:
+        StackyardError: a wheel cannot be had or is not what was locked; uv's own words are the detail.
+    """
+    if not wheels:
+        return
+    uvcache.take_from_parents(job, wheels)
+    lock = job.work / "pylock.toml"
+    write_text(lock, pylock(wheels))
+    fault_point("link")
+    argv: programs.Argv = [
+        uv(), "pip", "install", "--preview-features", "pylock", "--no-deps", "--break-system-packages",
+        "--no-python-downloads", "--link-mode", _link_mode(job), "--python", python or job.python, "-r", lock,
+        *indexes.host_arguments(indexes.pip_settings(job)),
+    ]  # fmt: skip
+    env = indexes.environment(job)
+    what = f"installing the pip packages of {job.module}"
+    cached = programs.run([*argv, "--offline"], what=what, log=job.paths.log, env=env, check=False)
+    if cached.returncode != 0:
+        fault_point("fetch")
+        hint = "a wheel that is not what was locked is named above"
+        programs.run(argv, what=what, log=job.paths.log, env=env, hint=hint)
+    fault_point("link")
+
+
+def _link_mode(job: Job) -> str:
+    """uv's ``clone`` falls back to hard links by itself, so it is named only where blocks can be shared."""
+    if not job.private_files:
+        return "hardlink"
+    return "clone" if disk.can_reflink(job.paths.root) else "copy"

@@ -1,0 +1,79 @@
+"""How the build runs other programs: with an environment that is known, output in the log, and never as orphans."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from stackyard.errors import StackyardError
+from stackyard.host import command
+
+# A build that is killed must not leave a program behind that still writes into the prefix: the kernel ends it too.
+_GUARD = (
+    "import ctypes,os,sys\n"
+    "ctypes.CDLL(None).prctl(1,9,0,0,0)\n"  # PR_SET_PDEATHSIG, SIGKILL
+    "if os.getppid()!=int(sys.argv[1]): sys.exit(1)\n"
+    "os.execvp(sys.argv[2],sys.argv[2:])"
+)
+Argv = list[str | os.PathLike[str]]
+"""The words of a command line."""
+
+_EPOCH = "315532800"  # 1980-01-01, the oldest time that a zip file can hold
+_PASSED_TO_BUILDS = (
+    "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy",
+    "SSL_CERT_FILE", "SSL_CERT_DIR", "SSL_CLIENT_CERT", "NETRC", "UV_HTTP_TIMEOUT", "UV_NATIVE_TLS", "UV_SYSTEM_CERTS",
+    "UV_CACHE_DIR",
+)  # fmt: skip
+
+
+def build_environment(path: Sequence[str], network: Mapping[str, str]) -> dict[str, str]:
+    """The small environment in which source is compiled: a search path, and the way to the network that uv has.
+
+    Args:
+        path: folders and search paths, the first one winning.
+        network: an environment for uv (`indexes.environment`), of which only what concerns the network is taken.
+    """
+    passed = {k: v for k, v in network.items() if k in _PASSED_TO_BUILDS}
+    fixed = {"UV_NO_CONFIG": "1", "UV_NO_PROGRESS": "1", "PYTHONDONTWRITEBYTECODE": "1", "SOURCE_DATE_EPOCH": _EPOCH}
+    return {**command.clean_environment(**passed), **fixed, "PATH": os.pathsep.join(path)}
+
+
+def run(
+    argv: Sequence[str | os.PathLike[str]],
+    *,
+    what: str,
+    log: Path,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    timeout_s: float = 3600,
+    stdin: str | None = None,
+    check: bool = True,
+    hint: str = "",
+) -> command.Result:
+    """Run a program that dies with this process; its output goes to `log`.
+
+    Args:
+        what: the step in words, for the error: "compiling horovod 0.28.1".
+
+    Raises:
+        StackyardError: it failed (with `check`); the message names the step, the detail holds the end of the output.
+    """
+    guarded = (sys.executable, "-I", "-S", "-c", _GUARD, str(os.getpid()), *argv)
+    try:
+        result = command.run(guarded, env=env, cwd=cwd, timeout_s=timeout_s, stdin=stdin, check=False, log=log)
+    except command.CommandError as error:
+        text = f"{what} did not end within {timeout_s:g} s"
+        raise StackyardError(text, hint=_see(log), detail=error.detail) from error
+    if check and result.returncode != 0:
+        raise StackyardError(
+            f"{what} failed: {Path(argv[0]).name} ended with code {result.returncode}",
+            hint=f"{hint}; {_see(log)}" if hint else _see(log),
+            detail="\n".join(result.output.splitlines()[-40:]),
+        )
+    return result
+
+
+def _see(log: Path) -> str:
+    return f"the whole output is in {log}"

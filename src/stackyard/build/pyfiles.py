@@ -1,0 +1,76 @@
+"""Which Python files an installed package has: from conda-meta and from the RECORD files, read only when asked."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One package's Python files, relative to the prefix; bytecode that it brings itself is left alone.
+
+    Attributes:
+        shared: compiled into the cache.
+        failed: cannot be compiled (Python 2, templates).
+        private: hold the prefix, and are compiled in place.
+    """
+
+    sha256: str
+    shared: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+    private: tuple[str, ...] = ()
+
+
+class Installed:
+    """What is installed in a prefix."""
+
+    def __init__(self, prefix: Path, site_packages: Path) -> None:
+        self._prefix = prefix
+        self._site_packages = site_packages
+
+    def conda(self, file_stem: str, sha256: str) -> Unit:
+        """The files of the conda package `file_stem` (name-version-build)."""
+        path = self._prefix / "conda-meta" / f"{file_stem}.json"
+        value = json.loads(path.read_text(encoding="utf-8"))
+        changed = {p["_path"] for p in value["paths_data"]["paths"] if p.get("prefix_placeholder")}
+        brought = {source for name in value["files"] if (source := _source_of(name))}
+        return _unit(sha256, (n for n in value["files"] if n not in brought), changed)
+
+    def wheel(self, name: str, sha256: str) -> Unit:
+        """The files of an installed wheel."""
+        record = self._distributions[normal(name)] / "RECORD"
+        with record.open(encoding="utf-8", newline="") as stream:
+            names = [row[0] for row in csv.reader(stream) if row and row[0].endswith(".py")]
+        base = os.path.relpath(self._site_packages, self._prefix)
+        return _unit(sha256, (os.path.normpath(f"{base}/{n}") for n in names), set())
+
+    @cached_property
+    def _distributions(self) -> dict[str, Path]:
+        folders = self._site_packages.glob("*.dist-info")
+        return {normal(folder.name.removesuffix(".dist-info").rsplit("-", 1)[0]): folder for folder in folders}
+
+
+def normal(name: str) -> str:
+    """A distribution's name in the one spelling that is compared."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _unit(sha256: str, names: Iterable[str], changed: set[str]) -> Unit:
+    python = [n for n in names if n.endswith(".py") and n.startswith("lib/python")]
+    shared = tuple(sorted(n for n in python if n not in changed))
+    return Unit(sha256, shared, (), tuple(sorted(n for n in python if n in changed)))
+
+
+def _source_of(name: str) -> str:
+    """The source of a bytecode file in a ``__pycache__``; empty for any other file."""
+    folder, found, file = name.partition("/__pycache__/")
+    if not found or not file.endswith(".pyc"):
+        return ""
+    return f"{folder}/{re.sub(r'(.opt-[^.]*)?.pyc$', '', file).rsplit('.', 1)[0]}.py"

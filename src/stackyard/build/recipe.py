@@ -1,0 +1,43 @@
+"""Copies of everything that people wrote, kept beside what was built from it, with the lock."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from stackyard.build.job import Job
+from stackyard.lock.model import Lock
+from stackyard.lock.text import dump
+from stackyard.yard.atomic import write_text
+
+
+def keep(job: Job) -> None:
+    """Write the revision's ``lock/`` and ``recipe/``. A file that is gone meanwhile is left out."""
+    write_text(job.paths.lock, dump(Lock(job.locked.stack, (job.locked,))))
+    job.paths.recipe.mkdir(parents=True, exist_ok=True)
+    taken: set[str] = set()
+    for path in dict.fromkeys(_files(job)):
+        if path.is_file():
+            shutil.copyfile(path, job.paths.recipe / _free_name(path.name, taken))
+
+
+def _files(job: Job) -> Iterator[Path]:
+    variant = job.variant
+    yield from map(Path, variant.files)
+    if variant.post:
+        yield Path(variant.post)
+    for how in variant.build.packages.values():
+        yield from map(Path, how.patches)
+    yield from (Path(check.script) for check in variant.checks if check.script)
+    yield from (Path(licence.text) for licence in variant.licences if licence.text)
+
+
+def _free_name(name: str, taken: set[str]) -> str:
+    """The name, or ``name.2`` and so on where files of one name come from several folders."""
+    number, free = 1, name
+    while free in taken:
+        number += 1
+        free = f"{name}.{number}"
+    taken.add(free)
+    return free

@@ -1,0 +1,121 @@
+"""Source that is to be compiled: obtained, checked against the lock, unpacked, patched."""
+
+from __future__ import annotations
+
+import shutil
+import stat
+import tarfile
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from stackyard.build import programs
+from stackyard.build.fetch import source_archive
+from stackyard.build.job import Job
+from stackyard.errors import InputError, MissingError, StackyardError
+from stackyard.host import command
+from stackyard.lock.hashing import local_path, sha256_tree, tree_files
+from stackyard.lock.model import PipPackage
+
+
+def prepare(job: Job, package: PipPackage, folder: Path) -> Path:
+    """The package's source, ready to be patched and compiled, below `folder` (which must not exist). Returns its root.
+
+    Raises:
+        StackyardError: it cannot be had, or is not what was locked.
+    """
+    folder.mkdir(parents=True)
+    root = {"vcs": _checkout, "path": _snapshot}.get(package.kind, _unpacked)(job, package, folder)
+    return root / package.subdirectory if package.subdirectory else root
+
+
+def apply_patches(patches: Sequence[str], source: Path, package: str, log: Path) -> None:
+    """Apply patch files with ``patch -p1``, or with ``git apply`` where there is no patch program.
+
+    Raises:
+        MissingError: neither program is there.
+        InputError: a patch does not fit the source; the detail says which part.
+    """
+    for patch in patches:
+        if command.which("patch"):
+            argv = ["patch", "-p1", "--batch", "--forward", "--no-backup-if-mismatch", "-i", patch]
+        elif command.which("git"):
+            argv = ["git", "apply", "-p1", patch]
+        else:
+            raise MissingError(f"{package} has patches; neither patch nor git is on this machine", hint="install patch")
+        result = programs.run(argv, what=f"patching {package}", log=log, cwd=source, timeout_s=60, check=False)
+        if result.returncode != 0:
+            raise InputError(
+                f"the patch {patch} does not fit {package}", detail=result.output,
+                hint="was it made against this version, with paths that start one folder above the source?",
+            )  # fmt: skip
+
+
+def _unpacked(job: Job, package: PipPackage, folder: Path) -> Path:
+    archive = source_archive(job, package)
+    unpack(archive, folder)
+    inside = [entry for entry in folder.iterdir() if entry.is_dir()]
+    return inside[0] if len(inside) == 1 else folder
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """Unpack a source archive; entries that would land outside `folder` are refused."""
+    try:
+        if zipfile.is_zipfile(archive):
+            _unzip(archive, folder)
+            return
+        with tarfile.open(archive) as tar:
+            tar.extractall(folder, filter="data")
+    except (tarfile.TarError, zipfile.BadZipFile, OSError) as error:
+        raise StackyardError(f"the source archive {archive.name} cannot be unpacked: {error}") from error
+
+
+def _unzip(archive: Path, folder: Path) -> None:
+    with zipfile.ZipFile(archive) as bundle:
+        for info in bundle.infolist():
+            target = Path(bundle.extract(info, folder))
+            mode = info.external_attr >> 16
+            if target.is_file() and mode & stat.S_IXUSR:
+                target.chmod(0o755)
+
+
+def _checkout(job: Job, package: PipPackage, folder: Path) -> Path:
+    if command.which("git") is None:
+        raise MissingError(f"{package.name} comes from {package.url}; git is not on this machine", hint="install git")
+    url = package.url.removeprefix("git+").split("#")[0]
+    url = url.rsplit("@", 1)[0] if "@" in url.rsplit("/", 1)[-1] else url
+    what = f"fetching {package.name} from {url}"
+
+    def git(*words: str, check: bool = True) -> command.Result:
+        return programs.run(["git", *words], what=what, log=job.paths.log, cwd=folder, check=check)
+
+    git("init", "--quiet", ".")
+    if git("fetch", "--quiet", "--depth=1", url, package.commit, check=False).returncode != 0:
+        git("fetch", "--quiet", "--tags", url, "+refs/heads/*:refs/remotes/origin/*")
+    git("checkout", "--quiet", "--detach", package.commit)
+    if (folder / ".gitmodules").exists():
+        git("submodule", "--quiet", "update", "--init", "--recursive", "--depth=1")
+    found = git("rev-parse", "HEAD").stdout.strip()
+    if found != package.commit:
+        raise StackyardError(f"{url} gave the commit {found} where {package.commit} was locked")
+    return folder
+
+
+def _snapshot(job: Job, package: PipPackage, folder: Path) -> Path:
+    """A copy of a local project as it was hashed; a local archive is unpacked instead."""
+    path = local_path(package.url)
+    if path is None or not path.exists():
+        raise StackyardError(f"the local project {package.url} of {package.name} is not there")
+    if path.is_file():
+        return _unpacked(job, package, folder)
+    for name in tree_files(path):
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(path / name, target, follow_symlinks=False)
+    found = sha256_tree(path)
+    if found != package.sha256:
+        raise StackyardError(
+            f"the local project {path} has changed since it was locked: expected {package.sha256}, found {found}",
+            hint="lock again with `stackyard lock`",
+        )
+    return folder

@@ -1,0 +1,57 @@
+"""What source is compiled with: the host's modules, its programs, and the compilers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from stackyard.build import tools
+from stackyard.build.job import Job
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """The environment around a compilation: what is loaded, and the programs that were found in it."""
+
+    environ: Mapping[str, str]
+    tools: Mapping[str, tools.Tool]
+
+
+def prepare(job: Job) -> Toolchain:
+    """Load the host modules that the stack asks for and find its host tools, before anything long begins.
+
+    Raises:
+        MissingError: there is no module system, or a tool is missing, with how to get it.
+        StackyardError: a module cannot be loaded.
+    """
+    spec = job.variant.build
+    environ = _with_modules(spec.modules) if spec.modules else {}
+    search = [environ.get("PATH", ""), os.environ.get("PATH", os.defpath)]
+    environ["PATH"] = os.pathsep.join(part for part in search if part)
+    provided = tools.provided_packages(job.locked, job.variant)
+    found = tools.require(spec.tools, _searched(environ), job.module, provided)
+    return Toolchain(environ, found)
+
+
+def complete(job: Job, before: Toolchain) -> Toolchain:
+    """The same once the stack is installed: tools that it brings itself, and the compilers.
+
+    Raises:
+        MissingError: a tool that a package of the stack was expected to bring is not there either.
+    """
+    inside = {**before.environ, "PATH": os.pathsep.join([str(job.prefix / "bin"), before.environ["PATH"]])}
+    required = tuple(t for t in job.variant.build.tools if t.name not in before.tools)
+    found = tools.require(required, _searched(inside), job.module, tools.build_requirements(job.variant))
+    return replace(before, tools={**tools.compilers(_searched(inside)), **before.tools, **found})
+
+
+def _searched(environ: Mapping[str, str]) -> dict[str, str]:
+    return {**os.environ, **environ}
+
+
+def _with_modules(modules: tuple[str, ...]) -> dict[str, str]:
+    from stackyard.host.modules import environment_with, is_bookkeeping, the_module_system
+
+    loaded = environment_with(the_module_system(), (), modules)
+    return {name: value for name, value in loaded.items() if not is_bookkeeping(name)}

@@ -1,0 +1,141 @@
+"""Host programs that a build needs: found, their version read and checked, recorded; before anything long begins."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stackyard.errors import MissingError, StackyardError
+from stackyard.host import command
+
+if TYPE_CHECKING:
+    from stackyard.lock.model import LockedVariant
+    from stackyard.spec.models import HostTool, Variant
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A program that was found. `version` is empty where it does not say one."""
+
+    name: str
+    path: str
+    version: str = ""
+    variable: str = ""
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """How a family of programs tells its version, which packages bring it, and how to get it on a machine."""
+
+    arguments: tuple[str, ...] = ("--version",)
+    pattern: str = r"(\d+(?:\.\d+)+)"
+    packages: tuple[str, ...] = ()
+    get: str = ""
+
+
+_MPI = _Kind(
+    ("-showme:version", "-v", "--version"),  # Open MPI's wrappers, MPICH's, and the launchers
+    r"(?:Open MPI|\(Open MPI\)|MPICH version|MPICH Version:|HYDRA.*Version:)\s+(\d+(?:\.\d+)+)",
+    ("openmpi", "mpich", "mvapich2"),
+    "load the site's MPI (`build: modules:`), or install its development package (libopenmpi-dev, mpich)",
+)
+_GNU = _Kind(("-dumpfullversion", "-dumpversion"), get="install the compiler, or load the site's (`build: modules:`)")
+_KINDS: Mapping[str, _Kind] = {
+    "nvcc": _Kind(
+        ("--version",), r"V(\d+\.\d+\.\d+)", ("cuda-nvcc", "cuda-toolkit", "cudatoolkit-dev"),
+        "load the site's CUDA module (`build: modules:`), or put its bin folder on PATH",
+    ),
+    "hipcc": _Kind(("--version",), r"HIP version:\s*(\d+(?:\.\d+)+)", ("hip",), "load the site's ROCm module"),
+    **dict.fromkeys(("mpicc", "mpicxx", "mpic++", "mpif90", "mpifort", "mpirun", "mpiexec"), _MPI),
+    **dict.fromkeys(("gcc", "g++", "gfortran", "cc", "c++"), _GNU),
+    "cmake": _Kind(packages=("cmake",), get="add cmake to the package's build `requires:`, or install it"),
+    "ninja": _Kind(packages=("ninja",), get="add ninja to the package's build `requires:`, or install it"),
+}  # fmt: skip
+
+
+def find(name: str, environ: Mapping[str, str]) -> Tool | None:
+    """A program on the PATH of `environ` with its version, or None."""
+    path = command.which(name, environ)
+    return Tool(name, str(path), _version(path, _KINDS.get(name, _Kind()), environ)) if path else None
+
+
+def require(
+    wanted: tuple[HostTool, ...], environ: Mapping[str, str], stack: str, provided: frozenset[str] = frozenset()
+) -> dict[str, Tool]:
+    """Find all of these programs in one go.
+
+    Args:
+        stack: whose build it is, for the message.
+        provided: names of packages that are not installed yet; a program that one of them brings is not missing.
+
+    Raises:
+        MissingError: naming every program that is missing or has another version than asked for, and how to get it.
+    """
+    found: dict[str, Tool] = {}
+    problems: list[str] = []
+    hints: list[str] = []
+    for tool in wanted:
+        kind = _KINDS.get(tool.name, _Kind())
+        here = find(tool.name, environ)
+        if here is None:
+            if not provided & {tool.name, *kind.packages}:
+                problems.append(f"{tool.name} is not on this machine")
+                hints.append(kind.get or f"install {tool.name}, or name the module that brings it (`build: modules:`)")
+            continue
+        if tool.version and not satisfies(here.version, tool.version):
+            problems.append(f"{tool.name} {here.version or 'of unknown version'} ({here.path}) is not {tool.version}")
+            hints.append(kind.get or f"put another {tool.name} first on PATH")
+        found[tool.name] = Tool(here.name, here.path, here.version, tool.variable)
+    if problems:
+        raise MissingError(
+            f"{stack} needs host programs to build: {'; '.join(problems)}", hint="; ".join(dict.fromkeys(hints))
+        )
+    return found
+
+
+def satisfies(version: str, wanted: str) -> bool:
+    """Whether a version lies in a range such as ``>=11.0,<13``; a bare ``12`` or ``12.4`` means ``==12.*``.
+
+    Raises:
+        StackyardError: the range cannot be read.
+    """
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+    text = wanted if re.match(r"\s*[<>=!~]", wanted) else f"=={wanted}.*"
+    try:
+        return bool(version) and SpecifierSet(text).contains(version, prereleases=True)
+    except InvalidSpecifier as error:
+        raise StackyardError(f"{wanted!r} is not a range of versions", hint="write it as >=11.0,<13") from error
+
+
+def provided_packages(locked: LockedVariant, variant: Variant) -> frozenset[str]:
+    """The names of all packages that will be there when something is compiled."""
+    return frozenset(package.name for package in (*locked.conda, *locked.pip)) | build_requirements(variant)
+
+
+def build_requirements(variant: Variant) -> frozenset[str]:
+    """The names of the build requirements of all packages of a stack."""
+    lines = (line for how in variant.build.packages.values() for line in how.requires)
+    return frozenset(re.split(r"[^A-Za-z0-9._-]", line.strip())[0].lower() for line in lines)
+
+
+def compilers(environ: Mapping[str, str]) -> dict[str, Tool]:
+    """The compilers that source is compiled with unless something else is asked for; part of every wheel's key."""
+    names = (environ.get("CC") or "cc", environ.get("CXX") or "c++")
+    found = (find(name.split()[0], environ) for name in names)
+    return {tool.name: tool for tool in found if tool}
+
+
+def _version(path: Path, kind: _Kind, environ: Mapping[str, str]) -> str:
+    for argument in kind.arguments:
+        try:
+            result = command.run([path, argument], env=environ, timeout_s=30, check=False)
+        except (MissingError, StackyardError):
+            continue
+        match = re.search(kind.pattern, result.output)
+        if match and result.returncode == 0:
+            return match.group(1)
+    return ""

@@ -1,0 +1,124 @@
+"""What a compiled wheel depends on, and the cache key made of it.
+
+The key holds everything that influences the result: source, patches, variables, config settings, compilers and host
+tools with path and version, loaded modules, build requirements, isolation, interpreter and platform. A package that is
+compiled in the stack (no isolation) may use the headers of whatever is installed there, so the binary packages of the
+stack belong to its key too: a new torch compiles Horovod again, a new pure-Python package does not.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stackyard.build.fetch import sha256_text
+from stackyard.build.job import Job
+from stackyard.build.tools import Tool
+from stackyard.errors import InputError, MissingError
+from stackyard.lock.hashing import sha256_file
+from stackyard.lock.model import PipPackage
+
+if TYPE_CHECKING:
+    from stackyard.spec.models import PackageBuild
+
+KEY_FORMAT = 1
+_WORD = re.compile(r"\{(prefix|python|ncores|env:([A-Za-z_][A-Za-z0-9_]*))\}")
+
+
+def substitute(variables: Mapping[str, str], words: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+    """Replace ``{prefix}``, ``{python}``, ``{ncores}`` and ``{env:NAME}`` in the values of variables.
+
+    Args:
+        words: what the first three stand for.
+        environ: where ``{env:NAME}`` is looked up.
+
+    Raises:
+        MissingError: a named variable is not set on this machine.
+    """
+
+    def value(match: re.Match[str]) -> str:
+        if match[2] is None:
+            return words[match[1]]
+        if match[2] not in environ:
+            raise MissingError(
+                f"a build variable needs ${match[2]}, which is not set",
+                hint=f"set {match[2]}, or name the module that sets it in the stack's `build: modules:`",
+            )
+        return environ[match[2]]
+
+    return {name: _WORD.sub(value, text) for name, text in variables.items()}
+
+
+def words(job: Job, ncores: str) -> dict[str, str]:
+    """What the braces stand for in this build."""
+    return {"prefix": os.fspath(job.prefix), "python": os.fspath(job.python), "ncores": ncores}
+
+
+def inputs(
+    job: Job,
+    package: PipPackage,
+    how: PackageBuild | None,
+    environ: Mapping[str, str],
+    tools: Mapping[str, Tool],
+) -> dict[str, Any]:
+    """Everything that influences one wheel, as plain values. `how` None: compiled as pip would, in isolation."""
+    isolated = how is None or how.isolation
+    variables = {**job.variant.build.variables, **(how.variables if how else {})}
+    return {
+        "format": KEY_FORMAT,
+        "package": [package.name, package.version, package.kind],
+        "source": package.sha256 or package.commit,
+        "subdirectory": package.subdirectory,
+        "locked_inputs": dict(package.build_inputs),
+        "patches": [_patch(name) for name in (how.patches if how else ())],
+        # the number of cores changes how long it takes, not what comes out
+        "variables": substitute(variables, words(job, "{ncores}"), environ),
+        "config_settings": config_settings(package, how),
+        "requires": list(how.requires) if how else [],
+        "tools": {name: [tool.path, tool.version] for name, tool in sorted(tools.items())},
+        "modules": list(job.variant.build.modules),
+        "isolation": isolated,
+        "interpreter": _interpreter(job),
+        "platform": job.locked.platform,
+        "against": [] if isolated else binary_packages(job, package),
+    }
+
+
+def config_settings(package: PipPackage, how: PackageBuild | None) -> dict[str, str]:
+    """Settings for the build backend: those of the requirement's line, as it was locked, and those of the stack."""
+    word = "config "
+    line = {key.removeprefix(word): value for key, value in package.build_inputs.items() if key.startswith(word)}
+    return {**line, **(how.config_settings if how else {})}
+
+
+def digest(values: Mapping[str, Any]) -> str:
+    """The cache key of a wheel with these inputs."""
+    return sha256_text(json.dumps(values, sort_keys=True, separators=(",", ":")))
+
+
+def binary_packages(job: Job, besides: PipPackage) -> list[str]:
+    """The stack's packages that are made for a platform, each with its hash; pure Python ones do not count."""
+    conda = [f"{p.name} {p.version} {p.sha256}" for p in job.locked.conda if not p.noarch and p.name != "python"]
+    wheels = [
+        f"{p.name} {p.version} {p.sha256}"
+        for p in job.locked.pip
+        if p.kind == "wheel" and not p.url.split("#")[0].endswith("-none-any.whl")
+    ]
+    return sorted([*conda, *wheels])
+
+
+def _interpreter(job: Job) -> list[str]:
+    locked = job.locked.interpreter
+    if locked.source in ("host", "uv"):
+        return [locked.source, locked.version, locked.sha256]
+    return ["conda", *(f"{p.version} {p.build} {p.sha256}" for p in job.locked.conda if p.name == "python")]
+
+
+def _patch(name: str) -> str:
+    if not Path(name).is_file():
+        raise InputError(f"the patch {name} cannot be read", hint="the stack's file names it")
+    return sha256_file(Path(name))

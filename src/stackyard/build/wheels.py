@@ -1,0 +1,257 @@
+"""Packages that come as source become wheels here, once per key (`wheelkey`), kept in the yard's cache.
+
+Neither uv's nor pip's own cache of built wheels is used: both hand out a wheel again after the build variables
+changed. ``uv build`` is run on the prepared source, in the stack (with the build requirements in a throw-away
+environment on top of it, so that they do not stay) or in isolation, and its result is kept as
+
+    cache/wheels/<2 digits>/<key>/{<name>.whl, meta.json}
+
+A wheel whose binaries name the prefix (an RPATH into it, a baked-in path) is good for that prefix alone; `meta.json` says
+so, and another prefix gets one of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import time
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stackyard.build import indexes, pip, programs, source, wheelkey
+from stackyard.build.fetch import sha256_text
+from stackyard.build.job import Job, cores
+from stackyard.build.toolchain import Toolchain
+from stackyard.errors import StackyardError
+from stackyard.lock.hashing import sha256_file
+from stackyard.lock.inputs import package_build
+from stackyard.lock.model import PipPackage
+from stackyard.lock.names import canonical
+from stackyard.lock.uvcompile import uv
+from stackyard.yard.atomic import fault_point, write_json
+
+if TYPE_CHECKING:
+    from stackyard.spec.models import PackageBuild
+
+
+_TIMEOUT_S = 6 * 3600
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A wheel that was compiled from source, now or earlier. `key` is its cache key."""
+
+    package: PipPackage
+    wheel: pip.Wheel
+    key: str
+    seconds: float
+
+
+def compile_all(job: Job, toolchain: Toolchain) -> list[Compiled]:
+    """Compile (or find) and install every package that is locked as source, dependencies first.
+
+    Raises:
+        StackyardError: one does not compile; what was compiled before it stays in the cache.
+    """
+    made: list[Compiled] = []
+    pending: list[pip.Wheel] = []
+    for package in in_order([p for p in job.locked.pip if p.kind != "wheel"]):
+        how = package_build(job.variant.build, package.name)
+        found = find(job, package, toolchain)
+        if found is None:
+            if how is not None and not how.isolation:
+                pip.install(job, pending)
+                pending = []
+            found = _compile(job, package, toolchain)
+        made.append(found)
+        pending.append(found.wheel)
+    pip.install(job, pending)
+    return made
+
+
+def in_order(packages: Sequence[PipPackage]) -> list[PipPackage]:
+    """Packages after those that they require; by name where that leaves a choice. Circles are cut."""
+    named = {canonical(p.name): p for p in packages}
+    done: dict[str, PipPackage] = {}
+
+    def visit(name: str, above: tuple[str, ...]) -> None:
+        if name in done or name in above:
+            return
+        for requirement in sorted(canonical(re.split(r"[^A-Za-z0-9._-]", r.strip())[0]) for r in named[name].requires):
+            if requirement in named:
+                visit(requirement, (*above, name))
+        done[name] = named[name]
+
+    for name in sorted(named):
+        visit(name, ())
+    return list(done.values())
+
+
+def find(job: Job, package: PipPackage, toolchain: Toolchain) -> Compiled | None:
+    """The wheel in this yard's cache or in a parent's, if one was compiled from the very same inputs."""
+    key = wheelkey.digest(_inputs(job, package, toolchain))
+    for yard in job.yard.lineage():
+        for folder in _places(yard.cache / "wheels", key, job.prefix):
+            meta = _meta(folder)
+            if meta and meta["prefix"] in ("", os.fspath(job.prefix)):
+                return Compiled(package, _wheel(folder / meta["wheel"], package, meta["sha256"]), key, 0.0)
+    return None
+
+
+def _inputs(job: Job, package: PipPackage, toolchain: Toolchain) -> dict[str, Any]:
+    return wheelkey.inputs(
+        job, package, package_build(job.variant.build, package.name), toolchain.environ, toolchain.tools
+    )
+
+
+def _places(cache: Path, key: str, prefix: Path) -> tuple[Path, Path]:
+    folder = cache / key[:2] / key
+    return folder, folder.with_name(f"{key}-{sha256_text(os.fspath(prefix))[:12]}")
+
+
+def _meta(folder: Path) -> dict[str, Any] | None:
+    """What is known of a cached wheel; None where there is none, or where its bytes are not those that were written."""
+    try:
+        meta: dict[str, Any] = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+        return meta if sha256_file(folder / meta["wheel"]) == meta["sha256"] else None
+    except (OSError, ValueError, KeyError, StackyardError):
+        return None
+
+
+def _wheel(path: Path, package: PipPackage, sha256: str) -> pip.Wheel:
+    return pip.Wheel(package.name, path.name.split("-")[1], path.as_uri(), sha256)
+
+
+def _compile(job: Job, package: PipPackage, toolchain: Toolchain) -> Compiled:
+    started = time.monotonic()
+    values = _inputs(job, package, toolchain)
+    key = wheelkey.digest(values)
+    job.progress.phase(job.module, "compile", f"{package.name} {package.version}")
+    fault_point("wheel")
+    with _work_folder(job, key) as work:
+        root = source.prepare(job, package, work / "source")
+        how = package_build(job.variant.build, package.name)
+        if how:
+            source.apply_patches(how.patches, root, f"{package.name} {package.version}", job.paths.log)
+        built = _build(job, package, toolchain, root, work)
+        if package.version and canonical(built.name.split("-")[1]) != canonical(package.version.replace("+", "_")):
+            job.progress.notice(f"{package.name} was locked as {package.version} and calls itself {built.name}")
+        return _keep(job, package, built, values, time.monotonic() - started)
+
+
+def _build(job: Job, package: PipPackage, toolchain: Toolchain, root: Path, work: Path) -> Path:
+    """Run ``uv build``; return the wheel."""
+    how = package_build(job.variant.build, package.name)
+    isolated = how is None or how.isolation
+    path = [str(job.prefix / "bin"), toolchain.environ.get("PATH", os.defpath)]
+    python = job.python
+    if not isolated:
+        python = _environment(job, how.requires if how else (), work / "env")
+        path.insert(0, str(python.parent))
+    env = {**_loaded(job, toolchain, path), **_variables(job, how, toolchain), **_version_hint(package)}
+    settings = [f"--config-setting={k}={v}" for k, v in sorted(wheelkey.config_settings(package, how).items())]
+    argv: programs.Argv = [
+        uv(), "build", "--wheel", "--no-sources", "--no-python-downloads", "--python", python,
+        "--out-dir", work / "out", *settings, *(indexes.arguments(job) if isolated else ["--no-build-isolation"]), root,
+    ]  # fmt: skip
+    fault_point("wheel")
+    what = f"compiling {package.name} {package.version}"
+    programs.run(argv, what=what, log=job.paths.log, env=env, cwd=root, timeout_s=_TIMEOUT_S)
+    return next((work / "out").glob("*.whl"))
+
+
+def _environment(job: Job, requires: Sequence[str], folder: Path) -> Path:
+    """A throw-away environment that sees the stack and has the build requirements on top of it."""
+
+    def run(*words: str | os.PathLike[str]) -> None:
+        what = f"making a build environment for {job.module}"
+        programs.run([uv(), *words], what=what, log=job.paths.log, env=indexes.environment(job))
+
+    run("venv", "--python", job.python, "--no-project", "--no-python-downloads", folder)
+    python = folder / "bin" / "python"
+    own = folder / job.site_packages.relative_to(job.prefix)
+    (own / "_stack.pth").write_text(f"{job.site_packages}\n", encoding="utf-8")
+    if requires:
+        run("pip", "install", "--python", python, *indexes.arguments(job), *requires)
+    return python
+
+
+def _loaded(job: Job, toolchain: Toolchain, path: Sequence[str]) -> dict[str, str]:
+    """The environment for compiling: what the host modules set, below what every build has."""
+    return {**toolchain.environ, **programs.build_environment(path, indexes.environment(job))}
+
+
+def _variables(job: Job, how: PackageBuild | None, toolchain: Toolchain) -> dict[str, str]:
+    named = {tool.variable: tool.path for tool in toolchain.tools.values() if tool.variable}
+    asked = {**job.variant.build.variables, **(how.variables if how else {})}
+    return {**named, **wheelkey.substitute(asked, wheelkey.words(job, str(cores())), toolchain.environ)}
+
+
+def _version_hint(package: PipPackage) -> dict[str, str]:
+    """The version for projects that would ask git for it; a snapshot or a shallow checkout has no history."""
+    name = re.sub(r"[-_.]+", "_", package.name).upper()
+    return {f"SETUPTOOLS_SCM_PRETEND_VERSION_FOR_{name}": package.version} if package.version else {}
+
+
+def _keep(job: Job, package: PipPackage, built: Path, values: dict[str, Any], seconds: float) -> Compiled:
+    """Move a wheel into the cache, whole or not at all."""
+    key = wheelkey.digest(values)
+    bound = names_path(built, job.prefix)
+    digest = sha256_file(built)
+    folder = _places(job.yard.cache / "wheels", key, job.prefix)[1 if bound else 0]
+    temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    shutil.copyfile(built, temporary / built.name)
+    fault_point("cache")
+    prefix = str(job.prefix) if bound else ""
+    meta = {"wheel": built.name, "sha256": digest, "prefix": prefix, "seconds": round(seconds, 1), "inputs": values}
+    write_json(temporary / "meta.json", meta)
+    if folder.exists():
+        shutil.rmtree(folder)
+    os.replace(temporary, folder)
+    return Compiled(package, _wheel(folder / built.name, package, digest), key, seconds)
+
+
+def names_path(wheel: Path, path: Path) -> bool:
+    """Whether a file in a wheel holds this path."""
+    wanted = os.fsencode(path)
+    with zipfile.ZipFile(wheel) as bundle:
+        return any(wanted in bundle.read(info) for info in bundle.infolist() if not info.is_dir())
+
+
+@contextmanager
+def _work_folder(job: Job, key: str) -> Iterator[Path]:
+    """Scratch space at a path that depends on the key alone, since compilers write it into debug information.
+
+    If another process is just compiling the same, its folder is left alone and this one works elsewhere.
+    """
+    base = job.yard.cache / "wheels"
+    folder = base / f".build-{key[:16]}"
+    if not _claim(folder):
+        folder = base / f".build-{key[:16]}-{os.getpid()}"
+        _claim(folder)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _claim(folder: Path) -> bool:
+    """Make a folder ours: new, or left by a process of this machine that is gone."""
+    owner = folder / "owner"
+    me = f"{os.uname().nodename} {os.getpid()}"
+    if folder.exists():
+        host, _, number = (owner.read_text(encoding="utf-8") if owner.exists() else "").partition(" ")
+        if host and (host != os.uname().nodename or Path(f"/proc/{number}").exists()):
+            return False
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)
+    owner.write_text(me, encoding="utf-8")
+    return True

@@ -1,0 +1,148 @@
+"""Sharing files instead of copying them, and saying honestly how much was shared.
+
+A file of the cache reaches a prefix by hard link where the file system and the kernel allow it, else by a reflink
+(blocks shared, inode of its own), else by a copy. What can be linked is found by trying, because no single setting
+tells: ``fs.protected_hardlinks`` depends on the owner, ``EXDEV`` on mounts, ``EMLINK`` on how often a file is used.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from stackyard.yard.record import DiskUse
+
+HARDLINK, REFLINK, COPY, MIXED = "hardlink", "reflink", "copy", "mixed"
+_FICLONE = 0x40049409  # linux/fs.h: _IOW(0x94, 9, int)
+_NOT_LINKABLE = {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
+_BLOCK = 512  # st_blocks counts units of 512 bytes whatever the file system's own block is
+
+
+def link_or_copy(source: str | Path, target: str | Path, *, link: bool = True) -> str:
+    """Make `target` (which must not exist) a hard link, a reflink or a copy of `source`; return which it became.
+
+    Args:
+        link: False forbids hard links, for trees whose files may be written to later.
+    """
+    if link:
+        try:
+            os.link(source, target)
+            return HARDLINK
+        except OSError as error:
+            if error.errno not in _NOT_LINKABLE:
+                raise
+    if reflink(source, target):
+        return REFLINK
+    shutil.copy2(source, target)
+    return COPY
+
+
+def reflink(source: str | Path, target: str | Path) -> bool:
+    """Clone the blocks of a file (btrfs, XFS, bcachefs ...). False, leaving nothing, where that cannot be done."""
+    import fcntl
+
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    with Path(source).open("rb") as origin:
+        clone = os.open(target, flags, stat.S_IMODE(os.fstat(origin.fileno()).st_mode))
+        try:
+            fcntl.ioctl(clone, _FICLONE, origin.fileno())
+        except OSError:
+            Path(target).unlink()
+            return False
+        finally:
+            os.close(clone)
+    shutil.copystat(source, target)
+    return True
+
+
+def can_reflink(folder: Path) -> bool:
+    """Whether files in `folder` can share their blocks. Makes and removes two small files."""
+    source, target = (folder / f".reflink-{os.getpid()}-{n}" for n in "ab")
+    try:
+        source.write_bytes(b"x")
+        return reflink(source, target)
+    finally:
+        for path in (source, target):
+            path.unlink(missing_ok=True)
+
+
+def copy_tree(source: Path, target: Path, *, link: bool = True) -> set[str]:
+    """`target` becomes a tree of the same folders, symbolic links and (linked or copied) files. Returns the modes."""
+    modes: set[str] = set()
+    target.mkdir(parents=True, exist_ok=True)
+    for entry in os.scandir(source):
+        place = target / entry.name
+        if entry.is_symlink():
+            place.symlink_to(Path(entry.path).readlink())
+        elif entry.is_dir():
+            modes |= copy_tree(Path(entry.path), place, link=link)
+        else:
+            modes.add(link_or_copy(entry.path, place, link=link))
+    return modes
+
+
+def mode_of(files: Iterable[str | Path], folder: Path) -> str:
+    """How these files, all of which could have been shared, really came into `folder`: a link mode or ``mixed``.
+
+    Files without content are left out. Where there is nothing to look at the answer is ``copy``.
+    """
+    linked = own = 0
+    for file in files:
+        with suppress(OSError):
+            status = os.lstat(file)
+            if stat.S_ISREG(status.st_mode) and status.st_size:
+                linked += status.st_nlink > 1
+                own += status.st_nlink == 1
+    if linked:
+        return MIXED if own else HARDLINK
+    return REFLINK if own and can_reflink(folder) else COPY
+
+
+def measure(root: Path, link_mode: str = COPY) -> DiskUse:
+    """Count what a tree takes: allocated bytes and inodes, its own and those that other names share.
+
+    A file counts as shared when it has a name outside `root`, folders and symbolic links always as the tree's own.
+    Blocks shared by reflink cannot be told apart cheaply and count as new.
+    """
+    new = shared = inodes_new = inodes_shared = 0
+    inside: dict[tuple[int, int], list[int]] = {}
+    for status in _walk(root):
+        size = status.st_blocks * _BLOCK
+        if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
+            seen = inside.setdefault((status.st_dev, status.st_ino), [0, status.st_nlink, size])
+            seen[0] += 1
+            continue
+        new += size
+        inodes_new += 1
+    for names, links, size in inside.values():
+        if names < links:
+            shared, inodes_shared = shared + size, inodes_shared + 1
+        else:
+            new, inodes_new = new + size, inodes_new + 1
+    return DiskUse(link_mode, new, shared, inodes_new, inodes_shared)
+
+
+def _walk(root: Path) -> Iterable[os.stat_result]:
+    yield os.lstat(root)
+    stack = [os.fspath(root)]
+    while stack:
+        with os.scandir(stack.pop()) as entries:
+            for entry in entries:
+                yield entry.stat(follow_symlinks=False)
+                if entry.is_dir(follow_symlinks=False):
+                    stack.append(entry.path)
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a tree so that its name is free at once: it is renamed beside itself first. Nothing there is no error."""
+    doomed = path.with_name(f".{path.name}.removed-{os.getpid()}")
+    with suppress(FileNotFoundError):
+        os.replace(path, doomed)
+    shutil.rmtree(doomed, ignore_errors=True)
+    if doomed.exists():
+        shutil.rmtree(doomed)
