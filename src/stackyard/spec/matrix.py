@@ -1,0 +1,157 @@
+"""The matrix of a stack: its versions times its axes, without what is excluded, with what is included.
+
+versions: ["1.6.1", "1.7.0"]            # oldest first
+matrix:
+  python: ["2.7", "3.6"]                # an axis; a condition behind a value may look at the version
+  accelerator: {"1.7.0": [cuda, none], "*": [cuda]}      # the same, as a table by version
+  exclude: [{version: "1.7.0", python: "2.7"}]           # drops every point that matches; a list means any of
+  include: [{version: "1.6.1", python: "3.7", variant: py37-test}]      # adds one point
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from stackyard.errors import InputError
+from stackyard.spec import expand
+from stackyard.spec.models import Place
+from stackyard.spec.validate import did_you_mean
+from stackyard.spec.yamlfile import Node
+
+RESERVED = frozenset(
+    {"version", "variant", "name", "revision", "prefix", "ncores", "env", "axis", "if", "then", "else"}
+)
+_AXIS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class Point:
+    """One version with one value per axis. `variant` is a name given by hand, None where the axes make it."""
+
+    version: str
+    axes: Mapping[str, str] = field(default_factory=dict)
+    variant: str | None = None
+    place: Place = field(default_factory=Place)
+
+    def words(self) -> dict[str, str]:
+        """What conditions and strings can name: the axes and the version."""
+        return {**self.axes, "version": self.version}
+
+
+def points(matrix: Node | None, versions: Sequence[str], place: Place, problems: list[InputError]) -> list[Point]:
+    """Every point of the matrix, by version as listed, then by axes as written; included points after those of their
+    version. Problems are added to the list.
+
+    Args:
+        matrix: the ``matrix:`` mapping, or None.
+        place: where the stack begins, for a stack without a matrix.
+    """
+    if matrix is None or matrix.is_null:
+        return [Point(version, {}, None, place) for version in versions]
+    if matrix.kind != "mapping":
+        problems.append(InputError("matrix: a mapping is needed here", where=matrix.where, hint="`python: [3.11]`"))
+        return []
+    axes = {key.text: value for key, value in matrix.entries if key.text not in ("include", "exclude")}
+    _check_axes(matrix, axes, problems)
+    excluded = _rules(matrix.get("exclude"), axes, versions, problems)
+    included = [_included(rule, axes, problems) for rule in _rules(matrix.get("include"), axes, versions, problems)]
+    found: list[Point] = []
+    for version in versions:
+        found += _product(version, axes, matrix.place, excluded, problems)
+        found += [point for point in included if point.version == version]
+    return _unique(found, problems)
+
+
+def _check_axes(matrix: Node, axes: Mapping[str, Node], problems: list[InputError]) -> None:
+    for name in axes:
+        key = matrix.key(name)
+        if key and (name in RESERVED or not _AXIS.fullmatch(name)):
+            hint = "an axis is a word of letters, digits and _, and none of " + ", ".join(sorted(RESERVED))
+            problems.append(InputError(f"matrix: {name!r} cannot be an axis", where=key.where, hint=hint))
+
+
+def _product(
+    version: str, axes: Mapping[str, Node], place: Place, excluded: Sequence[Node], problems: list[InputError]
+) -> list[Point]:
+    """The points of one version; an axis sees the version and the axes before it."""
+    rows: list[dict[str, str]] = [{}] if axes else []
+    for name, node in axes.items():
+        known = [*axes, "version"]
+        rows = [
+            {**row, name: value}
+            for row in rows
+            for value in values(name, node, {**dict.fromkeys(known, ""), **row, "version": version}, problems)
+        ]
+    found = [Point(version, row, None, place) for row in rows]
+    return [point for point in found if not any(_matches(rule, point) for rule in excluded)]
+
+
+def values(axis: str, node: Node, words: Mapping[str, str], problems: list[InputError]) -> list[str]:
+    """The values that an axis has for the words known so far (the version, and the axes before it), as written."""
+    if node.kind == "mapping":
+        chosen = node.get(words["version"]) or node.get("*")
+        return values(axis, chosen, words, problems) if chosen and chosen.kind != "mapping" else []
+    try:
+        kept = expand.conditions(node, words, f"matrix.{axis}")
+    except InputError as error:
+        problems.append(error)
+        return []
+    items = kept.items if kept.kind == "sequence" else () if kept.is_null else (kept,)
+    for item in items:
+        if item.kind != "scalar":
+            problems.append(InputError(f"matrix.{axis}: a value is one word", where=item.where, hint="write [a, b]"))
+    return [item.text for item in items if item.kind == "scalar"]
+
+
+def _rules(
+    node: Node | None, axes: Mapping[str, Node], versions: Sequence[str], problems: list[InputError]
+) -> list[Node]:
+    """The mappings of ``include`` or ``exclude``, their keys and versions checked."""
+    rules = [] if node is None or node.is_null else list(node.items) if node.kind == "sequence" else [node]
+    good: list[Node] = []
+    for rule in rules:
+        if rule.kind != "mapping":
+            hint = "write `- {version: ..., python: ...}`"
+            problems.append(InputError("matrix: a mapping is needed here", where=rule.where, hint=hint))
+            continue
+        good.append(rule)
+        for key, value in rule.entries:
+            if key.text not in (*axes, "version", "variant"):
+                hint = did_you_mean(key.text, [*axes, "version", "variant"])
+                problems.append(InputError(f"matrix: {key.text!r} is no axis", where=key.where, hint=hint))
+            for wrong in _texts(value) if key.text == "version" else ():
+                if wrong not in versions:
+                    hint = did_you_mean(wrong, versions)
+                    problems.append(InputError(f"matrix: there is no version {wrong}", where=value.where, hint=hint))
+    return good
+
+
+def _included(rule: Node, axes: Mapping[str, Node], problems: list[InputError]) -> Point:
+    plain = {key.text: value.text for key, value in rule.entries}
+    if "version" not in plain:
+        problems.append(
+            InputError("matrix: an included point needs its version", where=rule.where, hint="version: 1.0")
+        )
+    ordered = {axis: plain[axis] for axis in axes if axis in plain}
+    return Point(plain.get("version", ""), ordered, plain.get("variant"), rule.place)
+
+
+def _matches(rule: Node, point: Point) -> bool:
+    words = point.words()
+    return all(words.get(key.text) in _texts(value) for key, value in rule.entries)
+
+
+def _texts(node: Node) -> list[str]:
+    return [item.text for item in node.items] if node.kind == "sequence" else [node.text]
+
+
+def _unique(found: list[Point], problems: list[InputError]) -> list[Point]:
+    seen: dict[tuple[str, ...], Point] = {}
+    for point in found:
+        key = (point.version, *(f"{axis}={value}" for axis, value in sorted(point.axes.items())))
+        if seen.setdefault(key, point) is not point:
+            where = expand.where(point.place)
+            problems.append(InputError(f"matrix: the point {', '.join(key)} is there twice", where=where))
+    return list(seen.values())

@@ -1,0 +1,250 @@
+"""One stack.yaml with its imports, understood for one point of the matrix: a `Piece`.
+
+Paths in a file are taken from the folder of that file, also when it is imported, or when the site's file says them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+
+from stackyard.errors import InputError, StackyardError
+from stackyard.spec import expand, joining, matrix
+from stackyard.spec.environment import KEYS, load_environment, parse_environment
+from stackyard.spec.models import Environment, Place
+from stackyard.spec.stackfile import Import, StackFile
+from stackyard.spec.validate import did_you_mean, plain, unknown_key, validate
+from stackyard.spec.yamlfile import Document, Node, raise_problems, read_yaml
+
+# The values that name a file, by path; `*` is any one step.
+_FILES = (
+    ("post",),
+    ("checks", "*", "script"),
+    ("licences", "*", "text"),
+    ("build", "packages", "*", "patches", "*"),
+)
+# Parts of the file that are not of the `StackFile` of one point.
+_APART = frozenset({"matrix", "environment", "versions"})
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A stack.yaml, read, its shape checked. `given` is an environment that was handed over beside the file's own."""
+
+    file: Path
+    root: Node
+    shape: StackFile
+    given: tuple[Environment, ...] = ()
+
+    @property
+    def document(self) -> Document:
+        """The tree as a document, for the places in it."""
+        return Document(str(self.file), "", self.root)
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """The versions that the file names, oldest first; empty: none."""
+        return self.shape.versions or ((self.shape.version,) if self.shape.version else ())
+
+    def points(self, versions: Sequence[str], problems: list[InputError]) -> list[matrix.Point]:
+        """The points of its matrix for some versions."""
+        return matrix.points(self.root.get("matrix"), versions, self.root.place, problems)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What a stack and its imports say at one point, joined. `files` are all files that were read, absolute."""
+
+    stack: StackFile
+    environment: Environment
+    files: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
+
+
+def read_source(file: Path) -> Source:
+    """Read a stack.yaml and check its shape: all keys and values, in all branches of all conditions.
+
+    Raises:
+        InputError: it is not there or is wrong; all problems at once, each with its place.
+    """
+    document = read_yaml(file)
+    if document.root is None or document.root.kind != "mapping":
+        where = document.root.where if document.root else document.where()
+        hint = "write `name:`, `version:` and `environment:`; `stackyard schema stack` has all keys"
+        raise InputError("a stack is a mapping", where=where, hint=hint)
+    return source_of(file, document.root)
+
+
+def source_of(file: Path, root: Node, given: tuple[Environment, ...] = ()) -> Source:
+    """A stack from its tree. Raises as `read_source`."""
+    whole = expand.everything(root)
+    problems: list[InputError] = []
+    shape = validate(StackFile, plain(whole), Document(str(file), "", whole), problems)
+    raise_problems(problems)
+    assert shape is not None
+    return Source(file, root, shape, given)
+
+
+@dataclass
+class Reader:
+    """Makes pieces; reads every file once."""
+
+    problems: list[InputError] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.source = lru_cache(maxsize=None)(read_source)
+
+    def piece(self, source: Source, words: Mapping[str, str], above: tuple[Path, ...] = ()) -> Piece | None:
+        """A stack at one point, with all that it imports; None where there were problems.
+
+        Args:
+            words: the axes, ``version`` and ``name``.
+            above: the files that import this one, outermost first.
+        """
+        before = len(self.problems)
+        root = self._resolved(source, words)
+        chain = (*above, source.file.resolve())
+        data = {key: value for key, value in (plain(root) or {}).items() if key not in _APART}
+        stack = validate(StackFile, data, Document(str(source.file), "", root), self.problems)
+        environment, files = self._environment(source, root, words)
+        imported = [self._import(each, root, index, words, chain) for index, each in self._imports(stack)]
+        if stack is None or len(self.problems) > before:
+            return None
+        own = Piece(stack, environment, tuple(dict.fromkeys((str(source.file), *files, *_named(root)))))
+        return joining.joined(own, [piece for piece in imported if piece])
+
+    def _resolved(self, source: Source, words: Mapping[str, str]) -> Node:
+        """The file's tree with conditions and names resolved and the paths in it absolute."""
+        known = {key: value for key, value in words.items() if key != "name"}
+        entries: list[tuple[Node, Node]] = []
+        for key, value in source.root.entries:
+            if key.text in _APART - {"environment"}:
+                continue
+            try:
+                kept = expand.conditions(value, known, key.text, platforms=key.text == "environment")
+            except InputError as error:
+                self.problems.append(error)
+                continue
+            present = {name: word for name, word in words.items() if word or name == "name"}
+            filled = expand.names(kept, present, self.problems, (key.text,))
+            entries.append((key, self._absolute(filled, (key.text,))))
+        return replace(source.root, entries=tuple(entries))
+
+    def _absolute(self, node: Node, path: tuple[str | int, ...]) -> Node:
+        if node.kind == "sequence":
+            return replace(node, items=tuple(self._absolute(n, (*path, i)) for i, n in enumerate(node.items)))
+        if node.kind == "mapping":
+            entries = tuple((key, self._absolute(value, (*path, key.text))) for key, value in node.entries)
+            return replace(node, entries=entries)
+        if not node.text or not any(_matches(path, pattern) for pattern in _FILES):
+            return node
+        file = _beside(node)
+        if not file.is_file():
+            hint = "paths are taken from the folder of the file that names them"
+            self.problems.append(InputError(f"there is no file {file}", where=node.where, hint=hint))
+        return replace(node, text=str(file), value=str(file))
+
+    def _environment(self, source: Source, root: Node, words: Mapping[str, str]) -> tuple[Environment, tuple[str, ...]]:
+        """All environments of a stack, joined, with the conditions on axes resolved."""
+        node = root.get("environment")
+        items = () if node is None or node.is_null else node.items if node.kind == "sequence" else (node,)
+        axes = {key: value for key, value in words.items() if key != "name"}
+        found = list(source.given)
+        for item in items:
+            try:
+                found.append(self._one_environment(item, axes))
+            except StackyardError as error:
+                self.problems += joining.problems_of(error)
+        kept = [joining.selected(each, axes) for each in found]
+        joined = joining.environments(kept, self.problems)
+        return joined, joined.files
+
+    def _one_environment(self, item: Node, axes: Mapping[str, str]) -> Environment:
+        if item.kind == "mapping":
+            raise_problems(
+                [unknown_key(("environment", k.text), KEYS, k.where) for k, _ in item.entries if k.text not in KEYS]
+            )
+            return parse_environment(item, Path(item.place.file).parent, axes=axes)
+        if item.kind == "scalar" and item.text:
+            file = _beside(item)
+            if not file.is_file():
+                hint = "name an environment.yml or a requirements.txt beside this file"
+                raise InputError(f"there is no file {file}", where=item.where, hint=hint)
+            return load_environment(file, axes=axes)
+        hint = "write the keys of an environment.yml, or the path of a file"
+        raise InputError("environment: a mapping or a path is needed here", where=item.where, hint=hint)
+
+    def _imports(self, stack: StackFile | None) -> Iterator[tuple[int, Import]]:
+        yield from enumerate(stack.imports if stack else ())
+
+    def _import(
+        self, item: Import, root: Node, index: int, words: Mapping[str, str], chain: tuple[Path, ...]
+    ) -> Piece | None:
+        node = root.get("imports")
+        place = (node.child(index) or node).place if node else root.place
+        try:
+            file = (Path(place.file).parent / item.file).resolve()
+            if file in chain:
+                shown = " imports ".join(each.name for each in (*chain[chain.index(file) :], file))
+                raise InputError(
+                    f"imports: {shown}", where=expand.where(place), hint="take one import out of the circle"
+                )
+            source = self.source(file)
+            return self.piece(source, self._words_for(source, item, words, place), chain)
+        except StackyardError as error:
+            self.problems += joining.problems_of(error)
+            return None
+
+    def _words_for(self, source: Source, item: Import, words: Mapping[str, str], place: Place) -> dict[str, str]:
+        """The point at which an imported stack is taken: the importer's axes, and its own version."""
+        version = _imported_version(source, item, words["version"], place)
+        points = source.points([version], self.problems)
+        own = {axis: list(dict.fromkeys(point.axes.get(axis, "") for point in points)) for axis in _axes(points)}
+        made = {key: value for key, value in words.items() if key not in ("version", "name")}
+        for axis, values in own.items():
+            if axis not in made and len(values) == 1:
+                made[axis] = values[0]
+            elif made.get(axis) not in values:
+                message = f"{source.file.name} has {axis} {', '.join(values)}, not {made.get(axis, 'without a value')}"
+                hint = f"name the axis {axis} in this stack's matrix with these values"
+                raise InputError(message, where=expand.where(place), hint=hint)
+        return {**made, "version": version, "name": source.shape.name or source.file.parent.name}
+
+
+def _imported_version(source: Source, item: Import, version: str, place: Place) -> str:
+    versions = source.versions
+    if item.version and versions and item.version not in versions:
+        message = f"{source.file.name} has no version {item.version}"
+        raise InputError(message, where=expand.where(place), hint=did_you_mean(item.version, versions))
+    if item.version or len(versions) < 2:
+        return item.version or (versions[0] if versions else version)
+    if version in versions:
+        return version
+    hint = f"write `- {{file: {item.file}, version: {versions[-1]}}}`"
+    message = f"{source.file.name} has the versions {', '.join(versions)}: which one?"
+    raise InputError(message, where=expand.where(place), hint=hint)
+
+
+def _axes(points: Sequence[matrix.Point]) -> list[str]:
+    return list(dict.fromkeys(axis for point in points for axis in point.axes))
+
+
+def _beside(node: Node) -> Path:
+    """The file that a value names, from the folder of the file that holds the value."""
+    return (Path(node.place.file).parent / Path(node.text).expanduser()).absolute()
+
+
+def _named(node: Node, path: tuple[str | int, ...] = ()) -> Iterator[str]:
+    """All files that a resolved tree names."""
+    for key, value in node.entries:
+        yield from _named(value, (*path, key.text))
+    for index, item in enumerate(node.items):
+        yield from _named(item, (*path, index))
+    if node.kind == "scalar" and node.text and any(_matches(path, pattern) for pattern in _FILES):
+        yield node.text
+
+
+def _matches(path: tuple[str | int, ...], pattern: tuple[str, ...]) -> bool:
+    return len(path) == len(pattern) and all(step in ("*", own) for own, step in zip(path, pattern, strict=True))

@@ -1,0 +1,176 @@
+"""site.yaml: where it is, what it says, and how its values meet those of a stack.
+
+A machine without a site.yaml is a site too: the defaults of `models.Site`, with platform, C library, driver and cores
+taken from the machine by those who ask for them.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from stackyard.errors import InputError, Where
+from stackyard.spec import expand
+from stackyard.spec.matchspec import parse_matchspec
+from stackyard.spec.models import Overrides, Place, Site
+from stackyard.spec.naming import check_template
+from stackyard.spec.stackfile import StackFile
+from stackyard.spec.validate import plain, unknown_key, validate
+from stackyard.spec.yamlfile import Document, Node, raise_problems, read_yaml
+
+SYSTEM_SITE = Path("/etc/stackyard/site.yaml")
+VARIABLE = "STACKYARD_SITE"
+_TYPED = (("condarc", "extra"), ("scheduler",))
+
+
+def load_site(path: Path | str | None = None) -> Site:
+    """The site in force: the given file, else ``$STACKYARD_SITE``, else /etc/stackyard/site.yaml, else the defaults.
+
+    Raises:
+        InputError: the file is not there or is wrong; all problems at once, each with its place.
+    """
+    file = site_file(path)
+    return Site() if file is None else read_site(file)
+
+
+def site_file(path: Path | str | None = None) -> Path | None:
+    """The site.yaml in force, absolute, or None where there is none."""
+    named = path or os.environ.get(VARIABLE)
+    if named:
+        return Path(named).expanduser().absolute()
+    return SYSTEM_SITE if SYSTEM_SITE.exists() else None
+
+
+def read_site(file: Path) -> Site:
+    """One site.yaml. Raises as `load_site`."""
+    document = read_yaml(file)
+    problems: list[InputError] = []
+    if document.root is not None and document.root.kind != "mapping":
+        hint = "write `key: value` lines; `stackyard schema site` has all keys"
+        raise InputError("a site is a mapping", where=document.root.where, hint=hint)
+    data = plain(document.root, _TYPED) or {}
+    if "file" in data:
+        problems.append(unknown_key(("file",), set(Site.model_fields) - {"file"}, document.key_where("file")))
+    site = validate(Site, data, document, problems)
+    if site is not None:
+        _check(site, document, problems)
+    raise_problems(problems)
+    assert site is not None
+    return site.model_copy(update={"file": str(file), "pip": _pip(site, file.parent)})
+
+
+def _pip(site: Site, folder: Path) -> Any:
+    """The pip policy with folders beside the site.yaml made absolute."""
+    links = tuple(link if "://" in link else str(folder / Path(link).expanduser()) for link in site.pip.find_links)
+    return site.pip.model_copy(update={"find_links": links})
+
+
+def _check(site: Site, document: Document, problems: list[InputError]) -> None:
+    """What the models alone cannot see; each problem with its place."""
+    _try(problems, document.where("modules", "naming"), lambda: check_template(site.modules.naming))
+    folder = Path(document.file).parent
+    for index, pin in enumerate(site.pins):
+        place = document.place("pins", index)
+        _try(problems, expand.where(place), partial(parse_matchspec, pin, place, base_dir=folder))
+    for key in ("yard", "user_yard"):
+        value = getattr(site, key)
+        if value and not value.startswith(("/", "$", "~")):
+            hint = "begin it with /, ~ or a variable: a yard must not depend on the folder that one works in"
+            problems.append(InputError(f"{key}: {value!r} is not absolute", where=document.where(key), hint=hint))
+    for part in Overrides.model_fields:
+        _check_overrides(part, document, problems)
+
+
+def _try(problems: list[InputError], where: Where, check: Any) -> None:
+    try:
+        check()
+    except InputError as error:
+        problems.append(InputError(error.message, where=error.where or where, hint=error.hint))
+
+
+def _check_overrides(part: str, document: Document, problems: list[InputError]) -> None:
+    """The values for every stack must be values that a stack can have."""
+    root = document.at("stacks", part)
+    if root is None or root.is_null:
+        return
+    if root.kind != "mapping":
+        problems.append(InputError(f"stacks.{part}: a mapping is needed here", where=root.where))
+        return
+    for key in ("name", "version", "versions"):
+        if root.get(key):
+            where = (root.key(key) or root).where
+            problems.append(InputError(f"stacks.{part}: {key!r} is each stack's own", where=where, hint="leave it out"))
+    validate(StackFile, plain(root), Document(document.file, document.text, root), problems)
+
+
+def merged(stack: Node, site: Site) -> Node:
+    """A stack's file with the site's values for every stack in it.
+
+    ``defaults`` give way to what the stack says; ``prepend`` and ``append`` join lists (a single value counts as a list
+    of one; mappings are joined key by key); ``force`` replaces, and comes last.
+
+    Args:
+        stack: the mapping of a stack.yaml. ``environment`` becomes a list of environments.
+    """
+    place = Place(file=site.file)
+    overrides = site.stacks
+    stack = _environment_list(stack)
+    for values, join in (
+        (overrides.defaults, _default),
+        (overrides.prepend, _prepend),
+        (overrides.append, _append),
+        (overrides.force, _force),
+    ):
+        if values:
+            stack = _joined(stack, _environment_list(expand.tree(values, place)), join)
+    return stack
+
+
+def _environment_list(node: Node) -> Node:
+    """The mapping with its ``environment`` as a list."""
+    entries = tuple((key, _listed(value) if key.text == "environment" else value) for key, value in node.entries)
+    return _mapping(node, entries)
+
+
+def _listed(node: Node) -> Node:
+    if node.kind == "sequence" or node.is_null:
+        return node
+    return Node("sequence", [node.value], node.place, items=(node,))
+
+
+def _mapping(node: Node, entries: tuple[tuple[Node, Node], ...]) -> Node:
+    return replace(node, entries=entries, value={key.text: value.value for key, value in entries})
+
+
+def _joined(own: Node, other: Node, join: Any) -> Node:
+    """Two mappings as one, key by key; `join` says what becomes of two values that are no mappings."""
+    entries = {key.text: (key, value) for key, value in own.entries}
+    for key, value in other.entries:
+        mine = entries.get(key.text)
+        if mine is None or mine[1].is_null:
+            entries[key.text] = (key, value)
+        elif mine[1].kind == "mapping" and value.kind == "mapping":
+            entries[key.text] = (mine[0], _joined(mine[1], value, join))
+        else:
+            entries[key.text] = (mine[0], join(mine[1], value))
+    return _mapping(own, tuple(entries.values()))
+
+
+def _default(own: Node, _: Node) -> Node:
+    return own
+
+
+def _force(_: Node, other: Node) -> Node:
+    return other
+
+
+def _append(own: Node, other: Node) -> Node:
+    items = (*_listed(own).items, *_listed(other).items)
+    return replace(_listed(own), items=items, value=[item.value for item in items])
+
+
+def _prepend(own: Node, other: Node) -> Node:
+    return replace(_append(other, own), place=own.place)

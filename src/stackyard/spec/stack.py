@@ -1,0 +1,234 @@
+"""From a file to a `Stack`: every variant of its matrix, complete, with all problems reported at once.
+
+An environment.yml or a requirements.txt goes the same way as a stack.yaml: it is a stack of one variant whose file says
+nothing but the environment, so what a site says for every stack holds for it too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Literal
+
+from stackyard.errors import InputError
+from stackyard.spec import expand, joining, naming, pieces, pythons
+from stackyard.spec.matrix import Point
+from stackyard.spec.models import BuildSpec, Check, Environment, PipRequirement, Place, Site, Stack, Variant
+from stackyard.spec.pieces import Piece, Reader, Source
+from stackyard.spec.site import merged
+from stackyard.spec.stackfile import CheckBlock, StackFile
+from stackyard.spec.validate import did_you_mean
+from stackyard.spec.yamlfile import Node, raise_problems, where
+
+_PLATFORMS = ("linux-64", "linux-aarch64", "linux-ppc64le")
+
+
+def stack_from_file(path: Path, site: Site, name: str | None = None, version: str | None = None) -> Stack:
+    """The stack of a stack.yaml, for a site.
+
+    Args:
+        name: replaces the file's ``name:``; without both it is the name of the file's folder.
+        version: one of the file's ``versions:``, or the version where the file names one or none; without both it is
+            the date of today, ``YYYY.MM.DD``.
+
+    Raises:
+        InputError: something in the file or in what it refers to is wrong; all problems at once, each with its place.
+    """
+    file = path.absolute()
+    source = pieces.read_source(file)
+    source = pieces.source_of(file, merged(source.root, site))
+    return _Maker(source, site, name, version, "stack").stack()
+
+
+def stack_from_environment(
+    environment: Environment,
+    path: Path,
+    kind: Literal["environment", "requirements"],
+    site: Site,
+    name: str | None = None,
+    version: str | None = None,
+) -> Stack:
+    """The stack of an environment.yml or a requirements.txt: one variant, named after the Python that it asks for.
+
+    Args:
+        environment: what the file says.
+        name: the stack's name; else the file's ``name:``, else the name of its folder.
+        version: the version; else the date of today, ``YYYY.MM.DD``.
+
+    Raises:
+        InputError: it cannot be deployed, e.g. Python 2 with a pip part.
+    """
+    file = path.absolute()
+    root = merged(Node("mapping", {}, Place(file=str(file), line=1, column=1)), site)
+    source = pieces.source_of(file, root, (environment,))
+    return _Maker(source, site, name or environment.name, version, kind).stack()
+
+
+@dataclass
+class _Maker:
+    """Makes the stack of one source; collects problems."""
+
+    source: Source
+    site: Site
+    asked_name: str | None
+    asked_version: str | None
+    kind: Literal["stack", "environment", "requirements"]
+    reader: Reader = field(default_factory=Reader)
+
+    @property
+    def problems(self) -> list[InputError]:
+        return self.reader.problems
+
+    def stack(self) -> Stack:
+        shape = self.source.shape
+        wished = self.asked_name or shape.name or self.source.file.resolve().parent.name or "environment"
+        name = naming.safe(wished)
+        notices = () if name == wished else (f"the name {wished!r} becomes {name!r}, which a module can be called",)
+        if not name:
+            raise InputError(f"{wished!r} is no name for a module", hint="give one with --name")
+        versions, dated = self._versions()
+        points = self.source.points(versions, self.problems)
+        raise_problems(self.problems)
+        if not points:
+            where_ = where(self.source.root.place)
+            raise InputError("the matrix has no point left", where=where_, hint="look at its `exclude:`")
+        made = [self._variant(name, point, points, notices) for point in points]
+        self._check_indexes([variant for variant, _ in made if variant], [piece for _, piece in made if piece])
+        raise_problems(_distinct(self.problems))
+        variants = tuple(variant for variant, _ in made if variant)
+        naming.check_claims(name, self.site, variants)
+        self._check_default(shape, variants)
+        return Stack(
+            name=name,
+            summary=variants[-1].summary,
+            variants=variants,
+            default=shape.default,
+            kind=self.kind,
+            file=str(self.source.file),
+            dated=dated,
+        )
+
+    def _versions(self) -> tuple[tuple[str, ...], bool]:
+        """The versions to make, and whether the one is only the date."""
+        named = self.source.versions
+        asked = self.asked_version
+        if asked and len(named) > 1 and asked not in named:
+            at = self.source.document.where("versions")
+            raise InputError(f"there is no version {asked}", where=at, hint=did_you_mean(asked, named))
+        versions = (asked,) if asked else named
+        for version in versions:
+            if naming.safe(version) != version:
+                hint = "use letters, digits, and . _ + - in a version"
+                raise InputError(f"{version!r} is no version of a module", hint=hint)
+        return (versions, False) if versions else ((date.today().strftime("%Y.%m.%d"),), True)
+
+    def _variant(
+        self, stack: str, point: Point, points: Sequence[Point], notices: tuple[str, ...]
+    ) -> tuple[Variant | None, Piece | None]:
+        axes = dict.fromkeys((axis for each in points for axis in each.axes), "")
+        words = {**axes, **point.words(), "name": stack}
+        piece = self.reader.piece(self.source, words)
+        if piece is None:
+            return None, None
+        try:
+            return self._made(stack, point, piece, notices), piece
+        except InputError as error:
+            self.problems.append(error)
+            return None, None
+
+    def _made(self, stack: str, point: Point, piece: Piece, notices: tuple[str, ...]) -> Variant:
+        file = piece.stack
+        interpreter, environment, added = pythons.settle(file, piece.environment, point.axes, self.site)
+        name = self._name(point, environment, file, interpreter.version)
+        place = point.place if point.place.file else self.source.root.place
+        pythons.check(name, environment, interpreter, point.axes, place)
+        platforms, dropped = _platforms(file.platforms or environment.platforms, place)
+        return Variant(
+            stack=stack,
+            version=point.version,
+            name=name,
+            axes=dict(point.axes),
+            summary=file.summary,
+            environment=_indexed(environment, file.pip.indexes),
+            interpreter=interpreter,
+            run_variables={**self.site.run_variables, **environment.variables, **joining.variables(file)},
+            build=BuildSpec(**{key: getattr(file.build, key) for key in BuildSpec.model_fields}),
+            post=file.post,
+            checks=tuple(_check(check) for check in file.checks),
+            exceptions=file.exceptions,
+            licences=file.licences,
+            modules=file.modules,
+            platforms=platforms,
+            notices=joining.unique(notices, environment.notices, piece.notices, added, dropped),
+            files=piece.files,
+            place=place,
+        )
+
+    def _name(self, point: Point, environment: Environment, file: StackFile, python: str) -> str:
+        """The variant's name: as the matrix says, else after the Python, where there is no matrix."""
+        if point.variant is not None:
+            return naming.safe(point.variant)
+        template = self.source.shape.variant
+        if point.axes or template:
+            return naming.variant_name(point.axes, template)
+        return pythons.short_name(environment, python)
+
+    def _check_indexes(self, variants: Iterable[Variant], made: Iterable[Piece]) -> None:
+        """A package that is tied to an index must be one that the stack names."""
+        tied = dict.fromkeys(package for piece in made for package in piece.stack.pip.indexes)
+        named = {_plain_name(each.name) for variant in variants for each in variant.environment.pip}
+        if self.problems:
+            return
+        for package in tied:
+            if _plain_name(package) not in named:
+                at = self.source.document.key_where("pip", "indexes", package)
+                hint = did_you_mean(package, named) if named else "name it in the pip part of the environment"
+                message = f"pip.indexes: no pip requirement of this stack is for {package}"
+                self.problems.append(InputError(message, where=at, hint=hint))
+
+    def _check_default(self, shape: StackFile, variants: Sequence[Variant]) -> None:
+        names = {variant.name for variant in variants}
+        if shape.default and shape.default not in names:
+            at = self.source.document.where("default")
+            raise InputError(f"there is no variant {shape.default}", where=at, hint=did_you_mean(shape.default, names))
+
+
+def _check(block: CheckBlock) -> Check:
+    values = {key: getattr(block, key) for key in Check.model_fields}
+    named = block.name or " ".join(block.run) or Path(block.script).name or "python"
+    return Check(**{**values, "name": named})
+
+
+def _indexed(environment: Environment, indexes: Mapping[str, str]) -> Environment:
+    """The environment with the index of each tied package on its requirement."""
+    if not indexes:
+        return environment
+    tied = {_plain_name(package): url for package, url in indexes.items()}
+
+    def with_index(each: PipRequirement) -> PipRequirement:
+        return each.model_copy(update={"index": tied.get(_plain_name(each.name), each.index)})
+
+    return environment.model_copy(update={"pip": tuple(with_index(each) for each in environment.pip)})
+
+
+def _plain_name(name: str) -> str:
+    """A package's name as PEP 503 compares it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _platforms(named: tuple[str, ...], place: Place) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The platforms that can be built for, and a notice about the others."""
+    kept = tuple(each for each in named if each in _PLATFORMS)
+    other = ", ".join(each for each in named if each not in _PLATFORMS and each != "noarch")
+    if named and not kept:
+        hint = f"stacks are built for {', '.join(_PLATFORMS)}"
+        raise InputError(f"this is only for {other or 'noarch'}", where=expand.where(place), hint=hint)
+    return kept, ((f"not built for {other}",) if other else ())
+
+
+def _distinct(problems: Sequence[InputError]) -> list[InputError]:
+    """Each problem once: the variants of a stack share most of their file."""
+    return list({(each.where, each.message): each for each in problems}.values())

@@ -1,0 +1,175 @@
+"""`StackFile`: what a person may write in a stack.yaml, with the short forms that the format allows.
+
+These models are the file; `models.Stack` and `models.Variant` are what it means. The JSON Schema for editors comes from
+here, so a field's description is written once. Lists may hold conditions (`stackyard.spec.expand`), which are resolved
+before a point of the matrix is validated against these models.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+
+from stackyard.spec.models import (
+    BuildSpec,
+    Check,
+    CheckExceptions,
+    HostTool,
+    Interpreter,
+    Licence,
+    Model,
+    ModuleSettings,
+    Platform,
+)
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+def _words(value: Any) -> Any:
+    return shlex.split(value) if isinstance(value, str) else value
+
+
+def _tool(value: Any) -> Any:
+    """``nvcc >=11.0`` as name and version."""
+    if not isinstance(value, str):
+        return value
+    name = re.split(r"[\s<>=!~]", value, maxsplit=1)[0]
+    return {"name": name, "version": value[len(name) :].strip()}
+
+
+def _check(value: Any) -> Any:
+    """A command line as a check that is named after it."""
+    if isinstance(value, str):
+        return {"name": value, "run": value}
+    return value
+
+
+def _keyed(key: str) -> Callable[[Any], Any]:
+    """A bare string means a mapping with this one key."""
+    return lambda value: {key: value} if isinstance(value, str) else value
+
+
+def _short(schema: dict[str, Any]) -> WithJsonSchema:
+    return WithJsonSchema(schema, mode="validation")
+
+
+StringList = Annotated[tuple[str, ...], BeforeValidator(_as_list, json_schema_input_type=str | tuple[str, ...])]
+CommandLine = Annotated[tuple[str, ...], BeforeValidator(_words, json_schema_input_type=str | tuple[str, ...])]
+Tool = Annotated[HostTool, BeforeValidator(_tool, json_schema_input_type=str | HostTool)]
+
+_MATRIX_SCHEMA = {
+    "type": "object",
+    "description": "One key per axis (python, accelerator, mpi ...): a list of values, or a mapping from version to"
+    " such a list. `exclude` drops the points that match, `include` adds points, which may have a `variant`.",
+    "properties": {
+        "include": {"type": "array", "items": {"type": "object"}},
+        "exclude": {"type": "array", "items": {"type": "object"}},
+    },
+    "additionalProperties": {"type": ["array", "object", "string", "number"]},
+}
+_ENVIRONMENT_KEYS = {
+    "name": {"type": ["string", "null"]},
+    "channels": {"type": "array", "description": "conda channels in order of priority"},
+    "dependencies": {"type": "array", "description": "MatchSpecs, and `pip:` with lines of a requirements file"},
+    "variables": {"type": "object", "description": "Variables that are set while the stack is loaded"},
+    "platforms": {"type": "array"},
+    "prefix": {"type": ["string", "null"]},
+    "category": {"type": "string"},
+}
+_ENVIRONMENT_ITEM = [{"type": "string"}, {"type": "object", "properties": _ENVIRONMENT_KEYS}]
+_ENVIRONMENT_SCHEMA = {
+    "description": "What is installed: the keys of an environment.yml, the path of an environment.yml or of a"
+    " requirements.txt, or a list of these, which are joined in order.",
+    "anyOf": [*_ENVIRONMENT_ITEM, {"type": "array", "items": {"anyOf": _ENVIRONMENT_ITEM}}],
+}
+
+
+class Import(Model):
+    """Another stack.yaml whose parts are joined to this one's."""
+
+    file: str
+    version: str = Field("", description="Which of its versions, where it has several and not this stack's own")
+
+
+class RunBlock(Model):
+    """What holds while the stack is loaded."""
+
+    variables: dict[str, str] = Field({}, description="Variables to set; {prefix} is the installed stack's folder")
+
+
+class PipBlock(Model):
+    """Where pip packages of this stack come from."""
+
+    indexes: dict[str, str] = Field({}, description="package: the URL of the one index that it is taken from")
+
+
+class BuildBlock(BuildSpec):
+    """What holds while building."""
+
+    tools: tuple[Tool, ...] = Field((), description="Host programs that must be there; `nvcc >=11.0` is a short form")
+
+
+class CheckBlock(Check):
+    """One check of a stack's own; exactly one of `run`, `python` and `script` is given."""
+
+    name: str = Field("", description="Shown in reports; empty: the command or the script")
+    run: CommandLine = Field((), description="The command, in one line or as a list of its words")
+    script: str = Field("", description="A file beside the stack.yaml, run by its first line's interpreter")
+    python: str = Field("", description="Python source, run by the stack's interpreter")
+
+    @model_validator(mode="after")
+    def _one_of(self) -> CheckBlock:
+        given = [name for name in ("run", "python", "script") if getattr(self, name)]
+        if len(given) != 1:
+            found = "none of them" if not given else " and ".join(given)
+            raise ValueError(f"a check needs exactly one of run, python and script; here is {found}")
+        return self
+
+
+CheckItem = Annotated[CheckBlock, BeforeValidator(_check, json_schema_input_type=str | CheckBlock)]
+ImportItem = Annotated[Import, BeforeValidator(_keyed("file"), json_schema_input_type=str | Import)]
+LicenceItem = Annotated[Licence, BeforeValidator(_keyed("name"), json_schema_input_type=str | Licence)]
+InterpreterBlock = Annotated[
+    Interpreter,
+    BeforeValidator(_keyed("source"), json_schema_input_type=Literal["auto", "conda", "uv", "host"] | Interpreter),
+]
+
+
+class StackFile(Model):
+    """A stack.yaml: a named software collection, its versions, and the matrix of its variants."""
+
+    name: str = Field("", description="The module's name; empty: the folder's name")
+    summary: str = Field("", description="One line, shown by `module whatis` and in the catalogue")
+    version: str = Field("", description="The version, where there is one; {version} in strings")
+    versions: StringList = Field((), description="The versions, oldest first")
+    matrix: Annotated[dict[str, Any], _short(_MATRIX_SCHEMA)] = Field({})
+    variant: str = Field(
+        "", description="How variants are named, e.g. {python}-{mpi}; empty: all axes in order; none: no name"
+    )
+    default: str = Field("", description="The variant that the bare name means; empty: the site's rule")
+    environment: Annotated[Any, _short(_ENVIRONMENT_SCHEMA)] = None
+    imports: tuple[ImportItem, ...] = Field((), description="Other stack.yaml files whose parts are joined to this one")
+    pip: PipBlock = PipBlock()
+    python: str = Field("", description="The version of Python, where it is no axis of the matrix")
+    interpreter: InterpreterBlock = Interpreter()
+    variables: dict[str, str] = Field({}, description="The same as run: variables:")
+    run: RunBlock = RunBlock()
+    build: BuildBlock = BuildBlock()
+    post: str = Field("", description="A script run in the activated prefix at the end of the build")
+    checks: tuple[CheckItem, ...] = Field((), description="The stack's own checks, run before it is published")
+    exceptions: CheckExceptions = CheckExceptions()
+    licences: tuple[LicenceItem, ...] = Field((), description="Licences that a person must accept")
+    modules: ModuleSettings = ModuleSettings()
+    platforms: tuple[Platform, ...] = Field((), description="Where the stack can be built; empty: everywhere")
+
+    @model_validator(mode="after")
+    def _one_version(self) -> StackFile:
+        if self.version and self.versions:
+            raise ValueError("give `version` or `versions`, not both")
+        return self

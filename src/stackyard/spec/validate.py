@@ -1,0 +1,202 @@
+"""From a tree of YAML nodes to a model, with every problem at once, in words, each with its line and column.
+
+Scalars reach the models as they were written: ``3.10`` stays ``3.10``, ``0022`` stays ``0022``, and an environment
+variable set to ``yes`` is ``yes``. Numbers and truth values are made from the text only where a field asks for them.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from stackyard.errors import InputError, Where
+from stackyard.spec.yamlfile import Document, Node, raise_problems
+
+M = TypeVar("M", bound=BaseModel)
+Path = tuple[str | int, ...]
+
+# Keys that people know from an environment.yml, and where a stack.yaml has them.
+_ELSEWHERE = {
+    "channels": "write it under `environment:`",
+    "dependencies": "write it under `environment:`",
+    "prefix": "leave it out: the yard decides where a stack is installed",
+    "env": "the key is `variables:`",
+}
+
+
+def plain(node: Node | None, typed: Collection[Path] = (), path: Path = ()) -> Any:
+    """The content of a node with scalars as they were written; empty values are None.
+
+    Args:
+        typed: paths below which values keep the type that YAML gives them (free-form parts such as ``condarc.extra``).
+    """
+    if node is None or node.is_null:
+        return None
+    if path in typed:
+        return node.value
+    if node.kind == "mapping":
+        return {key.text: plain(value, typed, (*path, key.text)) for key, value in node.entries}
+    if node.kind == "sequence":
+        return [plain(item, typed, (*path, index)) for index, item in enumerate(node.items)]
+    return node.text
+
+
+def validated(model: type[M], data: Any, document: Document) -> M:
+    """An instance of the model.
+
+    Raises:
+        InputError: one problem, or `ManyErrors` for several, each with its place in the document.
+    """
+    found: list[InputError] = []
+    made = validate(model, data, document, found)
+    raise_problems(found)
+    assert made is not None
+    return made
+
+
+def validate(model: type[M], data: Any, document: Document, problems: list[InputError]) -> M | None:
+    """As `validated`, but problems are added to a list, and None is returned if there are any."""
+    try:
+        return model.model_validate(without_nulls(model, {} if data is None else data))
+    except ValidationError as error:
+        problems += [problem(model, each, document) for each in error.errors(include_url=False)]
+        return None
+
+
+def without_nulls(kind: Any, value: Any) -> Any:
+    """The data without the keys that were left empty, where the model has a default for them."""
+    if isinstance(value, Mapping):
+        known = _fields(kind)
+        return {
+            key: without_nulls(_below(kind, key), inner)
+            for key, inner in value.items()
+            if inner is not None or key not in known
+        }
+    if isinstance(value, list):
+        return [without_nulls(_below(kind, index), inner) for index, inner in enumerate(value)]
+    return value
+
+
+def problem(model: type[BaseModel], error: Any, document: Document) -> InputError:
+    """One of pydantic's errors as ours: what is wrong, where, and what to do."""
+    path: Path = tuple(error["loc"])
+    name = ".".join(str(step) for step in path)
+    if error["type"] == "extra_forbidden":
+        return unknown_key(path, _fields(_type_at(model, path[:-1])), document.key_where(*path))
+    make = _SAID.get(error["type"], _said_by_pydantic)
+    message, hint = make(name, error.get("input"), {"msg": error["msg"], **error.get("ctx", {})})
+    return InputError(message, where=document.where(*path), hint=hint)
+
+
+def unknown_key(path: Path, known: Iterable[str], where: Where) -> InputError:
+    """The error for a key that the format does not have."""
+    key, above = str(path[-1]), ".".join(str(step) for step in path[:-1])
+    within = f" in {above}" if above else ""
+    return InputError(f"unknown key {key!r}{within}", where=where, hint=_ELSEWHERE.get(key) or did_you_mean(key, known))
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A hint: the nearest of the known words, else all of them."""
+    words = sorted(set(known))
+    near = difflib.get_close_matches(word.lower(), words, n=1, cutoff=0.6)
+    if near:
+        return f"did you mean {near[0]!r}?"
+    return f"possible here: {', '.join(words)}" if words else "nothing can stand here: leave it out"
+
+
+def _fields(kind: Any) -> Mapping[str, Any]:
+    kind = _model(kind)
+    return kind.model_fields if kind else {}
+
+
+def _model(kind: Any) -> type[BaseModel] | None:
+    """The model behind an annotation, through Annotated and Optional."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return kind
+    if get_origin(kind) is Annotated or get_origin(kind) is Union:
+        return next((found for found in map(_model, get_args(kind)) if found), None)
+    return None
+
+
+def _below(kind: Any, step: str | int) -> Any:
+    """The annotation one step further down: a model's field, an item of a list, a value of a mapping."""
+    fields = _fields(kind)
+    if fields:
+        return fields[str(step)].annotation if str(step) in fields else Any
+    while get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
+    arguments = get_args(kind)
+    if get_origin(kind) in (tuple, list) and arguments:
+        return arguments[0]
+    if get_origin(kind) is dict and len(arguments) == 2:
+        return arguments[1]
+    return Any
+
+
+def _type_at(kind: Any, path: Sequence[str | int]) -> Any:
+    for step in path:
+        kind = _below(kind, step)
+    return kind
+
+
+Said = tuple[str, str | None]
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "a mapping"
+    if isinstance(value, list | tuple):
+        return "a list"
+    return "nothing" if value is None else repr(str(value))
+
+
+def _needs(what: str, hint: str) -> Callable[[str, Any, Mapping[str, Any]], Said]:
+    return lambda name, value, _: (f"{name}: {what} is needed here, not {_shown(value)}", hint)
+
+
+def _choice(name: str, value: Any, context: Mapping[str, Any]) -> Said:
+    expected = str(context["expected"]).replace(" or ", ", ")
+    words = [word.strip(" '") for word in expected.split(",")]
+    return f"{name}: {_shown(value)} is not one of {', '.join(w or repr('') for w in words)}", did_you_mean(
+        str(value), words
+    )
+
+
+def _said_by_us(name: str, value: Any, context: Mapping[str, Any]) -> Said:
+    text = str(context.get("error", context["msg"]))
+    return (f"{name}: {text}" if name else text), None
+
+
+def _said_by_pydantic(name: str, value: Any, context: Mapping[str, Any]) -> Said:
+    text = str(context["msg"])
+    return f"{name}: {text[:1].lower()}{text[1:]}", None
+
+
+_LIST = _needs("a list", "write each value on a line of its own behind `- `, or [a, b]")
+_MAPPING = _needs("a mapping", "write `key: value` lines, indented below it")
+_WHOLE = _needs("a whole number", "write it in digits without a unit")
+_TRUTH = _needs("true or false", "write true or false")
+_SAID: dict[str, Callable[[str, Any, Mapping[str, Any]], Said]] = {
+    "missing": lambda name, *_: (f"the key {name!r} is missing", "add it"),
+    "string_type": _needs("text", "write one value; an empty text is ''"),
+    "tuple_type": _LIST,
+    "list_type": _LIST,
+    "dict_type": _MAPPING,
+    "model_type": _MAPPING,
+    "model_attributes_type": _MAPPING,
+    "int_parsing": _WHOLE,
+    "int_type": _WHOLE,
+    "float_parsing": _needs("a number", "write it without a unit: the unit is in the key's name"),
+    "float_type": _needs("a number", "write it without a unit: the unit is in the key's name"),
+    "bool_parsing": _TRUTH,
+    "bool_type": _TRUTH,
+    "literal_error": _choice,
+    "value_error": _said_by_us,
+    "string_pattern_mismatch": lambda name, value, context: (
+        f"{name}: {value!r} does not have the form {context['pattern']}",
+        None,
+    ),
+}
