@@ -4,8 +4,8 @@ What they hold is small: a framework is a module that knows its version. Python 
 platform every ``python X.Y`` really runs (it is this machine's CPython under that version), so stacks made from these
 channels can be built, verified and loaded; for other platforms they can be locked.
 
-Against the real channels only the URL differs: `longhorn_channels` and `open_ce_channels` map each URL to its folder,
-in the form of a site's ``channels: mirrors:``.
+Against the real channels only the URL differs: `longhorn_channels` and `open_ce_channels` map each channel (its URL, and
+the short name that the example's site has for it) to its folder; `mirrors` puts that in the form of a site.yaml.
 """
 
 from __future__ import annotations
@@ -31,8 +31,12 @@ CUDA = {"10.1": "10.1.243", "10.2": "10.2.89", "10.3": "10.3.3"}
 POWERAI = {
     "1.6.0": (("2.7", "3.6"), "10.1", {"tensorflow": "1.13.1", "pytorch": "1.0.1", "horovod": "0.16.4"}),
     "1.6.1": (("2.7", "3.6"), "10.1", {"tensorflow": "1.14.0", "pytorch": "1.1.0", "horovod": "0.16.4"}),
-    "1.6.2": (("3.6", "3.7"), "10.1", {"tensorflow": "1.15.2", "pytorch": "1.2.0", "horovod": "0.18.2"}),
-    "1.7.0": (("3.6", "3.7"), "10.2", {"tensorflow": "2.1.0", "pytorch": "1.3.1", "horovod": "0.19.0"}),
+    "1.6.2": (
+        ("3.6", "3.7"),
+        "10.1",
+        {"tensorflow": "1.15.2", "pytorch": "1.2.0", "horovod": "0.18.2", "ddl": "1.5.0"},
+    ),
+    "1.7.0": (("3.6", "3.7"), "10.2", {"tensorflow": "2.1.0", "pytorch": "1.3.1", "horovod": "0.19.0", "ddl": "1.5.1"}),
 }
 OPENCE = {
     "0.1": (("3.6",), "10.2", {"tensorflow": "2.3.0", "pytorch": "1.6.0", "horovod": "0.19.5"}),
@@ -59,7 +63,13 @@ def longhorn_channels(folder: Path | None = None) -> dict[str, Path]:
 
 def open_ce_channels(folder: Path | None = None) -> dict[str, Path]:
     """The Open-CE channel, IBM's and the defaults, for a site like OLCF's Summit: open-ce, ibm-wml-ce, horovod."""
-    return _channels("open-ce", {OPEN_CE: "open-ce", IBM_AI: "ibm-ai"}, _make_open_ce, folder)
+    names = {OPEN_CE: "open-ce", "open-ce": "open-ce", IBM_AI: "ibm-ai", "ibm-wml-ce": "ibm-ai"}
+    return _channels("open-ce", names, _make_open_ce, folder)
+
+
+def mirrors(channels: Mapping[str, Path]) -> dict[str, str]:
+    """What a site.yaml says under ``channels: mirrors:`` so that these folders are used instead of the real channels."""
+    return {name: folder.as_uri() for name, folder in channels.items()}
 
 
 def _channels(name: str, urls: dict[str, str], make: Callable[[Path], None], folder: Path | None) -> dict[str, Path]:

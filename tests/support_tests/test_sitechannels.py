@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import rattler
 
-from support.sitechannels import DEFAULTS, IBM_AI, OPEN_CE, longhorn_channels, open_ce_channels
+from support.sitechannels import DEFAULTS, IBM_AI, OPEN_CE, longhorn_channels, mirrors, open_ce_channels
 from support.wheelpkg import host_subdir
 
 
@@ -65,6 +65,19 @@ def test_open_ce_has_a_build_for_each_python(python: str, tmp_path: Path) -> Non
     order = [channels[OPEN_CE], channels[DEFAULTS[0]]]
     found = solve(order, ["open-ce=1.1.3", f"python={python}"], "linux-ppc64le", tmp_path)
     assert (str(found["horovod"].version), str(found["python"].version)[:3]) == ("0.21.0", python)
+
+
+def test_both_names_of_a_channel_mean_one_place() -> None:
+    urls = mirrors(open_ce_channels())
+    assert urls["ibm-wml-ce"] == urls[IBM_AI]
+    assert urls["open-ce"].startswith("file:///")
+
+
+def test_ibm_wml_ce_is_named_by_its_parts(tmp_path: Path) -> None:
+    channels = open_ce_channels()
+    order = [channels["ibm-wml-ce"], channels[DEFAULTS[0]]]
+    specs = ["python=3", "tensorflow=1.15", "pytorch=1.2.0", "horovod=0.18.2", "ddl=1.5.0"]
+    assert str(solve(order, specs, "linux-ppc64le", tmp_path)["python"].version) == "3.7.10"
 
 
 @pytest.fixture(scope="module")

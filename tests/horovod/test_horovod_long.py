@@ -1,0 +1,135 @@
+"""Horovod, compiled for real: the example is deployed as a user would, its table is read, two ranks all-reduce.
+
+Takes some minutes of compiling. With STACKYARD_KEEP_HOROVOD=1 the yard is kept in ``.cache/horovod-yard``, and the next
+run shows how much of it is used again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.testbed import cache_folder
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "kaust-horovod"
+STACKYARD = Path(sys.executable).with_name("stackyard")
+TOOLS = ("cmake", "g++", "mpicxx", "mpirun", "patch")
+MINUTES_40 = 2400
+
+pytestmark = [pytest.mark.long, pytest.mark.real]
+
+ROOT_MAY_RUN_MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"} if os.geteuid() == 0 else {}
+ALLREDUCE = """
+import horovod.torch as hvd, torch
+hvd.init()
+total = hvd.allreduce(torch.full((1000,), float(hvd.rank() + 1)), op=hvd.Sum)
+assert torch.all(total == 3.0)
+built = [hvd.mpi_built(), hvd.gloo_built()]
+if hvd.rank() == 0:
+    print("ranks", hvd.size(), "sum", total[0].item(), "built", all(built), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The example in a folder of its own, so that its lock does not land in the checkout."""
+    missing = [tool for tool in TOOLS if shutil.which(tool) is None]
+    if missing:
+        pytest.skip(f"not on this machine: {', '.join(missing)}")
+    return Path(shutil.copytree(EXAMPLE, tmp_path_factory.mktemp("horovod") / "example"))
+
+
+@pytest.fixture(scope="module")
+def yard(example: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A yard in which the example was deployed."""
+    keep = os.environ.get("STACKYARD_KEEP_HOROVOD") == "1"
+    folder = cache_folder().parent / "horovod-yard" if keep else tmp_path_factory.mktemp("yard")
+    stackyard(folder, "deploy", example / "stack.yaml")
+    return folder
+
+
+def stackyard(yard: Path, *words: str | Path, **extra: str) -> str:
+    """Run the program with pip's own configuration in force; what it prints on standard output."""
+    return run([STACKYARD, "--yard", yard, *words], extra)
+
+
+def run(argv: list[str | Path], extra: Mapping[str, str]) -> str:
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("STACKYARD_", "XDG_"))}
+    done = subprocess.run(
+        argv, env={**environ, **extra}, capture_output=True, text=True, timeout=MINUTES_40, check=False
+    )
+    assert done.returncode == 0, f"{argv}\n{done.stdout[-6000:]}\n{done.stderr[-6000:]}"
+    return done.stdout
+
+
+def record(yard: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(stackyard(yard, "show", "horovod", "--json"))
+    return found
+
+
+def ticked(table: str) -> set[str]:
+    """The names with an X in the table of ``horovodrun --check-build``."""
+    return set(re.findall(r"\[X\] (\S+)", table))
+
+
+def test_it_is_published_with_the_torch_that_pip_is_configured_for(yard: Path) -> None:
+    packages = {package["name"]: package for package in record(yard)["packages"]}
+    assert packages["torch"]["version"].partition("+")[0] == "2.13.0"
+    assert re.fullmatch(r"[0-9a-f]{64}", packages["torch"]["sha256"])
+    assert packages["horovod"]["version"] == "0.28.1"
+
+
+def test_the_table_ticks_pytorch_mpi_and_gloo(yard: Path) -> None:
+    table = stackyard(yard, "run", "horovod", "--", "horovodrun", "--check-build")
+    assert ticked(table) == {"PyTorch", "MPI", "Gloo"}
+
+
+@pytest.mark.parametrize("launcher", [
+    ("horovodrun", "--gloo", "-np", "2"),
+    ("horovodrun", "--mpi", "-np", "2"),
+    ("mpirun", "-np", "2"),
+], ids=["gloo", "horovodrun-mpi", "mpirun"])  # fmt: skip
+def test_two_ranks_all_reduce(yard: Path, launcher: tuple[str, ...], tmp_path: Path) -> None:
+    program = tmp_path / "allreduce.py"
+    program.write_text(ALLREDUCE)
+    words = ("run", "horovod", "--", *launcher, "python", str(program))
+    text = stackyard(yard, *words, OMP_NUM_THREADS="1", **ROOT_MAY_RUN_MPI)
+    assert "ranks 2 sum 3.0 built True" in text
+
+
+def test_its_checks_are_in_the_report_and_passed(yard: Path) -> None:
+    report = record(yard)["report"]
+    document = report if isinstance(report, dict) else json.loads(Path(report).read_text())
+    own = {
+        check["name"]: check["state"]
+        for check in document["checks"]
+        if "Horovod" in check["name"] or "ranks" in check["name"]
+    }
+    assert len(own) == 2
+    assert set(own.values()) == {"passed"}
+
+
+def test_a_second_deploy_compiles_nothing(yard: Path, example: Path) -> None:
+    before = json.loads(stackyard(yard, "list", "--json"))
+    stackyard(yard, "deploy", example / "stack.yaml")
+    assert json.loads(stackyard(yard, "list", "--json")) == before
+
+
+def test_without_the_patch_the_wheel_in_the_cache_is_not_taken(yard: Path, example: Path) -> None:
+    stack = (example / "stack.yaml").read_text()
+    other = example / "unpatched.yaml"
+    other.write_text(stack.replace("patches: [patches/horovod-cxx17.patch]", "patches: []"))
+    argv: list[str | Path] = [STACKYARD, "--yard", yard, "deploy", "--version", "0.28.1.unpatched", other]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=MINUTES_40, check=False)
+    assert done.returncode == 1
+    assert "C++17" in done.stdout + done.stderr
+    assert len(json.loads(stackyard(yard, "list", "--json"))) == 1
