@@ -4,8 +4,8 @@ What they hold is small: a framework is a module that knows its version. Python 
 platform every ``python X.Y`` really runs (it is this machine's CPython under that version), so stacks made from these
 channels can be built, verified and loaded; for other platforms they can be locked.
 
-Against the real channels only the URL differs: `longhorn_channels` and `open_ce_channels` map each channel (its URL, and
-the short name that the example's site has for it) to its folder; `mirrors` puts that in the form of a site.yaml.
+Against the real channels only the URL differs: `longhorn_channels` and `open_ce_channels` map each channel (its URL,
+and the short name that the example's site has for it) to its folder; `mirrors` puts that in the form of a site.yaml.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def open_ce_channels(folder: Path | None = None) -> dict[str, Path]:
 
 
 def mirrors(channels: Mapping[str, Path]) -> dict[str, str]:
-    """What a site.yaml says under ``channels: mirrors:`` so that these folders are used instead of the real channels."""
+    """What a site.yaml says under ``channels: mirrors:`` to use these folders instead of the real channels."""
     return {name: folder.as_uri() for name, folder in channels.items()}
 
 
