@@ -17,7 +17,9 @@ from stackyard.spec.models import ChannelPolicy, CondaRequirement, Environment
 
 ANACONDA = "https://conda.anaconda.org"
 _DEFAULTS_HOME = "https://repo.anaconda.com/pkgs"
-_SUBDIRS = re.compile(r"/(noarch|linux-(64|32|aarch64|ppc64le|armv7l|s390x|riscv64)|osx-(64|arm64)|win-(64|32|arm64))/?$")
+_SUBDIRS = re.compile(
+    r"/(noarch|linux-(64|32|aarch64|ppc64le|armv7l|s390x|riscv64)|osx-(64|arm64)|win-(64|32|arm64))/?$"
+)
 
 
 @dataclass(frozen=True)

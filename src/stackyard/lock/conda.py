@@ -1,4 +1,4 @@
-"""The conda half of a lock: channels probed, solved by rattler, every record turned into a `CondaPackage` with its hash."""
+"""The conda half of a lock: channels probed, solved by rattler, every record made a `CondaPackage` with its hash."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from rattler import (
     MatchSpec,
     PackageName,
     RepoDataRecord,
+    Subdir,
     Version,
     solve,
 )
@@ -109,16 +110,14 @@ class _Solver:
                 [f"{c.url}/" for c in self._request.channels],
                 [_match_spec(s, self._request) for s in specs],
                 gateway=self._gateway,
-                platforms=[self._request.platform, "noarch"],
+                platforms=[Subdir(self._request.platform), Subdir("noarch")],
                 virtual_packages=self._virtual,
                 channel_priority=priority or _PRIORITY[self._request.priority],
                 exclude_newer=self._newest,
                 constraints=[_match_spec(s, self._request) for s in pins],
             )
 
-    async def works(
-        self, specs: Sequence[str], pins: Sequence[str], priority: ChannelPriority | None = None
-    ) -> bool:
+    async def works(self, specs: Sequence[str], pins: Sequence[str], priority: ChannelPriority | None = None) -> bool:
         """Whether there is a solution."""
         try:
             await self.run(specs, pins, priority)
@@ -178,9 +177,7 @@ async def _relax(solver: _Solver, request: CondaRequest, reason: str) -> str:
 
 
 async def _guilty_pins(solver: _Solver, request: CondaRequest) -> str:
-    guilty = [
-        pin for pin in request.pins if await solver.works(request.specs, [p for p in request.pins if p != pin])
-    ]
+    guilty = [pin for pin in request.pins if await solver.works(request.specs, [p for p in request.pins if p != pin])]
     return (
         f"the site's pin {_either(guilty or request.pins)} is in the way (pins: in site.yaml); "
         "ask for versions that it allows, or have it changed"

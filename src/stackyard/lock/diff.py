@@ -5,13 +5,13 @@ Standard library only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from stackyard.lock.model import LockedVariant
+from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage
 from stackyard.lock.names import canonical
-from stackyard.yard.record import BuildRecord
+from stackyard.yard.record import BuildRecord, PackageRecord
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,12 @@ class Diff:
         return [text for _, text in sorted(rows)]
 
 
-def compare(a: LockedVariant | BuildRecord, b: LockedVariant | BuildRecord) -> Diff:
-    """What `b` has that `a` has not, and the other way round.
+Package = CondaPackage | PipPackage | PackageRecord
+Side = LockedVariant | BuildRecord | Iterable[Package]
+
+
+def compare(a: Side, b: Side) -> Diff:
+    """What `b` has that `a` has not, and the other way round; each is a locked variant, a record or their packages.
 
     A package that moved from conda to pip is one that was removed and one that was added. The hash is compared only
     where both sides know it.
@@ -74,15 +78,22 @@ def compare(a: LockedVariant | BuildRecord, b: LockedVariant | BuildRecord) -> D
     )
 
 
-def _items(side: LockedVariant | BuildRecord) -> Iterator[Item]:
-    if isinstance(side, BuildRecord):
-        for p in side.packages:
-            yield Item(p.kind, p.name, p.version, p.build, p.source, p.sha256)
-        return
-    for conda in side.conda:
-        yield Item("conda", conda.name, conda.version, conda.build, conda.channel, conda.sha256)
-    for pip in side.pip:
-        yield Item("pip", pip.name, pip.version, "", pip.index, pip.sha256)
+def _items(side: Side) -> Iterator[Item]:
+    if isinstance(side, LockedVariant):
+        packages: Iterable[Package] = (*side.conda, *side.pip)
+    else:
+        packages = side.packages if isinstance(side, BuildRecord) else side
+    return (_item(package) for package in packages)
+
+
+def _item(package: Package) -> Item:
+    match package:
+        case PackageRecord():
+            return Item(package.kind, package.name, package.version, package.build, package.source, package.sha256)
+        case CondaPackage():
+            return Item("conda", package.name, package.version, package.build, package.channel, package.sha256)
+        case PipPackage():
+            return Item("pip", package.name, package.version, "", package.index, package.sha256)
 
 
 def _differences(old: Item, new: Item) -> tuple[str, ...]:

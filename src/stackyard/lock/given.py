@@ -1,13 +1,14 @@
 """What conda already provides to pip: taken as given, so that it is never installed twice.
 
-uv is told by a constraint ``name @ file:///.../name-version-py3-none-any.whl`` for each: a wheel of metadata only, without
-requirements, since conda has seen to those. A requirement that does not accept conda's version has no solution then,
-whatever an index offers; and the wheel, recognised by its folder, never gets into the lock.
+uv is told by a constraint ``name @ file:///.../name-version-py3-none-any.whl`` for each: a wheel of metadata only,
+without requirements, since conda has seen to those. A requirement that does not accept conda's version has no solution
+then, whatever an index offers; and the wheel, recognised by its folder, never gets into the lock.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -64,9 +65,9 @@ def _dist_infos(cache: Path, package: CondaPackage) -> list[tuple[str, str]]:
         entries = json.loads(paths.read_text(encoding="utf-8"))["paths"]
     except (OSError, ValueError, KeyError):
         return []
-    folders = {parts[n + 1] for e in entries for n, part in enumerate(parts := Path(e["_path"]).parts[:-1])
-               if part == "site-packages" and parts[n + 1 : n + 2] and parts[n + 1].endswith(".dist-info")}  # fmt: skip
-    pairs = (folder.removesuffix(".dist-info").rsplit("-", 1) for folder in sorted(folders))
+    found = (re.search(r"(?:^|/)site-packages/([^/]+)\.dist-info/", e["_path"]) for e in entries)
+    folders = {match.group(1) for match in found if match}
+    pairs = (folder.rsplit("-", 1) for folder in sorted(folders))
     return [(canonical(pair[0]), pair[1]) for pair in pairs if len(pair) == 2]
 
 

@@ -93,7 +93,7 @@ def sha256_tree(folder: Path) -> str:
     for name in tree_files(folder):
         path = folder / name
         if path.is_symlink():
-            kind, content = "link", hashlib.sha256(os.readlink(path).encode()).hexdigest()
+            kind, content = "link", hashlib.sha256(str(path.readlink()).encode()).hexdigest()
         else:
             kind, content = ("exec" if os.access(path, os.X_OK) else "file"), sha256_file(path)
         digest.update(f"{kind} {content} {name.as_posix()}\0".encode())

@@ -21,8 +21,8 @@ def package_build(build: BuildSpec, name: str) -> PackageBuild | None:
 def build_inputs(build: BuildSpec, name: str, requirement: PipRequirement | None = None) -> dict[str, str]:
     """Everything in the spec that influences how one package is compiled, sorted by name.
 
-    Keys are a word and a name: ``variable NAME``, ``tool NAME`` (its version range), ``module NAME``, ``patch FILE`` (its
-    sha256), ``config KEY``, ``requires``, ``isolation``. Values of variables keep their ``{prefix}``.
+    Keys are a word and a name: ``variable NAME``, ``tool NAME`` (its version range), ``module NAME``, ``patch FILE``
+    (its sha256), ``config KEY``, ``requires``, ``isolation``. Values of variables keep their ``{prefix}``.
 
     Raises:
         InputError: a patch is not there.
@@ -47,10 +47,10 @@ def patch_hash(path: str) -> str:
     """sha256 of a patch file. Raises InputError where it is not there."""
     file = Path(path)
     if not file.is_file():
-        raise InputError(f"there is no patch {path}", hint="paths in `patches:` start at the folder of the stack's file")
+        raise InputError(f"there is no patch {path}", hint="paths in `patches:` start at the stack's folder")
     return _hash(path, file.stat().st_mtime_ns, file.stat().st_size)
 
 
 @lru_cache(maxsize=256)
-def _hash(path: str, mtime_ns: int, size: int) -> str:  # noqa: ARG001 - the key of the cache
+def _hash(path: str, mtime_ns: int, size: int) -> str:
     return sha256_file(Path(path))

@@ -100,10 +100,15 @@ class LockedVariant:
 
 @dataclass(frozen=True)
 class Lock:
-    """One lock file: all variants of one spec file."""
+    """One lock file: all variants of one spec file.
+
+    `folder` is where that file is, absolute or empty; local projects inside it are written relative to it, so that the
+    lock holds for every clone of the repository.
+    """
 
     stack: str
     variants: tuple[LockedVariant, ...] = ()
+    folder: str = field(default="", compare=False)
 
     def find(self, version: str, variant: str, platform: str) -> LockedVariant | None:
         """The locked variant for a platform, or None."""

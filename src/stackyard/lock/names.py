@@ -86,7 +86,7 @@ def distributions(conda_name: str, purls: Iterable[str], depends: Iterable[str])
 def conda_name(spec: str) -> str:
     """The package that a MatchSpec names: ``conda-forge::numpy >=1.26`` is about ``numpy``; a URL's file likewise."""
     if re.match(r"[a-z]+://[^\s]+\.(conda|tar\.bz2)", spec):
-        file = spec.split("#")[0].rsplit("/", 1)[-1]
+        file = spec.split("#", maxsplit=1)[0].rsplit("/", 1)[-1]
         return file.rsplit("-", 2)[0].lower()
     found = re.match(r"[A-Za-z0-9_.*-]+", spec.rsplit("::", 1)[-1].strip())
     return found.group(0).lower() if found else ""

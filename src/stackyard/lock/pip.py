@@ -1,4 +1,4 @@
-"""The pip half of a lock: resolved by uv for the target platform, on top of what conda provides, in pip's own meaning."""
+"""The pip half of a lock: resolved by uv for the target, on top of what conda provides, in pip's own meaning."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def solve_pip(request: PipRequest) -> PipSolution:
     """Resolve, choose one file per package and make sure that every one of them has a sha256.
 
     Raises:
-        InputError: Python 2, a malformed or a wrong hash, no solution (with uv's reason and what to relax), or a package
-            that has no file for the platform.
+        InputError: Python 2, a malformed or a wrong hash, no solution (with uv's reason and what to relax), or a
+            package that has no file for the platform.
         StackyardError: an index cannot be reached (named within ten seconds), or uv failed.
     """
     if not request.requirements:

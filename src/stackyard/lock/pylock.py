@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from packaging.tags import Tag
@@ -65,9 +65,13 @@ def package(entry: Mapping[str, Any], target: Target) -> PipPackage:
     if "archive" in entry:
         return _archive(name, entry, target)
     chosen = _choose(name, entry, target)
-    kind = "wheel" if chosen.name.endswith(".whl") else "sdist"
+    kind = _kind(chosen)
     made = PipPackage(name, str(entry["version"]), kind, chosen.url, chosen.sha256, size=chosen.size)
     return _hashed(made, target.settings.cert)
+
+
+def _kind(file: _File) -> Literal["wheel", "sdist"]:
+    return "wheel" if file.name.endswith(".whl") else "sdist"
 
 
 def _vcs(name: str, entry: Mapping[str, Any]) -> PipPackage:
@@ -81,7 +85,7 @@ def _vcs(name: str, entry: Mapping[str, Any]) -> PipPackage:
 
 def _archive(name: str, entry: Mapping[str, Any], target: Target) -> PipPackage:
     file = _file(entry["archive"])
-    kind = "wheel" if file.name.endswith(".whl") else "sdist"
+    kind = _kind(file)
     if kind == "wheel" and best_wheel([file.name], dict(target.tags)) is None:
         raise InputError(f"{name}: {file.name} does not fit {target.subject}", hint="name a wheel of its platform")
     _allowed(name, [file], target)

@@ -10,7 +10,7 @@ import hashlib
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -48,6 +48,7 @@ def path_for(file: Path) -> Path:
 
 def dump(lock: Lock) -> str:
     """The lock as text. The same lock gives the same text, whatever the order in which it was solved."""
+    lock = _relative(lock)
     conda = _References((p for v in lock.variants for p in v.conda), _conda_reference)
     pip = _References((p for v in lock.variants for p in v.pip), _pip_reference)
     parts = [f"{_HEADER}format = {LOCK_FORMAT}\nstack = {_string(lock.stack)}\n"]
@@ -55,6 +56,22 @@ def dump(lock: Lock) -> str:
     parts += [_package_block("conda", ref, package) for ref, package in conda.sorted()]
     parts += [_package_block("pip", ref, package) for ref, package in pip.sorted()]
     return "\n".join(parts)
+
+
+_HERE = "file://./"
+
+
+def _relative(lock: Lock) -> Lock:
+    """The lock with local projects and files in its folder as ``file://./name``."""
+    start = f"{Path(lock.folder).as_uri()}/" if lock.folder else ""
+    if not start or not any(p.url.startswith(start) for v in lock.variants for p in v.pip):
+        return lock
+    return replace(lock, variants=tuple(_moved(v, start, _HERE) for v in lock.variants))
+
+
+def _moved(variant: LockedVariant, old: str, new: str) -> LockedVariant:
+    pip = tuple(replace(p, url=new + p.url.removeprefix(old)) if p.url.startswith(old) else p for p in variant.pip)
+    return replace(variant, pip=pip)
 
 
 class _References:
@@ -99,14 +116,14 @@ def _variant_block(variant: LockedVariant, conda: _References, pip: _References)
         f"name = {_string(variant.variant)}",
         f"platform = {_string(variant.platform)}",
         f"spec_hash = {_string(variant.spec_hash)}",
-        f"interpreter = {_value({k: v for k, v in interpreter.items() if v})}",
+        f"interpreter = {toml_value({k: v for k, v in interpreter.items() if v})}",
     ]
     for name in _LISTS:
         if getattr(variant, name):
-            lines.append(f"{name} = {_value(getattr(variant, name))}")
+            lines.append(f"{name} = {toml_value(getattr(variant, name))}")
     for kind, packages, references in (("conda", variant.conda, conda), ("pip", variant.pip, pip)):
         if packages:
-            lines.append(f"{kind} = {_value([references.of(p) for p in packages])}")
+            lines.append(f"{kind} = {toml_value([references.of(p) for p in packages])}")
     return "\n".join(lines) + "\n"
 
 
@@ -118,19 +135,20 @@ def _body(package: Any) -> str:
     lines = []
     for f in fields(package):
         value = getattr(package, f.name)
-        if f.default is MISSING and f.default_factory is MISSING or value not in (f.default, {}, ()):
-            lines.append(f"{f.name} = {_value(value)}")
+        if (f.default is MISSING and f.default_factory is MISSING) or value not in (f.default, {}, ()):
+            lines.append(f"{f.name} = {toml_value(value)}")
     return "\n".join(lines) + "\n"
 
 
-def _value(value: Any) -> str:
+def toml_value(value: Any) -> str:
+    """A string, integer, table (in one line) or list (an item per line) as TOML."""
     if isinstance(value, str):
         return _string(value)
     if isinstance(value, int):
         return str(value)
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_key(k)} = {_value(v)}" for k, v in sorted(value.items())) + " }"
-    return "[\n" + "".join(f"  {_value(item)},\n" for item in value) + "]" if value else "[]"
+        return "{ " + ", ".join(f"{_key(k)} = {toml_value(v)}" for k, v in sorted(value.items())) + " }"
+    return "[\n" + "".join(f"  {toml_value(item)},\n" for item in value) + "]" if value else "[]"
 
 
 def _key(key: str) -> str:
@@ -178,7 +196,10 @@ def parse(text: str, origin: str) -> Lock:
     variants = tuple(
         reader.variant(block, n, str(data["stack"]), conda, pip) for n, block in enumerate(data.get("variant", []))
     )
-    return Lock(str(data["stack"]), variants)
+    folder = Path(origin).absolute().parent
+    if any(p.url.startswith(_HERE) for p in pip.values()):
+        variants = tuple(_moved(v, _HERE, f"{folder.as_uri()}/") for v in variants)
+    return Lock(str(data["stack"]), variants, str(folder))
 
 
 def read(path: Path) -> Lock:

@@ -17,7 +17,11 @@ from stackyard.errors import MissingError, StackyardError
 from stackyard.host.command import Result, run
 from stackyard.lock.names import canonical
 from stackyard.lock.pipconf import PipSettings
-from stackyard.lock.text import tomllib
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:  # pragma: no cover - only on Python 3.10
+    import tomli as tomllib
 
 _KEPT = ("UV_CONCURRENT_DOWNLOADS", "UV_CONCURRENT_BUILDS", "UV_HTTP_TIMEOUT", "UV_OFFLINE", "UV_SYSTEM_CERTS",
          "UV_NATIVE_TLS", "UV_KEYRING_PROVIDER", "UV_PYTHON_INSTALL_DIR", "UV_PYTHON_INSTALL_MIRROR")  # fmt: skip
@@ -200,7 +204,7 @@ _EDGE = re.compile(r"Adding transitive dependency for ([A-Za-z0-9._-]+)(?:\[[^\]
 
 
 def _edges(log: str) -> tuple[dict[tuple[str, str], tuple[str, ...]], dict[str, str]]:
-    """Who requires what, from the resolver's log: requirements whose markers hold on the target, as they were followed."""
+    """Who requires what, from the resolver's log: the requirements that it followed, so those whose markers hold."""
     edges: dict[tuple[str, str], dict[str, None]] = {}
     versions: dict[str, str] = {}
     for line in log.splitlines():
@@ -208,10 +212,17 @@ def _edges(log: str) -> tuple[dict[tuple[str, str], tuple[str, ...]], dict[str, 
         if found:
             name, version, text = canonical(found.group(1)), found.group(2), found.group(3).strip()
             versions[name] = version
-            requirement = re.sub(r"\s*,\s*", ",", text.removesuffix("*"))
+            requirement = _plain(text)
             if _requirement_name(requirement) != name:
                 edges.setdefault((name, version), {})[requirement] = None
     return {key: tuple(sorted(values)) for key, values in edges.items()}, versions
+
+
+def _plain(text: str) -> str:
+    """A requirement as the log has it (``a>=1, <2{marker}``, ``a*``) in the usual writing (``a>=1,<2 ; marker``)."""
+    body, _, marker = text.partition("{")
+    body = re.sub(r"\s*,\s*", ",", body.strip().removesuffix("*"))
+    return f"{body} ; {marker.removesuffix('}').strip()}" if marker else body
 
 
 def local_version(project: Path, settings: PipSettings, cache: Path) -> str:
@@ -221,7 +232,8 @@ def local_version(project: Path, settings: PipSettings, cache: Path) -> str:
         StackyardError: its metadata cannot be built, with the output.
     """
     with _folder() as folder:
-        argv = [uv(), "pip", "install", "--dry-run", "--no-deps", "--python", sys.executable, "--target", folder / "t",
+        argv: list[str | Path] = [
+                uv(), "pip", "install", "--dry-run", "--no-deps", "--python", sys.executable, "--target", folder / "t",
                 "--cache-dir", cache, "--no-progress", "--color", "never", project]  # fmt: skip
         result = run(argv, env=uv_environment(settings), cwd=folder, timeout_s=TIMEOUT_S)
     found = re.search(r"^\s*\+ [A-Za-z0-9._-]+==(\S+)", result.stderr + result.stdout, re.MULTILINE)

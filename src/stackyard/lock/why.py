@@ -23,7 +23,7 @@ def chains(locked_variant: LockedVariant, package: str) -> list[list[str]]:
         package: its name in conda or on PyPI; case, ``-`` and ``_`` do not matter.
 
     Returns:
-        Chains such as ``["horovod 0.28.1", "cloudpickle 3.1.0"]``; a package that was itself asked for is a chain of one.
+        Chains such as ``["horovod 0.28.1", "cloudpickle 3.1.0"]``; one of length one: it was asked for.
 
     Raises:
         InputError: no such package in the lock; the hint has the nearest names.
@@ -107,6 +107,8 @@ def _back(node: Node | None, before: dict[Node, Node | None]) -> Iterator[Node]:
 
 def _same_source(text: str, url: str) -> bool:
     """Whether a bare URL or path of a requirement is where a locked package comes from."""
-    bare = text.split("#")[0].split(" ;")[0].strip().removeprefix("git+").removeprefix("file://")
-    locked = url.split("#")[0].removeprefix("git+").removeprefix("file://")
+    bare = (
+        text.split("#", maxsplit=1)[0].split(" ;", maxsplit=1)[0].strip().removeprefix("git+").removeprefix("file://")
+    )
+    locked = url.split("#", maxsplit=1)[0].removeprefix("git+").removeprefix("file://")
     return bool(bare) and (bare == locked or bare.startswith(f"{locked}@") or locked.startswith(f"{bare}@"))

@@ -1,0 +1,228 @@
+"""One locked variant in the formats of other tools: pixi.lock, pylock.toml (PEP 751), ``@EXPLICIT``, environment.yml.
+
+Every format gets what it can hold; what it cannot is said in a comment of the file.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from stackyard.lock.hashing import local_path
+from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage
+from stackyard.lock.names import canonical, conda_name, pip_name
+from stackyard.lock.text import toml_value
+
+_NOARCH: Mapping[str, Literal["python", "generic"]] = {"python": "python", "generic": "generic"}
+_MACHINES = {"linux-64": "x86_64", "linux-aarch64": "aarch64", "linux-ppc64le": "ppc64le"}
+
+
+# --------------------------------------------------------------------------- conda's @EXPLICIT
+
+
+def explicit(locked_variant: LockedVariant) -> str:
+    """conda's explicit list, dependencies first: ``conda create --name NAME --file FILE`` installs exactly these files.
+
+    Hashes are ``#sha256:`` ones, which conda understands from 23.11 on; older ones read the list without ``#...``.
+    """
+    lines = [*_header(locked_variant, "explicit list"), f"# platform: {locked_variant.platform}", "@EXPLICIT"]
+    lines += [f"{p.url}#sha256:{p.sha256}" for p in in_order(locked_variant.conda)]
+    return "\n".join(lines) + "\n"
+
+
+def in_order(packages: Sequence[CondaPackage]) -> list[CondaPackage]:
+    """Packages so that each comes after those that it depends on; a cycle is broken at its first name."""
+    by_name = {p.name: p for p in packages}
+    done: dict[str, CondaPackage] = {}
+    entered: set[str] = set()
+    stack = [(p.name, False) for p in reversed(packages)]
+    while stack:
+        name, left = stack.pop()
+        if left:
+            done[name] = by_name[name]
+        elif name not in entered:
+            entered.add(name)
+            stack.append((name, True))
+            stack += [(n, False) for d in by_name[name].depends if (n := conda_name(d)) in by_name and n not in entered]
+    return list(done.values())
+
+
+def _header(locked: LockedVariant, what: str) -> Iterator[str]:
+    yield f"# {locked.stack} {locked.version} {locked.variant}".rstrip() + f" for {locked.platform}: {what} of a lock"
+    if what == "explicit list" and locked.pip:
+        yield f"# its {len(locked.pip)} pip packages are not in this format; export pylock.toml for them"
+    if what == "pylock" and locked.conda:
+        yield f"# its {len(locked.conda)} conda packages are not in this format; export the explicit list for them"
+
+
+# --------------------------------------------------------------------------- environment.yml
+
+
+def environment(locked_variant: LockedVariant) -> str:
+    """An environment.yml that pins every package to version and build; pip packages to their version."""
+    lines = [*_header(locked_variant, "environment"), f"name: {locked_variant.stack}"]
+    lines += ["channels:", *(f"  - {url}" for url in locked_variant.channels), "  - nodefaults"]
+    lines += ["platforms:", f"  - {locked_variant.platform}", "dependencies:"]
+    lines += [f"  - {p.name}={p.version}={p.build}" for p in locked_variant.conda]
+    if locked_variant.pip:
+        lines += ["  - pip:", *(f"      - {_yaml(line)}" for line in _pip_lines(locked_variant))]
+    if lines[-1] == "dependencies:":
+        lines[-1] = "dependencies: []"
+    return "\n".join(lines) + "\n"
+
+
+def _pip_lines(locked: LockedVariant) -> Iterator[str]:
+    indexes = dict.fromkeys(p.index for p in locked.pip if p.index)
+    for index in indexes:
+        remote = "://" in index and index.rstrip("/").endswith("/simple")
+        if index.rstrip("/") != "https://pypi.org/simple":
+            yield f"{'--extra-index-url' if remote else '--find-links'} {index}"
+    compiled = [p.name for p in locked.pip if p.kind == "sdist"]
+    if compiled:
+        yield f"--no-binary {','.join(compiled)}"
+    yield from (_pip_line(p) for p in locked.pip)
+
+
+def _pip_line(package: PipPackage) -> str:
+    extras = f"[{','.join(package.extras)}]" if package.extras else ""
+    if package.kind == "vcs":
+        subdirectory = f"#subdirectory={package.subdirectory}" if package.subdirectory else ""
+        return f"{package.name}{extras} @ {package.url}@{package.commit}{subdirectory}"
+    if package.kind == "path" or not package.index:
+        return f"{package.name}{extras} @ {package.url}"
+    return f"{package.name}{extras}=={package.version}"
+
+
+def _yaml(text: str) -> str:
+    return (
+        text
+        if re.fullmatch(r"[\w./=+@:<>,\[\] -]+", text) and ": " not in text and text[0] not in "[@-"
+        else _quoted(text)
+    )
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+# --------------------------------------------------------------------------- PEP 751
+
+
+def pylock(locked_variant: LockedVariant) -> str:
+    """The pip half as pylock.toml: ``uv pip install -r pylock.toml`` and pip's ``--requirement`` of newer versions."""
+    minor = ".".join(locked_variant.interpreter.version.split(".")[:2])
+    machine = _MACHINES.get(locked_variant.platform, locked_variant.platform.split("-")[-1])
+    lines = [
+        *_header(locked_variant, "pylock"),
+        'lock-version = "1.0"',
+        f"environments = {toml_value([f'sys_platform == {machine_marker(machine)}'])}",
+        *([f"requires-python = {toml_value(f'=={minor}.*')}"] if minor else []),
+        'created-by = "stackyard"',
+    ]
+    names = {canonical(p.name) for p in locked_variant.pip}
+    blocks = [_pylock_block(p, names) for p in sorted(locked_variant.pip, key=lambda p: p.name)]
+    return "\n".join([*lines, *blocks]) + "\n" + ("" if blocks else "packages = []\n")
+
+
+def machine_marker(machine: str) -> str:
+    """The right-hand side of the marker that limits a pylock to Linux on one machine."""
+    return f"'linux' and platform_machine == '{machine}'"
+
+
+def _pylock_block(package: PipPackage, names: set[str]) -> str:
+    needed = sorted({n for r in package.requires if (n := pip_name(r)) in names})
+    lines = ["", "[[packages]]", f"name = {toml_value(package.name)}"]
+    if package.version and package.kind != "path":
+        lines.append(f"version = {toml_value(package.version)}")
+    if package.index.startswith("http"):
+        lines.append(f"index = {toml_value(package.index)}")
+    if needed:
+        lines.append(f"dependencies = [{', '.join(toml_value({'name': n}) for n in needed)}]")
+    key, value = _pylock_source(package)
+    return "\n".join([*lines, f"{key} = {value}"])
+
+
+def _pylock_source(package: PipPackage) -> tuple[str, str]:
+    path = local_path(package.url)
+    if package.kind == "vcs":
+        source = {"type": "git", "url": package.url.removeprefix("git+"), "commit-id": package.commit}
+        return "vcs", toml_value(source | _subdirectory(package))
+    if package.kind == "path":
+        return "directory", toml_value({"path": str(path)} | _subdirectory(package))
+    source_of: dict[str, Any] = {"url": package.url, "hashes": {"sha256": package.sha256}}
+    if package.size:
+        source_of["size"] = package.size
+    if package.kind == "wheel":
+        return "wheels", f"[{toml_value(source_of)}]"
+    if package.index:
+        return "sdist", toml_value(source_of)
+    return "archive", toml_value(source_of | _subdirectory(package))
+
+
+def _subdirectory(package: PipPackage) -> dict[str, str]:
+    return {"subdirectory": package.subdirectory} if package.subdirectory else {}
+
+
+# --------------------------------------------------------------------------- pixi
+
+
+def pixi(locked_variant: LockedVariant) -> str:
+    """A pixi.lock, written by rattler; the hashes of pip packages, which its interface does not take, are put in."""
+    from rattler import LockChannel, LockFile, LockPlatform
+
+    platform = LockPlatform(locked_variant.platform, None, list(locked_variant.virtual))
+    lock = LockFile([platform])
+    lock.set_channels("default", [LockChannel(f"{url}/") for url in locked_variant.channels])
+    for conda in locked_variant.conda:
+        lock.add_conda_package("default", platform, record(conda))
+    for pip in locked_variant.pip:
+        lock.add_pypi_package("default", platform, pip.name, pip.version or "0", _pixi_location(pip))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "pixi.lock"
+        lock.to_path(path)
+        text = path.read_text(encoding="utf-8")
+    return _with_hashes(text, {p.name: p for p in locked_variant.pip})
+
+
+def record(package: CondaPackage) -> Any:
+    """A locked conda package as rattler's `RepoDataRecord`."""
+    from rattler import BuildString, PackageRecord, RepoDataRecord
+
+    made = PackageRecord(
+        package.name, package.version, BuildString(package.build), package.build_number, package.subdir,
+        noarch=_NOARCH.get(package.noarch), depends=list(package.depends),
+        constrains=list(package.constrains), sha256=bytes.fromhex(package.sha256),
+        md5=bytes.fromhex(package.md5) if package.md5 else None, size=package.size or None,
+        license=package.license or None, python_site_packages_path=package.python_site_packages_path or None,
+    )  # fmt: skip
+    return RepoDataRecord(made, package.url.rsplit("/", 1)[-1], package.url, f"{package.channel}/")
+
+
+def _pixi_location(package: PipPackage) -> str:
+    if package.kind == "vcs":
+        return f"{package.url}#{package.commit}"
+    path = local_path(package.url)
+    return str(path) if package.kind == "path" and path else package.url
+
+
+def _with_hashes(text: str, packages: Mapping[str, PipPackage]) -> str:
+    def filled(found: re.Match[str]) -> str:
+        package = packages[found.group(2)]
+        lines = f"  sha256: {package.sha256}\n" if package.sha256 and package.kind != "path" else ""
+        if package.requires:
+            lines += "  requires_dist:\n" + "".join(f"  - {_quoted(r)}\n" for r in package.requires)
+        return found.group(1) + lines
+
+    return re.sub(r"(- pypi: [^\n]+\n  name: ([^\n]+)\n(?:  version: [^\n]+\n)?)", filled, text)
+
+
+EXPORTS: Mapping[str, Callable[[LockedVariant], str]] = {
+    "pixi": pixi,
+    "pylock": pylock,
+    "explicit": explicit,
+    "environment": environment,
+}
+"""Every export by its name on the command line."""

@@ -1,0 +1,163 @@
+"""What a solve depends on, as lines of text: their hash says whether a lock is fresh, their difference why not.
+
+Nothing of this asks a solver or a network, so that a deploy with nothing to do costs nothing. What only this machine
+says (its pip.conf, its own virtual packages) is left out: a lock made elsewhere stays fresh here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from stackyard.errors import Where
+from stackyard.lock.channels import Resolver
+from stackyard.lock.hashing import local_path, sha256_file, sha256_tree
+from stackyard.lock.inputs import build_inputs
+from stackyard.lock.virtual import declared
+from stackyard.spec.models import CondaRequirement, Interpreter, PipRequirement, Site, Variant
+from stackyard.spec.selectors import holds
+
+_VERSION = "1"
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """The lines that one solve depends on: requirements in the order of the file, and everything else."""
+
+    requested: tuple[str, ...]
+    policy: tuple[str, ...]
+
+    @property
+    def digest(self) -> str:
+        """sha256 over all lines; the order of requirements does not matter."""
+        text = "\n".join([_VERSION, *sorted(self.requested), "", *self.policy])
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def fingerprint(variant: Variant, site: Site, platform: str) -> Fingerprint:
+    """The lines for one variant on one platform.
+
+    Raises:
+        InputError: a channel is denied or names a variable that is not set, or a patch or project is not there.
+    """
+    folder = spec_folder(variant)
+    conda = [r.url or r.spec for r in conda_requirements(variant, platform)]
+    pip = [f"pip: {_pip_line(r)}" for r in pip_requirements(variant, platform)]
+    lines = [*_conda_policy(variant, site, platform), *_pip_policy(variant, site, platform)]
+    return Fingerprint(
+        tuple(_portable(line, folder) for line in (*conda, *pip)),
+        tuple(_portable(line, folder) for line in lines),
+    )
+
+
+def wanted(variant: Variant, site: Site) -> Interpreter:
+    """The interpreter that is asked for: the stack's word; what the stack leaves open is the site's."""
+    stack, default = variant.interpreter, site.interpreter
+    return Interpreter(
+        source=default.source if stack.source == "auto" else stack.source,
+        version=stack.version or default.version,
+        path=stack.path or default.path,
+    )
+
+
+def where_of(variant: Variant) -> Where:
+    """The place of a variant, for errors."""
+    file = variant.place.file or (variant.files[0] if variant.files else "")
+    return Where(file, variant.place.line, variant.place.column)
+
+
+def spec_folder(variant: Variant) -> Path | None:
+    """The folder of the file that a variant comes from, absolute; None for one that no file made."""
+    file = where_of(variant).file
+    return Path(file).absolute().parent if file else None
+
+
+def conda_requirements(variant: Variant, platform: str) -> tuple[CondaRequirement, ...]:
+    """The conda requirements that hold on a platform."""
+    return tuple(r for r in variant.environment.conda if _holds(r.selector, variant, platform))
+
+
+def pip_requirements(variant: Variant, platform: str) -> tuple[PipRequirement, ...]:
+    """The pip requirements that hold on a platform; their markers are left to uv."""
+    return tuple(r for r in variant.environment.pip if _holds(r.selector, variant, platform))
+
+
+def constraints(variant: Variant, platform: str) -> tuple[PipRequirement, ...]:
+    """The pip constraints that hold on a platform."""
+    return tuple(r for r in variant.environment.constraints if _holds(r.selector, variant, platform))
+
+
+def _holds(selector: str, variant: Variant, platform: str) -> bool:
+    return not selector or holds(selector, platform, variant.axes)
+
+
+def _pip_line(requirement: PipRequirement) -> str:
+    hashes = "".join(f" --hash={h}" for h in requirement.hashes)
+    return f"{requirement.line}{hashes}" + (f" (from {requirement.index})" if requirement.index else "")
+
+
+def _conda_policy(variant: Variant, site: Site, platform: str) -> Iterator[str]:
+    if variant.environment.conda or wanted(variant, site).source == "conda":
+        channels = Resolver(site.channels, where_of(variant)).search_list(variant.environment)
+        yield f"channels {' '.join(c.url for c in channels)}"
+        yield f"channel-priority {site.channels.priority}"
+        yield from (f"pin {pin}" for pin in site.pins)
+        if site.channels.exclude_newer:
+            yield f"exclude-newer {site.channels.exclude_newer}"
+    virtual = declared(site, platform, variant.axes)
+    yield f"virtual {' '.join(virtual.packages) if virtual else 'of this machine'}"
+    asked = wanted(variant, site)
+    yield f"interpreter {' '.join(w for w in (asked.source, asked.version, asked.path) if w)}"
+
+
+def _pip_policy(variant: Variant, site: Site, platform: str) -> Iterator[str]:
+    requirements = pip_requirements(variant, platform)
+    if not requirements:
+        return
+    yield from (f"constraint {r.line}" for r in constraints(variant, platform))
+    yield from _given(variant.environment.pip_options.model_dump(), "pip-option")
+    yield from _given(site.pip.model_dump(exclude={"read_pip_conf"}), "site-pip")
+    if not site.pip.read_pip_conf:
+        yield "site-pip read-pip-conf no"
+    inputs = {name: build_inputs(variant.build, name) for name in sorted(variant.build.packages)}
+    inputs[""] = build_inputs(variant.build, "")
+    for name, values in inputs.items():
+        yield from (f"build {name or 'every package'}: {key} = {value}" for key, value in values.items())
+    for name, build in sorted(variant.build.packages.items()):
+        yield f"build {name}: no-binary = {str(build.no_binary).lower()}"
+    yield from (f"config {r.name}: {text}" for r in requirements for text in r.config_settings)
+    yield from (line for r in requirements for line in _contents(r))
+
+
+def _given(values: Mapping[str, object], word: str) -> Iterator[str]:
+    for key, value in sorted(values.items()):
+        if value:
+            shown = " ".join(str(v) for v in value) if isinstance(value, (tuple, list)) else str(value)
+            yield f"{word} {key.replace('_', '-')} {shown}"
+
+
+def _contents(requirement: PipRequirement) -> Iterator[str]:
+    """The hash of what a local requirement points to: its snapshot, or the file."""
+    path = local_path(requirement.path or requirement.url.split("#")[0])
+    if requirement.kind not in ("path", "url") or path is None:
+        return
+    if path.is_dir():
+        yield f"project {path} sha256:{sha256_tree(path)}"
+    elif path.is_file():
+        yield f"file {path} sha256:{sha256_file(path)}"
+
+
+def _portable(line: str, folder: Path | None) -> str:
+    """The line with paths in the spec's folder relative to it, so that every clone has the same hash."""
+    if folder is None or str(folder) == "/":
+        return line
+    return line.replace(f"{folder}/", "./")
+
+
+def changes(old: Iterable[str], new: Iterable[str]) -> list[str]:
+    """The lines that are on one side only, for a person: ``+ line`` and ``- line``."""
+    before, after = list(old), list(new)
+    removed = [f"- {line}" for line in before if line not in after]
+    return removed + [f"+ {line}" for line in after if line not in before]

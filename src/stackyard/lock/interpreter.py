@@ -1,0 +1,194 @@
+"""Where a variant's Python comes from: a conda channel, uv's managed Pythons, or this machine."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+from stackyard.errors import InputError, MissingError, StackyardError, Where
+from stackyard.host.command import CommandError, run, which
+from stackyard.lock.hashing import sha256_file
+from stackyard.lock.model import CondaPackage, LockedInterpreter
+from stackyard.lock.uvcompile import uv, uv_environment
+from stackyard.lock.virtual import machine_platform
+from stackyard.spec.models import Interpreter
+
+Source = Literal["conda", "uv", "host"]
+_ASK = (
+    "import sys; print('%d.%d.%d' % sys.version_info[:3]); "
+    "print(getattr(sys, '_base_executable', None) or sys.executable)"
+)
+
+
+def source_of(asked: Interpreter, *, conda: bool) -> Source:
+    """Where Python comes from. ``auto``: from conda where the stack has a conda part, else from this machine."""
+    if asked.source != "auto":
+        return asked.source
+    return "conda" if conda else "host"
+
+
+def conda_spec(version: str) -> str:
+    """The MatchSpec that asks conda for a Python: ``3.11`` is any 3.11, a range is taken as it is."""
+    if not version:
+        return "python"
+    return f"python {version}" if any(c in version for c in "<>=!~*") else f"python {version}.*"
+
+
+def from_conda(packages: tuple[CondaPackage, ...]) -> LockedInterpreter:
+    """The interpreter among conda packages, or source ``none`` where there is none."""
+    python = next((p for p in packages if p.name == "python"), None)
+    return LockedInterpreter("conda", python.version) if python else LockedInterpreter("none")
+
+
+def from_host(asked: Interpreter, platform: str, where: Where | None = None) -> LockedInterpreter:
+    """This machine's Python, recorded with the path of the real executable behind links and shims, and its hash.
+
+    Raises:
+        InputError: the lock is for another platform, whose Python cannot be seen from here.
+        MissingError: there is none of the version that is asked for.
+    """
+    if platform != machine_platform():
+        raise InputError(
+            f"the Python of {platform} cannot be looked at from a {machine_platform()} machine",
+            where=where,
+            hint="take Python from conda or uv (interpreter: source:), or lock on a machine of that platform",
+        )
+    seen = []
+    for candidate in _candidates(asked):
+        found = _ask(candidate)
+        if found is None:
+            continue
+        version, executable = found
+        if _fits(version, asked.version, where):
+            return LockedInterpreter("host", version, str(executable), _hash(executable))
+        seen.append(f"{candidate} is {version}")
+    wish = f"Python {asked.version}".strip() if asked.version else "Python"
+    raise MissingError(
+        f"this machine has no {wish}" + (f" ({'; '.join(dict.fromkeys(seen))})" if seen else ""),
+        where=where,
+        hint="name one with interpreter: path:, or take it from conda or uv with interpreter: source:",
+    )
+
+
+def unchanged(locked: LockedInterpreter) -> bool:
+    """Whether a host interpreter is still the file that was locked; true for all other sources."""
+    if locked.source != "host":
+        return True
+    path = Path(locked.path)
+    return path.is_file() and _hash(path) == locked.sha256
+
+
+def from_uv(asked: Interpreter, platform: str, folder: Path, where: Where | None = None) -> LockedInterpreter:
+    """One of uv's managed Pythons: found in the yard's folder or in uv's own, else downloaded into the yard's.
+
+    Raises:
+        InputError: the lock is for another platform.
+        MissingError: it is not there and cannot be downloaded.
+    """
+    if platform != machine_platform():
+        raise InputError(
+            f"uv can install Python for {machine_platform()} here, not for {platform}",
+            where=where,
+            hint="take Python from conda, or lock on a machine of that platform",
+        )
+    _specifier(asked.version, where)
+    found = _managed(asked.version, folder)
+    if found is None:
+        _install(asked.version, folder, where)
+        found = _managed(asked.version, folder)
+    answer = _ask(found) if found else None
+    if answer is None:
+        raise StackyardError(f"uv installed Python {asked.version} and does not find it")
+    version, executable = answer
+    return LockedInterpreter("uv", version, str(executable), _hash(executable))
+
+
+def _managed(version: str, folder: Path) -> Path | None:
+    for extra in ({"UV_PYTHON_INSTALL_DIR": str(folder)}, {}):
+        argv: list[str | Path] = [
+            uv(),
+            "python",
+            "find",
+            "--managed-python",
+            "--no-python-downloads",
+            "--no-project",
+            version or "3",
+        ]
+        result = run(argv, env={**uv_environment(), **extra}, timeout_s=60, check=False)
+        if result.returncode == 0:
+            return Path(result.stdout.strip())
+    return None
+
+
+def _install(version: str, folder: Path, where: Where | None) -> None:
+    env = {**uv_environment(), "UV_PYTHON_INSTALL_DIR": str(folder), "UV_PYTHON_DOWNLOADS": "manual",
+           "UV_HTTP_TIMEOUT": "20"}  # fmt: skip
+    try:
+        run([uv(), "python", "install", "--no-bin", "--no-progress", "--color", "never", version or "3"],
+            env=env, timeout_s=900)  # fmt: skip
+    except CommandError as error:
+        raise MissingError(
+            f"uv's Python {version or '3'} is not on this machine and cannot be downloaded",
+            where=where,
+            detail=error.detail,
+            hint="set UV_PYTHON_INSTALL_MIRROR to a mirror, or take Python from conda or the host",
+        ) from error
+
+
+def _candidates(asked: Interpreter) -> Iterator[Path]:
+    if asked.path:
+        yield Path(asked.path).expanduser()
+        return
+    names = ["python3", "python", *(f"python3.{minor}" for minor in range(20, 6, -1))]
+    if asked.version.startswith("2"):
+        names = ["python2", "python2.7", *names]
+    for name in names:
+        found = which(name)
+        if found:
+            yield found
+    yield Path(sys.executable)
+
+
+@lru_cache(maxsize=64)
+def _ask(python: Path) -> tuple[str, Path] | None:
+    """Version and real executable of a Python; None where it does not run."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+    try:
+        result = run([python, "-c", _ASK], env=env, timeout_s=30, check=False)
+    except StackyardError:
+        return None
+    lines = result.stdout.splitlines()
+    if result.returncode != 0 or len(lines) != 2:
+        return None
+    return lines[0], Path(os.path.realpath(lines[1]))
+
+
+def _fits(version: str, wish: str, where: Where | None) -> bool:
+    return version in _specifier(wish, where)
+
+
+def _specifier(wish: str, where: Where | None) -> SpecifierSet:
+    plain = bool(wish) and wish[0].isdigit()
+    text = f"=={wish}.*" if plain and wish.count(".") < 2 and "*" not in wish else f"=={wish}" if plain else wish
+    try:
+        return SpecifierSet(text)
+    except InvalidSpecifier as error:
+        raise InputError(
+            f"interpreter version {wish!r} is not understood", where=where, hint="write 3.11 or >=3.10,<3.13"
+        ) from error
+
+
+def _hash(path: Path) -> str:
+    status = path.stat()
+    return _hash_of(str(path), status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(maxsize=64)
+def _hash_of(path: str, mtime_ns: int, size: int) -> str:
+    return sha256_file(Path(path))

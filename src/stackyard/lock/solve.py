@@ -1,0 +1,245 @@
+"""The door of the room: a stack becomes a lock, with everything reused that is still right."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from stackyard.errors import InputError
+from stackyard.lock import interpreter as python
+from stackyard.lock import text
+from stackyard.lock.fingerprint import (
+    Fingerprint,
+    changes,
+    conda_requirements,
+    constraints,
+    fingerprint,
+    pip_requirements,
+    wanted,
+    where_of,
+)
+from stackyard.lock.hashing import local_path
+from stackyard.lock.model import Lock, LockedInterpreter, LockedVariant, PipPackage
+from stackyard.lock.virtual import Virtual, for_platform, machine_platform
+from stackyard.progress import Progress
+from stackyard.spec.models import Interpreter, Site, Stack, Variant
+from stackyard.yard import atomic
+from stackyard.yard.layout import Yard
+
+
+def platforms_of(stack: Stack, site: Site, platforms: Sequence[str] = ()) -> tuple[str, ...]:
+    """The platforms that a stack is locked for: those asked for, the site's, its node kinds', this machine's."""
+    named = tuple(platforms) or tuple(site.platforms)
+    return named or tuple(dict.fromkeys(k.platform for k in site.nodes.values())) or (machine_platform(),)
+
+
+def pairs(stack: Stack, site: Site, platforms: Sequence[str] = ()) -> Iterator[tuple[Variant, str]]:
+    """Every variant with every platform that it is for; ``platforms:`` of a file or a variant leaves the others out."""
+    for variant in stack.variants:
+        for platform in platforms_of(stack, site, platforms):
+            limits = [names for names in (variant.platforms, variant.environment.platforms) if names]
+            if all(platform in names for names in limits):
+                yield variant, platform
+
+
+def lock_stack(
+    stack: Stack, site: Site, yard: Yard, platforms: Sequence[str], previous: Lock | None, progress: Progress
+) -> Lock:
+    """Lock every variant for every platform, solving only what nobody solved before.
+
+    An entry of `previous`, or one that this yard or a parent of it keeps, is taken where its spec hash is the
+    same. What was solved is kept in the yard at once, so that a later failure loses nothing.
+
+    Args:
+        platforms: conda platforms; empty means the site's, else those of its node kinds, else this machine's.
+
+    Raises:
+        InputError: nothing to lock for these platforms, or a spec that has no solution.
+        StackyardError: a channel or index cannot be reached.
+    """
+    expected = list(pairs(stack, site, platforms))
+    if not expected:
+        names = ", ".join(platforms_of(stack, site, platforms))
+        raise InputError(f"{stack.name} is not for {names}", hint="see `platforms:` in its file and in site.yaml")
+    done = []
+    for n, (variant, platform) in enumerate(expected):
+        subject = _subject(variant, platform)
+        print_of = fingerprint(variant, site, platform)
+        found = _reusable(variant, platform, print_of, yard, previous)
+        if found is None:
+            found = _solve(variant, site, yard, platform, print_of, progress)
+            _keep(found, yard)
+        for notice in found.notices:
+            progress.notice(f"{subject}: {notice}")
+        done.append(replace(found, stack=variant.stack, version=variant.version, variant=variant.name))
+        progress.advance(stack.name, n + 1, len(expected))
+    folder = str(Path(stack.file).absolute().parent) if stack.file else ""
+    return Lock(stack.name, tuple(done), folder)
+
+
+def spec_hash(variant: Variant, site: Site, platform: str) -> str:
+    """The hash of all that influences the solve of one variant on one platform, in the spec and in the site."""
+    return fingerprint(variant, site, platform).digest
+
+
+def stale(lock: Lock, stack: Stack, site: Site, platforms: Sequence[str]) -> list[str]:
+    """What makes a lock stale, one sentence each; empty when it is fresh."""
+    reasons = []
+    expected = list(pairs(stack, site, platforms))
+    keys = {(v.version, v.name, platform) for v, platform in expected}
+    for variant, platform in expected:
+        locked = lock.find(variant.version, variant.name, platform)
+        subject = _subject(variant, platform)
+        if locked is None:
+            reasons.append(f"{subject} is not locked")
+            continue
+        now = fingerprint(variant, site, platform)
+        if now.digest != locked.spec_hash:
+            reasons += [f"{subject}: {line}" for line in _differences(locked, now)]
+        elif platform == machine_platform() and not python.unchanged(locked.interpreter):
+            reasons.append(f"{subject}: {locked.interpreter.path} is no longer the Python that was locked")
+    asked = set(platforms_of(stack, site, platforms))
+    gone = [v for v in lock.variants if v.key not in keys and v.platform in asked]
+    return reasons + [f"{_named(v.version, v.variant)} for {v.platform} is no longer in the file" for v in gone]
+
+
+def _differences(locked: LockedVariant, now: Fingerprint) -> list[str]:
+    lines = changes(locked.requested, now.requested) + changes(locked.policy, now.policy)
+    return lines or ["the lock was edited or made by another version of the program"]
+
+
+def _subject(variant: Variant, platform: str) -> str:
+    return f"{variant.stack} {_named(variant.version, variant.name)} for {platform}"
+
+
+def _named(version: str, variant: str) -> str:
+    return "-".join(part for part in (version, variant) if part)
+
+
+# --------------------------------------------------------------------------- reuse
+
+
+def _reusable(
+    variant: Variant, platform: str, print_of: Fingerprint, yard: Yard, previous: Lock | None
+) -> LockedVariant | None:
+    """An entry with the same spec hash whose local files are all still there, or None."""
+    for candidate in _candidates(variant, platform, print_of.digest, yard, previous):
+        if candidate.spec_hash == print_of.digest and candidate.platform == platform and _intact(candidate):
+            return candidate
+    return None
+
+
+def _candidates(
+    variant: Variant, platform: str, digest: str, yard: Yard, previous: Lock | None
+) -> Iterator[LockedVariant]:
+    if previous is not None:
+        named = previous.find(variant.version, variant.name, platform)
+        yield from (v for v in (named, *previous.variants) if v is not None)
+    for place in yard.lineage():
+        path = kept_path(place, digest)
+        if path.is_file():
+            yield from text.read(path).variants
+
+
+def _intact(locked: LockedVariant) -> bool:
+    if locked.platform == machine_platform() and not python.unchanged(locked.interpreter):
+        return False
+    paths = [local_path(p.url) for p in locked.pip if p.kind == "path"]
+    return all(path is not None and path.exists() for path in paths)
+
+
+def kept_path(yard: Yard, digest: str) -> Path:
+    """Where a yard keeps what was solved for a spec hash."""
+    return yard.root / "locks" / f"{digest}.lock"
+
+
+def _keep(locked: LockedVariant, yard: Yard) -> None:
+    atomic.write_text(kept_path(yard, locked.spec_hash), text.dump(Lock(locked.stack, (locked,))))
+
+
+# --------------------------------------------------------------------------- solving
+
+
+def _solve(
+    variant: Variant, site: Site, yard: Yard, platform: str, print_of: Fingerprint, progress: Progress
+) -> LockedVariant:
+    """Solve the conda part, find the interpreter, then solve the pip part on top of both."""
+    subject = _subject(variant, platform)
+    progress.phase(subject, "solve")
+    virtual = for_platform(site, platform, variant.axes)
+    asked = wanted(variant, site)
+    source = python.source_of(asked, conda=bool(conda_requirements(variant, platform)))
+    locked = LockedVariant(
+        variant.stack, variant.version, variant.name, platform, print_of.digest, LockedInterpreter("none"),
+        virtual=virtual.packages, requested=print_of.requested, policy=print_of.policy,
+    )  # fmt: skip
+    locked = _with_conda(locked, variant, site, yard, asked if source == "conda" else None, virtual, subject)
+    if source != "conda":
+        locked = replace(locked, interpreter=_interpreter(source, asked, locked, variant, yard))
+    pip, notices = _pip(locked, variant, site, yard, virtual, subject, progress)
+    return replace(locked, pip=pip, notices=(*virtual.notices, *notices))
+
+
+def _with_conda(
+    locked: LockedVariant, variant: Variant, site: Site, yard: Yard, asked: Interpreter | None, virtual: Virtual,
+    subject: str,
+) -> LockedVariant:  # fmt: skip
+    """The conda packages; with `asked`, Python is one of them where pip packages or the stack want it."""
+    from stackyard.lock.channels import Resolver
+
+    requirements = conda_requirements(variant, locked.platform)
+    resolver = Resolver(site.channels, where_of(variant))
+    specs = [resolver.spec(r) for r in requirements]
+    pips = pip_requirements(variant, locked.platform)
+    if asked is not None and (asked.version or (pips and not any(r.name == "python" for r in requirements))):
+        specs.append(python.conda_spec(asked.version))
+    if not specs:
+        return locked
+    from stackyard.lock.conda import CondaRequest, solve_conda
+
+    channels = resolver.search_list(variant.environment)
+    request = CondaRequest(
+        subject, locked.platform, tuple(specs), channels, virtual.packages, yard.cache / "repodata", site.pins,
+        site.channels.priority, site.channels.exclude_newer, where_of(variant),
+    )  # fmt: skip
+    packages = solve_conda(request)
+    return replace(
+        locked, conda=packages, channels=tuple(c.url for c in channels), interpreter=python.from_conda(packages)
+    )
+
+
+def _interpreter(
+    source: python.Source, asked: Interpreter, locked: LockedVariant, variant: Variant, yard: Yard
+) -> LockedInterpreter:
+    where = where_of(variant)
+    if locked.interpreter.source == "conda":
+        raise InputError(
+            f"the interpreter is to come from {source}, and conda brings python {locked.interpreter.version} as well",
+            where=where,
+            hint="take python and what depends on it out of the conda part, or use interpreter: source: conda",
+        )
+    if source == "host":
+        return python.from_host(asked, locked.platform, where)
+    return python.from_uv(asked, locked.platform, yard.cache / "python", where)
+
+
+def _pip(
+    locked: LockedVariant, variant: Variant, site: Site, yard: Yard, virtual: Virtual, subject: str, progress: Progress
+) -> tuple[tuple[PipPackage, ...], tuple[str, ...]]:
+    from stackyard.lock import pip, pipconf
+    from stackyard.lock.given import given
+
+    requirements = pip_requirements(variant, locked.platform)
+    if not requirements:
+        return (), ()
+    progress.phase(subject, "solve", "pip")
+    settings, notices = pipconf.settings(site.pip, variant.environment.pip_options, os.environ)
+    provided, unknown = given(locked.conda, [y.cache / "conda" for y in yard.lineage()])
+    request = pip.PipRequest(
+        subject, locked.platform, locked.interpreter.version, virtual.version("__glibc"), requirements, settings,
+        yard.cache / "uv", constraints(variant, locked.platform), provided, variant.build, where_of(variant),
+    )  # fmt: skip
+    solution = pip.solve_pip(request)
+    return solution.packages, (*notices, *unknown, *solution.notices)
