@@ -17,15 +17,15 @@ else
 fi
 
 say() { printf '\n%s%s%s\n' "$bold" "$*" "$plain"; }
-step() { # TITLE COMMAND...: show the command, run it, remember how long it took
+step() { # TITLE SHOWN COMMAND...: say what is typed for it, run it, remember how long it took
     title=$1
-    shift
     say "$title"
-    printf '$ %s\n' "$*"
+    printf '$ %s\n' "$2"
+    shift 2
     began=$(date +%s%N)
     "$@"
-    printf '%6d.%01d s  %s\n' $((($(date +%s%N) - began) / 1000000000)) \
-        $((($(date +%s%N) - began) / 100000000 % 10)) "$title" >>"$times"
+    tenths=$((($(date +%s%N) - began) / 100000000))
+    printf '%5d.%d s  %s\n' $((tenths / 10)) $((tenths % 10)) "$title" >>"$times"
 }
 lmod_init() {
     for init in "${LMOD_PKG:+$LMOD_PKG/init/bash}" /usr/share/lmod/lmod/init/bash /opt/apps/lmod/lmod/init/bash /usr/lmod/lmod/init/bash; do
@@ -45,16 +45,18 @@ load_with_lmod() { # what a user of the cluster types, in a new shell
 
 stackyard=.venv/bin/stackyard
 if ! lmod_init >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-    step "Get Lmod from the distribution" install_lmod || say "Lmod could not be installed; going on without it"
+    step "Get Lmod from the distribution" "apt-get install lmod" install_lmod || say "Lmod could not be installed; going on without it"
 fi
-step "Lock, build, verify and publish" "$stackyard" --yard "$yard" deploy "$stack/stack.yaml"
+step "Lock, build, verify and publish" "stackyard --yard $yard deploy $stack/stack.yaml" \
+    "$stackyard" --yard "$yard" deploy "$stack/stack.yaml"
 modules=$(cd "$yard" && pwd)/modules
 if init=$(lmod_init); then
-    step "Load it as a module" load_with_lmod "$init" "$modules"
+    step "Load it as a module" "module use $modules && module load quickstart" load_with_lmod "$init" "$modules"
 else
     say "No Lmod here, so no module is loaded: apt-get install lmod (as root), then make quickstart again"
 fi
-step "Run two MPI ranks in it" "$stackyard" --yard "$yard" run quickstart -- mpiexec -n 2 python "$stack/heat.py"
+step "Run two MPI ranks in it" "stackyard --yard $yard run quickstart -- mpiexec -n 2 python $stack/heat.py" \
+    "$stackyard" --yard "$yard" run quickstart -- mpiexec -n 2 python "$stack/heat.py"
 
 say "Made"
 "$stackyard" --yard "$yard" list
