@@ -1,0 +1,78 @@
+"""Builds small variants for the tests of this room, without going through spec and lock."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from stackyard.build import builder
+from stackyard.lock.model import CondaPackage, LockedInterpreter, LockedVariant, PipPackage
+from stackyard.progress import Silent
+from stackyard.spec.models import Site, Variant
+from stackyard.yard.layout import RevisionPaths, Yard
+from stackyard.yard.record import BuildRecord
+
+PYTHON = Path(sys.executable).resolve()
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def host_python() -> LockedInterpreter:
+    version = ".".join(map(str, sys.version_info[:3]))
+    return LockedInterpreter("host", version, str(PYTHON), sha256(PYTHON))
+
+
+def conda_packages(channel: Path, names: Iterable[str] | None = None) -> tuple[CondaPackage, ...]:
+    """Packages of a local channel as a lock would hold them: the newest of each name, or of all."""
+    found: dict[str, CondaPackage] = {}
+    wanted = set(names) if names is not None else None
+    for subdir in ("noarch", "linux-64"):
+        repodata = json.loads((channel / subdir / "repodata.json").read_text())
+        for file, record in {**repodata["packages"], **repodata["packages.conda"]}.items():
+            if wanted is not None and record["name"] not in wanted:
+                continue
+            package = CondaPackage(
+                name=record["name"], version=record["version"], build=record["build"],
+                build_number=record["build_number"], subdir=subdir, channel=channel.as_uri(),
+                url=(channel / subdir / file).as_uri(), sha256=record["sha256"], md5=record.get("md5", ""),
+                size=record["size"], noarch=record.get("noarch") or "", timestamp_ms=record.get("timestamp", 0),
+                depends=tuple(record["depends"]), python_site_packages_path=record.get("python_site_packages_path", ""),
+            )  # fmt: skip
+            other = found.get(package.name)
+            if other is None or other.timestamp_ms < package.timestamp_ms:
+                found[package.name] = package
+    return tuple(found[name] for name in sorted(found))
+
+
+def locked(
+    conda: Iterable[CondaPackage] = (), pip: Iterable[PipPackage] = (), interpreter: LockedInterpreter | None = None
+) -> LockedVariant:
+    conda = tuple(conda)
+    if interpreter is None:
+        interpreter = LockedInterpreter("conda") if any(p.name == "python" for p in conda) else host_python()
+    return LockedVariant("demo", "1.0", "py311", "linux-64", "0" * 64, interpreter, conda=conda, pip=tuple(pip))
+
+
+def wheel_package(path: Path, **more: Any) -> PipPackage:
+    name, version = path.name.split("-")[:2]
+    return PipPackage(name, version, "wheel", path.as_uri(), sha256(path), size=path.stat().st_size, **more)
+
+
+def build(
+    yard: Yard,
+    lock: LockedVariant,
+    variant: Variant | None = None,
+    *,
+    site: Site | None = None,
+    folder: str = "1.0-py311-1",
+    progress: Silent | None = None,
+) -> BuildRecord:
+    variant = variant or Variant(stack="demo", version="1.0", name="py311")
+    paths = RevisionPaths(yard.root / "stacks" / "demo" / folder)
+    return builder.build(variant, lock, site or Site(), yard, paths, f"demo/{folder}", 1, progress or Silent())

@@ -1,0 +1,38 @@
+"""What the tests of this room share: the real channel, wheels from the index, and a yard of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stackyard.errors import MissingError
+from stackyard.lock.model import PipPackage
+from stackyard.yard.layout import Yard
+from support.testbed import HERE, real_channel, wheels
+
+
+@pytest.fixture(scope="session")
+def channel() -> Path:
+    try:
+        return real_channel()
+    except MissingError as error:
+        pytest.skip(f"{error}: {error.detail}")
+
+
+@pytest.fixture(scope="session")
+def wheelhouse() -> dict[str, PipPackage]:
+    """Wheels of the test bed by name, as a lock holds them."""
+    from buildbed import wheel_package
+
+    try:
+        folder = wheels(HERE / "wheels.txt")
+    except MissingError as error:
+        pytest.skip(f"{error}: {error.detail}")
+    found = [wheel_package(path) for path in sorted(folder.glob("*.whl"))]
+    return {package.name.lower().replace("_", "-"): package for package in found}
+
+
+@pytest.fixture
+def yard(tmp_path: Path) -> Yard:
+    return Yard(tmp_path / "yard")

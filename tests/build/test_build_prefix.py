@@ -1,0 +1,284 @@
+"""Whole builds: with a conda Python and on the host's, what they leave behind, what they share, what they refuse."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from buildbed import build, conda_packages, locked, sha256
+
+from stackyard.build import builder
+from stackyard.build.audit import audit
+from stackyard.build.tree import tree_hash
+from stackyard.errors import MissingError, StackyardError
+from stackyard.lock.model import LockedInterpreter, PipPackage
+from stackyard.progress import Silent
+from stackyard.spec.models import Environment, Permissions, Site, Variant
+from stackyard.yard.layout import RevisionPaths, Yard
+from stackyard.yard.record import read_record
+
+SMALL = ("python", "six", "click", "typing_extensions")
+
+
+def python(record_prefix: str, code: str) -> str:
+    done = subprocess.run(
+        [f"{record_prefix}/bin/python", "-c", code], capture_output=True, text=True, check=True,
+        env={"PATH": "/usr/bin:/bin"},
+    )  # fmt: skip
+    return done.stdout.strip()
+
+
+def compiled_bytecode(paths: RevisionPaths) -> bool:
+    return "bytecode_worker.py" in paths.log.read_text()
+
+
+def test_a_conda_stack_runs_is_sealed_and_recorded(yard: Yard, channel: Path) -> None:
+    conda = conda_packages(channel, (*SMALL, "numpy", "pip"))
+    variant = Variant(stack="demo", version="1.0", name="py311", run_variables={"DATA": "{prefix}/share"})
+    record = build(yard, locked(conda), variant)
+    prefix = Path(record.prefix)
+    assert python(record.prefix, "import numpy, sys; print(sys.prefix, numpy.arange(4).sum())") == f"{prefix} 6"
+    assert "stackyard deploy" in json.loads((prefix / "conda-meta/frozen").read_text())["message"]
+    refused = subprocess.run(
+        [prefix / "bin/python", "-m", "pip", "install", "--no-index", "idna"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "externally-managed" in refused.stderr and "stackyard deploy" in refused.stderr
+    paths = RevisionPaths.of(record.path)
+    assert read_record(paths.record) == record
+    assert not paths.building.exists() and not (paths.root / ".work").exists()
+    assert {p.name for p in record.packages} == {p.name for p in conda}
+    assert record.interpreter["source"] == "conda"
+    assert record.activation.change.apply({})["DATA"] == f"{prefix}/share"
+    assert not (prefix / "CACHEDIR.TAG").exists()
+    assert {"conda", "bytecode", "seal"} <= set(record.timings_s)
+    assert audit(yard) == []
+
+
+def test_a_second_prefix_shares_files_and_compiles_nothing(yard: Yard, channel: Path) -> None:
+    lock = locked(conda_packages(channel, SMALL))
+    first, second = build(yard, lock, folder="a"), build(yard, lock, folder="b")
+    assert compiled_bytecode(RevisionPaths.of(first.path))
+    sources = [p for p in Path(second.prefix).rglob("*.py") if p.is_file()]
+    pycs = [p for p in Path(second.prefix).rglob("*.pyc")]
+    assert len(pycs) > 500
+    assert {p.read_bytes()[4] for p in pycs} == {0b01}, "an unchecked source hash"
+    assert sum(p.stat().st_nlink >= 3 for p in pycs) > 0.95 * len(pycs)
+    assert sum(p.stat().st_nlink >= 3 for p in sources) > 0.95 * len(sources)
+    assert second.disk.link_mode == "hardlink"
+    assert second.disk.bytes_new < 0.15 * (second.disk.bytes_new + second.disk.bytes_shared)
+    log = RevisionPaths.of(second.path).log.read_text()
+    assert log.count("bytecode_worker.py") <= 1, "only files that hold the prefix are compiled again"
+    traced = python(second.prefix, "import click.core; print(click.core.Context.__init__.__code__.co_filename)")
+    assert traced.startswith(second.prefix)
+
+
+def test_files_that_hold_the_prefix_have_bytecode_of_their_own(yard: Yard, channel: Path) -> None:
+    lock = locked(conda_packages(channel, ("python",)))
+    for folder in ("a", "b"):
+        record = build(yard, lock, folder=folder)
+        assert python(record.prefix, "import sysconfig; print(sysconfig.get_config_var('prefix'))") == record.prefix
+
+
+def test_a_stack_on_the_hosts_python(yard: Yard, wheelhouse: dict[str, PipPackage]) -> None:
+    pip = [wheelhouse[name] for name in ("idna", "six", "rich", "pygments", "markdown-it-py", "mdurl")]
+    lock = locked(pip=pip)
+    record = build(yard, lock)
+    prefix = Path(record.prefix)
+    assert python(record.prefix, "import rich, sys; print(sys.prefix)") == record.prefix
+    assert sorted(p.name for p in (prefix / "bin").iterdir() if "python" not in p.name) == ["markdown-it", "pygmentize"]
+    assert record.interpreter == {
+        "source": "host", "path": lock.interpreter.path, "version": lock.interpreter.version,
+        "sha256": lock.interpreter.sha256,
+    }  # fmt: skip
+    site = next(prefix.glob("lib/python3*/site-packages"))
+    assert not list(site.glob("*/direct_url.json"))
+    assert (site / "__pycache__").is_dir() and (site / "idna/__pycache__").is_dir()
+    assert (site / "six.py").stat().st_nlink >= 2
+    again = build(yard, lock, folder="again")
+    assert tree_hash(Path(again.prefix)) != tree_hash(prefix), "scripts name their prefix"
+    assert not compiled_bytecode(RevisionPaths.of(again.path))
+    assert audit(yard) == []
+
+
+def test_conda_and_pip_in_one_prefix(yard: Yard, channel: Path, wheelhouse: dict[str, PipPackage]) -> None:
+    record = build(yard, locked(conda_packages(channel, SMALL), [wheelhouse["idna"], wheelhouse["zipp"]]))
+    assert python(record.prefix, "import idna, zipp, six; print(idna.__file__)").startswith(record.prefix)
+    assert {p.kind for p in record.packages} == {"conda", "pip"}
+
+
+def test_a_replaced_package_of_a_local_channel_is_refused(yard: Yard, channel: Path, tmp_path: Path) -> None:
+    own = tmp_path / "channel"
+    shutil.copytree(channel, own)
+    conda = conda_packages(own, SMALL)
+    victim = next(p for p in conda if p.name == "six")
+    path = Path(victim.url.removeprefix("file://"))
+    path.write_bytes(path.read_bytes() + b"more")
+    with pytest.raises(StackyardError) as caught:
+        build(yard, locked(conda))
+    text = str(caught.value)
+    assert path.name in text and victim.sha256 in text and sha256(path) in text
+    assert not list(yard.cache.glob("conda/six-*"))
+    assert not list(yard.root.rglob("record.json"))
+
+
+def test_a_replaced_wheel_is_refused(yard: Yard, wheelhouse: dict[str, PipPackage]) -> None:
+    wrong = replace(wheelhouse["idna"], sha256="0" * 64)
+    with pytest.raises(StackyardError) as caught:
+        build(yard, locked(pip=[wheelhouse["six"], wrong]))
+    assert "idna" in (caught.value.detail or "") and wheelhouse["idna"].sha256 in (caught.value.detail or "")
+    assert "build.log" in (caught.value.hint or "")
+
+
+def test_the_rest_of_a_killed_build_is_replaced(yard: Yard, wheelhouse: dict[str, PipPackage]) -> None:
+    lock = locked(pip=[wheelhouse["six"]])
+    before = tree_hash(Path(build(yard, lock).prefix))
+    paths = RevisionPaths(yard.root / "stacks/demo/1.0-py311-1")
+    paths.record.unlink()
+    (paths.prefix / "lib/half-written.so").write_bytes(b"\x7fELF")
+    assert tree_hash(Path(build(yard, lock).prefix)) == before
+
+
+def test_a_finished_revision_is_not_built_again_nor_from_other_inputs(
+    yard: Yard, wheelhouse: dict[str, PipPackage]
+) -> None:
+    lock = locked(pip=[wheelhouse["six"]])
+    first = build(yard, lock)
+    assert build(yard, lock) == first
+    with pytest.raises(StackyardError, match="never changes"):
+        build(yard, locked(pip=[wheelhouse["idna"]]))
+
+
+def test_the_hosts_python_must_be_the_locked_one(yard: Yard) -> None:
+    lock = locked()
+    other = replace(lock, interpreter=replace(lock.interpreter, sha256="0" * 64))
+    with pytest.raises(StackyardError, match="hash differs"):
+        build(yard, other)
+    gone = replace(lock, interpreter=LockedInterpreter("host", "3.11.0", "/nowhere/python3", ""))
+    with pytest.raises(MissingError, match="/nowhere/python3"):
+        build(yard, gone)
+
+
+def test_a_childs_build_reads_its_parents_caches_and_writes_to_itself(
+    yard: Yard, tmp_path: Path, channel: Path, wheelhouse: dict[str, PipPackage]
+) -> None:
+    lock = locked(conda_packages(channel, SMALL), [wheelhouse["idna"]])
+    parent = build(yard, lock)
+    held = sorted(p for p in yard.root.rglob("*"))
+    child = Yard(tmp_path / "child", yard)
+    record = build(child, lock)
+    assert sorted(p for p in yard.root.rglob("*")) == held
+    assert not list(child.cache.glob("conda/six-*")), "unpacked packages are used where they are"
+    assert not list(child.cache.glob("bytecode/*/??/*"))
+    assert list(child.cache.glob("uv/archive-v*/*/idna"))
+    assert Path(record.prefix, "bin").is_dir() and record.disk.link_mode == parent.disk.link_mode
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give files to a group")
+def test_group_and_umask_of_the_site(yard: Yard, wheelhouse: dict[str, PipPackage]) -> None:
+    site = Site(permissions=Permissions(group="users", umask="0027"))
+    before = os.umask(0o022)
+    os.umask(before)
+    record = build(yard, locked(pip=[wheelhouse["six"]]), site=site)
+    assert os.umask(before) == before
+    prefix = Path(record.prefix)
+    import grp
+
+    users = grp.getgrnam("users").gr_gid
+    assert {p.lstat().st_gid for p in (prefix, *prefix.rglob("*")) if not p.is_symlink()} == {users}
+    assert not any(p.lstat().st_mode & 0o007 for p in prefix.rglob("*") if p.is_dir() and not p.is_symlink())
+    with pytest.raises(StackyardError, match="no-such-group"):
+        build(yard, locked(), site=Site(permissions=Permissions(group="no-such-group")), folder="other")
+
+
+def test_a_post_script_changes_the_prefix_and_not_the_cache(yard: Yard, tmp_path: Path, channel: Path) -> None:
+    script = tmp_path / "postBuild"
+    script.write_text(
+        'test "$PWD" = "$PREFIX"\necho "print(\'changed\')" >> "$(python -c \'import six; print(six.__file__)\')"\n'
+        'echo "def f(): return 7" > "$PREFIX/lib/python3.11/site-packages/added.py"\n'
+    )
+    lock = locked(conda_packages(channel, SMALL))
+    plain = build(yard, lock)
+    record = build(yard, lock, Variant(stack="demo", version="1.0", name="py311", post=str(script)), folder="post")
+    assert python(record.prefix, "import six, added; print(added.f())").split() == ["changed", "7"]
+    assert list(Path(record.prefix).glob("lib/python3*/site-packages/__pycache__/added.*.pyc"))
+    assert python(plain.prefix, "import six; print('as it was')") == "as it was"
+    assert record.disk.link_mode in ("copy", "reflink")
+    assert audit(yard) == []
+
+
+def test_a_failing_post_script_says_where_its_output_is(yard: Yard, tmp_path: Path) -> None:
+    script = tmp_path / "postBuild"
+    script.write_text("echo about to fail\nfalse\necho not reached\n")
+    with pytest.raises(StackyardError) as caught:
+        build(yard, locked(), Variant(stack="demo", version="1.0", name="py311", post=str(script)))
+    assert "about to fail" in (caught.value.detail or "") and "not reached" not in (caught.value.detail or "")
+    assert "build.log" in (caught.value.hint or "")
+
+
+def test_a_stack_without_python(yard: Yard, tmp_path: Path) -> None:
+    from support.channel import Package, make_channel
+
+    tool = Package("tool", "2.0", files={"bin/tool": ("#!/bin/sh\necho works\n", 0o755)})
+    channel = make_channel(tmp_path / "ch", [tool])
+    lock = locked(conda_packages(channel), interpreter=LockedInterpreter("none"))
+    record = build(yard, lock)
+    assert subprocess.check_output([f"{record.prefix}/bin/tool"], text=True) == "works\n"
+    assert record.interpreter == {}
+    wheel = PipPackage("x", "1", "wheel", "https://localhost/x-1-py3-none-any.whl", "0" * 64)
+    with pytest.raises(StackyardError, match="no Python"):
+        build(yard, replace(lock, pip=(wheel,)), folder="other")
+
+
+def test_link_scripts_of_packages_are_run(yard: Yard, tmp_path: Path) -> None:
+    from support.channel import Package, make_channel
+
+    script = '#!/bin/sh\necho "$PREFIX" > "$PREFIX/share/linked"\n'
+    files = {"share/data": "x", "bin/.tool-post-link.sh": (script, 0o755)}
+    channel = make_channel(tmp_path / "ch", [Package("tool", "2.0", files=files)])
+    record = build(yard, locked(conda_packages(channel), interpreter=LockedInterpreter("none")))
+    assert Path(record.prefix, "share/linked").read_text().strip() == record.prefix
+
+
+def test_recipe_and_lock_are_kept(yard: Yard, tmp_path: Path) -> None:
+    files = []
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        files.append(tmp_path / folder / "environment.yml")
+        files[-1].write_text(folder)
+    record = build(yard, locked(), Variant(stack="demo", version="1.0", name="py311", files=tuple(map(str, files))))
+    paths = RevisionPaths.of(record.path)
+    assert sorted(p.name for p in paths.recipe.iterdir()) == ["environment.yml", "environment.yml.2"]
+    assert "demo" in paths.lock.read_text()
+
+
+def test_run_variables_win_in_order(yard: Yard) -> None:
+    environment = Environment(variables={"A": "file", "B": "file", "C": "file"})
+    variant = Variant(stack="demo", version="1.0", name="py311", environment=environment, run_variables={"C": "stack"})
+    record = build(yard, locked(), variant, site=Site(run_variables={"B": "site", "C": "site"}))
+    applied = record.activation.change.apply({"A": "user"})
+    assert (applied["A"], applied["B"], applied["C"]) == ("file", "site", "stack")
+
+
+def test_progress_names_the_phases(yard: Yard, wheelhouse: dict[str, PipPackage]) -> None:
+    class Kept(Silent):
+        phases: list[str] = []  # noqa: RUF012
+
+        def phase(self, subject: str, phase: str, detail: str = "") -> None:
+            assert subject == "demo/1.0-py311-1"
+            self.phases.append(phase)
+
+    build(yard, locked(pip=[wheelhouse["six"]]), progress=Kept())
+    assert Kept.phases == ["tools", "interpreter", "pip", "activation", "bytecode", "seal"]
+
+
+def test_builder_offers_the_input_hash() -> None:
+    lock, variant = locked(), Variant(stack="demo", version="1.0", name="py311")
+    assert builder.input_hash(variant, lock, Site()) == builder.input_hash(variant, lock, Site())
