@@ -80,9 +80,10 @@ def _show_built(outcome: Outcome) -> None:
 
 
 def _show_failures(outcome: Outcome) -> None:
-    for check in outcome.report.failures() if outcome.report else ():
+    for check in outcome.report.problems() if outcome.report else ():
         word = click.style(check.status, fg="red" if check.status == "failed" else "yellow")
-        click.echo(f"    {word} {check.name}: {check.detail}")
+        cause = check.detail.strip().splitlines()[-1:] or [""]
+        click.echo(f"    {word} {check.kind} {check.name}: {cause[0]}")
         if check.remedy:
             click.echo(f"        {check.remedy}")
     click.echo(f"    look inside:  stackyard run {outcome.module} -- bash")

@@ -7,6 +7,7 @@ cleanly, so the revision's folder keeps ``module.json``, written once.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,15 +23,18 @@ if TYPE_CHECKING:
 _FORMAT = 1
 
 
-def change_of(record: BuildRecord, site: Site) -> EnvironmentChange:
+def change_of(record: BuildRecord, site: Site | Callable[[], Site]) -> EnvironmentChange:
     """What loading this revision does: the frozen operations, or those that would be frozen now. Writes nothing.
+
+    Args:
+        site: the site, or how to get it: it is not needed where the operations are frozen.
 
     Raises:
         StackyardError: ``module.json`` is damaged or of a newer format.
     """
     frozen = _path(record)
     if not frozen.exists():
-        return full_change(record, site)
+        return full_change(record, site() if callable(site) else site)
     try:
         value = json.loads(frozen.read_text(encoding="utf-8"))
         if value["format"] != _FORMAT:

@@ -147,8 +147,6 @@ def _ensure_built(task: Task, request: Request, progress: Progress) -> Task:
     if task.record is not None:
         return task
     agreed = licences.require(request.yard, task.variant.licences, request.accept)
-    if task.paths.root.exists():
-        shutil.rmtree(task.paths.root)
     try:
         record = builder.build(
             task.variant,

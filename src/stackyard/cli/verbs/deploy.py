@@ -110,7 +110,7 @@ def _dry_run(context: Context, yard: Yard, files: tuple[Path, ...], options: dic
             "path": str(task.paths.root),
             "conda": len(task.locked.conda),
             "pip": len(task.locked.pip),
-            "download_bytes": sum(p.size for p in (*task.locked.conda, *task.locked.pip)),
+            "download_bytes": sum(p.size for p in task.locked.conda) + sum(p.size for p in task.locked.pip),
         }
         for task in tasks
     ]

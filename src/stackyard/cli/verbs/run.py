@@ -22,10 +22,10 @@ from stackyard.yard import catalogue
 @click.pass_obj
 def command(context: Context, rev: str, argv: tuple[str, ...], dry_run: bool) -> None:
     """Run CMD with the environment that loading REV gives. The command replaces this program: its exit code is kept."""
-    from stackyard.expose.base import environment_change
+    from stackyard.expose.published import change_of
 
     record = catalogue.record_of(context.yard(), rev)
-    environ = environment_change(record).apply(os.environ)
+    environ = change_of(record, context.site).apply(os.environ)
     if dry_run:
         for name in sorted({*environ, *os.environ}):
             if environ.get(name) != os.environ.get(name):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import click
 
 from stackyard.cli.output import show_json
@@ -9,7 +11,7 @@ from stackyard.cli.output import show_json
 
 @click.command(short_help="the JSON Schema of stack.yaml or site.yaml")
 @click.argument("kind", type=click.Choice(("stack", "site")))
-def command(kind: str) -> None:
+def command(kind: Literal["stack", "site"]) -> None:
     """Print the JSON Schema of a stack.yaml or a site.yaml."""
     from stackyard.spec.schema import schema
 

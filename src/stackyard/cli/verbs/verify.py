@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from pathlib import Path
 
 import click
 
@@ -55,15 +56,15 @@ def command(context: Context, rev: str | None, as_json: bool) -> None:
     else:
         for module, report in reports.items():
             click.echo(f"{click.style(module, bold=True)}: {report.summary()}")
-            for check in report.failures():
-                click.echo(f"    {check.status} {check.name}: {check.detail}")
+            for check in report.problems():
+                click.echo(f"    {check.line()}")
                 if check.remedy:
                     click.echo(f"        {check.remedy}")
     if any(report.state != "passed" for report in reports.values()):
         raise click.exceptions.Exit(3)
 
 
-def _modules(yard: Yard, entry: Entry) -> object:
+def _modules(yard: Yard, entry: Entry) -> Path:
     """The modules tree of the yard that publishes this revision."""
     for each in yard.lineage():
         manifest = generations.current(each)
