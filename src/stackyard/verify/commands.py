@@ -24,7 +24,6 @@ class FileProblem:
     status: Status
     detail: str
     remedy: str = ""
-    required: bool = True
 
 
 def file_problem(context: Context, one: Distribution, name: str) -> FileProblem | None:

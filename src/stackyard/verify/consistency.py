@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stackyard.errors import StackyardError
@@ -34,16 +33,8 @@ def _check_pip(context: Context) -> list[CheckResult]:
     from uv import find_uv_bin
 
     started = time.perf_counter()
-    argv: list[str | Path] = [
-        find_uv_bin(),
-        "--no-config",
-        "--color",
-        "never",
-        "pip",
-        "check",
-        "--python",
-        context.python.path,
-    ]
+    python = str(context.python.path)
+    argv = [find_uv_bin(), "--no-config", "--color", "never", "pip", "check", "--python", python]
     environ = {**context.environ, "UV_NO_PROGRESS": "1", "UV_CACHE_DIR": str(context.work / "uv")}
     try:
         result = run(argv, env=environ, cwd=context.work, timeout_s=120, check=False)

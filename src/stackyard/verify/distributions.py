@@ -48,6 +48,7 @@ class Distribution:
     Attributes:
         modules: dotted names of its public modules, outermost packages only (the members of namespaces).
         left_out: top-level names that are not imported: private ones and stray folders.
+        requires: normalised names of its requirements, those of extras left out.
         optional: normalised names of requirements that only an extra asks for, each with its extras.
         files: paths relative to `folder`, the site-packages it is in.
     """
@@ -59,6 +60,7 @@ class Distribution:
     modules: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     scripts: tuple[Script, ...] = ()
+    requires: frozenset[str] = frozenset()
     optional: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     files: frozenset[str] = frozenset()
 
@@ -77,16 +79,17 @@ def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def modules_of(files: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def modules_of(files: Iterable[str], distribution: str = "") -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The modules that files below site-packages make up: (public ones, names that are left out), both sorted.
 
     A package is named by its outermost folder with an ``__init__``; a folder without one is a namespace, and what is
-    in it is named. Private names (``_x``) count only for a distribution that has nothing else.
+    in it is named. Private names (``_x``) count only for a distribution that has nothing else, names of stray folders
+    only for one that is called so (`distribution`).
     """
     paths = [path for path in (PurePosixPath(file) for file in files) if _stem(path.name)]
     packages = {path.parent for path in paths if _stem(path.name) == "__init__" and path.parent.parts}
     names = {name for path in paths if (name := _module(path, packages))}
-    stray = {name for name in names if name.split(".")[0] in NOT_LIBRARIES}
+    stray = {name for name in names if name.split(".")[0] in NOT_LIBRARIES - {normal(distribution)}}
     private = {name for name in names - stray if any(part.startswith("_") for part in name.split("."))}
     public = names - stray - private
     if not public and private:
@@ -157,12 +160,11 @@ def _with_metadata(info: Path, owners: Mapping[str, frozenset[str]]) -> Distribu
     alone = owner is not None and sum(f.endswith(("-info/METADATA", "-info/PKG-INFO")) for f in owner) == 1
     if owner is not None and (alone or not files):
         files |= owner
-    public, left_out = modules_of(files)
-    if not files:
-        public, left_out = _declared_top_levels(info)
-    name, _, version = info.name.removesuffix(info.suffix).partition("-")
+    stem, _, version = info.name.removesuffix(info.suffix).partition("-")
+    name = headers.get("Name", stem).strip()
+    public, left_out = modules_of(files, name) if files else _declared_top_levels(info)
     made = Distribution(
-        name=headers.get("Name", name).strip(),
+        name=name,
         version=headers.get("Version", version.partition("-")[0]).strip(),
         kind="pip" if owner is None else "conda",
         folder=info.parent,
@@ -170,7 +172,8 @@ def _with_metadata(info: Path, owners: Mapping[str, frozenset[str]]) -> Distribu
         left_out=left_out,
         files=frozenset(files),
     )
-    return replace(made, scripts=_scripts(info), optional=_optional(headers))
+    requires, optional = _requirements(headers)
+    return replace(made, scripts=_scripts(info), requires=requires, optional=optional)
 
 
 def _headers(info: Path) -> Message:
@@ -230,12 +233,15 @@ def _script(name: str, value: str) -> Script | None:
     return Script(name, found.group("module"), tuple(part for part in attributes if part), extras)
 
 
-def _optional(headers: Message) -> dict[str, tuple[str, ...]]:
-    """Requirements that hold only with an extra: normalised name to the names of the extras."""
-    result: dict[str, set[str]] = {}
+def _requirements(headers: Message) -> tuple[frozenset[str], dict[str, tuple[str, ...]]]:
+    """Names of the requirements that always hold, and of those of extras with the names of the extras."""
+    always: set[str] = set()
+    optional: dict[str, set[str]] = {}
     for requirement in headers.get_all("Requires-Dist", []):
-        name = re.match(r"\s*([\w.-]+)", requirement)
-        for extra in _EXTRA.findall(requirement):
-            if name:
-                result.setdefault(normal(name.group(1)), set()).add(extra)
-    return {name: tuple(sorted(extras)) for name, extras in result.items()}
+        found = re.match(r"\s*([\w.-]+)", requirement)
+        extras = _EXTRA.findall(requirement)
+        if found and extras:
+            optional.setdefault(normal(found.group(1)), set()).update(extras)
+        elif found:
+            always.add(normal(found.group(1)))
+    return frozenset(always), {name: tuple(sorted(extras)) for name, extras in optional.items() if name not in always}

@@ -27,10 +27,10 @@ FABRIC = (
 """Libraries of high-speed networks and of batch systems, which match the node's kernel and daemons."""
 
 PLUGINS = (
-    "*/nvidia/nvshmem/lib/nvshmem_*.so*", "*/nvidia/*/lib/libcufile_rdma.so*", "*/numba/np/ufunc/tbbpool*.so",
-    "*/nvidia/*/lib/nvshmem_*.so*",
+    "*/nvidia/*/lib/nvshmem_*.so*", "*/nvidia/*/lib/libcufile_rdma.so*", "*/numba/np/ufunc/*pool*.so",
+    "*/mpi4py/MPI.*.cpython-*.so", "*/mpi4py/MPI.*.abi3.so",
 )  # fmt: skip
-"""Files that their package opens only where the node has what they need: one per network, or per thread library."""
+"""Files that their package opens only where the node has what they need: one per network, per thread library, per MPI."""
 
 
 def driver_vendor(library: str) -> str | None:

@@ -5,9 +5,8 @@ Both go to the same worker processes, since a script's object is in a module tha
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 
 from stackyard.verify.commands import file_problem
@@ -29,7 +28,7 @@ def check_imports_and_commands(context: Context, kinds: Collection[Kind]) -> lis
     if "import" in kinds:
         for plan in plans:
             done = {module: outcomes[task.id] for module, task in plan.modules.items()}
-            results.append(_import_result(context, plan.distribution, done))
+            results.append(_import_result(context, found, plan.distribution, done))
     if "command" in kinds:
         for plan in plans:
             for script in plan.distribution.scripts:
@@ -69,7 +68,9 @@ def _plans(context: Context, found: Iterable[Distribution], kinds: Collection[Ki
     return plans
 
 
-def _import_result(context: Context, one: Distribution, outcomes: Mapping[str, TaskOutcome]) -> CheckResult:
+def _import_result(
+    context: Context, found: Collection[Distribution], one: Distribution, outcomes: Mapping[str, TaskOutcome]
+) -> CheckResult:
     """The worst that happened to one of the distribution's modules is the distribution's result."""
     seconds = sum(outcome.seconds for outcome in outcomes.values())
     if not outcomes:
@@ -77,18 +78,41 @@ def _import_result(context: Context, one: Distribution, outcomes: Mapping[str, T
         return CheckResult("import", one.name, "skipped", reason, required=False)
     failing = {module: outcome.problem for module, outcome in outcomes.items() if outcome.problem}
     if not failing:
-        detail = ", ".join(outcomes)
         alone = [module for module, outcome in outcomes.items() if outcome.alone]
+        detail = ", ".join(outcomes)
         detail += f" ({', '.join(alone)} only in a process of its own, not after some other module)" if alone else ""
         return CheckResult("import", one.name, "passed", detail, seconds=seconds)
-    driver = {module: missing_driver(problem.message, context.machine) for module, problem in failing.items()}
-    if all(driver.values()):
-        libraries = ", ".join(sorted({library for library in driver.values() if library}))
-        text = f"{', '.join(failing)} needs {libraries} of the GPU driver, which this machine does not have"
-        return CheckResult("import", one.name, "skipped", text, "verify it on a node with a GPU", seconds)
+    skipped = _only_on_gpu_node(context, failing) or _only_with_extra(found, one, failing)
+    if skipped:
+        return replace(skipped, name=one.name, seconds=seconds)
     lines = [f"{module}: {problem.message}" for module, problem in failing.items()]
     module, problem = next(iter(failing.items()))
     return CheckResult("import", one.name, "failed", "\n".join(lines), _remedy(one, module, problem), seconds)
+
+
+def _only_on_gpu_node(context: Context, failing: Mapping[str, Problem]) -> CheckResult | None:
+    """A skipped result if all that is missing is the GPU driver of another kind of node."""
+    libraries = [missing_driver(problem.message, context.machine) for problem in failing.values()]
+    if not all(libraries):
+        return None
+    names = ", ".join(sorted({library for library in libraries if library}))
+    text = f"{', '.join(failing)} needs {names} of the GPU driver, which this machine does not have"
+    return CheckResult("import", "", "skipped", text, "verify it on a node with a GPU")
+
+
+def _only_with_extra(
+    found: Collection[Distribution], one: Distribution, failing: Mapping[str, Problem]
+) -> CheckResult | None:
+    """A skipped result if only an extra that nothing asked for is missing, in a distribution that is there because
+    another one requires it: that one works without (matplotlib-inline under an IPython without matplotlib)."""
+    if not any(normal(one.name) in other.requires for other in found if other is not one):
+        return None
+    extras = [_lacking_extra(found, one, problem) for problem in failing.values()]
+    if not all(extras):
+        return None
+    lines = [f"{module}: {problem.message}" for module, problem in failing.items()]
+    lines.append(f"it imports only with its extra {extras[0][0]}, which nothing asks for")
+    return CheckResult("import", "", "skipped", "\n".join(lines), required=False)
 
 
 def _remedy(one: Distribution, module: str, problem: Problem) -> str:
@@ -105,38 +129,57 @@ def _remedy(one: Distribution, module: str, problem: Problem) -> str:
 
 def _command_result(
     context: Context,
-    found: Iterable[Distribution],
+    found: Collection[Distribution],
     one: Distribution,
     script: Script,
     outcome: TaskOutcome | None,
 ) -> CheckResult:
     if outcome is None:
         return CheckResult("command", script.name, "skipped", "a declared exception", required=False)
-    started = time.perf_counter()
     target = script.module + (":" + ".".join(script.attributes) if script.attributes else "")
     file = file_problem(context, one, script.name)
-    seconds = outcome.seconds + time.perf_counter() - started
     problem = outcome.problem
-    if problem is None and file is None:
-        return CheckResult("command", script.name, "passed", target, seconds=seconds)
     if file is not None and (problem is None or file.status == "failed"):
-        return CheckResult("command", script.name, file.status, file.detail, file.remedy, seconds, file.required)
-    assert problem is not None
+        return CheckResult(
+            "command", script.name, file.status, file.detail, file.remedy, outcome.seconds, file.status == "failed"
+        )
+    if problem is None:
+        return CheckResult("command", script.name, "passed", target, seconds=outcome.seconds)
+    skipped = _only_on_gpu_node(context, {target: problem}) or _optional_part(found, one, script, problem)
+    if skipped:
+        return replace(skipped, kind="command", name=script.name, seconds=outcome.seconds)
     text = f"{target} of {one.name}: {problem.message}"
-    extras = script.extras or _lacking_extra(found, one, problem)
-    if extras and problem.missing:
-        return CheckResult("command", script.name, "skipped", f"{text} (part of the extra {extras[0]})", required=False)
-    library = missing_driver(problem.message, context.machine)
-    if library:
-        text = f"{target} needs {library} of the GPU driver, which this machine does not have"
-        return CheckResult("command", script.name, "skipped", text, "verify it on a node with a GPU", seconds)
     remedy = f"if it need not work here, name {script.name} under `commands` of the exceptions"
-    return CheckResult("command", script.name, "failed", text, remedy, seconds)
+    return CheckResult("command", script.name, "failed", text, remedy, outcome.seconds)
+
+
+def _optional_part(
+    found: Collection[Distribution], one: Distribution, script: Script, problem: Problem
+) -> CheckResult | None:
+    """A skipped result for a command of an optional part that nobody asked for: an extra, or what its package itself
+    says is not installed (jupyter-labhub without JupyterHub)."""
+    if not problem.missing:
+        return None
+    extras = script.extras or _lacking_extra(found, one, problem)
+    if extras:
+        reason = f"it is part of the extra {extras[0]}, which nothing asks for"
+    elif problem.handled and not _provided_or_required(found, one, problem.missing):
+        reason = f"it is for use with {problem.missing}, which nothing asks for"
+    else:
+        return None
+    return CheckResult("command", "", "skipped", f"{problem.message}\n{reason}", required=False)
+
+
+def _provided_or_required(found: Iterable[Distribution], one: Distribution, module: str) -> bool:
+    """Whether a missing module should be there: as part of what is installed, or as a requirement of `one`."""
+    top = module.split(".", maxsplit=1)[0]
+    installed = any(name.split(".", maxsplit=1)[0] == top for other in found for name in other.modules)
+    return installed or normal(top) in one.requires
 
 
 def _lacking_extra(found: Iterable[Distribution], one: Distribution, problem: Problem) -> tuple[str, ...]:
-    """The extras that would have brought the missing module: those of the script's own distribution, or of the one
-    whose file asked for the module. An optional part that nobody asked for is no fault of the stack."""
+    """The extras that would have brought a missing module: those of the distribution itself, or of the one whose file
+    asked for the module. An optional part that nobody asked for is no fault of the stack."""
     if not problem.missing:
         return ()
     wanted = normal(problem.missing.split(".")[0])

@@ -43,12 +43,14 @@ class Problem:
         type: the exception's class; ``Timeout`` and ``Crash`` for a process that had to be, or was, killed.
         message: the last line of the traceback.
         missing: the module that was not found, if that is the cause.
+        handled: the package caught that and raised an error of its own, so it knows that the module is optional.
         file: where the exception was raised, with `line`.
     """
 
     type: str
     message: str
     missing: str = ""
+    handled: bool = False
     file: str = ""
     line: int = 0
 
@@ -112,15 +114,8 @@ def _process(context: Context, tasks: list[ImportTask]) -> tuple[dict[int, TaskO
         folder = Path(name)
         (folder / "tasks").write_text(json.dumps([asdict(task) for task in tasks]), encoding="ascii")
         (folder / "cwd").mkdir()
-        argv: list[str | Path] = [
-            context.python.path,
-            "-W",
-            "ignore",
-            "-c",
-            _source(),
-            folder / "tasks",
-            folder / "journal",
-        ]
+        python = str(context.python.path)
+        argv = [python, "-W", "ignore", "-c", _source(), str(folder / "tasks"), str(folder / "journal")]
         limit = sum(task.timeout_s for task in tasks) + 60
         try:
             result = run(argv, env=environ, cwd=folder / "cwd", timeout_s=limit, check=False)

@@ -1,8 +1,8 @@
 """Imports modules and looks up objects, one after the other, inside the Python that is verified.
 
 Run as ``python -c SOURCE TASKS JOURNAL``: plain standard library, and Python 2.7 too, since a stack's interpreter may
-be of any age; so without annotations. Every task is announced in the journal before it starts; so when a module kills the process, the journal
-names it. An alarm with the default action ends a module that hangs, also one that hangs in compiled code.
+be of any age; so without annotations. Every task is announced in the journal before it starts; so when a module kills
+the process, the journal names it. An alarm with the default action ends a module that hangs, also in compiled code.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
@@ -24,17 +24,49 @@ def attempt(task):
             found = getattr(found, name)
     except BaseException as error:
         frames = traceback.extract_tb(sys.exc_info()[2])
-        last = traceback.format_exception_only(type(error), error)[-1].strip()
-        missing = getattr(error, "name", None) if type(error).__name__ == "ModuleNotFoundError" else None
-        if missing is None and last.startswith("ImportError: No module named "):
-            missing = last.split()[-1]
+        text = "".join(traceback.format_exception_only(type(error), error)[-1:]).strip()
+        missing = absent_module(error)
         return {
             "type": type(error).__name__,
-            "message": last,
-            "missing": missing or "",
+            "message": " / ".join(line.strip() for line in text.splitlines() if line.strip())[:500],
+            "missing": missing or absent_module_of_cause(error) or "",
+            "handled": missing is None or not is_plain(error, missing),
             "file": frames[-1][0],
             "line": frames[-1][1],
         }
+    return None
+
+
+def absent_module(error):
+    """The module that was not found, if that is what the exception says, else None."""
+    if type(error).__name__ == "ModuleNotFoundError":
+        return getattr(error, "name", None)
+    text = str(error)
+    if type(error) is ImportError and sys.version_info[0] == 2 and text.startswith("No module named "):
+        return text.rsplit(maxsplit=1)[-1]
+    return None
+
+
+def is_plain(error, missing):
+    """Whether the message is the interpreter's own; a package that knows the module as optional adds its advice."""
+    text = str(error)
+    plain = (
+        "No module named '%s'" % missing,
+        "No module named %s" % missing,
+        "No module named %s" % missing.split(".")[-1],
+    )
+    return text in plain or text.startswith(plain[0] + ";")
+
+
+def absent_module_of_cause(error):
+    """The module whose absence made a package raise an error of its own, else None."""
+    for _ in range(10):
+        error = getattr(error, "__cause__", None) or getattr(error, "__context__", None)
+        if error is None:
+            return None
+        found = absent_module(error)
+        if found:
+            return found
     return None
 
 
