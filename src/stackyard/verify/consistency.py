@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rattler import PrefixRecord
 
 _NAMED = re.compile(r"^(?:The package |)`([^`]+)`")
-_REMEDY = "change the versions in the stack file and lock again; or name {name} under `distributions` of the exceptions"
+_REMEDY = "change the versions in the stack file and lock again; or name {name} under `exceptions: distributions:`"
 
 
 def check_consistency(context: Context) -> list[CheckResult]:

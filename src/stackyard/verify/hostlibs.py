@@ -30,7 +30,7 @@ PLUGINS = (
     "*/nvidia/*/lib/nvshmem_*.so*", "*/nvidia/*/lib/libcufile_rdma.so*", "*/numba/np/ufunc/*pool*.so",
     "*/mpi4py/MPI.*.cpython-*.so", "*/mpi4py/MPI.*.abi3.so",
 )  # fmt: skip
-"""Files that their package opens only where the node has what they need: one per network, per thread library, per MPI."""
+"""Files that their package opens only on nodes with what they need: one per network, thread library or MPI."""
 
 
 def driver_vendor(library: str) -> str | None:

@@ -116,7 +116,9 @@ def _only_with_extra(
 
 
 def _remedy(one: Distribution, module: str, problem: Problem) -> str:
-    exception = f"if it cannot import on this machine by design, name {module} under `imports` of the exceptions"
+    exception = (
+        f"if it cannot import on this machine by design, name {module} under `exceptions: imports:` in the stack file"
+    )
     extras = one.optional.get(normal(problem.missing.split(".")[0]), ()) if problem.missing else ()
     if extras:
         return f"ask for {one.name}[{extras[0]}], which brings {problem.missing}; {exception}"
@@ -149,7 +151,7 @@ def _command_result(
     if skipped:
         return replace(skipped, kind="command", name=script.name, seconds=outcome.seconds)
     text = f"{target} of {one.name}: {problem.message}"
-    remedy = f"if it need not work here, name {script.name} under `commands` of the exceptions"
+    remedy = f"if it need not work here, name {script.name} under `exceptions: commands:` in the stack file"
     return CheckResult("command", script.name, "failed", text, remedy, outcome.seconds)
 
 

@@ -166,7 +166,7 @@ def _missing(context: Context, library: str, needing: list[ElfFile]) -> CheckRes
     if is_fabric(library) or all(is_plugin(str(file.path)) for file in needing):
         text = f"{shown} needs it; a node with the network or the program that it is for brings it"
         return CheckResult("library", library, "warned", text, required=False)
-    remedy = f"add the package that brings {library}, or name it under `libraries` of the exceptions if the host does"
+    remedy = f"add the package that brings {library}, or name it under `exceptions: libraries:` if the host does"
     return CheckResult("library", library, "failed", f"{shown} needs it and no search path leads to it", remedy)
 
 

@@ -50,12 +50,8 @@ def absent_module(error):
 def is_plain(error, missing):
     """Whether the message is the interpreter's own; a package that knows the module as optional adds its advice."""
     text = str(error)
-    plain = (
-        "No module named '%s'" % missing,
-        "No module named %s" % missing,
-        "No module named %s" % missing.split(".")[-1],
-    )
-    return text in plain or text.startswith(plain[0] + ";")
+    plain = "No module named " + repr(str(missing))
+    return sys.version_info[0] == 2 or text == plain or text.startswith(plain + ";")
 
 
 def absent_module_of_cause(error):
