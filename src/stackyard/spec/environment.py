@@ -105,6 +105,11 @@ def channels_for(environment: Environment, platform: str, axes: Mapping[str, str
     return tuple(name for name in environment.channels if selectors.holds(chosen.get(name, ""), platform, axes))
 
 
+def _braced(found: re.Match[str]) -> str:
+    """``$NAME`` as ``${NAME}``, the one form that pip's own options have."""
+    return f"${{{found['braced'] or found['plain']}}}"
+
+
 class _Reader:
     """Reads one mapping; each key has a method."""
 
@@ -146,7 +151,7 @@ class _Reader:
         )
 
     def _unknown_keys(self) -> None:
-        """conda warns about keys it does not know and goes on; without any dependencies there is nothing to go on with."""
+        """conda warns about unknown keys and goes on; without any dependencies there is nothing to go on with."""
         has_content = self.node.get("dependencies") is not None or self.node.get("variables") is not None
         for key, _ in self.node.entries:
             if key.text in KEYS:
@@ -253,7 +258,9 @@ class _Reader:
 
     def _repositories(self) -> None:
         """conda-lock's keys: further package indexes, and whether PyPI itself may be asked."""
-        given = [item.text.strip() for item in self._list("pip-repositories", "https://host/simple")]
+        given = [
+            _VARIABLE.sub(_braced, item.text.strip()) for item in self._list("pip-repositories", "https://host/simple")
+        ]
         allowed = self.node.get("allow-pypi-requests")
         options = self.dependencies.pip
         if allowed is not None and allowed.value is False:

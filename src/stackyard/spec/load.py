@@ -22,13 +22,14 @@ Kind = Literal["stack", "environment", "requirements"]
 
 _YAML_KEY = re.compile(r"^[\"']?(?:[a-z][\w-]*)[\"']?\s*:(?:\s|$)", re.MULTILINE | re.IGNORECASE)
 _ENVIRONMENT_ONLY = {"dependencies", "channels", "prefix", "category", "pip-repositories", "allow-pypi-requests"}
-_SITE_ONLY = {"nodes", "yard", "user_yard", "pins", "user_paths", "permissions", "condarc", "stacks"}
+_SITE_ONLY = {"nodes", "yard", "user_yard", "pins", "user_paths", "condarc", "stacks"}
 # What other tools' files are recognised by, and what to give instead.
 _FOREIGN = (
     ({"package", "metadata", "version"}, "a lock of conda-lock", "give the environment.yml that it was made from"),
     ({"environments", "packages", "version"}, "a pixi.lock", "give an environment.yml or a stack.yaml"),
     ({"imported_envs"}, "an Open-CE environment", "write a stack.yaml with `imports:`"),
     ({"package", "requirements"}, "a recipe of conda-build", "give an environment.yml or a stack.yaml"),
+    ({"jobs", "on"}, "a workflow of a CI service", "give an environment.yml or a stack.yaml"),
     ({"services"}, "a compose file", "give an environment.yml or a stack.yaml"),
 )
 

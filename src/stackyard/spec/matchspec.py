@@ -86,6 +86,9 @@ def parse_matchspec(
         where = Where(place.file, place.line, place.column)
         message = f"{text.strip()!r} is no conda package spec: {refused.message}"
         raise InputError(message, where=where, hint=refused.hint) from refused
+    if re.search(r"\*\.\*", reading.version):
+        stem = reading.version.partition(".*")[0]
+        reading.notices.append(f"{reading.version} of {text!r} is taken as {stem}.*, with any number of parts")
     if notices is not None:
         notices += [f"{place.file}:{place.line}: {notice}" for notice in reading.notices]
     parts = {name: getattr(reading, name) for name in ("name", "version", "build", "channel", "subdir", "url")}

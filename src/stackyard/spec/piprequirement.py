@@ -110,6 +110,8 @@ class _Reader:
         if _URL.match(self.text):
             url, marker = _cut(self.text, "; ")
             return self._url("", url, marker)
+        if re.match(r"[a-z][a-z0-9+.-]*://", self.text, re.IGNORECASE):
+            raise self.refuse("this kind of URL is not read by pip", "write https://… or git+https://…")
         name, at, rest = self.text.partition("@")
         if at and _is_name(name) and (_URL.match(rest.strip()) or "/" in rest):
             return self._named_url()
@@ -215,6 +217,8 @@ class _Reader:
 
     def _explain(self, problem: str) -> InputError:
         text = self.text
+        if "marker" in problem:
+            return self.refuse(f"what follows `;` is no marker ({problem})", "write e.g. ; python_version < '3.11'")
         if re.search(r"(?<![=!<>~])=(?!=)", text.partition(";")[0]):
             return self.refuse("pip has no operator `=`", f"write {re.sub(r'=+', '==', text, count=1)}")
         if "::" in text:

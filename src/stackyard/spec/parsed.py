@@ -1,0 +1,70 @@
+"""What was understood of a file, as plain JSON values: ``stackyard show --parsed FILE --json``.
+
+Meant for people and tests that want to see that nothing was dropped: every requirement with its text, its place and the
+platforms that its selector selects; the keys that were ignored with their content; every notice and every file read.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from stackyard.spec.load import kind_of, load_environment, load_stack
+from stackyard.spec.models import CondaRequirement, Environment, PipRequirement, Site
+from stackyard.spec.selectors import selected
+from stackyard.spec.yamlfile import read_yaml
+
+
+def parsed_json(path: Path) -> dict[str, Any]:
+    """Everything that a stack.yaml, an environment.yml or a requirements.txt was understood to say.
+
+    Requirement files that are included but not there are listed under ``missing``; they do not keep the rest from being
+    shown, as they do when the file is locked. Variables in URLs stay unexpanded.
+
+    Raises:
+        InputError: the file is wrong; `ManyErrors` for several problems.
+    """
+    kind = kind_of(path)
+    if kind == "stack":
+        stack = load_stack(path, Site())
+        variants = [
+            variant.model_dump(mode="json", exclude={"environment"})
+            | {"environment": environment_json(variant.environment)}
+            for variant in stack.variants
+        ]
+        return {"kind": kind, "file": str(path), **stack.model_dump(mode="json"), "variants": variants}
+    environment = load_environment(path, strict=False)
+    ignored = _ignored(path) if kind == "environment" else {}
+    return {"kind": kind, "file": str(path), **environment_json(environment), "ignored": ignored}
+
+
+def environment_json(environment: Environment) -> dict[str, Any]:
+    """One environment; channels, conda and pip entries carry the platforms that they are selected for."""
+    data = environment.model_dump(mode="json", exclude={"channel_selectors", "variable_selectors"})
+    data["channels"] = [
+        {"channel": name, **_selection(environment.channel_selectors.get(name, ""))} for name in environment.channels
+    ]
+    data["conda"] = [_requirement(requirement) for requirement in environment.conda]
+    data["pip"] = [_requirement(requirement) for requirement in environment.pip]
+    data["constraints"] = [_requirement(requirement) for requirement in environment.constraints]
+    data["variables"] = {
+        name: {"value": value, **_selection(environment.variable_selectors.get(name, ""))}
+        for name, value in environment.variables.items()
+    }
+    return data
+
+
+def _requirement(requirement: CondaRequirement | PipRequirement) -> dict[str, Any]:
+    return requirement.model_dump(mode="json") | _selection(requirement.selector)
+
+
+def _selection(selector: str) -> dict[str, Any]:
+    """The selector and its platforms; ``all`` where there is none."""
+    return {"selector": selector, "platforms": list(selected(selector)) if selector else "all"}
+
+
+def _ignored(path: Path) -> dict[str, Any]:
+    from stackyard.spec.environment import KEYS
+
+    root = read_yaml(path).root
+    return {key.text: value.value for key, value in root.entries if key.text not in KEYS} if root else {}
