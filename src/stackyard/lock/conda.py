@@ -31,6 +31,7 @@ from stackyard.errors import InputError, StackyardError, Where
 from stackyard.lock.channels import Channel
 from stackyard.lock.hashing import local_path, sha256_file, sha256_url
 from stackyard.lock.model import CondaPackage
+from stackyard.lock.names import conda_name
 from stackyard.lock.probe import Target, check
 
 RELAX_BUDGET_S = 5.0
@@ -108,7 +109,7 @@ class _Solver:
             warnings.simplefilter("ignore")
             return await solve(
                 [f"{c.url}/" for c in self._request.channels],
-                [_match_spec(s, self._request) for s in specs],
+                [_match_spec(s, self._request) for s in (*specs, *self._bare_names(specs))],
                 gateway=self._gateway,
                 platforms=[Subdir(self._request.platform), Subdir("noarch")],
                 virtual_packages=self._virtual,
@@ -116,6 +117,17 @@ class _Solver:
                 exclude_newer=self._newest,
                 constraints=[_match_spec(s, self._request) for s in pins],
             )
+
+    def _bare_names(self, specs: Sequence[str]) -> list[str]:
+        """The names of requirements without a channel of their own, once more without a version.
+
+        rattler loads only records that match a requirement, so strict priority would not see that an earlier channel
+        has the package in other versions. Asking for any version as well changes nothing else.
+        """
+        if self._request.priority != "strict":
+            return []
+        own = {conda_name(s) for s in specs if "::" in s or "://" in s}
+        return sorted({conda_name(s) for s in specs} - own)
 
     async def works(self, specs: Sequence[str], pins: Sequence[str], priority: ChannelPriority | None = None) -> bool:
         """Whether there is a solution."""
@@ -151,29 +163,44 @@ async def _solve(request: CondaRequest) -> list[RepoDataRecord]:
 
 async def _relax(solver: _Solver, request: CondaRequest, reason: str) -> str:
     """What to change so that there is a solution, found by trying, within a few seconds."""
-    end = time.monotonic() + RELAX_BUDGET_S
     if request.pins and await solver.works(request.specs, ()):
         return await _guilty_pins(solver, request)
-    helpful = []
-    for spec in request.specs:
-        if time.monotonic() > end:
-            break
-        others = [s for s in request.specs if s != spec]
-        if await solver.works(others, request.pins):
-            helpful.append(spec)
-    if helpful:
-        return f"it can be solved without {_either(_shown(s) for s in helpful)}: relax or remove {_it(len(helpful))}"
+    advice = _from_reason(request, reason)
     if request.priority == "strict" and await solver.works(request.specs, request.pins, ChannelPriority.Disabled):
-        return "it can be solved without strict channel priority: change the order of the channels, or name the channel"
+        advice.append(
+            "it can be solved without strict channel priority: change the order of the channels, or name the channel"
+        )
+    helpful = await _helpful(solver, request)
+    if helpful:
+        advice.append(f"it can be solved without {_either(helpful)}: relax or remove {_it(len(helpful))}")
+    return "; ".join(advice) or "more than one requirement must be relaxed; start with those that the reason names"
+
+
+def _from_reason(request: CondaRequest, reason: str) -> list[str]:
+    """Advice that the solver's reason gives by itself: names that no channel has, virtual packages that are missing."""
+    advice = []
     missing = re.findall(r"No candidates were found for (\S+)", reason)
     if missing:
-        names = ", ".join(missing)
         searched = ", ".join(c.name for c in request.channels) or "none"
-        return f"add a channel that has {names} for {request.platform} (searched: {searched})"
-    virtual = sorted(set(re.findall(r"(__\w+)[^,]*, for which no candidates", reason)))
-    if virtual:
-        return f"the nodes are taken to have {', '.join(request.virtual)}; `nodes:` in site.yaml says what they have"
-    return "more than one requirement must be relaxed; start with those that the reason names"
+        names = ", ".join(dict.fromkeys(missing))
+        advice.append(f"no channel has {names} for {request.platform} as asked for (searched: {searched})")
+    if re.search(r"__\w+[^,\n]*, for which no candidates", reason):
+        advice.append(
+            f"the nodes are taken to have {', '.join(request.virtual)}; `nodes:` in site.yaml says what they have"
+        )
+    return advice
+
+
+async def _helpful(solver: _Solver, request: CondaRequest) -> list[str]:
+    """The requirements without which, one at a time, there is a solution."""
+    end = time.monotonic() + RELAX_BUDGET_S
+    found = []
+    for spec in request.specs if len(request.specs) > 1 else ():
+        if time.monotonic() > end:
+            break
+        if await solver.works([s for s in request.specs if s != spec], request.pins):
+            found.append(_shown(spec))
+    return found
 
 
 async def _guilty_pins(solver: _Solver, request: CondaRequest) -> str:

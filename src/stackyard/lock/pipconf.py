@@ -1,7 +1,7 @@
 """pip's own configuration, read as pip reads it, because uv does not: pip.conf files and ``PIP_*`` variables.
 
-pip need not be installed. Order of precedence, lowest first: global files, the user's files, the environment's file,
-``$PIP_CONFIG_FILE``, variables; then the site's policy; then the options of the requirements file itself. Within a
+pip need not be installed. Order of precedence, lowest first: global files, the user's files (not where
+``$PIP_CONFIG_FILE`` names one), the environment's file, ``$PIP_CONFIG_FILE``, variables; then the site's policy; then the options of the requirements file itself. Within a
 file the section ``[install]`` wins over ``[global]``. A later value replaces an earlier one, also for lists, as in pip.
 (pip documentation, "Configuration".)
 """
@@ -62,12 +62,14 @@ def config_files(environ: Mapping[str, str]) -> list[Path]:
         return []
     home = Path(environ.get("HOME") or "~").expanduser()
     shared = environ.get("XDG_CONFIG_DIRS") or "/etc/xdg"
-    files = [Path(folder) / "pip" / "pip.conf" for folder in reversed(shared.split(":")) if folder]
-    files += [Path("/etc/pip.conf"), home / ".pip" / "pip.conf"]
-    files.append(Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "pip" / "pip.conf")
+    files = [Path(folder) / "pip" / "pip.conf" for folder in shared.split(":") if folder]
+    files.append(Path("/etc/pip.conf"))
+    if not (named and Path(named).exists()):
+        files.append(home / ".pip" / "pip.conf")
+        files.append(Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "pip" / "pip.conf")
     prefix = environ.get("VIRTUAL_ENV") or environ.get("CONDA_PREFIX") or sys.prefix
     files.append(Path(prefix) / "pip.conf")
-    return [*files, *([Path(named).expanduser()] if named else [])]
+    return [*files, *([Path(named)] if named else [])]
 
 
 def read_config(environ: Mapping[str, str]) -> dict[str, str]:

@@ -1,0 +1,108 @@
+"""What the tests of this room share: tiny wheels and sdists, variants in one line, a web server for a folder."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import http.server
+import io
+import tarfile
+import threading
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from stackyard.lock.names import conda_name, pip_name
+from stackyard.spec.models import CondaRequirement, Environment, PipRequirement, Stack, Variant
+
+
+def wheel(folder: Path, name: str, version: str, requires: Sequence[str] = (), tag: str = "py3-none-any") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    stem = f"{name.replace('-', '_')}-{version}"
+    path = folder / f"{stem}-{tag}.whl"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    metadata += "".join(f"Requires-Dist: {r}\n" for r in requires)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(zipfile.ZipInfo(f"{name.replace('-', '_')}/__init__.py"), f"tag = {tag!r}\n")
+        archive.writestr(zipfile.ZipInfo(f"{stem}.dist-info/METADATA"), metadata)
+        archive.writestr(
+            zipfile.ZipInfo(f"{stem}.dist-info/WHEEL"), f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {tag}\n"
+        )
+        archive.writestr(zipfile.ZipInfo(f"{stem}.dist-info/RECORD"), "")
+    return path
+
+
+def sdist(folder: Path, name: str, version: str, requires: Sequence[str] = ()) -> Path:
+    """A source archive with static metadata (2.2), so that nothing is built to read it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name.replace('-', '_')}-{version}.tar.gz"
+    stem = f"{name.replace('-', '_')}-{version}"
+    listed = ", ".join(f'"{r}"' for r in requires)
+    files = {
+        "PKG-INFO": f"Metadata-Version: 2.2\nName: {name}\nVersion: {version}\n"
+        + "".join(f"Requires-Dist: {r}\n" for r in requires),
+        "pyproject.toml": '[build-system]\nrequires = ["setuptools"]\nbuild-backend = "setuptools.build_meta"\n'
+        f'[project]\nname = "{name}"\nversion = "{version}"\ndependencies = [{listed}]\n',
+    }
+    with tarfile.open(path, "w:gz") as archive:
+        for file, text in files.items():
+            info = tarfile.TarInfo(f"{stem}/{file}")
+            info.size = len(text.encode())
+            archive.addfile(info, io.BytesIO(text.encode()))
+    return path
+
+
+def simple_index(folder: Path, files: Path) -> Path:
+    """A PEP 503 index of a folder of files, as it lies on a disk."""
+    pages: dict[str, list[str]] = {}
+    for file in sorted(files.iterdir()):
+        name = file.name.split("-")[0].replace("_", "-").lower()
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+        pages.setdefault(name, []).append(f'<a href="{file.as_uri()}#sha256={digest}">{file.name}</a>')
+    for name, links in pages.items():
+        page = folder / name / "index.html"
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text("<!DOCTYPE html><html><body>\n" + "\n".join(links) + "\n</body></html>")
+    return folder
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """The folder over http on this machine; gives the URL without a slash at its end."""
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, format: str, *args: Any) -> None:
+            """Nothing."""
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def conda(*specs: str) -> tuple[CondaRequirement, ...]:
+    return tuple(
+        CondaRequirement(
+            text=s, spec=s, name=conda_name(s), channel=s.split("::")[0] if "::" in s else "",
+            url=s if s.startswith(("http", "file")) and "::" not in s else "",
+        )
+        for s in specs
+    )  # fmt: skip
+
+
+def pip(*lines: str, **more: Any) -> tuple[PipRequirement, ...]:
+    return tuple(PipRequirement(text=line, line=line, name=pip_name(line), **more) for line in lines)
+
+
+def stack(*variants: Variant, file: Path | None = None) -> Stack:
+    return Stack(name=variants[0].stack, variants=variants, file=str(file or ""))
+
+
+def variant(environment: Environment | None = None, **more: Any) -> Variant:
+    values: dict[str, Any] = {"stack": "demo", "version": "1", "name": "base"} | more
+    return Variant(environment=environment or Environment(), **values)
