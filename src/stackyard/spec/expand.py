@@ -36,17 +36,20 @@ BUILD_WORDS = frozenset({"prefix", "python", "ncores"})
 RUN_WORDS = frozenset({"prefix"})
 """What a variable of the loaded stack can name."""
 
+CHECK_WORDS = frozenset({"prefix", "python"})
+"""What a check's command can name: the prefix and the interpreter's path."""
+
 # Where which of these words are left alone, by the beginning of the path; `*` is any one step.
 _LEFT: Sequence[tuple[Path, frozenset[str]]] = (
     (("build", "variables"), BUILD_WORDS),
     (("build", "packages", "*", "variables"), BUILD_WORDS),
-    (("build", "packages", "*", "config_settings"), BUILD_WORDS),
     (("run", "variables"), RUN_WORDS),
     (("variables",), RUN_WORDS),
     (("environment", "variables"), RUN_WORDS),
     (("environment", "*", "variables"), RUN_WORDS),
     (("modules", "variables"), RUN_WORDS),
-    (("modules", "help"), RUN_WORDS),
+    (("checks", "*", "name"), frozenset()),
+    (("checks", "*"), CHECK_WORDS),
 )
 # What is taken literally: source text and patterns have braces of their own.
 _LITERAL: Sequence[Path] = (("checks", "*", "python"), ("checks", "*", "expect"))
@@ -208,7 +211,7 @@ def fill(text: str, words: Mapping[str, str], left: frozenset[str], at: Where, p
 
     def value(found: re.Match[str]) -> str:
         name = found["name"]
-        if name in left or (left and name.startswith("env:")):
+        if name in left or (left is BUILD_WORDS and name.startswith("env:")):
             return found.group()
         known = words.get(name.removeprefix("axis."))
         if known is None:
@@ -221,7 +224,7 @@ def fill(text: str, words: Mapping[str, str], left: frozenset[str], at: Where, p
 
 def _unknown_name(name: str, words: Mapping[str, str], left: frozenset[str], at: Where) -> InputError:
     if name in BUILD_WORDS or name.startswith("env:"):
-        hint = "it is known in build: variables:; {prefix} also in variables: and modules: variables:"
+        hint = "all of these are known in build: variables:; {prefix} also in variables: and in the command of a check"
         return InputError(f"{{{name}}} is not known here", where=at, hint=hint)
     return InputError(f"{{{name}}} is no axis of the matrix", where=at, hint=did_you_mean(name, {*words, *left}))
 

@@ -101,7 +101,7 @@ def check_claims(stack: str, site: Site, variants: Iterable[Variant]) -> None:
     for variant in variants:
         name = module_version(site, variant.version, variant.name, site.modules.first_revision)
         longest = aliases(variant.version, variant.name)[:1] if variant.name else ()
-        for claimed in {name, *longest}:
+        for claimed in dict.fromkeys((name, *longest)):
             other = owners.setdefault(claimed, variant)
             if other is not variant:
                 raise InputError(

@@ -108,11 +108,11 @@ class Reader:
         chain = (*above, source.file.resolve())
         data = {key: value for key, value in (plain(root) or {}).items() if key not in _APART}
         stack = validate(StackFile, data, Document(str(source.file), "", root), self.problems)
-        environment, files = self._environment(source, root, words)
+        environment = self._environment(source, root, words)
         imported = [self._import(each, root, index, words, chain) for index, each in self._imports(stack)]
         if stack is None or len(self.problems) > before:
             return None
-        own = Piece(stack, environment, tuple(dict.fromkeys((str(source.file), *files, *_named(root)))))
+        own = Piece(stack, environment, tuple(dict.fromkeys((str(source.file), *environment.files, *_named(root)))))
         return joining.joined(own, [piece for piece in imported if piece])
 
     def _resolved(self, source: Source, words: Mapping[str, str]) -> Node:
@@ -128,7 +128,10 @@ class Reader:
                 self.problems.append(error)
                 continue
             present = {name: word for name, word in words.items() if word or name == "name"}
+            before = len(self.problems)
             filled = expand.names(kept, present, self.problems, (key.text,))
+            if key.text == "environment" and len(self.problems) > before:
+                continue  # a spec with an unknown name in it would only be complained about twice
             entries.append((key, self._absolute(filled, (key.text,))))
         return replace(source.root, entries=tuple(entries))
 
@@ -146,7 +149,7 @@ class Reader:
             self.problems.append(InputError(f"there is no file {file}", where=node.where, hint=hint))
         return replace(node, text=str(file), value=str(file))
 
-    def _environment(self, source: Source, root: Node, words: Mapping[str, str]) -> tuple[Environment, tuple[str, ...]]:
+    def _environment(self, source: Source, root: Node, words: Mapping[str, str]) -> Environment:
         """All environments of a stack, joined, with the conditions on axes resolved."""
         node = root.get("environment")
         items = () if node is None or node.is_null else node.items if node.kind == "sequence" else (node,)
@@ -158,8 +161,7 @@ class Reader:
             except StackyardError as error:
                 self.problems += joining.problems_of(error)
         kept = [joining.selected(each, axes) for each in found]
-        joined = joining.environments(kept, self.problems)
-        return joined, joined.files
+        return joining.environments(kept, self.problems)
 
     def _one_environment(self, item: Node, axes: Mapping[str, str]) -> Environment:
         if item.kind == "mapping":

@@ -154,7 +154,7 @@ class _Maker:
             summary=file.summary,
             environment=_indexed(environment, file.pip.indexes),
             interpreter=interpreter,
-            run_variables={**self.site.run_variables, **environment.variables, **joining.variables(file)},
+            run_variables=joining.variables(file),
             build=BuildSpec(**{key: getattr(file.build, key) for key in BuildSpec.model_fields}),
             post=file.post,
             checks=tuple(_check(check) for check in file.checks),

@@ -197,6 +197,6 @@ _SAID: dict[str, Callable[[str, Any, Mapping[str, Any]], Said]] = {
     "value_error": _said_by_us,
     "string_pattern_mismatch": lambda name, value, context: (
         f"{name}: {value!r} does not have the form {context['pattern']}",
-        None,
+        "write three octal digits, e.g. 0027" if name.endswith("umask") else "write it in this form",
     ),
 }

@@ -1,0 +1,165 @@
+"""site.yaml: where it is found, what it says, how it meets a stack, and what is wrong with it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from stackyard.errors import InputError, ManyErrors
+from stackyard.spec.models import Site
+from stackyard.spec.site import load_site, merged
+from stackyard.spec.stack import stack_from_file
+from stackyard.spec.validate import plain
+from stackyard.spec.yamlfile import parse_yaml
+
+
+def write(folder: Path, text: str, name: str = "site.yaml") -> Path:
+    file = folder / name
+    file.write_text(text)
+    return file
+
+
+def test_without_a_file_everything_has_a_default(tmp_path: Path) -> None:
+    site = load_site()
+    assert site == Site()
+    assert site.modules.first_revision == 1
+    assert not site.file
+
+
+def test_environment_variable_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STACKYARD_SITE", str(write(tmp_path, "name: here\n")))
+    assert load_site().name == "here"
+    assert load_site(write(tmp_path, "name: there\n", "other.yaml")).name == "there"
+
+
+def test_values_are_as_written(tmp_path: Path) -> None:
+    site = load_site(
+        write(
+            tmp_path,
+            """
+name: 007
+nodes:
+  gpu: {cores: 48, memory_gib: 192.5, glibc: 2.10, gpu: {count: 4, driver: 550.50, cuda: 12.10}}
+permissions: {umask: 0027, group: hpc}
+run_variables: {OMP_NUM_THREADS: 1, YES: yes}
+condarc: {threads: 2, extra: {auto_activate_base: false, remote_max_retries: 5}}
+scheduler: {kind: slurm, nodes: 18}
+pip: {find_links: [wheels, "https://x/links"]}
+pins:
+""",
+        )
+    )
+    node = site.nodes["gpu"]
+    assert (site.name, node.cores, node.memory_gib, node.glibc) == ("007", 48, 192.5, "2.10")
+    assert (node.gpu.driver, node.gpu.cuda) == ("550.50", "12.10")
+    assert site.permissions.umask == "0027"
+    assert site.run_variables == {"OMP_NUM_THREADS": "1", "YES": "yes"}
+    assert site.condarc.extra == {"auto_activate_base": False, "remote_max_retries": 5}
+    assert site.scheduler == {"kind": "slurm", "nodes": 18}
+    assert site.pip.find_links == (str(tmp_path / "wheels"), "https://x/links")
+    assert site.pins == ()
+
+
+def test_every_problem_at_once_with_its_place(tmp_path: Path) -> None:
+    file = write(
+        tmp_path,
+        """name: s
+chanels: {}
+nodes:
+  gpu: {platform: linux-32, cores: many, memory: 3}
+channels: {priority: strickt}
+permissions: {umask: 99}
+""",
+    )
+    with pytest.raises(ManyErrors) as error:
+        load_site(file)
+    found = [str(p).removeprefix(str(file)) + f" | {p.hint}" for p in error.value.problems]
+    assert found == [
+        ":2:1: unknown key 'chanels' | did you mean 'channels'?",
+        ":4:19: nodes.gpu.platform: 'linux-32' is not one of linux-64, linux-aarch64, linux-ppc64le"
+        " | did you mean 'linux-64'?",
+        ":4:36: nodes.gpu.cores: a whole number is needed here, not 'many' | write it in digits without a unit",
+        ":4:42: unknown key 'memory' in nodes.gpu | did you mean 'memory_gib'?",
+        ":5:22: channels.priority: 'strickt' is not one of strict, flexible, disabled | did you mean 'strict'?",
+        ":6:22: permissions.umask: '99' does not have the form ^0?[0-7]{3}$ | write three octal digits, e.g. 0027",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "line"),
+    [
+        ("name: s\nmodules: {naming: '{version}-{variant}'}\n", "lacks {revision}", 2),
+        ("name: s\nmodules: {naming: '{stack}-{version}-{revision}'}\n", "does not know {stack}", 2),
+        ("name: s\nmodules: {naming: '{version}/{revision}'}\n", "is no name", 2),
+        ("name: s\npins:\n  - numpy <2\n  - 'cuda [oops'\n", "is no conda package spec", 4),
+        ("name: s\nyard: yards/main\n", "is not absolute", 2),
+        ("name: s\nfile: x\n", "unknown key 'file'", 2),
+        ("name: s\nstacks:\n  append:\n    chekcs: [a]\n", "unknown key 'chekcs'", 4),
+        ("name: s\nstacks:\n  force: {name: x}\n", "'name' is each stack's own", 3),
+        ("name: s\nstacks:\n  defaults: {modules: {family: [a]}}\n", "text is needed here, not a list", 3),
+        ("- a\n", "a site is a mapping", 1),
+        ("name: {{ jinja }}\n", "Jinja", 1),
+    ],
+)
+def test_wrong_site(tmp_path: Path, text, message, line) -> None:
+    with pytest.raises(InputError) as error:
+        load_site(write(tmp_path, text))
+    found = error.value.problems if isinstance(error.value, ManyErrors) else (error.value,)
+    assert any(message in each.message for each in found), [str(each) for each in found]
+    assert found[0].where and found[0].where.line == line
+    assert all(each.hint for each in found)
+
+
+def test_missing_site(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot read"):
+        load_site(tmp_path / "gone.yaml")
+
+
+# --------------------------------------------------------------------------- a site's values in a stack
+
+
+@pytest.mark.parametrize(
+    ("part", "values", "stack", "expected"),
+    [
+        ("defaults", "{summary: site}", "{summary: own}", {"summary": "own"}),
+        ("defaults", "{summary: site}", "{}", {"summary": "site"}),
+        ("defaults", "{summary: site}", "{summary: }", {"summary": "site"}),
+        ("defaults", "{variables: {A: f, B: h}}", "{variables: {B: own}}", {"variables": {"A": "f", "B": "own"}}),
+        ("force", "{summary: site}", "{summary: own}", {"summary": "site"}),
+        ("force", "{modules: {family: f}}", "{modules: {help: own}}", {"modules": {"help": "own", "family": "f"}}),
+        ("append", "{build: {modules: [s]}}", "{build: {modules: [a, b]}}", {"build": {"modules": ["a", "b", "s"]}}),
+        ("prepend", "{build: {modules: [s]}}", "{build: {modules: [a, b]}}", {"build": {"modules": ["s", "a", "b"]}}),
+        ("append", "{checks: [s]}", "{checks: own}", {"checks": ["own", "s"]}),
+        ("append", "{build: {modules: [s]}}", "{}", {"build": {"modules": ["s"]}}),
+        ("append", "{environment: {name: s}}", "{environment: e.yml}", {"environment": ["e.yml", {"name": "s"}]}),
+        ("force", "{environment: {channels: [s]}}", "{environment: e.yml}", {"environment": [{"channels": ["s"]}]}),
+    ],
+)  # fmt: skip
+def test_merged(tmp_path: Path, part, values, stack, expected) -> None:
+    site = load_site(write(tmp_path, f"stacks:\n  {part}: {values}\n"))
+    node = parse_yaml(stack, "stack.yaml").root
+    assert node is not None
+    assert plain(merged(node, site)) == expected
+
+
+def test_force_comes_last(tmp_path: Path) -> None:
+    site = load_site(write(tmp_path, "stacks: {append: {checks: [a]}, force: {checks: [f]}}\n"))
+    node = parse_yaml("{checks: [own]}", "stack.yaml").root
+    assert node is not None
+    assert plain(merged(node, site))["checks"] == ["f"]
+
+
+def test_problem_of_a_sites_value_names_the_site(tmp_path: Path) -> None:
+    site = load_site(write(tmp_path, "stacks: {append: {environment: {dependencies: ['x{nothing}']}}}\n"))
+    with pytest.raises(InputError, match=r"\{nothing\} is no axis") as error:
+        stack_from_file(write(tmp_path, "environment: {dependencies: [a]}\n", "stack.yaml"), site)
+    assert error.value.where and os.path.basename(error.value.where.file) == "site.yaml"
+
+
+def test_stack_takes_its_interpreter_from_the_site(tmp_path: Path) -> None:
+    site = load_site(write(tmp_path, "interpreter: {source: uv, version: 3.12}\n"))
+    file = write(tmp_path, "environment: {dependencies: [{pip: [numpy]}]}\n", "stack.yaml")
+    (variant,) = stack_from_file(file, site).variants
+    assert (variant.interpreter.source, variant.interpreter.version, variant.name) == ("uv", "3.12", "py312")
