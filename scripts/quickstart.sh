@@ -65,8 +65,9 @@ say "Took"
 cat "$times"
 say "Next"
 cat <<END
+  export PATH="$PWD/.venv/bin:\$PATH" STACKYARD_HOME="${modules%/modules}"
   module use $modules && module load quickstart
-  $stackyard --yard $yard show quickstart          # what is in it
-  $stackyard --yard $yard run quickstart -- python # the same without modules
-  $stackyard deploy your/environment.yml              # a module of your own, in your own yard
+  stackyard show quickstart              # its packages, its modulefile, what was checked
+  stackyard run quickstart -- python     # the same without modules
+  stackyard deploy your/environment.yml  # a module of your own beside it
 END
