@@ -47,7 +47,7 @@ def write_modules(
 def module_texts(
     entries: Sequence[Entry], records: Mapping[str, BuildRecord], site: Site, yard: Yard
 ) -> dict[str, str]:
-    """The files of a generation by their path in ``modules/``. The operations of new revisions are frozen on the way."""
+    """The files of a generation by their path in ``modules/``. Operations of new revisions are frozen on the way."""
     texts: dict[str, str] = {}
     for entry in entries:
         record = _record(entry, records)

@@ -11,6 +11,16 @@ Shell = Literal["sh", "bash", "zsh", "csh", "tcsh", "fish"]
 _FAMILY = {"bash": "sh", "zsh": "sh", "tcsh": "csh"}
 
 
+def unspeakable(value: str, format: Format) -> str:
+    """The shell to which the module system cannot hand this value without an error that ends the load; else empty.
+
+    Lmod passes braces to csh unquoted, Environment Modules brackets; both a leading ``=`` to zsh.
+    """
+    if set(value) & set("{}" if format == "lua" else "[]"):
+        return "csh"
+    return "zsh" if value.startswith("=") else ""
+
+
 def limits(change: EnvironmentChange, format: Format, shell: Shell = "bash") -> list[str]:
     """The sentences for one format and one shell, each naming its variable or function; empty: all is expressed.
 
@@ -30,8 +40,11 @@ def _limits(operation: Operation, format: Format, shell: Shell) -> list[str]:
         case Alias(name, value) if "\n" in value or (body != "sh" and "'" in value):
             return [f"the alias {name} cannot be written for {shell}"]
         case Set(variable, value) | Borrow(variable, str() as value) | Flags(variable, value) if _broken(value):
-            if format == "lua" or body == "csh":
-                return [f"{variable}: line breaks in its value become spaces (the module system cannot quote them)"]
+            return [f"{variable}: line breaks in its value become spaces (the module system cannot quote them)"]
+        case Set(variable, value) | Borrow(variable, str() as value) if unspeakable(value, format) in (shell, body):
+            return [f"{variable} is not set in {shell}: the module system cannot quote its value there"]
+        case Set(variable, value) | Borrow(variable, str() as value) if _changed(value, format, body):
+            return [f"{variable}: the shell sees another value in {shell}, the module system does not quote all of it"]
         case _:
             pass
     if format == "lua" and isinstance(operation, Borrow | Flags):
@@ -48,6 +61,10 @@ def _function(name: str, has_body: bool, body: str, shell: Shell) -> list[str]:
     if shell in ("fish", "zsh"):
         return [f"{name} is not there in child shells of {shell}: {shell} cannot export functions"]
     return []
+
+
+def _changed(value: str, format: Format, body: str) -> bool:
+    return ("!" in value and body == "csh") if format == "lua" else value.startswith("~")
 
 
 def _broken(value: str) -> bool:

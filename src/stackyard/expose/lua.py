@@ -24,6 +24,7 @@ from stackyard.change import (
     Set,
     UserPath,
 )
+from stackyard.expose.limits import unspeakable
 from stackyard.expose.page import Page, page
 from stackyard.yard.record import BuildRecord, Entry
 
@@ -171,9 +172,9 @@ def _operation(operation: Operation) -> list[str]:
             word = "prepend_keeping" if keep_system else "prepend_path"
             return [f"{word}({quote(variable)}, {quote(directory)})"]
         case Set(variable, value):
-            return [f"setenv({quote(variable)}, {_value(value)})"]
+            return [_barred(value, f"setenv({quote(variable)}, {_value(value)})")]
         case Borrow(variable, lent):
-            return [f"borrow({quote(variable)}, {'nil' if lent is None else _value(lent)})"]
+            return [_barred(lent or "", f"borrow({quote(variable)}, {'nil' if lent is None else _value(lent)})")]
         case Default(variable, value):
             return [f"offer({quote(variable)}, {_value(value)})"]
         case Remember(variable, source):
@@ -197,6 +198,13 @@ def _value(text: str) -> str:
     return quote(" ".join(text.splitlines()) if "\n" in text or "\r" in text else text)
 
 
+def _barred(value: str, line: str) -> str:
+    """The line, left out in a shell to which Lmod cannot hand the value (see `limits`)."""
+    tests = {"csh": 'shell ~= "csh"', "zsh": 'myShellName() ~= "zsh"', "": ""}
+    test = tests[unspeakable(value, "lua")]
+    return f"if {test} then {line} end" if test else line
+
+
 def _user_path(operation: UserPath) -> str:
     bases = ", ".join(quote(base) for base in operation.bases)
     tail = "".join(operation.separator + entry for entry in operation.tail)
@@ -210,9 +218,11 @@ def _function(name: str, bodies: Mapping[str, str]) -> list[str]:
         if shell not in bodies:
             continue
         body = block(bodies[shell])
-        arguments = f'"", {body}' if shell == "csh" else f'{body}, ""'
         lines.append(f"{'elseif' if lines else 'if'} shell == {quote(shell)} then")
-        lines.append(f"   set_shell_function({quote(name)}, {arguments})")
+        if shell == "csh":  # as set_shell_function it would stay behind as an empty alias
+            lines.append(f"   set_alias({quote(name)}, {body})")
+        else:
+            lines.append(f'   set_shell_function({quote(name)}, {body}, "")')
         if shell == "sh":
             command = quote(f"export -f {name}")
             lines.append(f'   if myShellName() == "bash" then execute{{cmd={command}, modeA={{"load"}}}} end')

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Names:
-    """What one run-command file says. `versions`: full name to its short versions; `aliases`: other name to full name."""
+    """What one run-command file says: short versions by full name, other names for full names, hidden full names."""
 
     versions: dict[str, list[str]] = field(default_factory=dict)
     aliases: dict[str, str] = field(default_factory=dict)

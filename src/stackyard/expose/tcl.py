@@ -24,6 +24,7 @@ from stackyard.change import (
     Set,
     UserPath,
 )
+from stackyard.expose.limits import unspeakable
 from stackyard.expose.page import Page, page
 from stackyard.yard.record import BuildRecord, Entry
 
@@ -54,61 +55,90 @@ proc belong {this family} {
 proc require {name} {
     if {[info commands depends-on] ne {}} { depends-on $name } else { module load $name }
 }""",
+    # What a variable holds now. After an unload within the same command (`switch`) Environment Modules leaves a cleared
+    # variable in ::env as an empty one; its own getenv knows better, where it takes a default.
+    "current": """\
+proc current {name {unset {}}} {
+    if {[catch {getenv $name $unset} value]} {
+        set value [expr {[info exists ::env($name)] ? $::env($name) : $unset}]
+    }
+    return $value
+}""",
+    # prepend-path leaves a directory where it is if the list holds it already; a stack's programs must come first.
+    "lead": """\
+proc lead {name directory} {
+    set mark __STACKYARD_LEAD_$name
+    set entries [split [current $name] :]
+    if {[module-info mode load] && [lsearch -exact $entries $directory] > 0} {
+        setenv $mark $directory
+        prepend-path --duplicates $name $directory
+        return
+    }
+    if {[module-info mode remove] && [current $mark] eq $directory} {
+        setenv $mark {}
+        if {[lindex $entries 0] eq $directory} { return [unsetenv $name [join [lrange $entries 1 end] :]] }
+    }
+    prepend-path $name $directory
+}""",
     "prepend_keeping": """\
 proc prepend_keeping {name directory} {
-    set now [expr {[info exists ::env($name)] ? $::env($name) : {}}]
-    if {([module-info mode load] && $now eq {}) || ([module-info mode remove] && $now eq "$directory:")} {
+    set now [current $name]
+    if {[module-info mode load] && $now eq {}} {
         setenv $name "$directory:"
+    } elseif {[module-info mode remove] && $now eq "$directory:"} {
+        setenv $name {}
     } else {
         prepend-path $name $directory
     }
 }""",
-    # The user's value waits in __STACKYARD_KEPT_NAME, with a mark in front so that an empty one is a value too.
+    # The user's value waits in __STACKYARD_KEPT_NAME, with a mark in front so that an empty one is a value too. A value
+    # with a line break would be handed to the shell unquoted, so it is not kept, and the user is told.
     "borrow": """\
-proc borrow {name args} {
+proc borrow {this name args} {
     set kept __STACKYARD_KEPT_$name
+    set old [current $name \\x01]
     if {[module-info mode remove]} {
-        if {[info exists ::env($kept)]} {
-            set old [string range $::env($kept) 1 end]
-            setenv $kept {}
-            unsetenv $name $old
-        } elseif {[llength $args]} {
-            setenv $name [lindex $args 0]
-        }
+        set saved [current $kept]
+        setenv $kept {}
+        if {$saved ne {}} { unsetenv $name [string range $saved 1 end] } elseif {[llength $args]} { setenv $name {} }
         return
     }
-    if {[module-info mode load] && [info exists ::env($name)]} { setenv $kept "=$::env($name)" }
+    if {[module-info mode load] && [string first "\\n" $old] >= 0} {
+        puts stderr "$this: $name holds a line break; it is not given back when this module is unloaded"
+    } elseif {[module-info mode load] && $old ne "\\x01"} {
+        setenv $kept "+$old"
+    }
     if {[llength $args]} { setenv $name [lindex $args 0] } else { unsetenv $name }
 }""",
     "extended": """\
 proc extended {name text} {
-    if {[info exists ::env($name)] && $::env($name) ne {}} { return "$::env($name) $text" }
-    return $text
+    return [string trimleft "[string map {"\\n" { }} [current $name]] $text"]
 }""",
     "offer": """\
 proc offer {this name value} {
     set mark __STACKYARD_$name
     if {[module-info mode remove]} {
-        if {[info exists ::env($mark)] && [string first "$this=" $::env($mark)] == 0} {
-            set given [string range $::env($mark) [string length "$this="] end]
+        set kept [current $mark]
+        if {[string first "$this=" $kept] == 0} {
             setenv $mark {}
-            if {[info exists ::env($name)] && $::env($name) eq $given} { setenv $name {} }
+            if {[current $name] eq [string range $kept [string length "$this="] end]} { setenv $name {} }
         }
-    } elseif {![info exists ::env($name)] && $value ne {}} {
+    } elseif {[current $name \\x01] eq "\\x01" && $value ne {}} {
         setenv $name $value
         if {[module-info mode load]} { setenv $mark "$this=$value" }
     }
 }""",
     "place": """\
+proc usable {text} { expr {$text ne {} && [string first "\\n" $text] < 0} }
 proc place {bases inner home tail} {
     foreach base $bases {
-        if {[info exists ::env($base)] && $::env($base) ne {}} { return "$::env($base)/$inner$tail" }
+        if {[usable [current $base]]} { return "[current $base]/$inner$tail" }
     }
-    if {[info exists ::env(HOME)] && $::env(HOME) ne {}} { return "$::env(HOME)/$home$tail" }
+    if {[usable [current HOME]]} { return "[current HOME]/$home$tail" }
 }""",
     "plain": """\
 proc plain {name} {
-    if {[info exists ::env($name)] && [regexp {^[A-Za-z0-9._/-]*$} $::env($name)]} { return $::env($name) }
+    if {[regexp {^[A-Za-z0-9._/-]*$} [current $name]]} { return [current $name] }
 }""",
 }
 
@@ -123,17 +153,25 @@ def render(
 def render_page(content: Page) -> str:
     """The Tcl text of a page."""
     body = "\n".join((*_relations(content), *(line for op in _ordered(content.change) for line in _operation(op))))
-    used = [text for name, text in _PROCEDURES.items() if f"{name} " in body]
     parts = [
         "#%Module\n# " + " ".join(content.module.split())
         + ": written by stackyard from the record of its build; changes here are lost",
         _help(content),
         f"set this {quote(content.module)}",
-        *used,
+        *_procedures(body),
         body,
         _messages(content),
     ]  # fmt: skip
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _procedures(body: str) -> list[str]:
+    """The helper procedures that the body calls, and those that these call."""
+    wanted = body
+    for name, text in reversed(_PROCEDURES.items()):
+        if f"{name} " in wanted:
+            wanted += text
+    return [text for name, text in _PROCEDURES.items() if f"proc {name} " in wanted]
 
 
 def quote(text: str) -> str:
@@ -173,18 +211,19 @@ def _ordered(change: EnvironmentChange) -> Iterable[Operation]:
 def _operation(operation: Operation) -> list[str]:
     match operation:
         case Prepend(variable, directory, keep_system):
-            word = "prepend_keeping" if keep_system else "prepend-path"
+            word = "prepend_keeping" if keep_system else "lead" if variable == "PATH" else "prepend-path"
             return [f"{word} {quote(variable)} {quote(directory)}"]
         case Set(variable, value):
-            return [f"setenv {quote(variable)} {quote(value)}"]
+            return [_barred(value, f"setenv {quote(variable)} {_value(value)}")]
         case Borrow(variable, lent):
-            return [f"borrow {quote(variable)}" + ("" if lent is None else f" {quote(lent)}")]
+            line = f"borrow $this {quote(variable)}" + ("" if lent is None else f" {_value(lent)}")
+            return [_barred(lent or "", line)]
         case Default(variable, value):
-            return [f"offer $this {quote(variable)} {quote(value)}"]
+            return [f"offer $this {quote(variable)} {_value(value)}"]
         case Remember(variable, source):
             return [f"setenv {quote(variable)} [plain {quote(source)}]"]
         case Flags(variable, text):
-            return [f"borrow {quote(variable)} [extended {quote(variable)} {quote(text)}]"]
+            return [f"borrow $this {quote(variable)} [extended {quote(variable)} {_value(text)}]"]
         case UserPath():
             return [_user_path(operation)]
         case Function(name, bodies):
@@ -195,6 +234,18 @@ def _operation(operation: Operation) -> list[str]:
             return _on_unload(bodies, carry)
         case Notice():
             return []
+
+
+def _value(text: str) -> str:
+    """A value as Tcl; line breaks become spaces, because they would be handed to the shell unquoted (see `limits`)."""
+    return quote(" ".join(text.splitlines()) if "\n" in text or "\r" in text else text)
+
+
+def _barred(value: str, line: str) -> str:
+    """The line, left out in a shell to which Environment Modules cannot hand the value (see `limits`)."""
+    tests = {"csh": "[module-info shelltype] ne {csh}", "zsh": "[module-info shell] ne {zsh}", "": ""}
+    test = tests[unspeakable(value, "tcl")]
+    return f"if {{{test}}} {{ {line} }}" if test else line
 
 
 def _user_path(operation: UserPath) -> str:
