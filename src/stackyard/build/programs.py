@@ -10,13 +10,7 @@ from pathlib import Path
 from stackyard.errors import StackyardError
 from stackyard.host import command
 
-# A build that is killed must not leave a program behind that still writes into the prefix: the kernel ends it too.
-_GUARD = (
-    "import ctypes,os,sys\n"
-    "ctypes.CDLL(None).prctl(1,9,0,0,0)\n"  # PR_SET_PDEATHSIG, SIGKILL
-    "if os.getppid()!=int(sys.argv[1]): sys.exit(1)\n"
-    "os.execvp(sys.argv[2],sys.argv[2:])"
-)
+_GUARD = Path(__file__).with_name("guard.py")
 Argv = list[str | os.PathLike[str]]
 """The words of a command line."""
 
@@ -60,7 +54,7 @@ def run(
     Raises:
         StackyardError: it failed (with `check`); the message names the step, the detail holds the end of the output.
     """
-    guarded = (sys.executable, "-I", "-S", "-c", _GUARD, str(os.getpid()), *argv)
+    guarded = (sys.executable, "-I", "-S", _GUARD, str(os.getpid()), *argv)
     try:
         result = command.run(guarded, env=env, cwd=cwd, timeout_s=timeout_s, stdin=stdin, check=False, log=log)
     except command.CommandError as error:

@@ -76,7 +76,7 @@ def inputs(
         "locked_inputs": dict(package.build_inputs),
         "patches": [_patch(name) for name in (how.patches if how else ())],
         # the number of cores changes how long it takes, not what comes out
-        "variables": substitute(variables, words(job, "{ncores}"), environ),
+        "variables": substitute(variables, words(job, "{ncores}"), {**os.environ, **environ}),
         "config_settings": config_settings(package, how),
         "requires": list(how.requires) if how else [],
         "tools": {name: [tool.path, tool.version] for name, tool in sorted(tools.items())},

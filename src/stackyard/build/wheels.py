@@ -190,7 +190,8 @@ def _loaded(job: Job, toolchain: Toolchain, path: Sequence[str]) -> dict[str, st
 def _variables(job: Job, how: PackageBuild | None, toolchain: Toolchain) -> dict[str, str]:
     named = {tool.variable: tool.path for tool in toolchain.tools.values() if tool.variable}
     asked = {**job.variant.build.variables, **(how.variables if how else {})}
-    return {**named, **wheelkey.substitute(asked, wheelkey.words(job, str(cores())), toolchain.environ)}
+    known = {**os.environ, **toolchain.environ}
+    return {**named, **wheelkey.substitute(asked, wheelkey.words(job, str(cores())), known)}
 
 
 def _version_hint(package: PipPackage) -> dict[str, str]:
