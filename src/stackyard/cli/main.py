@@ -72,7 +72,7 @@ def cli(ctx: click.Context, yard: Path | None, site: Path | None, debug: bool) -
 def main() -> None:
     """The program. Exit codes: 0 done, 1 failed, 2 bad input, 3 a check did not pass, 4 something is missing here."""
     try:
-        cli.main(standalone_mode=False)
+        sys.exit(cli.main(standalone_mode=False) or 0)  # click hands an Exit's code back
     except StackyardError as error:
         if "--debug" in sys.argv:
             raise
@@ -80,8 +80,6 @@ def main() -> None:
 
         show_error(error)
         sys.exit(error.exit_code)
-    except click.exceptions.Exit as stop:
-        sys.exit(stop.exit_code)
     except click.Abort:
         sys.exit(130)
     except click.ClickException as error:
