@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from stackyard.errors import InputError, ManyErrors, StackyardError, Where
 from stackyard.spec import expand
 from stackyard.spec.models import CondaRequirement, Environment, PipOptions, PipRequirement
 from stackyard.spec.stackfile import BuildBlock, RunBlock, StackFile
 
-if TYPE_CHECKING:
-    from stackyard.spec.pieces import Piece
-
 T = TypeVar("T")
 R = TypeVar("R", CondaRequirement, PipRequirement)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What a stack and its imports say at one point. `files` are all files that were read, absolute."""
+
+    stack: StackFile
+    environment: Environment
+    files: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
 
 
 def unique(*parts: Iterable[T]) -> tuple[T, ...]:
@@ -40,8 +48,6 @@ def joined(own: Piece, imported: Sequence[Piece]) -> Piece:
     What a stack says itself wins over its imports, and an earlier import over a later one. A post script is not
     imported, since it was written for another prefix; a notice says so.
     """
-    from stackyard.spec.pieces import Piece
-
     if not imported:
         return own
     problems: list[InputError] = []

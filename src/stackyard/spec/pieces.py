@@ -1,4 +1,4 @@
-"""One stack.yaml with its imports, understood for one point of the matrix: a `Piece`.
+"""One stack.yaml with its imports, understood for one point of the matrix.
 
 Paths in a file are taken from the folder of that file, also when it is imported, or when the site's file says them.
 """
@@ -13,6 +13,7 @@ from pathlib import Path
 from stackyard.errors import InputError, StackyardError
 from stackyard.spec import expand, joining, matrix
 from stackyard.spec.environment import KEYS, load_environment, parse_environment
+from stackyard.spec.joining import Piece
 from stackyard.spec.models import Environment, Place
 from stackyard.spec.stackfile import Import, StackFile
 from stackyard.spec.validate import did_you_mean, plain, unknown_key, validate
@@ -25,8 +26,8 @@ _FILES = (
     ("licences", "*", "text"),
     ("build", "packages", "*", "patches", "*"),
 )
-# Parts of the file that are not of the `StackFile` of one point.
-_APART = frozenset({"matrix", "environment", "versions"})
+# Keys that are not read anew for every point: those of the whole stack, and the environment, which is read apart.
+_APART = frozenset({"name", "version", "versions", "matrix", "variant", "default", "environment"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,16 +52,6 @@ class Source:
     def points(self, versions: Sequence[str], problems: list[InputError]) -> list[matrix.Point]:
         """The points of its matrix for some versions."""
         return matrix.points(self.root.get("matrix"), versions, self.root.place, problems)
-
-
-@dataclass(frozen=True)
-class Piece:
-    """What a stack and its imports say at one point, joined. `files` are all files that were read, absolute."""
-
-    stack: StackFile
-    environment: Environment
-    files: tuple[str, ...] = ()
-    notices: tuple[str, ...] = ()
 
 
 def read_source(file: Path) -> Source:

@@ -15,9 +15,10 @@ from typing import Literal
 
 from stackyard.errors import InputError
 from stackyard.spec import expand, joining, naming, pieces, pythons
+from stackyard.spec.joining import Piece
 from stackyard.spec.matrix import Point
 from stackyard.spec.models import BuildSpec, Check, Environment, PipRequirement, Place, Site, Stack, Variant
-from stackyard.spec.pieces import Piece, Reader, Source
+from stackyard.spec.pieces import Reader, Source
 from stackyard.spec.site import merged
 from stackyard.spec.stackfile import CheckBlock, StackFile
 from stackyard.spec.validate import did_you_mean
