@@ -206,6 +206,7 @@ def test_conda_locks_keys(tmp_path: Path) -> None:
         ("variables: {A: [1]}\ndependencies: []\n", "1:16", "one value", "quotes"),
         ("variables: {A-B: 1}\ndependencies: []\n", "1:13", "no name", "letters"),
         ("name: [a]\ndependencies: []\n", "1:7", "one word", "name: my-name"),
+        ("image: x\ncommand: y\n", "1:1", "no environment file", "dependencies"),
         ("dependancies:\n- numpy\n", "1:1", "no key", "dependencies"),
         ("dependencies: [a]\ndependencies: [b]\n", "2:1", "twice", "one of the two"),
         ("dependencies:\n\t- a\n", "2:1", "not valid YAML", "tabs"),

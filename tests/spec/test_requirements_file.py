@@ -262,6 +262,8 @@ def test_what_pip_ignores_is_said(tmp_path: Path, text: str, words: str) -> None
         ("https://h/b.whl", "no wheel's name", "original"),
         ("{{ a }}", "Jinja", "render"),
         ("git://h/a", "URL", "git+https"),
+        ("-e git+git@h:a/b.git#egg=b", "short form", "git+ssh://git@h/a/b.git"),
+        ("'numpy>=1',", "quotes", "write numpy>=1"),
     ],
 )
 def test_refusals(tmp_path: Path, text: str, message: str, hint: str) -> None:

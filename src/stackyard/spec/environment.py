@@ -153,11 +153,15 @@ class _Reader:
     def _unknown_keys(self) -> None:
         """conda warns about unknown keys and goes on; without any dependencies there is nothing to go on with."""
         has_content = self.node.get("dependencies") is not None or self.node.get("variables") is not None
-        for key, _ in self.node.entries:
-            if key.text in KEYS:
-                continue
-            close = difflib.get_close_matches(key.text.lower(), KEYS, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(KEYS)}"
+        unknown = [key for key, _ in self.node.entries if key.text not in KEYS]
+        close = {key.text: difflib.get_close_matches(key.text.lower(), KEYS, n=1) for key in unknown}
+        if not has_content and not any(close.values()) and len(unknown) == len(self.node.entries):
+            hint = "write at least `dependencies:` and a list of packages"
+            self._problem(self.node, "this is no environment file: none of its keys is one", hint)
+            return
+        for key in unknown:
+            meant = close[key.text]
+            hint = f"did you mean {meant[0]!r}?" if meant else f"known keys: {', '.join(KEYS)}"
             message = f"{key.text!r} is no key of an environment file"
             if has_content:
                 self._notice(key, f"{message} and is ignored, as by conda; {hint}")

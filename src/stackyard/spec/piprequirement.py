@@ -110,6 +110,10 @@ class _Reader:
         if _URL.match(self.text):
             url, marker = _cut(self.text, "; ")
             return self._url("", url, marker)
+        shorthand = re.match(r"git\+(?P<login>[\w.-]+@[\w.-]+):(?P<path>.+)", self.text)
+        if shorthand:
+            url = f"git+ssh://{shorthand['login']}/{shorthand['path']}"
+            raise self.refuse("pip does not read ssh's short form of an address", f"write {url}")
         if re.match(r"[a-z][a-z0-9+.-]*://", self.text, re.IGNORECASE):
             raise self.refuse("this kind of URL is not read by pip", "write https://… or git+https://…")
         name, at, rest = self.text.partition("@")
@@ -223,6 +227,9 @@ class _Reader:
             return self.refuse("pip has no operator `=`", f"write {re.sub(r'=+', '==', text, count=1)}")
         if "::" in text:
             return self.refuse("channel::package is conda's", "move the line out of `pip:`, or leave out the channel")
+        quoted = re.fullmatch(r"([\"'])(?P<inner>.*)\1\s*,?", text)
+        if quoted:
+            return self.refuse("it is in quotes", f"write {quoted['inner']}")
         if text.startswith("pip install"):
             return self.refuse("this is a command", f"write {text.removeprefix('pip install').strip()}")
         if re.search(r"[\w*]\s*[<>=!~]=?", text) and re.search(r"\d\s*[<>!~]", text):
