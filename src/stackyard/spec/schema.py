@@ -50,7 +50,7 @@ def _loosened(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     made = {key: _loosened(inner) for key, inner in value.items()}
-    if made.get("type") == "string" and not {"enum", "const", "pattern"} & made.keys():
+    if made.get("type") == "string" and not {"enum", "const"} & made.keys():
         made["type"] = ["string", "number", "boolean", "null"]
     return made
 
