@@ -68,13 +68,6 @@ def python_package(work: Path) -> Package:
     return Package("python", FULL_VERSION, build="0_cpython", files=files, suffix=".conda", license="PSF-2.0")
 
 
-def runtime_package(python: Package) -> Package:
-    """The same files under another name and without ``bin/python*`` links, for packages of other Python versions."""
-    links = ("bin/python", "bin/python3")
-    files = {path: content for path, content in python.files.items() if path not in links}
-    return Package("cpython-runtime", python.version, files=files, suffix=".conda", license="PSF-2.0")
-
-
 def _relocatable(binary: Path, work: Path) -> Path:
     """A copy without debug symbols that finds its shared library beside itself."""
     copy = work / binary.name

@@ -1,8 +1,9 @@
 """Local stand-ins for the channels of two sites, with packages of the same names, versions and dependencies.
 
-What they hold is small: a framework is a module that knows its version. Python is the exception: on this machine's own
-platform every ``python X.Y`` really runs (it is this machine's CPython under that version), so stacks made from these
-channels can be built, verified and loaded; for other platforms they can be locked.
+What they hold is small: a framework is a module that knows its version. The Pythons that the releases were made for
+have a name and a version only, and can be locked; beside them there are builds of everything for the one real Python
+there is, this machine's. Stacks that leave the minor version open (``python=3``) therefore lock for POWER as the sites'
+did, and can also be built, verified and loaded here.
 
 Against the real channels only the URL differs: `longhorn_channels` and `open_ce_channels` map each channel (its URL,
 and the short name that the example's site has for it) to its folder; `mirrors` puts that in the form of a site.yaml.
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from support.channel import PLACEHOLDER, Content, Link, Package, make_channel
-from support.pythonpkg import SITE_PACKAGES, VERSION, python_package
+from support.pythonpkg import VERSION, python_package
 from support.testbed import HERE, kept
 from support.wheelpkg import host_subdir
 
@@ -98,31 +99,17 @@ def _make_defaults(folder: Path) -> None:
 
 
 def interpreters(work: Path) -> Iterator[Package]:
-    """Every ``python X.Y.Z``: links to this machine's CPython on its own platform, a name only on others."""
-    real = python_package(work)
-    files = {path: content for path, content in real.files.items() if path not in ("bin/python", "bin/python3")}
-    yield Package("cpython-runtime", real.version, files=files, subdir=host_subdir(), suffix=".conda")
-    yield real
+    """This machine's real Python, and the Pythons of those days, which have a name and a version only."""
+    yield python_package(work)
     for subdir in platforms():
         for short, version in PYTHONS.items():
-            yield _interpreter(short, version, subdir)
+            files = {f"bin/python{short}": "This package can be locked, not run.\n"}
+            yield Package("python", version, subdir=subdir, files=files)
 
 
-def _interpreter(short: str, version: str, subdir: str) -> Package:
-    if subdir != host_subdir():
-        return Package(
-            "python", version, build="0", subdir=subdir, files={f"bin/python{short}": "not for this machine\n"}
-        )
-    links = {f"bin/{name}": Link(f"python{VERSION}") for name in ("python", f"python{short[0]}", f"python{short}")}
-    return Package(
-        "python",
-        version,
-        build="0",
-        subdir=subdir,
-        depends=("cpython-runtime",),
-        files=links,
-        site_packages=SITE_PACKAGES,
-    )
+def pythons(known: Iterable[str], subdir: str) -> tuple[str, ...]:
+    """The Pythons for which a platform has builds: those of the release, and here this machine's own."""
+    return (*known, VERSION) if subdir == host_subdir() else tuple(known)
 
 
 def vendor_packages(
@@ -136,8 +123,8 @@ def vendor_packages(
             "powerai-license", "1.7.0", subdir=subdir, files={"share/powerai/license/en.txt": "Terms of use.\n"}
         )
         made: set[str] = set()
-        for release, (pythons, cuda, contents) in releases.items():
-            for python in pythons:
+        for release, (known, cuda, contents) in releases.items():
+            for python in pythons(known, subdir):
                 for package in _release(meta, release, python, cuda, contents, subdir):
                     if package.filename not in made:
                         made.add(package.filename)
@@ -178,7 +165,7 @@ def _release(
 def default_packages() -> Iterator[Package]:
     """What Anaconda's channel has beside Python: conda, and a newer tensorflow-gpu that strict priority keeps out."""
     for subdir in platforms():
-        for python in PYTHONS:
+        for python in pythons(PYTHONS, subdir):
             build = f"py{python.replace('.', '')}_0"
             yield conda_package("4.8.3", python, subdir)
             yield distribution("numpy", "1.16.6", python, subdir, build, (), ())
@@ -190,14 +177,14 @@ def distribution(
     name: str, version: str, python: str, subdir: str, build: str, depends: Iterable[str], scripts: tuple[str, ...]
 ) -> Package:
     """A Python distribution with one module that knows its version, metadata and programs."""
-    folder = SITE_PACKAGES if subdir == host_subdir() else f"lib/python{python}/site-packages"
+    folder = f"lib/python{python}/site-packages"
     module = MODULES.get(name, name)
     text = f'"""{name}"""\n\n__version__ = "{version}"\n\n\ndef main():\n    print("{name} {version}")\n    return 0\n'
     files = {f"{folder}/{module}/__init__.py": text} | dict(_metadata(folder, module, version, scripts))
     needs = (f"python {python}.*", *depends)
     return Package(
         name, version, build=build, subdir=subdir, depends=needs, files=files,
-        entry_points=scripts if subdir == host_subdir() else (),
+        entry_points=scripts,
     )  # fmt: skip
 
 
@@ -205,10 +192,11 @@ def _metadata(folder: str, name: str, version: str, scripts: tuple[str, ...]) ->
     info = f"{name}-{version}.dist-info"
     yield f"{folder}/{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
     yield f"{folder}/{info}/INSTALLER", "conda\n"
+    yield f"{folder}/{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     yield f"{folder}/{info}/top_level.txt", f"{name}\n"
     if scripts:
         yield f"{folder}/{info}/entry_points.txt", "\n".join(["[console_scripts]", *scripts, ""])
-    own = ["METADATA", "INSTALLER", "top_level.txt", "RECORD", *(["entry_points.txt"] if scripts else [])]
+    own = ["METADATA", "WHEEL", "INSTALLER", "top_level.txt", "RECORD", *(["entry_points.txt"] if scripts else [])]
     programs = [f"../../../bin/{line.split(' = ')[0]},," for line in scripts]
     record = [f"{name}/__init__.py,,", *(f"{info}/{item},," for item in own), *programs]
     yield f"{folder}/{info}/RECORD", "\n".join(record) + "\n"
@@ -219,7 +207,7 @@ def conda_package(version: str, python: str, subdir: str) -> Package:
     base = distribution(
         "conda", version, python, subdir, f"py{python.replace('.', '')}_0", (), ("conda = conda.cli:main",)
     )
-    folder = SITE_PACKAGES if subdir == host_subdir() else f"lib/python{python}/site-packages"
+    folder = f"lib/python{python}/site-packages"
     files: dict[str, Content] = dict(base.files)
     files[f"{folder}/conda/cli.py"] = (STANDIN / "conda_cli.py").read_text().replace("@VERSION@", version)
     files["condabin/conda"] = Link("../bin/conda")
