@@ -74,7 +74,7 @@ class Machine:
 
     def to_json(self) -> dict[str, Any]:
         """The machine as JSON values."""
-        return asdict(self)
+        return {**asdict(self), "gpus": [asdict(gpu) for gpu in self.gpus]}
 
 
 @lru_cache(maxsize=1)
