@@ -10,7 +10,18 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from stackyard.change import Borrow, Default, EnvironmentChange, Notice, Operation, Prepend, Set, UserPath
+from stackyard.change import (
+    Borrow,
+    Default,
+    EnvironmentChange,
+    Flags,
+    Notice,
+    Operation,
+    Prepend,
+    Remember,
+    Set,
+    UserPath,
+)
 from stackyard.expose.conda import conda_operations
 from stackyard.yard.record import BuildRecord
 
@@ -53,7 +64,31 @@ def base_change(record: BuildRecord, site: Site) -> EnvironmentChange:
 
 def full_change(record: BuildRecord, site: Site) -> EnvironmentChange:
     """Everything that loading a revision does: `base_change`, its captured activation, its variables, its notice."""
-    return base_change(record, site) + record.activation.change + _variables(record, site) + _notice(record)
+    return merged(base_change(record, site) + record.activation.change + _variables(record) + _notice(record))
+
+
+def merged(change: EnvironmentChange) -> EnvironmentChange:
+    """The same change with one operation per variable: the last value wins, flags are joined.
+
+    A module that borrowed a variable twice would take its own first value for the user's.
+    """
+    found: dict[tuple[str, str], Operation] = {}
+    for number, operation in enumerate(change):
+        if isinstance(operation, Set | Borrow | Default | UserPath | Flags | Remember):
+            key = ("variable", operation.variable)
+            found[key] = _joined(found.get(key), operation)
+        else:
+            found[(operation.op, f"{number:06d}")] = operation
+    return EnvironmentChange(tuple(found.values()))
+
+
+def _joined(old: Operation | None, new: Operation) -> Operation:
+    if not isinstance(new, Flags) or old is None:
+        return new
+    if isinstance(old, Flags):
+        return Flags(new.variable, f"{old.text} {new.text}")
+    value = getattr(old, "value", None)
+    return Borrow(new.variable, f"{value} {new.text}" if value else new.text)
 
 
 def condarc_path(record: BuildRecord) -> str:
@@ -105,18 +140,13 @@ def _user_paths(record: BuildRecord, site: Site) -> list[Operation]:
     ]
 
 
-def _variables(record: BuildRecord, site: Site) -> EnvironmentChange:
-    """Run-time variables: the site's, the stack's, its module's; and a licence's where it was accepted."""
-    values: dict[str, str] = {}
-    sources: tuple[Mapping[str, str], ...] = (
-        site.run_variables,
-        record.settings.get("run_variables") or {},
-        record.settings.get("variables") or {},
-    )
-    for source in sources:
-        values.update({name: str(text).replace("{prefix}", record.prefix) for name, text in source.items()})
-    accepted = [Set(str(entry["variable"]), "yes") for entry in record.licences if entry.get("variable")]
-    return EnvironmentChange((*(Borrow(name, value) for name, value in values.items()), *accepted))
+def _variables(record: BuildRecord) -> EnvironmentChange:
+    """The module's own variables, and a licence's where it was accepted. The build put the run-time variables of the
+    site and of the stack into the activation already."""
+    values: Mapping[str, str] = record.settings.get("variables") or {}
+    own = [Borrow(name, str(text).replace("{prefix}", record.prefix)) for name, text in values.items()]
+    accepted = [Borrow(str(entry["variable"]), "yes") for entry in record.licences if entry.get("variable")]
+    return EnvironmentChange((*own, *accepted))
 
 
 def _notice(record: BuildRecord) -> EnvironmentChange:

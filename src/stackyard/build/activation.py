@@ -1,0 +1,187 @@
+"""What activating a prefix does, captured once into an `EnvironmentChange` instead of being run at every load.
+
+The scripts of ``etc/conda/activate.d`` are sourced in an empty bash, after the variables of ``etc/conda/env_vars.d``
+and ``conda-meta/state`` are set, and the shell before is compared with the shell after. A second run differs in all
+that a script may look at (user, home, folder, date, job and display variables): what comes out differently cannot be
+captured and is reported with the script that does it. In a third run every variable that was changed has a value
+already, which tells whether a script replaces it, puts something before or behind it, or leaves it alone.
+No conda is needed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import tempfile
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from stackyard.build.activation_shell import FIRST, SECOND, Shell, observe
+from stackyard.build.activation_variables import before, is_build_only, operation
+from stackyard.change import Alias, EnvironmentChange, Function, Operation
+from stackyard.errors import StackyardError
+from stackyard.yard.record import Activation
+
+
+def capture(
+    prefix: Path,
+    *,
+    keep: Collection[str] = (),
+    variables: Mapping[str, str] | None = None,
+    timeout_s: float = 60,
+) -> Activation:
+    """Capture what activating `prefix` does.
+
+    Args:
+        keep: build-only variables (CC, CFLAGS ...) to export all the same.
+        variables: more variables of the environment, as an environment.yml's ``variables:`` gives them.
+        timeout_s: seconds that all scripts of one run may take together.
+
+    Raises:
+        StackyardError: a script ended the shell or took too long, or a file of variables cannot be read.
+    """
+    given = {**environment_variables(prefix), **(variables or {})}
+    scripts = activation_scripts(prefix)
+    if not scripts and not given:
+        return Activation(uncaptured=tuple(_foreign(prefix)))
+    with tempfile.TemporaryDirectory(prefix="stackyard-activation-") as scratch:
+        first = observe(prefix, scripts, given, FIRST, Path(scratch) / "1", timeout_s)
+        second = observe(prefix, scripts, given, SECOND, Path(scratch) / "2", timeout_s)
+        present = {name: before(name) for name in _changed(first) if name not in first[0].environ}
+        occupied = replace(FIRST, present=present)
+        third = observe(prefix, scripts, given, occupied, Path(scratch) / "3", timeout_s)
+    return assemble(prefix, first, second, third, keep)
+
+
+def activation_scripts(prefix: Path) -> list[Path]:
+    """The scripts that a POSIX shell sources on activation, in conda's order."""
+    return sorted((prefix / "etc" / "conda" / "activate.d").glob("*.sh"))
+
+
+def environment_variables(prefix: Path) -> dict[str, str]:
+    """Variables that packages (``env_vars.d/*.json``, by name) and the environment (``conda-meta/state``, last) set.
+
+    Raises:
+        StackyardError: one of the files is not what conda writes.
+    """
+    found: dict[str, str] = {}
+    for file in sorted((prefix / "etc" / "conda" / "env_vars.d").glob("*.json")):
+        found.update(_strings(file, _json(file)))
+    state = prefix / "conda-meta" / "state"
+    if state.exists():
+        values = _strings(state, _json(state).get("env_vars", {}))
+        found.update({name: text for name, text in values.items() if text != "***unset***"})
+    return found
+
+
+def assemble(
+    prefix: Path, first: Sequence[Shell], second: Sequence[Shell], third: Sequence[Shell], keep: Collection[str]
+) -> Activation:
+    """The operations from the states of the three runs: the shell at the start and after each script."""
+    operations: list[tuple[int, Operation]] = []
+    build_only: list[str] = []
+    uncaptured = _foreign(prefix)
+    for name in sorted(_changed(first) | _changed(second)):
+        if is_build_only(name) and name not in keep:
+            build_only.append(name)
+            continue
+        values = [states[-1].environ.get(name) for states in (first, second, third)]
+        if values[0] != values[1]:
+            uncaptured.append(_blame(name, first, second, "on the user, the folder or the time"))
+            continue
+        made = operation(name, first[0].environ.get(name), values[0], third[0].environ.get(name), values[2])
+        if made is None:
+            uncaptured.append(_blame(name, first, third, "on the value that it has before"))
+        else:
+            operations.append((_first_change(name, first), made))
+    made_names = _names(first, second, uncaptured)
+    ordered = [each for _, each in sorted(operations, key=lambda pair: pair[0])]
+    return Activation(EnvironmentChange((*ordered, *made_names)), tuple(build_only), tuple(uncaptured))
+
+
+def _changed(states: Sequence[Shell]) -> set[str]:
+    start, end = states[0].environ, states[-1].environ
+    return {name for name in start.keys() | end.keys() if start.get(name) != end.get(name)}
+
+
+def _first_change(name: str, states: Sequence[Shell]) -> int:
+    """The number of the script (from 1) that changed a variable first."""
+    for number, (earlier, after) in enumerate(itertools.pairwise(states), 1):
+        if earlier.environ.get(name) != after.environ.get(name):
+            return number
+    return 0
+
+
+def _blame(name: str, first: Sequence[Shell], other: Sequence[Shell], cause: str) -> str:
+    number = _first_change(name, first) or _first_change(name, other)
+    return f"{first[number].script}: the value of {name} depends {cause}; it is left out"
+
+
+def _names(first: Sequence[Shell], second: Sequence[Shell], uncaptured: list[str]) -> list[Operation]:
+    """Functions and aliases that the scripts made. Only bash bodies can be had; other shells are told by `limits`."""
+    made: list[Operation] = []
+    start, end, other = first[0], first[-1], second[-1]
+    for name, body in end.functions.items():
+        if name.startswith("_") and name not in _called(end, start):
+            continue
+        if start.functions.get(name) == body:
+            continue
+        if other.functions.get(name) != body:
+            uncaptured.append(f"{_definer(name, first)}: the function {name} is not the same for everybody; left out")
+        else:
+            made.append(Function(name, {"sh": body}))
+    for name, value in end.aliases.items():
+        if start.aliases.get(name) != value:
+            if other.aliases.get(name) == value:
+                made.append(Alias(name, value))
+            else:
+                uncaptured.append(f"{_definer(name, first)}: the alias {name} is not the same for everybody; left out")
+    return made
+
+
+def _called(end: Shell, start: Shell) -> set[str]:
+    """Helper functions (``_name``) that a function for users calls; the rest are the scripts' own tools."""
+    new = {name: body for name, body in end.functions.items() if start.functions.get(name) != body}
+    needed = {name for name in new if not name.startswith("_")}
+    grown = True
+    while grown:
+        more = {n for n in new if n not in needed and any(n in new[user] for user in needed)}
+        grown = bool(more)
+        needed |= more
+    return needed
+
+
+def _definer(name: str, states: Sequence[Shell]) -> str:
+    for earlier, after in itertools.pairwise(states):
+        for kind in ("functions", "aliases"):
+            if getattr(earlier, kind).get(name) != getattr(after, kind).get(name):
+                return after.script
+    return states[-1].script
+
+
+def _foreign(prefix: Path) -> list[str]:
+    """Scripts that exist for fish or csh only: nothing of theirs is in the captured change."""
+    folder = prefix / "etc" / "conda" / "activate.d"
+    shells = {".fish": "fish", ".csh": "csh", ".xsh": "xonsh"}
+    return [
+        f"{script.name}: only for {shells[script.suffix]}; it has no .sh of the same name and is not captured"
+        for script in sorted(folder.glob("*"))
+        if script.suffix in shells and not script.with_suffix(".sh").exists()
+    ]
+
+
+def _json(file: Path) -> dict[str, object]:
+    try:
+        value = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise StackyardError(f"cannot read the variables in {file}: {error}") from error
+    if not isinstance(value, dict):
+        raise StackyardError(f"{file} does not hold a JSON object of variables")
+    return value
+
+
+def _strings(file: Path, values: object) -> dict[str, str]:
+    if not isinstance(values, dict):
+        raise StackyardError(f"{file} does not hold a JSON object of variables")
+    return {str(name): str(text) for name, text in values.items()}

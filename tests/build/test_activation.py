@@ -1,0 +1,133 @@
+"""What activation scripts do is captured as operations; what depends on circumstances is reported, never guessed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from stackyard.build.activation import capture
+from stackyard.change import Alias, Borrow, Default, Flags, Function, Prepend
+from stackyard.errors import StackyardError
+
+
+def prefix_with(tmp_path: Path, **scripts: str) -> Path:
+    """A prefix whose activate.d holds these scripts (``name_sh`` is the file ``name.sh``)."""
+    prefix = tmp_path / "the prefix"
+    folder = prefix / "etc/conda/activate.d"
+    folder.mkdir(parents=True)
+    for name, text in scripts.items():
+        (folder / name.replace("_", ".", 1)).write_text(text)
+    return prefix
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("export PROJ_DATA=/p/share/proj", Borrow("PROJ_DATA", "/p/share/proj")),
+        ('export XDG_DATA_DIRS="/p/share:${XDG_DATA_DIRS}"', Prepend("XDG_DATA_DIRS", "/p/share")),
+        ('export GI_PATH="/p/gi${GI_PATH:+:$GI_PATH}"', Prepend("GI_PATH", "/p/gi")),
+        ("export ${UNUSED:-EMPTY_ONE}=''", Borrow("EMPTY_ONE", "")),
+        ('[ -n "$R_HOME" ] || export R_HOME=/p/R', Default("R_HOME", "/p/R")),
+        ("export QUOTED='it'\"'\"'s \"x\" $HOME'", Borrow("QUOTED", 'it\'s "x" $HOME')),
+        ("alias ipy='ipython --quiet'", Alias("ipy", "ipython --quiet")),
+    ],
+)
+def test_one_line_is_one_operation(tmp_path: Path, line: str, expected: object) -> None:
+    found = capture(prefix_with(tmp_path, a_sh=line + "\n"))
+    assert list(found.change) == [expected]
+    assert found.uncaptured == ()
+
+
+def test_build_only_variables_are_dropped_unless_kept(tmp_path: Path) -> None:
+    script = (
+        'export CC=/p/bin/gcc CONDA_BACKUP_CC="$CC" _CONDA_X=1 CMAKE_ARGS=-DX\n'
+        'export CFLAGS="${CFLAGS:+$CFLAGS }-O2 -isystem /p/include"\n'
+        'export LDFLAGS="-Wl,-z ${LDFLAGS}"\nexport KMP_X=1\n'
+    )
+    prefix = prefix_with(tmp_path, gcc_sh=script)
+    found = capture(prefix)
+    assert list(found.change) == [Borrow("KMP_X", "1")]
+    assert {"CC", "CFLAGS", "LDFLAGS", "CMAKE_ARGS", "_CONDA_X"} <= set(found.build_only)
+    kept = capture(prefix, keep=("CC", "CFLAGS", "LDFLAGS")).change
+    assert set(kept) == {
+        Borrow("CC", "/p/bin/gcc"),
+        Flags("CFLAGS", "-O2 -isystem /p/include"),
+        Flags("LDFLAGS", "-Wl,-z"),
+        Borrow("KMP_X", "1"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("export STARTED=$(date +%s)", "STARTED"),
+        ("export OWNER=$USER", "OWNER"),
+        ("export CACHE=$HOME/cache", "CACHE"),
+        ("export THERE=$PWD", "THERE"),
+        ('[ -z "$SCRATCH" ] || export BIG=$SCRATCH/big', "BIG"),
+        ("export JOBDIR=${SLURM_JOB_ID:-none}", "JOBDIR"),
+        ('export ODD="${ODD:+${ODD#/}}x"', "ODD"),
+        ("export NUMBER=$RANDOM$RANDOM$RANDOM", "NUMBER"),
+    ],
+)
+def test_what_depends_on_circumstances_is_reported_with_its_script(tmp_path: Path, line: str, name: str) -> None:
+    found = capture(prefix_with(tmp_path, a_sh="export FINE=1\n", guilty_sh=line + "\n"))
+    assert list(found.change) == [Borrow("FINE", "1")]
+    assert len(found.uncaptured) == 1
+    assert "guilty.sh" in found.uncaptured[0]
+    assert name in found.uncaptured[0]
+
+
+def test_functions_are_kept_word_for_word(tmp_path: Path) -> None:
+    script = (
+        '_helper() { echo "helped $1"; }\n_unused() { :; }\n'
+        'tool() {\n  if [ $# -gt 0 ]; then _helper "$1"; fi\n  cat <<END\nhere\n{\n}\n  text\nEND\n}\n'
+    )
+    found = capture(prefix_with(tmp_path, a_sh=script))
+    functions = {op.name: op.bodies for op in found.change if isinstance(op, Function)}
+    assert set(functions) == {"tool", "_helper"}
+    assert set(functions["tool"]) == {"sh"}
+    text = "".join(f"{name} () {{\n{bodies['sh']}\n}}\n" for name, bodies in functions.items())
+    ran = subprocess.run(["bash", "-c", text + "tool me"], capture_output=True, text=True, check=True)
+    assert ran.stdout == "helped me\nhere\n{\n}\n  text\n"
+
+
+def test_variables_of_packages_and_of_the_environment(tmp_path: Path) -> None:
+    prefix = prefix_with(tmp_path, z_sh='export SEEN="$FROM_STATE"\n')
+    (prefix / "etc/conda/env_vars.d").mkdir()
+    (prefix / "etc/conda/env_vars.d/pkg.json").write_text(json.dumps({"FROM_PKG": "1", "BOTH": "pkg"}))
+    (prefix / "conda-meta").mkdir()
+    state = {"env_vars": {"FROM_STATE": "a b", "BOTH": "state", "GONE": "***unset***"}}
+    (prefix / "conda-meta/state").write_text(json.dumps(state))
+    values = {op.variable: op.value for op in capture(prefix).change if isinstance(op, Borrow)}
+    assert values == {"FROM_PKG": "1", "FROM_STATE": "a b", "BOTH": "state", "SEEN": "a b"}
+
+
+def test_scripts_run_in_order_and_find_themselves(tmp_path: Path) -> None:
+    prefix = prefix_with(
+        tmp_path,
+        b_sh='export ORDER="${FIRST_ONE}b"\n',
+        a_sh='export FIRST_ONE=a\nexport MINE="$(dirname "${BASH_SOURCE[0]}")"\n',
+    )
+    values = {op.variable: op.value for op in capture(prefix).change if isinstance(op, Borrow)}
+    assert values == {"FIRST_ONE": "a", "ORDER": "ab", "MINE": str(prefix / "etc/conda/activate.d")}
+
+
+def test_other_shells_scripts_are_named(tmp_path: Path) -> None:
+    prefix = prefix_with(tmp_path, a_sh="export A=1\n", a_fish="set -gx A 1\n", only_fish="set -gx B 1\n")
+    found = capture(prefix)
+    assert [text.partition(":")[0] for text in found.uncaptured] == ["only.fish"]
+
+
+def test_a_script_that_exits_or_hangs_is_an_error_with_its_name(tmp_path: Path) -> None:
+    with pytest.raises(StackyardError, match=r"bad\.sh"):
+        capture(prefix_with(tmp_path / "1", a_sh=":\n", bad_sh="echo why; exit 3\n"))
+    with pytest.raises(StackyardError, match="did not end within"):
+        capture(prefix_with(tmp_path / "2", slow_sh="sleep 60\n"), timeout_s=0.5)
+
+
+def test_a_prefix_without_scripts_changes_nothing(tmp_path: Path) -> None:
+    assert list(capture(tmp_path).change) == []
