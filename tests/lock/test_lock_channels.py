@@ -108,7 +108,13 @@ def test_node_kinds_say_it_not_the_login_node() -> None:
     })  # fmt: skip
     power = declared(site, "linux-ppc64le", {})
     assert power is not None
-    assert power.packages == ("__archspec=1=power9", "__cuda=10.1=0", "__glibc=2.17=0", "__linux=4.14.0=0", "__unix=0=0")
+    assert power.packages == (
+        "__archspec=1=power9",
+        "__cuda=10.1=0",
+        "__glibc=2.17=0",
+        "__linux=4.14.0=0",
+        "__unix=0=0",
+    )
     mixed = declared(site, "linux-64", {})
     assert mixed is not None
     assert mixed.version("__cuda") == "12.4" and mixed.version("__glibc") == "2.28"

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from helpers_lock import conda, served, stack, variant
-from support.channel import Package, make_channel, set_record
 
 from stackyard.errors import InputError, StackyardError
 from stackyard.lock import solve
@@ -17,6 +16,7 @@ from stackyard.lock.model import Lock, LockedVariant
 from stackyard.progress import Silent
 from stackyard.spec.models import ChannelPolicy, Environment, Gpu, NodeKind, Site
 from stackyard.yard.layout import Yard
+from support.channel import Package, make_channel, set_record
 
 PLATFORMS = ("linux-64", "linux-aarch64", "linux-ppc64le")
 JUNE_2023_MS = 1_685_577_600_000
@@ -68,7 +68,11 @@ def test_every_platform_from_here_with_gpu_builds(channel: Path, tmp_path: Path)
 
 @pytest.mark.parametrize(
     ("cuda", "glibc", "torch", "numpy"),
-    [("12.6", "2.28", "2.4 cuda12_0", "2.1.0 0"), ("12.2", "2.28", "2.4 cpu_0", "2.1.0 0"), ("", "2.17", "2.4 cpu_0", "1.26.4 0")],
+    [
+        ("12.6", "2.28", "2.4 cuda12_0", "2.1.0 0"),
+        ("12.2", "2.28", "2.4 cpu_0", "2.1.0 0"),
+        ("", "2.17", "2.4 cpu_0", "1.26.4 0"),
+    ],
 )
 def test_virtual_packages_decide(channel: Path, tmp_path: Path, cuda: str, glibc: str, torch: str, numpy: str) -> None:
     found = versions(lock(site(channel, cuda, glibc), tmp_path, "faketorch").variants[0])
@@ -83,7 +87,9 @@ def test_pins_hold_and_install_nothing(channel: Path, tmp_path: Path) -> None:
 def test_exclude_newer(channel: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError):
         lock(site(channel, channels={"exclude_newer": "2023-12-31"}), tmp_path, "numpy")
-    assert versions(lock(site(channel, channels={"exclude_newer": "2024-01-01"}), tmp_path, "numpy").variants[0])["numpy"]
+    assert versions(lock(site(channel, channels={"exclude_newer": "2024-01-01"}), tmp_path, "numpy").variants[0])[
+        "numpy"
+    ]
 
 
 def test_strict_flexible_disabled(channel: Path, tmp_path: Path) -> None:

@@ -35,7 +35,10 @@ def write(path: Path, text: str) -> None:
 def test_precedence_is_pips(home: Path) -> None:
     write(home / "etc/pip/pip.conf", "[global]\nindex-url = https://global\ntimeout = 11\nproxy = http://g\n")
     write(home / "home/.pip/pip.conf", "[global]\nindex-url = https://legacy\n")
-    write(home / "home/.config/pip/pip.conf", "[global]\nindex_url = https://user\nextra-index-url =\n  https://a\n  https://b\n")
+    write(
+        home / "home/.config/pip/pip.conf",
+        "[global]\nindex_url = https://user\nextra-index-url =\n  https://a\n  https://b\n",
+    )
     assert read_config(environ(home))["index-url"] == "https://user"
     write(home / "venv/pip.conf", "[global]\nindex-url = https://site\n[install]\nno-binary = :all:\n")
     assert read_config(environ(home))["index-url"] == "https://site"
@@ -82,8 +85,15 @@ def test_damaged_file_is_named_with_its_line(home: Path) -> None:
 def test_sources_are_joined(home: Path, tmp_path: Path) -> None:
     links = tmp_path / "links"
     links.mkdir()
-    env = environ(home, PIP_EXTRA_INDEX_URL=f"https://e file://{home}/none/simple", PIP_FIND_LINKS=str(links), PIP_TRUSTED_HOST="h")
-    made, notices = settings(PipPolicy(index_url="https://site/simple/"), PipOptions(extra_index_urls=("https://f",)), env)
+    env = environ(
+        home,
+        PIP_EXTRA_INDEX_URL=f"https://e file://{home}/none/simple",
+        PIP_FIND_LINKS=str(links),
+        PIP_TRUSTED_HOST="h",
+    )
+    made, notices = settings(
+        PipPolicy(index_url="https://site/simple/"), PipOptions(extra_index_urls=("https://f",)), env
+    )
     assert made.indexes == ("https://site/simple", "https://e", "https://f")
     assert made.find_links == (str(links),) and made.trusted_hosts == ("h",)
     assert len(notices) == 1 and "none/simple" in notices[0]

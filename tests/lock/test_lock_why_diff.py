@@ -65,7 +65,9 @@ def test_unknown_package_has_a_suggestion() -> None:
 
 
 def test_cycles_end() -> None:
-    ring = replace(VARIANT, requested=("a",), conda=(conda("a", "1", "b"), conda("b", "1", "a"), conda("z", "1")), pip=())
+    ring = replace(
+        VARIANT, requested=("a",), conda=(conda("a", "1", "b"), conda("b", "1", "a"), conda("z", "1")), pip=()
+    )
     assert chains(ring, "b") == [["a 1", "b 1"]]
     assert chains(ring, "z") == []
 

@@ -117,7 +117,7 @@ class Resolver:
             if name not in self._environ:
                 raise InputError(
                     f"the channel {text} names ${name}, which is not set",
-                    where=self._where,
+                    where=self._where if self._where.file else None,
                     hint=f"export {name}=..., or write the URL out",
                 )
             return self._environ[name]
@@ -130,13 +130,13 @@ class Resolver:
         if denied is not None:
             raise InputError(
                 f"the channel {written} is denied by the site (channels.denied: {denied})",
-                where=self._where,
+                where=self._where if self._where.file else None,
                 hint=_allowed_hint(self._policy),
             )
         if self._policy.allowed and not any(_any(names, glob) for glob in self._policy.allowed):
             raise InputError(
                 f"the channel {written} is not one of those that the site allows",
-                where=self._where,
+                where=self._where if self._where.file else None,
                 hint=_allowed_hint(self._policy),
             )
 

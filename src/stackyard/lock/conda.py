@@ -35,6 +35,7 @@ from stackyard.lock.names import conda_name
 from stackyard.lock.probe import Target, check
 
 RELAX_BUDGET_S = 5.0
+_INDEXES = ("repodata.json", "repodata.json.zst", "repodata_shards.msgpack.zst")
 _PRIORITY = {"strict": ChannelPriority.Strict, "flexible": ChannelPriority.Strict, "disabled": ChannelPriority.Disabled}
 # "flexible" prefers the first channel that has a package and takes others only where it must: strict, then disabled.
 
@@ -85,7 +86,7 @@ def solve_conda(request: CondaRequest) -> tuple[CondaPackage, ...]:
 
 
 def _target(channel: Channel, request: CondaRequest) -> Target:
-    tries = tuple(f"{channel.url}/noarch/{name}" for name in ("repodata.json", "repodata.json.zst"))
+    tries = tuple(f"{channel.url}/noarch/{name}" for name in _INDEXES)
     return Target(f"the channel {channel.name}", channel.url, tries, where=request.where)
 
 

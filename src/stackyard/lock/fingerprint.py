@@ -68,6 +68,12 @@ def where_of(variant: Variant) -> Where:
     return Where(file, variant.place.line, variant.place.column)
 
 
+def place_of(variant: Variant) -> Where | None:
+    """The place of a variant for errors, or None for one that no file made."""
+    where = where_of(variant)
+    return where if where.file else None
+
+
 def spec_folder(variant: Variant) -> Path | None:
     """The folder of the file that a variant comes from, absolute; None for one that no file made."""
     file = where_of(variant).file

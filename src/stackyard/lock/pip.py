@@ -145,7 +145,14 @@ def _place(label: str, url: str, tried: str, request: PipRequest) -> ProbeTarget
 def _constraint_lines(request: PipRequest) -> list[str]:
     lines = [r.line for r in request.constraints]
     for place in request.settings.constraints:
-        lines += [line for line in Path(place).expanduser().read_text(encoding="utf-8").splitlines() if line.strip()]
+        try:
+            text = Path(place).expanduser().read_text(encoding="utf-8")
+        except OSError as error:
+            raise InputError(
+                f"pip's configuration names the constraints {place}, which cannot be read: {error.strerror}",
+                hint="correct `constraint` in pip.conf or PIP_CONSTRAINT",
+            ) from error
+        lines += [line for line in text.splitlines() if line.strip()]
     return lines
 
 
@@ -166,10 +173,12 @@ def _question(request: PipRequest, constraints: Sequence[str]) -> Question:
 
 def _resolve(question: Question, request: PipRequest) -> tuple[Answer, tuple[str, ...]]:
     """uv's answer, asked again while a dependency asks for a pre-release by its specifier, which pip would take."""
+    direct = (r.line for r in (*request.requirements, *request.constraints))
+    question = replace(question, prerelease=tuple(sorted(_prereleases(direct))))
     try:
         answer = compile_requirements(question)
         for _ in range(5):
-            asked = _prereleases(answer)
+            asked = _prereleases(line for required in answer.requires.values() for line in required)
             if request.settings.pre or asked <= set(question.prerelease):
                 break
             question = replace(question, prerelease=tuple(sorted(asked | set(question.prerelease))))
@@ -179,8 +188,8 @@ def _resolve(question: Question, request: PipRequest) -> tuple[Answer, tuple[str
     return answer, question.prerelease
 
 
-def _prereleases(answer: Answer) -> set[str]:
-    lines = [line for required in answer.requires.values() for line in required]
+def _prereleases(lines: Iterable[str]) -> set[str]:
+    """The packages of which some requirement names a pre-release (``>=2.0rc1``): pip then takes the newest of them."""
     return {pip_name(line) for line in lines if _PRERELEASE.search(line.split("@")[0]) and pip_name(line)}
 
 
@@ -254,7 +263,7 @@ def _notices(request: PipRequest, prerelease: tuple[str, ...], packages: Sequenc
         notices.append(f"{count} pip indexes are searched and the best version of all is taken, as pip does")
     if prerelease:
         names = ", ".join(prerelease)
-        notices.append(f"pre-releases of {names} are allowed, because a dependency asks for one, as pip does")
+        notices.append(f"pre-releases of {names} are allowed, because a requirement names one, as pip does")
     if settings.prefer_binary:
         notices.append("--prefer-binary was passed over: uv takes the newest version, compiled where it has no wheel")
     compiled = [p.name for p in packages if p.kind == "sdist"]

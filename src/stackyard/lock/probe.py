@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import http.client
 import netrc
 import socket
 import ssl
@@ -90,7 +91,7 @@ def opened(
     try:
         with _open(url, method, timeout_s, cafile, insecure) as stream:
             yield stream
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         raise StackyardError(f"cannot read {without_secrets(url)}: {explain(error)}") from error
 
 
@@ -123,24 +124,40 @@ class _Deadline:
 
 
 def _cause(target: Target) -> str | None:
-    """Why a target does not answer, or None."""
-    causes = [_try(target, url) for url in target.tries]
-    return None if None in causes else causes[0]
+    """Why a target does not answer, or None. A host that is dead is asked once only."""
+    first = None
+    for url in target.tries:
+        cause, missing = _try(target, url)
+        if cause is None:
+            return None
+        first = first or cause
+        if not missing:
+            return cause
+    return first
 
 
-def _try(target: Target, url: str) -> str | None:
+def _try(target: Target, url: str) -> tuple[str | None, bool]:
+    """Why a URL does not answer, and whether it is only the file that is missing there."""
     parts = urlsplit(url)
     if parts.scheme in ("", "file"):
         path = Path(urllib.request.url2pathname(parts.path))
-        return None if path.exists() else f"there is no {path}"
+        return (None if path.exists() else f"there is no {_missing_part(path)}"), True
     try:
         with _open(url, "HEAD", TIMEOUT_S, target.cafile, target.insecure):
-            return None
+            return None, False
     except urllib.error.HTTPError as error:
         answered = error.code in (401, 403, 405, 501) or (error.code == 404 and target.missing_ok)
-        return None if answered else explain(error)
-    except (OSError, ValueError) as error:
-        return explain(error)
+        return (None if answered else explain(error)), error.code == 404
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        return explain(error), False
+
+
+def _missing_part(path: Path) -> Path:
+    """The first folder of a path that is not there, which is what the user mistyped."""
+    gone = path
+    while not gone.parent.exists():
+        gone = gone.parent
+    return gone
 
 
 def _open(url: str, method: str, timeout_s: float, cafile: str, insecure: bool) -> Any:

@@ -17,6 +17,7 @@ from stackyard.lock.fingerprint import (
     constraints,
     fingerprint,
     pip_requirements,
+    place_of,
     wanted,
     where_of,
 )
@@ -202,7 +203,7 @@ def _with_conda(
     channels = resolver.search_list(variant.environment)
     request = CondaRequest(
         subject, locked.platform, tuple(specs), channels, virtual.packages, yard.cache / "repodata", site.pins,
-        site.channels.priority, site.channels.exclude_newer, where_of(variant),
+        site.channels.priority, site.channels.exclude_newer, place_of(variant),
     )  # fmt: skip
     packages = solve_conda(request)
     return replace(
@@ -213,7 +214,7 @@ def _with_conda(
 def _interpreter(
     source: python.Source, asked: Interpreter, locked: LockedVariant, variant: Variant, yard: Yard
 ) -> LockedInterpreter:
-    where = where_of(variant)
+    where = place_of(variant)
     if locked.interpreter.source == "conda":
         raise InputError(
             f"the interpreter is to come from {source}, and conda brings python {locked.interpreter.version} as well",
@@ -239,7 +240,7 @@ def _pip(
     provided, unknown = given(locked.conda, [y.cache / "conda" for y in yard.lineage()])
     request = pip.PipRequest(
         subject, locked.platform, locked.interpreter.version, virtual.version("__glibc"), requirements, settings,
-        yard.cache / "uv", constraints(variant, locked.platform), provided, variant.build, where_of(variant),
+        yard.cache / "uv", constraints(variant, locked.platform), provided, variant.build, place_of(variant),
     )  # fmt: skip
     solution = pip.solve_pip(request)
     return solution.packages, (*notices, *unknown, *solution.notices)

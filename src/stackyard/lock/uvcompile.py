@@ -7,7 +7,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -169,7 +169,7 @@ def _flags(question: Question) -> list[str | Path]:
         flags += ["--index-strategy", "unsafe-best-match"]
     for host in settings.trusted_hosts:
         flags += ["--allow-insecure-host", host]
-    flags += ["--prerelease", "allow" if settings.pre else "if-necessary-or-explicit"]
+    flags += ["--prerelease", "allow" if settings.pre else "if-necessary"]
     for name in question.prerelease:
         flags += ["--prerelease-package", f"{name}=allow"]
     for option, names in (("--no-binary", settings.no_binary), ("--only-binary", settings.only_binary)):
@@ -215,14 +215,21 @@ def _edges(log: str) -> tuple[dict[tuple[str, str], tuple[str, ...]], dict[str, 
             requirement = _plain(text)
             if _requirement_name(requirement) != name:
                 edges.setdefault((name, version), {})[requirement] = None
-    return {key: tuple(sorted(values)) for key, values in edges.items()}, versions
+    return {key: _said_once(values) for key, values in edges.items()}, versions
+
+
+def _said_once(requirements: Iterable[str]) -> tuple[str, ...]:
+    """Requirements in order, without bare names that another one says more of (a constraint's are logged too)."""
+    lines = sorted(requirements)
+    fuller = {_requirement_name(line) for line in lines if line != _requirement_name(line)}
+    return tuple(line for line in lines if line not in fuller)
 
 
 def _plain(text: str) -> str:
     """A requirement as the log has it (``a>=1, <2{marker}``, ``a*``) in the usual writing (``a>=1,<2 ; marker``)."""
-    body, _, marker = text.partition("{")
+    body, _, marker = text.strip().removesuffix("*").partition("{")
     body = re.sub(r"\s*,\s*", ",", body.strip().removesuffix("*"))
-    return f"{body} ; {marker.removesuffix('}').strip()}" if marker else body
+    return f"{body} ; {marker.strip().removesuffix('}')}" if marker else body
 
 
 def local_version(project: Path, settings: PipSettings, cache: Path) -> str:
@@ -251,7 +258,8 @@ def _failure(result: Result) -> Exception:
 
 def clean(text: str) -> str:
     """uv's reason without its frame: no ``error:`` and ``cause:`` words, the sentences kept."""
-    text = re.sub(r"^error: No solution found when resolving dependencies:?\s*", "", text)
+    kept = [line for line in text.splitlines() if not line.startswith("warning: ")]
+    kept = [re.sub(r"^error: No solution found when resolving dependencies:?\s*", "", line) for line in kept]
     lines = [re.sub(r"^\s*(cause:|╰─▶|hint:)?\s*", lambda m: "hint: " if "hint" in m.group(0) else "", line)
-             for line in text.splitlines()]  # fmt: skip
+             for line in kept]  # fmt: skip
     return "\n".join(line for line in lines if line).replace(", we can conclude that", ",")

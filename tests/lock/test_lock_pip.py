@@ -1,0 +1,309 @@
+"""The pip half: local indexes and folders for every edge, the real index for a few small packages."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers_lock import pip, sdist, served, simple_index, wheel
+
+from stackyard.errors import InputError, StackyardError
+from stackyard.lock.given import Given
+from stackyard.lock.pip import PipRequest, PipSolution, solve_pip
+from stackyard.lock.pipconf import PipSettings
+from stackyard.spec.models import BuildSpec, HostTool, PackageBuild, PipRequirement, Place
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("uv-cache")
+
+
+@pytest.fixture
+def links(tmp_path: Path) -> Path:
+    folder = tmp_path / "links"
+    wheel(
+        folder, "app", "1.0", ["numpy>=1.20", "tool-x ; sys_platform == 'linux'", "winonly ; sys_platform == 'win32'"]
+    )
+    wheel(folder, "tool-x", "2.0")
+    for version in ("1.26.4", "2.1.0"):
+        for machine in ("x86_64", "aarch64", "ppc64le"):
+            wheel(folder, "numpy", version, tag=f"cp311-cp311-manylinux_2_17_{machine}")
+    wheel(folder, "numpy", "2.1.0", tag="cp311-cp311-manylinux_2_34_x86_64")
+    sdist(folder, "numpy", "2.1.0")
+    sdist(folder, "srconly", "1.0", ["tool-x>=1"])
+    wheel(folder, "pre", "1.0")
+    wheel(folder, "pre", "2.0rc1")
+    wheel(folder, "wants-pre", "1.0", ["pre>=1.0rc1"])
+    return folder
+
+
+def solve(links: Path | None, cache: Path, *lines: str, **more: Any) -> PipSolution:
+    requirements = more.pop("requirements", ()) + pip(*lines)
+    places = (str(links),) if links else ()
+    settings = PipSettings(**{"indexes": (), "no_index": True, "find_links": places, **more.pop("settings", {})})
+    values: dict[str, Any] = {"platform": "linux-64", "python": "3.11.9", "glibc": "2.28", **more}
+    return solve_pip(
+        PipRequest("demo 1 for linux-64", requirements=requirements, settings=settings, cache=cache, **values)
+    )
+
+
+def files(solution: PipSolution) -> dict[str, str]:
+    return {p.name: p.url.rsplit("/", 1)[-1] for p in solution.packages}
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+# --------------------------------------------------------------------------- what is locked
+
+
+def test_wheels_from_a_folder_with_hash_and_requirements(links: Path, cache: Path) -> None:
+    found = {p.name: p for p in solve(links, cache, "app").packages}
+    assert sorted(found) == ["app", "numpy", "tool-x"]
+    assert found["app"].requires == ("numpy>=1.20", "tool-x ; sys_platform == 'linux'")
+    for p in found.values():
+        path = Path(p.url.removeprefix("file://"))
+        assert p.kind == "wheel" and p.sha256 == sha256(path) and p.size == path.stat().st_size
+        assert p.index == str(links)
+
+
+@pytest.mark.parametrize(
+    ("platform", "glibc", "expected"),
+    [
+        ("linux-64", "2.28", "numpy-2.1.0-cp311-cp311-manylinux_2_17_x86_64.whl"),
+        ("linux-64", "2.36", "numpy-2.1.0-cp311-cp311-manylinux_2_34_x86_64.whl"),
+        ("linux-aarch64", "2.17", "numpy-2.1.0-cp311-cp311-manylinux_2_17_aarch64.whl"),
+        ("linux-ppc64le", "2.17", "numpy-2.1.0-cp311-cp311-manylinux_2_17_ppc64le.whl"),
+    ],
+)
+def test_the_file_is_the_targets(links: Path, cache: Path, platform: str, glibc: str, expected: str) -> None:
+    assert files(solve(links, cache, "numpy", platform=platform, glibc=glibc))["numpy"] == expected
+
+
+def test_what_must_be_compiled_is_locked_as_source_with_its_inputs(links: Path, cache: Path, tmp_path: Path) -> None:
+    patch = tmp_path / "c++17.patch"
+    patch.write_text("--- a\n+++ b\n")
+    build = BuildSpec(
+        variables={"WITH_MPI": "1", "HOME_OF_NCCL": "{prefix}"}, modules=("gcc/12",), tools=(HostTool(name="mpicc", version=">=4"),),
+        packages={"Numpy": PackageBuild(patches=(str(patch),), requires=("cython",), variables={"WITH_MPI": "0"})},
+    )  # fmt: skip
+    solution = solve(links, cache, "numpy", "srconly", build=build)
+    found = {p.name: p for p in solution.packages}
+    assert found["numpy"].kind == found["srconly"].kind == "sdist"
+    assert found["numpy"].build_inputs == {
+        "isolation": "false", "module gcc/12": "0", "patch 0 c++17.patch": sha256(patch), "requires": "cython",
+        "tool mpicc": ">=4", "variable HOME_OF_NCCL": "{prefix}", "variable WITH_MPI": "0",
+    }  # fmt: skip
+    assert found["srconly"].build_inputs["isolation"] == "true"
+    assert found["srconly"].build_inputs["variable WITH_MPI"] == "1"
+    assert found["srconly"].requires == ("tool-x>=1",) and found["tool-x"].build_inputs == {}
+    assert any("compiled from source: numpy, srconly" in n for n in solution.notices)
+
+
+@pytest.mark.parametrize(
+    ("settings", "kinds"),
+    [
+        ({"no_binary": ("numpy",)}, {"numpy": "sdist", "app": "wheel"}),
+        ({"no_binary": (":all:",), "only_binary": ("app", "tool-x")}, {"numpy": "sdist", "app": "wheel"}),
+        ({"only_binary": (":all:",)}, {"numpy": "wheel", "app": "wheel"}),
+    ],
+)
+def test_binary_words(links: Path, cache: Path, settings: dict[str, Any], kinds: dict[str, str]) -> None:
+    found = {p.name: p.kind for p in solve(links, cache, "app", settings=settings).packages}
+    assert kinds.items() <= found.items()
+
+
+def test_paths_archives_and_git(tmp_path: Path, links: Path, cache: Path) -> None:
+    project = tmp_path / "proj"
+    (project / "proj").mkdir(parents=True)
+    (project / "proj/__init__.py").write_text('__version__ = "1.5"\n')
+    (project / "pyproject.toml").write_text('[project]\nname = "proj"\nversion = "1.5"\ndependencies = ["tool-x"]\n')
+    git = ["git", "-C", str(project), "-c", "user.name=t", "-c", "user.email=t@example.org"]
+    subprocess.run([*git[:3], "init", "-q"], check=True)
+    subprocess.run([*git, "add", "-A"], check=True)
+    subprocess.run([*git, "commit", "-qm", "one"], check=True)
+    commit = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+    archive = next(links.glob("srconly*"))
+    by_path = PipRequirement(text="-e ./proj", line=str(project), kind="path", path=str(project), editable=True)
+    found = {p.name: p for p in solve(links, cache, f"srconly @ {archive.as_uri()}", requirements=(by_path,)).packages}
+    assert found["proj"].kind == "path" and found["proj"].version == "1.5" and found["proj"].requires == ("tool-x",)
+    assert found["srconly"].kind == "sdist" and found["srconly"].sha256 == sha256(archive)
+    before = found["proj"].sha256
+    (project / "proj/__pycache__").mkdir()
+    (project / ".gitignore").write_text("__pycache__\n")
+    again = {p.name: p for p in solve(links, cache, requirements=(by_path,)).packages}["proj"].sha256
+    (project / "proj/__pycache__/x.pyc").write_text("ignored")
+    assert {p.name: p for p in solve(links, cache, requirements=(by_path,)).packages}["proj"].sha256 == again != before
+    vcs = PipRequirement(text="", line=f"proj @ git+{project.as_uri()}@master", kind="vcs", name="proj")
+    subprocess.run([*git[:3], "branch", "-M", "master"], check=True)
+    locked = {p.name: p for p in solve(links, cache, requirements=(vcs,)).packages}["proj"]
+    assert (locked.kind, locked.commit, locked.url) == ("vcs", commit, f"git+{project.as_uri()}")
+
+
+# --------------------------------------------------------------------------- what conda provides
+
+
+def test_what_conda_provides_is_taken_as_given(links: Path, cache: Path) -> None:
+    given = (Given("numpy", "1.26.4", "numpy 1.26.4"), Given("tool-x", "7.0", "tool-x 7.0"))
+    solution = solve(links, cache, "app", "numpy", given=given)
+    assert sorted(files(solution)) == ["app"]
+    assert solution.packages[0].requires == ("numpy>=1.20", "tool-x ; sys_platform == 'linux'")
+
+
+@pytest.mark.parametrize("line", ["numpy>=2", "app2"])
+def test_a_conflict_with_conda_names_both(links: Path, cache: Path, line: str) -> None:
+    wheel(links, "app2", "1.0", ["numpy>=2"])
+    with pytest.raises(InputError) as caught:
+        solve(links, cache, line, "tool-x", given=(Given("numpy", "1.26.4", "numpy 1.26.4"),))
+    detail = str(caught.value.detail)
+    assert "numpy>=2" in detail and "conda provides numpy 1.26.4 (package numpy 1.26.4)" in detail
+    assert "numpy 1.26.4 comes from conda" in str(caught.value.hint)
+
+
+# --------------------------------------------------------------------------- pip's meaning
+
+
+def test_best_version_of_all_indexes_and_which_it_was(tmp_path: Path, cache: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    wheel(old, "thing", "1.0")
+    wheel(new, "thing", "2.0")
+    wheel(new, "both", "1.0")
+    wheel(old, "both", "1.0")
+    simple_index(tmp_path / "a/simple", old)
+    simple_index(tmp_path / "b/simple", new)
+    with served(tmp_path) as base:
+        indexes = (f"{base}/a/simple", f"{base}/b/simple")
+        solution = solve(None, cache, "thing", "both", settings={"indexes": indexes, "no_index": False})
+        found = {p.name: p for p in solution.packages}
+        assert (found["thing"].version, found["thing"].index) == ("2.0", indexes[1])
+        assert found["both"].index == indexes[0], "of equal versions the first index has it"
+        assert any("best version of all" in n for n in solution.notices)
+        tied = pip("thing", index=indexes[0])
+        held = solve(None, cache, "both", requirements=tied, settings={"indexes": (indexes[1],), "no_index": False})
+        assert {p.name: p.version for p in held.packages} == {"both": "1.0", "thing": "1.0"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "settings", "version"),
+    [
+        (("pre",), {}, "1.0"), (("pre==2.0rc1",), {}, "2.0rc1"), (("pre",), {"pre": True}, "2.0rc1"),
+        (("pre>1.0",), {}, "2.0rc1"), (("wants-pre",), {}, "2.0rc1"), (("pre>=1.0rc1",), {}, "2.0rc1"),
+    ],
+)  # fmt: skip
+def test_prereleases_as_pip_takes_them(
+    links: Path, cache: Path, lines: tuple[str, ...], settings: dict[str, Any], version: str
+) -> None:
+    solution = solve(links, cache, *lines, settings=settings)
+    assert {p.name: p.version for p in solution.packages}["pre"] == version
+    said = any("pre-releases of pre" in n for n in solution.notices)
+    assert said == ("rc1" in lines[0] or lines == ("wants-pre",))
+    if importlib.util.find_spec("pip") is None or lines == ("pre>1.0",):  # pip took this up later than other cases
+        return
+    argv = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "-q",
+        "--no-index",
+        "--find-links",
+        links,
+        "-d",
+        links / "got",
+        *lines,
+    ]
+    subprocess.run([*argv, *(["--pre"] if settings else [])], check=True, capture_output=True)
+    assert [p.name for p in (links / "got").glob("pre-*")] == [f"pre-{version}-py3-none-any.whl"]
+
+
+def test_hashes(links: Path, cache: Path) -> None:
+    plain = next(links.glob("numpy-1.26.4*x86_64.whl"))
+    good = PipRequirement(text="", line="numpy==1.26.4", name="numpy", hashes=(f"sha256:{sha256(plain)}",))
+    assert files(solve(links, cache, requirements=(good,)))["numpy"] == plain.name
+    sha512 = good.model_copy(update={"hashes": (f"sha512:{hashlib.sha512(plain.read_bytes()).hexdigest()}",)})
+    assert files(solve(links, cache, requirements=(sha512,)))["numpy"] == plain.name
+    wrong = good.model_copy(update={"hashes": ("sha256:" + "0" * 64,), "place": Place(file="r.txt", line=7)})
+    with pytest.raises(InputError, match="none of the files of numpy has the hash") as caught:
+        solve(links, cache, requirements=(wrong,))
+    assert caught.value.where is not None and caught.value.where.line == 7
+    for text in ("sha256:abc", "md5:" + "0" * 32, "nonsense"):
+        with pytest.raises(InputError, match="not a hash that pip accepts") as caught:
+            solve(links, cache, requirements=(wrong.model_copy(update={"hashes": (text,)}),))
+        assert caught.value.where is not None and caught.value.where.line == 7
+    with pytest.raises(InputError, match="tool-x==2.0") as caught:
+        solve(links, cache, "tool-x", requirements=(good,))
+    assert f"tool-x==2.0 --hash=sha256:{sha256(next(links.glob('tool_x*')))}" in str(caught.value.hint)
+
+
+# --------------------------------------------------------------------------- errors
+
+
+def test_python_2_is_refused(links: Path, cache: Path) -> None:
+    with pytest.raises(InputError, match=r"Python 2\.7\.18 and pip packages"):
+        solve(links, cache, "app", python="2.7.18")
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason", "hint"),
+    [
+        (("app", "numpy<1.20"), "numpy>=1.20", "without `numpy<1.20`"),
+        (("nothing-like-it", "tool-x"), "nothing-like-it was not found", "without `nothing-like-it`"),
+        (("tool-x>9", "pre"), "tool-x", "without `tool-x>9`"),
+    ],
+)
+def test_unsolvable(links: Path, cache: Path, lines: tuple[str, ...], reason: str, hint: str) -> None:
+    with pytest.raises(InputError) as caught:
+        solve(links, cache, *lines)
+    assert "demo 1 for linux-64" in caught.value.message
+    assert reason in str(caught.value.detail) and hint in str(caught.value.hint)
+    assert not any(word in str(caught.value.detail) for word in ("DEBUG", "cause:", "error:"))
+
+
+@pytest.mark.parametrize(
+    ("url", "cause"),
+    [
+        ("http://127.0.0.1:9/simple", "connection refused"),
+        ("https://no-such-host.invalid/simple", "host name is not known"),
+    ],
+)
+def test_unreachable_indexes_are_named_within_ten_seconds(links: Path, cache: Path, url: str, cause: str) -> None:
+    start = time.monotonic()
+    with pytest.raises(StackyardError) as caught:
+        solve(links, cache, "app", settings={"indexes": (url,), "no_index": False})
+    assert time.monotonic() - start < 10
+    assert url in caught.value.message and cause in caught.value.message
+
+
+def test_passwords_are_not_shown(links: Path, cache: Path) -> None:
+    with pytest.raises(StackyardError) as caught:
+        solve(links, cache, "app", settings={"indexes": ("http://me:secret@127.0.0.1:9/simple",), "no_index": False})
+    assert "secret" not in caught.value.message and "***@127.0.0.1:9" in caught.value.message
+
+
+# --------------------------------------------------------------------------- the real index
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("platform", ["linux-64", "linux-aarch64", "linux-ppc64le"])
+def test_the_real_index(cache: Path, platform: str) -> None:
+    try:
+        solution = solve(None, cache, "flask==3.0.3", "markupsafe", platform=platform,
+                         settings={"indexes": ("https://pypi.org/simple",), "no_index": False})  # fmt: skip
+    except StackyardError as error:
+        if "cannot be reached" in error.message:
+            pytest.skip(f"no package index: {error.message}")
+        raise
+    found = {p.name: p for p in solution.packages}
+    assert {"flask", "werkzeug", "jinja2", "markupsafe", "click", "blinker", "itsdangerous"} == set(found)
+    assert "jinja2>=3.1.2" in found["flask"].requires
+    assert all(len(p.sha256) == 64 and p.index == "https://pypi.org/simple" for p in solution.packages)
+    machine = {"linux-64": "x86_64", "linux-aarch64": "aarch64", "linux-ppc64le": "ppc64le"}[platform]
+    assert found["markupsafe"].kind == "sdist" or machine in found["markupsafe"].url
