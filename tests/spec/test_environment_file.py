@@ -254,6 +254,13 @@ def test_channels_are_expanded_only_when_used() -> None:
     assert "export TOKEN=" in str(caught.value.hint)
 
 
+def test_folders_as_channels_are_urls(tmp_path: Path) -> None:
+    environment = load(tmp_path, "channels: [./local, /srv/channel, $HOME/mine, conda-forge]\ndependencies: []\n")
+    folder = (tmp_path / "local").as_uri()
+    assert environment.channels == (folder, "file:///srv/channel", "$HOME/mine", "conda-forge")
+    assert expand_channel("$HOME/mine", {"HOME": "/home/me"}) == "file:///home/me/mine"
+
+
 def test_secrets_stay_out_of_what_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STACKYARD_TEST_TOKEN", "s3cret")
     text = (

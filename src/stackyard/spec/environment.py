@@ -17,6 +17,7 @@ from stackyard.errors import InputError, Where
 from stackyard.spec import selectors
 from stackyard.spec.dependencies import DependencyReader
 from stackyard.spec.models import Environment
+from stackyard.spec.paths import absolute
 from stackyard.spec.requirements import read_requirements
 from stackyard.spec.yamlfile import Document, Node, raise_problems, read_yaml
 
@@ -91,7 +92,7 @@ def expand_channel(channel: str, environ: Mapping[str, str], *, where: Where | N
     if missing:
         hint = f"set it: export {missing[0]}=…"
         raise InputError(f"the channel {channel!r} needs ${missing[0]}, which is not set", where=where, hint=hint)
-    return _VARIABLE.sub(lambda found: environ[found["braced"] or found["plain"]], channel)
+    return _as_url(_VARIABLE.sub(lambda found: environ[found["braced"] or found["plain"]], channel), Path("/"))
 
 
 def channel_variables(channel: str) -> tuple[str, ...]:
@@ -103,6 +104,13 @@ def channels_for(environment: Environment, platform: str, axes: Mapping[str, str
     """The channels whose selector holds, in order of priority, with variables as written."""
     chosen = environment.channel_selectors
     return tuple(name for name in environment.channels if selectors.holds(chosen.get(name, ""), platform, axes))
+
+
+def _as_url(channel: str, base_dir: Path) -> str:
+    """A channel that is a folder as a ``file://`` URL; names and URLs as they are."""
+    if not channel.startswith(("/", "./", "../", "~/")) and channel not in (".", ".."):
+        return channel
+    return absolute(channel, base_dir).as_uri()
 
 
 def _braced(found: re.Match[str]) -> str:
@@ -201,7 +209,8 @@ class _Reader:
             if item.kind != "scalar" or not isinstance(item.value, str) or not item.text.strip():
                 self._problem(item, "a channel is a name or a URL", "write `- conda-forge` or `- https://host/channel`")
                 continue
-            name = item.text.strip()
+            written = item.text.strip()
+            name = written if channel_variables(written) else _as_url(written, self.dependencies.base_dir)
             selector = self.dependencies.selector(item)
             if selector and name not in names:
                 self.channel_selectors[name] = selector

@@ -22,6 +22,7 @@ from urllib.parse import unquote
 
 from stackyard.errors import InputError, Where
 from stackyard.spec.models import CondaRequirement, Place
+from stackyard.spec.paths import absolute
 from stackyard.spec.selectors import PLATFORMS
 from stackyard.spec.versionspec import VersionProblem, canonical_version, fuzzy_or_exact
 
@@ -118,7 +119,7 @@ def _read(text: str, base_dir: Path) -> _Reading:
 
 
 def _read_archive(reading: _Reading, body: str, fragment: str, base_dir: Path) -> _Reading:
-    url = body if "://" in body else (base_dir / Path(body).expanduser()).resolve().as_uri()
+    url = body if "://" in body else absolute(body, base_dir).as_uri()
     stem = unquote(url.rsplit("/", 1)[-1])
     for ending in _ARCHIVES:
         stem = stem.removesuffix(ending)
@@ -272,7 +273,7 @@ def _canonical(reading: _Reading) -> str:
 
 
 def _channel_url(channel: str) -> str:
-    return Path(channel).expanduser().as_uri() if channel.startswith(("/", "~/")) else channel
+    return absolute(channel, Path("/")).as_uri() if channel.startswith(("/", "~/")) else channel
 
 
 def _must_parse(spec: str) -> None:

@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from stackyard.errors import InputError, Where
 from stackyard.spec.models import PipRequirement, Place
+from stackyard.spec.paths import absolute
 
 Kind = Literal["name", "url", "vcs", "path"]
 ARCHIVES = (".whl", ".zip", ".tar.gz", ".tgz", ".tar", ".tar.bz2", ".tbz", ".tar.xz", ".txz", ".tlz", ".tar.lz")
@@ -161,7 +162,7 @@ class _Reader:
         stem, extras_text = _strip_extras(text.partition("#")[0].strip())
         name, extras = _name_and_extras(head)
         extras = extras or _name_and_extras(f"x{extras_text}")[1]
-        path = Path(self.context.base_dir, Path(expand(stem, self.context.environ)).expanduser()).resolve()
+        path = absolute(expand(stem, self.context.environ), self.context.base_dir)
         egg = dict(parse_qsl(text.partition("#")[2])).get("egg", "")
         name, specifier = self._from_filename(str(path), name or _name_and_extras(egg)[0])
         self._notice_missing(path)
@@ -201,7 +202,7 @@ class _Reader:
 
     def _from_filename(self, target: str, name: str) -> tuple[str, str]:
         """Name and specifier that a wheel's file name tells."""
-        filename = unquote(urlsplit(target).path.rsplit("/", 1)[-1])
+        filename = unquote(re.split(r"[?#]", target, maxsplit=1)[0].rsplit("/", 1)[-1])
         if not filename.endswith(".whl") or "${" in filename:
             return name, ""
         try:

@@ -17,6 +17,7 @@ from urllib.parse import unquote, urljoin
 
 from stackyard.errors import InputError, Where
 from stackyard.spec.models import Environment, PipOptions, PipRequirement, Place
+from stackyard.spec.paths import absolute
 from stackyard.spec.pipoptions import PER_REQUIREMENT, OptionsBuilder, parse_options, split_line
 from stackyard.spec.piprequirement import Context, Options, expand, parse_requirement
 from stackyard.spec.selectors import both, in_comment, is_selector
@@ -129,9 +130,9 @@ class RequirementsReader:
         """A URL as it is, a folder as an absolute path: beside the file that names it, else from the base folder."""
         if "://" in value or _SCHEME.match(value):
             return value
-        path = Path(expand(value, self.environ)).expanduser()
-        beside = Path(origin).parent / path
-        return str((beside if beside.exists() else self.base_dir / path).resolve())
+        text = expand(value, self.environ)
+        beside = absolute(text, Path(origin).resolve().parent)
+        return str(beside if beside.exists() else absolute(text, self.base_dir))
 
     def _include(self, target: str, line: Line, origin: str, constraint: bool, stack: tuple[str, ...]) -> None:
         location = _location(target, origin, self.base_dir)
@@ -232,10 +233,10 @@ def _location(target: str, origin: str, base_dir: Path) -> str:
     if origin.lower().startswith(("http:", "https:")):
         return urljoin(origin, target)
     if target.lower().startswith("file:"):
-        return str((base_dir / unquote(re.sub(r"^file:(//(localhost)?(?=/))?", "", target))).resolve())
+        return str(absolute(unquote(re.sub(r"^file:(//(localhost)?(?=/))?", "", target)), base_dir))
     if _SCHEME.match(target):
         return target
-    return str((Path(origin).parent / Path(target).expanduser()).resolve())
+    return str(absolute(target, Path(origin).parent))
 
 
 def _fetch(location: str, place: Where, strict: bool) -> str:

@@ -43,7 +43,7 @@ def _words() -> dict[str, frozenset[str]]:
         for bits in ("32", "64"):
             words[f"{system}{bits}"] = frozenset({f"{system}-{bits}"}) & frozenset(PLATFORMS)
     words["unix"] = words["linux"] | words["osx"]
-    words["x86_64"] = words["amd64"] = having("-64")
+    words["x86_64"] = words["x64"] = words["amd64"] = having("-64")
     words["x86"] = having("-64", "-32")
     words["arm64"] = having("-arm64")
     for arch in ("aarch64", "armv6l", "armv7l", "ppc64", "ppc64le", "riscv32", "riscv64", "s390x"):

@@ -141,7 +141,11 @@ def read_text(path: Path) -> str:
         raise InputError(f"cannot read {path}: {reason}", hint="check the path of the file") from error
     utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
-        return data.decode("utf-16" if utf16 else "utf-8-sig")
+        text = data.decode("utf-16" if utf16 else "utf-8-sig")
+        if "\0" in text:
+            place = Where(str(path), text[: text.index("\0")].count("\n") + 1)
+            raise InputError("this is no text: it holds a NUL character", where=place, hint="give a text file")
+        return text
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         column = error.start - (data.rfind(b"\n", 0, error.start) + 1) + 1

@@ -1,0 +1,18 @@
+"""Paths as people write them in spec files: relative to a folder, with ``~``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def absolute(text: str, base_dir: Path) -> Path:
+    """The absolute path that `text` means, seen from `base_dir`. ``~name`` of nobody known stays as it is
+    written, and NUL, which no path can hold, is left out."""
+    text = text.replace("\0", "")
+    path = Path(text)
+    if text.startswith("~"):
+        try:
+            path = path.expanduser()
+        except RuntimeError:
+            path = Path(text)
+    return (base_dir / path).resolve()
