@@ -103,9 +103,9 @@ def run(shell: str, script: str, environ: dict[str, str], cwd: Path, timeout_s: 
     file.write_text(script)
     program = shutil.which(shell)
     assert program
-    done = subprocess.run([program, *_QUIET[shell], str(file)], env=environ, cwd=cwd, capture_output=True,
-                          timeout=timeout_s, stdin=subprocess.DEVNULL, check=False)  # fmt: skip
-    return (done.stdout + done.stderr).decode("utf-8", "replace")
+    done = subprocess.run([program, *_QUIET[shell], str(file)], env=environ, cwd=cwd, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, timeout=timeout_s, stdin=subprocess.DEVNULL, check=False)  # fmt: skip
+    return done.stdout.decode("utf-8", "replace")
 
 
 def _functions(text: str) -> dict[str, str]:
