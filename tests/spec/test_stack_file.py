@@ -149,6 +149,8 @@ def test_two_variants_of_one_name(read) -> None:
         ("{python: [3.9, 3.9]}", "is there twice"),
         ("{python: [3.9], exclude: [{pyton: 3.9}]}", "'pyton' is no axis | did you mean 'python'?"),
         ("{python: [3.9], include: [{python: 3.10}]}", "an included point needs its version"),
+        ("{python: [3.9], exclude: [{variant: x}]}", "'variant' is no axis"),
+        ("{python: [3.9], include: [{version: 1, python: [3.8]}]}", "one value is needed here"),
         ("{python: [3.9], include: [{version: 7, python: 3.10}]}", "there is no version 7"),
         ("{python: [3.9], exclude: [{python: 3.9}]}", "the matrix has no point left"),
         ("[3.9]", "a mapping is needed here"),
@@ -421,6 +423,21 @@ def test_asked_version(read) -> None:
         read(text, version="3.0")
 
 
+def test_asked_version_of_a_matrix_that_names_others(read) -> None:
+    text = """
+versions: [1.0, 2.0, 3.0]
+matrix:
+  python: [3.9, 3.10]
+  exclude: [{version: [1.0, 2.0], python: 3.10}]
+  include: [{version: [2.0, 3.0], python: 3.11}]
+environment: {dependencies: [a]}
+"""
+    assert [f"{v.version}-{v.name}" for v in read(text).variants] == [
+        "1.0-py39", "2.0-py39", "2.0-py311", "3.0-py39", "3.0-py310", "3.0-py311",
+    ]  # fmt: skip
+    assert [v.name for v in read(text, version="2.0").variants] == ["py39", "py311"]
+
+
 # --------------------------------------------------------------------------- imports
 
 
@@ -559,6 +576,7 @@ platforms: [linux-64, osx-64]
         ("environment: {dependencies: ['numpy [oops']}\n", "'numpy [oops' is no conda package spec"),
         ("version: 1\nversions: [1, 2]\n", "give `version` or `versions`, not both"),
         ("version: a/b\nenvironment: {dependencies: [a]}\n", "'a/b' is no version of a module"),
+        ("name: s\nversion: 1\n", "the variant py3 installs nothing"),
         ("name: '!'\nenvironment: {dependencies: [a]}\n", "'!' is no name for a module"),
         ("environment: {dependencies: [a], platforms: [osx-64]}\n", "this is only for osx-64"),
     ],

@@ -28,6 +28,7 @@ from stackyard.spec.yamlfile import where as where_of
 
 _NAME = re.compile(r"(?<![${])\{(?P<name>[A-Za-z_][\w.]*|env:[A-Za-z_]\w*)\}(?!\})")
 _COMPARISON = re.compile(r"[=!<>]=|[<>]|\bin\b")
+_WORD = re.compile(r"[A-Za-z_]\w*")
 _CONDITION_KEYS = ("if", "then", "else")
 
 BUILD_WORDS = frozenset({"prefix", "python", "ncores"})
@@ -163,6 +164,11 @@ def verdict_for(text: str, words: Mapping[str, str], at: Where | None = None) ->
     Raises:
         InputError: it is not valid or names something unknown.
     """
+    mentioned = set(_WORD.findall(text))
+    if mentioned.isdisjoint(selectors.WORDS):
+        return selectors.holds(text, selectors.PLATFORMS[0], words, where=at)
+    if mentioned.isdisjoint(words) and selectors.is_selector(text):
+        return text
     found = [name for name in selectors.PLATFORMS if selectors.holds(text, name, words, where=at)]
     if len(found) in (0, len(selectors.PLATFORMS)):
         return bool(found)

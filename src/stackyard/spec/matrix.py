@@ -40,13 +40,17 @@ class Point:
         return {**self.axes, "version": self.version}
 
 
-def points(matrix: Node | None, versions: Sequence[str], place: Place, problems: list[InputError]) -> list[Point]:
+def points(
+    matrix: Node | None, versions: Sequence[str], place: Place, problems: list[InputError], known: Sequence[str] = ()
+) -> list[Point]:
     """Every point of the matrix, by version as listed, then by axes as written; included points after those of their
     version. Problems are added to the list.
 
     Args:
         matrix: the ``matrix:`` mapping, or None.
+        versions: the versions to make points for.
         place: where the stack begins, for a stack without a matrix.
+        known: further versions that the file has, and that `include` and `exclude` may name.
     """
     if matrix is None or matrix.is_null:
         return [Point(version, {}, None, place) for version in versions]
@@ -55,8 +59,10 @@ def points(matrix: Node | None, versions: Sequence[str], place: Place, problems:
         return []
     axes = {key.text: value for key, value in matrix.entries if key.text not in ("include", "exclude")}
     _check_axes(matrix, axes, problems)
-    excluded = _rules(matrix.get("exclude"), axes, versions, problems)
-    included = [_included(rule, axes, problems) for rule in _rules(matrix.get("include"), axes, versions, problems)]
+    every = (*versions, *known)
+    excluded = _rules(matrix.get("exclude"), [*axes, "version"], every, problems)
+    rules = _rules(matrix.get("include"), [*axes, "version", "variant"], every, problems)
+    included = [point for rule in rules for point in _included(rule, axes, problems)]
     found: list[Point] = []
     for version in versions:
         found += _product(version, axes, matrix.place, excluded, problems)
@@ -105,9 +111,7 @@ def values(axis: str, node: Node, words: Mapping[str, str], problems: list[Input
     return [item.text for item in items if item.kind == "scalar"]
 
 
-def _rules(
-    node: Node | None, axes: Mapping[str, Node], versions: Sequence[str], problems: list[InputError]
-) -> list[Node]:
+def _rules(node: Node | None, keys: Sequence[str], versions: Sequence[str], problems: list[InputError]) -> list[Node]:
     """The mappings of ``include`` or ``exclude``, their keys and versions checked."""
     rules = [] if node is None or node.is_null else list(node.items) if node.kind == "sequence" else [node]
     good: list[Node] = []
@@ -118,8 +122,8 @@ def _rules(
             continue
         good.append(rule)
         for key, value in rule.entries:
-            if key.text not in (*axes, "version", "variant"):
-                hint = did_you_mean(key.text, [*axes, "version", "variant"])
+            if key.text not in keys:
+                hint = did_you_mean(key.text, keys)
                 problems.append(InputError(f"matrix: {key.text!r} is no axis", where=key.where, hint=hint))
             for wrong in _texts(value) if key.text == "version" else ():
                 if wrong not in versions:
@@ -128,14 +132,20 @@ def _rules(
     return good
 
 
-def _included(rule: Node, axes: Mapping[str, Node], problems: list[InputError]) -> Point:
+def _included(rule: Node, axes: Mapping[str, Node], problems: list[InputError]) -> list[Point]:
+    """The points that one ``include`` adds: one for each of its versions."""
+    version = rule.get("version")
+    if version is None:
+        hint = "add `version:`, one or a list of them"
+        problems.append(InputError("matrix: an included point needs its version", where=rule.where, hint=hint))
+        return []
+    for key, value in rule.entries:
+        if key.text != "version" and value.kind != "scalar":
+            hint = "write one `- {...}` for each of them"
+            problems.append(InputError(f"matrix: {key.text}: one value is needed here", where=value.where, hint=hint))
     plain = {key.text: value.text for key, value in rule.entries}
-    if "version" not in plain:
-        problems.append(
-            InputError("matrix: an included point needs its version", where=rule.where, hint="version: 1.0")
-        )
     ordered = {axis: plain[axis] for axis in axes if axis in plain}
-    return Point(plain.get("version", ""), ordered, plain.get("variant"), rule.place)
+    return [Point(each, ordered, plain.get("variant"), rule.place) for each in _texts(version)]
 
 
 def _matches(rule: Node, point: Point) -> bool:

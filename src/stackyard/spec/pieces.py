@@ -51,7 +51,7 @@ class Source:
 
     def points(self, versions: Sequence[str], problems: list[InputError]) -> list[matrix.Point]:
         """The points of its matrix for some versions."""
-        return matrix.points(self.root.get("matrix"), versions, self.root.place, problems)
+        return matrix.points(self.root.get("matrix"), versions, self.root.place, problems, self.versions)
 
 
 def read_source(file: Path) -> Source:

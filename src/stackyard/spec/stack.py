@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from stackyard.errors import InputError
-from stackyard.spec import expand, joining, naming, pieces, pythons
+from stackyard.spec import joining, naming, pieces, pythons
 from stackyard.spec.joining import Piece
 from stackyard.spec.matrix import Point
 from stackyard.spec.models import BuildSpec, Check, Environment, PipRequirement, Place, Site, Stack, Variant
@@ -145,6 +145,9 @@ class _Maker:
         interpreter, environment, added = pythons.settle(file, piece.environment, point.axes, self.site)
         name = self._name(point, environment, file, interpreter.version)
         place = point.place if point.place.file else self.source.root.place
+        if self.kind == "stack" and not (environment.conda or environment.pip):
+            hint = "name packages in `environment:`, or stacks in `imports:`"
+            raise InputError(f"the variant {name or point.version} installs nothing", where=where(place), hint=hint)
         pythons.check(name, environment, interpreter, point.axes, place)
         platforms, dropped = _platforms(file.platforms or environment.platforms, place)
         return Variant(
@@ -226,7 +229,7 @@ def _platforms(named: tuple[str, ...], place: Place) -> tuple[tuple[str, ...], t
     other = ", ".join(each for each in named if each not in _PLATFORMS and each != "noarch")
     if named and not kept:
         hint = f"stacks are built for {', '.join(_PLATFORMS)}"
-        raise InputError(f"this is only for {other or 'noarch'}", where=expand.where(place), hint=hint)
+        raise InputError(f"this is only for {other or 'noarch'}", where=where(place), hint=hint)
     return kept, ((f"not built for {other}",) if other else ())
 
 
