@@ -67,7 +67,7 @@ def test_a_second_prefix_shares_files_and_compiles_nothing(yard: Yard, channel: 
     first, second = build(yard, lock, folder="a"), build(yard, lock, folder="b")
     assert compiled_bytecode(RevisionPaths.of(first.path))
     sources = [p for p in Path(second.prefix).rglob("*.py") if p.is_file()]
-    pycs = [p for p in Path(second.prefix).rglob("*.pyc")]
+    pycs = list(Path(second.prefix).rglob("*.pyc"))
     assert len(pycs) > 500
     assert {p.read_bytes()[4] for p in pycs} == {0b01}, "an unchecked source hash"
     assert sum(p.stat().st_nlink >= 3 for p in pycs) > 0.95 * len(pycs)

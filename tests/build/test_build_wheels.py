@@ -155,7 +155,8 @@ def test_build_requirements_do_not_stay_in_the_stack(
 def test_a_package_is_compiled_against_what_the_stack_holds(
     yard: Yard, tmp_path: Path, wheelhouse: dict[str, PipPackage]
 ) -> None:
-    setup = "import idna\nfrom setuptools import setup\nsetup(name='needs', version=idna.__version__, py_modules=['needs'])\n"
+    call = "setup(name='needs', version=idna.__version__, py_modules=['needs'])"
+    setup = f"import idna\nfrom setuptools import setup\n{call}\n"
     package = replace(sdist(tmp_path / "src", {"setup.py": setup, "needs.py": ""}, "needs", ""), version="")
     spec = Variant(stack="demo", version="1.0", name="py311", build=BuildSpec(packages={"needs": PackageBuild()}))
     record = build(yard, locked(pip=[wheelhouse["setuptools"], wheelhouse["idna"], package]), spec)

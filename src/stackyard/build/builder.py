@@ -202,17 +202,18 @@ class _Steps:
 
 
 def captured(job: Job) -> Activation:
-    """The prefix's own activation, then the run-time variables of the file, the site and the stack, each winning over
-    the ones before it. They are the user's variables as well, so he gets his values back."""
-    try:
-        from stackyard.build.activation import capture
-    except ImportError:
-        capture = lambda prefix, keep=(): Activation()
-    found: Activation = capture(job.prefix, keep=job.variant.build.keep)
-    variables = {**job.variant.environment.variables, **job.site.run_variables, **job.variant.run_variables}
+    """The prefix's own activation with the file's variables, then the run-time variables of the site and of the stack.
+
+    A later one wins. These are the user's variables as well, so he gets his values back.
+    """
+    from stackyard.build.activation import capture
+
     prefix = os.fspath(job.prefix)
-    own = EnvironmentChange(tuple(Borrow(k, v.replace("{prefix}", prefix)) for k, v in variables.items()))
-    return replace(found, change=found.change + own)
+    written = {k: v.replace("{prefix}", prefix) for k, v in job.variant.environment.variables.items()}
+    found = capture(job.prefix, keep=(*job.variant.build.keep, *written), variables=written)
+    own = {**job.site.run_variables, **job.variant.run_variables}
+    added = EnvironmentChange(tuple(Borrow(k, v.replace("{prefix}", prefix)) for k, v in own.items()))
+    return replace(found, change=found.change + added)
 
 
 def packages(job: Job, compiled: Sequence[Compiled]) -> tuple[PackageRecord, ...]:

@@ -113,7 +113,7 @@ def satisfies(version: str, wanted: str) -> bool:
 
 def provided_packages(locked: LockedVariant, variant: Variant) -> frozenset[str]:
     """The names of all packages that will be there when something is compiled."""
-    return frozenset(package.name for package in (*locked.conda, *locked.pip)) | build_requirements(variant)
+    return frozenset([*(p.name for p in locked.conda), *(p.name for p in locked.pip)]) | build_requirements(variant)
 
 
 def build_requirements(variant: Variant) -> frozenset[str]:

@@ -6,8 +6,8 @@ environment on top of it, so that they do not stay) or in isolation, and its res
 
     cache/wheels/<2 digits>/<key>/{<name>.whl, meta.json}
 
-A wheel whose binaries name the prefix (an RPATH into it, a baked-in path) is good for that prefix alone; `meta.json` says
-so, and another prefix gets one of its own.
+A wheel whose files name the prefix (an RPATH into it, a baked-in path) is good for that prefix alone; `meta.json`
+says so, and another prefix gets one of its own.
 """
 
 from __future__ import annotations

@@ -1,0 +1,233 @@
+"""Small parts: sharing and measuring, host tools and their versions, the hash of the inputs, pylock, pyc names."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import tomllib
+from buildbed import locked
+
+from stackyard.build import pip, seal, tools, uvcache
+from stackyard.build.bytecode import pyc
+from stackyard.build.inputs import input_hash
+from stackyard.build.pyfiles import _source_of
+from stackyard.build.tree import tree_hash
+from stackyard.errors import InputError, MissingError, StackyardError
+from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage
+from stackyard.spec.models import (
+    BuildSpec,
+    Check,
+    CheckExceptions,
+    Environment,
+    HostTool,
+    Licence,
+    ModuleSettings,
+    PackageBuild,
+    Permissions,
+    Site,
+    Variant,
+)  # fmt: skip
+from stackyard.yard import disk
+
+PLAIN = Variant(stack="demo", version="1.0", name="py311")
+CONDA = CondaPackage("six", "1.17", "py_0", 0, "noarch", "https://c", "https://c/noarch/six.conda", "ab" * 32)
+PIP = PipPackage("idna", "3.1", "wheel", "https://i/idna-3.1-py3-none-any.whl", "cd" * 32)
+
+
+def test_hard_links_are_shared_and_copies_are_not(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(b"x" * 10_000)
+    (tmp_path / "tree").mkdir()
+    assert disk.link_or_copy(source, tmp_path / "tree/linked") == disk.HARDLINK
+    mode = disk.link_or_copy(source, tmp_path / "tree/own", link=False)
+    assert mode in (disk.COPY, disk.REFLINK) and (tmp_path / "tree/own").read_bytes() == source.read_bytes()
+    use = disk.measure(tmp_path / "tree", disk.MIXED)
+    assert use.inodes_shared == 1 and use.inodes_new == 2, "the folder and the copy"
+    assert use.bytes_shared == source.stat().st_blocks * 512
+    assert disk.mode_of([tmp_path / "tree/linked", tmp_path / "tree/own"], tmp_path) == disk.MIXED
+    assert disk.mode_of([tmp_path / "tree/linked"], tmp_path) == disk.HARDLINK
+    assert disk.mode_of([], tmp_path) == disk.COPY
+
+
+def test_links_within_one_tree_are_its_own(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "a").write_bytes(b"x" * 10_000)
+    os.link(tree / "a", tree / "b")
+    use = disk.measure(tree)
+    assert (use.inodes_shared, use.inodes_new) == (0, 2)
+
+
+def test_a_file_that_cannot_be_linked_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = tmp_path / "source"
+    source.write_text("x")
+    shm = Path("/dev/shm")
+    if not shm.is_dir() or shm.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("there is no second file system at /dev/shm")
+    target = shm / f"stackyard-test-{os.getpid()}"
+    try:
+        assert disk.link_or_copy(source, target) == disk.COPY
+        assert target.read_text() == "x"
+    finally:
+        target.unlink(missing_ok=True)
+
+
+def test_removing_a_tree_frees_its_name(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    (tree / "a").mkdir(parents=True)
+    disk.remove_tree(tree)
+    disk.remove_tree(tree)
+    assert list(tmp_path.iterdir()) == []
+
+
+def program(folder: Path, name: str, body: str) -> dict[str, str]:
+    folder.mkdir(exist_ok=True)
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return {"PATH": f"{folder}:/usr/bin:/bin"}
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "version"),
+    [
+        ("nvcc", "echo 'Cuda compilation tools, release 12.4, V12.4.131'", "12.4.131"),
+        ("mpicc", 'test "$1" = -showme:version && echo "mpicc: Open MPI 4.1.4 (Language: C)"', "4.1.4"),
+        ("mpicc", 'test "$1" = -v && echo "mpicc for MPICH version 4.0.2" ', "4.0.2"),
+        ("gcc", 'test "$1" = -dumpfullversion && echo 12.2.0', "12.2.0"),
+        ("cmake", "echo cmake version 3.25.1", "3.25.1"),
+        ("odd", "exit 3", ""),
+    ],
+)
+def test_versions_of_tools(tmp_path: Path, name: str, body: str, version: str) -> None:
+    found = tools.find(name, program(tmp_path / "bin", name, body))
+    assert found == tools.Tool(name, str(tmp_path / "bin" / name), version)
+
+
+@pytest.mark.parametrize(
+    ("version", "wanted", "holds"),
+    [("12.4.131", ">=11.0,<13", True), ("12.4.131", "12", True), ("12.4.131", "12.5", False), ("", ">=1", False)],
+)
+def test_ranges(version: str, wanted: str, holds: bool) -> None:
+    assert tools.satisfies(version, wanted) is holds
+
+
+def test_an_unreadable_range_is_said() -> None:
+    with pytest.raises(StackyardError, match="newest"):
+        tools.satisfies("1.0", ">=newest")
+
+
+def test_all_missing_tools_are_named_at_once(tmp_path: Path) -> None:
+    environ = program(tmp_path / "bin", "cmake", "echo cmake version 3.25.1")
+    wanted = (HostTool(name="nvcc-x"), HostTool(name="cmake", version=">=4"), HostTool(name="brought"))
+    with pytest.raises(MissingError) as caught:
+        tools.require(wanted, environ, "demo/1", frozenset({"brought"}))
+    text = str(caught.value)
+    assert "nvcc-x" in text and "cmake 3.25.1" in text and ">=4" in text and "brought" not in text
+
+
+VARIANTS = {
+    "summary": PLAIN.model_copy(update={"summary": "x"}),
+    "axes": PLAIN.model_copy(update={"axes": {"python": "3.11"}}),
+    "run variables": PLAIN.model_copy(update={"run_variables": {"A": "1"}}),
+    "file's variables": PLAIN.model_copy(update={"environment": Environment(variables={"A": "1"})}),
+    "build variables": PLAIN.model_copy(update={"build": BuildSpec(variables={"A": "1"})}),
+    "package build": PLAIN.model_copy(update={"build": BuildSpec(packages={"a": PackageBuild(isolation=True)})}),
+    "keep": PLAIN.model_copy(update={"build": BuildSpec(keep=("CC",))}),
+    "check": PLAIN.model_copy(update={"checks": (Check(name="c", run=("true",)),)}),
+    "exceptions": PLAIN.model_copy(update={"exceptions": CheckExceptions(imports=("a",))}),
+    "licence": PLAIN.model_copy(update={"licences": (Licence(name="l"),)}),
+    "module settings": PLAIN.model_copy(update={"modules": ModuleSettings(notice="n")}),
+}
+LOCKS = {
+    "another conda package": replace(locked([CONDA], [PIP]), conda=(replace(CONDA, sha256="ef" * 32),)),
+    "another wheel": replace(locked([CONDA], [PIP]), pip=(replace(PIP, sha256="ef" * 32),)),
+    "build inputs": replace(locked([CONDA], [PIP]), pip=(replace(PIP, build_inputs={"a": "b"}),)),
+    "platform": replace(locked([CONDA], [PIP]), platform="linux-aarch64"),
+}
+
+
+def test_every_input_counts() -> None:
+    base = locked([CONDA], [PIP])
+    first = input_hash(PLAIN, base, Site())
+    hashes = {name: input_hash(variant, base, Site()) for name, variant in VARIANTS.items()}
+    hashes |= {name: input_hash(PLAIN, lock, Site()) for name, lock in LOCKS.items()}
+    hashes["site's variables"] = input_hash(PLAIN, base, Site(run_variables={"A": "1"}))
+    hashes["umask"] = input_hash(PLAIN, base, Site(permissions=Permissions(umask="0077")))
+    same = [name for name, value in hashes.items() if value == first]
+    assert same == [] and len(set(hashes.values())) == len(hashes)
+
+
+def test_what_does_not_count(tmp_path: Path) -> None:
+    base = locked([CONDA], [PIP])
+    first = input_hash(PLAIN, base, Site())
+    mirrored = replace(base, conda=(replace(CONDA, url="https://mirror/six.conda"),))
+    assert input_hash(PLAIN, mirrored, Site()) == first
+    assert input_hash(PLAIN, LockedVariant(**{**base.__dict__, "notices": ("x",)}), Site(name="other")) == first
+    assert input_hash(PLAIN.model_copy(update={"files": ("x",), "notices": ("y",)}), base, Site()) == first
+
+
+def test_the_content_of_named_files_counts(tmp_path: Path) -> None:
+    script = tmp_path / "post"
+    variant = PLAIN.model_copy(update={"post": str(script)})
+    with pytest.raises(InputError, match="post"):
+        input_hash(variant, locked(), Site())
+    script.write_text("one")
+    first = input_hash(variant, locked(), Site())
+    script.write_text("two")
+    assert input_hash(variant, locked(), Site()) != first
+
+
+def test_pylock_is_what_the_standard_says() -> None:
+    wheel = pip.Wheel("idna", "3.1", "/a dir/idna-3.1-py3-none-any.whl", "cd" * 32)
+    value = tomllib.loads(pip.pylock([wheel, pip.Wheel.of(PIP)]))
+    assert value["lock-version"] == "1.0"
+    assert value["packages"][0] == {
+        "name": "idna", "version": "3.1",
+        "wheels": [{"url": "file:///a%20dir/idna-3.1-py3-none-any.whl", "hashes": {"sha256": "cd" * 32}}],
+    }  # fmt: skip
+
+
+def test_names_of_bytecode() -> None:
+    assert pyc("lib/a/b.py", "cpython-311") == "lib/a/__pycache__/b.cpython-311.pyc"
+    for name in ("lib/a/__pycache__/b.cpython-311.pyc", "lib/a/__pycache__/b.cpython-311.opt-1.pyc"):
+        assert _source_of(name) == "lib/a/b.py"
+    assert _source_of("lib/a/b.pyc") == _source_of("lib/a/b.py") == ""
+
+
+def test_the_message_of_a_sealed_prefix() -> None:
+    import configparser
+
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.read_string(seal.externally_managed("demo/1.0"))
+    assert "stackyard deploy FILE" in parser["externally-managed"]["Error"]
+    assert "demo/1.0" in seal.message("demo/1.0")
+
+
+def test_glob_characters_in_versions() -> None:
+    assert uvcache._escaped("1.0+[x]*") == "1.0+[[]x][*]"
+
+
+def test_the_tree_hash_sees_content_modes_links_and_names(tmp_path: Path) -> None:
+    tree = tmp_path / "prefix"
+    (tree / "bin").mkdir(parents=True)
+    (tree / "bin/tool").write_text("x")
+    (tree / "link").symlink_to("bin/tool")
+    seen = [tree_hash(tree)]
+    (tree / "lib/__pycache__").mkdir(parents=True)
+    seen.append(tree_hash(tree))
+    (tree / "lib/__pycache__/a.pyc").write_text("volatile")
+    assert tree_hash(tree) == seen[-1]
+    (tree / "bin/tool").write_text("y")
+    seen.append(tree_hash(tree))
+    (tree / "bin/tool").chmod(0o700)
+    seen.append(tree_hash(tree))
+    (tree / "link").unlink()
+    (tree / "link").symlink_to("bin")
+    seen.append(tree_hash(tree))
+    (tree / "bin/tool").rename(tree / "bin/other")
+    seen.append(tree_hash(tree))
+    assert len(set(seen)) == len(seen)
