@@ -39,9 +39,11 @@ Available Controllers:
 def test_entry_points(stack: Stack) -> None:
     stack.install(
         "tools",
-        {"tools/__init__.py": "def main(): pass", "tools/bad.py": "import nowhere", "tools/kind.py": KIND},
+        {"tools/__init__.py": "def main(): pass", "tools/bad.py": "import nowhere", "tools/kind.py": KIND,
+         "tools/cli.py": "def run(): pass"},
         scripts={
-            "good": "tools:main", "no-module": "tools.gone:main", "no-object": "tools:absent.run",
+            "good": "tools:main", "submodule": "tools:cli.run",
+            "no-module": "tools.gone:main", "no-object": "tools:absent.run",
             "no-import": "tools.bad:main", "with-extra": "tools.bad:main [plots]", "optional": "tools.kind:main",
             "excepted": "tools.bad:main", "no-file": "tools:main", "bad-line": "tools:main", "other": "tools:main",
         },
@@ -54,7 +56,7 @@ def test_entry_points(stack: Stack) -> None:
     report = stack.verify("command")
     results = by_name(report, "command")
     status = {name: check.status for name, check in results.items()}
-    assert status["good"] == "passed"
+    assert (status["good"], status["submodule"]) == ("passed", "passed")
     failing = ("no-module", "no-object", "no-import", "no-file", "bad-line", "other")
     assert {name: status[name] for name in failing} == dict.fromkeys(failing, "failed")
     skipped = ("with-extra", "optional", "excepted")

@@ -110,7 +110,6 @@ def test_hostile_environment_of_the_caller(stack: Stack, systems: list[object], 
         "PATH": "/usr/bin:/bin:/usr/bin::",
         "HOME": str(tmp_path),
         "PYTHONPATH": str(tmp_path),
-        "FINE_HOME": "mine",
     }
     report = good(stack).verify("load", "symmetry", "interpreter", "import", environ=environ)
     assert report.state == "passed", [check.detail for check in report.problems()]

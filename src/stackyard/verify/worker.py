@@ -17,9 +17,14 @@ import traceback
 
 
 def attempt(task):
-    """Import ``module`` and look up ``attributes``; None, or what went wrong as plain values."""
+    """Import ``module`` and look up ``attributes``; None, or what went wrong as plain values.
+
+    A script starts with ``from module import first``, which also imports a submodule of that name; so does this.
+    """
     try:
         found = importlib.import_module(task["module"])
+        if task["attributes"]:
+            __import__(task["module"], fromlist=[str(task["attributes"][0])])
         for name in task["attributes"]:
             found = getattr(found, name)
     except BaseException as error:
