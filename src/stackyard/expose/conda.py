@@ -43,6 +43,19 @@ _FISH_FUNCTION = """switch "$argv[1]"
         @PROGRAM@ $argv
 end"""
 
+# What conda's own shell file defines beside `conda`; scripts of its users call some of it.
+_SH_PARTS = {
+    "__conda_activate": """__stackyard_text="$(@ASK_SH@ "$@"@TAIL_SH@)" || return
+eval "$__stackyard_text"
+unset __stackyard_text
+hash -r""",
+    "__conda_reactivate": """__stackyard_text="$(@ASK_SH@ reactivate@TAIL_SH@)" || return
+eval "$__stackyard_text"
+unset __stackyard_text
+hash -r""",
+    "__conda_hashr": "hash -r",
+}
+
 # The unloading shell has lost the functions and the stack's variables already. What conda's own output would leave
 # behind (CONDA_EXE and its like) is put back to what it is now. A level that does not fall ends the loop.
 _SH_UNLOAD = """__stackyard_floor="${@LEVEL@:-0}"
@@ -100,6 +113,8 @@ def conda_operations(record: BuildRecord) -> list[Operation]:
         ]
     for name in sorted(names or {"conda"}):
         operations.append(Function(name, _bodies(record, name, words)))
+    if not alone:
+        operations += [Function(name, {"sh": _fill(body, words)}) for name, body in _SH_PARTS.items()]
     unload = {"sh": _fill(_SH_UNLOAD, words), "fish": _fill(_FISH_UNLOAD, words)}
     operations.append(OnUnload(unload, carry=(LEVEL,)))
     return operations
