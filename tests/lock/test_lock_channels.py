@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from stackyard.errors import InputError, Where
@@ -104,7 +102,8 @@ def test_node_kinds_say_it_not_the_login_node() -> None:
         "v100": NodeKind(platform="linux-ppc64le", glibc="2.17", kernel="4.14.0-115.el7a", microarchitecture="power9",
                          gpu=Gpu(count=4, driver="418.87")),
         "cpu": NodeKind(platform="linux-64", glibc="2.28", microarchitecture="x86_64_v3"),
-        "a100": NodeKind(platform="linux-64", glibc="2.34", microarchitecture="x86_64_v4", gpu=Gpu(count=4, cuda="12.4")),
+        "a100": NodeKind(platform="linux-64", glibc="2.34", microarchitecture="x86_64_v4",
+                         gpu=Gpu(count=4, cuda="12.4")),
     })  # fmt: skip
     power = declared(site, "linux-ppc64le", {})
     assert power is not None
@@ -132,6 +131,6 @@ def test_without_node_kinds() -> None:
     assert careful.version("__glibc") == "2.17" and careful.notices
 
 
-def test_relative_channel_of_no_file() -> None:
-    resolver = Resolver(ChannelPolicy(), Where(""), {})
-    assert resolver.resolve("./x")[0].url == (Path.cwd().parent / "x").as_uri() or resolver.resolve("./x")
+def test_what_a_lock_says_of_a_channel_with_a_variable() -> None:
+    [channel] = Resolver(ChannelPolicy(), WHERE, {"TOKEN": "secret"}).resolve("https://h/t/$TOKEN/c")
+    assert channel.url == "https://h/t/secret/c" and channel.shown == "https://h/t/$TOKEN/c"

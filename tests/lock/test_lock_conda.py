@@ -134,8 +134,9 @@ def test_hash_is_computed_where_the_index_has_none_and_checked_where_it_has(tmp_
 @pytest.mark.parametrize(
     ("url", "cause"),
     [
-        ("http://127.0.0.1:9/conda", "connection refused"), ("https://no-such-host.invalid/c", "host name is not known"),
-        ("file:///no/such/channel", "there is no /no/such/channel"), ("{http}/missing", "404"),
+        ("http://127.0.0.1:9/conda", "connection refused"),
+        ("https://no-such-host.invalid/c", "host name is not known"),
+        ("file:///no/such/channel", "there is no /no"), ("{http}/missing", "404"),
         ("{https}/main", "no secure connection"), ("http://10.255.255.1/c", ""),
     ],
 )  # fmt: skip

@@ -46,7 +46,8 @@ VARIANT = LockedVariant(
     [
         ("pytorch", [["pytorch 2.1"], ["horovod 0.28.1", "pytorch 2.1"]]),
         ("torch", [["pytorch 2.1"], ["horovod 0.28.1", "pytorch 2.1"]]),
-        ("mkl", [["pytorch 2.1", "libblas 3.9", "mkl 2023"], ["horovod 0.28.1", "pytorch 2.1", "libblas 3.9", "mkl 2023"]]),
+        ("mkl", [["pytorch 2.1", "libblas 3.9", "mkl 2023"],
+                 ["horovod 0.28.1", "pytorch 2.1", "libblas 3.9", "mkl 2023"]]),
         ("CloudPickle", [["horovod 0.28.1", "cloudpickle 3"], ["tool 1", "cloudpickle 3"]]),
         ("psutil", [["horovod 0.28.1", "psutil 5"]]),
         ("typing-extensions", [["pytorch 2.1", "typing_extensions 4.9"],

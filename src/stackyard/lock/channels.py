@@ -29,6 +29,11 @@ class Channel:
     name: str
     url: str
 
+    @property
+    def shown(self) -> str:
+        """What goes into a lock: the URL, or what was written where that names a variable, which may be a secret."""
+        return self.name if "$" in self.name else self.url
+
 
 class Resolver:
     """Turns channel names into URLs under one site's policy, and refuses those that the site does not allow.

@@ -87,7 +87,8 @@ def solve_conda(request: CondaRequest) -> tuple[CondaPackage, ...]:
 
 def _target(channel: Channel, request: CondaRequest) -> Target:
     tries = tuple(f"{channel.url}/noarch/{name}" for name in _INDEXES)
-    return Target(f"the channel {channel.name}", channel.url, tries, where=request.where)
+    label = "the channel" if channel.name == channel.url else f"the channel {channel.name}"
+    return Target(label, channel.url, tries, where=request.where)
 
 
 # --------------------------------------------------------------------------- solving

@@ -15,6 +15,7 @@ from stackyard.errors import Where
 from stackyard.lock.channels import Resolver
 from stackyard.lock.hashing import local_path, sha256_file, sha256_tree
 from stackyard.lock.inputs import build_inputs
+from stackyard.lock.probe import without_secrets
 from stackyard.lock.virtual import declared
 from stackyard.spec.models import CondaRequirement, Interpreter, PipRequirement, Site, Variant
 from stackyard.spec.selectors import holds
@@ -107,7 +108,7 @@ def _pip_line(requirement: PipRequirement) -> str:
 def _conda_policy(variant: Variant, site: Site, platform: str) -> Iterator[str]:
     if variant.environment.conda or wanted(variant, site).source == "conda":
         channels = Resolver(site.channels, where_of(variant)).search_list(variant.environment)
-        yield f"channels {' '.join(c.url for c in channels)}"
+        yield f"channels {' '.join(c.shown for c in channels)}"
         yield f"channel-priority {site.channels.priority}"
         yield from (f"pin {pin}" for pin in site.pins)
         if site.channels.exclude_newer:
@@ -140,7 +141,8 @@ def _pip_policy(variant: Variant, site: Site, platform: str) -> Iterator[str]:
 def _given(values: Mapping[str, object], word: str) -> Iterator[str]:
     for key, value in sorted(values.items()):
         if value:
-            shown = " ".join(str(v) for v in value) if isinstance(value, (tuple, list)) else str(value)
+            words = value if isinstance(value, (tuple, list)) else (value,)
+            shown = " ".join(without_secrets(str(word)) for word in words)
             yield f"{word} {key.replace('_', '-')} {shown}"
 
 

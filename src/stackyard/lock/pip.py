@@ -15,7 +15,7 @@ from stackyard.lock.model import PipPackage
 from stackyard.lock.names import canonical, pip_name
 from stackyard.lock.pipconf import PipSettings, compiling
 from stackyard.lock.probe import Target as ProbeTarget
-from stackyard.lock.probe import check
+from stackyard.lock.probe import check, without_login
 from stackyard.lock.pylock import Target, Wanted, package
 from stackyard.lock.relax import relax_pip
 from stackyard.lock.tags import uv_platform, wheel_tags
@@ -221,8 +221,9 @@ def _finish(made: PipPackage, answer: Answer, request: PipRequest) -> PipPackage
     inputs = {} if made.kind == "wheel" else build_inputs(request.build, made.name, named[0] if named else None)
     return replace(
         made,
+        url=without_login(made.url),
         version=version,
-        index=_index(made, answer, request.settings),
+        index=without_login(_index(made, answer, request.settings)),
         requires=answer.requires.get((made.name, version), ()),
         extras=tuple(sorted({e for r in named for e in r.extras})),
         build_inputs=inputs,

@@ -1,8 +1,9 @@
 """pip's own configuration, read as pip reads it, because uv does not: pip.conf files and ``PIP_*`` variables.
 
 pip need not be installed. Order of precedence, lowest first: global files, the user's files (not where
-``$PIP_CONFIG_FILE`` names one), the environment's file, ``$PIP_CONFIG_FILE``, variables; then the site's policy; then the options of the requirements file itself. Within a
-file the section ``[install]`` wins over ``[global]``. A later value replaces an earlier one, also for lists, as in pip.
+``$PIP_CONFIG_FILE`` names one), the environment's file, ``$PIP_CONFIG_FILE``, variables; then the site's policy; then
+the options of the requirements file itself. Within a file the section ``[install]`` wins over ``[global]``. A later
+value replaces an earlier one, also for lists, as in pip.
 (pip documentation, "Configuration".)
 """
 

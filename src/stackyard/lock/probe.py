@@ -79,6 +79,14 @@ def without_secrets(url: str) -> str:
     return urlunsplit(parts._replace(netloc="***@" + parts.netloc.rsplit("@", 1)[1]))
 
 
+def without_login(url: str) -> str:
+    """A URL as it goes into a lock: without user name and password, which netrc has for those who may use it."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or "@" not in parts.netloc:
+        return url
+    return urlunsplit(parts._replace(netloc=parts.netloc.rsplit("@", 1)[1]))
+
+
 @contextlib.contextmanager
 def opened(
     url: str, *, timeout_s: float, method: str = "GET", cafile: str = "", insecure: bool = False

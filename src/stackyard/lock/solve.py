@@ -180,7 +180,13 @@ def _solve(
     if source != "conda":
         locked = replace(locked, interpreter=_interpreter(source, asked, locked, variant, yard))
     pip, notices = _pip(locked, variant, site, yard, virtual, subject, progress)
-    return replace(locked, pip=pip, notices=(*virtual.notices, *notices))
+    return replace(locked, pip=pip, notices=(*virtual.notices, *locked.notices, *notices))
+
+
+def _secret(channel: str) -> str:
+    return (
+        f"packages of {channel} are locked with the values of its variables: keep the lock private if they are secret"
+    )
 
 
 def _with_conda(
@@ -207,8 +213,9 @@ def _with_conda(
     )  # fmt: skip
     packages = solve_conda(request)
     return replace(
-        locked, conda=packages, channels=tuple(c.url for c in channels), interpreter=python.from_conda(packages)
-    )
+        locked, conda=packages, channels=tuple(c.shown for c in channels), interpreter=python.from_conda(packages),
+        notices=tuple(_secret(c.name) for c in channels if c.shown != c.url),
+    )  # fmt: skip
 
 
 def _interpreter(

@@ -1,0 +1,123 @@
+"""Snapshots of projects, digests, and what an extracted conda package says about its distributions."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+from helpers_lock import served
+
+from stackyard.errors import StackyardError
+from stackyard.lock.given import Given, given, write_constraints
+from stackyard.lock.hashing import digest_url, sha256_tree, sha256_url, tree_files
+from stackyard.lock.model import CondaPackage
+from stackyard.lock.tags import best_wheel, uv_platform, wheel_tags
+
+
+def write(folder: Path, **files: str) -> Path:
+    for name, text in files.items():
+        path = folder / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+def test_a_snapshot_is_names_modes_links_and_contents(tmp_path: Path) -> None:
+    seen = set()
+    project = write(tmp_path / "p", setup="a", src__code="b")
+    seen.add(sha256_tree(project))
+    (project / "src/code").write_text("c")
+    seen.add(sha256_tree(project))
+    (project / "src/code").chmod(0o755)
+    seen.add(sha256_tree(project))
+    (project / "src/code").rename(project / "src/other")
+    seen.add(sha256_tree(project))
+    (project / "link").symlink_to("setup")
+    seen.add(sha256_tree(project))
+    assert len(seen) == 5
+    write(project, __pycache__x="", build__x="")
+    (project / "src/__pycache__").mkdir()
+    (project / "src/__pycache__/x.pyc").write_text("")
+    (project / ".venv/bin").mkdir(parents=True)
+    (project / ".venv/bin/python").write_text("")
+    assert [str(f) for f in tree_files(project) if f.parts[0] in ("build", ".venv")] == []
+
+
+def test_in_git_the_ignored_files_are_left_out_and_new_ones_count(tmp_path: Path) -> None:
+    project = write(tmp_path / "p", kept="a", data__big="b")
+    (project / ".gitignore").write_text("data/\n")
+    subprocess.run(["git", "-C", project, "init", "-q"], check=True)
+    assert [str(f) for f in tree_files(project)] == [".gitignore", "kept"]
+    assert sha256_tree(project) == sha256_tree(write(tmp_path / "q", kept="a", **{".gitignore": "data/\n"}))
+
+
+def test_digests_of_files_and_downloads(tmp_path: Path) -> None:
+    file = tmp_path / "a file"
+    file.write_bytes(b"x" * 3_000_000)
+    expected = hashlib.sha256(file.read_bytes()).hexdigest(), 3_000_000
+    assert sha256_url(file.as_uri()) == sha256_url(str(file)) == expected
+    with served(tmp_path) as base:
+        assert sha256_url(f"{base}/a%20file") == expected
+        assert digest_url(f"{base}/a%20file", "sha512")[0] == hashlib.sha512(file.read_bytes()).hexdigest()
+        with pytest.raises(StackyardError, match="404"):
+            sha256_url(f"{base}/none")
+
+
+def conda(
+    name: str, version: str, *, purls: tuple[str, ...] = (), depends: tuple[str, ...] = ("python",)
+) -> CondaPackage:
+    url = f"https://c/{name}.conda"
+    return CondaPackage(name, version, "0", 0, "noarch", "https://c", url, "00" * 32, depends=depends, purls=purls)
+
+
+def test_given_names_and_versions(tmp_path: Path) -> None:
+    info = tmp_path / "bundle-3-0/info"
+    info.mkdir(parents=True)
+    paths = ["lib/python3.11/site-packages/Real_Name-2.5.dist-info/METADATA",
+             "site-packages/other-1.0.dist-info/RECORD",
+             "lib/x/vendor/not-1.0.dist-info/METADATA"]  # fmt: skip
+    (info / "paths.json").write_text(json.dumps({"paths": [{"_path": p} for p in paths]}))
+    packages = [
+        conda("pytorch", "2.1.0"), conda("bundle", "3"), conda("zlib", "1", depends=("libgcc",)),
+        conda("odd", "2023a_1x"), conda("msgpack-python", "1.0", purls=("pkg:pypi/msgpack@1.0",)),
+    ]  # fmt: skip
+    found, notices = given(packages, [tmp_path / "none", tmp_path])
+    assert found == (
+        Given("msgpack", "1.0", "msgpack-python 1.0"), Given("other", "1.0", "bundle 3"),
+        Given("real-name", "2.5", "bundle 3"), Given("torch", "2.1.0", "pytorch 2.1.0"),
+    )  # fmt: skip
+    assert len(notices) == 1 and "odd 2023a_1x" in notices[0]
+
+
+def test_metadata_wheels_are_wheels(tmp_path: Path) -> None:
+    [line] = write_constraints([Given("my-name", "1.0", "x")], tmp_path)
+    assert line == f"my-name @ file://{tmp_path}/my_name-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(tmp_path / "my_name-1.0-py3-none-any.whl") as archive:
+        assert "my_name-1.0.dist-info/METADATA" in archive.namelist()
+
+
+@pytest.mark.parametrize(
+    ("platform", "glibc", "word"),
+    [("linux-64", "2.17", "x86_64-manylinux_2_17"), ("linux-64", "2.30", "x86_64-manylinux_2_28"),
+     ("linux-64", "2.99", "x86_64-manylinux_2_40"), ("linux-aarch64", "2.34", "aarch64-manylinux_2_34"),
+     ("linux-64", "", "x86_64-manylinux_2_17"), ("linux-ppc64le", "2.28", "powerpc64le-unknown-linux-gnu")],
+)  # fmt: skip
+def test_uvs_words_for_platforms(platform: str, glibc: str, word: str) -> None:
+    assert uv_platform(platform, glibc) == word
+
+
+def test_the_best_wheel_is_the_most_specific_that_fits() -> None:
+    names = [
+        "n-1-py3-none-any.whl", "n-1-cp311-abi3-manylinux_2_28_x86_64.whl", "n-1-cp38-abi3-manylinux2014_x86_64.whl",
+        "n-1-cp311-cp311-manylinux_2_34_x86_64.whl", "n-1-1-py3-none-any.whl", "n-1-cp312-cp312-linux_x86_64.whl",
+        "bad",
+    ]  # fmt: skip
+    assert best_wheel(names, wheel_tags("linux-64", "2.34", "3.11.7")) == names[3]
+    assert best_wheel(names, wheel_tags("linux-64", "2.28", "3.11.7")) == names[1]
+    assert best_wheel(names, wheel_tags("linux-64", "2.17", "3.11.7")) == names[2]
+    assert best_wheel(names, wheel_tags("linux-aarch64", "2.17", "3.11.7")) == names[4]
+    assert best_wheel(["n-1-cp312-cp312-linux_x86_64.whl"], wheel_tags("linux-64", "2.17", "3.11.7")) is None
