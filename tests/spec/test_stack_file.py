@@ -131,6 +131,15 @@ def test_variant_template(read, template, names) -> None:
     assert [v.name for v in read(text + "environment: {dependencies: [numpy]}\n").variants] == names
 
 
+def test_template_and_an_included_point_without_the_axis(read) -> None:
+    stack = read(
+        "versions: [1]\nmatrix: {python: [3.9], mpi: [mpich], include: [{version: 1, python: 3.10}]}\n"
+        "variant: '{python}-{mpi}'\nenvironment:\n  dependencies:\n    - own  # [mpi]\n    - a\n"
+    )
+    assert [v.name for v in stack.variants] == ["py39-mpich", "py310"]
+    assert [len(v.environment.conda) for v in stack.variants] == [3, 2]
+
+
 def test_no_name_for_variants(read) -> None:
     stack = read("versions: [1, 2]\nvariant: none\nenvironment: {dependencies: [python=3.9]}\n")
     assert [(v.version, v.name) for v in stack.variants] == [("1", ""), ("2", "")]
@@ -575,7 +584,8 @@ platforms: [linux-64, osx-64]
         ),
         ("environment: {dependencies: ['numpy [oops']}\n", "'numpy [oops' is no conda package spec"),
         ("version: 1\nversions: [1, 2]\n", "give `version` or `versions`, not both"),
-        ("version: a/b\nenvironment: {dependencies: [a]}\n", "'a/b' is no version of a module"),
+        ("version: a/b\nenvironment: {dependencies: [a]}\n", "stack.yaml:1:10: 'a/b' is no version of a module"),
+        ("variant: '{mpi}'\nenvironment: {dependencies: [a]}\n", "stack.yaml:1:10: variant: {mpi} is no axis"),
         ("name: s\nversion: 1\n", "the variant py3 installs nothing"),
         ("name: '!'\nenvironment: {dependencies: [a]}\n", "'!' is no name for a module"),
         ("environment: {dependencies: [a], platforms: [osx-64]}\n", "this is only for osx-64"),

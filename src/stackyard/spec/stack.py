@@ -96,7 +96,7 @@ class _Maker:
         if not points:
             where_ = where(self.source.root.place)
             raise InputError("the matrix has no point left", where=where_, hint="look at its `exclude:`")
-        made = [self._variant(name, point, points, notices) for point in points]
+        made = [self._variant(name, point, notices) for point in points]
         self._check_indexes([variant for variant, _ in made if variant], [piece for _, piece in made if piece])
         raise_problems(_distinct(self.problems))
         variants = tuple(variant for variant, _ in made if variant)
@@ -122,15 +122,14 @@ class _Maker:
         versions = (asked,) if asked else named
         for version in versions:
             if naming.safe(version) != version:
+                key = "versions" if self.source.shape.versions else "version"
+                written = None if asked else self.source.document.where(key)
                 hint = "use letters, digits, and . _ + - in a version"
-                raise InputError(f"{version!r} is no version of a module", hint=hint)
+                raise InputError(f"{version!r} is no version of a module", where=written, hint=hint)
         return (versions, False) if versions else ((date.today().strftime("%Y.%m.%d"),), True)
 
-    def _variant(
-        self, stack: str, point: Point, points: Sequence[Point], notices: tuple[str, ...]
-    ) -> tuple[Variant | None, Piece | None]:
-        axes = dict.fromkeys((axis for each in points for axis in each.axes), "")
-        words = {**axes, **point.words(), "name": stack}
+    def _variant(self, stack: str, point: Point, notices: tuple[str, ...]) -> tuple[Variant | None, Piece | None]:
+        words = {**self._no_axes(), **point.words(), "name": stack}
         piece = self.reader.piece(self.source, words)
         if piece is None:
             return None, None
@@ -177,8 +176,17 @@ class _Maker:
             return naming.safe(point.variant)
         template = self.source.shape.variant
         if point.axes or template:
-            return naming.variant_name(point.axes, template)
+            try:
+                return naming.variant_name({**self._no_axes(), **point.axes}, template)
+            except InputError as error:
+                at = self.source.document.where("variant")
+                raise InputError(error.message, where=at, hint=error.hint) from error
         return pythons.short_name(environment, python)
+
+    def _no_axes(self) -> dict[str, str]:
+        """Every axis of the matrix without a value, for points that lack some."""
+        matrix = self.source.root.get("matrix")
+        return {key.text: "" for key, _ in matrix.entries if key.text not in ("include", "exclude")} if matrix else {}
 
     def _check_indexes(self, variants: Iterable[Variant], made: Iterable[Piece]) -> None:
         """A package that is tied to an index must be one that the stack names."""
