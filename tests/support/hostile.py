@@ -215,27 +215,35 @@ def play(
     return Outcome(before, loaded, after, output)
 
 
-def judge(case: Case, got: Outcome, control: Outcome, *, names: bool = True) -> list[str]:
-    """What is worse than it was before and than the control, one sentence each."""
-    if got.after is None or control.after is None:
-        return [f"the shell gave up: {got.output[-300:]}"] if got.after is None and control.after else []
-    expected = {**got.before.environ, **{k: v for k, v in case.during.items() if k in OFFERED}}
+def judge(case: Case, got: Outcome, control: Outcome | None, *, names: bool = True) -> list[str]:
+    """What is worse than it was before and than the control (None: not asked), one sentence each."""
+    if got.after is None:
+        gave_up = control is not None and control.after is None
+        return [] if gave_up else [f"the shell gave up: {got.output[-300:]}"]
+    if control is not None and control.after is None:
+        return []
     found = []
+    expected = {**got.before.environ, **{k: v for k, v in case.during.items() if k in OFFERED}}
     for key in sorted(expected.keys() | got.after.environ.keys()):
-        if _BOOKKEEPING.match(key) or expected.get(key) == got.after.environ.get(key):
-            continue
-        if key in case.during and got.after.environ.get(key) == case.during[key]:
-            continue  # what the user said last
-        if key not in OFFERED and control.before.environ.get(key) != control.after.environ.get(key):
-            continue
-        found.append(f"{key} was {expected.get(key)!r} and is {got.after.environ.get(key)!r}")
-    if names:
-        for kind in ("functions", "aliases"):
-            before, after, disturbed = (getattr(shot, kind) for shot in (got.before, got.after, control.after))
-            for key in sorted(before.keys() | after.keys()):
-                if before.get(key) != after.get(key) and getattr(control.before, kind).get(key) == disturbed.get(key):
-                    found.append(f"{kind}: {key} was {before.get(key)!r} and is {after.get(key)!r}")
+        now = got.after.environ.get(key)
+        if _BOOKKEEPING.match(key) or expected.get(key) == now or (key in case.during and now == case.during[key]):
+            continue  # bookkeeping; as before; or what the user said last
+        if key in OFFERED or not _disturbed(control, "environ", key):
+            found.append(f"{key} was {expected.get(key)!r} and is {now!r}")
+    for kind in ("functions", "aliases") if names else ():
+        before, after = getattr(got.before, kind), getattr(got.after, kind)
+        for key in sorted(before.keys() | after.keys()):
+            if before.get(key) != after.get(key) and not _disturbed(control, kind, key):
+                found.append(f"{kind}: {key} was {before.get(key)!r} and is {after.get(key)!r}")
     return found
+
+
+def _disturbed(control: Outcome | None, kind: str, key: str) -> bool:
+    """Whether the control, too, leaves this variable, function or alias otherwise than it was."""
+    if control is None or control.after is None:
+        return False
+    before, after = getattr(control.before, kind), getattr(control.after, kind)
+    return bool(before.get(key) != after.get(key))
 
 
 def loaded_rightly(bench: Bench, system: str, shell: str, case: Case, got: Outcome) -> list[str]:
@@ -274,11 +282,15 @@ def examine(bench: Bench, system: str, shell: str, tree: Path | None = None, onl
     def one(item: tuple[str, Case]) -> list[str]:
         name, case = item
         found = []
-        controls = {s: play(bench, system, shell, name, case, s, bench.control) for s in ("unload", "swap")}
+        controls: dict[str, Outcome] = {}
         for scenario in SCENARIOS:
             got = play(bench, system, shell, name, case, scenario, tree)
-            control = controls.get(scenario, controls["unload"])
-            wrong = judge(case, got, control, names=scenario != "nested")
+            wrong = judge(case, got, None, names=scenario != "nested")
+            if wrong:  # only then the control is asked whether it does better
+                kind = "swap" if scenario == "swap" else "unload"
+                if kind not in controls:
+                    controls[kind] = play(bench, system, shell, name, case, kind, bench.control)
+                wrong = judge(case, got, controls[kind], names=scenario != "nested")
             if scenario == "unload" and tree is None:
                 wrong += loaded_rightly(bench, system, shell, case, got)
             found += [f"[{name}, {scenario}] {text}" for text in wrong]
