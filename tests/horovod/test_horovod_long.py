@@ -1,7 +1,7 @@
 """Horovod, compiled for real: the example is deployed as a user would, its table is read, two ranks all-reduce.
 
-Takes some minutes of compiling. With STACKYARD_KEEP_HOROVOD=1 the yard is kept in ``.cache/horovod-yard``, and the next
-run shows how much of it is used again.
+Takes some minutes of compiling. With STACKYARD_KEEP_HOROVOD=DIR the example and its yard are kept in that folder, and
+the next run finds everything built.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from support.testbed import cache_folder
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "kaust-horovod"
 STACKYARD = Path(sys.executable).with_name("stackyard")
@@ -41,21 +39,26 @@ if hvd.rank() == 0:
 
 
 @pytest.fixture(scope="module")
-def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The example in a folder of its own, so that its lock does not land in the checkout."""
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the example and its yard are."""
     missing = [tool for tool in TOOLS if shutil.which(tool) is None]
     if missing:
         pytest.skip(f"not on this machine: {', '.join(missing)}")
-    return Path(shutil.copytree(EXAMPLE, tmp_path_factory.mktemp("horovod") / "example"))
+    kept = os.environ.get("STACKYARD_KEEP_HOROVOD")
+    return Path(kept).absolute() if kept else tmp_path_factory.mktemp("horovod")
 
 
 @pytest.fixture(scope="module")
-def yard(example: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def example(place: Path) -> Path:
+    """The example in a folder of its own, so that its lock does not land in the checkout."""
+    return Path(shutil.copytree(EXAMPLE, place / "example", dirs_exist_ok=True))
+
+
+@pytest.fixture(scope="module")
+def yard(place: Path, example: Path) -> Path:
     """A yard in which the example was deployed."""
-    keep = os.environ.get("STACKYARD_KEEP_HOROVOD") == "1"
-    folder = cache_folder().parent / "horovod-yard" if keep else tmp_path_factory.mktemp("yard")
-    stackyard(folder, "deploy", example / "stack.yaml")
-    return folder
+    stackyard(place / "yard", "deploy", example / "stack.yaml")
+    return place / "yard"
 
 
 def stackyard(yard: Path, *words: str | Path, **extra: str) -> str:
