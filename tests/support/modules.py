@@ -104,7 +104,7 @@ def run(shell: str, script: str, environ: dict[str, str], cwd: Path, timeout_s: 
     program = shutil.which(shell)
     assert program
     done = subprocess.run([program, *_QUIET[shell], str(file)], env=environ, cwd=cwd, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, timeout=timeout_s, stdin=subprocess.DEVNULL, check=False)  # fmt: skip
+                          stderr=subprocess.STDOUT, timeout=timeout_s, stdin=subprocess.DEVNULL)  # fmt: skip
     return done.stdout.decode("utf-8", "replace")
 
 
