@@ -127,8 +127,8 @@ def _managed(version: str, folder: Path) -> Path | None:
 
 
 def _install(version: str, folder: Path, where: Where | None) -> None:
-    env = {**uv_environment(), "UV_PYTHON_INSTALL_DIR": str(folder), "UV_PYTHON_DOWNLOADS": "manual",
-           "UV_HTTP_TIMEOUT": "20"}  # fmt: skip
+    waits = {"UV_HTTP_TIMEOUT": "20", "UV_HTTP_RETRIES": "1"}
+    env = {**uv_environment(), "UV_PYTHON_INSTALL_DIR": str(folder), "UV_PYTHON_DOWNLOADS": "manual", **waits}
     try:
         run([uv(), "python", "install", "--no-bin", "--no-progress", "--color", "never", version or "3"],
             env=env, timeout_s=900)  # fmt: skip
