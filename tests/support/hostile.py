@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -198,8 +198,8 @@ def play(
 ) -> Outcome:
     """Run one scenario in one environment; `tree` is another module path than the stack's (a control)."""
     label = re.sub(r"\W+", "_", f"{name} {scenario} {tree.name if tree else 'stack'}")
-    place = bench.root / system / shell / label
-    place.mkdir(parents=True, exist_ok=True)
+    (bench.root / system / shell).mkdir(parents=True, exist_ok=True)
+    place = Path(tempfile.mkdtemp(prefix=f"{label}-", dir=bench.root / system / shell))
     older = place.parent / "older"
     if not older.is_symlink():
         with contextlib.suppress(FileExistsError):
@@ -299,13 +299,3 @@ def examine(bench: Bench, system: str, shell: str, tree: Path | None = None, onl
     chosen = [(n, c) for n, c in cases(bench.first.prefix).items() if only is None or n == only]
     with ThreadPoolExecutor(2) as pool:
         return [text for found in pool.map(one, chosen) for text in found]
-
-
-if __name__ == "__main__":
-    import tempfile
-
-    made = bench(Path(tempfile.mkdtemp(dir="/tmp")))
-    for each in sys.argv[1].split(","):
-        for sort in sys.argv[2].split(","):
-            print(f"== {each} {sort}")
-            print("\n".join(examine(made, each, sort, only=sys.argv[3] if len(sys.argv) > 3 else None)))

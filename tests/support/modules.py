@@ -103,8 +103,10 @@ def run(shell: str, script: str, environ: dict[str, str], cwd: Path, timeout_s: 
     file.write_text(script)
     program = shutil.which(shell)
     assert program
-    done = subprocess.run([program, *_QUIET[shell], str(file)], env=environ, cwd=cwd, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, timeout=timeout_s, stdin=subprocess.DEVNULL)  # fmt: skip
+    done = subprocess.run(
+        [program, *_QUIET[shell], str(file)], env=environ, cwd=cwd, stdin=subprocess.DEVNULL, check=False,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout_s,
+    )  # fmt: skip
     return done.stdout.decode("utf-8", "replace")
 
 
