@@ -17,6 +17,7 @@ quickstart: install  ## deploy a small stack, load it, run two MPI ranks in it (
 test: .venv/.installed-dev  ## lint, types and all tests but the long ones, with the real programs
 	@scripts/test-programs.sh
 	$(MAKE) lint
+	@PYTHONPATH=tests $(BIN)/python -m support.prepare
 	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not long"
 
 test-long: .venv/.installed-dev  ## the tests that compile Horovod (about ten minutes)

@@ -2,12 +2,13 @@
 # Get the real programs that the tests run: with apt-get as root, otherwise say exactly what is missing.
 # Tests of a missing program are skipped with a reason; STACKYARD_REQUIRE_REAL=1 makes that a failure.
 set -eu
+cd "$(dirname "$0")/.."
 exec </dev/null
 
 # program (or file)                     Debian package
 table='
 /usr/share/lmod/lmod/libexec/lmod       lmod
-tclsh                                   tcl
+tclsh8.6                                tcl8.6
 bash                                    bash
 zsh                                     zsh
 tcsh                                    tcsh
@@ -34,9 +35,8 @@ while read -r program package; do
 done <<END
 $table
 END
-[ -n "$packages" ] || exit 0
-
-if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+can_apt() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; }
+if [ -n "$packages" ] && can_apt; then
     echo "installing with apt-get:$packages"
     export DEBIAN_FRONTEND=noninteractive
     # shellcheck disable=SC2086
@@ -44,8 +44,23 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
         apt-get update -qq
         apt-get install -y -qq --no-install-recommends $packages >/dev/null
     }
-else
+elif [ -n "$packages" ]; then
     echo "missing:$missing" >&2
     echo "  hint: apt-get install$packages (as root); the tests that need them are skipped" >&2
     [ "${STACKYARD_REQUIRE_REAL:-}" != 1 ] || exit 4
+fi
+
+# Environment Modules cannot be installed beside Lmod, so its package is unpacked into the cache of the tests.
+cache=.cache/testbed
+if [ -z "$(find "$cache/em" -name modulecmd.tcl 2>/dev/null)" ] && command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null; then
+    mkdir -p "$cache/packages"
+    download() { (cd "$cache/packages" && apt-get download -qq environment-modules >/dev/null 2>&1); }
+    download || { can_apt && apt-get update -qq && download; } || {
+        echo "missing: the package environment-modules could not be fetched with apt-get" >&2
+        [ "${STACKYARD_REQUIRE_REAL:-}" != 1 ] || exit 4
+        exit 0
+    }
+    for package in "$cache"/packages/environment-modules_*.deb; do
+        dpkg-deb -x "$package" "$cache/em"
+    done
 fi

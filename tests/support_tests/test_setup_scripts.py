@@ -18,7 +18,7 @@ def as_a_user(script: str, folder: Path, programs: tuple[str, ...], **environ: s
     (folder / "scripts").mkdir()
     copy = Path(shutil.copy(SCRIPTS / script, folder / "scripts"))
     (folder / "bin").mkdir()
-    for name in ("sh", "dirname", "id", "tr", *programs):
+    for name in ("sh", "dirname", "id", "tr", "find", *programs):
         found = shutil.which(name)
         assert found, name
         (folder / "bin" / name).symlink_to(found)
