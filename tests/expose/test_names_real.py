@@ -155,3 +155,30 @@ def test_the_spider_cache_belongs_to_the_generation(yard: Yard, tmp_path: Path) 
     out = typed(yard, tmp_path, "lmod", *lines, LOADED, "module --config 2>&1 | grep -A3 'Cache Dir'")
     assert "loaded=[powerai/1.7-py311-2]" in out
     assert str(cache) in out
+
+
+@pytest.mark.parametrize("system", modules.SYSTEMS)
+def test_host_modules_come_and_go_with_the_stack(tmp_path: Path, system: str) -> None:
+    own = Yard(tmp_path / "yard")
+    made = record(own, "hvd", "1", settings={"depends_on": ["openmpi/4"], "conflict": ["intel"]})
+    stackrecords.publish(own, [entry(made, default=True)], [made])
+    host = tmp_path / "host"
+    for name in ("openmpi/4", "intel/1"):
+        (host / name).parent.mkdir(parents=True)
+        (host / name).write_text(f"#%Module\nsetenv {name.partition('/')[0].upper()} there\n")
+    show = 'echo "loaded=[$LOADEDMODULES] mpi=[$OPENMPI]"'
+    lines = (
+        f"module use {host}",
+        "module load hvd",
+        show,
+        "module unload hvd",
+        show,
+        "module load intel hvd",
+        "echo $?",
+    )
+    out = typed(own, tmp_path, system, *lines)
+    loaded, unloaded = (line for line in out.splitlines() if line.startswith("loaded="))
+    assert "openmpi/4" in loaded and loaded.endswith("mpi=[there]")
+    assert unloaded == "loaded=[] mpi=[]"
+    assert out.rstrip().splitlines()[-1] == "1"
+    assert any(word in out.lower() for word in ("conflicting", "cannot load module"))

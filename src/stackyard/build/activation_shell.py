@@ -86,7 +86,7 @@ def observe(
         [bash, "--norc", "--noprofile", program], env=environ, cwd=work, timeout_s=timeout_s, check=False
     )
     names = ["start", "variables", *(script.name for script in scripts)]
-    states = [_read(folder, number, name, circumstances) for number, name in enumerate(names)
+    states = [_read(folder, number, name) for number, name in enumerate(names)
               if (folder / "states" / f"{number}.env").exists()]  # fmt: skip
     if len(states) < len(names):
         raise StackyardError(
@@ -117,7 +117,7 @@ def _program(scripts: Sequence[Path], variables: Mapping[str, str], states: Path
     return "\n".join(lines) + "\n"
 
 
-def _read(folder: Path, number: int, name: str, circumstances: Circumstances) -> Shell:
+def _read(folder: Path, number: int, name: str) -> Shell:
     stem = folder / "states" / str(number)
     pairs = stem.with_suffix(".env").read_bytes().decode("utf-8", "surrogateescape").split("\0")
     environ = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
