@@ -175,7 +175,7 @@ def test_a_childs_build_reads_its_parents_caches_and_writes_to_itself(
     child = Yard(tmp_path / "child", yard)
     record = build(child, lock)
     assert sorted(p for p in yard.root.rglob("*")) == held
-    assert not list(child.cache.glob("conda/six-*")), "unpacked packages are used where they are"
+    assert next(child.cache.glob("conda/six-*-pyhd_0")).is_symlink(), "unpacked packages are used where they are"
     assert not list(child.cache.glob("bytecode/*/??/*"))
     assert list(child.cache.glob("uv/archive-v*/*/idna"))
     assert Path(record.prefix, "bin").is_dir() and record.disk.link_mode == parent.disk.link_mode
@@ -282,3 +282,18 @@ def test_progress_names_the_phases(yard: Yard, wheelhouse: dict[str, PipPackage]
 def test_builder_offers_the_input_hash() -> None:
     lock, variant = locked(), Variant(stack="demo", version="1.0", name="py311")
     assert builder.input_hash(variant, lock, Site()) == builder.input_hash(variant, lock, Site())
+
+
+def test_another_build_of_a_package_replaces_the_link_and_not_the_parents_files(yard: Yard, tmp_path: Path) -> None:
+    from support.channel import Package, make_channel
+
+    locks = []
+    for text in ("one", "two"):
+        made = make_channel(tmp_path / text, [Package("tool", "2.0", files={"share/data": text})])
+        locks.append(locked(conda_packages(made), interpreter=LockedInterpreter("none")))
+    build(yard, locks[0])
+    child = Yard(tmp_path / "child", yard)
+    for folder, lock, text in (("a", locks[0], "one"), ("b", locks[1], "two"), ("c", locks[0], "one")):
+        assert Path(build(child, lock, folder=folder).prefix, "share/data").read_text() == text
+    assert (yard.cache / "conda/tool-2.0-0/share/data").read_text() == "one"
+    assert audit(yard) == audit(child) == []

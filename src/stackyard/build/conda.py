@@ -1,7 +1,7 @@
 """The conda part of a prefix: fetched, unpacked and linked by py-rattler, the engine of pixi.
 
-The package cache is the yard's; those of its parents are read below it. Link scripts (``bin/.<name>-post-link.sh``) are
-run, as conda does: packages are built in the knowledge that they will be, and a locked package is trusted as a whole.
+The package cache is the yard's, with links to what its parents unpacked. Link scripts (``bin/.<name>-post-link.sh``)
+are run, as conda does: packages are built in the knowledge that they will be, and a locked package is trusted whole.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _COPY = "allow-hard-links = false\nallow-symbolic-links = false\nallow-ref-links = true\n"
 _LINK = "allow-symbolic-links = false\n"
+_NOTE_BYTES = 40
 
 
 def install(job: Job) -> None:
@@ -66,12 +67,40 @@ async def _install(job: Job) -> None:
 
 
 def package_cache(job: Job) -> PackageCache:
-    """The yard's package cache, with those of its parents to look things up in."""
+    """The yard's package cache, in which what the parents have unpacked is known too."""
     from rattler import PackageCache
 
-    folders = [yard.cache / "conda" for yard in job.yard.lineage()]
-    folders[0].mkdir(parents=True, exist_ok=True)
-    return PackageCache.new_layered([folders[0], *(f for f in folders[1:] if f.is_dir())])
+    folder = job.yard.cache / "conda"
+    folder.mkdir(parents=True, exist_ok=True)
+    for parent in job.yard.lineage()[1:]:
+        for package in job.locked.conda:
+            _adopt(package, parent.cache / "conda", folder)
+    return PackageCache(folder)
+
+
+def _adopt(package: CondaPackage, theirs: Path, ours: Path) -> None:
+    """Make a parent's unpacked package known to our cache by a symbolic link; its files are not copied.
+
+    rattler's own layers do not serve here: it takes a folder for writable if anybody may write to it, and then wants
+    to. Its note beside a package holds a revision (8 bytes) and the archive's sha256; a package whose note does not
+    name the locked hash is not taken.
+    """
+    name = f"{package.name}-{package.version}-{package.build}"
+    place = ours / name
+    if place.is_symlink() and (not place.exists() or _noted(ours / f"{name}.lock") != package.sha256):
+        place.unlink()  # the parent removed it, or another build of that name is wanted now
+    known = _noted(theirs / f"{name}.lock") == package.sha256 and (theirs / name / "info" / "index.json").is_file()
+    if known and not place.exists():
+        (ours / f"{name}.lock").write_bytes((theirs / f"{name}.lock").read_bytes()[:_NOTE_BYTES])
+        place.symlink_to((theirs / name).resolve())
+
+
+def _noted(note: Path) -> str:
+    """The sha256 that rattler noted beside an unpacked package; empty where there is none."""
+    try:
+        return note.read_bytes()[8:_NOTE_BYTES].hex()
+    except OSError:
+        return ""
 
 
 async def _not_cached(
