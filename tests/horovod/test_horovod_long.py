@@ -134,5 +134,7 @@ def test_without_the_patch_the_wheel_in_the_cache_is_not_taken(yard: Path, examp
     argv: list[str | Path] = [STACKYARD, "--yard", yard, "deploy", "--version", "0.28.1.unpatched", other]
     done = finished(argv, {})
     assert done.returncode == 1
-    assert "C++17" in done.stdout + done.stderr
+    log = re.search(r"(/\S+/build\.log)", done.stdout + done.stderr)
+    assert log, done.stderr
+    assert "C++17 or later compatible compiler is required" in Path(log[1]).read_text()
     assert len(json.loads(stackyard(yard, "list", "--json"))) == 1
