@@ -17,6 +17,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from stackyard.build import builder
+from stackyard.build.audit import unfinished
 from stackyard.errors import StackyardError
 from stackyard.expose.generation import write_modules
 from stackyard.host.probe import machine
@@ -27,7 +28,7 @@ from stackyard.publish.plan import Planner, Task
 from stackyard.spec.models import Site, Stack
 from stackyard.verify import verify
 from stackyard.verify.report import Report
-from stackyard.yard import atomic, generations, revisions
+from stackyard.yard import atomic, disk, generations, revisions
 from stackyard.yard.layout import RevisionPaths, Yard
 from stackyard.yard.record import BuildRecord, Entry, read_record
 
@@ -126,6 +127,8 @@ def deploy(request: Request, progress: Progress) -> Result:
         StackyardError: nothing could be done (bad input, no lock); failures of single variants are in the result.
     """
     result = Result()
+    for path in unfinished(request.yard, older_than_s=0):  # the lease is ours, so nobody is writing there
+        disk.remove_tree(path)
     locks = lock_all(request, progress)
     result.locks = [locked.path for locked in locks if write_lock(locked, progress)]
     tasks = plan(request, locks)

@@ -1,0 +1,195 @@
+"""Killed anywhere, or with a full disk: what was published stays usable, and the next deploy finishes the work.
+
+The points are named places in the program (`stackyard.yard.atomic.fault_point`) and counts of passing them, not times.
+Each is tried on a copy of a yard in which an older revision is published; afterwards the finished prefix must have the
+same hash as that of a deploy which nobody disturbed, and every file in the cache must still have its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from stackyard.build.audit import audit, unfinished
+from stackyard.build.tree import tree_hash
+from stackyard.yard.layout import Yard
+from support.cli import STACKYARD, Done, stackyard
+
+POINTS = [
+    "fetch:1",
+    "extract:1",
+    "extract:2",
+    "link:1",
+    "link:2",
+    "link:3",
+    "cache:1",
+    "cache:2",
+    "cache:4",
+    "wheel:1",
+    "wheel:2",
+    "bytecode:1",
+    "bytecode:2",
+    "marker-before:1",
+    "marker-after:1",
+    "write:1",
+    "write:3",
+    "write:8",
+    "before-flip:1",
+    "flip:1",
+    "after-flip:1",
+]
+FULL = [
+    "fetch:1:enospc",
+    "cache:1:enospc",
+    "wheel:1:enospc",
+    "bytecode:1:enospc",
+    "write:4:enospc",
+    "before-flip:1:enospc",
+]
+
+
+class Scene:
+    """A yard at one fixed path, put back to its first state before every try."""
+
+    def __init__(self, folder: Path, channel: Path) -> None:
+        self.yard = folder / "yard"
+        self.kept = folder / "kept"
+        self.old = self._spec(folder / "old", channel, "six=1.16", "1.0")
+        self.new = self._spec(folder / "new", channel, "six=1.17", "2.0")
+
+    def _spec(self, folder: Path, channel: Path, six: str, version: str) -> Path:
+        folder.mkdir()
+        (folder / "native").mkdir()
+        (folder / "native" / "native.py").write_text(f"version = {version!r}\n")
+        (folder / "native" / "setup.py").write_text(
+            f"from setuptools import setup\nsetup(name='native', version={version!r}, py_modules=['native'])\n"
+        )
+        spec = folder / "stack.yaml"
+        spec.write_text(
+            f'name: demo\nversion: "{version}"\nenvironment:\n  channels: ["{channel.as_uri()}"]\n'
+            f"  dependencies: [python=3.11, {six}, setuptools, wheel, {{pip: [tomli-w==1.2.0, ./native]}}]\n"
+        )
+        return spec
+
+    def begin(self) -> None:
+        stackyard("--yard", self.yard, "deploy", self.old)
+        stackyard("--yard", self.yard, "lock", self.new)
+        subprocess.run(["cp", "-a", self.yard, self.kept], check=True)
+
+    def restore(self) -> None:
+        shutil.rmtree(self.yard)
+        subprocess.run(["cp", "-a", self.kept, self.yard], check=True)
+
+    def deploy(self, fault: str = "", expect: int | None = 0) -> Done:
+        return stackyard(
+            "--yard", self.yard, "deploy", self.new, expect=expect, **({"STACKYARD_FAULT": fault} if fault else {})
+        )
+
+    def state(self) -> str:
+        """The hash of the new revision's prefix, for which it must be published."""
+        return tree_hash(Path(stackyard("--yard", self.yard, "show", "demo/2.0", "--json").value["prefix"]))
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory, real_channel: Path) -> Scene:
+    os.environ["HOME"] = str(tmp_path_factory.mktemp("home"))
+    scene = Scene(tmp_path_factory.mktemp("scene"), real_channel)
+    scene.begin()
+    return scene
+
+
+@pytest.fixture(scope="module")
+def undisturbed(scene: Scene) -> str:
+    scene.restore()
+    scene.deploy()
+    return scene.state()
+
+
+def check_old_generation(scene: Scene) -> None:
+    """The revision that was published before loads and works, and nothing half-built is listed."""
+    done = stackyard(
+        "--yard", scene.yard, "run", "demo/1.0", "--", "python", "-c", "import six, native; print(native.version)"
+    )
+    assert done.out == "1.0\n"
+    for row in stackyard("--yard", scene.yard, "list", "--all", "--json").value:
+        assert (Path(row["path"]) / "record.json").exists(), row
+        modulefile = scene.yard / "modules" / f"{row['module']}.lua"
+        assert row["state"] == "built" or modulefile.exists()
+
+
+def check_cache(scene: Scene) -> None:
+    """Every package, wheel and bytecode file in the cache still has its hash, and nothing unfinished is left."""
+    yard = Yard(scene.yard)
+    assert audit(yard) == []
+    assert unfinished(yard, older_than_s=0) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_at(scene: Scene, undisturbed: str, point: str) -> None:
+    scene.restore()
+    assert scene.deploy(point, expect=None).code == -9, f"{point} is not passed in this deploy"
+    check_old_generation(scene)
+    scene.deploy()
+    assert scene.state() == undisturbed
+    check_cache(scene)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", FULL)
+def test_the_disk_is_full_at(scene: Scene, undisturbed: str, point: str) -> None:
+    scene.restore()
+    done = scene.deploy(point, expect=1)
+    assert "No space left" in done.err or "no space left" in done.err, done.err
+    assert "Traceback" not in done.err
+    check_old_generation(scene)
+    scene.deploy()
+    assert scene.state() == undisturbed
+    check_cache(scene)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("free_mib", [1, 3, 6])
+def test_a_disk_that_really_is_full(scene: Scene, undisturbed: str, free_mib: int) -> None:
+    """The yard on a small file system of its own, with so much left, then with enough."""
+    shutil.rmtree(scene.yard)
+    scene.yard.mkdir()
+    mount = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=400m", "tmpfs", scene.yard], capture_output=True, text=True, check=False
+    )
+    if mount.returncode != 0:
+        pytest.skip(f"a file system of its own cannot be mounted here: {mount.stderr.strip()}")
+    try:
+        subprocess.run(["cp", "-a", f"{scene.kept}/.", scene.yard], check=True)
+        ballast = scene.yard / "ballast"
+        with ballast.open("wb") as stream:
+            os.posix_fallocate(stream.fileno(), 0, shutil.disk_usage(scene.yard).free - (free_mib << 20))
+        done = scene.deploy(expect=1)
+        assert "no space left" in done.err.lower() and "Traceback" not in done.err, done.err
+        check_old_generation(scene)
+        ballast.unlink()
+        scene.deploy()
+        assert scene.state() == undisturbed
+        check_cache(scene)
+    finally:
+        subprocess.run(["umount", "-l", scene.yard], check=True)
+
+
+@pytest.mark.slow
+def test_two_deploys_at_once(scene: Scene, undisturbed: str) -> None:
+    scene.restore()
+    words = [STACKYARD, "--yard", scene.yard, "deploy", scene.new, "--json"]
+    both = [subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    values = []
+    for process in both:
+        out, err = process.communicate(timeout=300)
+        assert process.returncode == 0, err
+        values.append(json.loads(out))
+    assert sorted(v["revisions"][0]["status"] for v in values) == ["published", "unchanged"]
+    assert scene.state() == undisturbed
+    check_cache(scene)
