@@ -320,3 +320,18 @@ def test_the_real_index(cache: Path, platform: str) -> None:
     assert all(len(p.sha256) == 64 and p.index == "https://pypi.org/simple" for p in solution.packages)
     machine = {"linux-64": "x86_64", "linux-aarch64": "aarch64", "linux-ppc64le": "ppc64le"}[platform]
     assert found["markupsafe"].kind == "sdist" or machine in found["markupsafe"].url
+
+
+@pytest.mark.parametrize(
+    ("logged", "written"),
+    [
+        ("mdurl>=0.1, <1.dev0", "mdurl>=0.1,<1"),
+        ("a>=2.1, <2.2.dev0{python_full_version >= '3.8'}", "a>=2.1,<2.2 ; python_full_version >= '3.8'"),
+        ("a>=2.0rc1", "a>=2.0rc1"),
+        ("a*", "a"),
+    ],
+)
+def test_a_compatible_release_in_the_log_asks_for_no_prerelease(logged: str, written: str) -> None:
+    from stackyard.lock.uvcompile import _plain
+
+    assert _plain(logged) == written

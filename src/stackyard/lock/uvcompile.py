@@ -225,10 +225,17 @@ def _said_once(requirements: Iterable[str]) -> tuple[str, ...]:
     return tuple(line for line in lines if line not in fuller)
 
 
+_BELOW = re.compile(r"<(\d+(?:\.\d+)*)\.dev0(?![\d.])")
+
+
 def _plain(text: str) -> str:
-    """A requirement as the log has it (``a>=1, <2{marker}``, ``a*``) in the usual writing (``a>=1,<2 ; marker``)."""
+    """A requirement as the log has it (``a>=1, <2{marker}``, ``a*``) in the usual writing (``a>=1,<2 ; marker``).
+
+    uv logs ``~=0.1`` as ``>=0.1,<1.dev0``: no pre-release is asked for, so the bound is written as ``<1``.
+    """
     body, _, marker = text.strip().removesuffix("*").partition("{")
     body = re.sub(r"\s*,\s*", ",", body.strip().removesuffix("*"))
+    body = _BELOW.sub(r"<\1", body)
     return f"{body} ; {marker.strip().removesuffix('}')}" if marker else body
 
 
