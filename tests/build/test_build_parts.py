@@ -170,6 +170,17 @@ def test_what_does_not_count(tmp_path: Path) -> None:
     assert input_hash(PLAIN.model_copy(update={"files": ("x",), "notices": ("y",)}), base, Site()) == first
 
 
+def test_a_variable_counts_where_its_selector_holds() -> None:
+    chosen = Environment(variables={"A": "1"}, variable_selectors={"A": "aarch64"})
+    variant = PLAIN.model_copy(update={"environment": chosen})
+    counts = {
+        platform: input_hash(variant, replace(locked(), platform=platform), Site())
+        != input_hash(PLAIN, replace(locked(), platform=platform), Site())
+        for platform in ("linux-64", "linux-aarch64")
+    }
+    assert counts == {"linux-64": False, "linux-aarch64": True}
+
+
 def test_the_content_of_named_files_counts(tmp_path: Path) -> None:
     script = tmp_path / "post"
     variant = PLAIN.model_copy(update={"post": str(script)})

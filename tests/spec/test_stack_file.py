@@ -162,6 +162,7 @@ def test_two_variants_of_one_name(read) -> None:
         ("{python: [3.9], include: [{version: 1, python: [3.8]}]}", "one value is needed here"),
         ("{python: [3.9], include: [{version: 7, python: 3.10}]}", "there is no version 7"),
         ("{python: [3.9], exclude: [{python: 3.9}]}", "the matrix has no point left"),
+        ("{python: [3.9], exclude: [{python: 3.8}]}", "stack.yaml:2:35: matrix: this exclude matches no point"),
         ("[3.9]", "a mapping is needed here"),
     ],
 )

@@ -207,9 +207,11 @@ def captured(job: Job) -> Activation:
     A later one wins. These are the user's variables as well, so he gets his values back.
     """
     from stackyard.build.activation import capture
+    from stackyard.spec.environment import variables_for
 
     prefix = os.fspath(job.prefix)
-    written = {k: v.replace("{prefix}", prefix) for k, v in job.variant.environment.variables.items()}
+    variables = variables_for(job.variant.environment, job.locked.platform, job.variant.axes)
+    written = {k: v.replace("{prefix}", prefix) for k, v in variables.items()}
     found = capture(job.prefix, keep=(*job.variant.build.keep, *written), variables=written)
     own = {**job.site.run_variables, **job.variant.run_variables}
     added = EnvironmentChange(tuple(Borrow(k, v.replace("{prefix}", prefix)) for k, v in own.items()))

@@ -43,13 +43,15 @@ def input_hash(variant: Variant, locked: LockedVariant, site: Site) -> str:
 
 def described(variant: Variant, locked: LockedVariant, site: Site) -> dict[str, Any]:
     """The same inputs as plain values, for saying what changed between two builds."""
+    from stackyard.spec.environment import variables_for
+
     return {
         "format": BUILD_FORMAT,
         "platform": locked.platform,
         "packages": sorted([*map(_conda, locked.conda), *map(_pip, locked.pip)]),
         "interpreter": _interpreter(locked),
         "variant": variant.model_dump(mode="json", include=_FROM_VARIANT),
-        "environment_variables": variant.environment.variables,
+        "environment_variables": variables_for(variant.environment, locked.platform, variant.axes),
         "files": dict(_files(variant)),
         "site": {
             "run_variables": site.run_variables,

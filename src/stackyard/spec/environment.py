@@ -16,7 +16,7 @@ from typing import Any
 from stackyard.errors import InputError, Where
 from stackyard.spec import selectors
 from stackyard.spec.dependencies import DependencyReader
-from stackyard.spec.models import Environment
+from stackyard.spec.models import Environment, Place
 from stackyard.spec.paths import absolute
 from stackyard.spec.requirements import read_requirements
 from stackyard.spec.yamlfile import Document, Node, raise_problems, read_yaml
@@ -106,6 +106,12 @@ def channels_for(environment: Environment, platform: str, axes: Mapping[str, str
     return tuple(name for name in environment.channels if selectors.holds(chosen.get(name, ""), platform, axes))
 
 
+def variables_for(environment: Environment, platform: str, axes: Mapping[str, str]) -> dict[str, str]:
+    """The variables whose selector holds, as written."""
+    chosen = environment.variable_selectors
+    return {k: v for k, v in environment.variables.items() if selectors.holds(chosen.get(k, ""), platform, axes)}
+
+
 def _as_url(channel: str, base_dir: Path) -> str:
     """A channel that is a folder as a ``file://`` URL; names and URLs as they are."""
     if not channel.startswith(("/", "./", "../", "~/")) and channel not in (".", ".."):
@@ -128,6 +134,7 @@ class _Reader:
         self.dependencies = DependencyReader(base_dir, axes, strict, self.notices, self.problems)
         self.channel_selectors: dict[str, str] = {}
         self.variable_selectors: dict[str, str] = {}
+        self.channel_places: dict[str, Place] = {}
 
     def read(self) -> Environment:
         self._unknown_keys()
@@ -156,6 +163,8 @@ class _Reader:
             notices=tuple(dict.fromkeys((*self.notices, *pip.notices))),
             files=tuple(dict.fromkeys(pip.files)),
             missing=tuple(dict.fromkeys(pip.missing)),
+            channel_places=self.channel_places,
+            option_places=pip.option_places,
         )
 
     def _unknown_keys(self) -> None:
@@ -211,6 +220,7 @@ class _Reader:
                 continue
             written = item.text.strip()
             name = written if channel_variables(written) else _as_url(written, self.dependencies.base_dir)
+            self.channel_places.setdefault(name, item.place)
             selector = self.dependencies.selector(item)
             if selector and name not in names:
                 self.channel_selectors[name] = selector

@@ -60,12 +60,17 @@ def points(
     axes = {key.text: value for key, value in matrix.entries if key.text not in ("include", "exclude")}
     _check_axes(matrix, axes, problems)
     every = (*versions, *known)
-    excluded = _rules(matrix.get("exclude"), [*axes, "version"], every, problems)
+    slips: list[InputError] = []
+    excluded = _rules(matrix.get("exclude"), [*axes, "version"], every, slips)
     rules = _rules(matrix.get("include"), [*axes, "version", "variant"], every, problems)
     included = [point for rule in rules for point in _included(rule, axes, problems)]
+    products = {version: _product(version, axes, matrix.place, problems) for version in versions}
+    others = [point for version in known for point in _product(version, axes, matrix.place, [])]
+    product = [*(point for row in products.values() for point in row), *others]
+    problems += slips or _without_effect(excluded, product)
     found: list[Point] = []
     for version in versions:
-        found += _product(version, axes, matrix.place, excluded, problems)
+        found += [point for point in products[version] if not any(_matches(rule, point) for rule in excluded)]
         found += [point for point in included if point.version == version]
     return _unique(found, problems)
 
@@ -78,9 +83,7 @@ def _check_axes(matrix: Node, axes: Mapping[str, Node], problems: list[InputErro
             problems.append(InputError(f"matrix: {name!r} cannot be an axis", where=key.where, hint=hint))
 
 
-def _product(
-    version: str, axes: Mapping[str, Node], place: Place, excluded: Sequence[Node], problems: list[InputError]
-) -> list[Point]:
+def _product(version: str, axes: Mapping[str, Node], place: Place, problems: list[InputError]) -> list[Point]:
     """The points of one version; an axis sees the version and the axes before it."""
     rows: list[dict[str, str]] = [{}] if axes else []
     for name, node in axes.items():
@@ -90,8 +93,7 @@ def _product(
             for row in rows
             for value in values(name, node, {**dict.fromkeys(known, ""), **row, "version": version}, problems)
         ]
-    found = [Point(version, row, None, place) for row in rows]
-    return [point for point in found if not any(_matches(rule, point) for rule in excluded)]
+    return [Point(version, row, None, place) for row in rows]
 
 
 def values(axis: str, node: Node, words: Mapping[str, str], problems: list[InputError]) -> list[str]:
@@ -130,6 +132,16 @@ def _rules(node: Node | None, keys: Sequence[str], versions: Sequence[str], prob
                     hint = did_you_mean(wrong, versions)
                     problems.append(InputError(f"matrix: there is no version {wrong}", where=value.where, hint=hint))
     return good
+
+
+def _without_effect(rules: Sequence[Node], product: Sequence[Point]) -> list[InputError]:
+    """A problem for every ``exclude`` that excludes nothing: more often a slip than meant."""
+    hint = "compare its values with those of the axes, or remove it; `include` adds points that no exclude touches"
+    return [
+        InputError("matrix: this exclude matches no point", where=rule.where, hint=hint)
+        for rule in rules
+        if not any(_matches(rule, point) for point in product)
+    ]
 
 
 def _included(rule: Node, axes: Mapping[str, Node], problems: list[InputError]) -> list[Point]:

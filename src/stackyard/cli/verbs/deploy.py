@@ -147,10 +147,9 @@ def _report(result: Any, yard: Yard, as_json: bool) -> None:
         show_json(deploy_json(result))
     else:
         show_deploy(result, yard)
-    for outcome in result.outcomes:
-        if outcome.error is not None:
-            show_error(outcome.error)
+    errors = [outcome.error for outcome in result.outcomes if outcome.error is not None]
+    for error in {(str(e.where), e.message, e.detail, e.hint): e for e in errors}.values():
+        show_error(error)  # once, where several variants stop at the same thing
     if result.ok:
         return
-    broken = [o.error.exit_code for o in result.outcomes if o.error is not None]
-    raise click.exceptions.Exit(broken[0] if broken else 3)
+    raise click.exceptions.Exit(errors[0].exit_code if errors else 3)

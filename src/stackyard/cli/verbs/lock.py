@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from stackyard.cli.context import Context
-from stackyard.cli.output import show_json, show_notice
+from stackyard.cli.output import show_json
 from stackyard.errors import InputError
 
 EXPORTS = ("pixi", "pylock", "explicit", "environment")
@@ -59,8 +59,6 @@ def _show(locked: Any, dry_run: bool) -> None:
     for v in locked.lock.variants:
         name = f"{v.version}-{v.variant}".rstrip("-")
         click.echo(f"    {name} for {v.platform}: {len(v.conda)} conda and {len(v.pip)} pip packages")
-        for notice in v.notices:
-            show_notice(notice)
 
 
 def _as_json(locked: Any) -> dict[str, Any]:
