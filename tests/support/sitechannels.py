@@ -1,9 +1,9 @@
 """Local stand-ins for the channels of two sites, with packages of the same names, versions and dependencies.
 
 What they hold is small: a framework is a module that knows its version. The Pythons that the releases were made for
-have a name and a version only, and can be locked; beside them there are builds of everything for the one real Python
-there is, this machine's. Stacks that leave the minor version open (``python=3``) therefore lock for POWER as the sites'
-did, and can also be built, verified and loaded here.
+cannot be had any more. For POWER they have a name and a version only, and can be locked; for this machine they are its
+own Python under another version number, so that the sites' stacks can be built, verified and loaded as they are
+written. Beside them there are builds of everything for this machine's Python as it is.
 
 Against the real channels only the URL differs: `longhorn_channels` and `open_ce_channels` map each channel (its URL,
 and the short name that the example's site has for it) to its folder; `mirrors` puts that in the form of a site.yaml.
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from support.channel import PLACEHOLDER, Content, Link, Package, make_channel
@@ -44,6 +45,14 @@ OPENCE = {
     "1.1.3": (("3.6", "3.7", "3.8"), "10.2", {"tensorflow": "2.4.1", "pytorch": "1.7.1", "horovod": "0.21.0"}),
 }
 RAPIDS = {"1.6.2": "0.9.0", "1.7.0": "0.11.0"}
+RUNTIME = "python-of-this-machine"
+DRESS = """import collections
+import sys
+
+Version = collections.namedtuple("version_info", "major minor micro releaselevel serial")
+sys.version_info = Version(*{number}, "final", 0)
+sys.version = sys.version.replace(sys.version.split()[0], "{number[0]}.{number[1]}.{number[2]}", 1)
+"""
 MODULES = {"pytorch": "torch"}
 """Where a package's module is called otherwise."""
 
@@ -99,12 +108,35 @@ def _make_defaults(folder: Path) -> None:
 
 
 def interpreters(work: Path) -> Iterator[Package]:
-    """This machine's real Python, and the Pythons of those days, which have a name and a version only."""
-    yield python_package(work)
-    for subdir in platforms():
-        for short, version in PYTHONS.items():
-            files = {f"bin/python{short}": "This package can be locked, not run.\n"}
-            yield Package("python", version, subdir=subdir, files=files)
+    """This machine's Python (its files in a package of their own), and the Pythons of those days."""
+    real = python_package(work)
+    links = {name: content for name, content in real.files.items() if isinstance(content, Link) and "/python" in name}
+    files = {name: content for name, content in real.files.items() if name not in links}
+    yield replace(real, name=RUNTIME, files=files)
+    yield replace(real, files=links, depends=(RUNTIME,), suffix=".tar.bz2")
+    for short, version in PYTHONS.items():
+        yield dressed(short, version)
+        for subdir in platforms():
+            if subdir != host_subdir():
+                only = {f"bin/python{short}": "This package can be locked, not run.\n"}
+                yield Package("python", version, subdir=subdir, files=only)
+
+
+def dressed(short: str, version: str) -> Package:
+    """This machine's Python under another version number, which is what programs that ask it are told.
+
+    It finds its packages where a Python of that version has them.
+    """
+    number = tuple(int(part) for part in version.split("."))
+    own = f"lib/python{VERSION}/site-packages"
+    files: dict[str, Content] = {f"bin/{name}": Link(f"python{VERSION}") for name in ("python", "python" + short[0])}
+    files |= {
+        f"bin/python{short}": Link(f"python{VERSION}"),
+        f"lib/python{short}/site-packages/README.txt": "Packages are installed here.\n",
+        f"{own}/dressed.pth": f"../../python{short}/site-packages\nimport dressed\n",
+        f"{own}/dressed.py": DRESS.format(number=number),
+    }
+    return Package("python", version, subdir=host_subdir(), files=files, depends=(RUNTIME,))
 
 
 def pythons(known: Iterable[str], subdir: str) -> tuple[str, ...]:
