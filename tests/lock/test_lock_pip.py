@@ -256,7 +256,11 @@ def test_python_2_is_refused(links: Path, cache: Path) -> None:
     ("lines", "reason", "hint"),
     [
         (("app", "numpy<1.20"), "numpy>=1.20", "without `numpy<1.20`"),
-        (("nothing-like-it", "tool-x"), "nothing-like-it was not found", "without `nothing-like-it`"),
+        (
+            ("nothing-like-it", "tool-x"),
+            "nothing-like-it was not found",
+            "nothing is called nothing-like-it there (searched: ",
+        ),
         (("tool-x>9", "pre"), "tool-x", "without `tool-x>9`"),
     ],
 )

@@ -8,12 +8,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from stackyard.errors import InputError, Where
-from stackyard.spec.models import ChannelPolicy, CondaRequirement, Environment
+from stackyard.spec.environment import channels_for
+from stackyard.spec.models import ChannelPolicy, CondaRequirement, Environment, Place
+from stackyard.spec.selectors import holds
 
 ANACONDA = "https://conda.anaconda.org"
 _DEFAULTS_HOME = "https://repo.anaconda.com/pkgs"
@@ -24,10 +26,11 @@ _SUBDIRS = re.compile(
 
 @dataclass(frozen=True)
 class Channel:
-    """One channel: how it was written and the URL that is read, without a slash at the end."""
+    """One channel: how it was written, the URL that is read, without a slash at the end, and the line that named it."""
 
     name: str
     url: str
+    where: Where | None = field(default=None, compare=False)
 
     @property
     def shown(self) -> str:
@@ -49,24 +52,38 @@ class Resolver:
         self._where = where
         self._environ = os.environ if environ is None else environ
 
-    def search_list(self, environment: Environment) -> tuple[Channel, ...]:
+    def search_list(
+        self, environment: Environment, platform: str = "", axes: Mapping[str, str] | None = None
+    ) -> tuple[Channel, ...]:
         """The channels that are searched, in order of priority, each URL once.
 
         The site's `prepend` comes first, then the file's own (or the site's default where it names none), then the
         channels that single requirements name. ``nodefaults`` takes ``defaults`` out of the site's default.
 
-        Raises:
-            InputError: a channel that the site denies, or a variable that is not set.
-        """
-        own = environment.channels or tuple(
-            name for name in self._policy.default if not (environment.nodefaults and name == "defaults")
-        )
-        named = [r.channel for r in environment.conda if r.channel]
-        found = [c for name in (*self._policy.prepend, *own, *named) for c in self.resolve(name)]
-        return _unique(found)
+        Args:
+            platform: leaves out what a selector keeps to other platforms; empty: nothing is left out.
+            axes: the variant's axes, which selectors may name.
 
-    def resolve(self, name: str) -> tuple[Channel, ...]:
+        Raises:
+            InputError: a channel that the site denies, or a variable that is not set; with the channel's own line.
+        """
+        axes = axes or {}
+        own = channels_for(environment, platform, axes) if platform else environment.channels
+        if not environment.channels:
+            own = tuple(n for n in self._policy.default if not (environment.nodefaults and n == "defaults"))
+        named = [
+            (r.channel, r.place)
+            for r in environment.conda
+            if r.channel and (not platform or holds(r.selector, platform, axes))
+        ]
+        asked = [(name, environment.channel_places.get(name)) for name in (*self._policy.prepend, *own)]
+        return _unique(c for name, place in (*asked, *named) for c in self.resolve(name, place))
+
+    def resolve(self, name: str, place: Place | None = None) -> tuple[Channel, ...]:
         """What one name stands for; ``defaults`` is several channels.
+
+        Args:
+            place: the line that names it, for errors; else the resolver's own.
 
         Raises:
             InputError: the site denies it, or it has a variable that is not set.
@@ -74,16 +91,21 @@ class Resolver:
         written = name.strip()
         if written in ("nodefaults", ""):
             return ()
+        where = Where(place.file, place.line, place.column) if place and place.file else None
+        parts: tuple[str, ...] = (written,)
         if written == "defaults" and "defaults" not in self._policy.mirrors:
-            return tuple(Channel(part, self._url(part, written)) for part in self._policy.defaults)
-        return (Channel(written, self._url(written, written)),)
+            parts = self._policy.defaults
+        try:
+            return tuple(Channel(part, self._url(part, written), where) for part in parts)
+        except InputError as error:
+            raise InputError(error.message, where=where or error.where, hint=error.hint) from error
 
     def spec(self, requirement: CondaRequirement) -> str:
         """A requirement's MatchSpec with its channel as the URL that is searched."""
         if requirement.url or not requirement.channel:
             return requirement.url or requirement.spec
         rest = requirement.spec.split("::", 1)[-1]
-        channel = self.resolve(requirement.channel)[0].url
+        channel = self.resolve(requirement.channel, requirement.place)[0].url
         subdir = f"/{requirement.subdir}" if requirement.subdir else ""
         return f"{channel}{subdir}::{rest}"
 

@@ -88,7 +88,7 @@ def solve_conda(request: CondaRequest) -> tuple[CondaPackage, ...]:
 def _target(channel: Channel, request: CondaRequest) -> Target:
     tries = tuple(f"{channel.url}/noarch/{name}" for name in _INDEXES)
     label = "the channel" if channel.name == channel.url else f"the channel {channel.name}"
-    return Target(label, channel.url, tries, where=request.where)
+    return Target(label, channel.url, tries, where=channel.where or request.where)
 
 
 # --------------------------------------------------------------------------- solving
@@ -148,11 +148,12 @@ async def _solve(request: CondaRequest) -> list[RepoDataRecord]:
         return await solver.run(request.specs, request.pins)
     except SolverError as error:
         reason = _reason(str(error))
+        helpful = [] if request.pins and await solver.works(request.specs, ()) else await _helpful(solver, request)
         raise InputError(
             f"the conda packages of {request.subject} cannot be solved",
-            where=request.where,
+            where=_guilty_place(request, reason, helpful),
             detail=reason,
-            hint=await _relax(solver, request, reason),
+            hint=await _relax(solver, request, reason, helpful),
         ) from error
     except GatewayError as error:
         raise StackyardError(
@@ -163,7 +164,14 @@ async def _solve(request: CondaRequest) -> list[RepoDataRecord]:
         ) from error
 
 
-async def _relax(solver: _Solver, request: CondaRequest, reason: str) -> str:
+def _guilty_place(request: CondaRequest, reason: str, helpful: Sequence[str]) -> Where | None:
+    """The line of the first requirement without which it can be solved; else of the first that the reason names."""
+    places = dict(request.places)
+    named = [s for s in places if re.search(rf"(?<![\w.-]){re.escape(conda_name(s))}(?![\w-])", reason)]
+    return next((places[s] for s in (*helpful, *named) if s in places), request.where)
+
+
+async def _relax(solver: _Solver, request: CondaRequest, reason: str, helpful: Sequence[str]) -> str:
     """What to change so that there is a solution, found by trying, within a few seconds."""
     if request.pins and await solver.works(request.specs, ()):
         return await _guilty_pins(solver, request)
@@ -172,9 +180,9 @@ async def _relax(solver: _Solver, request: CondaRequest, reason: str) -> str:
         advice.append(
             "it can be solved without strict channel priority: change the order of the channels, or name the channel"
         )
-    helpful = await _helpful(solver, request)
     if helpful:
-        advice.append(f"it can be solved without {_either(helpful)}: relax or remove {_it(len(helpful))}")
+        shown = [_shown(spec) for spec in helpful]
+        advice.append(f"it can be solved without {_either(shown)}: relax or remove {_it(len(shown))}")
     return "; ".join(advice) or "more than one requirement must be relaxed; start with those that the reason names"
 
 
@@ -182,6 +190,7 @@ def _from_reason(request: CondaRequest, reason: str) -> list[str]:
     """Advice that the solver's reason gives by itself: names that no channel has, virtual packages that are missing."""
     advice = []
     missing = re.findall(r"No candidates were found for (\S+)", reason)
+    missing += re.findall(r"would require\n[^\n]*?([a-zA-Z0-9][\w.-]*)[^\n]*, for which no candidates", reason)
     if missing:
         searched = ", ".join(c.name for c in request.channels) or "none"
         names = ", ".join(dict.fromkeys(missing))
@@ -201,7 +210,7 @@ async def _helpful(solver: _Solver, request: CondaRequest) -> list[str]:
         if time.monotonic() > end:
             break
         if await solver.works([s for s in request.specs if s != spec], request.pins):
-            found.append(_shown(spec))
+            found.append(spec)
     return found
 
 

@@ -75,6 +75,12 @@ def place_of(variant: Variant) -> Where | None:
     return where if where.file else None
 
 
+def option_places(variant: Variant) -> dict[str, Where]:
+    """Where each index and find-links place of the file was written, for errors."""
+    places = variant.environment.option_places.items()
+    return {value: Where(place.file, place.line, place.column) for value, place in places if place.file}
+
+
 def spec_folder(variant: Variant) -> Path | None:
     """The folder of the file that a variant comes from, absolute; None for one that no file made."""
     file = where_of(variant).file
@@ -107,7 +113,7 @@ def _pip_line(requirement: PipRequirement) -> str:
 
 def _conda_policy(variant: Variant, site: Site, platform: str) -> Iterator[str]:
     if variant.environment.conda or wanted(variant, site).source == "conda":
-        channels = Resolver(site.channels, where_of(variant)).search_list(variant.environment)
+        channels = Resolver(site.channels, where_of(variant)).search_list(variant.environment, platform, variant.axes)
         yield f"channels {' '.join(c.shown for c in channels)}"
         yield f"channel-priority {site.channels.priority}"
         yield from (f"pin {pin}" for pin in site.pins)
@@ -126,6 +132,8 @@ def _pip_policy(variant: Variant, site: Site, platform: str) -> Iterator[str]:
     yield from (f"constraint {r.line}" for r in constraints(variant, platform))
     yield from _given(variant.environment.pip_options.model_dump(), "pip-option")
     yield from _given(site.pip.model_dump(exclude={"read_pip_conf"}), "site-pip")
+    if site.channels.exclude_newer:
+        yield f"pip-exclude-newer {site.channels.exclude_newer}"
     if not site.pip.read_pip_conf:
         yield "site-pip read-pip-conf no"
     inputs = {name: build_inputs(variant.build, name) for name in sorted(variant.build.packages)}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from stackyard.errors import InputError, Where
+from stackyard.errors import InputError, StackyardError, Where
 from stackyard.lock.given import Given, write_constraints
 from stackyard.lock.inputs import build_inputs
 from stackyard.lock.model import PipPackage
@@ -21,6 +22,8 @@ from stackyard.lock.relax import relax_pip
 from stackyard.lock.tags import uv_platform, wheel_tags
 from stackyard.lock.uvcompile import Answer, Question, Unsolvable, compile_requirements, local_version
 from stackyard.spec.models import BuildSpec, PipRequirement
+from stackyard.spec.piprequirement import expand
+from stackyard.spec.yamlfile import raise_problems
 
 _HASH_LENGTHS = {"sha256": 64, "sha384": 96, "sha512": 128}
 _PRERELEASE = re.compile(r"\d(a|b|rc|\.?dev)\d*", re.IGNORECASE)
@@ -36,6 +39,8 @@ class PipRequest:
         glibc: the oldest glibc of the nodes.
         given: what conda provides.
         cache: uv's cache folder.
+        exclude_newer: a date ``YYYY-MM-DD``, included, or empty.
+        places: the line of each index and find-links place that the file names, as written there.
     """
 
     subject: str
@@ -49,6 +54,8 @@ class PipRequest:
     given: tuple[Given, ...] = ()
     build: BuildSpec = field(default_factory=BuildSpec)
     where: Where | None = None
+    exclude_newer: str = ""
+    places: Mapping[str, Where] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -70,6 +77,7 @@ def solve_pip(request: PipRequest) -> PipSolution:
     if not request.requirements:
         return PipSolution()
     _refuse_python2(request)
+    _refuse_missing(request)
     hashes = wanted_hashes(request.requirements)
     wanted = [name for name, b in request.build.packages.items() if b.no_binary]
     request = replace(request, settings=compiling(request.settings, tuple(wanted)))
@@ -93,6 +101,28 @@ def _refuse_python2(request: PipRequest) -> None:
             where=_where(request.requirements[0]),
             hint="take the pip part out of the Python 2 variants (a selector does it), or use conda packages",
         )
+
+
+def _refuse_missing(request: PipRequest) -> None:
+    """Raise InputError for local requirements that are not there or hold no project, and for variables not set."""
+    problems: list[InputError] = []
+    for requirement in request.requirements:
+        path = Path(requirement.path)
+        unset = re.search(r"\$\{([A-Z0-9_]+)\}", expand(requirement.url, os.environ))
+        if unset:
+            message = f"{requirement.text!r} needs the variable {unset.group(1)}, which is not set"
+            hint = f"export {unset.group(1)}=..., or write the value out"
+            problems.append(InputError(message, where=_where(requirement), hint=hint))
+        if requirement.kind != "path":
+            continue
+        if not path.exists():
+            hint = "paths start at the folder of the file; put the project or the archive there, or remove the line"
+            problems.append(InputError(f"there is no {path}", where=_where(requirement), hint=hint))
+        elif path.is_dir() and not any((path / name).is_file() for name in ("pyproject.toml", "setup.py")):
+            hint = "name the folder of a Python project, or remove the line"
+            message = f"{path} holds no pyproject.toml and no setup.py"
+            problems.append(InputError(message, where=_where(requirement), hint=hint))
+    raise_problems(problems)
 
 
 def _where(requirement: PipRequirement) -> Where:
@@ -129,7 +159,7 @@ def _places(request: PipRequest) -> list[ProbeTarget]:
     """Everything that uv will have to read, so that a dead one is named at once."""
     settings = request.settings
     first = next((canonical(r.name) for r in request.requirements if r.name), "pip")
-    tied = [r.index for r in request.requirements if r.index]
+    tied = [expand(r.index, os.environ) for r in request.requirements if r.index]
     indexes = [*(() if settings.no_index else settings.indexes), *tied]
     made = [_place("the index", url, f"{url.rstrip('/')}/{first}/", request) for url in dict.fromkeys(indexes)]
     return made + [_place("the find-links page", p, p, request) for p in settings.find_links if "://" in p]
@@ -139,7 +169,12 @@ def _place(label: str, url: str, tried: str, request: PipRequest) -> ProbeTarget
     settings = request.settings
     tries = (url,) if url.startswith("file:") else (tried,)
     insecure = any(host in url for host in settings.trusted_hosts)
-    return ProbeTarget(label, url, tries, missing_ok=True, cafile=settings.cert, insecure=insecure, where=request.where)
+    where = next((w for text, w in request.places.items() if _expanded(text) == url.rstrip("/")), request.where)
+    return ProbeTarget(label, url, tries, missing_ok=True, cafile=settings.cert, insecure=insecure, where=where)
+
+
+def _expanded(text: str) -> str:
+    return expand(text, os.environ).rstrip("/")
 
 
 def _constraint_lines(request: PipRequest) -> list[str]:
@@ -159,12 +194,13 @@ def _constraint_lines(request: PipRequest) -> list[str]:
 def _question(request: PipRequest, constraints: Sequence[str]) -> Question:
     return Question(
         lines=tuple(r.line for r in request.requirements if not r.index),
-        tied=tuple((r.line, r.index) for r in request.requirements if r.index),
+        tied=tuple((r.line, expand(r.index, os.environ)) for r in request.requirements if r.index),
         constraints=tuple(constraints),
         settings=request.settings,
         python=request.python,
         platform=uv_platform(request.platform, request.glibc),
         cache=request.cache,
+        exclude_newer=request.exclude_newer,
     )
 
 
@@ -185,7 +221,26 @@ def _resolve(question: Question, request: PipRequest) -> tuple[Answer, tuple[str
             answer = compile_requirements(question)
     except Unsolvable as error:
         raise _unsolvable(str(error), question, request) from error
+    except StackyardError as error:
+        raise _placed(error, request) from error
     return answer, question.prerelease
+
+
+def _placed(error: StackyardError, request: PipRequest) -> StackyardError:
+    """uv's failure with the line of the requirement that it names."""
+    text = f"{error.message}\n{error.detail or ''}"
+    named = [r for r in request.requirements if (r.url or r.path) and any(w in text for w in _spellings(r))]
+    named += [r for r in request.requirements if r.name and f"`{canonical(r.name)}" in text]
+    hint = error.hint or "try the requirement by itself: pip wheel --no-deps REQUIREMENT"
+    if named and named[0].kind in ("vcs", "url"):
+        hint = "check the address, the network and your access to it; or save the source beside the file and name that"
+    where = _where(named[0]) if named else request.where
+    return StackyardError(error.message, where=where, hint=hint, detail=error.detail)
+
+
+def _spellings(requirement: PipRequirement) -> tuple[str, ...]:
+    plain = requirement.url.removeprefix("git+").partition("#")[0]
+    return tuple(text for text in (plain, plain.rpartition("@")[0] if "@" in plain else "", requirement.path) if text)
 
 
 def _prereleases(lines: Iterable[str]) -> set[str]:
@@ -194,14 +249,28 @@ def _prereleases(lines: Iterable[str]) -> set[str]:
 
 
 def _unsolvable(reason: str, question: Question, request: PipRequest) -> InputError:
-    named = [g for g in request.given if re.search(rf"(?<![\w.-]){re.escape(g.name)}(?![\w-])", reason.lower())]
+    named = [g for g in request.given if _mentions(reason, g.name)]
     if named:
         provided = "; ".join(f"conda provides {g.name} {g.version} (package {g.conda})" for g in named)
         reason = f"{reason}\n{provided}, and pip packages are put on top of it"
-    hint = relax_pip(question, named)
+    hint, guilty = relax_pip(question, named, reason)
     return InputError(
-        f"the pip packages of {request.subject} cannot be solved", where=request.where, detail=reason, hint=hint
+        f"the pip packages of {request.subject} cannot be solved",
+        where=_guilty_place(request, reason, guilty),
+        detail=reason,
+        hint=hint,
     )
+
+
+def _guilty_place(request: PipRequest, reason: str, guilty: Sequence[str]) -> Where | None:
+    """The line of the first requirement that is in the way; else of the first that the reason names."""
+    named = [r for r in request.requirements if r.name and _mentions(reason, r.name)]
+    found = [r for line in guilty for r in request.requirements if r.line == line]
+    return next((_where(r) for r in (*found, *named) if r.place.file), request.where)
+
+
+def _mentions(reason: str, name: str) -> bool:
+    return bool(re.search(rf"(?<![\w.-]){re.escape(canonical(name))}(?![\w-])", reason.lower()))
 
 
 # --------------------------------------------------------------------------- after uv

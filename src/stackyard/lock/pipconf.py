@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import configparser
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ from stackyard.errors import InputError, Where
 from stackyard.lock.hashing import local_path
 from stackyard.lock.names import canonical
 from stackyard.spec.models import PipOptions, PipPolicy
+from stackyard.spec.piprequirement import expand
 
 PYPI = "https://pypi.org/simple"
 _TRUE = {"1", "true", "yes", "y", "t", "on"}
@@ -116,15 +118,22 @@ def _key(name: str) -> str:
     return {"default-timeout": "timeout", "pypi-url": "index-url"}.get(key, key)
 
 
-def settings(policy: PipPolicy, options: PipOptions, environ: Mapping[str, str]) -> tuple[PipSettings, tuple[str, ...]]:
+def settings(
+    policy: PipPolicy, options: PipOptions, environ: Mapping[str, str], places: Mapping[str, Where] | None = None
+) -> tuple[PipSettings, tuple[str, ...]]:
     """What holds for one set of requirements, and notices about what was left out.
 
     Args:
         policy: the site's; its index takes the place of pip.conf's, its lists are added.
         options: those of the requirements file or pip section; ``--index-url`` there replaces all indexes, as in pip.
-        environ: where ``PIP_*`` and the homes of the files are read from.
+        environ: where ``PIP_*`` and the homes of the files are read from, and ``${NAME}`` in the options.
+        places: the line of each index and find-links place of the options, for errors.
+
+    Raises:
+        InputError: pip's configuration cannot be read, or an option needs a variable that is not set.
     """
     config = read_config(environ) if policy.read_pip_conf else {}
+    options = _with_values(options, environ, places or {})
     main = policy.index_url or config.get("index-url") or PYPI
     indexes = [main, *_list(config, "extra-index-url"), *policy.extra_index_urls]
     no_index = options.no_index or _true(config, "no-index")
@@ -151,6 +160,31 @@ def settings(policy: PipPolicy, options: PipOptions, environ: Mapping[str, str])
         only_binary=only_binary,
     )
     return made, (*notices, *more)
+
+
+def _with_values(options: PipOptions, environ: Mapping[str, str], places: Mapping[str, Where]) -> PipOptions:
+    """The options with ``${NAME}`` replaced in indexes and find-links; the values may be secret and are not recorded.
+
+    Raises:
+        InputError: a variable is not set; pip would ask a host of that name.
+    """
+
+    def value(text: str) -> str:
+        made = expand(text, environ)
+        unset = re.search(r"\$\{([A-Z0-9_]+)\}", made)
+        if unset:
+            name = unset.group(1)
+            message = f"{text!r} needs the variable {name}, which is not set"
+            raise InputError(message, where=places.get(text), hint=f"export {name}=..., or write the value out")
+        return made
+
+    return options.model_copy(
+        update={
+            "index_url": value(options.index_url) if options.index_url else None,
+            "extra_index_urls": tuple(value(text) for text in options.extra_index_urls),
+            "find_links": tuple(value(text) for text in options.find_links),
+        }
+    )
 
 
 def compiling(base: PipSettings, names: tuple[str, ...]) -> PipSettings:

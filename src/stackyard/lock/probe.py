@@ -201,8 +201,12 @@ def _authorization(url: str) -> tuple[str, dict[str, str]]:
 
 
 def _error(failed: Sequence[tuple[Target, str]]) -> StackyardError:
-    lines = [f"{t.label} ({without_secrets(t.url)}) cannot be reached: {cause}" for t, cause in failed]
     first = failed[0][0]
+    lines = [
+        f"{f'{t.where}: ' if t.where and t.where != first.where else ''}"
+        f"{t.label} ({without_secrets(t.url)}) cannot be reached: {cause}"
+        for t, cause in failed
+    ]
     return StackyardError(
         "; ".join(lines),
         where=first.where,

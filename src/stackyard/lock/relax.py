@@ -2,40 +2,57 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 
 from stackyard.errors import StackyardError
 from stackyard.lock.given import Given
+from stackyard.lock.probe import without_secrets
 from stackyard.lock.uvcompile import Question, Unsolvable, compile_requirements
 
 BUDGET_S = 6.0
 
 
-def relax_pip(question: Question, named: Sequence[Given]) -> str:
-    """A hint that says which requirement is in the way.
+def relax_pip(question: Question, named: Sequence[Given], reason: str = "") -> tuple[str, tuple[str, ...]]:
+    """A hint that says which requirement is in the way, and the lines of these requirements.
 
     Args:
         named: what conda provides and the reason mentions; where the rest works without it, that is the cause.
+        reason: uv's own words.
     """
+    missing = re.findall(r"(\S+) was not found in the (?:package registry|provided package locations)", reason)
     end = time.monotonic() + BUDGET_S
     for item in named:
         others = tuple(c for c in question.constraints if not c.startswith(f"{item.name} @ "))
         if _works(replace(question, constraints=others)):
             return (
                 f"{item.conda} comes from conda: ask for another version of it there, or relax what pip wants of "
-                f"{item.name}"
+                f"{item.name}",
+                (),
             )
     helpful = []
     for line in question.lines:
         if time.monotonic() > end:
             break
         if _works(replace(question, lines=tuple(other for other in question.lines if other != line))):
-            helpful.append(f"`{line}`")
+            helpful.append(line)
+    if missing:
+        return _not_found(missing[0], question), tuple(helpful)
     if helpful:
-        return f"it can be solved without {' or '.join(helpful)}: relax or remove one of these"
-    return "more than one requirement must be relaxed; start with those that the reason names"
+        shown = " or ".join(f"`{line}`" for line in helpful)
+        it = "it" if len(helpful) == 1 else "one of these"
+        return f"it can be solved without {shown}: relax or remove {it}", tuple(helpful)
+    return "more than one requirement must be relaxed; start with those that the reason names", ()
+
+
+def _not_found(name: str, question: Question) -> str:
+    """What to do where no index has a name at all."""
+    settings = question.settings
+    places = [*(() if settings.no_index else settings.indexes), *settings.find_links]
+    searched = ", ".join(without_secrets(place) for place in places) or "nothing, since --no-index holds"
+    return f"nothing is called {name} there (searched: {searched}): check its spelling, or name the index that has it"
 
 
 def _works(question: Question) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from stackyard.errors import InputError
+from stackyard.errors import InputError, Where
 from stackyard.lock import interpreter as python
 from stackyard.lock import text
 from stackyard.lock.fingerprint import (
@@ -16,6 +16,7 @@ from stackyard.lock.fingerprint import (
     conda_requirements,
     constraints,
     fingerprint,
+    option_places,
     pip_requirements,
     place_of,
     wanted,
@@ -25,7 +26,7 @@ from stackyard.lock.hashing import local_path
 from stackyard.lock.model import Lock, LockedInterpreter, LockedVariant, PipPackage
 from stackyard.lock.virtual import Virtual, for_platform, machine_platform
 from stackyard.progress import Progress
-from stackyard.spec.models import Interpreter, Site, Stack, Variant
+from stackyard.spec.models import CondaRequirement, Interpreter, Site, Stack, Variant
 from stackyard.yard import atomic
 from stackyard.yard.layout import Yard
 
@@ -199,6 +200,7 @@ def _with_conda(
     requirements = conda_requirements(variant, locked.platform)
     resolver = Resolver(site.channels, where_of(variant))
     specs = [resolver.spec(r) for r in requirements]
+    places = tuple((spec, _place(r)) for spec, r in zip(specs, requirements, strict=True) if r.place.file)
     pips = pip_requirements(variant, locked.platform)
     if asked is not None and (asked.version or (pips and not any(r.name == "python" for r in requirements))):
         specs.append(python.conda_spec(asked.version))
@@ -206,16 +208,20 @@ def _with_conda(
         return locked
     from stackyard.lock.conda import CondaRequest, solve_conda
 
-    channels = resolver.search_list(variant.environment)
+    channels = resolver.search_list(variant.environment, locked.platform, variant.axes)
     request = CondaRequest(
         subject, locked.platform, tuple(specs), channels, virtual.packages, yard.cache / "repodata", site.pins,
-        site.channels.priority, site.channels.exclude_newer, place_of(variant),
+        site.channels.priority, site.channels.exclude_newer, place_of(variant), places,
     )  # fmt: skip
     packages = solve_conda(request)
     return replace(
         locked, conda=packages, channels=tuple(c.shown for c in channels), interpreter=python.from_conda(packages),
         notices=tuple(_secret(c.name) for c in channels if c.shown != c.url),
     )  # fmt: skip
+
+
+def _place(requirement: CondaRequirement) -> Where:
+    return Where(requirement.place.file, requirement.place.line, requirement.place.column)
 
 
 def _interpreter(
@@ -243,11 +249,12 @@ def _pip(
     if not requirements:
         return (), ()
     progress.phase(subject, "solve", "pip")
-    settings, notices = pipconf.settings(site.pip, variant.environment.pip_options, os.environ)
+    settings, notices = pipconf.settings(site.pip, variant.environment.pip_options, os.environ, option_places(variant))
     provided, unknown = given(locked.conda, [y.cache / "conda" for y in yard.lineage()])
     request = pip.PipRequest(
         subject, locked.platform, locked.interpreter.version, virtual.version("__glibc"), requirements, settings,
         yard.cache / "uv", constraints(variant, locked.platform), provided, variant.build, place_of(variant),
+        site.channels.exclude_newer, option_places(variant),
     )  # fmt: skip
     solution = pip.solve_pip(request)
     return solution.packages, (*notices, *unknown, *solution.notices)

@@ -37,6 +37,7 @@ class Question:
         tied: requirements that must come from one index: (requirement, index URL).
         prerelease: distributions of which pre-releases are allowed.
         cache: uv's cache folder.
+        exclude_newer: a date ``YYYY-MM-DD``, included, or empty.
     """
 
     lines: tuple[str, ...]
@@ -48,6 +49,7 @@ class Question:
     tied: tuple[tuple[str, str], ...] = ()
     prerelease: tuple[str, ...] = ()
     no_isolation: tuple[str, ...] = ()
+    exclude_newer: str = ""
 
 
 @dataclass(frozen=True)
@@ -167,6 +169,8 @@ def _flags(question: Question) -> list[str | Path]:
         flags += ["--find-links", place]
     if len(settings.indexes) > 1:
         flags += ["--index-strategy", "unsafe-best-match"]
+    if question.exclude_newer:
+        flags += ["--exclude-newer", _end_of(question.exclude_newer)]
     for host in settings.trusted_hosts:
         flags += ["--allow-insecure-host", host]
     flags += ["--prerelease", "allow" if settings.pre else "if-necessary"]
@@ -178,6 +182,11 @@ def _flags(question: Question) -> list[str | Path]:
     for name in question.no_isolation:
         flags += ["--no-build-isolation-package", name]
     return flags
+
+
+def _end_of(date: str) -> str:
+    """The end of a day in UTC, as for conda packages; a time that is given stays as it is."""
+    return f"{date}T23:59:59Z" if len(date) == 10 else date
 
 
 def _one_index(question: Question) -> bool:
@@ -259,8 +268,12 @@ def _failure(result: Result) -> Exception:
     text = "\n".join(lines).strip()
     if "No solution found" in text:
         return Unsolvable(clean(text))
-    first = next((line for line in lines if line.startswith("error: ")), text).removeprefix("error: ")
-    return StackyardError(f"uv could not resolve the pip packages: {first}", detail=text)
+    lines = [line for line in lines if "does not contain any dependencies" not in line]
+    text = re.sub(r"://[^/@\s:]+:[^/@\s]+@", "://***@", "\n".join(lines).strip())
+    first = next((line for line in text.splitlines() if line.startswith("error: ")), text).removeprefix("error: ")
+    fatal = re.search(r"^\s*fatal: (.+?)\.?$", text, re.MULTILINE)  # git's own reason
+    because = f" ({fatal.group(1)})" if fatal else ""
+    return StackyardError(f"the pip packages cannot be resolved: {first}{because}", detail=text)
 
 
 def clean(text: str) -> str:

@@ -100,7 +100,6 @@ def _builds(builds: Sequence[BuildBlock]) -> BuildBlock:
             "modules": unique(*(build.modules for build in reversed(builds))),
             "packages": _first(build.packages for build in builds),
             "keep": unique(*(build.keep for build in builds)),
-            "export_functions": any(build.export_functions for build in builds),
         }
     )
 
@@ -183,6 +182,8 @@ def environments(parts: Sequence[Environment], problems: list[InputError]) -> En
         platforms=_platforms([part.platforms for part in parts], problems),
         notices=unique(*(part.notices for part in parts)),
         files=unique(*(part.files for part in parts)),
+        channel_places=_first(part.channel_places for part in parts),
+        option_places=_first(part.option_places for part in parts),
     )
 
 
@@ -222,7 +223,8 @@ def _options(options: Sequence[PipOptions], problems: list[InputError]) -> PipOp
             )
         )
     flags = ("no_index", "pre", "prefer_binary", "require_hashes")
-    lists = ("extra_index_urls", "find_links", "no_binary", "only_binary", "trusted_hosts", "use_features")
+    lists = ("extra_index_urls", "find_links", "no_binary", "only_binary", "trusted_hosts", "use_features",
+             "all_releases", "only_final")  # fmt: skip
     return PipOptions(
         index_url=urls[0] if urls else None,
         **{name: any(getattr(each, name) for each in options) for name in flags},

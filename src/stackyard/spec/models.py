@@ -100,6 +100,7 @@ class Environment(Model):
     `spec.environment.expand_channel` and `spec.piprequirement.expand` give the value where it is used.
     `channel_selectors` and `variable_selectors` hold the selectors of those entries that have one.
     `missing` are the requirement files that were not there; filled only where the reader was told not to refuse them.
+    `channel_places` and `option_places` say where a channel, an index or a find-links place was written, for errors.
     """
 
     name: str | None = None
@@ -118,6 +119,8 @@ class Environment(Model):
     variable_selectors: dict[str, str] = {}
     category: str = ""
     missing: tuple[str, ...] = ()
+    channel_places: dict[str, Place] = {}
+    option_places: dict[str, Place] = {}
 
 
 # --------------------------------------------------------------------------- what a stack says
@@ -159,9 +162,6 @@ class BuildSpec(Model):
     packages: dict[str, PackageBuild] = Field({}, description="Per pip package")
     keep: tuple[str, ...] = Field(
         (), description="Build-only variables (CC, CFLAGS ...) to export to users all the same"
-    )
-    export_functions: bool = Field(
-        False, description="Export shell functions of activate.d scripts also to child shells"
     )
 
 
@@ -319,6 +319,8 @@ class UserPaths(Model):
     bases: tuple[str, ...] = Field(("SCRATCH",), description="Variables that name a user's large file system, in order")
     suffix: str = "stackyard"
     fallback: str = Field(".local/share/stackyard", description="Under $HOME where none of the bases is set")
+    envs: str = Field("conda/envs", description="Below that: users' conda environments")
+    pkgs: str = Field("conda/pkgs", description="Below that: the packages that their conda has downloaded")
 
 
 class ModulePolicy(Model):
@@ -328,7 +330,7 @@ class ModulePolicy(Model):
     naming: str = Field("{version}-{variant}-{revision}", description="A revision's module version")
     first_revision: int = Field(1, ge=0)
     formats: tuple[Literal["lua", "tcl"], ...] = ("lua", "tcl")
-    aliases: dict[str, str] = Field({}, description="package: module name, e.g. tensorflow: tensorflow-py3")
+    aliases: dict[str, str] = Field({}, description="package: module name, e.g. tensorflow: tensorflow-py{python}")
     family: str = "python"
     default: Literal["newest", "first"] = "newest"
     depends_on: tuple[str, ...] = ()

@@ -58,6 +58,7 @@ class RequirementsReader:
     notices: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     problems: list[InputError] = field(default_factory=list)
+    option_places: dict[str, Place] = field(default_factory=dict)
     _options: OptionsBuilder = field(default_factory=OptionsBuilder)
 
     def options(self) -> PipOptions:
@@ -124,7 +125,10 @@ class RequirementsReader:
         if line.selector:
             text = f"the selector [{line.selector}] of the option {name} is not honoured: options hold everywhere"
             self.notices.append(f"{line.place.file}:{line.place.line}: {text}")
-        self._options.add(name, self._find_links(value, origin) if name == "--find-links" else value)
+        taken = self._find_links(value, origin) if name == "--find-links" else value
+        if name in ("--index-url", "--pypi-url", "--extra-index-url", "--find-links"):
+            self.option_places.setdefault(taken, line.place)
+        self._options.add(name, taken)
 
     def _find_links(self, value: str, origin: str) -> str:
         """A URL as it is, a folder as an absolute path: beside the file that names it, else from the base folder."""
@@ -191,6 +195,7 @@ def read_requirements(path: Path, *, strict: bool = True) -> Environment:
         notices=tuple(dict.fromkeys(reader.notices)),
         files=tuple(dict.fromkeys(reader.files)),
         missing=tuple(dict.fromkeys(reader.missing)),
+        option_places=reader.option_places,
     )
 
 
