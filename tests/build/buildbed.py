@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import sys
+import tarfile
+import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -62,6 +65,33 @@ def locked(
 def wheel_package(path: Path, **more: Any) -> PipPackage:
     name, version = path.name.split("-")[:2]
     return PipPackage(name, version, "wheel", path.as_uri(), sha256(path), size=path.stat().st_size, **more)
+
+
+def sdist(folder: Path, files: dict[str, str], name: str = "cext", version: str = "1.0") -> PipPackage:
+    """A source archive in `folder`, as a lock holds it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}-{version}.tar.gz"
+    with tarfile.open(path, "w:gz") as tar:
+        for file, text in files.items():
+            info = tarfile.TarInfo(f"{name}-{version}/{file}")
+            info.size = len(text.encode())
+            tar.addfile(info, io.BytesIO(text.encode()))
+    return PipPackage(name, version, "sdist", path.as_uri(), sha256(path))
+
+
+def wheel(folder: Path, name: str, files: dict[str, bytes]) -> PipPackage:
+    """A wheel of version 1.0 in `folder`, as a lock holds it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path, info = folder / f"{name}-1.0-py3-none-any.whl", f"{name}-1.0.dist-info"
+    about = {
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n".encode(),
+        f"{info}/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    listed = "".join(f"{file},,\n" for file in (*files, *about, f"{info}/RECORD"))
+    with zipfile.ZipFile(path, "w") as bundle:
+        for file, data in {**files, **about, f"{info}/RECORD": listed.encode()}.items():
+            bundle.writestr(file, data)
+    return wheel_package(path)
 
 
 def build(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 import tomllib
 from buildbed import locked
 
-from stackyard.build import pip, seal, tools, uvcache
+from stackyard.build import fetch, pip, programs, seal, tools, uvcache
 from stackyard.build.bytecode import pyc
 from stackyard.build.inputs import input_hash
 from stackyard.build.pyfiles import _source_of
@@ -19,15 +20,20 @@ from stackyard.errors import InputError, MissingError, StackyardError
 from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage
 from stackyard.spec.models import (
     BuildSpec,
+    ChannelPolicy,
     Check,
     CheckExceptions,
+    CondaRc,
     Environment,
     HostTool,
     Licence,
+    ModulePolicy,
     ModuleSettings,
     PackageBuild,
     Permissions,
+    Place,
     Site,
+    UserPaths,
     Variant,
 )  # fmt: skip
 from stackyard.yard import disk
@@ -155,10 +161,58 @@ def test_every_input_counts() -> None:
     first = input_hash(PLAIN, base, Site())
     hashes = {name: input_hash(variant, base, Site()) for name, variant in VARIANTS.items()}
     hashes |= {name: input_hash(PLAIN, lock, Site()) for name, lock in LOCKS.items()}
-    hashes["site's variables"] = input_hash(PLAIN, base, Site(run_variables={"A": "1"}))
-    hashes["umask"] = input_hash(PLAIN, base, Site(permissions=Permissions(umask="0077")))
     same = [name for name, value in hashes.items() if value == first]
     assert same == [] and len(set(hashes.values())) == len(hashes)
+
+
+POLICIES = {
+    "run variables": Site(run_variables={"A": "1"}),
+    "umask": Site(permissions=Permissions(umask="0077")),
+    "user paths": Site(user_paths=UserPaths(suffix="other")),
+    "condarc": Site(condarc=CondaRc(threads=9)),
+    "pins": Site(pins=("numpy <2",)),
+    "mirror": Site(channels=ChannelPolicy(mirrors={"conda-forge": "https://mirror.example"})),
+    "priority": Site(channels=ChannelPolicy(priority="flexible")),
+    "naming": Site(modules=ModulePolicy(naming="{version}-{variant}-r{revision}")),
+    "family": Site(modules=ModulePolicy(family="stack")),
+    "host modules": Site(modules=ModulePolicy(depends_on=("cuda",))),
+}
+
+
+def test_what_the_site_freezes_in_a_revision_counts() -> None:
+    hashes = {name: input_hash(PLAIN, locked(), site) for name, site in POLICIES.items()}
+    assert len({*hashes.values(), input_hash(PLAIN, locked(), Site())}) == len(hashes) + 1
+    elsewhere = Site(name="x", file="/etc/other/site.yaml", modules=ModulePolicy(first_revision=0, formats=("tcl",)))
+    assert input_hash(PLAIN, locked(), elsewhere) == input_hash(PLAIN, locked(), Site())
+
+
+def with_files(folder: Path, **texts: str) -> Variant:
+    """A variant that names a file of every kind in `folder`; `texts` replaces the content of some."""
+    folder.mkdir(parents=True)
+    names = {name: str(folder / name) for name in ("post", "patch", "probe", "licence")}
+    for name, path in names.items():
+        Path(path).write_text(texts.get(name, name))
+    return PLAIN.model_copy(
+        update={
+            "post": names["post"],
+            "build": BuildSpec(packages={"a": PackageBuild(patches=(names["patch"],))}),
+            "checks": (Check(name="c", script=names["probe"]), Check(name="c", run=("true",))),
+            "licences": (Licence(name="l", text=names["licence"]),),
+            "files": (str(folder / "stack.yaml"),),
+            "place": Place(file=str(folder / "stack.yaml"), line=3),
+            "notices": (f"{folder} was read",),
+        }
+    )
+
+
+def test_where_files_lie_does_not_count_and_what_they_hold_does(tmp_path: Path) -> None:
+    first = input_hash(with_files(tmp_path / "here"), locked(), Site())
+    assert input_hash(with_files(tmp_path / "over" / "there"), locked(), Site()) == first
+    changed = {
+        name: input_hash(with_files(tmp_path / name, **{name: "new"}), locked(), Site())
+        for name in ("post", "patch", "probe", "licence")
+    }
+    assert len({first, *changed.values()}) == 5
 
 
 def test_what_does_not_count(tmp_path: Path) -> None:
@@ -207,6 +261,67 @@ def test_names_of_bytecode() -> None:
     for name in ("lib/a/__pycache__/b.cpython-311.pyc", "lib/a/__pycache__/b.cpython-311.opt-1.pyc"):
         assert _source_of(name) == "lib/a/b.py"
     assert _source_of("lib/a/b.pyc") == _source_of("lib/a/b.py") == ""
+
+
+def compilation(errors: int) -> str:
+    """The output of a parallel compilation that went on after its errors."""
+    lines = [f"[{n}/900] c++ -c file{n}.cc" for n in range(900)]
+    for n in range(errors):
+        lines[100 + 20 * n] = f"file{n}.cc:7:1: fatal error: part{n}.h: No such file or directory"
+    return "\n".join([*lines, "subprocess.CalledProcessError: make returned 2"])
+
+
+def test_the_cause_in_a_long_output_is_shown_with_its_end() -> None:
+    text = programs.telling(compilation(errors=1)).splitlines()
+    assert text[:4] == [
+        "... 99 lines ...",
+        "[99/900] c++ -c file99.cc",
+        "file0.cc:7:1: fatal error: part0.h: No such file or directory",
+        "[101/900] c++ -c file101.cc",
+    ]
+    assert text[-1].endswith("make returned 2") and len(text) == 4 + 1 + 25
+    many = programs.telling(compilation(errors=30)).splitlines()
+    assert sum("fatal error" in line for line in many) == 5 and len(many) == 15 + 25 + 6
+    assert programs.telling("one\nerror: two") == "one\nerror: two"
+    assert programs.telling("") == ""
+
+
+def test_a_full_disk_is_said_in_one_sentence(tmp_path: Path) -> None:
+    words = "for n in $(seq 99); do echo line $n; done; echo 'cannot write: No space left on device' >&2; exit 2"
+    with pytest.raises(StackyardError, match="no space left while unpacking x") as caught:
+        programs.run(["sh", "-c", words], what="unpacking x", log=tmp_path / "log", check=False)
+    assert "free some space" in (caught.value.hint or "") and caught.value.detail is None
+    assert caught.value.exit_code == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_a_download_to_a_full_disk_is_not_taken_for_a_bad_source(tmp_path: Path) -> None:
+    (tmp_path / "source").write_bytes(b"x" * 100_000)
+    with Path("/dev/full").open("wb", buffering=0) as full, pytest.raises(OSError, match="No space left"):
+        fetch._copy((tmp_path / "source").as_uri(), full)
+    with pytest.raises(StackyardError, match="cannot read"):
+        fetch._copy((tmp_path / "nothing").as_uri(), io.BytesIO())
+
+
+def test_uvs_note_of_the_time_is_removed(tmp_path: Path) -> None:
+    info = tmp_path / "site-packages/a-1.dist-info"
+    info.mkdir(parents=True)
+    (info / "uv_cache.json").write_text('{"timestamp": 1}')
+    lines = ["a.py,sha256=x,1\n", "a-1.dist-info/uv_cache.json,sha256=y,2\n", "a-1.dist-info/RECORD,,\n"]
+    (tmp_path / "cached").write_text("".join(lines))
+    (info / "RECORD").hardlink_to(tmp_path / "cached")
+    pip.forget_times(tmp_path / "site-packages")
+    assert [p.name for p in info.iterdir()] == ["RECORD"]
+    assert (info / "RECORD").read_text() == lines[0] + lines[2]
+    assert "uv_cache" in (tmp_path / "cached").read_text(), "a file of the cache is not written into"
+
+
+@pytest.mark.parametrize(
+    ("declared", "packages", "brings"),
+    [(None, ["python", "mamba"], True), (None, ["python"], False), (True, [], True), (False, ["conda"], False)],
+)
+def test_a_stack_that_brings_conda(declared: bool | None, packages: list[str], brings: bool) -> None:
+    assert seal.brings_conda(declared, packages) is brings
 
 
 def test_the_message_of_a_sealed_prefix() -> None:

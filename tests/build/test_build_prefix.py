@@ -10,18 +10,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from buildbed import build, conda_packages, locked, sha256
+from buildbed import build, conda_packages, locked, sdist, sha256, wheel
 
 from stackyard.build import builder
 from stackyard.build.audit import audit
 from stackyard.build.tree import tree_hash
 from stackyard.errors import MissingError, StackyardError
-from stackyard.lock.model import LockedInterpreter, PipPackage
+from stackyard.lock.model import LockedInterpreter, LockedVariant, PipPackage
 from stackyard.progress import Silent
-from stackyard.spec.models import Environment, Permissions, Site, Variant
+from stackyard.spec.models import Check, Environment, Permissions, Site, Variant
 from stackyard.yard.layout import RevisionPaths, Yard
 from stackyard.yard.record import read_record
+from support.channel import Link, Package, make_channel
 
+VARIANT = Variant(stack="demo", version="1.0", name="py311")
 SMALL = ("python", "six", "click", "typing_extensions")
 
 
@@ -99,12 +101,37 @@ def test_a_stack_on_the_hosts_python(yard: Yard, wheelhouse: dict[str, PipPackag
         "sha256": lock.interpreter.sha256,
     }  # fmt: skip
     site = next(prefix.glob("lib/python3*/site-packages"))
-    assert not list(site.glob("*/direct_url.json"))
+    assert not [*site.glob("*/direct_url.json"), *site.glob("*/uv_cache.json")]
+    assert "uv_cache.json" not in next(site.glob("idna-*/RECORD")).read_text()
     assert (site / "__pycache__").is_dir() and (site / "idna/__pycache__").is_dir()
     assert (site / "six.py").stat().st_nlink >= 2
     again = build(yard, lock, folder="again")
     assert tree_hash(Path(again.prefix)) != tree_hash(prefix), "scripts name their prefix"
     assert not compiled_bytecode(RevisionPaths.of(again.path))
+    assert audit(yard) == []
+
+
+@pytest.mark.parametrize("private", [False, True], ids=["linked", "files of its own"])
+def test_links_of_packages_stay_links(yard: Yard, tmp_path: Path, private: bool) -> None:
+    """Within a package, to a folder, into another package, and to nothing at all."""
+    links = {
+        "lib/libx.so": "libx.so.1",
+        "share/alias": "data",
+        "share/others": "../../usr",
+        "share/theirs": "../bin/tool",
+    }
+    files = {"lib/libx.so.1": "x" * 5000, "share/data/a": "a" * 5000}
+    made = [
+        Package("lib", "1.0", files={**files, **{name: Link(target) for name, target in links.items()}}),
+        Package("tool", "1.0", files={"bin/tool": ("#!/bin/sh\n", 0o755)}),
+    ]
+    lock = locked(conda_packages(make_channel(tmp_path / "ch", made)), interpreter=LockedInterpreter("none"))
+    post = tmp_path / "post"
+    post.write_text(":\n")
+    record = build(yard, lock, VARIANT.model_copy(update={"post": str(post)}) if private else None)
+    assert {name: os.readlink(Path(record.prefix, name)) for name in links} == links
+    assert Path(record.prefix, "lib/libx.so.1").stat().st_nlink == (1 if private else 2)
+    assert record.disk.link_mode in (("copy", "reflink") if private else ("hardlink",))
     assert audit(yard) == []
 
 
@@ -206,7 +233,7 @@ def test_a_post_script_changes_the_prefix_and_not_the_cache(yard: Yard, tmp_path
     )
     lock = locked(conda_packages(channel, SMALL))
     plain = build(yard, lock)
-    record = build(yard, lock, Variant(stack="demo", version="1.0", name="py311", post=str(script)), folder="post")
+    record = build(yard, lock, VARIANT.model_copy(update={"post": str(script)}), folder="post")
     assert python(record.prefix, "import six, added; print(added.f())").split() == ["changed", "7"]
     assert list(Path(record.prefix).glob("lib/python3*/site-packages/__pycache__/added.*.pyc"))
     assert python(plain.prefix, "import six; print('as it was')") == "as it was"
@@ -218,14 +245,12 @@ def test_a_failing_post_script_says_where_its_output_is(yard: Yard, tmp_path: Pa
     script = tmp_path / "postBuild"
     script.write_text("echo about to fail\nfalse\necho not reached\n")
     with pytest.raises(StackyardError) as caught:
-        build(yard, locked(), Variant(stack="demo", version="1.0", name="py311", post=str(script)))
+        build(yard, locked(), VARIANT.model_copy(update={"post": str(script)}))
     assert "about to fail" in (caught.value.detail or "") and "not reached" not in (caught.value.detail or "")
     assert "build.log" in (caught.value.hint or "")
 
 
 def test_a_stack_without_python(yard: Yard, tmp_path: Path) -> None:
-    from support.channel import Package, make_channel
-
     tool = Package("tool", "2.0", files={"bin/tool": ("#!/bin/sh\necho works\n", 0o755)})
     channel = make_channel(tmp_path / "ch", [tool])
     lock = locked(conda_packages(channel), interpreter=LockedInterpreter("none"))
@@ -238,13 +263,57 @@ def test_a_stack_without_python(yard: Yard, tmp_path: Path) -> None:
 
 
 def test_link_scripts_of_packages_are_run(yard: Yard, tmp_path: Path) -> None:
-    from support.channel import Package, make_channel
-
     script = '#!/bin/sh\necho "$PREFIX" > "$PREFIX/share/linked"\n'
     files = {"share/data": "x", "bin/.tool-post-link.sh": (script, 0o755)}
     channel = make_channel(tmp_path / "ch", [Package("tool", "2.0", files=files)])
     record = build(yard, locked(conda_packages(channel), interpreter=LockedInterpreter("none")))
     assert Path(record.prefix, "share/linked").read_text().strip() == record.prefix
+
+
+def test_a_stack_that_brings_conda_holds_the_sites_pins(yard: Yard, tmp_path: Path) -> None:
+    site = Site(pins=("cudatoolkit <10.3", "numpy <2"))
+    for name, pinned in (("conda", ["cudatoolkit <10.3", "numpy <2"]), ("tool", None)):
+        made = make_channel(tmp_path / name, [Package(name, "2.0", files={"share/data": name})])
+        lock = locked(conda_packages(made), interpreter=LockedInterpreter("none"))
+        file = Path(build(yard, lock, site=site, folder=name).prefix, "conda-meta/pinned")
+        assert (file.read_text().splitlines() if file.exists() else None) == pinned
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a small file system")
+@pytest.mark.parametrize("part", ["conda", "wheel", "source"])
+def test_a_full_disk_is_named_whatever_met_it(yard: Yard, tmp_path: Path, part: str) -> None:
+    """py-rattler, uv and a compilation: each says it in its own words, and a deploy in one sentence."""
+    lock, step = {
+        "conda": lambda: (_big_conda(tmp_path), "installing the conda packages of demo"),
+        "wheel": lambda: (locked(pip=[_big_wheel(tmp_path)]), "installing the pip packages of demo"),
+        "source": lambda: (locked(pip=[_big_source(tmp_path)]), "compiling big 1.0"),
+    }[part]()
+    yard.root.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", yard.root]
+    if (done := subprocess.run(mount, capture_output=True, text=True, check=False)).returncode != 0:
+        pytest.skip(f"a file system of its own cannot be mounted here: {done.stderr.strip()}")
+    try:
+        with pytest.raises(StackyardError, match=f"^no space left while {step}") as caught:
+            build(yard, lock)
+        assert not list(yard.root.glob("stacks/*/*/prefix")), "its space is given back"
+    finally:
+        subprocess.run(["umount", "-l", yard.root], check=True)
+    assert "free some space" in (caught.value.hint or "") and not caught.value.detail
+
+
+def _big_conda(folder: Path) -> LockedVariant:
+    made = make_channel(folder / "ch", [Package("big", "1.0", files={"share/big": os.urandom(9 << 20)})])
+    return locked(conda_packages(made), interpreter=LockedInterpreter("none"))
+
+
+def _big_wheel(folder: Path) -> PipPackage:
+    return wheel(folder, "big", {"big/data": os.urandom(9 << 20)})
+
+
+def _big_source(folder: Path) -> PipPackage:
+    backend = "def build_wheel(*given):\n    open('big', 'wb').write(bytes(9 << 20))\n"
+    project = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+    return sdist(folder, {"pyproject.toml": project, "backend.py": backend}, "big")
 
 
 def test_recipe_and_lock_are_kept(yard: Yard, tmp_path: Path) -> None:
@@ -253,9 +322,16 @@ def test_recipe_and_lock_are_kept(yard: Yard, tmp_path: Path) -> None:
         (tmp_path / folder).mkdir()
         files.append(tmp_path / folder / "environment.yml")
         files[-1].write_text(folder)
-    record = build(yard, locked(), Variant(stack="demo", version="1.0", name="py311", files=tuple(map(str, files))))
+    script = tmp_path / "probe"
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
+    checks = (Check(name="c", script=str(script)), Check(name="d", run=("true",)))
+    variant = VARIANT.model_copy(update={"files": tuple(map(str, files)), "checks": checks})
+    record = build(yard, locked(), variant)
     paths = RevisionPaths.of(record.path)
-    assert sorted(p.name for p in paths.recipe.iterdir()) == ["environment.yml", "environment.yml.2"]
+    assert sorted(p.name for p in paths.recipe.iterdir()) == ["environment.yml", "environment.yml.2", "probe"]
+    assert [check["script"] for check in record.checks] == ["probe", ""], "verification runs the copy"
+    assert os.access(paths.recipe / "probe", os.X_OK)
     assert "demo" in paths.lock.read_text()
 
 
@@ -280,13 +356,10 @@ def test_progress_names_the_phases(yard: Yard, wheelhouse: dict[str, PipPackage]
 
 
 def test_builder_offers_the_input_hash() -> None:
-    lock, variant = locked(), Variant(stack="demo", version="1.0", name="py311")
-    assert builder.input_hash(variant, lock, Site()) == builder.input_hash(variant, lock, Site())
+    assert builder.input_hash(VARIANT, locked(), Site()) == builder.input_hash(VARIANT, locked(), Site())
 
 
 def test_another_build_of_a_package_replaces_the_link_and_not_the_parents_files(yard: Yard, tmp_path: Path) -> None:
-    from support.channel import Package, make_channel
-
     locks = []
     for text in ("one", "two"):
         made = make_channel(tmp_path / text, [Package("tool", "2.0", files={"share/data": text})])

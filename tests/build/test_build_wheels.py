@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from buildbed import build, locked, sha256
+from buildbed import build, locked, sdist
 
 from stackyard.build import source, wheelkey, wheels
 from stackyard.build.audit import audit
@@ -47,17 +47,6 @@ PATCH = """\
 -WORD = "original"
 +WORD = "patched"
 """
-
-
-def sdist(folder: Path, files: dict[str, str], name: str = "cext", version: str = "1.0") -> PipPackage:
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name}-{version}.tar.gz"
-    with tarfile.open(path, "w:gz") as tar:
-        for file, text in files.items():
-            info = tarfile.TarInfo(f"{name}-{version}/{file}")
-            info.size = len(text.encode())
-            tar.addfile(info, io.BytesIO(text.encode()))
-    return PipPackage(name, version, "sdist", path.as_uri(), sha256(path))
 
 
 @pytest.fixture(scope="module")

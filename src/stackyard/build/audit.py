@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from stackyard.build.tree import file_hash
+from stackyard.lock.hashing import sha256_file
 from stackyard.yard.layout import Yard
 
 
@@ -28,13 +28,13 @@ def _conda(cache: Path) -> Iterator[str]:
             path, expected = folder / entry["_path"], entry.get("sha256")
             if not path.is_symlink() and not path.exists():
                 yield f"{path} is missing"
-            elif expected and path.is_file() and not path.is_symlink() and file_hash(path) != expected:
+            elif expected and path.is_file() and not path.is_symlink() and sha256_file(path) != expected:
                 yield f"{path} has changed"
 
 
 def _sources(cache: Path) -> Iterator[str]:
     for path in sorted(cache.glob("sources/*/[!.]*")):
-        if file_hash(path) != path.parent.name:
+        if sha256_file(path) != path.parent.name:
             yield f"{path} has changed"
 
 
@@ -42,7 +42,7 @@ def _wheels(cache: Path) -> Iterator[str]:
     for meta in sorted(cache.glob("wheels/??/[!.]*/meta.json")):
         value = json.loads(meta.read_text(encoding="utf-8"))
         wheel = meta.parent / value["wheel"]
-        if not wheel.is_file() or file_hash(wheel) != value["sha256"]:
+        if not wheel.is_file() or sha256_file(wheel) != value["sha256"]:
             yield f"{wheel} has changed"
 
 

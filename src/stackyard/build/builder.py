@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from stackyard.build.pip import Wheel
     from stackyard.build.tools import Tool
     from stackyard.build.wheels import Compiled
-    from stackyard.spec.models import Site, Variant
+    from stackyard.spec.models import Check, Site, Variant
 
 __all__ = ["build", "input_hash"]
 
@@ -67,10 +67,14 @@ def build(
         return _finished(paths, digest)
     from stackyard.build.permissions import applied
 
+    job = Job(variant, locked, site, yard, paths, module, progress)
     with applied(site.permissions, yard.root, yard.cache, paths.root):
-        _begin(paths, module, digest)
-        job = Job(variant, locked, site, yard, paths, module, progress)
-        made = _Steps(job).run()
+        _begin(job, digest)
+        try:
+            made = _Steps(job).run()
+        except disk.DiskFull:
+            _clear(job)
+            raise
         record = replace(made, revision=revision, input_hash=digest, licences=tuple(licences))
         atomic.fault_point("marker-before")
         atomic.write_json(paths.record, record.to_json())
@@ -90,13 +94,17 @@ def _finished(paths: RevisionPaths, digest: str) -> BuildRecord:
     return record
 
 
-def _begin(paths: RevisionPaths, module: str, digest: str) -> None:
+def _begin(job: Job, digest: str) -> None:
     """Remove what a killed build left, and say who is building now."""
-    disk.remove_tree(paths.prefix)
-    disk.remove_tree(paths.root / ".work")
-    paths.log.unlink(missing_ok=True)
-    me = {"module": module, "input_hash": digest, "host": platform.node(), "pid": os.getpid(), "started": _now()}
-    atomic.write_json(paths.building, me)
+    _clear(job)
+    job.paths.log.unlink(missing_ok=True)
+    me = {"module": job.module, "input_hash": digest, "host": platform.node(), "pid": os.getpid(), "started": _now()}
+    atomic.write_json(job.paths.building, me)
+
+
+def _clear(job: Job) -> None:
+    disk.remove_tree(job.prefix)
+    disk.remove_tree(job.work)
 
 
 class _Steps:
@@ -106,6 +114,7 @@ class _Steps:
         self.job = job
         self.timings: dict[str, float] = {}
         self.notices: list[str] = [*job.variant.notices, *job.locked.notices]
+        self.kept: dict[str, str] = {}
 
     def run(self) -> BuildRecord:
         """Do all of it; the record lacks only what the caller knows."""
@@ -115,7 +124,7 @@ class _Steps:
         with self._phase("tools"):
             chain = toolchain.prepare(job)
         job.work.mkdir(parents=True, exist_ok=True)
-        recipe.keep(job)
+        self.kept = recipe.keep(job)
         if job.locked.conda:
             with self._phase("conda", f"{len(job.locked.conda)} packages"):
                 conda.install(job)
@@ -194,11 +203,15 @@ class _Steps:
             interpreter=python,
             tools={name: {"path": tool.path, "version": tool.version} for name, tool in sorted(tools.items())},
             settings=variant.modules.model_dump(mode="json"),
-            checks=tuple(check.model_dump(mode="json") for check in variant.checks),
+            checks=tuple(self._check(check) for check in variant.checks),
             exceptions=variant.exceptions.model_dump(mode="json"),
             timings_s=self.timings,
             notices=tuple(dict.fromkeys(self.notices)),
         )
+
+    def _check(self, check: Check) -> dict[str, Any]:
+        """A check for the record; its script is the copy in ``recipe/``, which stays as it was."""
+        return check.model_copy(update={"script": self.kept.get(check.script, check.script)}).model_dump(mode="json")
 
 
 def captured(job: Job) -> Activation:

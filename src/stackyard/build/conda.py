@@ -17,13 +17,15 @@ from stackyard.build.fetch import check_local_archives, file_name
 from stackyard.build.job import Job
 from stackyard.errors import StackyardError
 from stackyard.lock.model import CondaPackage
+from stackyard.yard import disk
 from stackyard.yard.atomic import fault_point
 
 if TYPE_CHECKING:
     from rattler import PackageCache, RepoDataRecord
 
-_COPY = "allow-hard-links = false\nallow-symbolic-links = false\nallow-ref-links = true\n"
-_LINK = "allow-symbolic-links = false\n"
+# About files only; symbolic links stay links. With `allow-symbolic-links = false` rattler would copy their targets,
+# fail where one is a folder, and leave out links into another package without a word.
+_COPY = "allow-hard-links = false\nallow-ref-links = true\n"
 _NOTE_BYTES = 40
 
 
@@ -56,10 +58,12 @@ async def _install(job: Job) -> None:
             client=Client([AuthenticationMiddleware(), RetryMiddleware(2)]),
             requested_specs=_requested(job),
             reporter=_Reporter(job, len(records)),
-            config=Config.from_toml(_COPY if job.private_files else _LINK),
+            config=Config.from_toml(_COPY) if job.private_files else Config(),
             installed_packages=[],
         )
     except (InstallerError, OSError) as error:
+        if disk.says_full(str(error)):
+            raise disk.no_space(f"installing the conda packages of {job.module}") from error
         raise StackyardError(
             f"installing the conda packages of {job.module} failed: {error}",
             hint="a package that is not what was locked, or a channel that cannot be reached, is named above",

@@ -22,6 +22,7 @@ from stackyard.errors import StackyardError
 from stackyard.lock.hashing import local_path, sha256_file
 from stackyard.lock.model import CondaPackage, PipPackage
 from stackyard.lock.probe import opened
+from stackyard.yard import disk
 from stackyard.yard.atomic import fault_point
 from stackyard.yard.layout import Yard
 
@@ -90,14 +91,20 @@ def _download(package: PipPackage, target: Path) -> Path:
 def _copy(url: str, stream: IO[bytes]) -> None:
     path = local_path(url)
     if path is None:
-        with opened(url, timeout_s=60) as remote:
-            shutil.copyfileobj(remote, stream, _BLOCK)
+        try:
+            with opened(url, timeout_s=60) as remote:
+                shutil.copyfileobj(remote, stream, _BLOCK)
+        except StackyardError as error:  # also what could not be written is told as something that cannot be read
+            if isinstance(error.__cause__, OSError) and disk.is_full(error.__cause__):
+                raise error.__cause__ from None
+            raise
         return
     try:
-        with path.open("rb") as origin:
-            shutil.copyfileobj(origin, stream, _BLOCK)
+        origin = path.open("rb")
     except OSError as error:
         raise StackyardError(f"cannot read {url}: {error.strerror}") from error
+    with origin:
+        shutil.copyfileobj(origin, stream, _BLOCK)
 
 
 def sha256_text(text: str) -> str:

@@ -1,17 +1,17 @@
-"""The hash that identifies a build: everything that ends up in the prefix or in its record.
+"""The hash that identifies a build: everything that ends up in the prefix, in its record or in its module.
 
 It covers the locked packages (by their own hashes), the interpreter, how packages are compiled, patches and scripts (by
-content), run-time variables, permissions, and also checks, licences and module settings: they do not change the prefix,
-but they are part of what users get, so a changed one makes a new revision (cheap, since the caches are warm). It does
-not cover host tools and their versions: those are in the record and in the key of every compiled wheel, but looking at
-them needs programs to run, and a deploy that changes nothing runs none.
+name and content, wherever they lie), variables, permissions, and also checks, licences, module settings and the site's
+policy for users: they do not change the prefix, but they are part of what users get and never change once published,
+so a changed one makes a new revision (cheap, since the caches are warm). It does not cover host tools and their
+versions: those are in the record and in the key of every compiled wheel, but looking at them needs programs to run,
+and a deploy that changes nothing runs none.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,9 +26,19 @@ BUILD_FORMAT = 1
 """Raised when the program starts to build differently from the same inputs."""
 
 _FROM_VARIANT = {
-    "stack", "version", "name", "axes", "summary", "run_variables", "build", "checks", "exceptions", "licences",
+    "stack", "version", "name", "axes", "summary", "run_variables", "build", "post", "checks", "exceptions", "licences",
     "modules",
 }  # fmt: skip
+_FROM_SITE: dict[str, Any] = {
+    "run_variables": True,
+    "permissions": True,
+    # what is frozen beside the prefix when its module is first written: its operations and its condarc
+    "user_paths": True,
+    "condarc": True,
+    "pins": True,
+    "channels": {"alias", "default", "prepend", "mirrors", "priority", "denied"},
+    "modules": {"naming", "family", "depends_on"},
+}
 
 
 def input_hash(variant: Variant, locked: LockedVariant, site: Site) -> str:
@@ -50,14 +60,22 @@ def described(variant: Variant, locked: LockedVariant, site: Site) -> dict[str, 
         "platform": locked.platform,
         "packages": sorted([*map(_conda, locked.conda), *map(_pip, locked.pip)]),
         "interpreter": _interpreter(locked),
-        "variant": variant.model_dump(mode="json", include=_FROM_VARIANT),
+        "variant": _variant(variant),
         "environment_variables": variables_for(variant.environment, locked.platform, variant.axes),
-        "files": dict(_files(variant)),
-        "site": {
-            "run_variables": site.run_variables,
-            "permissions": site.permissions.model_dump(mode="json"),
-        },
+        "site": site.model_dump(mode="json", include=_FROM_SITE),
     }
+
+
+def _variant(variant: Variant) -> dict[str, Any]:
+    """What the stack says, with a name and a hash for every file: where they lie does not matter."""
+    value = variant.model_dump(mode="json", include=_FROM_VARIANT)
+    for package in value["build"]["packages"].values():
+        package["patches"] = [_file(path) for path in package["patches"]]
+    for check in value["checks"]:
+        check["script"] = _file(check["script"])
+    for licence in value["licences"]:
+        licence["text"] = _file(licence["text"])
+    return {**value, "post": _file(value["post"])}
 
 
 def _conda(package: CondaPackage) -> list[str]:
@@ -75,19 +93,9 @@ def _interpreter(locked: LockedVariant) -> list[str]:
     return [found.source, found.version, found.path, found.sha256]
 
 
-def _files(variant: Variant) -> Iterable[tuple[str, str]]:
-    """Every file whose content matters, under a name that does not depend on where it lies."""
-    if variant.post:
-        yield "post", _digest(variant.post)
-    for package, how in variant.build.packages.items():
-        for number, patch in enumerate(how.patches):
-            yield f"patch {package} {number}", _digest(patch)
-    for check in variant.checks:
-        if check.script:
-            yield f"check {check.name}", _digest(check.script)
-    for licence in variant.licences:
-        if licence.text:
-            yield f"licence {licence.name}", _digest(licence.text)
+def _file(path: str) -> list[str]:
+    """A file's name and the hash of its content; empty where none is named."""
+    return [Path(path).name, _digest(path)] if path else []
 
 
 def _digest(name: str) -> str:

@@ -18,6 +18,8 @@ from stackyard.lock.uvcompile import uv
 from stackyard.yard import disk
 from stackyard.yard.atomic import fault_point, write_text
 
+_UV_NOTE = "uv_cache.json"
+
 
 @dataclass(frozen=True)
 class Wheel:
@@ -47,8 +49,8 @@ def _block(wheel: Wheel) -> str:
     return "\n".join(["", *lines, f"wheels = [{where}]"])
 
 
-def install(job: Job, wheels: Sequence[Wheel], *, python: Path | None = None) -> None:
-    """Install these wheels, and nothing else, into the prefix (or into another environment's `python`).
+def install(job: Job, wheels: Sequence[Wheel]) -> None:
+    """Install these wheels, and nothing else, into the prefix.
 
     What uv's cache of this yard or of a parent holds is not fetched again: the first try has no network.
 
@@ -63,7 +65,7 @@ def install(job: Job, wheels: Sequence[Wheel], *, python: Path | None = None) ->
     fault_point("link")
     argv: programs.Argv = [
         uv(), "pip", "install", "--preview-features", "pylock", "--no-deps", "--break-system-packages",
-        "--no-python-downloads", "--link-mode", _link_mode(job), "--python", python or job.python, "-r", lock,
+        "--no-python-downloads", "--link-mode", _link_mode(job), "--python", job.python, "-r", lock,
         *indexes.host_arguments(indexes.pip_settings(job)),
     ]  # fmt: skip
     env = indexes.environment(job)
@@ -73,7 +75,22 @@ def install(job: Job, wheels: Sequence[Wheel], *, python: Path | None = None) ->
         fault_point("fetch")
         hint = "a wheel that is not what was locked is named above"
         programs.run(argv, what=what, log=job.paths.log, env=env, hint=hint)
+    forget_times(job.site_packages)
     fault_point("link")
+
+
+def forget_times(site_packages: Path) -> None:
+    """Remove uv's note of when a local wheel was written, and its line in RECORD: the same lock makes the same prefix.
+
+    The rest of RECORD stays as it is. Files are replaced, never written into, since they may be links into the cache.
+    """
+    for note in site_packages.glob(f"*.dist-info/{_UV_NOTE}"):
+        record = note.with_name("RECORD")
+        lines = record.read_text(encoding="utf-8").splitlines(keepends=True)
+        for path in (note, record):
+            path.unlink()
+        line = f"{note.parent.name}/{_UV_NOTE},"
+        record.write_text("".join(each for each in lines if not each.startswith(line)), encoding="utf-8")
 
 
 def _link_mode(job: Job) -> str:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from stackyard.errors import StackyardError
 from stackyard.host import command
+from stackyard.yard import disk
 
 _GUARD = Path(__file__).with_name("guard.py")
 Argv = list[str | os.PathLike[str]]
 """The words of a command line."""
+
+_CAUSE = re.compile(
+    r"error:|fatal error|#error|CMake Error|undefined reference|No such file|command not found|Could not find", re.I
+)
+_CAUSE_LINES, _TAIL_LINES = 15, 25
 
 _EPOCH = "315532800"  # 1980-01-01, the oldest time that a zip file can hold
 _PASSED_TO_BUILDS = (
@@ -52,7 +59,8 @@ def run(
         what: the step in words, for the error: "compiling horovod 0.28.1".
 
     Raises:
-        StackyardError: it failed (with `check`); the message names the step, the detail holds the end of the output.
+        StackyardError: it failed (with `check`, or because the disk is full); the message names the step, the detail
+            holds what matters of the output.
     """
     guarded = (sys.executable, "-I", "-S", _GUARD, str(os.getpid()), *argv)
     try:
@@ -60,13 +68,36 @@ def run(
     except command.CommandError as error:
         text = f"{what} did not end within {timeout_s:g} s"
         raise StackyardError(text, hint=_see(log), detail=error.detail) from error
+    if result.returncode != 0 and disk.says_full(result.output):
+        raise disk.no_space(what)
     if check and result.returncode != 0:
         raise StackyardError(
             f"{what} failed: {Path(argv[0]).name} ended with code {result.returncode}",
             hint=f"{hint}; {_see(log)}" if hint else _see(log),
-            detail="\n".join(result.output.splitlines()[-40:]),
+            detail=telling(result.output),
         )
     return result
+
+
+def telling(output: str) -> str:
+    """What matters of a failed program's output: the first causes with a line around each, then the end.
+
+    A parallel compilation goes on for thousands of lines after its first error, so the end alone says little.
+    """
+    lines = output.splitlines()
+    end = max(len(lines) - _TAIL_LINES, 0)
+    shown: list[int] = []
+    for number in (n for n in range(end) if _CAUSE.search(lines[n])):
+        around = [n for n in range(max(number - 1, 0), min(number + 2, end)) if n not in shown]
+        if len(shown) + len(around) > _CAUSE_LINES:
+            break
+        shown += around
+    kept = [*shown, *range(end, len(lines))]
+    parts: list[str] = []
+    for before, number in zip([-1, *kept], kept, strict=False):
+        left_out = number - before - 1
+        parts += [f"... {left_out} lines ...", lines[number]] if left_out else [lines[number]]
+    return "\n".join(parts)
 
 
 def _see(log: Path) -> str:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from stackyard.lock.names import canonical
+
 
 @dataclass(frozen=True)
 class Unit:
@@ -45,7 +47,7 @@ class Installed:
 
     def wheel(self, name: str, sha256: str) -> Unit:
         """The files of an installed wheel."""
-        record = self._distributions[normal(name)] / "RECORD"
+        record = self._distributions[canonical(name)] / "RECORD"
         with record.open(encoding="utf-8", newline="") as stream:
             names = [row[0] for row in csv.reader(stream) if row and row[0].endswith(".py")]
         base = os.path.relpath(self._site_packages, self._prefix)
@@ -54,12 +56,7 @@ class Installed:
     @cached_property
     def _distributions(self) -> dict[str, Path]:
         folders = self._site_packages.glob("*.dist-info")
-        return {normal(folder.name.removesuffix(".dist-info").rsplit("-", 1)[0]): folder for folder in folders}
-
-
-def normal(name: str) -> str:
-    """A distribution's name in the one spelling that is compared."""
-    return re.sub(r"[-_.]+", "-", name).lower()
+        return {canonical(folder.name.removesuffix(".dist-info").rsplit("-", 1)[0]): folder for folder in folders}
 
 
 def _unit(sha256: str, names: Iterable[str], changed: set[str]) -> Unit:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from stackyard.build.job import Job
@@ -12,14 +12,20 @@ from stackyard.lock.text import dump
 from stackyard.yard.atomic import write_text
 
 
-def keep(job: Job) -> None:
-    """Write the revision's ``lock/`` and ``recipe/``. A file that is gone meanwhile is left out."""
+def keep(job: Job) -> dict[str, str]:
+    """Write the revision's ``lock/`` and ``recipe/``.
+
+    Returns:
+        The name in ``recipe/`` of every file that was copied, by its path; one that is gone meanwhile is left out.
+    """
     write_text(job.paths.lock, dump(Lock(job.locked.stack, (job.locked,))))
     job.paths.recipe.mkdir(parents=True, exist_ok=True)
-    taken: set[str] = set()
-    for path in dict.fromkeys(_files(job)):
-        if path.is_file():
-            shutil.copyfile(path, job.paths.recipe / _free_name(path.name, taken))
+    kept: dict[str, str] = {}
+    for path in _files(job):
+        if str(path) not in kept and path.is_file():
+            kept[str(path)] = _free_name(path.name, kept.values())
+            shutil.copy(path, job.paths.recipe / kept[str(path)])
+    return kept
 
 
 def _files(job: Job) -> Iterator[Path]:
@@ -33,11 +39,10 @@ def _files(job: Job) -> Iterator[Path]:
     yield from (Path(licence.text) for licence in variant.licences if licence.text)
 
 
-def _free_name(name: str, taken: set[str]) -> str:
+def _free_name(name: str, taken: Collection[str]) -> str:
     """The name, or ``name.2`` and so on where files of one name come from several folders."""
     number, free = 1, name
     while free in taken:
         number += 1
         free = f"{name}.{number}"
-    taken.add(free)
     return free

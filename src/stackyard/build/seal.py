@@ -1,23 +1,51 @@
-"""Signs on a finished prefix that tell package managers, and the people who call them, that it does not change.
+"""Signs on a finished prefix that tell package managers, and the people who call them, what they may do with it.
 
 conda and mamba honour ``conda-meta/frozen`` (CEP 22). pip and uv honour ``EXTERNALLY-MANAGED`` in the standard
 library's folder (PEP 668), in a prefix that has its own interpreter; in a virtual environment both ignore it by design.
 There the prefix simply has no pip unless the stack asks for one, and other users are kept out by its permissions.
+
+A stack that brings conda itself also holds the site's pins in ``conda-meta/pinned``, which conda and mamba honour in
+whatever is solved for the prefix, also for somebody who overrides ``conda-meta/frozen``; the environments that users
+make get the same pins through the revision's condarc.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from stackyard.build.job import Job
 from stackyard.yard.atomic import write_text
 
+if TYPE_CHECKING:
+    from stackyard.spec.models import Site
+
+_CONDA_NAMES = frozenset({"conda", "mamba", "micromamba"})
+
 
 def seal(job: Job) -> None:
-    """Write both signs."""
+    """Write the signs."""
     write_text(job.prefix / "conda-meta" / "frozen", json.dumps({"message": message(job.module)}) + "\n")
     if job.python_version:
         write_text(job.site_packages.parent / "EXTERNALLY-MANAGED", externally_managed(job.module))
+    if job.site.pins and brings_conda(job.variant.modules.conda_base, (p.name for p in job.locked.conda)):
+        write_text(job.prefix / "conda-meta" / "pinned", pinned_text(job.site))
+
+
+def brings_conda(declared: bool | None, packages: Iterable[str]) -> bool:
+    """Whether a stack brings conda or mamba itself, so that its users make environments with it.
+
+    Args:
+        declared: what the stack says; None: seen from its packages.
+        packages: the names of its conda packages.
+    """
+    return bool(_CONDA_NAMES.intersection(packages)) if declared is None else declared
+
+
+def pinned_text(site: Site) -> str:
+    """The site's pins as a ``conda-meta/pinned`` file: one MatchSpec per line, empty where there is none."""
+    return "".join(f"{pin}\n" for pin in site.pins)
 
 
 def message(module: str) -> str:

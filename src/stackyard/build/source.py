@@ -16,6 +16,7 @@ from stackyard.errors import InputError, MissingError, StackyardError
 from stackyard.host import command
 from stackyard.lock.hashing import local_path, sha256_tree, tree_files
 from stackyard.lock.model import PipPackage
+from stackyard.yard import disk
 
 
 def prepare(job: Job, package: PipPackage, folder: Path) -> Path:
@@ -67,6 +68,8 @@ def unpack(archive: Path, folder: Path) -> None:
         with tarfile.open(archive) as tar:
             tar.extractall(folder, filter="data")
     except (tarfile.TarError, zipfile.BadZipFile, OSError) as error:
+        if isinstance(error, OSError) and disk.is_full(error):
+            raise disk.no_space(f"unpacking {archive.name}") from error
         raise StackyardError(f"the source archive {archive.name} cannot be unpacked: {error}") from error
 
 

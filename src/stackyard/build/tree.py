@@ -1,12 +1,11 @@
-"""One hash for a whole prefix, and a full check of the caches. Both read every byte, so they are run on demand only.
+"""One hash for a whole prefix. It reads every byte, so it is computed on demand only.
 
 `tree_hash` is the same for two undisturbed builds of one lock at one path. It covers relative paths, kinds, permission
 bits, link targets and contents, except for what is made from the rest or says when and from where it came:
 
 - bytecode (``__pycache__``): made from the sources; the marshalled form of equal code is not always equal;
 - ``conda-meta/history`` (times), and of ``conda-meta/*.json`` the fields that name the package cache and the link mode;
-- of every ``.dist-info``: ``RECORD`` (lists the others), ``INSTALLER``, ``REQUESTED``, ``direct_url.json`` and
-  ``uv_cache.json``.
+- of every ``.dist-info``: ``RECORD`` (lists the others), ``INSTALLER``, ``REQUESTED`` and ``direct_url.json``.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from stackyard.build.job import cores
+from stackyard.lock.hashing import sha256_file
 
-_BLOCK = 1 << 20
-_DIST_INFO = {"RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json"}
+_DIST_INFO = {"RECORD", "INSTALLER", "REQUESTED", "direct_url.json"}
 _CONDA_META = ("extracted_package_dir", "package_tarball_full_path", "link", "requested_spec", "requested_specs")
 
 
@@ -68,13 +67,4 @@ def _content(path: Path, name: str) -> str:
         value = json.loads(path.read_text(encoding="utf-8"))
         kept = {k: v for k, v in value.items() if k not in _CONDA_META}
         return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
-    return file_hash(path)
-
-
-def file_hash(path: Path) -> str:
-    """sha256 of a file's content."""
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while block := stream.read(_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
+    return sha256_file(path)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stackyard.build.job import Job
+from stackyard.lock.names import canonical
 from stackyard.yard import disk
 from stackyard.yard.atomic import fault_point
 
@@ -53,7 +54,7 @@ def _take(source: Path, target: Path, wheel: Wheel) -> int:
 
 def _entries(cache: Path, wheel: Wheel) -> Iterator[Path]:
     """The links of one wheel: named ``<version>-<tags>`` in a folder named after the package."""
-    name = re.sub(r"[-_.]+", "-", wheel.name).lower()
+    name = canonical(wheel.name)
     for folder in (*cache.glob(f"wheels-v*/*/{name}"), *cache.glob(f"wheels-v*/*/*/{name}")):
         for entry in folder.glob(f"{_escaped(wheel.version)}-*"):
             if entry.is_symlink():

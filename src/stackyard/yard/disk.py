@@ -1,4 +1,4 @@
-"""Sharing files instead of copying them, and saying honestly how much was shared.
+"""Sharing files instead of copying them, saying honestly how much was shared, and telling when a disk is full.
 
 A file of the cache reaches a prefix by hard link where the file system and the kernel allow it, else by a reflink
 (blocks shared, inode of its own), else by a copy. What can be linked is found by trying, because no single setting
@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from stackyard.errors import StackyardError
 from stackyard.yard.record import DiskUse
 
 HARDLINK, REFLINK, COPY, MIXED = "hardlink", "reflink", "copy", "mixed"
 _FICLONE = 0x40049409  # linux/fs.h: _IOW(0x94, 9, int)
 _NOT_LINKABLE = {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_SAYS_FULL = re.compile("no space left on device|disk quota exceeded", re.IGNORECASE)
 _BLOCK = 512  # st_blocks counts units of 512 bytes whatever the file system's own block is
 
 
@@ -146,3 +150,25 @@ def remove_tree(path: Path) -> None:
     shutil.rmtree(doomed, ignore_errors=True)
     if doomed.exists():
         shutil.rmtree(doomed)
+
+
+class DiskFull(StackyardError):
+    """The file system, or this user's part of it, has no room left."""
+
+
+def is_full(error: OSError) -> bool:
+    """Whether the file system, or this user's part of it, has no room left."""
+    return error.errno in _FULL
+
+
+def says_full(text: str) -> bool:
+    """Whether a program's output or a library's error says that the file system has no room left."""
+    return _SAYS_FULL.search(text) is not None
+
+
+def no_space(step: str, place: str = "") -> DiskFull:
+    """The error for a full file system. `step` is what was being done: "compiling horovod 0.28.1"."""
+    return DiskFull(
+        f"no space left while {step}" + (f" ({place})" if place else ""),
+        hint="free some space and deploy again: what is published is untouched, finished work is in the cache",
+    )
