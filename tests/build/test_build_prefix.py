@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import subprocess
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -20,11 +20,11 @@ from stackyard.lock.model import LockedInterpreter, LockedVariant, PipPackage
 from stackyard.progress import Silent
 from stackyard.spec.models import Check, Environment, Permissions, Site, Variant
 from stackyard.yard.layout import RevisionPaths, Yard
-from stackyard.yard.record import read_record
+from stackyard.yard.record import BuildRecord, read_record
 from support.channel import Link, Package, make_channel
 
 VARIANT = Variant(stack="demo", version="1.0", name="py311")
-SMALL = ("python", "six", "click", "typing_extensions")
+SMALL = ("python", "pip", "six", "click")
 
 
 def python(record_prefix: str, code: str) -> str:
@@ -39,12 +39,28 @@ def compiled_bytecode(paths: RevisionPaths) -> bool:
     return "bytecode_worker.py" in paths.log.read_text()
 
 
-def test_a_conda_stack_runs_is_sealed_and_recorded(yard: Yard, channel: Path) -> None:
-    conda = conda_packages(channel, (*SMALL, "numpy", "pip"))
-    variant = Variant(stack="demo", version="1.0", name="py311", run_variables={"DATA": "{prefix}/share"})
-    record = build(yard, locked(conda), variant)
-    prefix = Path(record.prefix)
-    assert python(record.prefix, "import numpy, sys; print(sys.prefix, numpy.arange(4).sum())") == f"{prefix} 6"
+@dataclass(frozen=True)
+class Warm:
+    """A yard in which a conda stack was built; others build beside it, or in a child of it."""
+
+    yard: Yard
+    lock: LockedVariant
+    record: BuildRecord
+
+
+@pytest.fixture(scope="module")
+def warm(channel: Path, wheelhouse: dict[str, PipPackage], tmp_path_factory: pytest.TempPathFactory) -> Warm:
+    yard = Yard(tmp_path_factory.mktemp("warm") / "yard")
+    lock = locked(conda_packages(channel, SMALL), [wheelhouse["idna"], wheelhouse["zipp"]])
+    variant = VARIANT.model_copy(update={"run_variables": {"DATA": "{prefix}/share"}})
+    return Warm(yard, lock, build(yard, lock, variant, folder="first"))
+
+
+def test_a_conda_stack_runs_is_sealed_and_recorded(warm: Warm) -> None:
+    record, prefix = warm.record, Path(warm.record.prefix)
+    paths = RevisionPaths.of(record.path)
+    assert compiled_bytecode(paths)
+    assert python(record.prefix, "import sys, six, idna, zipp; print(sys.prefix)") == record.prefix
     assert "stackyard deploy" in json.loads((prefix / "conda-meta/frozen").read_text())["message"]
     refused = subprocess.run(
         [prefix / "bin/python", "-m", "pip", "install", "--no-index", "idna"],
@@ -53,21 +69,21 @@ def test_a_conda_stack_runs_is_sealed_and_recorded(yard: Yard, channel: Path) ->
         check=False,
     )
     assert "externally-managed" in refused.stderr and "stackyard deploy" in refused.stderr
-    paths = RevisionPaths.of(record.path)
     assert read_record(paths.record) == record
     assert not paths.building.exists() and not (paths.root / ".work").exists()
-    assert {p.name for p in record.packages} == {p.name for p in conda}
+    assert {(p.kind, p.name) for p in record.packages} == {
+        *(("conda", p.name) for p in warm.lock.conda),
+        *(("pip", p.name) for p in warm.lock.pip),
+    }
     assert record.interpreter["source"] == "conda"
     assert record.activation.change.apply({})["DATA"] == f"{prefix}/share"
     assert not (prefix / "CACHEDIR.TAG").exists()
-    assert {"conda", "bytecode", "seal"} <= set(record.timings_s)
-    assert audit(yard) == []
+    assert {"conda", "pip", "bytecode", "seal"} <= set(record.timings_s)
+    assert audit(warm.yard) == []
 
 
-def test_a_second_prefix_shares_files_and_compiles_nothing(yard: Yard, channel: Path) -> None:
-    lock = locked(conda_packages(channel, SMALL))
-    first, second = build(yard, lock, folder="a"), build(yard, lock, folder="b")
-    assert compiled_bytecode(RevisionPaths.of(first.path))
+def test_a_second_prefix_shares_files_and_compiles_nothing(warm: Warm) -> None:
+    second = build(warm.yard, warm.lock, folder="second")
     sources = [p for p in Path(second.prefix).rglob("*.py") if p.is_file()]
     pycs = list(Path(second.prefix).rglob("*.pyc"))
     assert len(pycs) > 500
@@ -80,13 +96,8 @@ def test_a_second_prefix_shares_files_and_compiles_nothing(yard: Yard, channel: 
     assert log.count("bytecode_worker.py") <= 1, "only files that hold the prefix are compiled again"
     traced = python(second.prefix, "import click.core; print(click.core.Context.__init__.__code__.co_filename)")
     assert traced.startswith(second.prefix)
-
-
-def test_files_that_hold_the_prefix_have_bytecode_of_their_own(yard: Yard, channel: Path) -> None:
-    lock = locked(conda_packages(channel, ("python",)))
-    for folder in ("a", "b"):
-        record = build(yard, lock, folder=folder)
-        assert python(record.prefix, "import sysconfig; print(sysconfig.get_config_var('prefix'))") == record.prefix
+    code = "import sysconfig; print(sysconfig.get_config_var('prefix'))"
+    assert [python(r.prefix, code) for r in (warm.record, second)] == [warm.record.prefix, second.prefix]
 
 
 def test_a_stack_on_the_hosts_python(yard: Yard, wheelhouse: dict[str, PipPackage]) -> None:
@@ -133,12 +144,6 @@ def test_links_of_packages_stay_links(yard: Yard, tmp_path: Path, private: bool)
     assert Path(record.prefix, "lib/libx.so.1").stat().st_nlink == (1 if private else 2)
     assert record.disk.link_mode in (("copy", "reflink") if private else ("hardlink",))
     assert audit(yard) == []
-
-
-def test_conda_and_pip_in_one_prefix(yard: Yard, channel: Path, wheelhouse: dict[str, PipPackage]) -> None:
-    record = build(yard, locked(conda_packages(channel, SMALL), [wheelhouse["idna"], wheelhouse["zipp"]]))
-    assert python(record.prefix, "import idna, zipp, six; print(idna.__file__)").startswith(record.prefix)
-    assert {p.kind for p in record.packages} == {"conda", "pip"}
 
 
 def test_a_replaced_package_of_a_local_channel_is_refused(yard: Yard, channel: Path, tmp_path: Path) -> None:
@@ -193,19 +198,15 @@ def test_the_hosts_python_must_be_the_locked_one(yard: Yard) -> None:
         build(yard, gone)
 
 
-def test_a_childs_build_reads_its_parents_caches_and_writes_to_itself(
-    yard: Yard, tmp_path: Path, channel: Path, wheelhouse: dict[str, PipPackage]
-) -> None:
-    lock = locked(conda_packages(channel, SMALL), [wheelhouse["idna"]])
-    parent = build(yard, lock)
-    held = sorted(p for p in yard.root.rglob("*"))
-    child = Yard(tmp_path / "child", yard)
-    record = build(child, lock)
-    assert sorted(p for p in yard.root.rglob("*")) == held
+def test_a_childs_build_reads_its_parents_caches_and_writes_to_itself(warm: Warm, tmp_path: Path) -> None:
+    held = sorted(warm.yard.root.rglob("*"))
+    child = Yard(tmp_path / "child", warm.yard)
+    record = build(child, warm.lock)
+    assert sorted(warm.yard.root.rglob("*")) == held
     assert next(child.cache.glob("conda/six-*-pyhd_0")).is_symlink(), "unpacked packages are used where they are"
     assert not list(child.cache.glob("bytecode/*/??/*"))
     assert list(child.cache.glob("uv/archive-v*/*/idna"))
-    assert Path(record.prefix, "bin").is_dir() and record.disk.link_mode == parent.disk.link_mode
+    assert Path(record.prefix, "bin").is_dir() and record.disk.link_mode == warm.record.disk.link_mode
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give files to a group")
@@ -225,20 +226,18 @@ def test_group_and_umask_of_the_site(yard: Yard, wheelhouse: dict[str, PipPackag
         build(yard, locked(), site=Site(permissions=Permissions(group="no-such-group")), folder="other")
 
 
-def test_a_post_script_changes_the_prefix_and_not_the_cache(yard: Yard, tmp_path: Path, channel: Path) -> None:
+def test_a_post_script_changes_the_prefix_and_not_the_cache(warm: Warm, tmp_path: Path) -> None:
     script = tmp_path / "postBuild"
     script.write_text(
         'test "$PWD" = "$PREFIX"\necho "print(\'changed\')" >> "$(python -c \'import six; print(six.__file__)\')"\n'
         'echo "def f(): return 7" > "$PREFIX/lib/python3.11/site-packages/added.py"\n'
     )
-    lock = locked(conda_packages(channel, SMALL))
-    plain = build(yard, lock)
-    record = build(yard, lock, VARIANT.model_copy(update={"post": str(script)}), folder="post")
+    record = build(warm.yard, warm.lock, VARIANT.model_copy(update={"post": str(script)}), folder="post")
     assert python(record.prefix, "import six, added; print(added.f())").split() == ["changed", "7"]
     assert list(Path(record.prefix).glob("lib/python3*/site-packages/__pycache__/added.*.pyc"))
-    assert python(plain.prefix, "import six; print('as it was')") == "as it was"
+    assert python(warm.record.prefix, "import six; print('as it was')") == "as it was"
     assert record.disk.link_mode in ("copy", "reflink")
-    assert audit(yard) == []
+    assert audit(warm.yard) == []
 
 
 def test_a_failing_post_script_says_where_its_output_is(yard: Yard, tmp_path: Path) -> None:
@@ -302,12 +301,12 @@ def test_a_full_disk_is_named_whatever_met_it(yard: Yard, tmp_path: Path, part: 
 
 
 def _big_conda(folder: Path) -> LockedVariant:
-    made = make_channel(folder / "ch", [Package("big", "1.0", files={"share/big": os.urandom(9 << 20)})])
+    made = make_channel(folder / "ch", [Package("big", "1.0", files={"share/big": bytes(9 << 20)})])
     return locked(conda_packages(made), interpreter=LockedInterpreter("none"))
 
 
 def _big_wheel(folder: Path) -> PipPackage:
-    return wheel(folder, "big", {"big/data": os.urandom(9 << 20)})
+    return wheel(folder, "big", {"big/data": bytes(9 << 20)})
 
 
 def _big_source(folder: Path) -> PipPackage:

@@ -96,6 +96,8 @@ def test_the_same_inputs_compile_once_and_another_variable_again(yard: Yard, wit
     assert builds[0] == builds[1] != builds[2]
     assert {"cc", "c++"} & set(one.tools) and all(tool["version"] for tool in one.tools.values())
     assert audit(yard) == []
+    built_by_uv = [p for p in yard.cache.glob("uv/sdists-v*/*/*") if any(p.rglob("*.whl"))]
+    assert built_by_uv == [], "uv's own cache of built wheels, which ignores variables, is not used"
     meta = json.loads(next(yard.cache.glob("wheels/??/*/meta.json")).read_text())
     assert meta["inputs"]["variables"]["MAKEFLAGS"] == "-j{ncores}"
 
@@ -283,12 +285,6 @@ def test_a_damaged_cached_wheel_is_compiled_again(yard: Yard, with_setuptools: l
     assert audit(yard) == [f"{wheel} has changed"]
     record = build(yard, lock, variant(), folder="two")
     assert compilations(record.path) == 1 and audit(yard) == []
-
-
-def test_uvs_own_cache_of_built_wheels_is_not_used(yard: Yard, with_setuptools: list[PipPackage]) -> None:
-    build(yard, locked(pip=with_setuptools), variant())
-    built = [p for p in yard.cache.glob("uv/sdists-v*/*/*") if any(p.rglob("*.whl"))]
-    assert built == []
 
 
 def test_variables_of_the_callers_shell_do_not_reach_the_build(
