@@ -4,6 +4,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 RANKS = 2
 
@@ -13,8 +14,8 @@ def launch(controller: str) -> None:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     if os.geteuid() == 0:  # Open MPI refuses root otherwise; in a container root is the only user
         environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    command = ["horovodrun", f"--{controller}", "-np", str(RANKS), sys.executable, os.path.abspath(__file__), controller]
-    subprocess.run(command, env=environment, check=True)
+    ranks = ["-np", str(RANKS), sys.executable, str(Path(__file__).resolve()), controller]
+    subprocess.run(["horovodrun", f"--{controller}", *ranks], env=environment, check=True)
 
 
 def work(controller: str) -> None:
