@@ -1,7 +1,8 @@
-"""What a module system cannot express, said beforehand: a deploy shows these sentences with the revision."""
+"""What a module system cannot express, said beforehand: a deploy and ``show`` print what is `notable`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 from stackyard.change import Alias, Borrow, EnvironmentChange, Flags, Function, OnUnload, Operation, Set
@@ -30,6 +31,23 @@ def limits(change: EnvironmentChange, format: Format, shell: Shell = "bash") -> 
     return list(dict.fromkeys(found))
 
 
+def notable(change: EnvironmentChange, formats: Iterable[Format]) -> list[str]:
+    """The sentences that a person should read, for all formats and interactive shells, each once.
+
+    Left out is what every module has (`docs/explanation/modules.md` says it once), and what concerns helpers of a
+    function only: their names start with two underscores.
+    """
+    own = EnvironmentChange(tuple(op for op in change if not getattr(op, "name", "").startswith("__")))
+    shells: tuple[Shell, ...] = ("bash", "zsh", "tcsh", "fish")
+    found = [text for format in formats for shell in shells for text in limits(own, format, shell)]
+    usual = {_not_given_back(op.variable) for op in own if isinstance(op, Borrow | Flags)}
+    return [text for text in dict.fromkeys(found) if text not in usual]
+
+
+def _not_given_back(variable: str) -> str:
+    return f"{variable}: an empty value or one with a line break is not given back by Lmod"
+
+
 def _limits(operation: Operation, format: Format, shell: Shell) -> list[str]:
     body = _FAMILY.get(shell, shell)
     match operation:
@@ -48,7 +66,7 @@ def _limits(operation: Operation, format: Format, shell: Shell) -> list[str]:
         case _:
             pass
     if format == "lua" and isinstance(operation, Borrow | Flags):
-        return [f"{operation.variable}: an empty value or one with a line break is not given back by Lmod"]
+        return [_not_given_back(operation.variable)]
     return []
 
 
