@@ -64,11 +64,20 @@ def alias_modules(
         record = records[entry.module]
         wanted = {str(name): str(name) for name in record.settings.get("aliases") or ()} | dict(site.modules.aliases)
         versions = {package.name: package.version for package in record.packages}
-        for package, name in wanted.items():
-            if package in versions and name not in taken:
+        for package, template in wanted.items():
+            name = _of_variant(template, record.axes)
+            if package in versions and name and name not in taken:
                 found[f"{name}/{versions[package]}"] = entry.module
                 found[name] = entry.module
     return dict(sorted(found.items()))
+
+
+def _of_variant(template: str, axes: Mapping[str, str]) -> str:
+    """``tensorflow-py{python}`` with the variant's axes; empty where it names one that the variant does not have."""
+    name = template
+    for axis, value in axes.items():
+        name = name.replace(f"{{{axis}}}", value)
+    return "" if "{" in name else name
 
 
 def rc_lua(names: Names) -> str:
