@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from stackyard.cli.typed import as_typed
 from stackyard.errors import ManyErrors, StackyardError
+
+if TYPE_CHECKING:
+    from stackyard.verify.report import Report
 
 
 def show_error(error: StackyardError) -> None:
@@ -17,16 +21,25 @@ def show_error(error: StackyardError) -> None:
     for problem in problems:
         label = click.style("error:", fg="red", bold=True)
         place = f"{problem.where}: " if problem.where else ""
-        click.echo(f"{label} {place}{problem.message}", err=True)
+        click.echo(f"{label} {as_typed(place + problem.message)}", err=True)
         if problem.detail:
             click.echo(_indent(problem.detail, "  | "), err=True)
         if problem.hint:
-            click.echo(_indent(problem.hint, "  ", click.style("do this: ", fg="cyan")), err=True)
+            click.echo(_indent(as_typed(problem.hint), "  ", click.style("do this: ", fg="cyan")), err=True)
 
 
 def show_notice(text: str) -> None:
     """One sentence that the user should know, on standard error."""
-    click.echo(f"{click.style('note:', fg='yellow')} {text}", err=True)
+    click.echo(f"{click.style('note:', fg='yellow')} {as_typed(text)}", err=True)
+
+
+def show_problems(report: Report) -> None:
+    """The checks of a report that did not pass, each with its cause and what to do about it."""
+    for check in report.problems():
+        word = click.style(check.status, fg="red" if check.status == "failed" else "yellow")
+        click.echo(f"    {word}{check.line().removeprefix(check.status)}")
+        if check.remedy:
+            click.echo(f"        {check.remedy}")
 
 
 def show_json(value: Any) -> None:

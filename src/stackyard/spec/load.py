@@ -51,7 +51,10 @@ def load_stack(path: Path, site: Site, name: str | None = None, version: str | N
     kind = kind_of(path)
     if kind == "stack":
         return stack_from_file(path, site, name, version)
-    return stack_from_environment(load_environment(path), path, kind, site, name, version)
+    environment = load_environment(path)
+    if kind == "requirements" and not environment.pip:
+        raise InputError("no package is named in this file", where=Where(str(path)), hint="write at least one name")
+    return stack_from_environment(environment, path, kind, site, name, version)
 
 
 def kind_of(path: Path) -> Kind:

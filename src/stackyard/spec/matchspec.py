@@ -100,6 +100,8 @@ def _read(text: str, base_dir: Path) -> _Reading:
     reading = _Reading(text)
     if not text:
         raise _Refused("it is empty", "write the name of a package, or remove the line")
+    if " - " in text or "\n" in text:
+        raise _Refused("two lines are joined to one", "begin each package with `- `, all at the same indentation")
     if "{{" in text or "{%" in text:
         raise _Refused("it holds Jinja", "render the template first and give the result")
     body, _, comment = text.partition("#")
@@ -283,4 +285,6 @@ def _must_parse(spec: str) -> None:
     try:
         MatchSpec(spec)
     except InvalidMatchSpecError as error:
-        raise _Refused(str(error), "write it as `name version build`, e.g. `numpy >=1.26,<2 py311*`") from error
+        raise _Refused(
+            "its version or build cannot be read", "write it as `name version build`, e.g. `numpy >=1.26,<2 py311*`"
+        ) from error

@@ -10,29 +10,36 @@ from pathlib import Path
 from typing import Any
 
 from stackyard.spec.load import kind_of, load_environment, load_stack
-from stackyard.spec.models import CondaRequirement, Environment, PipRequirement, Site
+from stackyard.spec.models import CondaRequirement, Environment, PipRequirement, Place, Site
 from stackyard.spec.selectors import selected
+from stackyard.spec.validate import plain
 from stackyard.spec.yamlfile import read_yaml
 
 
-def parsed_json(path: Path) -> dict[str, Any]:
+def parsed_json(path: Path, site: Site | None = None) -> dict[str, Any]:
     """Everything that a stack.yaml, an environment.yml or a requirements.txt was understood to say.
 
     Requirement files that are included but not there are listed under ``missing``; they do not keep the rest from being
-    shown, as they do when the file is locked. Variables in URLs stay unexpanded.
+    shown, as they do when the file is locked. Variables in URLs stay unexpanded. A stack.yaml is shown twice: its
+    variants as they will be locked and built, and under ``written`` the file itself, with matrix and conditions.
+
+    Args:
+        site: whose values for every stack are joined; none where it is left out.
 
     Raises:
         InputError: the file is wrong; `ManyErrors` for several problems.
     """
     kind = kind_of(path)
     if kind == "stack":
-        stack = load_stack(path, Site())
+        stack = load_stack(path, site or Site())
         variants = [
             variant.model_dump(mode="json", exclude={"environment"})
             | {"environment": environment_json(variant.environment)}
             for variant in stack.variants
         ]
-        return {"kind": kind, "file": str(path), **stack.model_dump(mode="json"), "variants": variants}
+        written = plain(read_yaml(path).root)
+        return {"kind": kind, "file": str(path), **stack.model_dump(mode="json"), "variants": variants,
+                "written": written}  # fmt: skip
     environment = load_environment(path, strict=False)
     ignored = _ignored(path) if kind == "environment" else {}
     return {"kind": kind, "file": str(path), **environment_json(environment), "ignored": ignored}
@@ -40,10 +47,8 @@ def parsed_json(path: Path) -> dict[str, Any]:
 
 def environment_json(environment: Environment) -> dict[str, Any]:
     """One environment; channels, conda and pip entries carry the platforms that they are selected for."""
-    data = environment.model_dump(mode="json", exclude={"channel_selectors", "variable_selectors"})
-    data["channels"] = [
-        {"channel": name, **_selection(environment.channel_selectors.get(name, ""))} for name in environment.channels
-    ]
+    data = environment.model_dump(mode="json", exclude={"channel_selectors", "variable_selectors", "channel_places"})
+    data["channels"] = [_channel(environment, name) for name in environment.channels]
     data["conda"] = [_requirement(requirement) for requirement in environment.conda]
     data["pip"] = [_requirement(requirement) for requirement in environment.pip]
     data["constraints"] = [_requirement(requirement) for requirement in environment.constraints]
@@ -52,6 +57,11 @@ def environment_json(environment: Environment) -> dict[str, Any]:
         for name, value in environment.variables.items()
     }
     return data
+
+
+def _channel(environment: Environment, name: str) -> dict[str, Any]:
+    place = environment.channel_places.get(name, Place()).model_dump(mode="json")
+    return {"channel": name, **_selection(environment.channel_selectors.get(name, "")), "place": place}
 
 
 def _requirement(requirement: CondaRequirement | PipRequirement) -> dict[str, Any]:

@@ -99,10 +99,11 @@ def is_selector(text: str, axes: Collection[str] = ()) -> bool:
 
 
 def looks_like_selector(text: str, axes: Collection[str] = ()) -> bool:
-    """Whether some names are a selector's and others are not, so that a person should be told it is not honoured."""
+    """Whether some names are a selector's, or nearly, so that a person should be told that it is not honoured."""
     names = _names(text)
-    known = [name for name in names if name in WORDS or _is_axis(name, {*axes, "python"})]
-    return bool(known) and not is_selector(text, axes)
+    words = {*WORDS, *axes, "python"}
+    near = [name for name in names if _is_axis(name, words) or difflib.get_close_matches(name, words, n=1, cutoff=0.8)]
+    return bool(near) and not is_selector(text, axes)
 
 
 def in_comment(comment: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -80,8 +81,21 @@ def _check(site: Site, document: Document, problems: list[InputError]) -> None:
         if value and not value.startswith(("/", "$", "~")):
             hint = "begin it with /, ~ or a variable: a yard must not depend on the folder that one works in"
             problems.append(InputError(f"{key}: {value!r} is not absolute", where=document.where(key), hint=hint))
+    newest = site.channels.exclude_newer
+    if newest and not _is_date(newest):
+        where = document.where("channels", "exclude_newer")
+        message = f"channels.exclude_newer: {newest!r} is no date"
+        problems.append(InputError(message, where=where, hint="write it as 2025-06-30"))
     for part in Overrides.model_fields:
         _check_overrides(part, document, problems)
+
+
+def _is_date(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _try(problems: list[InputError], where: Where, check: Any) -> None:

@@ -9,6 +9,7 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.output import show_json
+from stackyard.cli.typed import as_typed
 from stackyard.errors import InputError
 
 EXPORTS = ("pixi", "pylock", "explicit", "environment")
@@ -28,16 +29,17 @@ EXPORTS = ("pixi", "pylock", "explicit", "environment")
 def command(context: Context, /, files: tuple[Path, ...], as_json: bool, dry_run: bool, **options: Any) -> None:
     """Solve FILE... for every platform of the site and write the lock beside each."""
     from stackyard.cli.display import display
+    from stackyard.cli.stacks import load_stacks, tell
     from stackyard.publish import deploy
     from stackyard.publish.locking import write_lock
-    from stackyard.spec.load import load_stack
 
     if len(files) > 1 and (options["name"] or options["version"] or options["fmt"]):
-        raise InputError("--name, --version and --export go with one FILE")
+        raise InputError("--name, --version and --export go with one FILE", hint="lock the files one by one")
     site = context.site()
-    stacks = tuple(load_stack(f, site, options["name"], options["version"]) for f in files)
+    stacks = load_stacks(files, site, options["name"], options["version"])
     request = deploy.Request(stacks, site, context.yard(), only_locked=options["locked"])
     with display() as progress:
+        tell(stacks, progress)
         locks = deploy.lock_all(request, progress)
         if not dry_run:
             for locked in locks:
@@ -53,12 +55,17 @@ def command(context: Context, /, files: tuple[Path, ...], as_json: bool, dry_run
 
 def _show(locked: Any, dry_run: bool) -> None:
     if not locked.changed:
-        click.echo(f"{locked.path} is fresh")
+        click.echo(f"{as_typed(str(locked.path))} is fresh")
         return
-    click.echo(f"{'would write' if dry_run else 'wrote'} {locked.path}: {'; '.join(locked.changed)}")
+    click.echo(f"{'would write' if dry_run else 'wrote'} {as_typed(str(locked.path))}: {_because(locked.changed)}")
     for v in locked.lock.variants:
         name = f"{v.version}-{v.variant}".rstrip("-")
         click.echo(f"    {name} for {v.platform}: {len(v.conda)} conda and {len(v.pip)} pip packages")
+
+
+def _because(changed: tuple[str, ...]) -> str:
+    """One reason behind the path, several on lines of their own."""
+    return changed[0] if len(changed) == 1 else "".join(f"\n    {line}" for line in changed)
 
 
 def _as_json(locked: Any) -> dict[str, Any]:
@@ -75,6 +82,7 @@ def _export(lock: Any, options: dict[str, Any]) -> str:
     fitting = [v for v in lock.variants if v.platform == platform and options["variant"] in (None, v.variant)]
     if not fitting:
         there = ", ".join(f"{v.variant or v.version} on {v.platform}" for v in lock.variants)
-        raise InputError(f"nothing is locked for {options['variant'] or 'any variant'} on {platform}", hint=there)
+        hint = f"locked are {there}: choose with --variant and --platform"
+        raise InputError(f"nothing is locked for {options['variant'] or 'any variant'} on {platform}", hint=hint)
     text: str = WRITERS[options["fmt"]](fitting[-1])
     return text

@@ -1,0 +1,157 @@
+"""What a person reads when a file is wrong: exit code, the very line, relative paths as typed, and what to do."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from stackyard.cli.typed import as_typed
+from support.cli import Done, stackyard
+
+CASES = {
+    "misspelt key": (
+        "environment.yml", "name: a\ndependancies:\n  - six\n", 2, r"environment\.yml:2:1: 'dependancies' is no key",
+        "did you mean 'dependencies'?",
+    ),
+    "no version": (
+        "environment.yml", "dependencies:\n  - scipy=>1.2,\n", 2, r"environment\.yml:2:5: .* is no conda package spec",
+        "operators are",
+    ),
+    "lines joined": (
+        "environment.yml", "dependencies:\n- numpy\n - scipy\n", 2, r"environment\.yml:2:3: .* two lines are joined",
+        "at the same indentation",
+    ),
+    "tab": ("environment.yml", "dependencies:\n\t- six\n", 2, r"environment\.yml:2:1: .*not valid YAML", "spaces"),
+    "duplicate key": ("environment.yml", "name: a\nname: b\n", 2, r"environment\.yml:2:1: the key 'name'", "keep one"),
+    "Jinja": (
+        "environment.yml", "dependencies:\n  - six={{ v }}\n", 2, r"environment\.yml:2:5: .*Jinja", "render",
+    ),
+    "Python 2 with pip": (
+        "environment.yml", "dependencies:\n  - python=2.7\n  - pip:\n    - six\n", 2,
+        r"environment\.yml:4:7: .*Python 2", "conda channel",
+    ),
+    "empty": ("environment.yml", "", 2, r"environment\.yml: the file is empty", "dependencies:"),
+    "nothing named": ("requirements.txt", "# later\n", 2, r"requirements\.txt: no package is named", "at least one"),
+    "program": ("environment.yml", "\x7fELF\x02\x01", 2, r"environment\.yml: this is a program", "text file"),
+    "unset variable in a channel": (
+        "environment.yml", "channels:\n  - $NO_SUCH_TOKEN/c\ndependencies: [six]\n", 2,
+        r"environment\.yml:2:5: the channel \$NO_SUCH_TOKEN/c names \$NO_SUCH_TOKEN", "export NO_SUCH_TOKEN",
+    ),
+    "unset variable in an index": (
+        "requirements.txt", "six\n--index-url https://${NO_SUCH_TOKEN}@h/simple\n", 2,
+        r"requirements\.txt:2:1: .* needs the variable NO_SUCH_TOKEN", "export NO_SUCH_TOKEN",
+    ),
+    "channel that is not there": (
+        "environment.yml", "channels:\n  - ./nowhere\ndependencies: [six]\n", 1,
+        r"environment\.yml:2:5: the channel .* cannot be reached: there is no ", "check the URL",
+    ),
+    "dead index": (
+        "requirements.txt", "six\n--index-url http://127.0.0.1:9/simple\n", 1,
+        r"requirements\.txt:2:1: the index .* cannot be reached: connection refused", "check the URL",
+    ),
+    "project that is not there": (
+        "requirements.txt", "--no-index\n./nowhere\n", 2, r"requirements\.txt:2:1: there is no ", "remove the line",
+    ),
+    "no project": (
+        "requirements.txt", "--no-index\n\n-e .\n", 2, r"requirements\.txt:3:1: .*holds no pyproject\.toml", "project",
+    ),
+    "cut hash": (
+        "requirements.txt", "--no-index\nsix==1.0 --hash=sha256:abc\n", 2, r"requirements\.txt:2:1: 'sha256:abc'",
+        "64 hexadecimal digits",
+    ),
+    "repository out of reach": (
+        "requirements.txt", "--no-index\ny @ git+https://127.0.0.1:9/x/y.git\n", 1,
+        r"requirements\.txt:2:1: .*Failed to connect", "check the address",
+    ),
+    "unknown package": (
+        "requirements.txt", "--no-index\nno-such-thing-at-all\n", 2, r"requirements\.txt:2:1: the pip packages",
+        "nothing is called no-such-thing-at-all there",
+    ),
+    "unknown axis": (
+        "stack.yaml", "matrix: {gpu: [a]}\nenvironment:\n  dependencies:\n    - six  # [gpq == 'a']\n", 2,
+        r"stack\.yaml:4:7: 'gpq'", "did you mean 'gpu'?",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_line_and_the_remedy(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, text, code, place, remedy = CASES[case]
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    done = stackyard("--yard", tmp_path / "y", "lock", f"project/{name}", expect=code, PIP_CONFIG_FILE=os.devnull)
+    first = next(line for line in done.err.splitlines() if line.startswith("error: "))
+    assert re.match(rf"error: project/{place}", first), done.err
+    assert remedy in done.err.partition("do this: ")[2]
+    assert "Traceback" not in done.err and not (folder / f"{name}.lock").exists()
+
+
+def test_every_line_that_is_in_the_way(real_channel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "environment.yml"
+    start = f"channels: [{real_channel.as_uri()}]\ndependencies:\n  - python=3.11\n"
+    monkeypatch.chdir(tmp_path)
+
+    def said(rest: str, site: str = "") -> Done:
+        file.write_text(start + rest)
+        Path("site.yaml").write_text(site)
+        return stackyard("--site", "site.yaml", "--yard", "y", "lock", file.name, "--dry-run", expect=2)
+
+    conda = said("  - six\n  - numpy=99\n").err
+    assert "environment.yml:5:5: the conda packages" in conda and "without `numpy 99.*`: relax or remove it" in conda
+    pip = said("  - pip:\n    - six\n    - tomli-w>99\n").err
+    assert "environment.yml:6:7: the pip packages" in pip and "without `tomli-w>99`: relax or remove it" in pip
+    denied = said("", "channels: {denied: ['file:*']}").err
+    assert "environment.yml:1:12: the channel" in denied and "denied by the site" in denied
+    assert "site.yaml:1:27: channels.exclude_newer: 'soon'" in said("", "channels: {exclude_newer: soon}").err
+
+
+def test_two_files_of_one_stack_and_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "both"
+    folder.mkdir()
+    (folder / "environment.yml").write_text("dependencies: [python=3.11]\n")
+    (folder / "requirements.txt").write_text("six\n")
+    monkeypatch.chdir(folder)
+    for verb in ("lock", "deploy"):
+        files = ("environment.yml", "requirements.txt")
+        done = stackyard("--yard", tmp_path / "y", verb, *files, "--dry-run", expect=2)
+        assert "environment.yml and requirements.txt would both be both/" in done.err
+        assert "requirements.txt --name both-requirements" in done.err
+
+
+def test_notices_are_said_once(tmp_path: Path, real_channel: Path) -> None:
+    file = tmp_path / "environment.yml"
+    file.write_text(f"prefix: /opt/x\nchannels: [{real_channel.as_uri()}]\ndependencies:\n  - six  # [linxu64]\n")
+    err = stackyard("--yard", tmp_path / "y", "lock", file, "--dry-run").err
+    assert err.count("the prefix /opt/x is not used") == 1
+    assert err.count("the comment [linxu64] is not honoured") == 1
+
+
+def test_paths_are_shown_as_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/stack.yaml").touch()
+    monkeypatch.chdir(tmp_path)
+    text = f"{tmp_path}/a/stack.yaml:3: no {tmp_path}/a/b/c, file://{tmp_path}/a/d"
+    assert as_typed(text, ["lock", "a/stack.yaml"]) == f"a/stack.yaml:3: no a/b/c, file://{tmp_path}/a/d"
+    assert as_typed(text, ["lock", f"{tmp_path}/a/stack.yaml"]) == text
+    monkeypatch.chdir(tmp_path / "a")
+    assert as_typed(text, ["stack.yaml"]).startswith("stack.yaml:3: no b/c")
+
+
+def test_show_parsed_is_whole_and_readable(tmp_path: Path) -> None:
+    file = tmp_path / "stack.yaml"
+    file.write_text(
+        "name: x\nversion: 1\nmatrix: {mpi: [openmpi, mpich]}\nenvironment:\n  channels: [c]\n  dependencies:\n"
+        "    - python=3.11\n    - gdb  # [ppc64le]\n    - mpich  # [mpi == 'mpich']\n    - pip: ['-e .', 'six>1']\n"
+        "checks:\n  - python --version\n"
+    )
+    value = stackyard("show", "--parsed", file, "--json").value
+    assert value["written"]["matrix"] == {"mpi": ["openmpi", "mpich"]}
+    assert [v["axes"] for v in value["variants"]] == [{"mpi": "openmpi"}, {"mpi": "mpich"}]
+    assert value["variants"][0]["environment"]["channels"][0]["place"]["line"] == 5
+    text = stackyard("show", "--parsed", file).out
+    assert "variant 1-openmpi   (mpi openmpi)" in text and "    - gdb   [ppc64le]\n" in text
+    assert text.count("python 3.11.*") == 2 and text.count("  checks:") == 1
+    assert "(editable)" in text and "six>1" in text and "becomes a wheel" in text
