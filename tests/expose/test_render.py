@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from stackyard.build.seal import pinned_text
 from stackyard.change import (
     Borrow,
     Default,
@@ -24,12 +25,12 @@ from stackyard.change import (
 )
 from stackyard.errors import StackyardError
 from stackyard.expose import lua, tcl
-from stackyard.expose.base import base_change, condarc_text, full_change, merged, pinned_text
+from stackyard.expose.base import base_change, condarc_text, full_change, merged
 from stackyard.expose.generation import module_texts
 from stackyard.expose.limits import limits, unspeakable
 from stackyard.expose.names import alias_modules
 from stackyard.expose.published import change_of, freeze
-from stackyard.spec.models import ChannelPolicy, CondaRc, Site, UserPaths
+from stackyard.spec.models import ChannelPolicy, CondaRc, ModulePolicy, Site, UserPaths
 from stackyard.yard.layout import Yard
 from stackyard.yard.record import Activation, BuildRecord
 from support import modules, stackrecords
@@ -201,6 +202,29 @@ def test_the_default_revision_wins_an_alias_and_stacks_keep_their_names(tmp_path
     found = alias_modules([entry(first, default=True), entry(second)], records, Site(), {"horovod"})
     assert found == {"pytorch": first.module, "pytorch/2.13.0": first.module}
     assert alias_modules([entry(first, state="withdrawn")], records, Site(), set()) == {}
+
+
+def test_an_alias_can_name_the_axes_of_its_variant(tmp_path: Path) -> None:
+    yard = Yard(tmp_path)
+    made = [dataclasses.replace(record(yard, "a", "1", number), axes={"python": str(number)}) for number in (2, 3)]
+    made.append(dataclasses.replace(record(yard, "a", "1", 4), axes={}))
+    site = Site(modules=ModulePolicy(aliases={"pytorch": "pytorch-py{python}"}))
+    found = alias_modules([entry(r) for r in made], {r.module: r for r in made}, site, set())
+    targets = {name: made[int(name.partition("-py")[2][0]) - 2].module for name in found}
+    assert found == targets and set(found) == {"pytorch-py2", "pytorch-py2/2.13.0", "pytorch-py3", "pytorch-py3/2.13.0"}
+
+
+def test_each_channel_stands_once_in_the_policy_under_its_mirror() -> None:
+    vendor, mirror = "https://vendor.example/conda/", "https://m.example/vendor"
+    policy = ChannelPolicy(
+        prepend=(vendor,), default=(vendor, "defaults", "https://x.example/$TOKEN/c"), mirrors={vendor: mirror,
+        "https://repo.anaconda.com/pkgs/main": "https://m.example/main"},
+    )  # fmt: skip
+    lines = condarc_text(Site(channels=policy)).splitlines()
+    assert f'channels: ["{mirror}", "defaults", "https://x.example/$TOKEN/c"]' in lines
+    assert 'default_channels: ["https://m.example/main", "https://repo.anaconda.com/pkgs/r"]' in lines
+    plain = condarc_text(Site(channels=ChannelPolicy(default=("conda-forge", "defaults")))).splitlines()
+    assert 'channels: ["conda-forge", "defaults"]' in plain and not any("default_channels" in line for line in plain)
 
 
 def test_the_policy_for_what_users_solve() -> None:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from stackyard.build.seal import brings_conda
 from stackyard.change import (
     Borrow,
     Default,
@@ -28,15 +29,10 @@ from stackyard.yard.record import BuildRecord
 if TYPE_CHECKING:
     from stackyard.spec.models import Site
 
-_CONDA_NAMES = frozenset({"conda", "mamba", "micromamba"})
-
 
 def holds_conda(record: BuildRecord) -> bool:
     """Whether the stack brings conda or mamba itself, so that its users activate environments on top of it."""
-    declared = record.settings.get("conda_base")
-    if declared is not None:
-        return bool(declared)
-    return any(p.kind == "conda" and p.name in _CONDA_NAMES for p in record.packages)
+    return brings_conda(record.settings.get("conda_base"), (p.name for p in record.packages if p.kind == "conda"))
 
 
 def base_change(record: BuildRecord, site: Site) -> EnvironmentChange:
@@ -102,10 +98,9 @@ def condarc_text(site: Site) -> str:
     Each value is written as JSON, which is YAML too, so nothing needs quoting rules of its own.
     """
     policy = site.condarc
-    channels = [site.channels.mirrors.get(name, name) for name in policy.channels or site.channels.default]
     values: dict[str, Any] = {
         "channel_alias": site.channels.alias,
-        "channels": [*site.channels.prepend, *channels],
+        **_channels(site),
         "channel_priority": site.channels.priority,
         "default_threads": policy.threads,
         "auto_update_conda": policy.auto_update,
@@ -119,9 +114,22 @@ def condarc_text(site: Site) -> str:
     return "# The site's policy for the environments that users make; CONDARC names this file.\n" + _lines(lines)
 
 
-def pinned_text(site: Site) -> str:
-    """The site's pins as a ``conda-meta/pinned`` file: one MatchSpec per line, empty where there is none."""
-    return _lines(list(site.pins))
+def _channels(site: Site) -> dict[str, list[str]]:
+    """The channels that users search, the site's first, each once and by its mirror where it has one."""
+    from stackyard.errors import Where
+    from stackyard.lock.channels import Resolver
+
+    open_to_all = site.channels.model_copy(update={"allowed": (), "denied": ()})  # conda itself refuses those denied
+    resolver = Resolver(open_to_all, Where(""))
+    found: dict[str, list[str]] = {}
+    for name in (*site.channels.prepend, *(site.condarc.channels or site.channels.default)):
+        urls = [] if "$" in name else list(dict.fromkeys(channel.url for channel in resolver.resolve(name)))
+        as_written = not urls or name == "defaults" or not site.channels.mirrors
+        found.setdefault((name if as_written else urls[0]).rstrip("/"), urls)
+    values = {"channels": list(found)}
+    if found.get("defaults") and site.channels.mirrors:
+        values["default_channels"] = found["defaults"]
+    return values
 
 
 def _user_paths(record: BuildRecord, site: Site) -> list[Operation]:
@@ -133,8 +141,8 @@ def _user_paths(record: BuildRecord, site: Site) -> list[Operation]:
         return UserPath(variable, tuple(paths.bases), f"{paths.suffix}/{inner}", home, rest, separator)
 
     return [
-        place("CONDA_ENVS_PATH", "conda/envs", f"{paths.fallback}/conda/envs", "envs"),
-        place("CONDA_PKGS_DIRS", "conda/pkgs", f"{paths.fallback}/conda/pkgs", "pkgs", ","),
+        place("CONDA_ENVS_PATH", paths.envs, f"{paths.fallback}/{paths.envs}", "envs"),
+        place("CONDA_PKGS_DIRS", paths.pkgs, f"{paths.fallback}/{paths.pkgs}", "pkgs", ","),
         place("PIP_CACHE_DIR", "cache/pip", ".cache/pip"),
         place("UV_CACHE_DIR", "cache/uv", ".cache/uv"),
     ]

@@ -1,0 +1,73 @@
+"""An example in a folder of its own, with its channels on this machine; and shells in which its modules are loaded."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from stackyard.lock import text
+from stackyard.lock.model import LockedVariant
+from support import modules
+from support.cli import Done, stackyard
+from support.sitechannels import mirrors
+from support.wheelpkg import host_subdir
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+POWER = "linux-ppc64le"
+
+
+class Example:
+    """A copy of one example, with its stacks untouched.
+
+    ``site.yaml`` is the site but for the places of its channels; ``here.yaml`` has this machine's platform too.
+    """
+
+    def __init__(self, name: str, folder: Path, channels: Mapping[str, Path]) -> None:
+        self.folder = Path(shutil.copytree(EXAMPLES / name, folder / name))
+        self.yard = folder / "yard"
+        site = self.site("site.yaml")
+        site["channels"]["mirrors"] = {**site["channels"].get("mirrors", {}), **mirrors(channels)}
+        self.write("site.yaml", site)
+        site["platforms"] = [*dict.fromkeys((*site["platforms"], host_subdir()))]
+        self.write("here.yaml", site)
+
+    def site(self, name: str) -> Any:
+        """A site file of the copy, to be changed."""
+        return YAML().load(self.folder / name)
+
+    def write(self, name: str, document: Any) -> None:
+        """A YAML file beside the others."""
+        with (self.folder / name).open("w") as stream:
+            YAML().dump(document, stream)
+
+    def run(self, *words: str | Path, site: str = "here.yaml", expect: int | None = 0) -> Done:
+        """``stackyard`` in the yard of this example. Words that are its files are given with their folder."""
+        own = [self.folder / word if (self.folder / word).is_file() else word for word in words]
+        return stackyard("--yard", self.yard, "--site", self.folder / site, *own, expect=expect)
+
+    def locked(self, file: str) -> tuple[LockedVariant, ...]:
+        """The variants in the lock of a file."""
+        path = self.folder / f"{file}.lock"
+        return text.parse(path.read_text(), str(path)).variants
+
+    def published(self) -> dict[str, dict[str, Any]]:
+        """What is listed, by module."""
+        return {entry["module"]: entry for entry in self.run("list", "--json").value}
+
+    def typed(self, system: str, place: Path, lines: Sequence[str], shell: str = "bash", **variables: str) -> str:
+        """What a shell prints for these lines after ``module use``; a skip where the module system is missing."""
+        if reason := modules.missing(system, shell):
+            pytest.skip(reason)
+        environ = {"PATH": "/usr/bin:/bin", "HOME": str(place), "LANG": "C.UTF-8", "TERM": "dumb", **variables}
+        start = [modules.initialise(system, shell), f"module use {self.yard}/modules", *lines]
+        return modules.run(shell, "\n".join(start) + "\n", environ, place)
+
+
+def versions(variant: LockedVariant) -> dict[str, str]:
+    """The conda packages of a locked variant by name."""
+    return {package.name: package.version for package in variant.conda}
