@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -72,6 +74,27 @@ def cli(ctx: click.Context, yard: Path | None, site: Path | None, debug: bool) -
 def main() -> None:
     """The program. Exit codes: 0 done, 1 failed, 2 bad input, 3 a check did not pass, 4 something is missing here."""
     try:
+        _run()
+    except SystemExit as leaving:
+        if "rattler" in sys.modules and isinstance(leaving.code, int):
+            _leave(leaving.code)
+        raise
+
+
+def _leave(code: int) -> None:
+    """End at once, everything being done and printed.
+
+    The solver's threads may still be reading a channel that is no longer needed; one that calls back while the
+    interpreter shuts down would abort the program, and the exit code would be lost.
+    """
+    with suppress(OSError, ValueError):  # whoever read the output is gone
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
+
+
+def _run() -> None:
+    try:
         sys.exit(cli.main(standalone_mode=False) or 0)  # click hands an Exit's code back
     except StackyardError as error:
         if "--debug" in sys.argv:
@@ -80,16 +103,14 @@ def main() -> None:
 
         show_error(error)
         sys.exit(error.exit_code)
-    except click.Abort:
-        sys.exit(130)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(141)
-    except KeyboardInterrupt:
-        click.echo("interrupted: what is published is untouched, the next deploy goes on from here", err=True)
+    except (KeyboardInterrupt, click.Abort):  # click turns the one into the other
+        click.echo("interrupted: what is published is as it was; the same command goes on from here", err=True)
         sys.exit(130)
     except OSError as error:
         if "--debug" in sys.argv:

@@ -190,14 +190,15 @@ def _from_reason(request: CondaRequest, reason: str) -> list[str]:
     """Advice that the solver's reason gives by itself: names that no channel has, virtual packages that are missing."""
     advice = []
     missing = re.findall(r"No candidates were found for (\S+)", reason)
-    missing += re.findall(r"would require\n[^\n]*?([a-zA-Z0-9][\w.-]*)[^\n]*, for which no candidates", reason)
+    missing += re.findall(r"[─ ]([a-zA-Z0-9][\w.-]*)[^\n─]*, for which no candidates were found", reason)
     if missing:
         searched = ", ".join(c.name for c in request.channels) or "none"
         names = ", ".join(dict.fromkeys(missing))
         advice.append(f"no channel has {names} for {request.platform} as asked for (searched: {searched})")
     if re.search(r"__\w+[^,\n]*, for which no candidates", reason):
         advice.append(
-            f"the nodes are taken to have {', '.join(request.virtual)}; `nodes:` in site.yaml says what they have"
+            f"the nodes are taken to have {', '.join(request.virtual)}; `nodes:` in site.yaml says what they have, "
+            f"and `platforms:` of the stack, with a condition where one variant is meant, leaves {request.platform} out"
         )
     return advice
 
