@@ -73,6 +73,7 @@ def lock_stack(
         if found is None:
             found = _solve(variant, site, yard, platform, print_of, progress)
             _keep(found, yard)
+            progress.phase(subject, "locked", f"{len(found.conda) + len(found.pip)} packages")
         for notice in found.notices:
             progress.notice(f"{subject}: {notice}")
         done.append(replace(found, stack=variant.stack, version=variant.version, variant=variant.name))
@@ -87,8 +88,9 @@ def spec_hash(variant: Variant, site: Site, platform: str) -> str:
 
 
 def stale(lock: Lock, stack: Stack, site: Site, platforms: Sequence[str]) -> list[str]:
-    """What makes a lock stale, one sentence each; empty when it is fresh."""
-    reasons = []
+    """What makes a lock stale, one line each, said once for all variants that it holds for; empty when it is fresh."""
+    reasons: list[str] = []
+    changed: dict[str, list[str]] = {}
     expected = list(pairs(stack, site, platforms))
     keys = {(v.version, v.name, platform) for v, platform in expected}
     for variant, platform in expected:
@@ -99,12 +101,18 @@ def stale(lock: Lock, stack: Stack, site: Site, platforms: Sequence[str]) -> lis
             continue
         now = fingerprint(variant, site, platform)
         if now.digest != locked.spec_hash:
-            reasons += [f"{subject}: {line}" for line in _differences(locked, now)]
+            for line in _differences(locked, now):
+                changed.setdefault(line, []).append(subject)
         elif platform == machine_platform() and not python.unchanged(locked.interpreter):
             reasons.append(f"{subject}: {locked.interpreter.path} is no longer the Python that was locked")
     asked = set(platforms_of(stack, site, platforms))
     gone = [v for v in lock.variants if v.key not in keys and v.platform in asked]
+    reasons += [f"{_together(subjects)}: {line}" for line, subjects in changed.items()]
     return reasons + [f"{_named(v.version, v.variant)} for {v.platform} is no longer in the file" for v in gone]
+
+
+def _together(subjects: Sequence[str]) -> str:
+    return subjects[0] if len(subjects) == 1 else f"{subjects[0]} and {len(subjects) - 1} more"
 
 
 def _differences(locked: LockedVariant, now: Fingerprint) -> list[str]:

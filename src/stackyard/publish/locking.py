@@ -47,8 +47,9 @@ def fresh_lock(
             return Locked(as_locked, previous, path)
     if only_locked:
         raise InputError(
-            f"the lock {path} is {'stale' if previous else 'missing'}: " + "; ".join(reasons),
-            hint=f"`stackyard lock {stack.file}` solves again",
+            f"the lock {path} is stale" if previous else f"there is no lock {path}",
+            detail="\n".join(reasons) if previous else None,
+            hint=f"`stackyard lock {stack.file}` {'solves again' if previous else 'makes it'}",
         )
     lock = solve.lock_stack(stack, site, yard, platforms, previous, progress)
     return Locked(stack, lock, path, tuple(reasons))

@@ -59,8 +59,7 @@ def _show(locked: Any, dry_run: bool) -> None:
         return
     click.echo(f"{'would write' if dry_run else 'wrote'} {as_typed(str(locked.path))}: {_because(locked.changed)}")
     for v in locked.lock.variants:
-        name = f"{v.version}-{v.variant}".rstrip("-")
-        click.echo(f"    {name} for {v.platform}: {len(v.conda)} conda and {len(v.pip)} pip packages")
+        click.echo(f"    {_label(v)} for {v.platform}: {len(v.conda)} conda and {len(v.pip)} pip packages")
 
 
 def _because(changed: tuple[str, ...]) -> str:
@@ -74,14 +73,23 @@ def _as_json(locked: Any) -> dict[str, Any]:
     return {"lock": str(locked.path), "changed": list(locked.changed), **asdict(locked.lock)}
 
 
+def _label(locked: Any) -> str:
+    return f"{locked.version}-{locked.variant}".rstrip("-")
+
+
+def _is(locked: Any, wanted: str | None) -> bool:
+    """Whether a locked variant is the one that is asked for, by its name alone or behind its version."""
+    return wanted in (None, locked.variant, f"{locked.version}-{locked.variant}")
+
+
 def _export(lock: Any, options: dict[str, Any]) -> str:
     from stackyard.host.probe import machine
     from stackyard.lock.export import EXPORTS as WRITERS
 
     platform = options["platform"] or machine().platform
-    fitting = [v for v in lock.variants if v.platform == platform and options["variant"] in (None, v.variant)]
+    fitting = [v for v in lock.variants if v.platform == platform and _is(v, options["variant"])]
     if not fitting:
-        there = ", ".join(f"{v.variant or v.version} on {v.platform}" for v in lock.variants)
+        there = ", ".join(f"{_label(v)} on {v.platform}" for v in lock.variants)
         hint = f"locked are {there}: choose with --variant and --platform"
         raise InputError(f"nothing is locked for {options['variant'] or 'any variant'} on {platform}", hint=hint)
     text: str = WRITERS[options["fmt"]](fitting[-1])
