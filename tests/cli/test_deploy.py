@@ -166,7 +166,7 @@ checks:
     }
     assert [r["module"] for r in stackyard("--yard", tmp_path / "y", "list", "--json").value] == ["two/1-good-1"]
     text = stackyard("--yard", tmp_path / "y", "deploy", stack, expect=3)
-    assert "stackyard run two/1-bad-1 -- bash" in text.out
+    assert f"stackyard --yard {tmp_path / 'y'} run two/1-bad-1 -- bash" in text.out
     stackyard("--yard", tmp_path / "y", "run", "two/1-bad-1", "--", "python", "-c", "import six")
     report = json.loads((tmp_path / "y/stacks/two/1-bad-1/report.json").read_text())
     assert any(c["status"] == "failed" and c["name"] == "flavour" for c in report["checks"])

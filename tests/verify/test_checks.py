@@ -127,12 +127,23 @@ def test_pip_consistency(stack: Stack) -> None:
     stack.install("fussy", {"fussy.py": ""}, requires=["absent"])
     stack.change(exceptions={"distributions": ["Fussy"]})
     report = stack.verify("consistency")
-    (check,) = report.checks
+    (check,) = (c for c in report.checks if c.name != "files")
     assert (check.name, check.status) == ("pip needy", "failed")
     assert "absent>=2" in check.detail
     assert "old>=2" in check.detail
+    assert report.exceptions() == {"distributions": ["needy"]}
     stack.change(exceptions={"distributions": ["fussy", "needy"]})
     assert stack.verify("consistency").state == "passed"
+
+
+def test_a_file_that_is_gone_is_named_with_what_to_do(stack: Stack) -> None:
+    stack.install("whole", {"whole/__init__.py": "import whole.part", "whole/part.py": ""})
+    assert by_name(stack.verify("consistency"), "consistency")["files"].status == "passed"
+    (stack.site_packages / "whole" / "part.py").unlink()
+    report = stack.verify("consistency", "import")
+    lost = by_name(report, "consistency")["files"]
+    assert lost.status == "warned" and "whole/part.py" in lost.detail and f"remove {stack.record.path}" in lost.remedy
+    assert "whole installed whole/part.py" in by_name(report, "import")["whole"].remedy
 
 
 def conda_meta(stack: Stack, name: str, version: str, **fields: Any) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +42,16 @@ class Context:
                 raise InputError(f"there is no site file {named}", hint="check --site and $STACKYARD_SITE")
             return named
         return SYSTEM_SITE if SYSTEM_SITE.exists() else None
+
+    @property
+    def program(self) -> str:
+        """How to call this program for the same yard and site, for messages: right from any folder."""
+        words = ["stackyard"]
+        if self.yard_option is not None:
+            words += ["--yard", str(self.yard_option.absolute())]
+        if self.site_option is not None:
+            words += ["--site", str(self.site_option.absolute())]
+        return shlex.join(words)
 
     def site(self) -> Site:
         """The site, parsed and validated."""

@@ -1,4 +1,8 @@
-"""Progress on a terminal (one live line per variant) or in a log (one line per phase). Both go to standard error."""
+"""Progress on a terminal (a live line per step under way) or in a log (a line per step). Both go to standard error.
+
+On a terminal a step that ends leaves one line for good, with its time; notices come between those lines. So the screen
+reads like the log afterwards, and only what is under way moves.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +11,30 @@ import time
 from typing import TYPE_CHECKING
 
 from stackyard.cli.output import show_notice
-from stackyard.progress import Progress
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
+
+ENDS = {
+    "locked": "[green]✔[/]",
+    "built": "[green]✔[/]",
+    "passed": "[green]✔[/]",
+    "failed": "[red]✘[/]",
+    "stopped": "[red]✘[/]",
+    "unverified": "[yellow]![/]",
+}
+"""The phases that end a step, with their marks."""
 
 
 class Lines:
     """Progress for logs: a line whenever a variant enters a phase, with the seconds since the start."""
 
     def __init__(self) -> None:
+        self.notices: list[str] = []
         self._started = time.monotonic()
         self._last: dict[str, str] = {}
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Lines:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -37,59 +51,89 @@ class Lines:
         """Not shown in a log."""
 
     def notice(self, text: str) -> None:
-        """A line of its own."""
-        show_notice(text)
+        """A line of its own, once."""
+        if text not in self.notices:
+            self.notices.append(text)
+            show_notice(text)
 
 
 class Bars:
-    """Progress for a terminal: per variant its phase, a bar where items are counted, and the time that passed."""
+    """Progress for a terminal: per step its phase, how far it is where items are counted, and its time so far."""
 
     def __init__(self) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
         from rich.progress import Progress as Display
+        from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.table import Column
 
+        def text(form: str) -> TextColumn:
+            return TextColumn(form, table_column=Column(no_wrap=True))
+
+        self.notices: list[str] = []
+        self._console = Console(stderr=True, highlight=False)
         self._display = Display(
-            SpinnerColumn(finished_text="[green]✔"),
-            TextColumn("[bold]{task.description}"),
-            TextColumn("[cyan]{task.fields[phase]}"),
-            BarColumn(bar_width=24),
-            TextColumn("[dim]{task.fields[detail]}"),
+            SpinnerColumn(),
+            text("[bold]{task.description}[/]"),
+            text("[cyan]{task.fields[phase]}[/]"),
+            text("{task.fields[bar]}"),
+            text("[dim]{task.fields[detail]}[/]"),
             TimeElapsedColumn(),
-            console=Console(stderr=True),
+            console=self._console,
+            transient=True,
         )
         self._tasks: dict[str, TaskID] = {}
-        self._notices: list[str] = []
+        self._started: dict[str, float] = {}
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Bars:
         self._display.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._display.stop()
-        for text in dict.fromkeys(self._notices):
-            show_notice(text)
 
     def phase(self, subject: str, phase: str, detail: str = "") -> None:
-        """Show the new phase; passed, failed and unverified end the line."""
-        task = self._task(subject)
-        if phase in ("passed", "failed", "unverified"):
-            self._display.update(task, phase=phase, detail=detail, total=1, completed=1)
+        """Show the new phase; one of `ENDS` ends the step and leaves its line."""
+        if phase in ENDS:
+            self._end(subject, phase, detail)
         else:
-            self._display.update(task, phase=phase, detail=detail, total=None, completed=0)
+            self._display.update(self._task(subject), phase=phase, detail=_plain(detail), bar="")
 
     def advance(self, subject: str, done: int, total: int) -> None:
-        """Fill the bar."""
-        self._display.update(self._task(subject), completed=done, total=total)
+        """Show how far the phase is."""
+        if subject in self._tasks and total > 0:
+            self._display.update(self._tasks[subject], bar=_bar(done, total), detail=f"{done:,} of {total:,}")
 
     def notice(self, text: str) -> None:
-        """Shown below the bars when they are done."""
-        self._notices.append(text)
+        """A line for good, once."""
+        if text not in self.notices:
+            self.notices.append(text)
+            self._console.print(f"[yellow]note:[/] {_plain(text)}", soft_wrap=True)
 
     def _task(self, subject: str) -> TaskID:
         if subject not in self._tasks:
-            self._tasks[subject] = self._display.add_task(subject, total=None, phase="", detail="")
+            self._started[subject] = time.monotonic()
+            self._tasks[subject] = self._display.add_task(_plain(subject), total=None, phase="", detail="", bar="")
         return self._tasks[subject]
+
+    def _end(self, subject: str, phase: str, detail: str) -> None:
+        seconds = time.monotonic() - self._started.pop(subject, time.monotonic())
+        task = self._tasks.pop(subject, None)
+        if task is not None:
+            self._display.remove_task(task)
+        words = f"{ENDS[phase]} {_plain(subject)}: {phase}{f' ({_plain(detail)})' if detail else ''}"
+        self._console.print(f"{words} [dim]{seconds:.1f} s[/]", soft_wrap=True)
+
+
+def _bar(done: int, total: int, width: int = 20) -> str:
+    filled = min(width, width * done // total)
+    return f"[green]{'━' * filled}[/][dim]{'━' * (width - filled)}[/]"
+
+
+def _plain(text: str) -> str:
+    """A text in which square brackets are no markup."""
+    from rich.markup import escape
+
+    return escape(text)
 
 
 def display() -> Bars | Lines:

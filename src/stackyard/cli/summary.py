@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from stackyard.cli.output import human_bytes
-from stackyard.publish.deploy import Outcome, Result
-from stackyard.yard.layout import RevisionPaths, Yard
+from stackyard.cli.output import human_bytes, show_problems
+from stackyard.cli.shells import shell_notes
+from stackyard.publish.deploy import USABLE, Outcome, Result
+from stackyard.yard.layout import RevisionPaths
+
+if TYPE_CHECKING:
+    from stackyard.spec.models import Stack
+    from stackyard.verify.report import Report
 
 MARKS = {
     "published": click.style("✔", fg="green"),
     "unverified": click.style("!", fg="yellow"),
     "unchanged": click.style("=", fg="cyan"),
+    "updated": click.style("✔", fg="green"),
     "inherited": click.style("=", fg="cyan"),
     "failed": click.style("✘", fg="red"),
     "held": click.style("!", fg="yellow"),
@@ -24,6 +33,7 @@ WORDS = {
     "published": "published",
     "unverified": "published, unverified",
     "unchanged": "published already, nothing to do",
+    "updated": "published already; what is said about it was changed",
     "inherited": "published by the site already, nothing to do",
     "failed": "built, not published: a check did not pass",
     "held": "built, not published: a required check was skipped",
@@ -51,23 +61,29 @@ def _outcome_json(outcome: Outcome) -> dict[str, Any]:
     return value
 
 
-def show_deploy(result: Result, yard: Yard) -> None:
-    """The result of a deploy for a person."""
+def show_deploy(result: Result, modules: Sequence[Path], program: str, said: Sequence[str] = ()) -> None:
+    """The result of a deploy for a person.
+
+    Args:
+        modules: what to put on MODULEPATH: the modules of this yard, then those of the yards above it.
+        program: how this program was called, with its global options: ``stackyard --yard DIR``.
+        said: notices that were shown while it ran; they are not repeated.
+    """
     for path in result.locks:
         click.echo(f"lock written: {path}")
     for outcome in result.outcomes:
         click.echo(f"{MARKS[outcome.status]} {click.style(outcome.module, bold=True)}  {WORDS[outcome.status]}")
-        _show_built(outcome)
+        _show_built(outcome, said)
         if outcome.status in ("failed", "held"):
-            _show_failures(outcome)
-    usable = [o for o in result.outcomes if o.status in ("published", "unverified", "unchanged")]
+            _show_failures(outcome, program)
+    usable = [o.module for o in result.outcomes if o.status in USABLE]
     if usable:
-        _show_next(usable[-1].module, yard)
+        _show_next(usable[-1].partition("/")[0], modules, program)
 
 
-def _show_built(outcome: Outcome) -> None:
+def _show_built(outcome: Outcome, said: Sequence[str]) -> None:
     record = outcome.record
-    if record is None or outcome.status in ("unchanged", "inherited"):
+    if record is None or outcome.status in ("unchanged", "updated", "inherited"):
         return
     disk = record.disk
     own = f"{human_bytes(disk.bytes_new)} in {disk.inodes_new:,} files of its own"
@@ -75,34 +91,45 @@ def _show_built(outcome: Outcome) -> None:
     click.echo(f"    {len(record.packages)} packages; {own}, {shared} ({disk.link_mode})")
     if outcome.report is not None:
         click.echo(f"    {outcome.report.summary()}")
-    for notice in record.notices:
-        click.echo(f"    {click.style('note:', fg='yellow')} {notice}")
+    for notice in (*record.notices, *shell_notes(record)):
+        if not any(text.endswith(notice) for text in said):
+            click.echo(f"    {click.style('note:', fg='yellow')} {notice}")
 
 
-def _show_failures(outcome: Outcome) -> None:
-    for check in outcome.report.problems() if outcome.report else ():
-        word = click.style(check.status, fg="red" if check.status == "failed" else "yellow")
-        cause = check.detail.strip().splitlines()[-1:] or [""]
-        click.echo(f"    {word} {check.kind} {check.name}: {cause[0]}")
-        if check.remedy:
-            click.echo(f"        {check.remedy}")
-    click.echo(f"    look inside:  stackyard run {outcome.module} -- bash")
+def _show_failures(outcome: Outcome, program: str) -> None:
+    if outcome.report is not None:
+        show_problems(outcome.report)
+        text = exceptions_text(outcome.report, outcome.stack)
+        if text:
+            click.echo(f"    if that is as it should be, {text}")
+    click.echo(f"    look inside:  {program} run {outcome.module} -- bash")
     click.echo(f"    all results:  {RevisionPaths.of(outcome.folder).report}")
     if outcome.status == "held":
         click.echo("    publish it all the same:  deploy again with --allow-unverified")
 
 
-def _show_next(module: str, yard: Yard) -> None:
-    name = module.partition("/")[0]
+def exceptions_text(report: Report, stack: Stack | None) -> str:
+    """What to write where the failed checks need not pass; for an environment.yml that is a whole stack.yaml."""
+    exceptions = report.exceptions()
+    if not exceptions or stack is None:
+        return ""
+    lines = ["exceptions:", *(f"  {key}: {json.dumps(names)}" for key, names in exceptions.items())]
+    file = Path(stack.file)
+    if stack.kind == "stack":
+        head = f"add to {file.name}:"
+    else:
+        head = f"write a stack.yaml beside {file.name}, and deploy that:"
+        version = [] if stack.dated else [f"version: {json.dumps(stack.variants[-1].version)}"]
+        lines = [f"name: {stack.name}", *version, f"environment: {file.name}", *lines]
+    return "\n".join([head, *(f"        {line}" for line in lines)])
+
+
+def _show_next(name: str, modules: Sequence[Path], program: str) -> None:
     click.echo()
     click.echo("Load it:")
-    click.echo(f"    module use {yard.modules} && module load {name}")
+    uses = [
+        f"module use {shlex.quote(str(path))}" for path in reversed(modules)
+    ]  # the last one comes first on the path
+    click.echo(f"    {' && '.join([*uses, f'module load {name}'])}")
     click.echo("Or without any module system:")
-    click.echo(f"    stackyard --yard {_short(yard.root)} run {name} -- python")
-
-
-def _short(path: Path) -> str:
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)
+    click.echo(f"    {program} run {name} -- python")

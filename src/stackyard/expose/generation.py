@@ -6,6 +6,7 @@ Modules passes over files without its magic line, so ``module use <yard>/modules
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from stackyard.errors import StackyardError
 from stackyard.expose import lua, tcl
 from stackyard.expose.names import rc_lua, rc_tcl, short_names
 from stackyard.expose.published import freeze
+from stackyard.expose.root import users_path
 from stackyard.expose.spider import write_cache
 from stackyard.yard import atomic
 from stackyard.yard.layout import Yard
@@ -33,7 +35,7 @@ def write_modules(
     Args:
         entries: all revisions whose files still exist, with their short names already claimed.
         records: their build records by module name.
-        yard: where users will see the folder, as ``<yard>/modules``.
+        yard: where users will see the folder, as ``<yard>/modules`` or the site's ``modules.root``.
 
     Raises:
         StackyardError: an entry has no record, or its frozen operations cannot be read.
@@ -41,7 +43,19 @@ def write_modules(
     for path, text in module_texts(entries, records, site, yard).items():
         atomic.write_text(folder / path, text)
     if "lua" in site.modules.formats:
-        write_cache(folder, yard.modules)
+        _show_to_root(folder)
+        write_cache(folder, users_path(yard, site))
+
+
+def _show_to_root(folder: Path) -> None:
+    """Make the tree readable to others where root writes it: Lmod, run by root, passes over files of root that are not.
+
+    It could then neither verify nor make a cache. Who may enter the yard is decided by the yard's own folder.
+    """
+    if os.geteuid() != 0:
+        return
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(path.stat().st_mode | (0o005 if path.is_dir() else 0o004))
 
 
 def module_texts(
@@ -70,7 +84,8 @@ def _record(entry: Entry, records: Mapping[str, BuildRecord]) -> BuildRecord:
         return records[entry.module]
     except KeyError:
         raise StackyardError(
-            f"{entry.module} has no build record in {entry.folder}", hint="`stackyard doctor` says what is damaged"
+            f"{entry.module} has no build record in {entry.folder}",
+            hint=f"put it back, or remove {entry.folder}: a revision whose folder is gone is published no more",
         ) from None
 
 

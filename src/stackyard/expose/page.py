@@ -28,6 +28,7 @@ class Page:
         family: at most one loaded module has it; empty: none.
         extensions: ``name/version`` of every package, for ``module spider``.
         deprecated: a date and a message, shown when it is loaded; empty: none.
+        notice: another message shown when it is loaded; empty: none.
     """
 
     module: str
@@ -39,13 +40,14 @@ class Page:
     depends_on: tuple[str, ...]
     extensions: tuple[str, ...]
     deprecated: str
+    notice: str
     change: EnvironmentChange
 
 
 def page(
     record: BuildRecord, site: Site, *, entry: Entry | None = None, change: EnvironmentChange | None = None
 ) -> Page:
-    """The page of one revision. `entry` brings what may differ between generations: its state and its deprecation.
+    """The page of one revision. `entry` brings what may differ between generations: its state and its labels.
 
     Without `change` the frozen operations of the revision are read, or computed where there are none yet.
     """
@@ -55,13 +57,14 @@ def page(
     return Page(
         module=record.module,
         stack=record.stack,
-        help=help_text(record, entry.state if entry else "published"),
+        help=help_text(record, entry.state if entry else "published", entry.help if entry else ""),
         whatis=_whatis(record),
         family=str(family or ""),
         conflict=tuple(settings.get("conflict") or ()),
         depends_on=tuple(dict.fromkeys((*site.modules.depends_on, *(settings.get("depends_on") or ())))),
         extensions=tuple(sorted({f"{p.name}/{p.version}" for p in record.packages}, key=str.lower)),
         deprecated=deprecated.strip(),
+        notice=entry.notice.strip() if entry else "",
         change=change_of(record, site) if change is None else change,
     )
 
@@ -72,17 +75,20 @@ def roots(packages: tuple[PackageRecord, ...]) -> list[PackageRecord]:
     return sorted((p for p in packages if _plain(p.name) not in needed), key=lambda p: p.name.lower())
 
 
-def help_text(record: BuildRecord, state: str = "published") -> str:
-    """What ``module help`` prints: what is inside, how to see all of it, how to put something of one's own on top."""
+def help_text(record: BuildRecord, state: str = "published", more: str = "") -> str:
+    """What ``module help`` prints: what is inside, how to see all of it, how to put something of one's own on top.
+
+    `more` is what the stack's file adds.
+    """
     shown = roots(record.packages)
     names = ", ".join(f"{p.name} {p.version}" for p in shown[:_LISTED])
-    more = f", and {len(shown) - _LISTED} more" if len(shown) > _LISTED else ""
+    rest = f", and {len(shown) - _LISTED} more" if len(shown) > _LISTED else ""
     parts = [record.summary.strip() or f"The software stack {record.stack}, version {record.version}."]
     if shown:
-        parts.append(f"Inside, {len(record.packages)} packages, with these on top: {names}{more}.")
+        parts.append(f"Inside, {len(record.packages)} packages, with these on top: {names}{rest}.")
     parts = [textwrap.fill(part, 96) for part in parts]
     parts.append(_commands(record))
-    own = str(record.settings.get("help") or "").strip()
+    own = (more or str(record.settings.get("help") or "")).strip()
     if own:
         parts.append(own)
     if state == "unverified":

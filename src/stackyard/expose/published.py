@@ -42,7 +42,8 @@ def change_of(record: BuildRecord, site: Site | Callable[[], Site]) -> Environme
         return EnvironmentChange.from_json(value["change"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StackyardError(
-            f"cannot read {frozen}: {error}", hint="`stackyard doctor` says what is damaged in this revision"
+            f"cannot read {frozen}: {error}",
+            hint="restore it, or remove it: it is then made anew from the record and the site as it is now",
         ) from error
 
 

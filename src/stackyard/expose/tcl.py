@@ -196,6 +196,7 @@ def _relations(content: Page) -> list[str]:
 
 def _messages(content: Page) -> str:
     texts = [f"{content.module} is deprecated: {content.deprecated}"] if content.deprecated else []
+    texts += [content.notice] if content.notice else []
     texts += [operation.text for operation in content.change if isinstance(operation, Notice)]
     if not texts:
         return ""

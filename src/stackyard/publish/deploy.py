@@ -6,23 +6,22 @@ work: finished builds are found by the hash of their inputs, unfinished ones are
 
 from __future__ import annotations
 
-import errno
-import os
 import shutil
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
 from pathlib import Path
 
 from stackyard.build import builder
 from stackyard.build.audit import unfinished
-from stackyard.errors import StackyardError
+from stackyard.errors import InputError, StackyardError
 from stackyard.expose.generation import write_modules
+from stackyard.expose.root import check_root, make_root
 from stackyard.host.probe import machine
 from stackyard.progress import Progress
-from stackyard.publish import licences, names
+from stackyard.publish import licences
+from stackyard.publish.entries import entries_after, now, present, relabelled
+from stackyard.publish.labels import lasting
 from stackyard.publish.locking import Locked, fresh_lock, write_lock
 from stackyard.publish.plan import Planner, Task
 from stackyard.spec.models import Site, Stack
@@ -31,6 +30,9 @@ from stackyard.verify.report import Report
 from stackyard.yard import atomic, disk, generations, revisions
 from stackyard.yard.layout import RevisionPaths, Yard
 from stackyard.yard.record import BuildRecord, Entry, read_record
+
+USABLE = ("published", "unverified", "unchanged", "updated", "inherited")
+"""The outcomes after which users can load the revision."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,9 @@ class Request:
 class Outcome:
     """What became of one variant.
 
-    `status`: published, unverified (published unverified, as allowed), unchanged, inherited, failed (a check did not
-    pass), held (unverified and not allowed) or broken (the build itself failed; `error` says why).
+    `status`: published, unverified (published unverified, as allowed), unchanged, updated (only its labels changed),
+    inherited, failed (a check did not pass), held (unverified and not allowed) or broken (the build itself failed;
+    `error` says why). `stack` is the one whose variant it is.
     """
 
     module: str
@@ -59,6 +62,7 @@ class Outcome:
     report: Report | None = None
     record: BuildRecord | None = None
     error: StackyardError | None = None
+    stack: Stack | None = None
 
 
 @dataclass
@@ -72,12 +76,12 @@ class Result:
     @property
     def ok(self) -> bool:
         """Whether every variant is usable now."""
-        return all(o.status in ("published", "unverified", "unchanged", "inherited") for o in self.outcomes)
+        return all(o.status in USABLE for o in self.outcomes)
 
     @property
     def is_final(self) -> bool:
         """Whether the same request would do nothing now, whatever happens in other yards."""
-        return all(o.status in ("published", "unverified", "unchanged") for o in self.outcomes)
+        return all(o.status in USABLE and o.status != "inherited" for o in self.outcomes)
 
 
 def lock_all(request: Request, progress: Progress) -> list[Locked]:
@@ -115,17 +119,21 @@ def plan(request: Request, locks: Sequence[Locked]) -> list[Task]:
     for task in tasks:
         other = seen.setdefault(task.module, task)
         if other is not task and other.input_hash != task.input_hash:
-            raise StackyardError(f"{other.stack.file} and {task.stack.file} both make {task.module}")
-    names.check_unique(_entries_after(request, [t for t in tasks if t.action != "inherited"]))
+            raise InputError(
+                f"{other.stack.file} and {task.stack.file} both make {task.module}",
+                hint="give one of them another name or version",
+            )
+    entries_after(request.yard, request.site, [t for t in tasks if t.action != "inherited"])  # names are unique
     return tasks
 
 
 def deploy(request: Request, progress: Progress) -> Result:
-    """Lock, build, verify and publish. The caller holds the yard's lease.
+    """Lock, build, verify and publish. The caller holds the yard's lease (`writing.writing`).
 
     Raises:
         StackyardError: nothing could be done (bad input, no lock); failures of single variants are in the result.
     """
+    check_root(request.yard, request.site)
     result = Result()
     for path in unfinished(request.yard, older_than_s=0):  # the lease is ours, so nobody is writing there
         disk.remove_tree(path)
@@ -140,9 +148,10 @@ def deploy(request: Request, progress: Progress) -> Result:
         try:
             candidates.append(_ensure_built(task, request, progress))
         except StackyardError as error:
+            progress.phase(task.module, "stopped", "before it was built")
             result.outcomes.append(Outcome(task.module, "broken", str(task.paths.root), error=error))
-    if candidates:
-        _publish(candidates, request, progress, result)
+    _publish([t for t in tasks if t.action == "unchanged"], candidates, request, progress, result)
+    make_root(request.yard, request.site)
     return result
 
 
@@ -152,7 +161,7 @@ def _ensure_built(task: Task, request: Request, progress: Progress) -> Task:
     agreed = licences.require(request.yard, task.variant.licences, request.accept)
     try:
         record = builder.build(
-            task.variant,
+            lasting(task.variant),
             task.locked,
             request.site,
             request.yard,
@@ -166,115 +175,73 @@ def _ensure_built(task: Task, request: Request, progress: Progress) -> Task:
         with suppress(OSError):
             shutil.rmtree(task.paths.prefix, ignore_errors=True)
         raise _system_error(error, task.module) from error
+    progress.phase(task.module, "built")
     return replace(task, record=record)
 
 
 def _system_error(error: OSError, module: str) -> StackyardError:
     """An error of the file system in words, with what to do; nothing that is published was touched."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return StackyardError(
-            f"no space left while building {module} ({error.filename or error.strerror})",
-            hint="free some space and deploy again: what is published is untouched, finished work is in the cache",
-        )
+    if disk.is_full(error):
+        return disk.no_space(f"building {module}", str(error.filename or error.strerror))
     return StackyardError(f"building {module} failed: {error}", hint="what is published is untouched")
 
 
-def _publish(candidates: list[Task], request: Request, progress: Progress, result: Result) -> None:
-    """Write the next generation with all candidates, verify them through it, drop those that fail, flip."""
+def _publish(
+    kept: Sequence[Task], candidates: Sequence[Task], request: Request, progress: Progress, result: Result
+) -> None:
+    """Publish the candidates that pass, and what the files now say about the revisions in `kept`, which are published.
+
+    The next generation is written with all candidates, they are verified through it, those that fail are taken out,
+    and the link flips. Where nothing is left that is new the generation is thrown away.
+    """
+    labelled = relabelled(present(request.yard), entries_after(request.yard, request.site, kept))
+    if not candidates and not labelled:
+        return
     folder = generations.begin(request.yard)
     try:
-        records = {record.module: record for record in revisions.built(request.yard)}
-        _write(folder, request, candidates, records)
-        passed: list[Task] = []
-        unverified: set[str] = set()
-        for task in candidates:
-            outcome = _verify(task, folder / "modules", request, progress)
-            result.outcomes.append(outcome)
-            if outcome.status in ("published", "unverified"):
-                passed.append(task)
-            if outcome.status == "unverified":
-                unverified.add(task.module)
-        if not passed:
+        entries = _write(folder, request, [*kept, *candidates])
+        outcomes = [_verify(task, folder / "modules", request, progress) for task in candidates]
+        result.outcomes += outcomes
+        new = [o.module for o in outcomes if o.status in USABLE]
+        unverified = {o.module for o in outcomes if o.status == "unverified"}
+        if not new and not labelled:
             shutil.rmtree(folder)
             return
-        if len(passed) < len(candidates) or unverified:
+        if len(new) < len(candidates) or unverified:
             shutil.rmtree(folder / "modules")
-            _write(folder, request, passed, records, unverified)
-        entries = _entries_after(request, passed, unverified)
-        reason = "deploy " + ", ".join(task.module for task in passed)
+            good = [task for task in candidates if task.module in new]
+            entries = _write(folder, request, [*kept, *good], unverified)
+        reason = f"deploy {', '.join(new)}" if new else f"say something else of {', '.join(sorted(labelled))}"
         result.generation = generations.flip(request.yard, folder, now(), reason, entries).number
     except OSError as error:
         shutil.rmtree(folder, ignore_errors=True)
         raise _system_error(error, "the modules") from error
+    result.outcomes = [replace(o, status="updated") if o.module in labelled else o for o in result.outcomes]
 
 
 def _write(
-    folder: Path,
-    request: Request,
-    tasks: Sequence[Task],
-    records: dict[str, BuildRecord],
-    unverified: frozenset[str] | set[str] = frozenset(),
-) -> None:
-    entries = _entries_after(request, tasks, unverified)
+    folder: Path, request: Request, tasks: Sequence[Task], unverified: Collection[str] = ()
+) -> tuple[Entry, ...]:
+    """Write the modules of the next generation; its entries."""
+    entries = entries_after(request.yard, request.site, tasks, unverified)
+    records = {record.module: record for record in revisions.built(request.yard)}
     write_modules(folder / "modules", entries, records, request.site, request.yard)
+    return entries
 
 
 def _verify(task: Task, modules: Path, request: Request, progress: Progress) -> Outcome:
     record = task.record or read_record(task.paths.record)
     progress.phase(task.module, "verify")
-    started = time.monotonic()
     report = verify.verify(record, modules, request.site, progress=progress)
     write_report(task.paths, report)
-    progress.phase(task.module, report.state, f"{time.monotonic() - started:.1f} s")
+    progress.phase(task.module, report.state, f"{len(report.checks)} checks")
     status = {"passed": "published", "failed": "failed"}.get(report.state)
     if status is None:
         status = "unverified" if request.allow_unverified else "held"
-    return Outcome(task.module, status, str(task.paths.root), report, record)
+    return Outcome(task.module, status, str(task.paths.root), report, record, stack=task.stack)
 
 
 def write_report(paths: RevisionPaths, report: Report) -> None:
     """Keep a verification beside the revision, as JSON and as JUnit XML."""
     atomic.write_json(paths.report, report.to_json())
     atomic.write_text(paths.junit, report.junit())
-
-
-def _entries_after(
-    request: Request, tasks: Sequence[Task], unverified: frozenset[str] | set[str] = frozenset()
-) -> tuple[Entry, ...]:
-    """All entries of the generation that would follow the current one with these revisions in it."""
-    manifest = generations.current(request.yard)
-    new = {task.module: _entry(task, request, task.module in unverified) for task in tasks}
-    kept = [e for e in manifest.entries if e.module not in new and Path(e.folder).exists()] if manifest else []
-    return names.claim([*kept, *new.values()])
-
-
-def _entry(task: Task, request: Request, unverified: bool) -> Entry:
-    settings = task.variant.modules
-    return Entry(
-        stack=task.stack.name,
-        version=task.record.version if task.record else task.variant.version,
-        variant=task.variant.name,
-        revision=task.revision,
-        module=task.module,
-        folder=str(task.paths.root),
-        created=task.record.created if task.record else now(),
-        state="unverified" if unverified else "published",
-        rank=len(task.stack.variants) if task.stack.default == task.variant.name else task.rank,
-        hidden=settings.hidden,
-        deprecated=settings.deprecated,
-    )
-
-
-@contextmanager
-def umask(site: Site) -> Iterator[None]:
-    """Write with the site's umask, so that a yard is as readable as the site wants whoever deploys."""
-    before = os.umask(int(site.permissions.umask, 8))
-    try:
-        yield
-    finally:
-        os.umask(before)
-
-
-def now() -> str:
-    """The present time as records hold it: UTC, to the second."""
-    return datetime.now(timezone.utc).isoformat(timespec="seconds")

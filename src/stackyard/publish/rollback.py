@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from stackyard.errors import InputError
 from stackyard.expose.generation import write_modules
+from stackyard.expose.root import check_root, make_root
 from stackyard.publish import names
-from stackyard.publish.deploy import now
+from stackyard.publish.entries import now
 from stackyard.spec.models import Site
 from stackyard.yard import generations, revisions
 from stackyard.yard.layout import Yard
@@ -53,25 +55,52 @@ def rollback(yard: Yard, site: Site, to: Manifest) -> Manifest:
 
 
 def withdraw_newer(yard: Yard, site: Site, entry: Entry) -> Manifest:
-    """Make `entry` what the short names of its stack mean again: every revision created after it is withdrawn."""
-    present = generations.current(yard)
-    if present is None:
-        raise InputError(f"nothing was published in {yard.root}")
-    entries = [
-        replace(e, state="withdrawn") if e.stack == entry.stack and _after(e, entry) else e for e in present.entries
-    ]
-    entries = [replace(e, state="published") if e.module == entry.module else e for e in entries]
-    return publish_entries(yard, site, entries, f"rollback to {entry.module}", 0)
+    """Make `entry` what the short names of its stack mean again: every revision created after it is withdrawn.
+
+    Raises:
+        InputError: `entry` was never published in this yard.
+    """
+    past = generations.history(yard)
+    state = next((e.state for m in reversed(past) for e in m.entries if _is(e, entry)), None)
+    if state is None:
+        raise InputError(
+            f"{entry.module} was never published in {yard.root}", hint="`stackyard list` shows which yard has it"
+        )
+    entries = {e.module: e for e in past[-1].entries}
+    for e in entries.values():
+        if e.stack == entry.stack and _after(e, entry):
+            entries[e.module] = replace(e, state="withdrawn")
+    entries[entry.module] = replace(entries.get(entry.module, entry), state=state)
+    return publish_entries(yard, site, tuple(entries.values()), f"rollback to {entry.module}", 0)
+
+
+def _is(one: Entry, other: Entry) -> bool:
+    """Whether an entry shows this revision to users."""
+    return one.module == other.module and one.state != "withdrawn"
 
 
 def _after(one: Entry, other: Entry) -> bool:
     return one.module != other.module and (one.created, one.revision) > (other.created, other.revision)
 
 
+def mark_verified(yard: Yard, site: Site, modules: Collection[str]) -> list[str]:
+    """Publish those of these revisions as verified that were published unverified; which ones they are."""
+    manifest = generations.current(yard)
+    entries = manifest.entries if manifest else ()
+    found = [e.module for e in entries if e.module in modules and e.state == "unverified"]
+    if found:
+        changed = [replace(e, state="published") if e.module in found else e for e in entries]
+        publish_entries(yard, site, changed, f"verified {', '.join(found)}", 0)
+    return found
+
+
 def publish_entries(yard: Yard, site: Site, entries: Sequence[Entry], reason: str, content: int) -> Manifest:
-    """Publish a generation with these entries; every revision was verified before. The caller holds the lease."""
-    claimed = names.claim(entries)
+    """Publish a generation with these entries, those left out whose files are gone. The caller holds the lease."""
+    claimed = names.claim(e for e in entries if Path(e.folder).exists())
+    check_root(yard, site)
     folder = generations.begin(yard)
     records = {record.module: record for record in revisions.built(yard)}
     write_modules(folder / "modules", claimed, records, site, yard)
-    return generations.flip(yard, folder, now(), reason, claimed, content)
+    manifest = generations.flip(yard, folder, now(), reason, claimed, content)
+    make_root(yard, site)
+    return manifest

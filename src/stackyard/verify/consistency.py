@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Iterable, Mapping
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from stackyard.errors import StackyardError
 from stackyard.host.command import run
 from stackyard.verify.context import Context, excepted
-from stackyard.verify.distributions import normal
+from stackyard.verify.distributions import distributions, normal
 from stackyard.verify.report import CheckResult
 
 if TYPE_CHECKING:
@@ -21,8 +22,9 @@ _REMEDY = "change the versions in the stack file and lock again; or name {name} 
 
 
 def check_consistency(context: Context) -> list[CheckResult]:
-    """Results of both kinds; one per distribution with a requirement that does not hold, or one that all do."""
-    return [*_check_pip(context), *_check_conda(context)]
+    """One result per distribution with a requirement that does not hold, or one that all do; and whether all files
+    that packages brought are there."""
+    return [*_check_pip(context), *_check_conda(context), *_check_files(context)]
 
 
 def _check_pip(context: Context) -> list[CheckResult]:
@@ -67,6 +69,29 @@ def _check_conda(context: Context) -> list[CheckResult]:
         return [_broken("conda", name, texts) for name, texts in broken.items()]
     text = f"the requirements of {len(records)} packages hold"
     return [CheckResult("consistency", "conda", "passed", text, seconds=time.perf_counter() - started)]
+
+
+def _check_files(context: Context) -> list[CheckResult]:
+    """Whether the files that packages installed are still there. A stack's post script may remove some on purpose, so
+    that they are gone is a warning; what depends on them fails by itself."""
+    started = time.perf_counter()
+    listed = {f"{context.prefix}/{name}" for record in context.conda_records() for name in record.get("files", ())}
+    for one in distributions(context):
+        listed |= {f"{one.folder}/{name}" for name in one.files}
+    files = sorted(name for name in listed if not name.endswith(".pyc"))
+    if not files:
+        return []
+    lost = [name for name in files if not os.path.lexists(name)]
+    seconds = time.perf_counter() - started
+    if not lost:
+        return [CheckResult("consistency", "files", "passed", f"{len(files)} files are there", seconds=seconds)]
+    shown = ", ".join(os.path.relpath(name, context.prefix) for name in lost[:3])
+    text = f"{len(lost)} of {len(files)} files that packages brought are not there, e.g. {shown}"
+    remedy = (
+        f"if no script of the stack removed them, the revision is damaged: remove {context.record.path} and deploy its "
+        "file again, which makes the same revision anew from the cache"
+    )
+    return [CheckResult("consistency", "files", "warned", text, remedy, seconds, required=False)]
 
 
 def _conda_problems(context: Context, records: Iterable[PrefixRecord]) -> Iterable[tuple[str, str]]:
@@ -132,4 +157,5 @@ def _grouped(context: Context, problems: Iterable[tuple[str, str]]) -> dict[str,
 
 
 def _broken(part: str, name: str, texts: list[str]) -> CheckResult:
-    return CheckResult("consistency", f"{part} {name}", "failed", "\n".join(texts), _REMEDY.format(name=name))
+    remedy = _REMEDY.format(name=name)
+    return CheckResult("consistency", f"{part} {name}", "failed", "\n".join(texts), remedy, exceptions=(name,))

@@ -87,7 +87,8 @@ def _import_result(
         return replace(skipped, name=one.name, seconds=seconds)
     lines = [f"{module}: {problem.message}" for module, problem in failing.items()]
     module, problem = next(iter(failing.items()))
-    return CheckResult("import", one.name, "failed", "\n".join(lines), _remedy(one, module, problem), seconds)
+    remedy = _remedy(one, module, problem)
+    return CheckResult("import", one.name, "failed", "\n".join(lines), remedy, seconds, exceptions=tuple(failing))
 
 
 def _only_on_gpu_node(context: Context, failing: Mapping[str, Problem]) -> CheckResult | None:
@@ -119,6 +120,9 @@ def _remedy(one: Distribution, module: str, problem: Problem) -> str:
     exception = (
         f"if it cannot import on this machine by design, name {module} under `exceptions: imports:` in the stack file"
     )
+    lost = _own_file(one, problem.missing)
+    if lost:
+        return f"{one.name} installed {lost}, which is not there any more: the revision was damaged"
     extras = one.optional.get(normal(problem.missing.split(".")[0]), ()) if problem.missing else ()
     if extras:
         return f"ask for {one.name}[{extras[0]}], which brings {problem.missing}; {exception}"
@@ -127,6 +131,14 @@ def _remedy(one: Distribution, module: str, problem: Problem) -> str:
     if "cannot open shared object file" in problem.message:
         return f"add the package that brings this library; {exception}"
     return exception
+
+
+def _own_file(one: Distribution, module: str) -> str:
+    """The file, gone by now, with which the distribution itself brought a missing module; empty: it never did."""
+    stem = module.replace(".", "/")
+    starts = (f"{stem}.", f"{stem}/__init__.")
+    found = (f for f in sorted(one.files) if module and f.startswith(starts) and f.endswith((".py", ".so")))
+    return next((f for f in found if not (one.folder / f).exists()), "")
 
 
 def _command_result(
@@ -152,7 +164,7 @@ def _command_result(
         return replace(skipped, kind="command", name=script.name, seconds=outcome.seconds)
     text = f"{target} of {one.name}: {problem.message}"
     remedy = f"if it need not work here, name {script.name} under `exceptions: commands:` in the stack file"
-    return CheckResult("command", script.name, "failed", text, remedy, outcome.seconds)
+    return CheckResult("command", script.name, "failed", text, remedy, outcome.seconds, exceptions=(script.name,))
 
 
 def _optional_part(

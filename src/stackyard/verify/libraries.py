@@ -167,7 +167,8 @@ def _missing(context: Context, library: str, needing: list[ElfFile]) -> CheckRes
         text = f"{shown} needs it; a node with the network or the program that it is for brings it"
         return CheckResult("library", library, "warned", text, required=False)
     remedy = f"add the package that brings {library}, or name it under `exceptions: libraries:` if the host does"
-    return CheckResult("library", library, "failed", f"{shown} needs it and no search path leads to it", remedy)
+    text = f"{shown} needs it and no search path leads to it"
+    return CheckResult("library", library, "failed", text, remedy, exceptions=(library,))
 
 
 def _is_64(line: str) -> bool:

@@ -126,11 +126,16 @@ def _symmetry_result(system: ModuleSystem, real: Session, plain: Session) -> Che
 
 
 def _write_control(folder: Path, change: EnvironmentChange) -> Path:
-    """The control prepends one folder to PATH, the one thing that every stack does."""
+    """The control prepends one folder to PATH, the one thing that every stack does.
+
+    Lmod, run by root, passes over files of root that others cannot read, whatever the umask of this process is.
+    """
     directory = next((op.directory for op in change if isinstance(op, Prepend) and op.variable == "PATH"), str(folder))
     module = folder / CONTROL
     module.parent.mkdir(parents=True)
     module.write_text(f"#%Module1.0\nprepend-path PATH {{{directory}}}\n", encoding="utf-8")
+    for path in (folder, module.parent, module):
+        path.chmod(0o755 if path.is_dir() else 0o644)
     return folder
 
 

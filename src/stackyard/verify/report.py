@@ -34,6 +34,14 @@ KINDS: Mapping[Kind, str] = {
 }
 """What each kind of check proves, in the order of a report."""
 
+EXCEPTIONS: Mapping[Kind, str] = {
+    "import": "imports",
+    "command": "commands",
+    "library": "libraries",
+    "consistency": "distributions",
+}
+"""The key under a stack's ``exceptions`` for each kind of check that can have one."""
+
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]|\x1b\\[[0-9;]*m")
 
 
@@ -46,6 +54,7 @@ class CheckResult:
         detail: the cause if it did not pass, else what was seen; several lines are possible.
         remedy: what to do about a check that did not pass.
         required: whether skipping it leaves the revision unverified.
+        exceptions: the names under which a stack's file can declare that this need not be proved.
     """
 
     kind: Kind
@@ -55,6 +64,7 @@ class CheckResult:
     remedy: str = ""
     seconds: float = 0.0
     required: bool = True
+    exceptions: tuple[str, ...] = ()
 
     def line(self) -> str:
         """One line for a person: status, kind, name and the last line of the detail, which names the cause."""
@@ -100,6 +110,15 @@ class Report:
         warned = [check for check in self.checks if check.status == "warned"]
         return (*failed, *skipped, *warned)
 
+    def exceptions(self) -> dict[str, list[str]]:
+        """What a stack's file would have to say under ``exceptions`` for the failed checks to pass; empty: no such."""
+        found: dict[str, list[str]] = {}
+        for check in self.checks:
+            if check.status == "failed" and check.exceptions:
+                names = found.setdefault(EXCEPTIONS[check.kind], [])
+                names += [name for name in check.exceptions if name not in names]
+        return found
+
     def summary(self) -> str:
         """One line: the state, how many checks of each status, and how long they took."""
         counts = Counter(check.status for check in self.checks)
@@ -126,7 +145,10 @@ class Report:
             )
         names = {f.name for f in fields(cls)}
         plain = {key: item for key, item in value.items() if key in names}
-        plain["checks"] = tuple(CheckResult(**check) for check in value.get("checks", ()))
+        plain["checks"] = tuple(
+            CheckResult(**{**check, "exceptions": tuple(check.get("exceptions", ()))})
+            for check in value.get("checks", ())
+        )
         for name in ("systems", "only"):
             plain[name] = tuple(value.get(name, ()))
         return cls(**plain)

@@ -145,6 +145,8 @@ class Entry:
         rank: where its variant stood in the stack's matrix; among the variants of one version the highest is preferred.
         hidden: shown to nobody by `module avail`, loadable by its full name.
         deprecated: a date and a message, shown when it is loaded.
+        notice: a message shown at every load.
+        help: added to what ``module help`` prints.
     """
 
     stack: str
@@ -160,6 +162,8 @@ class Entry:
     rank: int = 0
     hidden: bool = False
     deprecated: str = ""
+    notice: str = ""
+    help: str = ""
 
 
 @dataclass(frozen=True)
@@ -180,25 +184,31 @@ class Manifest:
         return {"format": MANIFEST_FORMAT, **asdict(self)}
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Manifest:
-        """Read what `to_json` wrote."""
+    def from_json(cls, value: Mapping[str, Any], origin: str = "manifest.json") -> Manifest:
+        """Read what `to_json` wrote; `origin` names the file in errors."""
+        if value.get("format") != MANIFEST_FORMAT:
+            raise StackyardError(
+                f"{origin} has format {value.get('format')!r}; this program reads format {MANIFEST_FORMAT}",
+                hint="use the version of stackyard that wrote it, or a newer one",
+            )
         entries = tuple(Entry(**{**e, "aliases": tuple(e["aliases"])}) for e in value["entries"])
         return cls(value["number"], value["created"], value["reason"], entries, value.get("content", 0))
 
 
 def read_record(path: Path) -> BuildRecord:
     """Read a ``record.json``. Raises StackyardError when it is not a record of this format."""
-    return BuildRecord.from_json(_read(path), str(path))
+    return BuildRecord.from_json(_read(path, f"move {path.parent} away and deploy its file again"), str(path))
 
 
 def read_manifest(path: Path) -> Manifest:
     """Read a generation's ``manifest.json``."""
-    return Manifest.from_json(_read(path))
+    hint = f"restore it, or point the link `modules` at another of {path.parent.parent}/*/modules"
+    return Manifest.from_json(_read(path, hint), str(path))
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path, hint: str) -> dict[str, Any]:
     try:
         value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, json.JSONDecodeError) as error:
-        raise StackyardError(f"cannot read {path}: {error}", hint="`stackyard doctor` says what is damaged") from error
+        raise StackyardError(f"cannot read {path}: {error}", hint=hint) from error
     return value

@@ -53,29 +53,28 @@ def _deploy(
     from stackyard.cli.display import display
     from stackyard.publish import deploy
     from stackyard.publish.inputs import memorable
-    from stackyard.yard.lease import lease
+    from stackyard.publish.writing import writing
 
     request = _request(context, yard, files, options)
     with (
-        lease(yard, on_wait=lambda who: show_notice(f"waiting for another deploy: {who}")),
-        deploy.umask(request.site),
+        writing(yard, request.site, lambda who: show_notice(f"waiting for another deploy: {who}")),
         display() as progress,
     ):
         result = deploy.deploy(request, progress)
         files_read = memorable(request) if result.is_final else None
         if files_read is not None:
             memo.remember(remembered, files_read, [outcome.module for outcome in result.outcomes])
-    _report(result, yard, as_json)
+    _report(context, result, request, progress.notices, as_json)
 
 
 def _request(context: Context, yard: Yard, files: tuple[Path, ...], options: dict[str, Any]) -> Any:
+    from stackyard.cli.stacks import load_stacks
     from stackyard.publish.deploy import Request
-    from stackyard.spec.load import load_stack
 
     if len(files) > 1 and (options["name"] or options["version"]):
         raise InputError("--name and --version go with one FILE", hint="deploy the files one by one")
     site = context.site()
-    stacks = tuple(load_stack(f, site, options["name"], options["version"]) for f in files)
+    stacks = load_stacks(files, site, options["name"], options["version"])
     return Request(
         stacks,
         site,
@@ -140,13 +139,15 @@ def _report_nothing(modules: list[str], as_json: bool) -> None:
         click.echo(f"nothing changed: {', '.join(modules)} {'is' if len(modules) == 1 else 'are'} published")
 
 
-def _report(result: Any, yard: Yard, as_json: bool) -> None:
+def _report(context: Context, result: Any, request: Any, said: list[str], as_json: bool) -> None:
     from stackyard.cli.summary import deploy_json, show_deploy
+    from stackyard.expose.root import users_path
 
     if as_json:
         show_json(deploy_json(result))
     else:
-        show_deploy(result, yard)
+        yards = [each for each in request.yard.lineage() if each.modules.is_dir()]
+        show_deploy(result, [users_path(each, request.site) for each in yards], context.program, said)
     errors = [outcome.error for outcome in result.outcomes if outcome.error is not None]
     for error in {(str(e.where), e.message, e.detail, e.hint): e for e in errors}.values():
         show_error(error)  # once, where several variants stop at the same thing

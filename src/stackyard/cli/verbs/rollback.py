@@ -20,9 +20,8 @@ def command(context: Context, to: str | None, dry_run: bool, as_json: bool) -> N
 
     Nothing is deleted: revisions published since are withdrawn, that is hidden, and still load by their full names.
     """
-    from stackyard.publish.deploy import umask
     from stackyard.publish.rollback import rollback, target, withdraw_newer
-    from stackyard.yard.lease import lease
+    from stackyard.publish.writing import writing
 
     yard, site = context.yard(), context.site()
     entry = catalogue.resolve(yard, to) if to is not None and not to.isdigit() else None
@@ -31,7 +30,7 @@ def command(context: Context, to: str | None, dry_run: bool, as_json: bool) -> N
         what = f"what users saw in generation {manifest.number}" if manifest else f"{entry.module if entry else ''}"
         click.echo(f"would go back to {what}")
         return
-    with lease(yard, on_wait=lambda who: show_notice(f"waiting for another writer: {who}")), umask(site):
+    with writing(yard, site, lambda who: show_notice(f"waiting for another writer: {who}")):
         if entry is not None:
             now = withdraw_newer(yard, site, entry)
         else:

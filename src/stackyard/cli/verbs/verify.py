@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from stackyard.cli.context import Context
-from stackyard.cli.output import show_json
+from stackyard.cli.output import show_json, show_notice, show_problems
 from stackyard.errors import InputError
 from stackyard.yard import catalogue, generations
 from stackyard.yard.layout import RevisionPaths, Yard
 from stackyard.yard.record import Entry, read_record
+
+if TYPE_CHECKING:
+    from stackyard.spec.models import Site
+    from stackyard.verify.report import Report
 
 
 @click.command(short_help="run the checks of a revision again")
@@ -26,42 +31,35 @@ def command(context: Context, rev: str | None, as_json: bool) -> None:
     A revision that was published unverified becomes verified when all its checks pass here. Exit code 3: some did not.
     """
     from stackyard.cli.display import display
-    from stackyard.publish.deploy import write_report
     from stackyard.verify import verify
 
     yard, site = context.yard(), context.site()
-    manifest = generations.current(yard)
-    entries = (
-        [catalogue.resolve(yard, rev)]
-        if rev
-        else [e for e in manifest.entries if e.state != "withdrawn"]
-        if manifest
-        else []
-    )
-    if not entries:
-        raise InputError(f"nothing is published in {yard.root}")
-    reports = {}
-    for entry in entries:
-        paths = RevisionPaths.of(entry.folder)
-        with display() as progress:
-            progress.phase(entry.module, "verify")
-            report = verify.verify(read_record(paths.record), _modules(yard, entry), site, progress=progress)
-            progress.phase(entry.module, report.state)
-        reports[entry.module] = report
-        if os.access(paths.root, os.W_OK):
-            write_report(paths, report)
-    _promote(yard, context, [e for e in entries if e.state == "unverified" and reports[e.module].state == "passed"])
+    entries = _entries(yard, rev)
+    trees = {entry.module: _modules(yard, entry) for entry in entries}
+    reports: dict[str, Report] = {}
+    with display() as progress:
+        for entry in entries:
+            record = read_record(RevisionPaths.of(entry.folder).record)
+            report = verify.verify(record, trees[entry.module], site, progress=progress)
+            progress.phase(entry.module, report.state, f"{len(report.checks)} checks")
+            reports[entry.module] = report
+    verified = _keep(yard, site, entries, reports)
     if as_json:
         show_json({module: report.to_json() for module, report in reports.items()})
     else:
-        for module, report in reports.items():
-            click.echo(f"{click.style(module, bold=True)}: {report.summary()}")
-            for check in report.problems():
-                click.echo(f"    {check.line()}")
-                if check.remedy:
-                    click.echo(f"        {check.remedy}")
+        _show(reports, verified)
     if any(report.state != "passed" for report in reports.values()):
         raise click.exceptions.Exit(3)
+
+
+def _entries(yard: Yard, rev: str | None) -> list[Entry]:
+    if rev:
+        return [catalogue.resolve(yard, rev)]
+    manifest = generations.current(yard)
+    entries = [e for e in manifest.entries if e.state != "withdrawn"] if manifest else []
+    if not entries:
+        raise InputError(f"nothing is published in {yard.root}", hint="`stackyard list` shows what there is")
+    return entries
 
 
 def _modules(yard: Yard, entry: Entry) -> Path:
@@ -76,15 +74,27 @@ def _modules(yard: Yard, entry: Entry) -> Path:
     )
 
 
-def _promote(yard: Yard, context: Context, entries: list[Entry]) -> None:
-    """Publish a generation in which these revisions count as verified."""
-    manifest = generations.current(yard)
-    mine = {e.module for e in entries} & {e.module for e in manifest.entries} if manifest else set()
-    if not mine or manifest is None:
-        return
-    from stackyard.publish.rollback import publish_entries
-    from stackyard.yard.lease import lease
+def _keep(yard: Yard, site: Site, entries: Sequence[Entry], reports: Mapping[str, Report]) -> list[str]:
+    """Keep the reports of this yard's own revisions, and publish as verified what had not been; those modules.
 
-    with lease(yard):
-        changed = [replace(e, state="published") if e.module in mine else e for e in manifest.entries]
-        publish_entries(yard, context.site(), changed, f"verified {', '.join(sorted(mine))}", 0)
+    Nothing is written where the yard is not this user's to write.
+    """
+    from stackyard.publish.deploy import write_report
+    from stackyard.publish.rollback import mark_verified
+    from stackyard.publish.writing import writing
+
+    own = [e for e in entries if Path(e.folder).is_relative_to(yard.root)]
+    if not own or not os.access(yard.root, os.W_OK):
+        return []
+    with writing(yard, site, lambda who: show_notice(f"waiting for another writer: {who}")):
+        for entry in own:
+            write_report(RevisionPaths.of(entry.folder), reports[entry.module])
+        return mark_verified(yard, site, [e.module for e in own if reports[e.module].state == "passed"])
+
+
+def _show(reports: Mapping[str, Report], verified: Sequence[str]) -> None:
+    for module, report in reports.items():
+        click.echo(f"{click.style(module, bold=True)}: {report.summary()}")
+        show_problems(report)
+    for module in verified:
+        click.echo(f"{module} was published unverified, and counts as verified now")
