@@ -11,7 +11,7 @@ import pytest
 import tomllib
 from buildbed import locked
 
-from stackyard.build import fetch, pip, programs, seal, tools, uvcache
+from stackyard.build import bytecode_worker, fetch, pip, programs, seal, tools, uvcache
 from stackyard.build.bytecode import pyc
 from stackyard.build.inputs import input_hash
 from stackyard.build.pyfiles import _source_of
@@ -322,6 +322,15 @@ def test_uvs_note_of_the_time_is_removed(tmp_path: Path) -> None:
 )
 def test_a_stack_that_brings_conda(declared: bool | None, packages: list[str], brings: bool) -> None:
     assert seal.brings_conda(declared, packages) is brings
+
+
+@pytest.mark.parametrize("source", ["print 1", "def f():\n return await x\n", "\0", None])
+def test_a_file_that_cannot_be_compiled_stops_nothing(tmp_path: Path, source: str | None) -> None:
+    """Python 2, syntax of another version, no text at all, and a link to nothing."""
+    path = tmp_path / "a.py"
+    path.symlink_to("nowhere") if source is None else path.write_text(source)
+    assert bytecode_worker.compile_one((str(tmp_path / "a.pyc"), str(path), "a.py")) == "a.py"
+    assert not (tmp_path / "a.pyc").exists()
 
 
 def test_the_message_of_a_sealed_prefix() -> None:

@@ -157,9 +157,9 @@ class _Steps:
                 touched = post.run(self.job, activation.change)
                 activation = captured(self.job)
         with self._phase("bytecode"):
-            done = bytecode.add(self.job, wheels, touched)
-        if done.failed:
-            self.notices.append(f"{len(done.failed)} Python files cannot be compiled, e.g. {done.failed[0]}")
+            failed = bytecode.add(self.job, wheels, touched)
+        if failed:
+            self.notices.append(f"{len(failed)} Python files cannot be compiled, e.g. {failed[0]}")
         return activation
 
     def _measure(self) -> DiskUse:

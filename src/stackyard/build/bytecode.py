@@ -17,7 +17,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from stackyard.build import programs
@@ -32,15 +32,6 @@ _BATCH = 2000  # files per run of the worker: what a kill can cost, and how ofte
 _OLDEST = (3, 7)  # PEP 552
 
 
-@dataclass
-class Outcome:
-    """What was done: files compiled now, files linked from the cache, files that cannot be compiled."""
-
-    compiled: int = 0
-    linked: int = 0
-    failed: list[str] = field(default_factory=list)
-
-
 @dataclass(frozen=True)
 class _Place:
     """A package and where its bytecode is, or (`ready` False) will be, in a cache."""
@@ -50,30 +41,29 @@ class _Place:
     ready: bool
 
 
-def add(job: Job, wheels: Sequence[Wheel], touched: Iterable[str] = ()) -> Outcome:
+def add(job: Job, wheels: Sequence[Wheel], touched: Iterable[str] = ()) -> list[str]:
     """Give every Python file of the prefix its bytecode.
 
     Args:
         wheels: what is installed besides the conda packages.
         touched: Python files, relative to the prefix, that a post script wrote.
+
+    Returns:
+        The files that cannot be compiled: Python 2, templates, links to nothing.
     """
-    outcome = Outcome()
     if not job.python_version:
-        return outcome
+        return []
     if tuple(int(n) for n in job.python_version.split(".")[:2]) < _OLDEST:
         job.progress.notice(f"{job.module}: Python {job.python_version} has no hash-based bytecode; none is made")
-        return outcome
+        return []
     tag, magic = _identity(job)
     places = list(_places(job, f"{tag}-{magic}", wheels))
     own = _claimed_twice(place.unit for place in places) | set(touched)
-    places = _compile_missing(job, tag, places, own, outcome)
+    places = _compile_missing(job, tag, places, own)
     for place in places:
-        outcome.linked += _link(job, tag, place, own)
-        outcome.failed += place.unit.failed
+        _link(job, tag, place, own)
     private = sorted({p for place in places for p in place.unit.private} | own)
-    outcome.compiled += len(private)
-    outcome.failed += _in_place(job, tag, private)
-    return outcome
+    return [*(name for place in places for name in place.unit.failed), *_in_place(job, tag, private)]
 
 
 def pyc(name: str, tag: str) -> str:
@@ -128,17 +118,15 @@ def _claimed_twice(units: Iterable[Unit]) -> set[str]:
 # --------------------------------------------------------------------------- compiling
 
 
-def _compile_missing(job: Job, tag: str, places: Sequence[_Place], own: set[str], outcome: Outcome) -> list[_Place]:
+def _compile_missing(job: Job, tag: str, places: Sequence[_Place], own: set[str]) -> list[_Place]:
     """Compile what no cache has, in batches; return all places, now ready."""
     done = [place for place in places if place.ready]
     missing = [place for place in places if not place.ready]
     total, count = sum(len(p.unit.shared) for p in missing), 0
     for batch in _batches(missing):
         fault_point("bytecode")
-        finished = [_finish(place, tag, failed, own) for place, failed in _run_worker(job, tag, batch, own)]
-        done += finished
+        done += [_finish(place, tag, failed, own) for place, failed in _run_worker(job, tag, batch, own)]
         count += sum(len(p.unit.shared) for p in batch)
-        outcome.compiled += sum(len(p.unit.shared) for p in finished)
         job.progress.advance(job.module, count, total)
     return done
 
@@ -222,11 +210,10 @@ def _in_place(job: Job, tag: str, names: Sequence[str]) -> list[str]:
 # --------------------------------------------------------------------------- linking
 
 
-def _link(job: Job, tag: str, place: _Place, own: set[str]) -> int:
-    """Link one package's bytecode into the prefix; returns the number of files."""
+def _link(job: Job, tag: str, place: _Place, own: set[str]) -> None:
+    """Link one package's bytecode into the prefix."""
     prefix, store = os.fspath(job.prefix), os.fspath(place.store)
     folders: set[str] = set()
-    linked = 0
     for name in place.unit.shared:
         if name in own:
             continue
@@ -236,9 +223,7 @@ def _link(job: Job, tag: str, place: _Place, own: set[str]) -> int:
             Path(prefix, folder).mkdir(parents=True, exist_ok=True)
             folders.add(folder)
         _replace(f"{store}/{file}", f"{prefix}/{file}", link=not job.private_files)
-        linked += 1
     fault_point("link")
-    return linked
 
 
 def _replace(source: str, target: str, *, link: bool) -> None:

@@ -18,11 +18,11 @@ _PR_SET_PDEATHSIG, _SIGKILL = 1, 9
 
 
 def compile_one(task: Tuple[str, str, str]) -> Optional[str]:  # noqa: UP006, UP045
-    """Compile one file; return None, or its name when it cannot be compiled (Python 2, templates)."""
+    """Compile one file; return None, or its name when it cannot be compiled (Python 2, templates, links to nothing)."""
     target, source, name = task
     try:
         py_compile.compile(source, cfile=target, dfile=name, doraise=True, invalidation_mode=_MODE)
-    except (py_compile.PyCompileError, SyntaxError, ValueError, RecursionError):
+    except (py_compile.PyCompileError, SyntaxError, ValueError, RecursionError, FileNotFoundError, IsADirectoryError):
         return name
     return None
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from stackyard.errors import MissingError, StackyardError
 from stackyard.host import command
+from stackyard.lock.names import pip_name
 
 if TYPE_CHECKING:
     from stackyard.lock.model import LockedVariant
@@ -119,7 +120,7 @@ def provided_packages(locked: LockedVariant, variant: Variant) -> frozenset[str]
 def build_requirements(variant: Variant) -> frozenset[str]:
     """The names of the build requirements of all packages of a stack."""
     lines = (line for how in variant.build.packages.values() for line in how.requires)
-    return frozenset(re.split(r"[^A-Za-z0-9._-]", line.strip())[0].lower() for line in lines)
+    return frozenset(name for name in map(pip_name, lines) if name)
 
 
 def compilers(environ: Mapping[str, str]) -> dict[str, Tool]:

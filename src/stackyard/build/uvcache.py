@@ -24,18 +24,16 @@ if TYPE_CHECKING:
     from stackyard.build.pip import Wheel
 
 
-def take_from_parents(job: Job, wheels: Sequence[Wheel]) -> int:
-    """Make what the parents' caches have of these wheels known to this yard's cache. Returns how many were taken."""
-    taken = 0
+def take_from_parents(job: Job, wheels: Sequence[Wheel]) -> None:
+    """Make what the parents' caches have of these wheels known to this yard's cache."""
     for parent in job.yard.lineage()[1:]:
         source = parent.cache / "uv"
         if source.is_dir():
-            taken += sum(_take(source, job.uv_cache, wheel) for wheel in wheels)
-    return taken
+            for wheel in wheels:
+                _take(source, job.uv_cache, wheel)
 
 
-def _take(source: Path, target: Path, wheel: Wheel) -> int:
-    found = 0
+def _take(source: Path, target: Path, wheel: Wheel) -> None:
     for link in _entries(source, wheel):
         archive = (link.parent / link.readlink()).resolve()
         pointer = target / link.relative_to(source)
@@ -48,8 +46,6 @@ def _take(source: Path, target: Path, wheel: Wheel) -> int:
                 shutil.copy2(companion, pointer.parent / companion.name)
         fault_point("cache")
         pointer.symlink_to(link.readlink())
-        found += 1
-    return found
 
 
 def _entries(cache: Path, wheel: Wheel) -> Iterator[Path]:

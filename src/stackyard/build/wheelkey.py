@@ -12,14 +12,13 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stackyard.build.fetch import sha256_text
 from stackyard.build.job import Job
 from stackyard.build.tools import Tool
-from stackyard.errors import InputError, MissingError
-from stackyard.lock.hashing import sha256_file
+from stackyard.errors import MissingError
+from stackyard.lock.inputs import patch_hash
 from stackyard.lock.model import PipPackage
 
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ def inputs(
         "source": package.sha256 or package.commit,
         "subdirectory": package.subdirectory,
         "locked_inputs": dict(package.build_inputs),
-        "patches": [_patch(name) for name in (how.patches if how else ())],
+        "patches": [patch_hash(name) for name in (how.patches if how else ())],
         # the number of cores changes how long it takes, not what comes out
         "variables": substitute(variables, words(job, "{ncores}"), {**os.environ, **environ}),
         "config_settings": config_settings(package, how),
@@ -116,9 +115,3 @@ def _interpreter(job: Job) -> list[str]:
     if locked.source in ("host", "uv"):
         return [locked.source, locked.version, locked.sha256]
     return ["conda", *(f"{p.version} {p.build} {p.sha256}" for p in job.locked.conda if p.name == "python")]
-
-
-def _patch(name: str) -> str:
-    if not Path(name).is_file():
-        raise InputError(f"the patch {name} cannot be read", hint="the stack's file names it")
-    return sha256_file(Path(name))

@@ -32,7 +32,7 @@ from stackyard.errors import StackyardError
 from stackyard.lock.hashing import sha256_file
 from stackyard.lock.inputs import package_build
 from stackyard.lock.model import PipPackage
-from stackyard.lock.names import canonical
+from stackyard.lock.names import canonical, pip_name
 from stackyard.lock.uvcompile import uv
 from stackyard.yard.atomic import fault_point, write_json
 
@@ -50,7 +50,6 @@ class Compiled:
     package: PipPackage
     wheel: pip.Wheel
     key: str
-    seconds: float
 
 
 def compile_all(job: Job, toolchain: Toolchain) -> list[Compiled]:
@@ -83,7 +82,7 @@ def in_order(packages: Sequence[PipPackage]) -> list[PipPackage]:
     def visit(name: str, above: tuple[str, ...]) -> None:
         if name in done or name in above:
             return
-        for requirement in sorted(canonical(re.split(r"[^A-Za-z0-9._-]", r.strip())[0]) for r in named[name].requires):
+        for requirement in sorted(map(pip_name, named[name].requires)):
             if requirement in named:
                 visit(requirement, (*above, name))
         done[name] = named[name]
@@ -100,7 +99,7 @@ def find(job: Job, package: PipPackage, toolchain: Toolchain) -> Compiled | None
         for folder in _places(yard.cache / "wheels", key, job.prefix):
             meta = _meta(folder)
             if meta and meta["prefix"] in ("", os.fspath(job.prefix)):
-                return Compiled(package, _wheel(folder / meta["wheel"], package, meta["sha256"]), key, 0.0)
+                return Compiled(package, _wheel(folder / meta["wheel"], package, meta["sha256"]), key)
     return None
 
 
@@ -217,7 +216,7 @@ def _keep(job: Job, package: PipPackage, built: Path, values: dict[str, Any], se
     if folder.exists():
         shutil.rmtree(folder)
     os.replace(temporary, folder)
-    return Compiled(package, _wheel(folder / built.name, package, digest), key, seconds)
+    return Compiled(package, _wheel(folder / built.name, package, digest), key)
 
 
 def names_path(wheel: Path, path: Path) -> bool:

@@ -75,19 +75,17 @@ def can_reflink(folder: Path) -> bool:
             path.unlink(missing_ok=True)
 
 
-def copy_tree(source: Path, target: Path, *, link: bool = True) -> set[str]:
-    """`target` becomes a tree of the same folders, symbolic links and (linked or copied) files. Returns the modes."""
-    modes: set[str] = set()
+def copy_tree(source: Path, target: Path, *, link: bool = True) -> None:
+    """`target` becomes a tree of the same folders, symbolic links and (linked or copied) files."""
     target.mkdir(parents=True, exist_ok=True)
     for entry in os.scandir(source):
         place = target / entry.name
         if entry.is_symlink():
             place.symlink_to(Path(entry.path).readlink())
         elif entry.is_dir():
-            modes |= copy_tree(Path(entry.path), place, link=link)
+            copy_tree(Path(entry.path), place, link=link)
         else:
-            modes.add(link_or_copy(entry.path, place, link=link))
-    return modes
+            link_or_copy(entry.path, place, link=link)
 
 
 def mode_of(files: Iterable[str | Path], folder: Path) -> str:
