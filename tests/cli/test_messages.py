@@ -155,3 +155,52 @@ def test_show_parsed_is_whole_and_readable(tmp_path: Path) -> None:
     assert "variant 1-openmpi   (mpi openmpi)" in text and "    - gdb   [ppc64le]\n" in text
     assert text.count("python 3.11.*") == 2 and text.count("  checks:") == 1
     assert "(editable)" in text and "six>1" in text and "becomes a wheel" in text
+
+
+def test_why_and_diff_of_locks(tmp_path: Path, real_channel: Path) -> None:
+    stack = tmp_path / "stack.yaml"
+    text = (
+        "name: x\nversion: 1\nmatrix: {size: [small, big]}\nenvironment:\n"
+        f"  channels: [{real_channel.as_uri()}]\n  dependencies:\n    - python=3.11\n    - six=1.16\n"
+        "    - requests   # [size == 'big']\n"
+    )
+    stack.write_text(text)
+    stackyard("--yard", tmp_path / "y", "lock", stack)
+    old = tmp_path / "stack.yaml.lock"
+    assert stackyard("why", old, "idna").out.startswith("idna ")
+    both = stackyard("why", old, "six", "--json").value
+    assert {key.partition(" on ")[0] for key in both} == {"1-small", "1-big"}
+    assert "flask is not in" in stackyard("why", old, "flask", expect=2).err
+    kept = tmp_path / "old.lock"
+    old.rename(kept)
+    stack.write_text(text.replace("1.16", "1.17"))
+    stackyard("--yard", tmp_path / "y", "lock", stack)
+    assert stackyard("diff", kept, old).out.count("~ six 1.16.0 pyhd_0 -> 1.17.0 pyhd_0 (conda)") == 2
+    assert "there is no lock file" in stackyard("diff", kept, tmp_path / "no.lock", expect=2).err
+
+
+def test_what_changed_is_said_once_for_all_variants(tmp_path: Path, real_channel: Path) -> None:
+    stack, site = tmp_path / "stack.yaml", tmp_path / "site.yaml"
+    stack.write_text(
+        "name: x\nversion: 1\nmatrix: {size: [small, big]}\n"
+        f"environment: {{channels: [{real_channel.as_uri()}], dependencies: [python=3.11]}}\n"
+    )
+    site.write_text("")
+    command = ("--site", site, "--yard", tmp_path / "y", "lock", stack)
+    stackyard(*command)
+    assert "is fresh" in stackyard(*command, "--locked").out
+    site.write_text("pins: [six <2]\n")
+    err = stackyard(*command, "--locked", expect=2).err
+    assert err.count("+ pin six <2") == 1 and "and 1 more: + pin" in err and "solves again" in err
+    small, big = (stackyard(*command, "--export", "explicit", "--variant", name).out for name in ("small", "1-big"))
+    assert "x 1 small for" in small and "x 1 big for" in big
+
+
+def test_selectors_of_channels_pick_what_is_searched(tmp_path: Path, real_channel: Path) -> None:
+    site, file = tmp_path / "site.yaml", tmp_path / "environment.yml"
+    site.write_text("platforms: [linux-64]\n")
+    file.write_text(
+        f"channels:\n  - {real_channel.as_uri()}\n  - http://127.0.0.1:9/power   # [ppc64le]\ndependencies: [six]\n"
+    )
+    locked = stackyard("--site", site, "--yard", tmp_path / "y", "lock", file, "--json").value[0]
+    assert locked["variants"][0]["channels"] == [real_channel.as_uri()]

@@ -10,7 +10,7 @@ from stackyard.spec import selectors
 from stackyard.spec.matchspec import parse_matchspec
 from stackyard.spec.models import CondaRequirement, Place
 from stackyard.spec.requirements import Line, RequirementsReader
-from stackyard.spec.yamlfile import Node
+from stackyard.spec.yamlfile import Node, line_of
 
 
 class DependencyReader:
@@ -136,7 +136,9 @@ class DependencyReader:
         for key, value in item.entries:
             condition = selectors.in_key(key.text)
             if condition is None:
-                hint = f"write `- {key.text}=={value.text}`" if value.text else "put text that holds `: ` in quotes"
+                hint = f"write `- {key.text}=={value.text}`"
+                if key.text.startswith("-") or not value.text:
+                    hint = f"put the line in quotes: `- '{key.text}:{f' {value.text}' if value.text else ''}'`"
                 self._problem(key, f"{key.text!r} with a colon is a mapping, no pip requirement", hint)
                 continue
             self._notice(key, f"{value.text.strip() or 'this list'} holds only where {condition}")
@@ -159,4 +161,4 @@ class DependencyReader:
         self.problems.append(InputError(message, where=node.where, hint=hint))
 
     def _notice(self, node: Node, text: str) -> None:
-        self.notices.append(f"{node.place.file}:{node.place.line}: {text}")
+        self.notices.append(f"{line_of(node.place)}: {text}")

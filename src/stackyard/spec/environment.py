@@ -19,7 +19,7 @@ from stackyard.spec.dependencies import DependencyReader
 from stackyard.spec.models import Environment, Place
 from stackyard.spec.paths import absolute
 from stackyard.spec.requirements import read_requirements
-from stackyard.spec.yamlfile import Document, Node, raise_problems, read_yaml
+from stackyard.spec.yamlfile import Document, Node, line_of, raise_problems, read_yaml
 
 KEYS = (
     *("name", "prefix", "channels", "dependencies", "variables", "platforms"),
@@ -58,7 +58,10 @@ def environment_of(
         raise InputError("the file is empty", where=Where(document.file), hint=hint)
     environment = parse_environment(document.root, base_dir, axes=axes, strict=strict)
     own = str(Path(document.file).resolve())
-    return environment.model_copy(update={"files": (own, *environment.files)})
+    notices = environment.notices
+    if document.root.get("dependencies") is None and document.root.get("variables") is None:
+        notices = (*notices, f"{document.file}: no dependencies are given: the environment is empty")
+    return environment.model_copy(update={"files": (own, *environment.files), "notices": notices})
 
 
 def parse_environment(node: Node, base_dir: Path, *, axes: Collection[str] = (), strict: bool = True) -> Environment:
@@ -184,8 +187,6 @@ class _Reader:
                 self._notice(key, f"{message} and is ignored, as by conda; {hint}")
             else:
                 self.problems.append(InputError(message, where=key.where, hint=hint))
-        if not has_content and not self.problems:
-            self._notice(self.node, "no dependencies are given: the environment is empty")
 
     def _text(self, key: str) -> str | None:
         node = self.node.get(key)
@@ -298,4 +299,4 @@ class _Reader:
         self.problems.append(InputError(message, where=node.where, hint=hint))
 
     def _notice(self, node: Node, text: str) -> None:
-        self.notices.append(f"{node.place.file}:{node.place.line}: {text}")
+        self.notices.append(f"{line_of(node.place)}: {text}")

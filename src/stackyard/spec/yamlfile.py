@@ -120,6 +120,11 @@ def where(place: Place) -> Where:
     return Where(place.file, place.line, place.column)
 
 
+def line_of(place: Place) -> str:
+    """File and line, as notices begin with; the file alone for what has no line."""
+    return f"{place.file}:{place.line}" if place.line else place.file
+
+
 def raise_problems(problems: Sequence[InputError]) -> None:
     """Raise nothing, the one problem, or all of them as one `ManyErrors`, in the order of the file."""
     if len(problems) == 1:

@@ -35,8 +35,11 @@ def command(context: Context, a: str, b: str, as_json: bool) -> None:
 
 
 def _pairs(context: Context, a: str, b: str) -> dict[str, tuple[Any, Any]]:
+    for missing in (name for name in (a, b) if name.endswith(".lock") and not Path(name).is_file()):
+        raise InputError(f"there is no lock file {missing}", hint="`stackyard lock FILE` makes it")
     if Path(a).is_file() != Path(b).is_file():
-        raise InputError("compare two revisions or two lock files, not one of each")
+        hint = "every revision keeps its own lock: `stackyard show REV` says where"
+        raise InputError("compare two revisions or two lock files, not one of each", hint=hint)
     if not Path(a).is_file():
         yard = context.yard()
         one, two = catalogue.record_of(yard, a), catalogue.record_of(yard, b)
@@ -44,8 +47,17 @@ def _pairs(context: Context, a: str, b: str) -> dict[str, tuple[Any, Any]]:
     before, after = (_variants(Path(p)) for p in (a, b))
     shared = [key for key in before if key in after]
     if not shared:
-        raise InputError(f"{a} and {b} have no variant and platform in common")
+        return _of_one_machine(before, after, f"{a} and {b} have no variant and platform in common")
     return {key: (before[key], after[key]) for key in shared}
+
+
+def _of_one_machine(before: dict[str, Any], after: dict[str, Any], problem: str) -> dict[str, tuple[Any, Any]]:
+    """Two locks of one variant each, whatever they are called."""
+    if len(before) != 1 or len(after) != 1:
+        hint = f"one has {', '.join(before)}, the other {', '.join(after)}"
+        raise InputError(problem, hint=hint)
+    (one, packages), (two, others) = (*before.items(), *after.items())
+    return {f"{one} -> {two}": (packages, others)}
 
 
 def _variants(path: Path) -> dict[str, Any]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 
 from stackyard.cli.context import Context
@@ -10,6 +13,9 @@ from stackyard.errors import InputError
 from stackyard.yard import catalogue
 from stackyard.yard.layout import RevisionPaths
 
+if TYPE_CHECKING:
+    from stackyard.lock.model import LockedVariant
+
 
 @click.command(short_help="why a package is in a revision")
 @click.argument("rev", metavar="REV")
@@ -17,19 +23,34 @@ from stackyard.yard.layout import RevisionPaths
 @click.option("--json", "as_json", is_flag=True, help="Print a list of chains.")
 @click.pass_obj
 def command(context: Context, rev: str, package: str, as_json: bool) -> None:
-    """Show every chain from what the file asked for to PACKAGE."""
-    from stackyard.lock.text import parse
+    """Show every chain from what the file asked for to PACKAGE. REV can be a lock file too."""
     from stackyard.lock.why import chains
 
-    yard = context.yard()
-    entry = catalogue.resolve(yard, rev)
-    path = RevisionPaths.of(entry.folder).lock
-    lock = parse(path.read_text(encoding="utf-8"), str(path))
-    found = chains(lock.variants[0], package)
+    found: dict[str, list[list[str]]] = {}
+    hint = ""
+    for label, locked in _variants(context, rev).items():
+        try:
+            found[label] = chains(locked, package)
+        except InputError as error:  # this variant does not have it
+            hint = error.hint or hint
     if not found:
-        raise InputError(f"{package} is not in {entry.module}", hint=f"`stackyard show {rev}` lists its packages")
+        raise InputError(f"{package} is not in {rev}", hint=hint)
     if as_json:
-        show_json(found)
+        show_json(next(iter(found.values())) if len(found) == 1 else found)
         return
-    for chain in found:
-        click.echo(" <- ".join(reversed(chain)))
+    for label, lines in found.items():
+        if len(found) > 1:
+            click.echo(click.style(label, bold=True))
+        for chain in lines:
+            click.echo(" <- ".join(reversed(chain)))
+
+
+def _variants(context: Context, rev: str) -> dict[str, LockedVariant]:
+    """The locked variant of a revision, or all of a lock file, by a label."""
+    from stackyard.lock.text import parse
+
+    path = Path(rev)
+    if not path.is_file():
+        path = RevisionPaths.of(catalogue.resolve(context.yard(), rev).folder).lock
+    lock = parse(path.read_text(encoding="utf-8"), str(path))
+    return {f"{v.version}-{v.variant}".rstrip("-") + f" on {v.platform}": v for v in lock.variants}
