@@ -16,8 +16,8 @@ _hits: dict[str, int] = {}
 def fault_point(name: str) -> None:
     """A named place at which the crash tests kill this process or fill its disk.
 
-    ``STACKYARD_FAULT=name:n`` sends SIGKILL at the n-th (from 1) passing of `name`, ``name:n:enospc`` raises there what a
-    full disk raises; unset, this costs one look-up.
+    ``STACKYARD_FAULT=name:n`` sends SIGKILL at the n-th (from 1) passing of `name`, ``name:n:enospc`` raises there what
+    a full disk raises; unset, this costs one look-up.
     """
     wanted = os.environ.get("STACKYARD_FAULT")
     if wanted is None:
