@@ -11,6 +11,7 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.output import human_bytes, show_json, show_table
+from stackyard.cli.shells import shell_notes
 from stackyard.errors import InputError
 from stackyard.yard import catalogue
 from stackyard.yard.layout import RevisionPaths, Yard
@@ -25,7 +26,7 @@ from stackyard.yard.record import BuildRecord, Entry, read_record
 def command(context: Context, rev: str | None, parsed: Path | None, as_json: bool) -> None:
     """Show the packages, the modulefile, the lock and the report of REV."""
     if parsed is not None:
-        _show_parsed(parsed, as_json)
+        _show_parsed(context, parsed, as_json)
         return
     if rev is None:
         raise InputError("say which revision", hint="`stackyard list` shows them; `show --parsed FILE` reads a file")
@@ -76,6 +77,7 @@ def revision_json(yard: Yard, entry: Entry, record: BuildRecord) -> dict[str, An
         "disk": asdict(record.disk),
         "timings_s": dict(record.timings_s),
         "notices": list(record.notices),
+        "limits": shell_notes(record),
         "environment": record_json["activation"],
         "packages": packages,
         "modulefile": _modulefiles(yard, record.module),
@@ -118,6 +120,8 @@ def _show(value: dict[str, Any], record: BuildRecord) -> None:
     for name, text in facts.items():
         if text.strip():
             click.echo(f"  {name:<11}{text}")
+    for text in (*value["notices"], *value["limits"]):
+        click.echo(f"  {'note':<11}{text}")
     click.echo()
     rows = [{"package": p.name, "version": p.version, "build": p.build, "from": _origin(p)} for p in record.packages]
     show_table(rows, ("package", "version", "build", "from"))
@@ -127,29 +131,13 @@ def _origin(package: Any) -> str:
     return f"{package.kind}: {package.source}" if package.source else str(package.kind)
 
 
-def _show_parsed(path: Path, as_json: bool) -> None:
+def _show_parsed(context: Context, path: Path, as_json: bool) -> None:
     from stackyard.spec.parsed import parsed_json
 
-    value = parsed_json(path)
+    value = parsed_json(path, context.site())
     if as_json:
         show_json(value)
         return
-    for key, item in value.items():
-        if item in (None, "", [], {}):
-            continue
-        click.echo(click.style(f"{key}:", bold=True) + (f" {item}" if isinstance(item, str | int | bool) else ""))
-        if isinstance(item, list):
-            for element in item:
-                click.echo(f"  - {_brief(element)}")
-        elif isinstance(item, dict):
-            for name, element in item.items():
-                if element not in (None, "", [], {}, False):
-                    click.echo(f"  {name}: {element}")
+    from stackyard.cli.parsed import show_parsed
 
-
-def _brief(element: Any) -> str:
-    if not isinstance(element, dict):
-        return str(element)
-    text = str(element.get("spec") or element.get("line") or element.get("text") or element)
-    notes = [f"{k}: {element[k]}" for k in ("selector", "channel", "platforms") if element.get(k)]
-    return text + (f"   ({'; '.join(notes)})" if notes else "")
+    show_parsed(value)
