@@ -7,6 +7,7 @@ are run, as conda does: packages are built in the knowledge that they will be, a
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Sequence
 from datetime import datetime, timezone
@@ -17,6 +18,7 @@ from stackyard.build.fetch import check_local_archives, file_name
 from stackyard.build.job import Job
 from stackyard.errors import StackyardError
 from stackyard.lock.model import CondaPackage
+from stackyard.lock.probe import revealed
 from stackyard.yard import disk
 from stackyard.yard.atomic import fault_point
 
@@ -135,7 +137,7 @@ def repodata_record(package: CondaPackage) -> RepoDataRecord:
     )
     if package.timestamp_ms:
         record.timestamp = datetime.fromtimestamp(package.timestamp_ms / 1000, tz=timezone.utc)
-    url = package.url if "://" in package.url else Path(package.url).as_uri()
+    url = revealed(package.url, os.environ) if "://" in package.url else Path(package.url).as_uri()
     return RepoDataRecord(record, file_name(package.url), url, package.channel)
 
 

@@ -21,7 +21,7 @@ from stackyard.build.job import Job, cores
 from stackyard.errors import StackyardError
 from stackyard.lock.hashing import local_path, sha256_file
 from stackyard.lock.model import CondaPackage, PipPackage
-from stackyard.lock.probe import opened
+from stackyard.lock.probe import opened, revealed
 from stackyard.yard import disk
 from stackyard.yard.atomic import fault_point
 from stackyard.yard.layout import Yard
@@ -92,7 +92,7 @@ def _copy(url: str, stream: IO[bytes]) -> None:
     path = local_path(url)
     if path is None:
         try:
-            with opened(url, timeout_s=60) as remote:
+            with opened(revealed(url, os.environ), timeout_s=60) as remote:
                 shutil.copyfileobj(remote, stream, _BLOCK)
         except StackyardError as error:  # also what could not be written is told as something that cannot be read
             if isinstance(error.__cause__, OSError) and disk.is_full(error.__cause__):

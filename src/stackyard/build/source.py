@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import stat
 import tarfile
@@ -16,6 +17,7 @@ from stackyard.errors import InputError, MissingError, StackyardError
 from stackyard.host import command
 from stackyard.lock.hashing import local_path, sha256_tree, tree_files
 from stackyard.lock.model import PipPackage
+from stackyard.lock.probe import revealed
 from stackyard.yard import disk
 
 
@@ -85,9 +87,9 @@ def _unzip(archive: Path, folder: Path) -> None:
 def _checkout(job: Job, package: PipPackage, folder: Path) -> Path:
     if command.which("git") is None:
         raise MissingError(f"{package.name} comes from {package.url}; git is not on this machine", hint="install git")
-    url = package.url.removeprefix("git+").split("#")[0]
+    url = revealed(package.url, os.environ).removeprefix("git+").split("#")[0]
     url = url.rsplit("@", 1)[0] if "@" in url.rsplit("/", 1)[-1] else url
-    what = f"fetching {package.name} from {url}"
+    what = f"fetching {package.name} from {package.url}"
 
     def git(*words: str, check: bool = True) -> command.Result:
         return programs.run(["git", *words], what=what, log=job.paths.log, cwd=folder, check=check)

@@ -9,19 +9,20 @@ import base64
 import contextlib
 import http.client
 import netrc
+import re
 import socket
 import ssl
 import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from stackyard.errors import StackyardError, Where
+from stackyard.errors import InputError, StackyardError, Where
 
 TIMEOUT_S = 5.0
 DEADLINE_S = 8.0
@@ -85,6 +86,22 @@ def without_login(url: str) -> str:
     if parts.scheme not in ("http", "https") or "@" not in parts.netloc:
         return url
     return urlunsplit(parts._replace(netloc=parts.netloc.rsplit("@", 1)[1]))
+
+
+def revealed(url: str, environ: Mapping[str, str]) -> str:
+    """A locked URL as it is fetched: ``${NAME}`` replaced, which stands where a lock would hold a variable's value.
+
+    Raises:
+        InputError: it names a variable that is not set here.
+    """
+
+    def value(found: re.Match[str]) -> str:
+        name = found.group(1)
+        if name not in environ:
+            raise InputError(f"{url} needs the variable {name}, which is not set", hint=f"export {name}=...")
+        return environ[name]
+
+    return re.sub(r"\$\{([A-Za-z_]\w*)\}", value, url)
 
 
 @contextlib.contextmanager

@@ -24,6 +24,7 @@ from stackyard.lock.fingerprint import (
 )
 from stackyard.lock.hashing import local_path
 from stackyard.lock.model import Lock, LockedInterpreter, LockedVariant, PipPackage
+from stackyard.lock.secrets import hidden, variables_of
 from stackyard.lock.virtual import Virtual, for_platform, machine_platform
 from stackyard.progress import Progress
 from stackyard.spec.models import CondaRequirement, Interpreter, Site, Stack, Variant
@@ -189,13 +190,8 @@ def _solve(
     if source != "conda":
         locked = replace(locked, interpreter=_interpreter(source, asked, locked, variant, yard))
     pip, notices = _pip(locked, variant, site, yard, virtual, subject, progress)
-    return replace(locked, pip=pip, notices=(*virtual.notices, *locked.notices, *notices))
-
-
-def _secret(channel: str) -> str:
-    return (
-        f"packages of {channel} are locked with the values of its variables: keep the lock private if they are secret"
-    )
+    locked = replace(locked, pip=pip, notices=(*virtual.notices, *locked.notices, *notices))
+    return hidden(locked, variables_of(variant.environment), os.environ)
 
 
 def _with_conda(
@@ -224,7 +220,6 @@ def _with_conda(
     packages = solve_conda(request)
     return replace(
         locked, conda=packages, channels=tuple(c.shown for c in channels), interpreter=python.from_conda(packages),
-        notices=tuple(_secret(c.name) for c in channels if c.shown != c.url),
     )  # fmt: skip
 
 

@@ -49,10 +49,16 @@ def fresh_lock(
         raise InputError(
             f"the lock {path} is stale" if previous else f"there is no lock {path}",
             detail="\n".join(reasons) if previous else None,
-            hint=f"`stackyard lock {stack.file}` {'solves again' if previous else 'makes it'}",
+            hint=f"`{_command(stack)}` {'solves again' if previous else 'makes it'}",
         )
     lock = solve.lock_stack(stack, site, yard, platforms, previous, progress)
     return Locked(stack, lock, path, tuple(reasons))
+
+
+def _command(stack: Stack) -> str:
+    """What makes the lock; a version that no stack.yaml holds was given on the command line."""
+    given = stack.kind != "stack" and not stack.dated
+    return f"stackyard lock {stack.file}" + (f" --version {stack.variants[0].version}" if given else "")
 
 
 def _as_locked(stack: Stack, lock: Lock) -> Stack:
