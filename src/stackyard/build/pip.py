@@ -7,6 +7,7 @@ is checked against its sha256, and packages from an index are recorded as such (
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 from stackyard.build import indexes, programs, uvcache
 from stackyard.build.job import Job
 from stackyard.lock.model import PipPackage
+from stackyard.lock.probe import revealed
 from stackyard.lock.uvcompile import uv
 from stackyard.yard import disk
 from stackyard.yard.atomic import fault_point, write_text
@@ -43,7 +45,7 @@ def pylock(wheels: Sequence[Wheel]) -> str:
 
 
 def _block(wheel: Wheel) -> str:
-    url = wheel.url if "://" in wheel.url else Path(wheel.url).as_uri()
+    url = revealed(wheel.url, os.environ) if "://" in wheel.url else Path(wheel.url).as_uri()
     where = f"{{ url = {json.dumps(url)}, hashes = {{ sha256 = {json.dumps(wheel.sha256)} }} }}"
     lines = ["[[packages]]", f"name = {json.dumps(wheel.name)}", f"version = {json.dumps(wheel.version)}"]
     return "\n".join(["", *lines, f"wheels = [{where}]"])
@@ -52,7 +54,9 @@ def _block(wheel: Wheel) -> str:
 def install(job: Job, wheels: Sequence[Wheel]) -> None:
     """Install these wheels, and nothing else, into the prefix.
 
-    What uv's cache of this yard or of a parent holds is not fetched again: the first try has no network.
+    What uv's cache of this yard or of a parent holds is not fetched again: the first try has no network, and then only
+    what is missing is fetched. (uv itself asks again for all of them, and takes them anew from an index that does not
+    say how long its files may be kept: a second copy of each on disk.)
 
     Raises:
         StackyardError: a wheel cannot be had or is not what was locked; uv's own words are the detail.
@@ -60,23 +64,36 @@ def install(job: Job, wheels: Sequence[Wheel]) -> None:
     if not wheels:
         return
     uvcache.take_from_parents(job, wheels)
+    fault_point("link")
+    if not _uv_install(job, wheels, offline=True):
+        fault_point("fetch")
+        missing = [wheel for wheel in wheels if not uvcache.holds(job.uv_cache, wheel)]
+        if 0 < len(missing) < len(wheels):
+            _uv_install(job, missing)
+        if len(missing) == len(wheels) or not _uv_install(job, wheels, offline=True):
+            _uv_install(job, wheels)
+    forget_times(job.site_packages)
+    fault_point("link")
+
+
+def _uv_install(job: Job, wheels: Sequence[Wheel], *, offline: bool = False) -> bool:
+    """Have uv install wheels; False where it must stay `offline` and its cache lacks one, else a failure is raised."""
     lock = job.work / "pylock.toml"
     write_text(lock, pylock(wheels))
-    fault_point("link")
     argv: programs.Argv = [
         uv(), "pip", "install", "--preview-features", "pylock", "--no-deps", "--break-system-packages",
         "--no-python-downloads", "--link-mode", _link_mode(job), "--python", job.python, "-r", lock,
-        *indexes.host_arguments(indexes.pip_settings(job)),
+        *indexes.host_arguments(indexes.pip_settings(job)), *(["--offline"] if offline else []),
     ]  # fmt: skip
-    env = indexes.environment(job)
-    what = f"installing the pip packages of {job.module}"
-    cached = programs.run([*argv, "--offline"], what=what, log=job.paths.log, env=env, check=False)
-    if cached.returncode != 0:
-        fault_point("fetch")
-        hint = "a wheel that is not what was locked is named above"
-        programs.run(argv, what=what, log=job.paths.log, env=env, hint=hint)
-    forget_times(job.site_packages)
-    fault_point("link")
+    done = programs.run(
+        argv,
+        what=f"installing the pip packages of {job.module}",
+        log=job.paths.log,
+        env=indexes.environment(job),
+        check=not offline,
+        hint="a wheel that is not what was locked is named above",
+    )
+    return done.returncode == 0
 
 
 def forget_times(site_packages: Path) -> None:

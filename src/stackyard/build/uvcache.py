@@ -33,6 +33,11 @@ def take_from_parents(job: Job, wheels: Sequence[Wheel]) -> None:
                 _take(source, job.uv_cache, wheel)
 
 
+def holds(cache: Path, wheel: Wheel) -> bool:
+    """Whether a uv cache has a wheel of this name and version; uv itself says whether it is the one that is locked."""
+    return any(entry.exists() for entry in _entries(cache, wheel))
+
+
 def _take(source: Path, target: Path, wheel: Wheel) -> None:
     for link in _entries(source, wheel):
         archive = (link.parent / link.readlink()).resolve()
