@@ -1,5 +1,6 @@
 """A remembered deploy is believed only while nothing it saw has changed."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,13 @@ from stackyard.publish import memo
 from stackyard.yard.layout import Yard
 from stackyard.yard.record import Entry, Manifest
 
-ENTRY = Entry("s", "1", "", 1, "s/1-1", "/nowhere", "now")
+
+@pytest.fixture
+def entry(tmp_path: Path) -> Entry:
+    folder = tmp_path / "stacks" / "s" / "1-1"
+    folder.mkdir(parents=True)
+    (folder / "record.json").write_text("{}")
+    return Entry("s", "1", "", 1, "s/1-1", str(folder), "now")
 
 
 @pytest.fixture
@@ -18,8 +25,8 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_it_holds_until_a_file_changes(tmp_path: Path, file: Path) -> None:
-    kept, manifest = tmp_path / "memo.json", Manifest(1, "now", "deploy", (ENTRY,))
+def test_it_holds_until_a_file_changes(tmp_path: Path, file: Path, entry: Entry) -> None:
+    kept, manifest = tmp_path / "memo.json", Manifest(1, "now", "deploy", (entry,))
     assert memo.recall(kept, manifest) is None
     memo.remember(kept, [str(file), str(tmp_path / "pip.conf")], ["s/1-1"])
     assert memo.recall(kept, manifest) == ["s/1-1"]
@@ -27,17 +34,19 @@ def test_it_holds_until_a_file_changes(tmp_path: Path, file: Path) -> None:
     assert memo.recall(kept, manifest) is None
 
 
-def test_it_does_not_hold_for_what_is_no_longer_published(tmp_path: Path, file: Path) -> None:
+def test_it_does_not_hold_for_what_is_no_longer_published(tmp_path: Path, file: Path, entry: Entry) -> None:
     kept = tmp_path / "memo.json"
     memo.remember(kept, [str(file)], ["s/1-1"])
-    withdrawn = Entry("s", "1", "", 1, "s/1-1", "/nowhere", "now", state="withdrawn")
+    withdrawn = replace(entry, state="withdrawn")
     assert memo.recall(kept, Manifest(2, "now", "rollback", (withdrawn,))) is None
     assert memo.recall(kept, None) is None
+    Path(entry.folder, "record.json").unlink()
+    assert memo.recall(kept, Manifest(1, "now", "deploy", (entry,))) is None
 
 
-def test_a_damaged_memo_is_ignored(tmp_path: Path) -> None:
+def test_a_damaged_memo_is_ignored(tmp_path: Path, entry: Entry) -> None:
     (tmp_path / "memo.json").write_text("{")
-    assert memo.recall(tmp_path / "memo.json", Manifest(1, "now", "deploy", (ENTRY,))) is None
+    assert memo.recall(tmp_path / "memo.json", Manifest(1, "now", "deploy", (entry,))) is None
 
 
 def test_other_options_and_other_pip_variables_are_other_requests(

@@ -108,6 +108,7 @@ def _commands(record: BuildRecord) -> str:
     elif _has_python(record):
         lines["python -m venv --system-site-packages DIR"] = "a layer of your own over this stack; then"
         lines[". DIR/bin/activate && pip install NAME"] = "add what is missing (pip install --user is off here)"
+    lines[f"module unload {record.stack}"] = "leave it, whichever of its names it was loaded by"
     width = max(len(line) for line in lines)
     return "This stack is never changed. Commands:\n\n" + "\n".join(
         f"    {command:<{width}}   {meaning}" for command, meaning in lines.items()

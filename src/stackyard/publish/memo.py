@@ -1,8 +1,8 @@
 """Remembers that a deploy of these very files changed nothing, so that the next one need not read them.
 
 A memo names every file that was read with its hash. It is used only if all of them are unchanged, every revision that
-it names is still published, and nothing outside files could have influenced the result (host tools, variables).
-It is a cache: removing it costs time, never correctness.
+it names is still published and there, and nothing outside files (host tools, variables) could have influenced the
+result. It is a cache: removing it costs time, never correctness.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 
 from stackyard import __version__
 from stackyard.yard import atomic
-from stackyard.yard.layout import Yard
-from stackyard.yard.record import Manifest
+from stackyard.yard.layout import RevisionPaths, Yard
+from stackyard.yard.record import Entry, Manifest
 
 
 def memo_path(yard: Yard, request: Mapping[str, Any]) -> Path:
@@ -31,13 +31,20 @@ def recall(path: Path, manifest: Manifest | None) -> list[str] | None:
     """The modules that the remembered deploy stood for, if it still holds; else None."""
     try:
         memo = json.loads(path.read_bytes())
-        visible = {e.module for e in manifest.entries if e.state != "withdrawn"} if manifest else set()
+        visible = {e.module: e for e in manifest.entries if e.state != "withdrawn"} if manifest else {}
         modules: list[str] = memo["modules"]
-        if not visible.issuperset(modules) or any(_digest(Path(f)) != digest for f, digest in memo["files"].items()):
+        if not all(module in visible and _is_there(visible[module]) for module in modules):
+            return None
+        if any(_digest(Path(file)) != digest for file, digest in memo["files"].items()):
             return None
     except (OSError, ValueError, KeyError):
         return None
     return modules
+
+
+def _is_there(entry: Entry) -> bool:
+    """Whether the files of a published revision are still where its entry says."""
+    return RevisionPaths.of(entry.folder).record.exists()
 
 
 def remember(path: Path, files: Iterable[str], modules: Iterable[str]) -> None:

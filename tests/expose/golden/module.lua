@@ -9,7 +9,8 @@ This stack is never changed. Commands:
 
     stackyard show pytorch/2.13-py311-1         every package, its build and its origin
     python -m venv --system-site-packages DIR   a layer of your own over this stack; then
-    . DIR/bin/activate && pip install NAME      add what is missing (pip install --user is off here)]])
+    . DIR/bin/activate && pip install NAME      add what is missing (pip install --user is off here)
+    module unload pytorch                       leave it, whichever of its names it was loaded by]])
 whatis("Name: pytorch")
 whatis("Version: 2.13-py311-1")
 whatis("Description: PyTorch and Horovod for jobs on many nodes")

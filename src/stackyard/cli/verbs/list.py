@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.output import show_json, show_table
 from stackyard.yard.catalogue import listing
 
-COLUMNS = ("module", "", "state", "created", "short names")
+COLUMNS = ("module", "", "created", "short names", "state")
+COLOURS = {"unverified": "yellow", "withdrawn": "red", "built": "yellow"}
 
 
 @click.command(short_help="what is published")
@@ -25,18 +29,21 @@ def command(context: Context, everything: bool, as_json: bool) -> None:
     if not rows:
         click.echo(f"nothing is published in {yard.root}; `stackyard deploy FILE` publishes")
         return
-    show_table(
-        [
-            {
-                "module": row["module"],
-                "": "(D)" if row["default"] else "",
-                "state": row["state"],
-                "created": row["created"][:16].replace("T", " "),
-                "short names": " ".join(row["aliases"]),
-            }
-            for row in rows
-        ],
-        COLUMNS,
-    )
+    yards = list(dict.fromkeys(row["yard"] for row in rows))
+    for number, root in enumerate(yards):
+        if len(yards) > 1:
+            click.echo(("\n" if number else "") + f"in {root}:")
+        show_table([_cells(row) for row in rows if row["yard"] == root], COLUMNS)
     if any(row["default"] for row in rows):
         click.echo("(D): what the bare name loads")
+
+
+def _cells(row: Mapping[str, Any]) -> dict[str, str]:
+    state = click.style(row["state"], fg=COLOURS.get(row["state"]))
+    return {
+        "module": row["module"],
+        "": "(D)" if row["default"] else "",
+        "state": state + (f", deprecated {row['deprecated']}" if row["deprecated"] else ""),
+        "created": row["created"][:16].replace("T", " "),
+        "short names": " ".join(alias.partition("/")[2] for alias in row["aliases"]),
+    }
