@@ -7,17 +7,20 @@ import importlib.util
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from helpers_lock import pip, sdist, served, simple_index, wheel
 
-from stackyard.errors import InputError, StackyardError
+from stackyard.errors import InputError, StackyardError, Where
 from stackyard.lock.given import Given
 from stackyard.lock.pip import PipRequest, PipSolution, solve_pip
 from stackyard.lock.pipconf import PipSettings
-from stackyard.spec.models import BuildSpec, HostTool, PackageBuild, PipRequirement, Place
+from stackyard.lock.pipconf import settings as pipconf_settings
+from stackyard.lock.uvcompile import Question, _flags
+from stackyard.spec.models import BuildSpec, HostTool, PackageBuild, PipOptions, PipPolicy, PipRequirement, Place
 
 
 @pytest.fixture(scope="module")
@@ -242,6 +245,39 @@ def test_hashes(links: Path, cache: Path) -> None:
     with pytest.raises(InputError, match=r"tool-x==2\.0") as caught:
         solve(links, cache, "tool-x", requirements=(good,))
     assert f"tool-x==2.0 --hash=sha256:{sha256(next(links.glob('tool_x*')))}" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("settings", "version"),
+    [
+        ({"all_releases": ("pre",)}, "2.0rc1"),
+        ({"pre": True, "only_final": ("pre",)}, "1.0"),
+        ({"pre": True, "only_final": (":all:",)}, "1.0"),
+        ({"all_releases": ("tool-x",)}, "1.0"),
+    ],
+)
+def test_prereleases_by_name(links: Path, cache: Path, settings: dict[str, object], version: str) -> None:
+    solution = solve(links, cache, "pre", settings=settings)
+    assert {p.name: p.version for p in solution.packages}["pre"] == version
+    assert not any("because a requirement names one" in notice for notice in solution.notices)
+
+
+def test_what_was_uploaded_later_is_left_out() -> None:
+    base = Question(("x",), (), PipSettings(), "3.11", "linux", Path("/c"))
+    flags = _flags(replace(base, exclude_newer="2025-06-30"))
+    assert flags[flags.index("--exclude-newer") + 1] == "2025-06-30T23:59:59Z"
+    assert "--exclude-newer" not in _flags(base)
+
+
+def test_variables_in_options_are_replaced_where_they_are_used(tmp_path: Path) -> None:
+    options = PipOptions(extra_index_urls=("https://h/${TOK}/simple",), find_links=("${WHEELS}",))
+    environ = {"TOK": "t0ken", "WHEELS": str(tmp_path), "PIP_CONFIG_FILE": "/dev/null"}
+    made, notices = pipconf_settings(PipPolicy(), options, environ)
+    assert made.indexes[-1] == "https://h/t0ken/simple" and made.find_links == (str(tmp_path),) and not notices
+    place = {"${WHEELS}": Where("requirements.txt", 3, 1)}
+    with pytest.raises(InputError, match="needs the variable WHEELS, which is not set") as caught:
+        pipconf_settings(PipPolicy(), options, {"TOK": "t0ken"}, place)
+    assert str(caught.value.where) == "requirements.txt:3:1"
 
 
 # --------------------------------------------------------------------------- errors

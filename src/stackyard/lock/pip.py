@@ -210,7 +210,7 @@ def _question(request: PipRequest, constraints: Sequence[str]) -> Question:
 def _resolve(question: Question, request: PipRequest) -> tuple[Answer, tuple[str, ...]]:
     """uv's answer, asked again while a dependency asks for a pre-release by its specifier, which pip would take."""
     direct = (r.line for r in (*request.requirements, *request.constraints))
-    question = replace(question, prerelease=tuple(sorted(_prereleases(direct))))
+    question = replace(question, prerelease=tuple(sorted({*_prereleases(direct), *request.settings.all_releases})))
     try:
         answer = compile_requirements(question)
         for _ in range(5):
@@ -331,8 +331,9 @@ def _notices(request: PipRequest, prerelease: tuple[str, ...], packages: Sequenc
     if not settings.no_index and len(settings.indexes) > 1:
         count = len(settings.indexes)
         notices.append(f"{count} pip indexes are searched and the best version of all is taken, as pip does")
-    if prerelease:
-        names = ", ".join(prerelease)
+    named = [name for name in prerelease if name not in (*settings.all_releases, *settings.only_final)]
+    if named:
+        names = ", ".join(named)
         notices.append(f"pre-releases of {names} are allowed, because a requirement names one, as pip does")
     if settings.prefer_binary:
         notices.append("--prefer-binary was passed over: uv takes the newest version, compiled where it has no wheel")

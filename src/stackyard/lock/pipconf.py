@@ -49,6 +49,8 @@ class PipSettings:
     require_hashes: bool = False
     no_binary: tuple[str, ...] = ()
     only_binary: tuple[str, ...] = ()
+    all_releases: tuple[str, ...] = ()
+    only_final: tuple[str, ...] = ()
 
     def compiled(self, name: str) -> bool:
         """Whether `no_binary` forbids wheels of a package."""
@@ -153,11 +155,13 @@ def settings(
         trusted_hosts=tuple(dict.fromkeys((*_list(config, "trusted-host"), *options.trusted_hosts))),
         proxy=config.get("proxy", ""),
         timeout_s=_seconds(config),
-        pre=options.pre or _true(config, "pre"),
+        pre=options.pre or _true(config, "pre") or ":all:" in options.all_releases,
         prefer_binary=options.prefer_binary or _true(config, "prefer-binary"),
         require_hashes=options.require_hashes or _true(config, "require-hashes"),
         no_binary=no_binary,
         only_binary=only_binary,
+        all_releases=tuple(canonical(name) for name in options.all_releases if name != ":all:"),
+        only_final=tuple(name if name == ":all:" else canonical(name) for name in options.only_final),
     )
     return made, (*notices, *more)
 

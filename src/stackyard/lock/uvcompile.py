@@ -173,15 +173,22 @@ def _flags(question: Question) -> list[str | Path]:
         flags += ["--exclude-newer", _end_of(question.exclude_newer)]
     for host in settings.trusted_hosts:
         flags += ["--allow-insecure-host", host]
-    flags += ["--prerelease", "allow" if settings.pre else "if-necessary"]
-    for name in question.prerelease:
-        flags += ["--prerelease-package", f"{name}=allow"]
+    flags += _prerelease_flags(question)
     for option, names in (("--no-binary", settings.no_binary), ("--only-binary", settings.only_binary)):
         for name in names:
             flags += [option, name]
     for name in question.no_isolation:
         flags += ["--no-build-isolation-package", name]
     return flags
+
+
+def _prerelease_flags(question: Question) -> list[str | Path]:
+    """pip's --pre, --all-releases and --only-final; what is named in --only-final is never a pre-release."""
+    finals = question.settings.only_final
+    general = "disallow" if ":all:" in finals else "allow" if question.settings.pre else "if-necessary"
+    named = [f"{name}=allow" for name in question.prerelease if name not in finals]
+    named += [f"{name}=disallow" for name in finals if name != ":all:"]
+    return ["--prerelease", general, *(word for text in named for word in ("--prerelease-package", text))]
 
 
 def _end_of(date: str) -> str:
