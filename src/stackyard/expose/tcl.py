@@ -31,11 +31,14 @@ from stackyard.yard.record import BuildRecord, Entry
 if TYPE_CHECKING:
     from stackyard.spec.models import Site
 
+_MODES = "set loading [module-info mode load]\nset unloading [module-info mode remove]"
+"""Asked once: each question costs the module system as much as setting a variable."""
+
 _PROCEDURES: dict[str, str] = {
     # Refuses what cannot be loaded beside this module, with the line that does what was meant.
     "alone": """\
 proc alone {this stack family} {
-    if {![module-info mode load] || ![info exists ::env(LOADEDMODULES)]} { return }
+    if {!$::loading || ![info exists ::env(LOADEDMODULES)]} { return }
     set holder {}
     set variable MODULES_FAMILY_[string toupper $family]
     if {$family ne {} && [info exists ::env($variable)]} { set holder $::env($variable) }
@@ -69,12 +72,12 @@ proc current {name {unset {}}} {
 proc lead {name directory} {
     set mark __STACKYARD_LEAD_$name
     set entries [split [current $name] :]
-    if {[module-info mode load] && [lsearch -exact $entries $directory] > 0} {
+    if {$::loading && [lsearch -exact $entries $directory] > 0} {
         setenv $mark $directory
         prepend-path --duplicates $name $directory
         return
     }
-    if {[module-info mode remove] && [current $mark] eq $directory} {
+    if {$::unloading && [current $mark] eq $directory} {
         setenv $mark {}
         if {[lindex $entries 0] eq $directory} { return [unsetenv $name [join [lrange $entries 1 end] :]] }
     }
@@ -83,9 +86,9 @@ proc lead {name directory} {
     "prepend_keeping": """\
 proc prepend_keeping {name directory} {
     set now [current $name]
-    if {[module-info mode load] && $now eq {}} {
+    if {$::loading && $now eq {}} {
         setenv $name "$directory:"
-    } elseif {[module-info mode remove] && $now eq "$directory:"} {
+    } elseif {$::unloading && $now eq "$directory:"} {
         setenv $name {}
     } else {
         prepend-path $name $directory
@@ -97,15 +100,15 @@ proc prepend_keeping {name directory} {
 proc borrow {this name args} {
     set kept __STACKYARD_KEPT_$name
     set old [current $name \\x01]
-    if {[module-info mode remove]} {
+    if {$::unloading} {
         set saved [current $kept]
         setenv $kept {}
         if {$saved ne {}} { unsetenv $name [string range $saved 1 end] } elseif {[llength $args]} { setenv $name {} }
         return
     }
-    if {[module-info mode load] && [string first "\\n" $old] >= 0} {
+    if {$::loading && [string first "\\n" $old] >= 0} {
         puts stderr "$this: $name holds a line break; it is not given back when this module is unloaded"
-    } elseif {[module-info mode load] && $old ne "\\x01"} {
+    } elseif {$::loading && $old ne "\\x01"} {
         setenv $kept "+$old"
     }
     if {[llength $args]} { setenv $name [lindex $args 0] } else { unsetenv $name }
@@ -117,7 +120,7 @@ proc extended {name text} {
     "offer": """\
 proc offer {this name value} {
     set mark __STACKYARD_$name
-    if {[module-info mode remove]} {
+    if {$::unloading} {
         set kept [current $mark]
         if {[string first "$this=" $kept] == 0} {
             setenv $mark {}
@@ -125,7 +128,7 @@ proc offer {this name value} {
         }
     } elseif {[current $name \\x01] eq "\\x01" && $value ne {}} {
         setenv $name $value
-        if {[module-info mode load]} { setenv $mark "$this=$value" }
+        if {$::loading} { setenv $mark "$this=$value" }
     }
 }""",
     "place": """\
@@ -157,7 +160,7 @@ def render_page(content: Page) -> str:
         "#%Module\n# " + " ".join(content.module.split())
         + ": written by stackyard from the record of its build; changes here are lost",
         _help(content),
-        f"set this {quote(content.module)}",
+        f"set this {quote(content.module)}\n{_MODES}",
         *_procedures(body),
         body,
         _messages(content),
@@ -200,7 +203,7 @@ def _messages(content: Page) -> str:
     texts += [operation.text for operation in content.change if isinstance(operation, Notice)]
     if not texts:
         return ""
-    return "if {[module-info mode load]} {\n" + "\n".join(f"    puts stderr {quote(text)}" for text in texts) + "\n}"
+    return "if {$::loading} {\n" + "\n".join(f"    puts stderr {quote(text)}" for text in texts) + "\n}"
 
 
 def _ordered(change: EnvironmentChange) -> Iterable[Operation]:
@@ -268,7 +271,7 @@ def _function(name: str, bodies: Mapping[str, str]) -> list[str]:
 
 def _on_unload(bodies: Mapping[str, str], carry: tuple[str, ...]) -> list[str]:
     forms = {"sh": "{0}='[plain {1}]'\\n", "fish": "set -g {0} '[plain {1}]'\\n"}
-    lines = ["if {[module-info mode remove]} {", "    switch -- [module-info shelltype] {"]
+    lines = ["if {$::unloading} {", "    switch -- [module-info shelltype] {"]
     for shell, body in bodies.items():
         form = forms.get(shell, "set {0}='[plain {1}]'\\n")
         given = "".join(form.format(name, name) for name in carry)
