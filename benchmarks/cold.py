@@ -50,6 +50,7 @@ def _pip(folder: Path, options: list[str]) -> float:
     shutil.rmtree(prefix, ignore_errors=True)
     plain_conda(folder, prefix, folder / "bare" / "cache" / "conda", env)
     argv = [prefix / "bin" / "python", "-m", "pip", "--no-input", "install", "--quiet", "--no-cache-dir", "--no-deps"]
+    argv += ["--root-user-action", "ignore"]
     started = time.perf_counter()
     subprocess.run([*argv, *options, "-r", folder / "bare" / "requirements.txt"], env=env, check=True)
     return time.perf_counter() - started
