@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stackyard.errors import InputError
@@ -42,20 +42,29 @@ def target(yard: Yard, number: int | None) -> Manifest:
     return earlier[-1]
 
 
-def rollback(yard: Yard, site: Site, to: Manifest) -> Manifest:
-    """Make users see again what they saw in generation `to`. The caller holds the yard's lease.
+@dataclass(frozen=True)
+class Step:
+    """A generation that could be published: its entries, why, and the number of the one whose content it repeats."""
+
+    entries: tuple[Entry, ...]
+    reason: str
+    content: int = 0
+
+
+def back_to(yard: Yard, to: Manifest) -> Step:
+    """What makes users see again what they saw in generation `to`.
 
     Revisions published since are kept, withdrawn: hidden, without alias or default, loadable by their full names.
     """
     then = {e.module: e for e in to.entries}
-    present = generations.current(yard)
-    everything = {**{e.module: e for e in present.entries}, **then} if present else then
+    current = generations.current(yard)
+    everything = {**{e.module: e for e in current.entries}, **then} if current else then
     entries = [then.get(module, replace(entry, state="withdrawn")) for module, entry in everything.items()]
-    return publish_entries(yard, site, entries, f"rollback to {to.number}", to.content or to.number)
+    return Step(_claimed(entries), f"rollback to {to.number}", to.content or to.number)
 
 
-def withdraw_newer(yard: Yard, site: Site, entry: Entry) -> Manifest:
-    """Make `entry` what the short names of its stack mean again: every revision created after it is withdrawn.
+def back_to_revision(yard: Yard, entry: Entry) -> Step:
+    """What makes `entry` mean the short names of its stack again: every revision created after it is withdrawn.
 
     Raises:
         InputError: `entry` was never published in this yard.
@@ -66,12 +75,12 @@ def withdraw_newer(yard: Yard, site: Site, entry: Entry) -> Manifest:
         raise InputError(
             f"{entry.module} was never published in {yard.root}", hint="`stackyard list` shows which yard has it"
         )
-    entries = {e.module: e for e in past[-1].entries}
-    for e in entries.values():
-        if e.stack == entry.stack and _after(e, entry):
-            entries[e.module] = replace(e, state="withdrawn")
+    entries = {
+        e.module: replace(e, state="withdrawn") if e.stack == entry.stack and _after(e, entry) else e
+        for e in past[-1].entries
+    }
     entries[entry.module] = replace(entries.get(entry.module, entry), state=state)
-    return publish_entries(yard, site, tuple(entries.values()), f"rollback to {entry.module}", 0)
+    return Step(_claimed(entries.values()), f"rollback to {entry.module}")
 
 
 def _is(one: Entry, other: Entry) -> bool:
@@ -90,17 +99,21 @@ def mark_verified(yard: Yard, site: Site, modules: Collection[str]) -> list[str]
     found = [e.module for e in entries if e.module in modules and e.state == "unverified"]
     if found:
         changed = [replace(e, state="published") if e.module in found else e for e in entries]
-        publish_entries(yard, site, changed, f"verified {', '.join(found)}", 0)
+        publish(yard, site, Step(_claimed(changed), f"verified {', '.join(found)}"))
     return found
 
 
-def publish_entries(yard: Yard, site: Site, entries: Sequence[Entry], reason: str, content: int) -> Manifest:
-    """Publish a generation with these entries, those left out whose files are gone. The caller holds the lease."""
-    claimed = names.claim(e for e in entries if Path(e.folder).exists())
+def publish(yard: Yard, site: Site, step: Step) -> Manifest:
+    """Publish a generation of revisions that were verified before. The caller holds the lease (`writing.writing`)."""
     check_root(yard, site)
     folder = generations.begin(yard)
     records = {record.module: record for record in revisions.built(yard)}
-    write_modules(folder / "modules", claimed, records, site, yard)
-    manifest = generations.flip(yard, folder, now(), reason, claimed, content)
+    write_modules(folder / "modules", step.entries, records, site, yard)
+    manifest = generations.flip(yard, folder, now(), step.reason, step.entries, step.content)
     make_root(yard, site)
     return manifest
+
+
+def _claimed(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """The entries whose files are still there, with their short names."""
+    return names.claim(e for e in entries if Path(e.folder).exists())

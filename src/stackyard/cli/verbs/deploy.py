@@ -96,7 +96,7 @@ def _dry_run(context: Context, yard: Yard, files: tuple[Path, ...], options: dic
     from dataclasses import replace
 
     from stackyard.cli.display import display
-    from stackyard.publish import deploy
+    from stackyard.publish import deploy, licences
 
     request = _request(context, yard, files, options)
     with _scratch_yard(yard) as scratch, display() as progress:
@@ -110,6 +110,7 @@ def _dry_run(context: Context, yard: Yard, files: tuple[Path, ...], options: dic
             "conda": len(task.locked.conda),
             "pip": len(task.locked.pip),
             "download_bytes": sum(p.size for p in task.locked.conda) + sum(p.size for p in task.locked.pip),
+            "licences": [x.name for x in task.variant.licences if licences.accepted(yard, x) is None],
         }
         for task in tasks
     ]
@@ -129,7 +130,10 @@ def _plan_line(row: dict[str, Any]) -> str:
     if row["action"] == "publish":
         return f"would verify and publish {row['module']}, which is built already in {row['path']}"
     packages = f"{row['conda']} conda and {row['pip']} pip packages"
-    return f"would build {row['module']} in {row['path']}: {packages}, {human_bytes(row['download_bytes'])}"
+    line = f"would build {row['module']} in {row['path']}: {packages}, {human_bytes(row['download_bytes'])}"
+    if row["licences"]:
+        line += f"; licences to be accepted: {', '.join(row['licences'])}"
+    return line
 
 
 def _report_nothing(modules: list[str], as_json: bool) -> None:

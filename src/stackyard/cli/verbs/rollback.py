@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict
+
 import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.output import show_json, show_notice
 from stackyard.yard import catalogue, generations
-from stackyard.yard.record import Manifest
+from stackyard.yard.record import Entry
 
 
 @click.command(short_help="go back to what users saw before")
@@ -20,33 +23,42 @@ def command(context: Context, to: str | None, dry_run: bool, as_json: bool) -> N
 
     Nothing is deleted: revisions published since are withdrawn, that is hidden, and still load by their full names.
     """
-    from stackyard.publish.rollback import rollback, target, withdraw_newer
+    from stackyard.publish import rollback
     from stackyard.publish.writing import writing
 
-    yard, site = context.yard(), context.site()
+    yard = context.yard()
     entry = catalogue.resolve(yard, to) if to is not None and not to.isdigit() else None
-    manifest = target(yard, int(to) if to is not None and to.isdigit() else None) if entry is None else None
-    if dry_run:
-        what = f"what users saw in generation {manifest.number}" if manifest else f"{entry.module if entry else ''}"
-        click.echo(f"would go back to {what}")
-        return
-    with writing(yard, site, lambda who: show_notice(f"waiting for another writer: {who}")):
+    number = int(to) if to is not None and to.isdigit() else None
+
+    def step() -> rollback.Step:
         if entry is not None:
-            now = withdraw_newer(yard, site, entry)
+            return rollback.back_to_revision(yard, entry)
+        return rollback.back_to(yard, rollback.target(yard, number))
+
+    present = generations.current(yard)
+    before = present.entries if present else ()
+    if dry_run:
+        planned = step()
+        if as_json:
+            show_json({"dry_run": True, "reason": planned.reason, "entries": [asdict(e) for e in planned.entries]})
         else:
-            assert manifest is not None
-            now = rollback(yard, site, manifest)
-    _report(now, generations.history(yard)[-2], as_json)
-
-
-def _report(now: Manifest, before: Manifest, as_json: bool) -> None:
+            _show(f"would publish: {planned.reason}", planned.entries, before)
+        return
+    step()  # a mistake is told before anything is written
+    site = context.site()
+    with writing(yard, site, lambda who: show_notice(f"waiting for another writer: {who}")):
+        now = rollback.publish(yard, site, step())
     if as_json:
         show_json(now.to_json())
-        return
-    visible = {e.module for e in now.entries if e.state != "withdrawn"}
-    gone = [e.module for e in before.entries if e.state != "withdrawn" and e.module not in visible]
-    click.echo(f"generation {now.number}: {now.reason}")
-    for name in gone:
-        click.echo(f"    withdrawn: {name} (hidden; loads by its full name)")
-    defaults = [e.module for e in now.entries if e.default]
+    else:
+        _show(f"generation {now.number}: {now.reason}", now.entries, before)
+
+
+def _show(title: str, now: Sequence[Entry], before: Sequence[Entry]) -> None:
+    visible = {e.module for e in now if e.state != "withdrawn"}
+    click.echo(title)
+    for entry in before:
+        if entry.state != "withdrawn" and entry.module not in visible:
+            click.echo(f"    withdrawn: {entry.module} (hidden; loads by its full name)")
+    defaults = [e.module for e in now if e.default]
     click.echo(f"    the bare names mean: {', '.join(defaults) or 'nothing'}")
