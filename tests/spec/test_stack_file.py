@@ -502,7 +502,7 @@ checks: [own-check]
     [
         ("matrix: {python: [3.9]}\nimports: [base.yaml]\n", "base.yaml has python 3.10, 3.11, not 3.9"),
         ("imports: [base.yaml]\n", "base.yaml has python 3.10, 3.11, not without a value"),
-        ("imports: [gone.yaml]\n", "cannot read"),
+        ("imports: [gone.yaml]\n", "stack.yaml:1:11: there is no file"),
         ("imports: [many.yaml]\n", "many.yaml has the versions 1, 2: which one?"),
         ("imports: [{file: many.yaml, version: 3}]\n", "many.yaml has no version 3"),
         ("imports: [self.yaml]\n", "self.yaml imports self.yaml"),

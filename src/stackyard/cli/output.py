@@ -15,10 +15,14 @@ if TYPE_CHECKING:
     from stackyard.verify.report import Report
 
 
+MOST_PROBLEMS = 25
+"""How many problems are shown at once: a file of another kind can have one in every line."""
+
+
 def show_error(error: StackyardError) -> None:
     """One error, or several, on standard error: what was wrong, where, and what to do."""
     problems = error.problems if isinstance(error, ManyErrors) else (error,)
-    for problem in problems:
+    for problem in problems[:MOST_PROBLEMS]:
         label = click.style("error:", fg="red", bold=True)
         place = f"{problem.where}: " if problem.where else ""
         click.echo(f"{label} {as_typed(place + problem.message)}", err=True)
@@ -26,6 +30,8 @@ def show_error(error: StackyardError) -> None:
             click.echo(_indent(problem.detail, "  | "), err=True)
         if problem.hint:
             click.echo(_indent(as_typed(problem.hint), "  ", click.style("do this: ", fg="cyan")), err=True)
+    if len(problems) > MOST_PROBLEMS:
+        click.echo(f"... and {len(problems) - MOST_PROBLEMS} problems more", err=True)
 
 
 def show_notice(text: str) -> None:

@@ -107,6 +107,9 @@ def _looks_like_yaml(text: str) -> bool:
 
 
 def _refuse_explicit(path: Path, text: str) -> None:
+    if path.suffix == ".lock" and "[[variant]]" in text:
+        hint = f"give the file that it was made from: {str(path).removesuffix('.lock')}"
+        raise InputError("this is a lock", where=Where(str(path)), hint=hint)
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip() == "@EXPLICIT":
             hint = "give the environment.yml that it was made from; explicit lists hold no requirements"

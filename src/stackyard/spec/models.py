@@ -6,9 +6,10 @@ editors (`stackyard schema`) is made from `StackFile` and `Site`, so a field's d
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 
 class Model(BaseModel):
@@ -221,6 +222,20 @@ class ModuleSettings(Model):
     deprecated: str = Field("", description="YYYY-MM-DD and a message, shown at load")
     conda_base: bool | None = Field(None, description="The stack brings conda itself; None: seen from its packages")
     help: str = ""
+
+    @field_validator("deprecated")
+    @classmethod
+    def _begins_with_a_date(cls, text: str) -> str:
+        if text and not _is_date(text.split(maxsplit=1)[0]):
+            raise ValueError(f"{text!r} does not begin with a date: write e.g. 2026-12-31 use the module open-ce")
+        return text
+
+
+def _is_date(text: str) -> bool:
+    try:
+        return len(text) == 10 and bool(date.fromisoformat(text))
+    except ValueError:
+        return False
 
 
 class Variant(Model):

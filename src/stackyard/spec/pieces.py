@@ -184,6 +184,9 @@ class Reader:
                 raise InputError(
                     f"imports: {shown}", where=expand.where(place), hint="take one import out of the circle"
                 )
+            if not file.is_file():
+                hint = "name a stack.yaml, from the folder of this file"
+                raise InputError(f"there is no file {file}", where=expand.where(place), hint=hint)
             source = self.source(file)
             return self.piece(source, self._words_for(source, item, words, place), chain)
         except StackyardError as error:

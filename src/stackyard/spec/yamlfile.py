@@ -143,7 +143,10 @@ def read_text(path: Path) -> str:
         data = path.read_bytes()
     except OSError as error:
         reason = error.strerror or str(error)
-        raise InputError(f"cannot read {path}: {reason}", hint="check the path of the file") from error
+        hint = "ask its owner for the permission to read it, or work on a copy"
+        if not isinstance(error, PermissionError):
+            hint = "check the path of the file"
+        raise InputError(f"cannot read {path}: {reason}", hint=hint) from error
     if data.startswith((b"\x7fELF", b"PK\x03\x04", b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd")):
         raise InputError("this is a program or an archive, not text", where=Where(str(path)), hint="give a text file")
     utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
