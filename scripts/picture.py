@@ -1,6 +1,6 @@
 """Run commands in a terminal of their own and draw what a person saw as an SVG, for the documents.
 
-    python scripts/picture.py docs/images/quickstart.svg "stackyard list" "stackyard show demo"
+python scripts/picture.py docs/images/quickstart.svg "stackyard list" "stackyard show demo"
 """
 
 from __future__ import annotations
