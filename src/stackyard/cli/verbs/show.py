@@ -65,6 +65,7 @@ def revision_json(yard: Yard, entry: Entry, record: BuildRecord) -> dict[str, An
         "revision": entry.revision,
         "default": entry.default,
         "state": entry.state,
+        "deprecated": entry.deprecated,
         "path": entry.folder,
         "created": entry.created,
         "aliases": [f"{entry.stack}/{alias}" for alias in entry.aliases],
@@ -107,6 +108,7 @@ def _show(value: dict[str, Any], record: BuildRecord) -> None:
     report = value["report"] or {}
     facts = {
         "state": value["state"] + (", default" if value["default"] else ""),
+        "deprecated": value["deprecated"],
         "also": " ".join(value["aliases"]),
         "created": value["created"],
         "prefix": value["prefix"],
