@@ -19,10 +19,10 @@ WIDTH = 110
 
 
 def captured(command: str) -> str:
-    """What a command prints, with colours, on a terminal that shows no live display."""
+    """What a command prints on standard output, with colours; progress goes to standard error and is not drawn."""
     environ = {**os.environ, "FORCE_COLOR": "1", "CLICOLOR_FORCE": "1", "COLUMNS": str(WIDTH), "TERM": "xterm-256color"}
     done = subprocess.run(
-        ["bash", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environ, check=False
+        ["bash", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environ, check=False
     )
     return done.stdout.rstrip("\n")
 
