@@ -202,7 +202,7 @@ class _Steps:
             disk=use,
             interpreter=python,
             tools={name: {"path": tool.path, "version": tool.version} for name, tool in sorted(tools.items())},
-            settings=variant.modules.model_dump(mode="json"),
+            settings=module_settings(variant, job.site),
             checks=tuple(self._check(check) for check in variant.checks),
             exceptions=variant.exceptions.model_dump(mode="json"),
             timings_s=self.timings,
@@ -212,6 +212,14 @@ class _Steps:
     def _check(self, check: Check) -> dict[str, Any]:
         """A check for the record; its script is the copy in ``recipe/``, which stays as it was."""
         return check.model_copy(update={"script": self.kept.get(check.script, check.script)}).model_dump(mode="json")
+
+
+def module_settings(variant: Variant, site: Site) -> dict[str, Any]:
+    """How the stack appears as a module, with the site's part in it: a later change of the site does not alter it."""
+    settings = variant.modules.model_dump(mode="json")
+    settings["family"] = site.modules.family if variant.modules.family is None else variant.modules.family
+    settings["depends_on"] = list(dict.fromkeys((*site.modules.depends_on, *variant.modules.depends_on)))
+    return settings
 
 
 def captured(job: Job) -> Activation:

@@ -61,7 +61,7 @@ def page(
         whatis=_whatis(record),
         family=str(family or ""),
         conflict=tuple(settings.get("conflict") or ()),
-        depends_on=tuple(dict.fromkeys((*site.modules.depends_on, *(settings.get("depends_on") or ())))),
+        depends_on=tuple(settings.get("depends_on") or ()),
         extensions=tuple(sorted({f"{p.name}/{p.version}" for p in record.packages}, key=str.lower)),
         deprecated=deprecated.strip(),
         notice=entry.notice.strip() if entry else "",

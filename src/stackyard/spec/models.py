@@ -212,7 +212,7 @@ class Licence(Model):
 class ModuleSettings(Model):
     """How a stack appears to module users."""
 
-    family: str = "python"
+    family: str | None = Field(None, description="Absent: the site's; empty: none")
     conflict: tuple[str, ...] = ()
     depends_on: tuple[str, ...] = Field((), description="Host modules loaded with it")
     aliases: tuple[str, ...] = Field((), description="Packages that get an alias module, e.g. horovod")
