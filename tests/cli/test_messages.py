@@ -95,7 +95,8 @@ def test_the_line_and_the_remedy(case: str, tmp_path: Path, monkeypatch: pytest.
     folder.mkdir()
     (folder / name).write_text(text)
     monkeypatch.chdir(tmp_path)
-    done = stackyard("--yard", tmp_path / "y", "lock", f"project/{name}", expect=code, PIP_CONFIG_FILE=os.devnull)
+    settings = {"PIP_CONFIG_FILE": os.devnull, "COLUMNS": "40"}  # a narrow terminal folds nobody's reasons
+    done = stackyard("--yard", tmp_path / "y", "lock", f"project/{name}", expect=code, **settings)
     first = next(line for line in done.err.splitlines() if line.startswith("error: "))
     assert re.match(rf"error: project/{place}", first), done.err
     assert remedy in (done.err.partition("do this: ")[2] or done.err)

@@ -80,6 +80,7 @@ def uv_environment(settings: PipSettings | None = None) -> dict[str, str]:
     env = {k: v for k, v in os.environ.items() if not k.startswith("UV_") or k in _KEPT}
     env["UV_NO_CONFIG"] = "1"
     env["UV_PYTHON_DOWNLOADS"] = "never"
+    env["COLUMNS"] = "100000"  # uv folds its reasons at this width, and they are read line by line
     if settings is None:
         return env
     if settings.cert:
