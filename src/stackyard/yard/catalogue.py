@@ -17,7 +17,7 @@ def listing(yard: Yard, *, everything: bool = False) -> list[dict[str, Any]]:
     for each in yard.lineage():
         manifest = generations.current(each)
         entries = manifest.entries if manifest else ()
-        rows += [_row(entry, each) for entry in entries if everything or entry.state != "withdrawn"]
+        rows += [row(entry, each) for entry in entries if everything or entry.state != "withdrawn"]
         if everything:
             shown = {entry.module for entry in entries}
             rows += [_built_row(r, each) for r in revisions.built(each) if r.module not in shown]
@@ -67,7 +67,8 @@ def entry_of(record: BuildRecord) -> Entry:
     )
 
 
-def _row(entry: Entry, yard: Yard) -> dict[str, Any]:
+def row(entry: Entry, yard: Yard) -> dict[str, Any]:
+    """What `list` and `show` say of a revision."""
     return {
         "module": entry.module,
         "stack": entry.stack,
@@ -85,4 +86,4 @@ def _row(entry: Entry, yard: Yard) -> dict[str, Any]:
 
 
 def _built_row(record: BuildRecord, yard: Yard) -> dict[str, Any]:
-    return _row(entry_of(record), yard)
+    return row(entry_of(record), yard)

@@ -15,7 +15,7 @@ from stackyard.cli.shells import shell_notes
 from stackyard.errors import InputError
 from stackyard.yard import catalogue
 from stackyard.yard.layout import RevisionPaths, Yard
-from stackyard.yard.record import BuildRecord, Entry, read_record
+from stackyard.yard.record import BuildRecord, Entry, PackageRecord, read_record
 
 
 @click.command(short_help="one revision, or what was understood of a file")
@@ -43,32 +43,9 @@ def command(context: Context, rev: str | None, parsed: Path | None, as_json: boo
 def revision_json(yard: Yard, entry: Entry, record: BuildRecord) -> dict[str, Any]:
     """All that is known of a revision as one object."""
     paths = RevisionPaths.of(entry.folder)
-    record_json = record.to_json()
-    packages = [
-        {
-            "name": p.name,
-            "version": p.version,
-            "build": p.build,
-            "channel" if p.kind == "conda" else "index": p.source,
-            "url": p.url,
-            "sha256": p.sha256,
-            "size": p.size,
-            "kind": p.kind,
-        }
-        for p in record.packages
-    ]
+    holder = next((each for each in yard.lineage() if each.stacks in paths.root.parents), yard)
     return {
-        "module": entry.module,
-        "stack": entry.stack,
-        "version": entry.version,
-        "variant": entry.variant,
-        "revision": entry.revision,
-        "default": entry.default,
-        "state": entry.state,
-        "deprecated": entry.deprecated,
-        "path": entry.folder,
-        "created": entry.created,
-        "aliases": [f"{entry.stack}/{alias}" for alias in entry.aliases],
+        **catalogue.row(entry, holder),
         "summary": record.summary,
         "prefix": record.prefix,
         "platform": record.platform,
@@ -79,11 +56,24 @@ def revision_json(yard: Yard, entry: Entry, record: BuildRecord) -> dict[str, An
         "timings_s": dict(record.timings_s),
         "notices": list(record.notices),
         "limits": shell_notes(record),
-        "environment": record_json["activation"],
-        "packages": packages,
+        "environment": record.to_json()["activation"],
+        "packages": [_package_json(package) for package in record.packages],
         "modulefile": _modulefiles(yard, record.module),
         "lock": str(paths.lock),
         "report": _report(paths),
+    }
+
+
+def _package_json(package: PackageRecord) -> dict[str, Any]:
+    return {
+        "name": package.name,
+        "version": package.version,
+        "build": package.build,
+        "channel" if package.kind == "conda" else "index": package.source,
+        "url": package.url,
+        "sha256": package.sha256,
+        "size": package.size,
+        "kind": package.kind,
     }
 
 
