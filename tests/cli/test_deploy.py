@@ -219,3 +219,28 @@ def test_lmod_loads_what_was_published(yard: Path) -> None:
     script = f". {init}; module use {yard}/modules; module load demo && python -c 'import numpy; print(numpy.__file__)'"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
     assert str(yard) in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("git", [False, True])
+def test_an_editable_project_beside_its_file_with_the_yard_inside(tmp_path: Path, git: bool) -> None:
+    """Neither the lock that is written beside the file nor the yard belongs to the project's snapshot."""
+    project = tmp_path / "project"
+    (project / "greet").mkdir(parents=True)
+    (project / "greet" / "__init__.py").write_text("def main():\n    print('hello')\n")
+    (project / "pyproject.toml").write_text(
+        '[project]\nname = "greet"\nversion = "0.1"\n[project.scripts]\ngreet = "greet:main"\n'
+        '[build-system]\nrequires = ["setuptools"]\nbuild-backend = "setuptools.build_meta"\n'
+    )
+    (project / "environment.yml").write_text("name: ed\ndependencies:\n  - pip:\n    - -e .\n")
+    if git:
+        subprocess.run(["git", "init", "-q", project], check=True)
+    yard, file = project / "yard", project / "environment.yml"
+    first = stackyard("--yard", yard, "deploy", file)
+    assert "snapshot" in first.out + first.err
+    assert stackyard("--yard", yard, "run", "ed", "--", "greet").out == "hello\n"
+    (row,) = stackyard("--yard", yard, "deploy", file, "--json").value["revisions"]
+    assert row["status"] == "unchanged"
+    (project / "greet" / "__init__.py").write_text("def main():\n    print('hello again')\n")
+    (row,) = stackyard("--yard", yard, "deploy", file, "--json").value["revisions"]
+    assert row["status"] == "published" and row["module"].endswith("-2")
+    assert stackyard("--yard", yard, "run", "ed", "--", "greet").out == "hello again\n"

@@ -140,3 +140,9 @@ def test_path_and_missing_file(tmp_path: Path) -> None:
     assert text.path_for(tmp_path / "stack.yaml") == tmp_path / "stack.yaml.lock"
     with pytest.raises(InputError, match="there is no lock"):
         text.read(tmp_path / "none.lock")
+
+
+def test_every_lock_begins_with_the_mark_that_keeps_it_out_of_snapshots() -> None:
+    from stackyard.lock.hashing import LOCK_MARK
+
+    assert dump(Lock("s")).startswith(LOCK_MARK)

@@ -12,6 +12,8 @@ from stackyard.errors import StackyardError
 from stackyard.host.command import run, which
 from stackyard.lock.probe import opened
 
+LOCK_MARK = "# Written by `stackyard lock`."
+"""How every lock of ours begins."""
 _BLOCK = 1 << 20
 _SKIPPED = {".git", ".hg", ".svn", "__pycache__", ".venv", "venv", ".tox", ".nox", ".mypy_cache", ".pytest_cache",
             ".ruff_cache", "build", "dist", "node_modules"}  # fmt: skip
@@ -64,15 +66,18 @@ def tree_files(folder: Path) -> list[Path]:
     """The files of a project that belong to its snapshot, relative and sorted.
 
     In a git working tree: what git tracks and what it does not ignore. Elsewhere: everything but caches, virtual
-    environments and build products.
+    environments and build products. Our own locks, and yards, never belong to it: locking would change what is locked.
     """
     if which("git") and _in_git(folder):
         listed = run(
             ["git", "-C", folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "."], timeout_s=60
         )
         names = {Path(name) for name in listed.stdout.split("\0") if name}
-        return sorted(name for name in names if (folder / name).is_file() or (folder / name).is_symlink())
-    return sorted(_walk(folder))
+        yards = {parent for name in names for parent in name.parents[:-1]}
+        yards = {parent for parent in yards if _is_yard(folder / parent)}
+        there = (name for name in names if (folder / name).is_file() or (folder / name).is_symlink())
+        return sorted(n for n in there if yards.isdisjoint(n.parents) and not _is_lock(folder / n))
+    return sorted(name for name in _walk(folder) if not _is_lock(folder / name))
 
 
 def _in_git(folder: Path) -> bool:
@@ -81,10 +86,27 @@ def _in_git(folder: Path) -> bool:
 
 def _walk(folder: Path) -> Iterable[Path]:
     for root, folders, files in os.walk(folder):
-        folders[:] = [n for n in folders if n not in _SKIPPED and not n.endswith(".egg-info")]
+        folders[:] = [
+            n for n in folders if n not in _SKIPPED and not n.endswith(".egg-info") and not _is_yard(Path(root, n))
+        ]
         for name in files:
             if not name.endswith(".pyc"):
                 yield (Path(root) / name).relative_to(folder)
+
+
+def _is_lock(path: Path) -> bool:
+    """Whether a file is a lock of ours; another tool's ``.lock`` belongs to its project."""
+    if path.suffix != ".lock" or path.is_symlink():
+        return False
+    with path.open("rb") as stream:
+        return stream.read(len(LOCK_MARK)) == LOCK_MARK.encode()
+
+
+def _is_yard(folder: Path) -> bool:
+    signs = ("deploy.lease", "cache/uv", "cache/repodata")
+    return any((folder / sign).exists() for sign in signs) or (
+        (folder / "stacks").is_dir() and (folder / "generations").is_dir()
+    )
 
 
 def sha256_tree(folder: Path) -> str:
