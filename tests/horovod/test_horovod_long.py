@@ -34,7 +34,7 @@ total = hvd.allreduce(torch.full((1000,), float(hvd.rank() + 1)), op=hvd.Sum)
 assert torch.all(total == 3.0)
 built = [hvd.mpi_built(), hvd.gloo_built()]
 if hvd.rank() == 0:
-    print("ranks", hvd.size(), "sum", total[0].item(), "built", all(built), flush=True)
+    print(f"ranks {hvd.size()} sum {total[0].item()} built {all(built)}", flush=True)  # one write: mpirun tags each
 """
 
 
