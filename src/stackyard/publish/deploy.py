@@ -18,6 +18,7 @@ from stackyard.errors import InputError, StackyardError
 from stackyard.expose.generation import write_modules
 from stackyard.expose.root import check_root, make_root
 from stackyard.host.probe import machine
+from stackyard.lock import solve
 from stackyard.progress import Progress
 from stackyard.publish import licences
 from stackyard.publish.entries import entries_after, now, present, relabelled
@@ -101,8 +102,7 @@ def lock_all(request: Request, progress: Progress) -> list[Locked]:
 
 def platforms_of(stack: Stack, site: Site) -> tuple[str, ...]:
     """The platforms to lock for: the site's, else those of its nodes, else this machine's; a stack may name fewer."""
-    named = site.platforms or tuple(dict.fromkeys(kind.platform for kind in site.nodes.values()))
-    platforms: tuple[str, ...] = named or (machine().platform,)
+    platforms = solve.platforms_of(stack, site)
     wanted = {p for variant in stack.variants for p in variant.platforms}
     return tuple(p for p in platforms if not wanted or p in wanted) or tuple(sorted(wanted))
 
