@@ -45,7 +45,7 @@ nodes:
 permissions: {umask: 0027, group: hpc}
 run_variables: {OMP_NUM_THREADS: 1, YES: yes}
 condarc: {threads: 2, extra: {auto_activate_base: false, remote_max_retries: 5}}
-scheduler: {kind: slurm, nodes: 18}
+scheduler: {kind: slurm, rack_nodes: 18}
 pip: {find_links: [wheels, "https://x/links"]}
 pins:
 """,
@@ -57,7 +57,7 @@ pins:
     assert site.permissions.umask == "0027"
     assert site.run_variables == {"OMP_NUM_THREADS": "1", "YES": "yes"}
     assert site.condarc.extra == {"auto_activate_base": False, "remote_max_retries": 5}
-    assert site.scheduler == {"kind": "slurm", "nodes": 18}
+    assert (site.scheduler.kind, site.scheduler.rack_nodes) == ("slurm", 18)
     assert site.pip.find_links == (str(tmp_path / "wheels"), "https://x/links")
     assert site.pins == ()
 

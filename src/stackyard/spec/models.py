@@ -281,6 +281,28 @@ class Stack(Model):
 Platform = Literal["linux-64", "linux-aarch64", "linux-ppc64le"]
 
 
+class Domain(Model):
+    """Cores and GPUs of a node that are closest to each other: a socket, a NUMA domain, or the cores sharing a cache.
+
+    The order of the domains is the order in which ranks fill a node.
+    """
+
+    socket: int = Field(0, ge=0, description="The socket that it is part of")
+    cores: str = Field(description="Cores for jobs, in the operating system's numbers of cores: 0-20 or 1-7,9-15")
+    gpus: tuple[int, ...] = Field((), description="GPUs next to these cores, as the driver numbers them")
+    nics: tuple[str, ...] = Field((), description="Network interfaces next to these cores, e.g. hsn0")
+
+
+class Reference(Model):
+    """What a healthy node or network reaches in one measurement of the gate."""
+
+    name: str = Field(description="The measurement, e.g. allreduce_node, allreduce_pair, allreduce_all, memory, clock")
+    value: float = Field(description="What is expected, in `unit`")
+    low: float = Field(0, description="Below value x (1 - low) the measurement fails; 0.2 is 20 %; 0: not judged")
+    high: float = Field(0, description="Above value x (1 + high) it is reported as odd; 0: no upper limit")
+    unit: str = Field("GB/s", description="For the reader")
+
+
 class Gpu(Model):
     """The accelerators of a node kind."""
 
@@ -303,6 +325,22 @@ class NodeKind(Model):
     microarchitecture: str = Field("", description="archspec name, e.g. x86_64_v3 or power9")
     gpu: Gpu = Gpu()
     local_disk: str = ""
+    smt: int = Field(1, ge=1, description="Hardware threads per core")
+    smt_numbering: Literal["adjacent", "split"] = Field(
+        "split", description="Threads of core c: c*smt+t (adjacent, POWER) or c+t*all cores (split, x86)"
+    )
+    all_cores: int = Field(
+        0, description="Cores of the node, those kept for the system included; 0: as many as `cores`"
+    )
+    domains: tuple[Domain, ...] = Field((), description="Which cores and GPUs are near each other; empty: split evenly")
+    nics: tuple[str, ...] = Field((), description="Interfaces for the job's traffic, e.g. hsn0; for NCCL and Gloo")
+    gpu_peers: bool = Field(
+        True, description="NCCL and RCCL need the other GPUs of the node to be visible to each rank"
+    )
+    queue: str = Field("", description="The partition or queue that has such nodes")
+    constraint: str = Field("", description="The feature that selects such nodes")
+    variables: dict[str, str] = Field({}, description="Variables for every rank on such nodes")
+    references: tuple[Reference, ...] = Field((), description="What the gate expects")
 
 
 class ChannelPolicy(Model):
@@ -376,6 +414,59 @@ class Overrides(Model):
     prepend: dict[str, Any] = {}
 
 
+class Scheduler(Model):
+    """Who gives out nodes here, and how its options are to be written."""
+
+    kind: Literal["", "slurm", "lsf", "pbs", "flux", "none"] = Field("", description="Empty: the one found here")
+    version: str = Field("", description="e.g. 23.11; options differ; empty: asked where it is needed")
+    launcher: Literal["", "srun", "jsrun", "mpirun", "mpich", "pals", "flux", "local"] = Field(
+        "", description="What starts ranks; empty: srun, jsrun or mpirun, pals, flux, local by kind"
+    )
+    mpi: str = Field("", description="srun --mpi=..., e.g. pmix, pmi2, cray_shasta")
+    csm: bool = Field(False, description="LSF with CSM: -nnodes, -alloc_flags, expert mode with -csm y")
+    queue: str = Field("", description="Partition or queue where neither the user nor the node kind names one")
+    gpu_request: Literal["gpus-per-node", "gres", "gpus-per-task", "none"] = Field(
+        "gpus-per-node", description="How GPUs are asked for under Slurm"
+    )
+    gres_type: str = Field("", description="The type in --gres=gpu:TYPE:N, e.g. v100")
+    linear: bool = Field(False, description="SelectType is select/linear: whole nodes, no per-task GRES")
+    exclusive: bool = Field(True, description="A job gets whole nodes")
+    rack_nodes: int = Field(0, ge=0, description="Nodes of one rack or leaf switch, for --pack racks")
+    rack: Literal["switches", "segment", "exclusive-topo", "group"] = Field(
+        "switches", description="How contiguous racks are asked for: Slurm --switches, --segment; PBS place=group"
+    )
+    rack_group: str = Field("", description="The resource of PBS place=group=..., e.g. tier0")
+    rack_wait_min: int = Field(0, description="How long Slurm may hold out for few switches, --switches=N@time")
+    core_spec: int = Field(-1, description="Slurm -S: cores per node kept for the system; -1: not said")
+    options: tuple[str, ...] = Field((), description="Options of every batch script here, as one would write them")
+    launcher_options: tuple[str, ...] = Field((), description="Options of every launch line here")
+    alloc_flags: tuple[str, ...] = Field((), description="LSF -alloc_flags, e.g. smt4, gpumps, nvme")
+
+
+class ContainerPolicy(Model):
+    """How programs run inside an image here."""
+
+    runtime: Literal["", "apptainer", "singularity", "charliecloud"] = Field("", description="Empty: the one found")
+    binds: tuple[str, ...] = Field((), description="Folders and files of the host: src[:dst[:opts]], for --bind")
+    options: tuple[str, ...] = Field((), description="Further options of its exec command")
+    variables: dict[str, str] = Field({}, description="Variables set inside, e.g. LD_LIBRARY_PATH, LD_PRELOAD")
+    libraries: tuple[str, ...] = Field((), description="Files of the host put on the library path inside (CONTAINLIBS)")
+
+
+class LaunchPolicy(Model):
+    """What holds for every distributed job here."""
+
+    variables: dict[str, str] = Field(
+        {}, description="For every rank; {local_rank}, {node}, {run}, {user} are replaced"
+    )
+    container: ContainerPolicy = ContainerPolicy()
+    interface: str = Field(
+        "", description="The interface on which nodes reach each other; empty: the one with the route"
+    )
+    runs: str = Field("runs", description="Where runs are recorded, below the folder that one works in")
+    prologue: tuple[str, ...] = Field((), description="Lines at the start of every batch script, e.g. module purge")
+
+
 class Site(Model):
     """One cluster. Every field has a good default, so a machine without any site.yaml is a site too."""
 
@@ -395,5 +486,6 @@ class Site(Model):
     condarc: CondaRc = CondaRc()
     stacks: Overrides = Field(Overrides(), description="Values for every stack of this site")
     run_variables: dict[str, str] = Field({}, description="Variables that every stack sets")
-    scheduler: dict[str, Any] = Field({}, description="Read by launch")
+    scheduler: Scheduler = Scheduler()
+    launch: LaunchPolicy = LaunchPolicy()
     file: Annotated[str, Field(exclude=True)] = ""

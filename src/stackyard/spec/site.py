@@ -24,7 +24,7 @@ from stackyard.spec.yamlfile import Document, Node, raise_problems, read_yaml
 
 SYSTEM_SITE = Path("/etc/stackyard/site.yaml")
 VARIABLE = "STACKYARD_SITE"
-_TYPED = (("condarc", "extra"), ("scheduler",))
+_TYPED = (("condarc", "extra"),)
 
 
 def load_site(path: Path | str | None = None) -> Site:

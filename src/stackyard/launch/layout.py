@@ -1,0 +1,178 @@
+"""`Layout`: which rank runs on which host, cores and GPUs. Pure; blocks of hosts with one node pattern, never a rank each.
+
+Cores are counted in *usable* cores, 0 to `Node.cores` - 1, in the order of the site's domains; `Node` translates them into
+the operating system's numbers and into hardware threads. Ranks are numbered by block distribution (rank = host *
+ranks_per_node + local rank) or cyclically (rank = local rank * hosts + host).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from stackyard.launch.findings import Finding
+
+
+@dataclass(frozen=True)
+class NodeDomain:
+    """Cores and GPUs next to each other. `cores` are the operating system's numbers, ascending."""
+
+    socket: int
+    cores: tuple[int, ...]
+    gpus: tuple[int, ...] = ()
+    nics: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Node:
+    """What one node of a kind offers to jobs. Made by `stackyard.launch.nodes.node_of`.
+
+    `assumed` holds sentences on what the site file did not say and was taken to be so (an even split over sockets).
+    """
+
+    kind: str
+    domains: tuple[NodeDomain, ...]
+    all_cores: int
+    smt: int = 1
+    smt_numbering: Literal["adjacent", "split"] = "split"
+    gpu_vendor: str = ""
+    gpu_peers: bool = True
+    memory_gib: float = 0
+    assumed: tuple[str, ...] = ()
+
+    @property
+    def cores(self) -> int:
+        """Usable cores."""
+        return sum(len(domain.cores) for domain in self.domains)
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of the node."""
+        return sum(len(domain.gpus) for domain in self.domains)
+
+    @property
+    def sockets(self) -> int:
+        """Sockets with usable cores."""
+        return len({domain.socket for domain in self.domains})
+
+    def os_core(self, usable: int) -> int:
+        """The operating system's number of a usable core."""
+        for domain in self.domains:
+            if usable < len(domain.cores):
+                return domain.cores[usable]
+            usable -= len(domain.cores)
+        raise IndexError(usable)
+
+    def socket_of(self, usable: int) -> int:
+        """The socket of a usable core."""
+        for domain in self.domains:
+            if usable < len(domain.cores):
+                return domain.socket
+            usable -= len(domain.cores)
+        raise IndexError(usable)
+
+    def os_threads(self, usable: int, smt: int = 1) -> tuple[int, ...]:
+        """The operating system's numbers of the first `smt` hardware threads of a usable core."""
+        core = self.os_core(usable)
+        if self.smt_numbering == "adjacent":
+            return tuple(core * self.smt + t for t in range(smt))
+        return tuple(core + t * self.all_cores for t in range(smt))
+
+
+@dataclass(frozen=True)
+class Slot:
+    """The place of one rank on a node.
+
+    `cores` are usable-core numbers; `gpus` are the GPUs that are the rank's own, as the driver numbers them, the nearest
+    ones; which of the node's GPUs it *sees* is the layout's `gpu_visibility`.
+    """
+
+    local_rank: int
+    cores: tuple[int, ...]
+    gpus: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Block:
+    """`count` hosts from host index `first` on, all with the same slots."""
+
+    first: int
+    count: int
+    slots: tuple[Slot, ...]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Who runs where. `hosts` may be empty (not known before the scheduler chose them): then hosts are indices.
+
+    `threads` is OMP_NUM_THREADS of every rank; `smt` the hardware threads used per core.
+    """
+
+    node: Node
+    blocks: tuple[Block, ...]
+    gpu_visibility: Literal["all", "own"] = "all"
+    distribution: Literal["block", "cyclic"] = "block"
+    threads: int = 1
+    smt: int = 1
+    hosts: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    reasons: tuple[str, ...] = field(default=())
+
+    @property
+    def nodes(self) -> int:
+        """How many hosts."""
+        return sum(block.count for block in self.blocks)
+
+    @property
+    def ranks(self) -> int:
+        """The world size."""
+        return sum(block.count * len(block.slots) for block in self.blocks)
+
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        """The slots of a host; all hosts of what `plan_layout` makes are alike."""
+        return self.blocks[0].slots
+
+    @property
+    def ranks_per_node(self) -> int:
+        """Ranks on each host."""
+        return len(self.slots)
+
+    @property
+    def cores_per_rank(self) -> int:
+        """Usable cores of each rank."""
+        return len(self.slots[0].cores)
+
+    @property
+    def gpus_per_rank(self) -> int:
+        """GPUs of each rank's own."""
+        return len(self.slots[0].gpus)
+
+    def host(self, index: int) -> str:
+        """The name of a host, or its index as text while names are not known."""
+        return self.hosts[index] if self.hosts else str(index)
+
+    def rank(self, host: int, local_rank: int) -> int:
+        """The global rank of a local rank on a host."""
+        if self.distribution == "cyclic":
+            return local_rank * self.nodes + host
+        return host * self.ranks_per_node + local_rank
+
+    def places(self) -> Iterator[tuple[int, int, Slot]]:
+        """Every (rank, host index, slot) in the order of hosts. Lazy: nothing is kept per rank."""
+        for block in self.blocks:
+            for host in range(block.first, block.first + block.count):
+                for slot in block.slots:
+                    yield self.rank(host, slot.local_rank), host, slot
+
+    def per_node(self) -> Layout:
+        """The same nodes with one task each, which has all cores and GPUs of the ranks: for torchrun, Ray, an agent."""
+        cores = tuple(core for slot in self.slots for core in slot.cores)
+        gpus = tuple(dict.fromkeys(gpu for slot in self.slots for gpu in slot.gpus))
+        whole = Slot(0, tuple(dict.fromkeys(cores)), gpus)
+        return replace(self, blocks=(Block(0, self.nodes, (whole,)),), gpu_visibility="all", distribution="block")
+
+    def on(self, hosts: tuple[str, ...]) -> Layout:
+        """The same pattern on exactly these hosts, as many as are given."""
+        return replace(self, blocks=(Block(0, len(hosts), self.slots),), hosts=hosts)

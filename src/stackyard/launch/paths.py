@@ -1,0 +1,119 @@
+"""Every path of a run, in two classes; nobody else joins these strings.
+
+<runs>/2026-11-21-001/
+  record.json                 what was asked, planned and found before the start; written once
+  job.sh                      the batch script, as submitted
+  status.json                 how it stands, replaced as it changes; holds the end once there is one
+  events.jsonl                phases, failures, lost nodes: one JSON object a line, in the order they happened
+  receipt.json gate.json      planned against real places; what the gate measured
+  batch.log                   the batch script's own output
+  stacks/                     stacks of ranks that hung
+  rank.sh  plan.json  rankfile ... logs/    the main step
+  gate/<n>/                   the steps of the gate, with the same files
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class StepPaths:
+    """One start of a launcher. The folder is on a file system that all nodes share."""
+
+    root: Path
+
+    @property
+    def shim(self) -> Path:
+        """What the launcher starts for every task."""
+        return self.root / "rank.sh"
+
+    @property
+    def plan(self) -> Path:
+        """What the agents and the hub need to know: `stackyard.launch.node.step.StepFile`."""
+        return self.root / "plan.json"
+
+    @property
+    def logs(self) -> Path:
+        """One file per rank, one per agent, and the launcher's own."""
+        return self.root / "logs"
+
+    def rank_log(self, rank: int) -> Path:
+        """Both streams of one task."""
+        return self.logs / f"rank-{rank:05d}.log"
+
+    def agent_log(self, host: str) -> Path:
+        """What the agent of a node has to say."""
+        return self.logs / f"agent-{host}.log"
+
+    @property
+    def launcher_log(self) -> Path:
+        """Both streams of the launcher."""
+        return self.logs / "launcher.log"
+
+    @property
+    def sidecar_log(self) -> Path:
+        """Both streams of a backend's helper program."""
+        return self.logs / "sidecar.log"
+
+    @property
+    def stacks(self) -> Path:
+        """Stacks of hanging ranks, one file per rank."""
+        return self.root / "stacks"
+
+
+@dataclass(frozen=True)
+class RunPaths:
+    """The folder of one run."""
+
+    root: Path
+
+    @property
+    def name(self) -> str:
+        """``2026-11-21-001``."""
+        return self.root.name
+
+    @property
+    def main(self) -> StepPaths:
+        """The step that runs the program."""
+        return StepPaths(self.root)
+
+    def gate_step(self, number: int) -> StepPaths:
+        """One step of the gate."""
+        return StepPaths(self.root / "gate" / str(number))
+
+    @property
+    def record(self) -> Path:
+        """Written once, before the start."""
+        return self.root / "record.json"
+
+    @property
+    def status(self) -> Path:
+        """Replaced whole as things change."""
+        return self.root / "status.json"
+
+    @property
+    def events(self) -> Path:
+        """Appended to."""
+        return self.root / "events.jsonl"
+
+    @property
+    def receipt(self) -> Path:
+        """Planned against real places."""
+        return self.root / "receipt.json"
+
+    @property
+    def gate(self) -> Path:
+        """What the gate measured."""
+        return self.root / "gate.json"
+
+    @property
+    def script(self) -> Path:
+        """The batch script."""
+        return self.root / "job.sh"
+
+    @property
+    def batch_log(self) -> Path:
+        """The batch script's own output."""
+        return self.root / "batch.log"
