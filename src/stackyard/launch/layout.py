@@ -1,6 +1,7 @@
-"""`Layout`: which rank runs on which host, cores and GPUs. Pure; blocks of hosts with one node pattern, never a rank each.
+"""`Layout`: which rank runs on which host, cores and GPUs. Pure; blocks of hosts with one node pattern, not a rank each.
 
-Cores are counted in *usable* cores, 0 to `Node.cores` - 1, in the order of the site's domains; `Node` translates them into
+Cores are counted in *usable* cores, 0 to `Node.cores` - 1, in the order of the site's domains; `Node` translates them
+into
 the operating system's numbers and into hardware threads. Ranks are numbered by block distribution (rank = host *
 ranks_per_node + local rank) or cyclically (rank = local rank * hosts + host).
 """
@@ -84,7 +85,8 @@ class Node:
 class Slot:
     """The place of one rank on a node.
 
-    `cores` are usable-core numbers; `gpus` are the GPUs that are the rank's own, as the driver numbers them, the nearest
+    `cores` are usable-core numbers; `gpus` are the GPUs that are the rank's own, as the driver numbers them, the
+    nearest
     ones; which of the node's GPUs it *sees* is the layout's `gpu_visibility`.
     """
 

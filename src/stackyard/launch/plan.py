@@ -1,4 +1,4 @@
-"""`Plan`: exactly what will be started, with the reason for every word. Types only; `stackyard.launch.planner` makes it."""
+"""`Plan`: exactly what will be started, with the reason for every word. Types only; `planner` makes it."""
 
 from __future__ import annotations
 
@@ -85,7 +85,8 @@ class BatchRequest:
 class BatchHead:
     """The directives of a batch script, each ``("-n", "85")`` or ``("--nodes=2",)``, with reasons and findings.
 
-    `prefix` is ``#SBATCH``, ``#BSUB``, ``#PBS`` or ``#flux:``; `text()` quotes each word once, as the scheduler reads it.
+    `prefix` is ``#SBATCH``, ``#BSUB``, ``#PBS`` or ``#flux:``; `text()` quotes each word once, as the scheduler reads
+    it.
     """
 
     prefix: str
@@ -191,7 +192,7 @@ class Plan:
     layout: Layout
     program: RankProgram
     line: LaunchLine
-    change: EnvironmentChange = EnvironmentChange()
+    change: EnvironmentChange = field(default_factory=EnvironmentChange)
     variables: dict[str, str] = field(default_factory=dict)
     cwd: str = ""
     head: BatchHead | None = None

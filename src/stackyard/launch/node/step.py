@@ -1,27 +1,35 @@
 """What the shim, the agents and the hub of one step agree on.
 
-**Files of a step** are in `StepPaths`, on a shared file system. **Files of a node** are in a private folder on its own disk,
-``${STACKYARD_TMP:-/tmp}/stackyard-<uid>-<token8>-<hostname>`` (mode 0700, owner checked), so that several "nodes" on one
+**Files of a step** are in `StepPaths`, on a shared file system. **Files of a node** are in a private folder on its
+own disk,
+``${STACKYARD_TMP:-/tmp}/stackyard-<uid>-<token8>-<hostname>`` (mode 0700, owner checked), so that several "nodes" on
+one
 machine do not meet:
 
     pipe        FIFO; shims write one line each: ``start <local> <rank> <pid> <cpus> <visible gpus>`` and
                 ``exit <local> <code>`` (less than PIPE_BUF, so lines never mix)
-    go          shell assignments from the hub: MASTER_ADDR, MASTER_PORT, STACKYARD_PORT_1 ...; written once all nodes are there
+    go          shell assignments from the hub: MASTER_ADDR, MASTER_PORT, STACKYARD_PORT_1 ...; written once all nodes
+    are there
     stop        a message: the shim prints it and ends with code 70 without starting its program
     ack.<local> the agent has told the hub how this task ended; the shim leaves then (at most 2 s later)
 
-**Order.** The launcher starts `rank.sh` for every task. Each shim finds out who it is (one launcher family, a complete set,
-size as planned, else a clear error and code 71), writes ``start``; that of local task 0 first makes the folder and the FIFO
-and starts the agent, detached. The agent connects to the hub (the first address that answers), says hello, and on the node
+**Order.** The launcher starts `rank.sh` for every task. Each shim finds out who it is (one launcher family, a
+complete set,
+size as planned, else a clear error and code 71), writes ``start``; that of local task 0 first makes the folder and
+the FIFO
+and starts the agent, detached. The agent connects to the hub (the first address that answers), says hello, and on the
+node
 of task 0 binds the ports: sockets with SO_REUSEADDR that are bound, never listened on, and kept open, so that nobody
-else is given the port while a program that sets SO_REUSEADDR too (TCPStore, gRPC, Ray) can bind and listen. When all nodes have said hello the
+else is given the port while a program that sets SO_REUSEADDR too (TCPStore, gRPC, Ray) can bind and listen. When all
+nodes have said hello the
 hub answers ``go`` with the address of task 0's node. The shim then sets the environment and runs the program in the
 foreground, both streams into the rank's log.
 
 **Wire.** One JSON object a line over TCP, both ways.
 
     agent to hub                                                hub to agent
-    {"hello": {"token", "host", "addresses": [..], "nodename", "local_tasks", "pid", "facts": {..}}}   {"go": {"MASTER_ADDR": .., "MASTER_PORT": ..}}
+    {"hello": {"token", "host", "addresses": [..],              {"go": {"MASTER_ADDR": .., "MASTER_PORT": ..}}
+               "node", "pid", "facts": {..}}}
     {"ports": [29411, ..]}          (node of task 0)            {"stop": "message"}
     {"start": {"task", "local", "pid", "cpus", "gpus"}}         {"signal": "TERM"}      to all ranks of the node
     {"exit": {"task", "code", "tail": ["last lines"]}}          {"stacks": true}
@@ -92,6 +100,6 @@ class StepFile:
         if value["format"] != FORMAT:
             raise ValueError(f"{path}: format {value['format']}, not {FORMAT}")
         known = {f.name for f in fields(cls)}
-        made = {k: tuple(v) if isinstance(v, list) else v for k, v in value.items() if k in known}
+        made: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in value.items() if k in known}
         made["slots"] = tuple(PlannedSlot(tuple(s["cpus"]), tuple(s["gpus"])) for s in value.get("slots", ()))
         return cls(**made)
