@@ -1,4 +1,4 @@
-"""`Layout`: which rank runs on which host, cores and GPUs. Pure; blocks of hosts with one node pattern, not a rank each.
+"""`Layout`: which rank runs on which host, cores and GPUs. Pure; blocks of hosts with one node pattern.
 
 Cores are counted in *usable* cores, 0 to `Node.cores` - 1, in the order of the site's domains; `Node` translates them
 into

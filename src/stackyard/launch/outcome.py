@@ -10,7 +10,7 @@ State = Literal["done", "failed", "cancelled", "node-lost", "no-start", "hung"]
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a task really was. `cpus` are the hardware threads that it may use; `gpus` the visibility variable's value."""
+    """Where a task really was: `cpus` are the hardware threads it may use; `gpus` the visibility variable's value."""
 
     task: int
     host: str
@@ -30,7 +30,7 @@ class Cause:
 
 @dataclass(frozen=True)
 class Failure:
-    """The first task (or node) that went wrong. `code` is 128 + signal where a signal ended it; `task` -1 is the node."""
+    """The first task (or node) that went wrong. `code` is 128 + signal after a signal; `task` -1 is the node."""
 
     task: int
     host: str

@@ -182,6 +182,20 @@ class RankProgram:
 
 
 @dataclass(frozen=True)
+class Wrapper:
+    """Words put before the program of some tasks: a container's exec, a profiler. `tasks` None means all.
+
+    Words may hold ``${NAME}`` of the rank's variables, as in `RankProgram.argv`. The first wrapper is the outermost.
+    """
+
+    argv: tuple[str, ...]
+    tasks: tuple[int, ...] | None = None
+    variables: dict[str, str] = field(default_factory=dict)
+    reasons: tuple[Reason, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True)
 class Plan:
     """Everything about a start, before it happens.
 
@@ -192,6 +206,7 @@ class Plan:
     layout: Layout
     program: RankProgram
     line: LaunchLine
+    wrappers: tuple[Wrapper, ...] = ()
     change: EnvironmentChange = field(default_factory=EnvironmentChange)
     variables: dict[str, str] = field(default_factory=dict)
     cwd: str = ""
