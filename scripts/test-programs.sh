@@ -23,6 +23,18 @@ strip                                   binutils
 mpicc                                   libopenmpi-dev
 mpirun                                  openmpi-bin
 mount                                   mount
+srun                                    slurm-client
+slurmctld                               slurmctld
+slurmd                                  slurmd
+munged                                  munge
+ip                                      iproute2
+nsenter                                 util-linux
+mpirun.mpich                            mpich
+ch-run                                  charliecloud
+mksquashfs                              squashfs-tools
+squashfuse                              squashfuse
+fusermount3                             fuse3
+patchelf                                patchelf
 '
 
 missing=

@@ -8,7 +8,7 @@ import pytest
 
 from stackyard.errors import MissingError
 
-pytest_plugins = ["support.realness"]
+pytest_plugins = ["support.realness", "support.slurmfixtures"]
 
 
 @pytest.fixture(autouse=True)

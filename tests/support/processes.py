@@ -1,0 +1,47 @@
+"""Processes of a test cluster: which run in a network namespace, and how all of them are ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from pathlib import Path
+
+from stackyard.errors import StackyardError
+from stackyard.host.command import run
+
+KILL_S = 30
+
+
+def kill_daemon(pid_file: Path, folder: Path) -> None:
+    """End a daemon of this machine, if the process of that number is still the one that was started here."""
+    with contextlib.suppress(OSError, ValueError):
+        pid = int(pid_file.read_text())
+        if str(folder) in command_line(pid) + Path(f"/proc/{pid}/environ").read_text(errors="replace"):
+            os.kill(pid, signal.SIGKILL)
+
+
+def kill_all(namespace: str) -> None:
+    """SIGKILL to everything in a namespace, until nothing is left."""
+    until = time.monotonic() + KILL_S
+    while left := pids(namespace):
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if time.monotonic() > until:
+            raise StackyardError(f"processes of {namespace} do not end: {left}")
+        time.sleep(0.02)
+
+
+def pids(namespace: str, name: str = "") -> list[int]:
+    """What runs in a network namespace; with `name` only command lines that hold it."""
+    found = [int(word) for word in run(["ip", "netns", "pids", namespace]).stdout.split()]
+    return [pid for pid in found if name in command_line(pid)] if name else found
+
+
+def command_line(pid: int) -> str:
+    """The words of a process, or nothing when it is gone."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    return ""
