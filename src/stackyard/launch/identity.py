@@ -1,0 +1,202 @@
+"""Who a process is among the ranks: one launcher's variables, read as a complete set.
+
+Every launcher has names of its own, several sets are often there at once (mpirun inside a Slurm batch step leaves
+``SLURM_PROCID=0`` to all of its ranks), and half a set means that something copied it. So identity is never put
+together from two families.
+
+Sources of the names: torchrun ``torch/distributed/elastic/agent``; Open MPI 4.1 ``mpirun(1)``; Slurm 22.05
+``srun(1)``, output environment variables; MPICH 4.0 Hydra, as it sets them; MVAPICH2 user guide, section on local
+rank; flux-core ``flux-environment(7)``; PALS and Cray PMI ``intro_mpi`` and Slurm's ``mpi/cray_shasta`` plugin; JSM as
+Spectrum MPI reads it. ``OMPI_COMM_WORLD_NODE_RANK`` is the rank *within* the node (Open MPI 4.1 gives 0 and 1 on each
+of two nodes with two ranks), so it is not used.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from stackyard.errors import InputError
+from stackyard.launch.plan import Family
+
+
+@dataclass(frozen=True)
+class Names:
+    """One family's variables. Several names for one number are tried in order; empty: the launcher does not say.
+
+    Attributes:
+        own: the rank's name belongs to this family alone, so that half a set of it is an error in any case.
+        spread: the variable that lists tasks per node, as Slurm writes it: ``2(x3),1``.
+    """
+
+    rank: tuple[str, ...]
+    size: tuple[str, ...]
+    local_rank: tuple[str, ...]
+    local_size: tuple[str, ...] = ()
+    node: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    spread: tuple[str, ...] = ()
+    own: bool = True
+
+
+FAMILIES: dict[Family, Names] = {
+    "torchrun": Names(
+        ("RANK",), ("WORLD_SIZE",), ("LOCAL_RANK",), ("LOCAL_WORLD_SIZE",), ("GROUP_RANK",), ("GROUP_WORLD_SIZE",),
+        own=False,
+    ),
+    "jsrun": Names(
+        ("JSM_NAMESPACE_RANK",), ("JSM_NAMESPACE_SIZE",), ("JSM_NAMESPACE_LOCAL_RANK",), ("JSM_NAMESPACE_LOCAL_SIZE",)
+    ),
+    "openmpi": Names(
+        ("OMPI_COMM_WORLD_RANK",), ("OMPI_COMM_WORLD_SIZE",), ("OMPI_COMM_WORLD_LOCAL_RANK",),
+        ("OMPI_COMM_WORLD_LOCAL_SIZE",),
+    ),
+    "flux": Names(("FLUX_TASK_RANK",), ("FLUX_JOB_SIZE",), ("FLUX_TASK_LOCAL_ID",), nodes=("FLUX_JOB_NNODES",)),
+    "pals": Names(
+        ("PALS_RANKID",), ("PMI_SIZE",), ("PALS_LOCAL_RANKID",), ("PALS_LOCAL_SIZE", "PMI_LOCAL_SIZE"),
+        ("PALS_NODEID",),
+    ),
+    "mvapich": Names(
+        ("MV2_COMM_WORLD_RANK",), ("MV2_COMM_WORLD_SIZE",), ("MV2_COMM_WORLD_LOCAL_RANK",),
+        ("MV2_COMM_WORLD_LOCAL_SIZE",),
+    ),
+    "hydra": Names(("PMI_RANK",), ("PMI_SIZE",), ("MPI_LOCALRANKID",), ("MPI_LOCALNRANKS",), own=False),
+    "cray": Names(("PMI_RANK",), ("PMI_SIZE",), ("PMI_LOCAL_RANK",), ("PMI_LOCAL_SIZE",), own=False),
+    "stackyard": Names(
+        ("STACKYARD_TASK",), ("STACKYARD_TASKS",), ("STACKYARD_LOCAL_TASK",), node=("STACKYARD_NODE",)
+    ),
+    "slurm": Names(
+        ("SLURM_PROCID",), ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"), ("SLURM_LOCALID",),
+        node=("SLURM_NODEID",), nodes=("SLURM_STEP_NUM_NODES", "SLURM_NNODES"),
+        spread=("SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"),
+    ),
+}  # fmt: skip
+"""In the order in which they are believed: innermost first, Slurm last."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A rank's place. None: the launcher does not say, and it does not follow from what it says."""
+
+    family: Family
+    rank: int
+    size: int
+    local_rank: int
+    local_size: int | None = None
+    node: int | None = None
+    nodes: int | None = None
+
+
+def detect(environ: Mapping[str, str]) -> Identity:
+    """The identity that the variables of a process give it.
+
+    Raises:
+        InputError: no family is complete (the message names what is missing); two disagree; a value is no number.
+    """
+    whole = [found for family in FAMILIES if (found := _read(family, environ))]
+    halves = _halves(environ, {found.family for found in whole})
+    if halves:
+        raise InputError(
+            f"the variables of a rank are incomplete: {'; '.join(halves)}",
+            hint="let the launcher set them, and do not export single ones in the batch script",
+        )
+    if not whole:
+        raise InputError(
+            "this process is no rank: no launcher has set its variables",
+            hint="start it with `stackyard launch`, srun, mpirun, jsrun or flux run",
+        )
+    _agree(whole, environ)
+    return whole[0]
+
+
+def _read(family: Family, environ: Mapping[str, str]) -> Identity | None:
+    """What one family says, or None where its set is not complete."""
+    names = FAMILIES[family]
+    rank, size, local = (_number(group, environ) for group in (names.rank, names.size, names.local_rank))
+    if rank is None or size is None or local is None:
+        return None
+    node = _number(names.node, environ)
+    nodes = _number(names.nodes, environ)
+    local_size = _number(names.local_size, environ)
+    spread = _first(names.spread, environ)
+    if spread and node is not None:
+        counts = tasks_per_node(spread)
+        local_size = counts[node] if node < len(counts) else None
+    elif local_size is None and family == "flux" and nodes and size % nodes == 0:
+        local_size = size // nodes
+    return Identity(family, rank, size, local, local_size, node, nodes)
+
+
+def tasks_per_node(text: str) -> list[int]:
+    """Slurm's list of tasks per node: ``2(x3),1`` is 2, 2, 2, 1. Raises InputError."""
+    counts: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part.strip())
+        if not match:
+            raise InputError(f"{text!r} is no list of tasks per node as Slurm writes it", hint="e.g. 2(x3),1")
+        counts += [int(match[1])] * int(match[2] or 1)
+    return counts
+
+
+def _first(names: tuple[str, ...], environ: Mapping[str, str]) -> str:
+    return next((environ[name] for name in names if environ.get(name)), "")
+
+
+def _number(names: tuple[str, ...], environ: Mapping[str, str]) -> int | None:
+    name = next((name for name in names if environ.get(name)), None)
+    if name is None:
+        return None
+    if not (environ[name].isascii() and environ[name].isdigit()):
+        raise InputError(f"{name}={environ[name]!r} is no number")
+    return int(environ[name])
+
+
+def _halves(environ: Mapping[str, str], whole: set[Family]) -> list[str]:
+    """Families of which only a part is there. Shared names (RANK, PMI_RANK) count only where nothing is complete."""
+    found = []
+    for family, names in FAMILIES.items():
+        if family in whole or (whole and not names.own) or not _first(names.rank, environ):
+            continue
+        wanted = (names.size, names.local_rank)
+        missing = [group[0] for group in wanted if not _first(group, environ)]
+        found.append(f"{family} gives {names.rank[0]} and not {' and '.join(missing)}")
+    return found
+
+
+def _agree(whole: list[Identity], environ: Mapping[str, str]) -> None:
+    """Refuse two families that contradict each other, where neither runs inside the other.
+
+    Slurm may be around any other (it starts mpirun's daemons), and torchrun may run inside anything: its own agent
+    sets TORCHELASTIC_RUN_ID, a RANK that somebody exported does not have that.
+    """
+    inner = [found for found in whole if found.family != "slurm"]
+    if inner and inner[0].family == "torchrun":
+        if "TORCHELASTIC_RUN_ID" in environ or "STACKYARD_STEP" in environ:
+            return
+        inner = whole
+    for other in inner[1:]:
+        first = inner[0]
+        if (first.rank, first.size) != (other.rank, other.size):
+            raise InputError(
+                f"{first.family} says rank {first.rank} of {first.size} and {other.family} says rank {other.rank} "
+                f"of {other.size}",
+                hint="the variables of one of them were copied: export none of them in the batch script",
+            )
+
+
+def shell(family: Family) -> str:
+    """Shell text that reads one family into ``task``, ``tasks``, ``local`` and ``node`` (empty where it is not there).
+
+    Plain parameter expansion: no process is started.
+    """
+    names = FAMILIES[family]
+    fields = {"task": names.rank, "tasks": names.size, "local": names.local_rank, "node": names.node}
+    return "\n".join(f"{variable}={_expansion(group)}" for variable, group in fields.items()) + "\n"
+
+
+def _expansion(names: tuple[str, ...]) -> str:
+    text = ""
+    for name in reversed(names):
+        text = f"${{{name}:-{text}}}"
+    return text
