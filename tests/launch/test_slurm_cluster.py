@@ -1,0 +1,161 @@
+"""The test cluster is a real Slurm: what the tests of launching count on, shown with Slurm's own commands alone."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from stackyard.errors import StackyardError
+from support.slurm import SlurmCluster
+
+pytestmark = pytest.mark.real
+
+
+def script(folder: Path, *lines: str) -> Path:
+    """A batch script."""
+    path = folder / "job.sh"
+    path.write_text("\n".join(["#!/bin/bash", f"#SBATCH --output={folder}/out.txt --open-mode=append", *lines, ""]))
+    return path
+
+
+def wait_for(path: Path, text: str, timeout_s: float = 30) -> str:
+    """Wait until a file holds a text."""
+    until = time.monotonic() + timeout_s
+    while time.monotonic() < until:
+        if path.exists() and text in (found := path.read_text()):
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"no {text!r} in {path}: {path.read_text() if path.exists() else 'not there'}")
+
+
+def test_every_task_has_its_own_host_and_address(slurm: SlurmCluster) -> None:
+    program = "hostname; ip -brief address show eth0"
+    lines = slurm.run("srun", "-N4", "--ntasks-per-node=1", "sh", "-c", program).stdout.split()
+    assert sorted(word for word in lines if word in slurm.hosts) == slurm.hosts
+    assert len({word for word in lines if word.startswith("10.197.")}) == 4
+
+
+def test_nodes_reach_each_other_by_name(slurm: SlurmCluster) -> None:
+    assert slurm.on("n1", "getent", "hosts", "n4").stdout.split()[0].endswith(".14")
+
+
+def test_gpus_are_given_out(slurm: SlurmCluster) -> None:
+    done = slurm.run(
+        "srun", "-N1", "-n2", "--gpus-per-task=1", "sh", "-c", "echo $SLURM_STEP_GPUS:$CUDA_VISIBLE_DEVICES"
+    )
+    assert [line.count(":") for line in done.stdout.split()] == [1, 1]
+    whole = slurm.run("srun", "-N1", "-n1", "--gpus-per-node=4", "printenv", "CUDA_VISIBLE_DEVICES").stdout.strip()
+    assert whole == "0,1,2,3"
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_the_exit_code_of_a_job_is_that_of_its_script(slurm: SlurmCluster, tmp_path: Path, code: int) -> None:
+    done = slurm.run("sbatch", "--wait", script(tmp_path, f"exit {code}"), check=False)
+    assert done.returncode == code
+
+
+def test_an_array_has_a_job_for_every_index(slurm: SlurmCluster, tmp_path: Path) -> None:
+    body = script(tmp_path, f"echo $SLURM_ARRAY_TASK_ID > {tmp_path}/$SLURM_ARRAY_TASK_ID")
+    slurm.run("sbatch", "--wait", "--array=1-3", body)
+    assert [(tmp_path / str(i)).read_text().strip() for i in (1, 2, 3)] == ["1", "2", "3"]
+
+
+def test_a_cancelled_job_is_over_and_leaves_no_process(slurm: SlurmCluster, tmp_path: Path) -> None:
+    job = slurm.submit("-N2", script(tmp_path, "echo begun", "srun sleep 3217"))
+    wait_for(tmp_path / "out.txt", "begun")
+    slurm.run("scancel", job)
+    assert slurm.wait_job(job)["JobState"] == "CANCELLED"
+    until = time.monotonic() + 15
+    while left := [line for line in slurm.processes().values() if "3217" in line]:
+        assert time.monotonic() < until, left
+        time.sleep(0.1)
+
+
+def test_a_signal_comes_before_the_end_of_the_time(slurm: SlurmCluster, tmp_path: Path) -> None:
+    body = ("trap 'echo told; exit 0' USR1", "sleep 60 & wait")
+    job = slurm.submit("--time=1", "--signal=B:USR1@60", script(tmp_path, *body))  # a minute before the end: at once
+    assert slurm.wait_job(job)["JobState"] == "COMPLETED"
+    assert "told" in (tmp_path / "out.txt").read_text()
+
+
+def test_a_preempted_job_is_told_and_starts_again(slurm_exclusive: SlurmCluster, tmp_path: Path) -> None:
+    slurm = slurm_exclusive
+    body = ("trap 'echo told $SLURM_RESTART_COUNT' USR1", "echo begun ${SLURM_RESTART_COUNT:-0}",
+            "while [ -z $SLURM_RESTART_COUNT ]; do sleep 0.1; done")  # fmt: skip
+    job = slurm.submit("-N3", "--requeue", "--signal=B:USR1@1", script(tmp_path, *body))
+    wait_for(tmp_path / "out.txt", "begun 0")
+    slurm.run("srun", "--partition=urgent", "-N3", "hostname")
+    assert "told" in wait_for(tmp_path / "out.txt", "begun 1", 60)
+    assert slurm.wait_job(job)["Restarts"] == "1"
+
+
+@pytest.mark.parametrize("how", ["cut", "kill", "power"])
+def test_slurm_alone_is_slow_to_notice_a_lost_node(slurm_exclusive: SlurmCluster, tmp_path: Path, how: str) -> None:
+    slurm = slurm_exclusive
+    job = slurm.submit("-N2", "--nodelist=n2,n3", script(tmp_path, "echo begun", "srun sleep 3218"))
+    wait_for(tmp_path / "out.txt", "begun")
+    slurm.lose_node("n3", how)  # type: ignore[arg-type]
+    time.sleep(2)
+    assert slurm.job(job)["JobState"] == "RUNNING"
+    with pytest.raises(StackyardError):
+        slurm.run("ping", "-c1", "-W1", "n3") if how == "kill" else slurm.on("n2", "ping", "-c1", "-W1", "n3")
+    slurm.run("scancel", job)
+    slurm.restore_node("n3")
+    slurm.wait_idle()
+    assert slurm.run("srun", "-N3", "hostname").stdout.split()
+
+
+def test_a_cluster_whose_users_were_killed_is_removed(slurm: SlurmCluster) -> None:
+    program = (
+        "import os; from support.slurm import SlurmCluster\n"
+        "with SlurmCluster.own(1) as cluster:\n    print(cluster.number, flush=True); os.kill(os.getpid(), 9)"
+    )
+    folder = Path(__file__).parents[1]
+    done = subprocess.run([sys.executable, "-c", program], cwd=folder, text=True, capture_output=True, check=False)
+    left = int(done.stdout)
+    assert f"sy{left}-n1" in slurm.run("ip", "netns", "list").stdout
+    with SlurmCluster.own(1) as cluster:
+        assert cluster.number <= left
+        assert cluster.number == left or f"sy{left}-n1" not in slurm.run("ip", "netns", "list").stdout
+        assert list(cluster.states()) == ["n1"]
+
+
+MPI_PROGRAM = r"""
+#include <mpi.h>
+#include <stdio.h>
+int main(int argc, char **argv) {
+    int rank, size, sum; char host[MPI_MAX_PROCESSOR_NAME]; int length;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank); MPI_Comm_size(MPI_COMM_WORLD, &size);
+    MPI_Get_processor_name(host, &length);
+    MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    printf("rank %d of %d on %s sum %d\n", rank, size, host, sum);
+    MPI_Finalize();
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize(("compiler", "wiring"), [("mpicc.openmpi", "pmix"), ("mpicc.mpich", "pmi2")])
+def test_mpi_finds_its_ranks_through_slurm(slurm: SlurmCluster, tmp_path: Path, compiler: str, wiring: str) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"not on this machine: {compiler}")
+    (tmp_path / "hello.c").write_text(MPI_PROGRAM)
+    subprocess.run([compiler, "-o", tmp_path / "hello", tmp_path / "hello.c"], check=True)
+    done = slurm.run("srun", f"--mpi={wiring}", "-N2", "--ntasks-per-node=2", tmp_path / "hello", **as_root())
+    lines = sorted(done.stdout.splitlines())
+    assert [line.split(" on ")[0] for line in lines] == [f"rank {rank} of 4" for rank in range(4)]
+    assert all(line.endswith("sum 6") for line in lines)
+    assert len({line.split()[5] for line in lines}) == 2
+
+
+def as_root() -> dict[str, str]:
+    """What Open MPI wants to be told before it runs for root."""
+    words = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
+    return dict.fromkeys(words, "1") if os.geteuid() == 0 else {}
