@@ -24,6 +24,11 @@ VERBS = {
     "run": "run a command in a revision, without any module system",
     "verify": "run the checks of a revision again, here and now",
     "rollback": "go back to what users saw before",
+    "launch": "start ranks on the nodes of this allocation, or on this machine; watch them to the end",
+    "submit": "write and submit the batch script of a job; follow it",
+    "explain": "one job as srun, jsrun, mpirun, mpiexec, flux: every flag and what it buys",
+    "lint": "what is wrong or wasteful in somebody's own batch script",
+    "runs": "list, follow, end and compare runs",
     "schema": "the JSON Schema of stack.yaml or site.yaml, for editors",
 }
 

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from stackyard.cli.context import Context
+from stackyard.cli.intents import Duration
 from stackyard.cli.output import human_bytes, show_error, show_json, show_notice
 from stackyard.errors import InputError
 from stackyard.publish import memo
@@ -25,6 +26,12 @@ from stackyard.yard.layout import Yard
 @click.option("--locked", is_flag=True, help="Refuse a lock that is missing or stale instead of solving again.")
 @click.option("--allow-unverified", is_flag=True, help="Publish also where a required check had to be skipped.")
 @click.option("--accept-licence", "accept", multiple=True, metavar="NAME", help="Accept a licence, recorded as yours.")
+@click.option("--on", metavar="KIND", help="As a batch job on a node of this kind (gpu: the only one with GPUs).")
+@click.option("-t", "--time", "time_min", type=Duration(), help="With --on: wall time.")
+@click.option("-A", "--account", help="With --on: account or project.")
+@click.option("-q", "--queue", help="With --on: queue or partition.")
+@click.option("--scheduler-arg", "scheduler_args", multiple=True, help="With --on: a batch option, as it is.")
+@click.option("--recorded", hidden=True, type=click.Path(path_type=Path), help="The run of this deploy's batch job.")
 @click.option("--dry-run", is_flag=True, help="Print what would be done; write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.pass_obj
@@ -33,6 +40,24 @@ def command(context: Context, /, files: tuple[Path, ...], dry_run: bool, as_json
 
     FILE is a stack.yaml, an environment.yml or a requirements.txt. The same inputs build nothing and publish nothing.
     """
+    batch = {name: options.pop(name) for name in ("time_min", "account", "queue", "scheduler_args")}
+    on, run = options.pop("on"), options.pop("recorded")
+    if on:
+        from stackyard.cli.deployjob import deploy_on
+
+        deploy_on(context, on, files, batch, dry_run)
+        return
+    if run:
+        from stackyard.cli.deployjob import recorded
+
+        with recorded(run):
+            _here(context, files, dry_run, as_json, options)
+        return
+    _here(context, files, dry_run, as_json, options)
+
+
+def _here(context: Context, files: tuple[Path, ...], dry_run: bool, as_json: bool, options: dict[str, Any]) -> None:
+    """Deploy on this machine."""
     yard = context.yard()
     if not dry_run:
         site_file = context.site_file()

@@ -1,0 +1,150 @@
+"""``stackyard deploy --on KIND``: the build as a batch job on a node of that kind, followed, published from there."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stackyard.cli.context import Context
+from stackyard.errors import InputError, StackyardError
+
+if TYPE_CHECKING:
+    from stackyard.launch.intent import Intent
+    from stackyard.launch.paths import RunPaths
+    from stackyard.spec.models import Site
+
+
+def deploy_on(context: Context, kind: str, files: Sequence[Path], batch: dict[str, Any], dry_run: bool) -> None:
+    """Submit a job that runs this very deploy on one node of `kind`, and follow it to its end.
+
+    Raises:
+        InputError: the site has no such node kind.
+        MissingError: there is no scheduler.
+        CommandError: the scheduler refused the job.
+    """
+    from stackyard.cli.jobs import make_record
+    from stackyard.cli.verbs.submit import follow_run, send
+    from stackyard.launch import planner, record
+
+    site = context.site()
+    name = node_kind(site, kind)
+    around = replace(planner.surroundings(site, os.environ), allocation=None)
+    planner.need_scheduler(around)
+    folder = Path.cwd() / site.launch.runs
+    paths = record.next_run(folder) if dry_run else record.new_run(folder)
+    intent = _intent(name, files, batch)
+    script = _script(context, site, around, intent, paths)
+    if dry_run:
+        click.echo(script, nl=False)
+        return
+    make_record(context, "deploy", paths, intent, None, around)
+    job = send(paths, script, around)
+    click.echo(f"run {click.style(paths.name, bold=True)}: {around.scheduler} job {job} on a node {name}", err=True)
+    follow_run(paths, logs=(paths.batch_log,))
+
+
+def node_kind(site: Site, wanted: str) -> str:
+    """The node kind that a person means: one of the site's names, or ``gpu`` for the only one that has GPUs."""
+    if wanted in site.nodes:
+        return wanted
+    with_gpus = [name for name, kind in site.nodes.items() if kind.gpu.count]
+    if wanted == "gpu" and len(with_gpus) == 1:
+        return with_gpus[0]
+    known = ", ".join(site.nodes) or "none: describe them under nodes: in site.yaml"
+    raise InputError(f"--on {wanted}: this site has no such node kind", hint=f"its node kinds: {known}")
+
+
+def _intent(kind: str, files: Sequence[Path], batch: dict[str, Any]) -> Intent:
+    from stackyard.launch.intent import BatchOptions, Intent
+
+    given = {k: v for k, v in batch.items() if v not in (None, "", ())}
+    options = BatchOptions(name=given.pop("name", "deploy-" + files[0].stem), **given)
+    return Intent(
+        program=("stackyard", "deploy", *map(str, files)), ranks_per_node=1, straddle=True, node_kind=kind, batch=options,
+        backend="any", gpu_visibility="all",
+    )  # fmt: skip
+
+
+def _script(context: Context, site: Site, around: Any, intent: Intent, paths: RunPaths) -> str:
+    """The batch script: the head for one whole node, a temporary folder on its own disk, this command without --on."""
+    from stackyard.cli.jobs import global_words
+    from stackyard.launch import batch, planner
+    from stackyard.launch.record import this_program
+
+    head = planner.make_plan(intent, site, around, head=True).head
+    assert head is not None
+    disk = site.nodes[intent.node_kind].local_disk
+    words = [*this_program(), *global_words(context), "deploy", "--recorded", str(paths.root), *_without_on(sys.argv)]
+    temporary = (
+        f'export TMPDIR="{disk}/stackyard-$$"; mkdir -p "$TMPDIR" && trap \'rm -rf "$TMPDIR"\' EXIT\n' if disk else ""
+    )
+    return (
+        "#!/bin/bash\n"
+        + batch.get(around.scheduler).head_text(head).replace("{step}", str(paths.root)).rstrip()
+        + "\n\n"
+        + "".join(f"{line}\n" for line in site.launch.prologue)
+        + temporary
+        + f"cd {shlex.quote(str(Path.cwd()))} || exit 1\n{shlex.join(words)}\n"
+    )
+
+
+JOB_OPTIONS = ("--on", "--time", "-t", "--account", "-A", "--queue", "-q", "--scheduler-arg")
+
+
+def _without_on(argv: Sequence[str]) -> list[str]:
+    """The words after ``deploy`` without those that made it a job."""
+    words = list(argv[argv.index("deploy") + 1 :])
+    kept: list[str] = []
+    while words:
+        word = words.pop(0)
+        if word in JOB_OPTIONS:
+            words = words[1:]
+        elif not word.startswith(tuple(f"{option}=" for option in JOB_OPTIONS if option.startswith("--"))):
+            kept.append(word)
+    return kept
+
+
+@contextmanager
+def recorded(folder: Path | None) -> Iterator[None]:
+    """Keep how a deploy in a batch job ends, for those who follow it; nothing without a folder."""
+    from stackyard.launch import record
+    from stackyard.launch.paths import RunPaths
+
+    if folder is None:
+        yield
+        return
+    paths = RunPaths(folder)
+    status = replace(
+        record.read_status(paths), state="running", started=time.time(), pid=os.getpid(), host=record.hostname(),
+        hosts=(record.hostname(),), phase=f"running on {record.hostname()}",
+    )  # fmt: skip
+    record.write_status(paths, status)
+    code, message = 0, ""
+    try:
+        yield
+    except StackyardError as error:
+        code, message = error.exit_code, str(error)
+        raise
+    except click.exceptions.Exit as leaving:
+        code = leaving.exit_code
+        raise
+    except BaseException as error:
+        code, message = 1, str(error) or type(error).__name__
+        raise
+    finally:
+        ended = time.time()
+        state = "failed" if code else "done"
+        record.write_status(
+            paths,
+            replace(status, state=state, code=code, ended=ended, message=message, phase="",
+                    seconds={"total": round(ended - status.started, 1)}),
+        )  # fmt: skip

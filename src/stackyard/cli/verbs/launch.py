@@ -1,0 +1,166 @@
+"""``stackyard launch``: ranks on the nodes of this allocation, or on this machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stackyard.cli.context import Context
+from stackyard.cli.intents import BATCH, PROGRAM, SHAPE, intent_options, make_intent
+from stackyard.cli.output import show_json
+from stackyard.errors import InputError
+
+if TYPE_CHECKING:
+    from stackyard.launch.intent import Intent
+    from stackyard.launch.outcome import StepResult
+    from stackyard.launch.paths import RunPaths
+    from stackyard.launch.planner import Surroundings
+    from stackyard.spec.models import Site
+
+
+@click.command(short_help="start ranks here, watched", context_settings={"allow_interspersed_args": False})
+@intent_options(SHAPE, PROGRAM, BATCH)
+@click.option("--again", metavar="RUN", help="Repeat a recorded run; options given here come on top.")
+@click.option("--recorded", hidden=True, type=click.Path(path_type=Path), help="Carry out a recorded run (batch jobs).")
+@click.option("--stream", type=click.Choice(["first", "all", "none"]), default="first", help="Whose output is shown.")
+@click.option("--dry-run", is_flag=True, help="Print the exact command and the script of each rank; run nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the plan or the result as JSON.")
+@click.pass_obj
+def command(context: Context, /, program: tuple[str, ...], **options: Any) -> None:
+    """Start PROGRAM on every rank: on the nodes of the allocation that this shell is in, or on this machine.
+
+    One rank per GPU unless said otherwise. The exact command is printed, every rank's output is kept in a log of its
+    own, the first rank that fails is named with its cause, and Ctrl-C leaves no process behind. The exit code is that
+    of the first rank that failed. Under Slurm, outside of an allocation, srun makes one: give -t, -A, -p.
+    """
+    if options["recorded"]:
+        _carry_out_recorded(context, options)
+        return
+    from stackyard.cli.jobs import default_nodes, stack_in_use
+    from stackyard.launch import planner, runs
+
+    site = context.site()
+    again = runs.find_run(options["again"], _runs_folder(site)) if options["again"] else None
+    around = planner.surroundings(site, os.environ, local=options["launcher"] == "local")
+    have = default_nodes(around.allocation.hosts if around.allocation else None)
+    intent, folder = intent_for(options, program, again, max(1, have - (options["spare"] or 0)))
+    stack = stack_in_use(context, site, intent.stack, folder)
+    around = planner.Surroundings(around.scheduler, around.allocation, stack, environ=around.environ)
+    if options["dry_run"]:
+        _dry_run(intent, site, around, options["as_json"])
+        return
+    _launch(context, intent, site, around, options, again)
+
+
+def intent_for(
+    options: dict[str, Any], program: tuple[str, ...], again: RunPaths | None, nodes: int
+) -> tuple[Intent, str]:
+    """The intent of a command line, on top of a recorded run where one is repeated; and that run's revision folder."""
+    if again is None:
+        return make_intent(options, program, nodes), ""
+    from stackyard.launch.intent import Intent
+    from stackyard.launch.record import read_run
+
+    record = read_run(again)
+    if record.how == "deploy":
+        raise InputError(f"run {again.name} was a deploy", hint="`stackyard deploy --on` does it again")
+    base = Intent.model_validate(record.intent)
+    on_top = make_intent({**options, "job_file": None}, program, base.nodes)
+    changed = on_top.model_dump(exclude_defaults=True)
+    batch = {**base.batch.model_dump(), **changed.pop("batch", {})}
+    variables = {**base.variables, **changed.pop("variables", {})}
+    merged = {**base.model_dump(), **changed, "batch": batch, "variables": variables}
+    folder = "" if changed.get("stack") else record.stack.get("folder", "")
+    return Intent.model_validate(merged), folder
+
+
+def _runs_folder(site: Site) -> Path:
+    return Path.cwd() / site.launch.runs
+
+
+def watch_options(intent: Intent, site: Site, stream: str) -> Any:
+    """How the hub watches this job."""
+    from stackyard.host.command import which
+    from stackyard.launch.hub import WatchOptions
+
+    spy = which("py-spy")
+    return WatchOptions(
+        hang_min=intent.hang_min, stream=stream, interface=site.launch.interface, py_spy=str(spy) if spy else ""
+    )
+
+
+def _launch(
+    context: Context, intent: Intent, site: Site, around: Surroundings, options: dict[str, Any], again: RunPaths | None
+) -> None:
+    from stackyard.cli.jobs import make_record
+    from stackyard.launch import planner, record
+
+    plan = planner.make_plan(intent, site, around)  # refuse what cannot be before anything is written
+    paths = record.new_run(_runs_folder(site))
+    make_record(context, "launch", paths, intent, plan, around, again_of=str(again.root) if again else "")
+    carry_out(paths, intent, site, around, options["stream"], options["as_json"])
+
+
+def _carry_out_recorded(context: Context, options: dict[str, Any]) -> None:
+    """Carry out what a batch script's job was submitted for, on the nodes that it got."""
+    from stackyard.cli.jobs import stack_in_use
+    from stackyard.launch import planner, record
+    from stackyard.launch.intent import Intent
+    from stackyard.launch.paths import RunPaths
+    from stackyard.launch.running import array_index
+
+    paths = RunPaths(options["recorded"].absolute())
+    kept = record.read_run(paths)
+    site = context.site()
+    stack = stack_in_use(context, site, kept.stack.get("module", ""), kept.stack.get("folder", ""))
+    around = planner.surroundings(site, os.environ, stack)
+    index = array_index(os.environ)
+    if index:
+        paths = RunPaths(paths.root / "array" / index)
+        paths.root.mkdir(parents=True, exist_ok=True)
+    before = record.read_status(paths)
+    if before.attempts:
+        record.set_aside(paths, before.attempts)
+    carry_out(paths, Intent.model_validate(kept.intent), site, around, options["stream"], options["as_json"])
+
+
+def carry_out(paths: RunPaths, intent: Intent, site: Site, around: Surroundings, stream: str, as_json: bool) -> None:
+    """Run, show what happens, say how it ended, and end with the code of the first failure."""
+    from stackyard.cli.launchview import LaunchView, show_plan, show_result
+    from stackyard.launch import running
+    from stackyard.launch.running import Job
+
+    view = LaunchView(quiet=as_json)
+    if stream == "all":
+        view.show_numbers()
+    job = Job(paths, intent, site, around, watch_options(intent, site, "none" if as_json else stream))
+    click.echo(f"run {click.style(paths.name, bold=True)}", err=True)
+    result: StepResult = running.carry_out(
+        job, view, lambda plan: None if as_json else show_plan(plan, str(paths.root))
+    )
+    if as_json:
+        show_json({"run": str(paths.root), **result.to_json()})
+    else:
+        show_result(result, paths.root)
+    if result.code:
+        raise click.exceptions.Exit(result.code)
+
+
+def _dry_run(intent: Intent, site: Site, around: Surroundings, as_json: bool) -> None:
+    from stackyard.cli.jobs import plan_json
+    from stackyard.cli.launchview import show_plan
+    from stackyard.launch import planner
+    from stackyard.launch.record import next_run
+    from stackyard.launch.starting import preview
+
+    plan = planner.make_plan(intent, site, around)
+    step = next_run(_runs_folder(site))
+    if as_json:
+        show_json({"dry_run": True, **plan_json(plan, str(step.root))})
+        return
+    show_plan(plan, str(step.root), err=False)
+    for name, text in preview(step.main, plan, run=step.name).items():
+        click.echo(f"\n{click.style(f'--- {name}', bold=True)}\n{text.rstrip()}")

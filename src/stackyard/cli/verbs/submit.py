@@ -1,0 +1,152 @@
+"""``stackyard submit``: the batch script of a job, written, submitted and followed."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stackyard.cli.context import Context
+from stackyard.cli.intents import BATCH, PROGRAM, SHAPE, intent_options
+from stackyard.cli.output import show_json, show_notice
+from stackyard.cli.verbs.launch import intent_for
+
+if TYPE_CHECKING:
+    from stackyard.launch.intent import Intent
+    from stackyard.launch.paths import RunPaths
+    from stackyard.launch.plan import Plan
+    from stackyard.launch.planner import Surroundings
+    from stackyard.spec.models import Site
+
+
+@click.command(short_help="write and submit the batch script", context_settings={"allow_interspersed_args": False})
+@intent_options(SHAPE, PROGRAM, BATCH)
+@click.option("--again", metavar="RUN", help="Repeat a recorded run; options given here come on top.")
+@click.option("--no-follow", is_flag=True, help="Return at once; `stackyard runs attach` follows it later.")
+@click.option("--dry-run", is_flag=True, help="Print the whole batch script and the command; submit nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the plan or the result as JSON.")
+@click.pass_obj
+def command(context: Context, /, program: tuple[str, ...], **options: Any) -> None:
+    """Write the batch script that runs PROGRAM on every rank, submit it, and follow it with progress.
+
+    Ctrl-C stops following; the job goes on. `stackyard runs attach` follows it again, from any shell and at any time.
+    The exit code is the job's.
+    """
+    from stackyard.cli.jobs import make_record, stack_in_use
+    from stackyard.launch import planner, record, runs
+
+    site = context.site()
+    folder = Path.cwd() / site.launch.runs
+    again = runs.find_run(options["again"], folder) if options["again"] else None
+    intent, revision = intent_for(options, program, again, 1)
+    stack = stack_in_use(context, site, intent.stack, revision)
+    around = replace(planner.surroundings(site, os.environ, stack), allocation=None)
+    planner.need_scheduler(around)
+    plan = planner.make_plan(intent, site, around, head=True)
+    paths = record.next_run(folder) if options["dry_run"] else record.new_run(folder)
+    script = batch_script(context, plan, site, around, paths)
+    if options["dry_run"]:
+        _show(plan, script, around, paths, options["as_json"])
+        return
+    make_record(context, "submit", paths, intent, plan, around, again_of=str(again.root) if again else "")
+    job = send(paths, script, around)
+    _say(intent, paths, job, around, options)
+
+
+def batch_script(context: Context, plan: Plan, site: Site, around: Surroundings, paths: RunPaths) -> str:
+    """The text of job.sh: the scheduler's head, the exact launch line as a comment, and the start of the run."""
+    import sys
+
+    from stackyard.cli.jobs import global_words
+    from stackyard.launch import batch
+    from stackyard.launch.record import this_program
+    from stackyard.launch.script import carried, script_text
+
+    assert plan.head is not None
+    run = str(paths.root)
+    head = batch.get(around.scheduler).head_text(plan.head).replace("{step}", run)
+    return script_text(
+        plan, head, run=run, command=("stackyard", *sys.argv[1:]),
+        start=(*this_program(), *global_words(context), "launch", "--recorded", run), prologue=site.launch.prologue,
+        exports=carried(around.environ) if around.scheduler == "pbs" else None,
+    )  # fmt: skip
+
+
+def send(paths: RunPaths, script: str, around: Surroundings) -> str:
+    """Write job.sh and submit it; the job's id.
+
+    Raises:
+        CommandError: the scheduler refused it; its own words are shown.
+    """
+    from stackyard.host.command import run
+    from stackyard.launch import batch
+    from stackyard.launch.record import RunStatus, write_status
+    from stackyard.yard import atomic
+
+    scheduler = batch.get(around.scheduler)
+    atomic.write_text(paths.script, script, mode=0o755)
+    result = run(
+        scheduler.submit_argv(str(paths.script)), stdin=script if scheduler.submit_stdin else None, timeout_s=120
+    )
+    job = scheduler.job_id(result.output)
+    write_status(paths, RunStatus(state="queued", job=job, started=time.time()))
+    return job
+
+
+def _say(intent: Intent, paths: RunPaths, job: str, around: Surroundings, options: dict[str, Any]) -> None:
+    if options["as_json"] and (options["no_follow"] or intent.batch.array):
+        show_json({"run": str(paths.root), "job": job, "scheduler": around.scheduler, "script": str(paths.script)})
+        return
+    click.echo(f"run {click.style(paths.name, bold=True)}: {around.scheduler} job {job}", err=True)
+    if intent.batch.array:
+        show_notice(f"each task of the array keeps its own record below {paths.root / 'array'}")
+    if options["no_follow"] or intent.batch.array:
+        click.echo(f"  stackyard runs attach {paths.name}", err=True)
+        return
+    follow_run(paths, as_json=options["as_json"])
+
+
+def follow_run(paths: RunPaths, *, as_json: bool = False, logs: tuple[Path, ...] = ()) -> None:
+    """Follow a run to its end and end with its code; Ctrl-C leaves it alone."""
+    from stackyard.cli.launchview import LaunchView, show_failure
+    from stackyard.launch.follow import follow
+    from stackyard.launch.record import read_status
+
+    try:
+        status = follow(paths, LaunchView(quiet=as_json), logs=logs)
+    except KeyboardInterrupt:
+        state = read_status(paths).state
+        show_notice(f"not followed any more; the job is {state}. `stackyard runs attach {paths.name}` follows it again, "
+                    f"`stackyard runs cancel {paths.name}` ends it")  # fmt: skip
+        raise click.exceptions.Exit(130) from None
+    if as_json:
+        show_json({"run": str(paths.root), **status.__dict__})
+    elif status.ended_well:
+        click.echo(f"{click.style('done', fg='green')}; everything about it is in {paths.root}", err=True)
+    else:
+        first = status.first or {"message": f"job {status.job} {status.state}: {status.message or 'see its output'}"}
+        said = paths.batch_log.read_text(errors="replace")[-3000:] if paths.batch_log.exists() else ""
+        show_failure(status.state, first, 1, "" if status.first else said, paths.root)
+    if not status.ended_well:
+        raise click.exceptions.Exit(status.code or 1)
+
+
+def _show(plan: Plan, script: str, around: Surroundings, paths: RunPaths, as_json: bool) -> None:
+    from stackyard.cli.jobs import plan_json
+    from stackyard.cli.launchview import show_findings
+    from stackyard.launch import batch
+
+    scheduler = batch.get(around.scheduler)
+    submit = " ".join(scheduler.submit_argv(str(paths.script)))
+    if scheduler.submit_stdin:
+        submit += f" < {paths.script}"
+    if as_json:
+        show_json({"dry_run": True, "submit": submit, "script": script, **plan_json(plan, str(paths.root))})
+        return
+    click.echo(script, nl=False)
+    click.echo(f"\n{click.style('$', dim=True)} {submit}", err=True)
+    show_findings(plan)

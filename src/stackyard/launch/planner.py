@@ -1,0 +1,231 @@
+"""An intent becomes a plan: layout, backend, wrappers, launch line and script head, with all reasons and findings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from stackyard.change import EnvironmentChange
+from stackyard.errors import InputError, MissingError
+from stackyard.launch import backends, batch, launchers, nodes, placing
+from stackyard.launch.findings import refuse
+from stackyard.launch.intent import BatchOptions, Intent
+from stackyard.launch.layout import Layout
+from stackyard.launch.plan import Allocation, BatchHead, BatchRequest, LaunchLine, LaunchRequest, Plan, RankProgram
+from stackyard.launch.script import CARRIED, CARRIED_PREFIXES
+from stackyard.spec.models import NodeKind, Scheduler, Site
+
+SHARED_BY_SRUN = frozenset(
+    ("--time", "--account", "--partition", "--qos", "--constraint", "--reservation", "--dependency", "--job-name",
+     "--mem", "--exclusive", "--switches", "--gres", "--gpus-per-node", "--mail-type", "--mail-user")
+)  # fmt: skip
+"""Options of sbatch that srun understands too, for a launch that makes its own allocation."""
+
+
+@dataclass(frozen=True)
+class StackInUse:
+    """The revision that a job runs with; all empty: what the person has in his shell."""
+
+    module: str = ""
+    folder: str = ""
+    prefix: str = ""
+    lock_hash: str = ""
+    change: EnvironmentChange = field(default_factory=EnvironmentChange)
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a plan depends on besides intent and site.
+
+    Attributes:
+        allocation: the nodes in hand, or None (not yet, or never: one machine).
+        step: the folder of the run, for the program's own files.
+        environ: the variables of the person's shell.
+    """
+
+    scheduler: str = "none"
+    allocation: Allocation | None = None
+    stack: StackInUse = field(default_factory=StackInUse)
+    step: str = ""
+    environ: Mapping[str, str] = field(default_factory=dict)
+
+
+def surroundings(
+    site: Site, environ: Mapping[str, str], stack: StackInUse | None = None, *, local: bool = False
+) -> Surroundings:
+    """What is here: the site's scheduler, else the one on this machine, and the allocation that we are in.
+
+    Args:
+        local: the person wants this machine alone: no scheduler is looked for.
+    """
+    kind = "none" if local else site.scheduler.kind or batch.detect(dict(environ))
+    allocation = None if kind == "none" else batch.get(kind).allocation(dict(environ))
+    return Surroundings(kind, allocation, stack or StackInUse(), environ=dict(environ))
+
+
+def make_plan(
+    intent: Intent,
+    site: Site,
+    around: Surroundings,
+    *,
+    hosts: Sequence[str] | None = None,
+    head: bool = False,
+    program: Sequence[str] | None = None,
+) -> Plan:
+    """The whole plan. Pure but for looking at the program's imports and for a container's runtime on PATH.
+
+    Args:
+        hosts: exactly these hosts of the allocation; None: its first ones.
+        head: also the head of a batch script.
+        program: run this on every rank instead of the intent's program (the gate does).
+
+    Raises:
+        InputError: the request contradicts itself, the site or the nodes in hand; the message says what to change.
+        MissingError: a program that the plan needs is not here.
+    """
+    _check_program(intent, program)
+    node = nodes.pick_kind(site, intent)
+    layout = placing.plan_layout(intent, node, tuple(hosts) if hosts is not None else _hosts(intent, around))
+    refuse(layout.findings)
+    made = _program(intent, layout, around, program)
+    refuse(made.findings)
+    scheduler = site.scheduler
+    name = _launcher_name(intent, scheduler, around)
+    line = launchers.get(name).line(_request(intent, site, around, made, hosts))
+    if name == "srun" and around.allocation is None and not head:
+        line = _own_allocation(line, _head(intent, site, layout, around))
+    wrappers = _wrappers(intent, site, made, around)
+    return Plan(
+        layout, made, line, wrappers, around.stack.change,
+        variables=rank_variables(intent, site, node.kind),
+        cwd=intent.cwd or str(Path.cwd()),
+        head=_head(intent, site, layout, around) if head else None,
+        reasons=(*made.reasons, *line.reasons),
+        findings=(*layout.findings, *made.findings, *line.findings, *(f for w in wrappers for f in w.findings)),
+    )  # fmt: skip
+
+
+def _check_program(intent: Intent, program: Sequence[str] | None) -> None:
+    if not intent.program and not program:
+        raise InputError("say which program to run", hint="stackyard launch -N 2 train.py --epochs 3")
+
+
+def _hosts(intent: Intent, around: Surroundings) -> tuple[str, ...]:
+    """The hosts to use of those in hand."""
+    if around.allocation is None:
+        if around.scheduler == "none" and intent.nodes > 1:
+            hint = "use -N 1, or a machine with a scheduler; `scheduler.kind` in site.yaml says which one is there"
+            raise InputError(f"{intent.nodes} nodes are asked for, and there is only this machine", hint=hint)
+        return (os.uname().nodename,) if around.scheduler == "none" else ()
+    have = around.allocation.hosts
+    if intent.nodes > len(have):
+        hint = f"ask for -N {len(have)}, or for a larger allocation"
+        raise InputError(f"{intent.nodes} nodes are asked for, and this allocation has {len(have)}", hint=hint)
+    return have[: intent.nodes]
+
+
+def _program(intent: Intent, layout: Layout, around: Surroundings, program: Sequence[str] | None) -> RankProgram:
+    """What the backend makes of it. The gate's own program is wired up as the backend's ranks are, but run as it is."""
+    context = backends.BackendContext(step="{step}", in_container=bool(intent.container))
+    if program is None:
+        name, reason = backends.choose(intent)
+        made = backends.get(name).program(intent, layout, context)
+        return replace(made, reasons=(*reason, *made.reasons))
+    name, _ = backends.choose(intent)
+    wired = name == "mpi" or (name == "horovod" and intent.controller != "gloo")
+    plain = intent.model_copy(update={"program": tuple(program)})
+    made = backends.get("mpi" if wired else "any").program(plain, layout, context)
+    return made
+
+
+def _launcher_name(intent: Intent, scheduler: Scheduler, around: Surroundings) -> str:
+    if intent.launcher:
+        return intent.launcher
+    if around.scheduler == "none":
+        return "local"
+    if scheduler.kind:
+        return launchers.default_name(scheduler)
+    return launchers.default_name(scheduler.model_copy(update={"kind": around.scheduler}))
+
+
+def _request(
+    intent: Intent, site: Site, around: Surroundings, made: RankProgram, hosts: Sequence[str] | None
+) -> LaunchRequest:
+    allocation = around.allocation
+    inside = hosts is None and (allocation is None or len(allocation.hosts) == intent.nodes)
+    kind = site.nodes.get(made.layout.node.kind, NodeKind())
+    return LaunchRequest(
+        made.layout,
+        site.scheduler,
+        mpi=made.mpi,
+        gpu_aware_mpi=made.mpi and kind.gpu.count > 0,
+        inside=inside,
+        args=(*site.scheduler.launcher_options, *intent.launcher_args),
+        variables=tuple(sorted(n for n in around.environ if n in CARRIED or n.startswith(CARRIED_PREFIXES))),
+    )
+
+
+def _own_allocation(line: LaunchLine, head: BatchHead) -> LaunchLine:
+    """An srun outside of an allocation makes one: it is told what sbatch would have been told."""
+    words = [d for d in head.directives if d[0].split("=")[0] in SHARED_BY_SRUN]
+    given = {word.split("=")[0] for word in line.words}
+    more = tuple(word for directive in words for word in directive if directive[0].split("=")[0] not in given)
+    return replace(line, words=(line.words[0], *more, *line.words[1:]))
+
+
+def _wrappers(intent: Intent, site: Site, made: RankProgram, around: Surroundings) -> tuple[object, ...]:
+    raise NotImplementedError
+
+
+def rank_variables(intent: Intent, site: Site, kind: str) -> dict[str, str]:
+    """The variables of every rank: the network interfaces of the node kind, the site's, the kind's, the person's own.
+
+    NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME follow from the node kind's `nics` unless the site says otherwise.
+    """
+    node = site.nodes.get(kind, NodeKind())
+    found: dict[str, str] = {}
+    if node.nics:
+        found["NCCL_SOCKET_IFNAME"] = ",".join(node.nics)
+        found["GLOO_SOCKET_IFNAME"] = node.nics[0]
+    return {**found, **site.run_variables, **site.launch.variables, **node.variables, **intent.variables}
+
+
+def _head(intent: Intent, site: Site, layout: Layout, around: Surroundings) -> BatchHead:
+    """The directives of the batch script, spare nodes included."""
+    kind = site.nodes.get(layout.node.kind, NodeKind())
+    options = intent.batch
+    request = BatchRequest(
+        layout,
+        options,
+        site.scheduler,
+        queue=options.queue or kind.queue or site.scheduler.queue,
+        constraint=options.constraint or kind.constraint,
+        nodes=intent.nodes + intent.spare,
+        output=options.output or ("{step}/batch.log" if not options.array else "{step}/batch-%a.log"),
+        name=options.name or job_name(intent),
+        node_local_disk=bool(kind.local_disk),
+    )
+    return batch.get(around.scheduler).head(request)
+
+
+def job_name(intent: Intent) -> str:
+    """The job's name where none is given: the program's, without folder and ending."""
+    words = [w for w in intent.program if not w.startswith("-")]
+    script = next((w for w in words if w.endswith(".py")), words[0] if words else "stackyard")
+    return Path(script).stem or "stackyard"
+
+
+def batch_only(options: BatchOptions) -> list[str]:
+    """The options given that only a batch job can have, by name."""
+    return [name for name in ("array", "requeue", "dependency", "mail", "output") if getattr(options, name)]
+
+
+def need_scheduler(around: Surroundings) -> None:
+    """Raise MissingError where there is no scheduler to submit to."""
+    if around.scheduler == "none":
+        raise MissingError(
+            "there is no scheduler here: neither sbatch, bsub, qsub nor flux was found",
+            hint="`stackyard launch` runs here; for --dry-run, `scheduler.kind` in site.yaml names the cluster's",
+        )

@@ -1,0 +1,155 @@
+"""Carrying out a recorded run in an allocation: gate, program, receipt; its status and events are kept meanwhile."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from stackyard.errors import ChecksFailed, StackyardError
+from stackyard.launch import gate, hub, planner
+from stackyard.launch.intent import Intent
+from stackyard.launch.node.step import StepFile
+from stackyard.launch.outcome import Listener, StepResult
+from stackyard.launch.paths import RunPaths
+from stackyard.launch.plan import Plan
+from stackyard.launch.receipt import receipt
+from stackyard.launch.record import RunStatus, add_event, hostname, read_status, write_status
+from stackyard.spec.models import NodeKind, Site
+from stackyard.yard import atomic
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is carried out: a run's folder, what was asked, the site, and where we are."""
+
+    paths: RunPaths
+    intent: Intent
+    site: Site
+    around: planner.Surroundings
+    options: hub.WatchOptions
+
+
+class Recorder:
+    """A `Listener` that keeps events and status of the run and passes everything on."""
+
+    def __init__(self, paths: RunPaths, shown: Listener, status: RunStatus) -> None:
+        self._paths, self._shown = paths, shown
+        self.status = status
+        write_status(paths, status)
+
+    def change(self, **values: Any) -> None:
+        """New values of the status, written at once."""
+        self.status = replace(self.status, **values)
+        write_status(self._paths, self.status)
+
+    def phase(self, name: str, detail: str = "") -> None:
+        """A new phase: kept in the status, since another process may be following it."""
+        self.change(phase=f"{name} {detail}".rstrip())
+        add_event(self._paths, "phase", {"phase": name, "detail": detail})
+        self._shown.phase(name, detail)
+
+    def nodes(self, there: int, expected: int) -> None:
+        """Passed on."""
+        self._shown.nodes(there, expected)
+
+    def output(self, task: int, text: str) -> None:
+        """Passed on."""
+        self._shown.output(task, text)
+
+    def event(self, kind: str, data: dict[str, Any]) -> None:
+        """Kept and passed on; phases are kept where they begin."""
+        if kind != "phase":
+            add_event(self._paths, kind, data)
+        self._shown.event(kind, data)
+
+    def notice(self, text: str) -> None:
+        """Kept and passed on."""
+        add_event(self._paths, "notice", {"text": text})
+        self._shown.notice(text)
+
+
+def carry_out(job: Job, shown: Listener, announce: Callable[[Plan], None]) -> StepResult:
+    """Run the gate where it is asked for, then the program. Whatever happens, the status says how it ended.
+
+    Args:
+        announce: is given the plan of the program before it starts, to print the exact command.
+
+    Raises:
+        ChecksFailed: the gate found too many bad nodes.
+        StackyardError, InputError, MissingError: it could not be started.
+    """
+    before = read_status(job.paths)
+    recorder = Recorder(job.paths, shown, _begin(before))
+    try:
+        hosts = _gate(job, recorder) if job.intent.check or job.intent.spare else None
+        plan = planner.make_plan(job.intent, job.site, job.around, hosts=hosts)
+        announce(plan)
+        result = hub.run_step(job.paths.main, plan, recorder, run=job.paths.name, options=job.options)
+    except BaseException as error:
+        state = "cancelled" if isinstance(error, KeyboardInterrupt) else "failed"
+        code = 130 if state == "cancelled" else getattr(error, "exit_code", 1)
+        recorder.change(state=state, code=code, ended=time.time(), message=str(error))
+        raise
+    _end(job, recorder, result)
+    return result
+
+
+def _begin(before: RunStatus) -> RunStatus:
+    return replace(
+        before, state="running", phase="", code=None, started=time.time(), ended=0, pid=os.getpid(), host=hostname(),
+        first={}, message="", attempts=before.attempts + 1,
+    )  # fmt: skip
+
+
+def _end(job: Job, recorder: Recorder, result: StepResult) -> None:
+    """Keep the receipt and the end."""
+    if result.placements and job.paths.main.plan.exists():
+        slip = receipt(StepFile.read(job.paths.main.plan), result.placements, result.hosts)
+        atomic.write_json(job.paths.receipt, slip.to_json())
+        recorder.notice(f"placement: {slip.summary()}")
+    first = asdict(result.first) if result.first else {}
+    recorder.event("end", {"state": result.state, "code": result.code})
+    recorder.change(
+        state=result.state, code=result.code, ended=time.time(), first=first, hosts=result.hosts,
+        seconds=dict(result.seconds), phase="",
+    )  # fmt: skip
+
+
+def _gate(job: Job, recorder: Recorder) -> tuple[str, ...]:
+    """Run the gate on all nodes in hand; the hosts that the program gets."""
+    allocation = job.around.allocation
+    everywhere = allocation.hosts if allocation else (os.uname().nodename,)
+    wanted = job.intent.nodes
+    if len(everywhere) < wanted:
+        raise StackyardError(f"{wanted} nodes are asked for, and this allocation has {len(everywhere)}")
+
+    def make(hosts: tuple[str, ...], argv: tuple[str, ...]) -> Plan:
+        narrowed = job.intent.model_copy(update={"nodes": len(hosts), "profile": ()})
+        return planner.make_plan(narrowed, job.site, job.around, hosts=hosts, program=argv)
+
+    def start(step: Any, plan: Plan, listener: Listener, **more: Any) -> StepResult:
+        return hub.run_step(step, plan, listener, run=job.paths.name, options=job.options, **more)
+
+    recorder.phase("gate")
+    kind = job.site.nodes.get(job.intent.node_kind, NodeKind())
+    report = gate.run_gate(
+        job.paths, make, everywhere[: wanted + job.intent.spare],
+        spare=job.intent.spare, references=kind.references, run_step=start, listener=recorder,
+    )  # fmt: skip
+    atomic.write_json(job.paths.gate, report.to_json())
+    for line in report.summary():
+        recorder.notice(line)
+    if not report.passed:
+        raise ChecksFailed("the gate did not pass", detail="\n".join(report.summary()), hint=f"see {job.paths.gate}")
+    return report.hosts
+
+
+def array_index(environ: Mapping[str, str]) -> str:
+    """The index of this task of a job array, or empty. PBS and Slurm say nothing outside of an array; LSF says 0."""
+    for name in ("SLURM_ARRAY_TASK_ID", "PBS_ARRAY_INDEX", "LSB_JOBINDEX"):
+        if environ.get(name) and not (name == "LSB_JOBINDEX" and environ[name] == "0"):
+            return environ[name]
+    return ""
