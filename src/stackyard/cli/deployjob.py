@@ -69,8 +69,8 @@ def _intent(kind: str, files: Sequence[Path], batch: dict[str, Any]) -> Intent:
     given = {k: v for k, v in batch.items() if v not in (None, "", ())}
     options = BatchOptions(name=given.pop("name", "deploy-" + files[0].stem), **given)
     return Intent(
-        program=("stackyard", "deploy", *map(str, files)), ranks_per_node=1, straddle=True, node_kind=kind, batch=options,
-        backend="any", gpu_visibility="all",
+        program=("stackyard", "deploy", *map(str, files)), ranks_per_node=1, straddle=True, node_kind=kind,
+        batch=options, backend="any", gpu_visibility="all",
     )  # fmt: skip
 
 
@@ -84,9 +84,8 @@ def _script(context: Context, site: Site, around: Any, intent: Intent, paths: Ru
     assert head is not None
     disk = site.nodes[intent.node_kind].local_disk
     words = [*this_program(), *global_words(context), "deploy", "--recorded", str(paths.root), *_without_on(sys.argv)]
-    temporary = (
-        f'export TMPDIR="{disk}/stackyard-$$"; mkdir -p "$TMPDIR" && trap \'rm -rf "$TMPDIR"\' EXIT\n' if disk else ""
-    )
+    cleaned = "trap 'rm -rf \"$TMPDIR\"' EXIT"
+    temporary = f'export TMPDIR="{disk}/stackyard-$$"; mkdir -p "$TMPDIR" && {cleaned}\n' if disk else ""
     return (
         "#!/bin/bash\n"
         + batch.get(around.scheduler).head_text(head).replace("{step}", str(paths.root)).rstrip()

@@ -128,7 +128,7 @@ def follow_run(paths: RunPaths, *, as_json: bool = False, logs: tuple[Path, ...]
     elif status.ended_well:
         click.echo(f"{click.style('done', fg='green')}; everything about it is in {paths.root}", err=True)
     else:
-        first = status.first or {"message": f"job {status.job} {status.state}: {status.message or 'see its output'}"}
+        first = status.first or {"message": f"job {status.job} {status.state}: {status.message}"}
         said = paths.batch_log.read_text(errors="replace")[-3000:] if paths.batch_log.exists() else ""
         show_failure(status.state, first, 1, "" if status.first else said, paths.root)
     if not status.ended_well:
