@@ -120,7 +120,7 @@ def follow_run(paths: RunPaths, *, as_json: bool = False, logs: tuple[Path, ...]
         status = follow(paths, LaunchView(quiet=as_json), logs=logs)
     except KeyboardInterrupt:
         state = read_status(paths).state
-        show_notice(f"not followed any more; the job is {state}. `stackyard runs attach {paths.name}` follows it again, "
+        show_notice(f"not followed any more; the job is {state}. `stackyard runs attach {paths.name}` follows it, "
                     f"`stackyard runs cancel {paths.name}` ends it")  # fmt: skip
         raise click.exceptions.Exit(130) from None
     if as_json:
