@@ -1,0 +1,265 @@
+"""Which cores of a node each of its ranks gets. Pure arithmetic on a `Node`; `placing` decides how many and why.
+
+A rank's *home* is the domain of its GPUs; without GPUs the ranks are spread evenly. The ways of placing are tried
+from the best to the worst: within the rank's own domains (a NUMA node, the cores sharing a cache), within one socket,
+on whole sockets, and in a row over the node, where some ranks lie on two sockets. Cores are usable-core numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from stackyard.launch.layout import Node
+
+KEEP_TO_DOMAINS = 0.75
+"""Ranks are kept within their own domains where this costs no more than a quarter of the cores that they would get
+if they only had to stay on one socket: a foreign cache or memory costs a rank more than a few cores gain it."""
+
+Cores = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Homes:
+    """Where the ranks of a node belong.
+
+    Attributes:
+        gpus: per rank, the GPUs that are its own.
+        sockets: per rank, the socket that has most of its GPUs (or that it is spread to).
+        domains: per rank, the domains of its GPUs on that socket, by index; empty without GPUs.
+    """
+
+    gpus: tuple[tuple[int, ...], ...]
+    sockets: tuple[int, ...]
+    domains: tuple[tuple[int, ...], ...]
+
+
+def domain_cores(node: Node) -> tuple[Cores, ...]:
+    """The usable-core numbers of each domain."""
+    made, first = [], 0
+    for domain in node.domains:
+        made.append(tuple(range(first, first + len(domain.cores))))
+        first += len(domain.cores)
+    return tuple(made)
+
+
+def socket_cores(node: Node) -> dict[int, Cores]:
+    """The usable-core numbers of each socket, in the order in which the domains name the sockets."""
+    made: dict[int, Cores] = {}
+    for domain, cores in zip(node.domains, domain_cores(node), strict=True):
+        made[domain.socket] = made.get(domain.socket, ()) + cores
+    return made
+
+
+def homes_of(node: Node, gpus: Sequence[tuple[int, ...]]) -> Homes:
+    """Where ranks with these GPUs belong; ranks without any are spread over the sockets by the sockets' cores."""
+    at = {gpu: index for index, domain in enumerate(node.domains) for gpu in domain.gpus}
+    spread = _spread(len(gpus), {socket: len(cores) for socket, cores in socket_cores(node).items()})
+    sockets, domains = [], []
+    for rank, own in enumerate(gpus):
+        places = [at[gpu] for gpu in own]
+        on = [node.domains[place].socket for place in places]
+        socket = max(on, key=lambda one: (on.count(one), -on.index(one))) if on else spread[rank]
+        sockets.append(socket)
+        domains.append(tuple(sorted({place for place in places if node.domains[place].socket == socket})))
+    return Homes(tuple(gpus), tuple(sockets), tuple(domains))
+
+
+def most_cores(node: Node, homes: Homes) -> int:
+    """The largest number of cores that all ranks of a node can have without one of them lying on two sockets.
+
+    Fewer ranks than sockets get whole sockets each. 0: there are more ranks than cores.
+    """
+    ranks, by_socket = len(homes.sockets), socket_cores(node)
+    if ranks < len(by_socket):
+        return min(len(cores) for cores in _whole_sockets(node, homes))
+    on_socket = _largest(ranks, [len(by_socket[s]) for s in by_socket], _counts(homes.sockets, list(by_socket)))
+    in_domain = _most_in_domains(node, homes)
+    return in_domain if in_domain >= KEEP_TO_DOMAINS * on_socket and in_domain else on_socket
+
+
+def place(node: Node, homes: Homes, cores_per_rank: int) -> tuple[Cores, ...]:
+    """The cores of each rank, ascending; no core twice as long as the node has enough of them.
+
+    Where it has not, cores are shared, on the rank's own socket if that is large enough.
+    """
+    ranks = len(homes.sockets)
+    if ranks * cores_per_rank > node.cores:
+        return _shared(node, homes, cores_per_rank)
+    ways: tuple[Callable[[Node, Homes, int], tuple[Cores, ...] | None], ...] = (_in_domains, _on_sockets, _whole)
+    for way in ways:
+        made = way(node, homes, cores_per_rank)
+        if made is not None:
+            return made
+    return _in_a_row(node, homes, cores_per_rank)
+
+
+def packed(ranks: int, cores_per_rank: int) -> tuple[Cores, ...]:
+    """Rank after rank along the node's usable cores, as one jsrun resource set with ``-b packed:N`` binds them."""
+    return tuple(tuple(range(rank * cores_per_rank, (rank + 1) * cores_per_rank)) for rank in range(ranks))
+
+
+def straddlers(node: Node, places: Sequence[Cores]) -> tuple[int, ...]:
+    """The ranks whose cores are on more than one socket."""
+    socket = {core: name for name, cores in socket_cores(node).items() for core in cores}
+    return tuple(rank for rank, cores in enumerate(places) if len({socket[core] for core in cores}) > 1)
+
+
+def _in_domains(node: Node, homes: Homes, each: int) -> tuple[Cores, ...] | None:
+    """Every rank within its own domains (its GPUs', and a share of the domains that nobody has a GPU in)."""
+    territories = _territories(node, homes) if any(homes.gpus) else _spread_domains(node, homes, each)
+    if territories is None or any(len(cores) < each * len(ranks) for ranks, cores in territories):
+        return None
+    return _deal(len(homes.sockets), territories, each)
+
+
+def _most_in_domains(node: Node, homes: Homes) -> int:
+    if any(homes.gpus):
+        territories = _territories(node, homes)
+        return 0 if territories is None else min(len(cores) // len(ranks) for ranks, cores in territories)
+    sizes = [len(domain.cores) for domain in node.domains]
+    return _largest(len(homes.sockets), sizes, None) if len(homes.sockets) >= len(sizes) else 0
+
+
+def _territories(node: Node, homes: Homes) -> list[tuple[list[int], Cores]] | None:
+    """Ranks with the same home domains, and the cores they share. None where homes overlap or a rank has none."""
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for rank, domains in enumerate(homes.domains):
+        groups.setdefault(domains, []).append(rank)
+    taken = [domain for domains in groups for domain in domains]
+    if () in groups or len(set(taken)) != len(taken):
+        return None
+    cores = domain_cores(node)
+    territories = []
+    for domains, ranks in groups.items():
+        socket = node.domains[domains[0]].socket
+        same = [other for other in groups if node.domains[other[0]].socket == socket]
+        free = [d for d, domain in enumerate(node.domains) if domain.socket == socket and d not in taken]
+        share = len(free) // len(same)
+        first = sorted(same).index(domains) * share
+        own = [*domains, *free[first : first + share]]
+        territories.append((ranks, tuple(core for domain in own for core in cores[domain])))
+    return territories
+
+
+def _spread_domains(node: Node, homes: Homes, each: int) -> list[tuple[list[int], Cores]] | None:
+    """Ranks without GPUs over the domains, as evenly as the domains' room for whole ranks allows."""
+    cores = domain_cores(node)
+    room = {domain: len(cores[domain]) // each for domain in range(len(cores))}
+    ranks = len(homes.sockets)
+    if sum(room.values()) < ranks or ranks < len(room):
+        return None
+    at = _spread(ranks, room)
+    return [([r for r in range(ranks) if at[r] == domain], cores[domain]) for domain in room if domain in at]
+
+
+def _on_sockets(node: Node, homes: Homes, each: int) -> tuple[Cores, ...] | None:
+    """Every rank on its home socket; where one is full, ranks move to another that has room."""
+    by_socket = socket_cores(node)
+    room = {socket: len(cores) // each for socket, cores in by_socket.items()}
+    if sum(room.values()) < len(homes.sockets):
+        return None
+    groups: dict[int, list[int]] = {socket: [] for socket in by_socket}
+    late: list[int] = []
+    for rank, socket in enumerate(homes.sockets):
+        (groups[socket] if len(groups[socket]) < room[socket] else late).append(rank)
+    for rank in late:
+        groups[next(socket for socket in groups if len(groups[socket]) < room[socket])].append(rank)
+    territories = [
+        (sorted(ranks, key=lambda r: (homes.domains[r], r)), by_socket[s]) for s, ranks in groups.items() if ranks
+    ]
+    return _deal(len(homes.sockets), territories, each)
+
+
+def _whole(node: Node, homes: Homes, each: int) -> tuple[Cores, ...] | None:
+    """Fewer ranks than sockets: whole sockets for each, which it shares with no other rank."""
+    if len(homes.sockets) >= node.sockets:
+        return None
+    sockets = _whole_sockets(node, homes)
+    if any(len(cores) < each for cores in sockets):
+        return None
+    return tuple(tuple(sorted(cores[:each])) for cores in sockets)
+
+
+def _whole_sockets(node: Node, homes: Homes) -> list[Cores]:
+    """The cores of equally many sockets per rank, beginning with the sockets of its GPUs."""
+    by_socket = socket_cores(node)
+    share = len(by_socket) // len(homes.sockets)
+    free = list(by_socket)
+    on = {gpu: domain.socket for domain in node.domains for gpu in domain.gpus}
+    made = []
+    for gpus in homes.gpus:
+        wanted = list(dict.fromkeys(on[gpu] for gpu in gpus))
+        mine = sorted(free, key=lambda s: wanted.index(s) if s in wanted else len(wanted))[:share]
+        free = [socket for socket in free if socket not in mine]
+        made.append(tuple(core for socket in mine for core in by_socket[socket]))
+    return made
+
+
+def _in_a_row(node: Node, homes: Homes, each: int) -> tuple[Cores, ...]:
+    """The last resort: rank after rank, in the order of their homes; some lie on two sockets."""
+    order = sorted(range(len(homes.sockets)), key=lambda rank: (homes.domains[rank], rank))
+    return _deal(len(order), [(order, tuple(range(node.cores)))], each)
+
+
+def _shared(node: Node, homes: Homes, each: int) -> tuple[Cores, ...]:
+    """More wanted than there is: cores are dealt again from the first when they run out."""
+    by_socket, taken = socket_cores(node), dict.fromkeys(socket_cores(node), 0)
+    everything, row = tuple(range(node.cores)), 0
+    made = []
+    for socket in homes.sockets:
+        mine = by_socket[socket] if each <= len(by_socket[socket]) else everything
+        first = taken[socket] if mine is not everything else row
+        count = min(each, len(mine))
+        made.append(tuple(sorted(mine[(first + step) % len(mine)] for step in range(count))))
+        taken[socket] += count
+        row += count
+    return tuple(made)
+
+
+def _deal(ranks: int, territories: Sequence[tuple[list[int], Cores]], each: int) -> tuple[Cores, ...]:
+    made: list[Cores] = [()] * ranks
+    for members, cores in territories:
+        for index, rank in enumerate(members):
+            made[rank] = tuple(sorted(cores[index * each : (index + 1) * each]))
+    return tuple(made)
+
+
+def _spread(ranks: int, room: dict[int, int]) -> tuple[int, ...]:
+    """The place of each rank: neighbours together, places filled in proportion to their room."""
+    counts = dict.fromkeys(room, 0)
+    for _ in range(ranks):
+        open_places = [one for one in room if counts[one] < room[one]] or list(room)
+        counts[min(open_places, key=lambda one: (counts[one] + 1) / max(room[one], 1))] += 1
+    return tuple(one for one, count in counts.items() for _ in range(count))
+
+
+def _counts(chosen: Sequence[int], places: Sequence[int]) -> list[int]:
+    return [list(chosen).count(one) for one in places]
+
+
+def _largest(ranks: int, sizes: Sequence[int], counts: Sequence[int] | None) -> int:
+    """The largest share such that every place holds its ranks; without `counts` ranks may go wherever there is room."""
+    if counts is not None:
+        return min(size // count for size, count in zip(sizes, counts, strict=True) if count)
+    return next((c for c in range(max(sizes), 0, -1) if sum(size // c for size in sizes) >= ranks), 0)
+
+
+def own_gpus(node: Node, ranks: int, each: int) -> tuple[tuple[int, ...], ...]:
+    """The GPUs of each rank, in the driver's order, so that local rank i with one GPU has GPU i.
+
+    Programs choose their device by local rank; any other order would put them on a GPU next to another rank's cores.
+    Where there are more ranks than GPUs neighbouring ranks share one.
+    """
+    gpus = sorted(gpu for domain in node.domains for gpu in domain.gpus)
+    if not gpus or not each:
+        return ((),) * ranks
+    if ranks * each <= len(gpus):
+        return tuple(tuple(gpus[rank * each : (rank + 1) * each]) for rank in range(ranks))
+    firsts = (rank * len(gpus) // ranks for rank in range(ranks))
+    return tuple(tuple(gpus[(first + step) % len(gpus)] for step in range(min(each, len(gpus)))) for first in firsts)
+
+
+def gpus_each(node: Node, ranks: int) -> int:
+    """How many GPUs each rank gets where nobody says: the GPUs divided by the ranks; one, shared, for more ranks."""
+    return max(1, node.gpus // ranks) if node.gpus else 0

@@ -1,0 +1,278 @@
+"""What is wrong or wasteful in a layout: a table of rules, each with its reason and the option that makes it better.
+
+| rule | severity | |
+|---|---|---|
+| straddles-socket | refused | a rank on two sockets that it shares; a note where it is allowed, or has them alone |
+| oversubscribed-cores | refused | more cores wanted than there are |
+| threads-more-than-cores | refused | more threads than hardware threads of the rank's cores |
+| more-gpus-than-there-are | refused | |
+| smt-not-there | refused | more hardware threads per core than the node has |
+| more-memory-than-there-is | refused | |
+| idle-cores | warning | cores that no rank has |
+| idle-gpus, ranks-do-not-divide-gpus | warning | GPUs that no rank has, or that not equally many ranks share |
+| oversubscribed-gpus | warning | several ranks on one GPU |
+| one-visible-gpu | warning | NCCL cannot reach the other GPUs of the node directly |
+| local-rank-beyond-gpus | warning | more ranks than devices, all visible |
+| far-gpu | warning | a rank whose GPU is on a socket where it has no cores |
+
+``--oversubscribe`` turns the refusals about cores, threads and GPUs into notes, ``--straddle`` the one about sockets.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from stackyard.launch.coreplaces import gpus_each, homes_of, most_cores, own_gpus, place, socket_cores, straddlers
+from stackyard.launch.findings import Finding, Severity
+from stackyard.launch.intent import Intent
+from stackyard.launch.layout import Layout, Node, Slot
+
+_ORDER: dict[Severity, int] = {"refused": 0, "warning": 1, "note": 2}
+
+
+def judge(intent: Intent, layout: Layout) -> tuple[Finding, ...]:
+    """All findings about a layout that was made for an intent, the worst first."""
+    rules: tuple[Callable[[Intent, Layout], Iterator[Finding]], ...] = (
+        _cores_there, _socket, _threads, _smt, _memory, _gpus_there, _gpus_shared, _gpus_used, _peers, _far, _idle,
+    )  # fmt: skip
+    found = [finding for rule in rules for finding in rule(intent, layout)]
+    return tuple(sorted(found, key=lambda finding: _ORDER[finding.severity]))
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 rank``, ``2 ranks``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _cores_there(intent: Intent, layout: Layout) -> Iterator[Finding]:
+    each = intent.cores_per_rank or layout.cores_per_rank
+    wanted, there = layout.ranks_per_node * each, layout.node.cores
+    if wanted > there:
+        most = _most(layout.node, layout.slots)
+        fewer = f"--cores-per-rank {most}" if most else f"--ranks-per-node {there}"
+        yield Finding(
+            "oversubscribed-cores",
+            "note" if intent.oversubscribe else "refused",
+            f"{counted(layout.ranks_per_node, 'rank')} with {counted(each, 'core')} each need {wanted} cores, and a node "
+            f"has {there}",
+            "ranks that share a core take turns on it, and all others wait for the slowest",
+            "" if intent.oversubscribe else f"{fewer}, or --oversubscribe",
+        )
+
+
+def _socket(intent: Intent, layout: Layout) -> Iterator[Finding]:
+    places = [slot.cores for slot in layout.slots]
+    on_two = straddlers(layout.node, places)
+    if not on_two:
+        return
+    alone = all(_alone(layout.node, places, rank) for rank in on_two)
+    allowed = intent.straddle or intent.oversubscribe or alone
+    most = _most(layout.node, layout.slots)
+    yield Finding(
+        "straddles-socket",
+        "note" if allowed else "refused",
+        f"local {_ranks(on_two)} would have cores on two sockets"
+        if not allowed
+        else f"local {_ranks(on_two)} {'has' if len(on_two) == 1 else 'have'} cores on more than one socket",
+        "half of its threads reach its memory and its GPU through the other socket",
+        "" if allowed else f"{f'--cores-per-rank {most}' if most else '--ranks-per-node 1'}, or --straddle",
+    )
+
+
+def _alone(node: Node, places: list[tuple[int, ...]], rank: int) -> bool:
+    """Whether no other rank has a core on this rank's sockets."""
+    sockets = {core: socket for socket, cores in socket_cores(node).items() for core in cores}
+    mine = {sockets[core] for core in places[rank]}
+    return not any(sockets[core] in mine for other, cores in enumerate(places) if other != rank for core in cores)
+
+
+def _threads(intent: Intent, layout: Layout) -> Iterator[Finding]:
+    there = layout.cores_per_rank * layout.smt
+    if layout.threads > there:
+        yield Finding(
+            "threads-more-than-cores",
+            "note" if intent.oversubscribe else "refused",
+            f"{layout.threads} threads in each rank, and its {layout.cores_per_rank} cores run {there} at a time",
+            "threads that wait for a core keep those waiting that have one",
+            "" if intent.oversubscribe else f"--threads-per-rank {there}, or --oversubscribe",
+        )
+
+
+def _smt(intent: Intent, layout: Layout) -> Iterator[Finding]:
+    if intent.smt > layout.node.smt:
+        yield Finding(
+            "smt-not-there",
+            "refused",
+            f"{intent.smt} hardware threads per core are asked for, and a core of {layout.node.kind} has "
+            f"{layout.node.smt}",
+            better=f"--smt {layout.node.smt}",
+        )
+
+
+def _memory(intent: Intent, layout: Layout) -> Iterator[Finding]:
+    asked, there = intent.batch.memory_gib, layout.node.memory_gib
+    if there and asked > there:
+        yield Finding(
+            "more-memory-than-there-is",
+            "refused",
+            f"{asked:g} GiB per node are asked for, and a node of kind {layout.node.kind} has {there:g}",
+            "the job would wait for ever",
+            f"at most --memory {there:g}",
+        )
+
+
+def _gpus_there(intent: Intent, layout: Layout) -> Iterator[Finding]:
+    each, ranks, there = intent.gpus_per_rank or 0, layout.ranks_per_node, layout.node.gpus
+    if each > there:
+        yield Finding(
+            "more-gpus-than-there-are",
+            "refused",
+            f"{each} GPUs for each rank are asked for, and a node of kind {layout.node.kind} has {there}",
+            better=f"--gpus-per-rank {gpus_each(layout.node, ranks)}",
+        )
+    elif each * ranks > there:
+        yield Finding(
+            "more-gpus-than-there-are",
+            "note" if intent.oversubscribe else "refused",
+            f"{ranks} ranks with {each} of their own need {ranks * each} GPUs, and a node has {there}",
+            better="" if intent.oversubscribe else f"--ranks-per-node {max(1, there // each)}, or --oversubscribe",
+        )
+
+
+def _gpus_shared(intent: Intent, layout: Layout) -> Iterator[Finding]:
+    holders = Counter(gpu for slot in layout.slots for gpu in slot.gpus)
+    if not holders or max(holders.values()) == 1:
+        return
+    ranks, gpus = layout.ranks_per_node, layout.node.gpus
+    yield Finding(
+        "oversubscribed-gpus",
+        "note" if intent.oversubscribe else "warning",
+        f"up to {max(holders.values())} ranks share a GPU",
+        "NCCL refuses two ranks on one GPU, and without NVIDIA MPS they take turns",
+        f"--ranks-per-node {gpus}, or --gpus-per-rank 0 for ranks that need none",
+    )
+    if layout.gpu_visibility == "all" and ranks > gpus:
+        yield Finding(
+            "local-rank-beyond-gpus",
+            "warning",
+            f"each rank sees {gpus} GPUs, but local ranks go up to {ranks - 1}",
+            "a program that takes its local rank as device number ends with an invalid device ordinal",
+            "--gpu-visibility own",
+        )
+
+
+def _gpus_used(intent: Intent, layout: Layout) -> Iterator[Finding]:
+    there, ranks = layout.node.gpus, layout.ranks_per_node
+    holders = Counter(gpu for slot in layout.slots for gpu in slot.gpus)
+    if not holders:
+        return
+    idle, said = there - len(holders), intent.gpus_per_rank is not None
+    if idle:
+        better = there // layout.gpus_per_rank if said else _all_gpus(layout.node, ranks)
+        yield Finding(
+            "idle-gpus" if said else "ranks-do-not-divide-gpus",
+            "warning",
+            f"{idle} of {there} GPUs of each node {'is' if idle == 1 else 'are'} not used by {counted(ranks, 'rank')}",
+            "a node is usually paid for as a whole",
+            f"--ranks-per-node {better}",
+        )
+    elif len(set(holders.values())) > 1:
+        yield Finding(
+            "ranks-do-not-divide-gpus",
+            "warning",
+            f"{ranks} ranks do not share {there} GPUs evenly",
+            "all ranks wait for those on the GPUs with the most ranks",
+            f"--ranks-per-node {max(1, min(round(ranks / there), layout.node.cores // there)) * there}",
+        )
+
+
+def _peers(intent: Intent, layout: Layout) -> Iterator[Finding]:
+    used = {gpu for slot in layout.slots for gpu in slot.gpus}
+    ranks = layout.ranks_per_node
+    if layout.gpu_visibility == "own" and layout.gpus_per_rank == 1 and min(ranks, len(used)) > 1:
+        if not layout.node.gpu_peers or ranks > len(used):
+            return
+        yield Finding(
+            "one-visible-gpu",
+            "warning",
+            "each rank sees one GPU, though the GPUs of a node can reach each other directly",
+            "NCCL and RCCL use direct copies between GPUs only where a process sees both of them",
+            "--gpu-visibility all",
+        )
+
+
+def _far(intent: Intent, layout: Layout) -> Iterator[Finding]:
+    far = _far_ranks(layout.node, layout.slots)
+    if not far:
+        return
+    better = _other_ranks(layout.node, layout.ranks_per_node, lambda slots: not _far_ranks(layout.node, slots))
+    yield Finding(
+        "far-gpu",
+        "warning",
+        f"local {_ranks(far)} {'has' if len(far) == 1 else 'have'} a GPU on a socket without any core of its own",
+        "all that it copies to this GPU goes through the link between the sockets",
+        f"--ranks-per-node {better}" if better else "",
+    )
+
+
+def _idle(intent: Intent, layout: Layout) -> Iterator[Finding]:
+    node, slots = layout.node, layout.slots
+    used = {core for slot in slots for core in slot.cores}
+    idle = node.cores - len(used)
+    if not idle:
+        return
+    most = _most(node, slots)
+    better = ""
+    if intent.cores_per_rank and most > layout.cores_per_rank:
+        better = f"--cores-per-rank {most}"
+    else:
+        ranks = _other_ranks(node, len(slots), lambda made: node.cores == sum(len(slot.cores) for slot in made))
+        better = f"--ranks-per-node {ranks}" if ranks else ""
+    yield Finding(
+        "idle-cores",
+        "warning",
+        f"{idle} of {node.cores} cores of each node {'is' if idle == 1 else 'are'} not used by "
+        f"{counted(len(slots), 'rank')} with {layout.cores_per_rank} each",
+        "a node is usually paid for as a whole",
+        better,
+    )
+
+
+def _far_ranks(node: Node, slots: tuple[Slot, ...]) -> tuple[int, ...]:
+    sockets = {core: socket for socket, cores in socket_cores(node).items() for core in cores}
+    at = {gpu: domain.socket for domain in node.domains for gpu in domain.gpus}
+    return tuple(
+        slot.local_rank
+        for slot in slots
+        if not {at[gpu] for gpu in slot.gpus} <= {sockets[core] for core in slot.cores}
+    )
+
+
+def _most(node: Node, slots: tuple[Slot, ...]) -> int:
+    return most_cores(node, homes_of(node, [slot.gpus for slot in slots]))
+
+
+def _other_ranks(node: Node, ranks: int, good: Callable[[tuple[Slot, ...]], bool]) -> int:
+    """The number of ranks nearest to `ranks` that divides the GPUs and whose default layout is good; 0: none is."""
+    for other in sorted(range(1, node.cores + 1), key=lambda one: (abs(one - ranks), -one)):
+        if other == ranks or (node.gpus and node.gpus % other):
+            continue
+        own = own_gpus(node, other, gpus_each(node, other))
+        homes = homes_of(node, own)
+        places = place(node, homes, max(1, most_cores(node, homes)))
+        if good(tuple(Slot(rank, places[rank], own[rank]) for rank in range(other))):
+            return other
+    return 0
+
+
+def _all_gpus(node: Node, ranks: int) -> int:
+    """The number of ranks nearest to `ranks` that uses all GPUs, each from its own socket; else one per GPU."""
+    return _other_ranks(node, ranks, lambda slots: not _far_ranks(node, slots)) or node.gpus
+
+
+def _ranks(ranks: tuple[int, ...]) -> str:
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    shown = ", ".join(str(rank) for rank in ranks[:6])
+    return f"ranks {shown}{' ...' if len(ranks) > 6 else ''}"
