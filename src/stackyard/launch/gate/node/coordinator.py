@@ -1,0 +1,384 @@
+"""Rank 0's second task: lead all ranks through the stages and write what was measured, after each stage, to one file.
+
+result.json holds ``stages`` (name, outcome ``done | skipped | failed``, reason, seconds, measurements, silent, errors),
+``facts`` by host, ``differences``, and ``finished``. Nothing is judged here but what makes going on senseless: ranks
+that are missing or doubled, nodes that differ.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from . import compare
+from .wire import Answers, Hub
+
+FAILED = 3
+GLOO_RANKS = 1024
+LOST = "lost"
+
+
+class Stop(Exception):
+    """A stage failed after which nothing more can be learned."""
+
+
+class Coordinator:
+    """The stages in order. `spec` is spec.json: token, stages, hosts, limits (s), seconds, bytes, mpi, device."""
+
+    def __init__(self, folder: Path, spec: dict[str, Any], port: int, size: int) -> None:
+        self.folder, self.spec, self.size = folder, spec, size
+        self.hub = Hub(port, spec["token"])
+        self.nodes: list[tuple[str, list[int]]] = []
+        self.libraries: dict[int, dict[str, Any]] = {}
+        self.facts: dict[str, dict[str, Any]] = {}
+        self.result: dict[str, Any] = {"format": 1, "stages": [], "facts": self.facts, "finished": False}
+
+    # ------------------------------------------------------------------------------------------------ the order
+
+    def lead(self) -> int:
+        """Run all stages; the exit code for all ranks."""
+        code = 0
+        for name in self.spec["stages"]:
+            stage: dict[str, Any] = {"name": name, "outcome": "done", "reason": "", "measurements": [],
+                                     "silent": [], "errors": []}  # fmt: skip
+            self.result["stages"].append(stage)
+            began = time.monotonic()
+            stopped = False
+            try:
+                _STAGES[name](self, stage)
+            except Stop as stop:
+                stage["outcome"], stage["reason"], stopped = "failed", str(stop), True
+            stage["seconds"] = round(time.monotonic() - began, 3)
+            print(f"gate: {name}: {stage['outcome']}{': ' if stage['reason'] else ''}{stage['reason']}", flush=True)
+            self._write()
+            if stopped:
+                code = FAILED
+                break
+        self.result["finished"] = code == 0
+        self._write()
+        hung = any(stage["silent"] for stage in self.result["stages"])
+        end = {"do": "end", "code": code or (FAILED if hung else 0), "now": bool(code or hung)}
+        self.hub.tell(sorted(self.hub.peers, reverse=True), end)
+        return code
+
+    def _write(self) -> None:
+        target = self.folder / "result.json"
+        partial = target.with_suffix(".partial")
+        partial.write_text(json.dumps(self.result), encoding="utf-8")
+        os.replace(partial, target)
+
+    # ------------------------------------------------------------------------------------------------ the stages
+
+    def identity(self, stage: dict[str, Any]) -> None:
+        """Everybody is there, once, with the same idea of how many there are, on the hosts that were planned."""
+        self.hub.gather(self.size, self.spec["limits"]["start"])
+        by_host: dict[str, list[int]] = {}
+        for rank, peer in sorted(self.hub.peers.items()):
+            by_host.setdefault(peer.host, []).append(rank)
+        self.nodes = sorted(by_host.items(), key=lambda item: item[1][0])
+        missing = sorted(set(range(self.size)) - set(self.hub.peers))
+        there = {_short(host) for host in by_host}
+        absent = [host for host in self.spec["hosts"] if _short(host) not in there]
+        stage["silent"] = [{"rank": rank, "host": "", "at": "start", "peers": []} for rank in missing]
+        stage["missing_hosts"] = absent
+        if missing:
+            where = f" (no rank on {', '.join(absent)})" if absent else ""
+            raise Stop(
+                f"{_ranks(missing)} of {self.size} did not answer within {self.spec['limits']['start']:g} s{where}"
+            )
+        self._agreed(there, absent)
+        stage["measurements"].append({"name": "ranks", "value": float(self.size), "unit": "ranks", "hosts": []})
+
+    def _agreed(self, there: set[str], absent: list[str]) -> None:
+        if self.hub.twice:
+            raise Stop(f"one rank, two processes: {'; '.join(self.hub.twice)}")
+        other = [peer for peer in self.hub.peers.values() if int(peer.hello["size"]) != self.size]
+        if other:
+            raise Stop(
+                f"rank {other[0].rank} on {other[0].host} believes in {other[0].hello['size']} ranks, not {self.size}"
+            )
+        for host, ranks in self.nodes:
+            local = [int(self.hub.peers[rank].hello["local_rank"]) for rank in ranks]
+            if sorted(local) != list(range(len(local))):
+                raise Stop(f"{host} has the local ranks {sorted(local)}, not 0 to {len(local) - 1}")
+        if absent:
+            unplanned = sorted(there - {_short(host) for host in self.spec["hosts"]})
+            raise Stop(f"no rank ran on {', '.join(absent)}; not planned, but used: {', '.join(unplanned) or 'none'}")
+
+    def hosts(self, stage: dict[str, Any]) -> None:
+        """Facts and clocks of all nodes; how fast each is."""
+        answers = self._ask(stage, self._leaders(), {"do": "facts"})
+        for host, ranks in self.nodes:
+            if ranks[0] in answers.results:
+                self.facts[host] = {**answers.results[ranks[0]], "clock_s": self._clock(ranks[0])}
+        if stage["silent"] or stage["errors"]:
+            raise Stop("not every node could say what it is")
+        found = compare.compare(self.facts, float(self.spec.get("clock_limit_s", compare.CLOCK_LIMIT_S)))
+        self.result["differences"] = [difference._asdict() for difference in found]
+        hard = [difference for difference in found if difference.hard]
+        if hard:
+            more = f"; and {len(hard) - 1} more differences" if len(hard) > 1 else ""
+            raise Stop(f"{hard[0]}{more}")
+
+    def libraries_of_all(self, stage: dict[str, Any]) -> None:
+        """Import torch on every rank, then measure the nodes: all ranks at once, the node is as fast as its slowest."""
+        answers = self._ask(stage, range(self.size), {"do": "libraries"})
+        self.libraries = answers.results
+        if stage["silent"] or stage["errors"]:
+            raise Stop("the libraries could not be loaded by every rank")
+        without = [rank for rank, found in self.libraries.items() if not found["torch"]]
+        if without and len(without) < self.size:
+            hosts = self._hosts_of(without)
+            stage["errors"] = [
+                {"rank": r, "host": self._host(r), "error": self.libraries[r]["why"]} for r in without[:16]
+            ]
+            raise Stop(
+                f"torch can be imported elsewhere, but not on {', '.join(hosts)}: {self.libraries[without[0]]['why']}"
+            )
+        for host, ranks in self.nodes:
+            seconds = [float(self.libraries[rank].get("seconds", 0)) for rank in ranks]
+            if max(seconds):
+                stage["measurements"].append({"name": "import", "value": max(seconds), "unit": "s", "hosts": [host]})
+        self._speeds(stage, {"do": "speed", "seconds": self.spec["speed_seconds"]}, range(self.size))
+
+    def gpus(self, stage: dict[str, Any]) -> None:
+        """Every rank has a GPU of its own, and each computes."""
+        seen = {rank: int(found.get("gpus", 0)) for rank, found in self.libraries.items()}
+        driver = any(fact["gpus"] for fact in self.facts.values())
+        if not any(seen.values()):
+            assigned = next((fact["assigned"] for fact in self.facts.values() if fact["assigned"]), "")
+            why = "no GPU driver answers on any node" if not driver else "the nodes have GPUs, but torch sees none"
+            return _skip(stage, f"{why} ({assigned} is set)" if assigned else why)
+        without = [rank for rank, count in seen.items() if not count]
+        if without:
+            stage["errors"] = [{"rank": r, "host": self._host(r), "error": "torch sees no GPU"} for r in without[:16]]
+            raise Stop(f"torch sees no GPU on {', '.join(self._hosts_of(without))}, but on the other nodes it does")
+        self._speeds(stage, {"do": "gpu", "seconds": self.spec["speed_seconds"]}, range(self.size))
+        if stage["errors"]:
+            raise Stop(f"rank {stage['errors'][0]['rank']}: {stage['errors'][0]['error']}")
+
+    def gloo(self, stage: dict[str, Any]) -> None:
+        """Can all ranks meet and add numbers? Nothing is timed but the meeting. Above 1024 ranks one rank per node:
+        gloo connects everybody with everybody.
+        """
+        if not self._torch(stage):
+            return
+        group = list(range(self.size)) if self.size <= GLOO_RANKS else self._leaders()
+        self._reduce(stage, [group], "gloo", gpu=False, name="gloo_connect", seconds=0.0)
+
+    def node(self, stage: dict[str, Any]) -> None:
+        """All ranks of each node, the nodes side by side."""
+        groups = [ranks for _, ranks in self.nodes if len(ranks) > 1]
+        if not groups:
+            return _skip(stage, "one rank on each node")
+        if self._torch(stage):
+            self._reduce(stage, groups, *self._backend(), name="allreduce_node")
+
+    def pairs(self, stage: dict[str, Any]) -> None:
+        """All ranks of neighbouring nodes, in two or three rounds in which no node is in two pairs."""
+        if len(self.nodes) < 3:
+            return _skip(stage, "fewer than three nodes: the pair is the whole")
+        if not self._torch(stage):
+            return
+        for pairs in rounds(len(self.nodes)):
+            groups = [sorted(self.nodes[a][1] + self.nodes[b][1]) for a, b in pairs]
+            self._reduce(stage, groups, *self._backend(), name="allreduce_pair")
+        if stage["errors"]:
+            first = stage["errors"][0]
+            raise Stop(f"rank {first['rank']} on {first['host']}: {first['error']}")
+
+    def all(self, stage: dict[str, Any]) -> None:
+        """All ranks of all nodes."""
+        if self.size == 1:
+            return _skip(stage, "one rank")
+        if self._torch(stage):
+            self._reduce(stage, [list(range(self.size))], *self._backend(), name="allreduce_all")
+
+    def mpi(self, stage: dict[str, Any]) -> None:
+        """All ranks over MPI, as the launcher has wired them up."""
+        self._reduce(stage, [list(range(self.size))], "mpi", gpu=False, name="mpi_allreduce_all")
+
+    def tcp(self, stage: dict[str, Any]) -> None:
+        """Plain streams between neighbouring nodes: only where there is no library for the real thing."""
+        if any(found.get("torch") for found in self.libraries.values()):
+            return _skip(stage, "gloo was used")
+        if len(self.nodes) < 2:
+            return _skip(stage, "one node")
+        for pairs in rounds(len(self.nodes)):
+            self._streams(stage, [(self.nodes[a][1][0], self.nodes[b][1][0]) for a, b in pairs])
+        if stage["silent"] or stage["errors"]:
+            raise Stop("not every node can be reached from its neighbour")
+
+    # ------------------------------------------------------------------------------------------------ parts of stages
+
+    def _torch(self, stage: dict[str, Any]) -> bool:
+        why = next((str(found["why"]) for found in self.libraries.values() if not found.get("torch")), "")
+        if why or not self.libraries:
+            _skip(stage, f"torch is not in this environment ({why or 'not looked for'})")
+            return False
+        return True
+
+    def _backend(self) -> tuple[str, bool]:
+        """nccl where every rank sees a GPU (on AMD torch calls RCCL so), else gloo."""
+        gpu = all(found["gpus"] and found["nccl"] for found in self.libraries.values())
+        return ("nccl", True) if gpu else ("gloo", False)
+
+    def _reduce(
+        self, stage: dict[str, Any], groups: list[list[int]], backend: str, gpu: bool, name: str,
+        seconds: float | None = None,
+    ) -> None:  # fmt: skip
+        """One all-reduce in each of some disjoint groups, side by side."""
+        ports = self._ask(stage, [group[0] for group in groups], {"do": "port"})
+        commands: dict[int, dict[str, Any]] = {}
+        for group in (group for group in groups if group[0] in ports.results):
+            address = f"tcp://{_bracketed(self._address(group[0]))}:{ports.results[group[0]]['port']}"
+            for index, rank in enumerate(group):
+                task = {"backend": backend, "address": address, "rank": index, "size": len(group), "gpu": gpu,
+                        "bytes": self.spec["bytes"], "limit_s": self.spec["limits"]["connect"],
+                        "seconds": self.spec["seconds"] if seconds is None else seconds}  # fmt: skip
+                commands[rank] = {"do": "allreduce", "task": task}
+        answers = self.hub.ask(commands, self.spec["limits"]["collective"])
+        self._note(stage, answers, groups)
+        for group in groups:
+            results = [answers.results[rank] for rank in group if rank in answers.results]
+            if len(results) == len(group):
+                stage["measurements"].append(self._bandwidth(name, backend, group, results[0]))
+        if stage["silent"]:
+            raise Stop(self._hung(stage))
+        if stage["errors"] and len(groups) == 1:
+            raise Stop(
+                f"rank {stage['errors'][0]['rank']} on {stage['errors'][0]['host']}: {stage['errors'][0]['error']}"
+            )
+
+    def _bandwidth(self, name: str, backend: str, group: list[int], result: dict[str, Any]) -> dict[str, Any]:
+        """busbw = bytes / time x 2(n-1)/n, which does not depend on n where the network does not (nccl-tests)."""
+        common = {"name": name, "hosts": self._hosts_of(group), "ranks": len(group), "backend": backend, **result}
+        if not result["seconds"]:
+            return {**common, "value": result["connect_s"], "unit": "s"}
+        factor = 2 * (len(group) - 1) / len(group)
+        return {**common, "value": result["bytes"] / result["seconds"] * factor / 1e9, "unit": "GB/s"}
+
+    def _streams(self, stage: dict[str, Any], pairs: list[tuple[int, int]]) -> None:
+        limit_s = float(self.spec["limits"]["collective"])
+        ports = self._ask(stage, [b for _, b in pairs], {"do": "listen"})
+        commands: dict[int, dict[str, Any]] = {}
+        for a, b in pairs:
+            if b in ports.results:
+                commands[b] = {"do": "receive", "limit_s": limit_s / 2}
+                commands[a] = {"do": "stream", "address": self._address(b), "port": ports.results[b]["port"],
+                               "seconds": self.spec["seconds"], "limit_s": limit_s / 2}  # fmt: skip
+        answers = self.hub.ask(commands, limit_s)
+        self._note(stage, answers, [list(pair) for pair in pairs])
+        for a, b in pairs:
+            if a in answers.results and b in answers.results:
+                value = answers.results[a]["bytes"] / answers.results[a]["seconds"] / 1e9
+                hosts = self._hosts_of([a, b])
+                stage["measurements"].append({"name": "tcp", "value": value, "unit": "GB/s", "hosts": hosts})
+
+    def _speeds(self, stage: dict[str, Any], command: dict[str, Any], ranks: Sequence[int]) -> None:
+        answers = self._ask(stage, ranks, command)
+        for host, mine in self.nodes:
+            measured: dict[tuple[str, str], float] = {}
+            for found in (m for rank in mine for m in answers.results.get(rank, {}).get("measured", ())):
+                key = (found["name"], found["unit"])
+                measured[key] = min(measured.get(key, float("inf")), found["value"])
+            for (name, unit), value in measured.items():
+                stage["measurements"].append({"name": name, "value": value, "unit": unit, "hosts": [host]})
+
+    def _clock(self, rank: int) -> float:
+        """Seconds that a node's clock is ahead of this one's: of several exchanges the quickest errs least, by at most
+        half its round trip (the offset formula of NTP, RFC 5905 section 8, with one time stamp at the peer).
+        """
+        quickest, offset = float("inf"), 0.0
+        for _ in range(5):
+            sent, began = time.time(), time.perf_counter()
+            answers = self.hub.ask({rank: {"do": "clock"}}, 5.0)
+            trip = time.perf_counter() - began
+            if rank in answers.results and trip < quickest:
+                quickest, offset = trip, float(answers.results[rank]["time"]) - (sent + trip / 2)
+        return round(offset, 4)
+
+    def _ask(self, stage: dict[str, Any], ranks: Sequence[int], command: dict[str, Any]) -> Answers:
+        answers = self.hub.ask(dict.fromkeys(ranks, command), self.spec["limits"]["answer"])
+        self._note(stage, answers, [[rank] for rank in ranks])
+        return answers
+
+    def _note(self, stage: dict[str, Any], answers: Answers, groups: list[list[int]]) -> None:
+        group_of = {rank: group for group in groups for rank in group}
+        for rank in answers.lost or answers.silent:
+            peers = [other for other in group_of.get(rank, []) if other != rank]
+            at = LOST if rank in answers.lost else answers.at.get(rank, "asked")
+            stage["silent"].append(
+                {"rank": rank, "host": self._host(rank), "at": at, "peers": peers[:16], "hosts": self._hosts_of(peers)}
+            )
+        for rank, text in sorted(answers.errors.items()):
+            hosts = self._hosts_of(group_of.get(rank, [rank]))
+            stage["errors"].append({"rank": rank, "host": self._host(rank), "error": text, "hosts": hosts})
+
+    def _hung(self, stage: dict[str, Any]) -> str:
+        first = stage["silent"][0]
+        others = f" and {len(stage['silent']) - 1} others" if len(stage["silent"]) > 1 else ""
+        where = f"rank {first['rank']} on {first['host']}{others}"
+        peers = f"({first['at']}; with {', '.join(first['hosts']) or 'nobody'})"
+        if first["at"] == LOST:
+            return f"{where} ended or lost the connection {peers}"
+        return f"{where} did not come back within {self.spec['limits']['collective']:g} s {peers}"
+
+    def _leaders(self) -> list[int]:
+        return [ranks[0] for _, ranks in self.nodes]
+
+    def _host(self, rank: int) -> str:
+        return self.hub.peers[rank].host
+
+    def _hosts_of(self, ranks: Sequence[int]) -> list[str]:
+        return list(dict.fromkeys(self._host(rank) for rank in ranks))
+
+    def _address(self, rank: int) -> str:
+        return self.hub.peers[rank].address
+
+
+def rounds(count: int) -> list[list[tuple[int, int]]]:
+    """Neighbours in a ring of `count` nodes (2 or more), in rounds of disjoint pairs: two, or three for odd counts."""
+    edges = [(i, i + 1) for i in range(count - 1)]
+    found = [edges[0::2], edges[1::2]]
+    if count > 2:
+        found[1 if count % 2 == 0 else 2 :] = [[*found[1], (0, count - 1)]] if count % 2 == 0 else [[(0, count - 1)]]
+    return [pairs for pairs in found if pairs]
+
+
+def _skip(stage: dict[str, Any], reason: str) -> None:
+    stage["outcome"], stage["reason"] = "skipped", reason
+
+
+def _short(host: str) -> str:
+    return host.split(".", 1)[0]
+
+
+def _bracketed(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
+
+
+def _ranks(ranks: list[int]) -> str:
+    shown = ", ".join(str(rank) for rank in ranks[:8])
+    word = "rank" if len(ranks) == 1 else "ranks"
+    return f"{word} {shown}{' ...' if len(ranks) > 8 else ''}"
+
+
+_STAGES: dict[str, Callable[[Coordinator, dict[str, Any]], None]] = {
+    "identity": Coordinator.identity, "hosts": Coordinator.hosts, "libraries": Coordinator.libraries_of_all,
+    "gpus": Coordinator.gpus, "gloo": Coordinator.gloo, "node": Coordinator.node, "pairs": Coordinator.pairs,
+    "all": Coordinator.all, "mpi": Coordinator.mpi, "tcp": Coordinator.tcp,
+}  # fmt: skip
+
+
+def run(folder: Path, spec: dict[str, Any], port: int, size: int) -> None:
+    """The coordinator's thread. Whatever goes wrong here ends rank 0, and with it all ranks."""
+    try:
+        Coordinator(folder, spec, port, size).lead()
+    except BaseException as error:
+        print(f"gate: {type(error).__name__}: {error}", flush=True)
+        os._exit(FAILED)

@@ -1,0 +1,208 @@
+"""One rank of the gate: says who it is, does what rank 0's coordinator asks, answers. ``start.py <step folder>``."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import resource
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from . import collective, probe, tcp
+
+GONE = 74
+
+
+class Identity:
+    """Who this rank is, from what the launcher's shim has set. Raises KeyError, ValueError for an incomplete set."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self.rank, self.size = int(environ["RANK"]), int(environ["WORLD_SIZE"])
+        self.local_rank = int(environ["LOCAL_RANK"])
+        self.address, self.port = environ["MASTER_ADDR"], int(environ["MASTER_PORT"])
+        self.host = os.uname().nodename
+
+
+class Member:
+    """The rank's end of the connection. Commands are read by a thread, so that a coordinator that is gone is noticed
+    also while this rank hangs in a collective operation; it then ends at once.
+    """
+
+    def __init__(self, who: Identity, token: str, limit_s: float) -> None:
+        self.who = who
+        self.sock = _connect(who.address, who.port, limit_s)
+        self.stream = self.sock.makefile("rb")
+        self.commands: queue.Queue[dict[str, Any]] = queue.Queue()
+        self.torch: Any = None
+        self.held: dict[str, socket.socket] = {}
+        self.send({"hello": {"rank": who.rank, "size": who.size, "local_rank": who.local_rank, "host": who.host,
+                             "pid": os.getpid(), "python": sys.version.split()[0], "token": token}})  # fmt: skip
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def send(self, message: dict[str, Any]) -> None:
+        """One line to the coordinator."""
+        self.sock.sendall(json.dumps(message).encode() + b"\n")
+
+    def serve(self) -> int:
+        """Do what is asked until the end is said; its code is the rank's exit code."""
+        while True:
+            command = self.commands.get()
+            if command["do"] == "end":
+                return int(command["code"])
+            try:
+                self.send({"ok": _ACTIONS[command["do"]](self, command)})
+            except Exception as error:
+                text = str(error).strip() or type(error).__name__
+                print(f"{command['do']}: {text}", file=sys.stderr, flush=True)
+                self.send({"error": f"{type(error).__name__}: {text.splitlines()[0][:300]}"})
+
+    def _read(self) -> None:
+        for line in self.stream:
+            command = json.loads(line)
+            if command["do"] == "clock":
+                self.send({"ok": {"time": time.time()}})
+            elif command["do"] == "end" and command.get("now"):
+                os._exit(int(command["code"]))
+            else:
+                self.commands.put(command)
+                if command["do"] == "end":
+                    return
+        os._exit(GONE)
+
+
+def _connect(address: str, port: int, limit_s: float) -> socket.socket:
+    end = time.monotonic() + limit_s
+    while True:
+        try:
+            sock = socket.create_connection((address, port), timeout=min(5.0, limit_s))
+            sock.settimeout(None)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            return sock
+        except OSError as error:
+            if time.monotonic() >= end:
+                raise SystemExit(
+                    f"gate: rank 0 at {address}:{port} could not be reached within {limit_s:g} s: {error}"
+                ) from error
+            time.sleep(0.05)
+
+
+def _facts(member: Member, command: dict[str, Any]) -> dict[str, Any]:
+    return probe.facts()
+
+
+def _libraries(member: Member, command: dict[str, Any]) -> dict[str, Any]:
+    """Import torch; why it could not be is a fact, not an error."""
+    began = time.perf_counter()
+    try:
+        import torch  # type: ignore[import-not-found,unused-ignore]
+    except Exception as error:
+        return {"torch": "", "why": f"{type(error).__name__}: {error}", "gpus": 0}
+    member.torch = torch
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    return {
+        "torch": str(torch.__version__),
+        "seconds": time.perf_counter() - began,
+        "gpus": gpus,
+        "gloo": torch.distributed.is_available() and torch.distributed.is_gloo_available()
+        if hasattr(torch.distributed, "is_gloo_available")
+        else torch.distributed.is_available(),
+        "nccl": torch.distributed.is_available() and torch.distributed.is_nccl_available(),
+    }
+
+
+def _speed(member: Member, command: dict[str, Any]) -> dict[str, Any]:
+    seconds = float(command["seconds"])
+    found = [probe.cpu_speed(member.torch, seconds), probe.memory_speed(seconds)]
+    clock = probe.clock_ghz()
+    if clock:
+        found.append({"name": "clock", "value": clock, "unit": "GHz"})
+    return {"measured": found}
+
+
+def _gpu(member: Member, command: dict[str, Any]) -> dict[str, Any]:
+    device = device_of(member.torch.cuda.device_count(), member.who.local_rank)
+    return {"measured": [probe.gpu_speed(member.torch, device, float(command["seconds"]))]}
+
+
+def device_of(visible: int, local_rank: int) -> int:
+    """Which of its visible GPUs is a rank's own: the only one, or that of its local rank. Raises ValueError."""
+    if visible == 1:
+        return 0
+    if local_rank < visible:
+        return local_rank
+    raise ValueError(f"local rank {local_rank} sees {visible} GPUs: none of them is its own")
+
+
+def _port(member: Member, command: dict[str, Any]) -> dict[str, Any]:
+    """Bind a free port and keep it: bound with SO_REUSEADDR, never listening, it is given to nobody else, while the
+    program that is told of it can still listen there.
+    """
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.bind(("", 0))
+    member.held["port"] = sock
+    return {"port": sock.getsockname()[1]}
+
+
+def _allreduce(member: Member, command: dict[str, Any]) -> dict[str, Any]:
+    wanted = dict(command["task"])
+    if wanted.pop("gpu"):
+        wanted["device"] = device_of(member.torch.cuda.device_count(), member.who.local_rank)
+    task = collective.Task(**wanted)
+
+    def at(text: str) -> None:
+        member.send({"at": text})
+
+    if task.backend == "mpi":
+        return collective.over_mpi(task, at)
+    return collective.over_torch(member.torch, task, at)
+
+
+def _listen(member: Member, command: dict[str, Any]) -> dict[str, Any]:
+    member.held["tcp"] = tcp.listen()
+    return {"port": member.held["tcp"].getsockname()[1]}
+
+
+def _receive(member: Member, command: dict[str, Any]) -> dict[str, Any]:
+    return tcp.receive(member.held.pop("tcp"), float(command["limit_s"]))
+
+
+def _stream(member: Member, command: dict[str, Any]) -> dict[str, Any]:
+    return tcp.stream(command["address"], int(command["port"]), float(command["seconds"]), float(command["limit_s"]))
+
+
+_ACTIONS: dict[str, Callable[[Member, dict[str, Any]], dict[str, Any]]] = {
+    "facts": _facts, "libraries": _libraries, "speed": _speed, "gpu": _gpu, "port": _port,
+    "allreduce": _allreduce, "listen": _listen, "receive": _receive, "stream": _stream,
+}  # fmt: skip
+
+
+def main() -> None:
+    """Run this rank; rank 0 coordinates as well. The exit code is 0 when the measurements came to their end."""
+    folder = Path(sys.argv[1])
+    spec = json.loads((folder / "spec.json").read_text(encoding="utf-8"))
+    try:
+        who = Identity(os.environ)
+    except (KeyError, ValueError) as error:
+        raise SystemExit(f"gate: the launcher did not say who this rank is: {error!r}") from error
+    if who.rank == 0:
+        _many_files()
+        from . import coordinator
+
+        threading.Thread(target=coordinator.run, args=(folder, spec, who.port, who.size), daemon=True).start()
+    code = Member(who, spec["token"], float(spec["limits"]["start"])).serve()
+    sys.stdout.flush()
+    sys.exit(code)
+
+
+def _many_files() -> None:
+    """One connection per rank: as many open files as the system allows."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

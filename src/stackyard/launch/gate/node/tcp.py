@@ -1,0 +1,53 @@
+"""One plain TCP stream between two nodes, where no library for collective operations can be had. It is reported as
+`tcp`: it shows who can reach whom and how fast, and says nothing about gloo or NCCL.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from typing import Any
+
+CHUNK = 1 << 20
+
+
+def listen() -> socket.socket:
+    """A listening socket on a free port, on all interfaces."""
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    sock.bind(("", 0))
+    sock.listen(1)
+    return sock
+
+
+def receive(listener: socket.socket, limit_s: float) -> dict[str, Any]:
+    """Take all that one peer sends and answer with how much it was. Raises OSError, also when the time is up."""
+    with listener:
+        listener.settimeout(limit_s)
+        peer, _ = listener.accept()
+    total, buffer = 0, bytearray(CHUNK)
+    with peer:
+        peer.settimeout(limit_s)
+        while True:
+            count = peer.recv_into(buffer)
+            if not count:
+                break
+            total += count
+        peer.sendall(b"%d\n" % total)
+    return {"bytes": total}
+
+
+def stream(address: str, port: int, seconds: float, limit_s: float) -> dict[str, Any]:
+    """Send for `seconds`; the time counts until the peer has said that everything is there. Raises OSError."""
+    data = bytes(CHUNK)
+    with socket.create_connection((address, port), timeout=limit_s) as sock:
+        start, sent = time.perf_counter(), 0
+        while time.perf_counter() - start < seconds:
+            sock.sendall(data)
+            sent += len(data)
+        sock.shutdown(socket.SHUT_WR)
+        with sock.makefile("rb") as answer:
+            arrived = int(answer.readline() or b"0")
+        taken = time.perf_counter() - start
+    if arrived != sent:
+        raise OSError(f"{sent} bytes were sent, {arrived} arrived")
+    return {"bytes": sent, "seconds": taken}
