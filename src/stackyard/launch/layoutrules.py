@@ -54,8 +54,8 @@ def _cores_there(intent: Intent, layout: Layout) -> Iterator[Finding]:
         yield Finding(
             "oversubscribed-cores",
             "note" if intent.oversubscribe else "refused",
-            f"{counted(layout.ranks_per_node, 'rank')} with {counted(each, 'core')} each need {wanted} cores, and a node "
-            f"has {there}",
+            f"{counted(layout.ranks_per_node, 'rank')} with {counted(each, 'core')} each need {wanted} cores, "
+            f"and a node has {there}",
             "ranks that share a core take turns on it, and all others wait for the slowest",
             "" if intent.oversubscribe else f"{fewer}, or --oversubscribe",
         )

@@ -123,8 +123,9 @@ def _cores(intent: Intent, node: Node, ranks: int, most: int) -> _Said:
         return _Said(intent.cores_per_rank, f"{counted(intent.cores_per_rank, 'core')} for each rank, as asked for")
     if most == 0:
         return _Said(1, "one core for each rank, shared: there are more ranks than cores")
-    whole = "whole sockets" if ranks < node.sockets else "the most that leave no rank on two sockets"
-    return _Said(most, f"{counted(most, 'core')} for each rank: {whole}")
+    why = "whole sockets" if ranks < node.sockets else "the most that leave no rank on two sockets"
+    why = "an equal share of the node's" if node.sockets == 1 else why
+    return _Said(most, f"{counted(most, 'core')} for each rank: {why}")
 
 
 def _threads(intent: Intent, cores: int, smt: int) -> _Said:

@@ -110,9 +110,8 @@ def _numbering(cores: list[_Core], allowed: Collection[int]) -> _Numbering:
         numbers = {core: core.threads[0] // smt for core in cores}
         return _Numbering(numbers, smt, "adjacent", max(numbers.values()) + 1)
     numbers = {core: min(set(core.threads) & set(allowed), default=core.threads[0]) for core in cores}
-    highest = max(thread for core in cores for thread in core.threads)
     why = "its cores are not alike" if whole else "this process may not use all threads of its cores"
-    return _Numbering(numbers, 1, "split", highest + 1, (f"one hardware thread per core is used, since {why}",))
+    return _Numbering(numbers, 1, "split", len(cores), (f"one hardware thread per core is used, since {why}",))
 
 
 def _first_allowed(core: _Core, allowed: Collection[int], numbering: _Numbering) -> int | None:
