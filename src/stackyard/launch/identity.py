@@ -185,14 +185,21 @@ def _agree(whole: list[Identity], environ: Mapping[str, str]) -> None:
             )
 
 
-def shell(family: Family) -> str:
+def shell(family: Family, prefix: str = "") -> str:
     """Shell text that reads one family into ``task``, ``tasks``, ``local`` and ``node`` (empty where it is not there).
 
-    Plain parameter expansion: no process is started.
+    Plain parameter expansion: no process is started. `prefix` stands before the four names, for a shell whose own
+    variables must not meet those of the person.
     """
     names = FAMILIES[family]
     fields = {"task": names.rank, "tasks": names.size, "local": names.local_rank, "node": names.node}
-    return "\n".join(f"{variable}={_expansion(group)}" for variable, group in fields.items()) + "\n"
+    return "\n".join(f"{prefix}{variable}={_expansion(group)}" for variable, group in fields.items()) + "\n"
+
+
+def names_of(family: Family) -> tuple[str, ...]:
+    """The variables without which a family does not say who a rank is."""
+    names = FAMILIES[family]
+    return (names.rank[0], names.size[0], names.local_rank[0])
 
 
 def _expansion(names: tuple[str, ...]) -> str:

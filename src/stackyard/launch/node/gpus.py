@@ -1,0 +1,87 @@
+"""Which GPUs a rank sees, as shell text of rank.sh: the plan's policy, met with what the launcher has given.
+
+A program that does ``set_device(LOCAL_RANK)`` must get its own, nearest GPU; a launcher that shows each task one GPU
+only makes that index invalid (``invalid device ordinal``). So:
+
+own     the slot's own GPUs, chosen among those given; where the launcher has narrowed them to as many already, as it is
+all     what the launcher gave, or all, in the order of local ranks, so that index LOCAL_RANK is the rank's own GPU
+
+STACKYARD_DEVICE is the index of the rank's (first) own GPU among those that it sees: 0 where it sees only its own.
+A number of visible GPUs that fits neither is refused with code 71 before the program starts.
+"""
+
+from __future__ import annotations
+
+from stackyard.launch.node.step import StepFile
+
+VISIBILITY = {"nvidia": "CUDA_VISIBLE_DEVICES", "amd": "ROCR_VISIBLE_DEVICES", "intel": "ZE_AFFINITY_MASK"}
+"""CUDA C programming guide, "CUDA environment variables"; ROCm "GPU isolation techniques"; Level Zero specification,
+"environment variables" (numbers are tiles where ZE_FLAT_DEVICE_HIERARCHY is FLAT, its default on GPUs with tiles)."""
+
+
+def gpu_text(file: StepFile) -> str:
+    """Shell lines that set the visibility variable and STACKYARD_DEVICE of a task; empty where no task has a GPU."""
+    name = VISIBILITY.get(file.gpu_vendor, "")
+    owned = [slot.gpus for slot in file.slots]
+    order = list(dict.fromkeys(gpu for gpus in owned for gpu in gpus))
+    if not name or not order:
+        return ""
+    ranked = sorted(order)
+    own = " ".join(f"'{' '.join(map(str, gpus))}'" for gpus in owned)
+    places = " ".join(f"[{gpu}]={ranked.index(gpu)}" for gpu in order)
+    head = _GIVEN.format(name=name, own=own, places=places, total=len(order), last=max(order))
+    body = _OWN if file.gpu_visibility == "own" else _ALL.format(order=" ".join(map(str, order)))
+    tail = _AMD if file.gpu_vendor == "amd" else ""
+    return head + body + _SET.format(name=name, amd=tail)
+
+
+_GIVEN = """# GPUs: what the launcher has given, and what is this task's own.
+sy_given=${{{name}-}} sy_gpus=${{{name}-}} sy_show=
+sy_own=({own})
+sy_own=(${{sy_own[sy_local]}})
+sy_place=({places})
+sy_seen=(${{sy_given//,/ }})
+sy_name={name} sy_total={total}
+# The entry of a GPU among those given: by position where there are as many as planned, by number where there are more.
+sy_pick() {{
+  if (( ${{#sy_seen[@]}} == 0 )); then sy_got=$1
+  elif (( ${{#sy_seen[@]}} == sy_total )); then sy_got=${{sy_seen[${{sy_place[$1]}}]}}
+  elif (( ${{#sy_seen[@]}} > {last} )); then sy_got=${{sy_seen[$1]}}
+  else
+    sy_unfit "it sees ${{#sy_seen[@]}} GPUs ($sy_name=$sy_given), its own are ${{#sy_own[@]}} and its node's" \\
+      "$sy_total: its device index would be invalid. Let the launcher give each task its own GPUs, or all of the node"
+  fi
+  sy_show=$sy_show${{sy_show:+,}}$sy_got
+}}
+"""
+
+_OWN = """if (( ${#sy_own[@]} )); then
+  if (( ${#sy_seen[@]} != ${#sy_own[@]} )) || (( sy_total == ${#sy_own[@]} )); then
+    for sy_gpu in "${sy_own[@]}"; do sy_pick "$sy_gpu"; done
+  fi
+  export STACKYARD_DEVICE=0
+fi
+"""
+
+_ALL = """if (( ${{#sy_own[@]}} )); then
+  if (( ${{#sy_seen[@]}} == ${{#sy_own[@]}} && ${{#sy_seen[@]}} < sy_total )); then
+    export STACKYARD_DEVICE=0
+  else
+    sy_order=({order}) sy_i=0
+    for sy_gpu in "${{sy_order[@]}}"; do
+      [[ $sy_gpu == "${{sy_own[0]}}" ]] && export STACKYARD_DEVICE=$sy_i
+      sy_pick "$sy_gpu"
+      sy_i=$(( sy_i + 1 ))
+    done
+  fi
+fi
+"""
+
+_SET = """if [[ -n $sy_show ]]; then
+  [[ $sy_show == "$sy_given" ]] || {{ export {name}=$sy_show; {amd}:; }}
+  sy_gpus=$sy_show
+fi
+
+"""
+
+_AMD = "unset HIP_VISIBLE_DEVICES CUDA_VISIBLE_DEVICES GPU_DEVICE_ORDINAL; "

@@ -1,0 +1,296 @@
+"""rank.sh: what the launcher starts for every task. Who am I, wait for the others, environment, then the program.
+
+A few milliseconds of bash (4.2 or newer) and no Python: the only programs it starts are mkdir and mkfifo, once per
+node, and the agent. What it agrees on with the agent is said in `stackyard.launch.node.step`.
+
+    code 70   the hub said stop; the program was not started
+    code 71   the task does not fit the plan (or nobody said go); the message says what that means
+
+Why it is written as it is:
+
+- ``bash -p`` reads no BASH_ENV and no functions of the environment, which sites use for their module system.
+- Its own variables begin with ``sy_`` and are not exported; descriptors are numbered by bash, because the launcher may
+  have given PMI_FD any number.
+- The host's name is the kernel's: HOSTNAME is often exported from the login node.
+- Waiting is ``read -t`` on a pipe that nobody writes to, so that no ``sleep`` is started.
+- The FIFO is opened for reading and writing, which never blocks and never raises SIGPIPE, agent or no agent.
+- The program runs in the foreground: a background child of a shell ignores SIGINT. The shim traps the signals that a
+  launcher forwards and does nothing, so that it outlives them and reports the program's code; the program, in the
+  same process group, has their default action.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+from stackyard.launch import sh
+from stackyard.launch.identity import names_of, shell
+from stackyard.launch.node.gpus import gpu_text
+from stackyard.launch.node.step import StepFile
+from stackyard.launch.paths import StepPaths
+from stackyard.launch.plan import Plan, Wrapper
+
+STOPPED = 70
+UNFIT = 71
+AGENT = Path(__file__).parent / "agent.py"
+
+
+def shim_text(step: StepPaths, file: StepFile, plan: Plan, *, python: str) -> str:
+    """The text of rank.sh for one step.
+
+    Args:
+        python: the interpreter of the agent, an absolute path that all nodes have.
+    """
+    parts = (
+        _HEAD.format(run=shlex.quote(file.run), step=shlex.quote(str(step.root)), tasks=file.tasks,
+                     start_s=max(1, round(file.start_s)), folder=f"stackyard-$UID-{file.token[:8]}-$sy_host"),
+        _environment(file, plan),
+        _SIDECAR.format(words=_sidecar(plan)) if plan.program.sidecar else "",
+        _identity(file, plan),
+        _folder(step, python),
+        gpu_text(file),
+        _START,
+        _GO,
+        _loopback(file),
+        "sy_environment\n",
+        _directory(plan.cwd),
+        _program(plan),
+        _RUN.format(logs=shlex.quote(str(step.logs))),
+    )  # fmt: skip
+    return "".join(parts)
+
+
+def sidecar_argv(step: StepPaths, plan: Plan) -> tuple[str, ...]:
+    """What the agent of rank 0's node runs beside the ranks: the sidecar in the environment of a rank, or nothing.
+
+    The shim itself prepares that environment (the stack, the container, MASTER_PORT ...) and then becomes the sidecar.
+    """
+    return (str(step.shim), "sidecar") if plan.program.sidecar else ()
+
+
+_HEAD = """#!/bin/bash -p
+# One task of the run {run}. Written by stackyard; `stackyard launch --dry-run` shows the plan behind it.
+sy_step={step}
+sy_tasks_planned={tasks}
+sy_start_s={start_s}
+sy_pipe= sy_tick=
+read -r sy_host < /proc/sys/kernel/hostname
+sy_dir=${{STACKYARD_TMP:-/tmp}}/{folder}
+
+sy_unfit() {{
+  printf 'stackyard: task %s on %s: %s\\n' "${{sy_task:-?}}" "$sy_host" "$*" >&2
+  [[ -n $sy_pipe ]] && sy_report 71
+  exit 71
+}}
+
+# A hundredth of a second without starting a program.
+sy_pause() {{
+  if [[ -z $sy_tick ]]; then
+    {{ exec {{sy_tick}}<> <(:); }} 2>/dev/null || sy_tick=none
+  fi
+  if [[ $sy_tick == none ]]; then sleep 0.02; else read -r -t 0.01 -u "$sy_tick"; fi
+}}
+
+# Tell the agent how the task ended, and wait until the hub knows it; not longer than 2 s.
+sy_report() {{
+  printf 'exit %d %d\\n' "$sy_local" "$1" >&"$sy_pipe"
+  for (( sy_i = 0; sy_i < 200; sy_i++ )); do
+    [[ -e $sy_dir/ack.$sy_local || ! -d $sy_dir ]] && return
+    sy_pause
+  done
+}}
+
+sy_until() {{
+  sy_end=$(( SECONDS + sy_start_s ))
+  until "$1"; do
+    (( SECONDS <= sy_end )) || return 1
+    sy_pause
+  done
+  return 0
+}}
+sy_there() {{ [[ -p $sy_dir/pipe && -O $sy_dir && ! -L $sy_dir ]]; }}
+sy_answered() {{ [[ -e $sy_dir/go || -e $sy_dir/stop ]]; }}
+
+"""
+
+
+def _environment(file: StepFile, plan: Plan) -> str:
+    """The function that makes the environment of a rank: identity, stack, the plan's variables, the backend's."""
+    several = file.ranks_per_task > 1
+    identity = {
+        "RANK": "$sy_task", "WORLD_SIZE": str(file.tasks), "LOCAL_RANK": "$sy_local",
+        "LOCAL_WORLD_SIZE": str(file.tasks_per_node), "NODE_RANK": "$sy_node", "GROUP_RANK": "$sy_node",
+    }  # fmt: skip
+    if several:
+        identity = {"NODE_RANK": "$sy_node", "GROUP_RANK": "$sy_node"}
+    lines = [f'  export {name}="{value}"' for name, value in identity.items()]
+    if several:
+        lines.append("  unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE")
+    lines += [
+        '  export STACKYARD_TASK="$sy_task" STACKYARD_LOCAL_TASK="$sy_local" STACKYARD_NODE="$sy_node"',
+        f"  export STACKYARD_TASKS={file.tasks} STACKYARD_NODES={file.nodes}",
+        f"  {sh.export('STACKYARD_RUN', file.run)}",
+        '  export STACKYARD_STEP="$sy_step" STACKYARD_HOST="$sy_host" STACKYARD_DIR="$sy_dir"',
+        f"  export OMP_NUM_THREADS={plan.layout.threads}",
+        "  [[ -n ${LC_ALL-}${LC_CTYPE-}${LANG-} ]] || export LANG=C.UTF-8",
+    ]
+    return "\n".join(
+        ("sy_environment() {", *lines, sh.change_text(plan.change) + _site_variables(plan.variables, file.run)
+         + sh.exports(plan.program.variables) + "}\n\n")
+    )  # fmt: skip
+
+
+_SITE_HOLES = re.compile(r"\{(local_rank|node|run|user)\}")
+
+
+def _site_variables(variables: dict[str, str], run: str) -> str:
+    """The plan's variables; {local_rank}, {node}, {run} and {user} are replaced, other braces stay."""
+    shown = {
+        "local_rank": '"$sy_local"', "node": '"$sy_node"', "run": shlex.quote(run),
+        "user": '"${USER:-${LOGNAME:-$UID}}"',
+    }  # fmt: skip
+    lines = []
+    for name, value in variables.items():
+        parts = _SITE_HOLES.split(value)
+        text = "".join(shown[p] if i % 2 else shlex.quote(p) if p else "" for i, p in enumerate(parts))
+        lines.append(f"export {name}={text or chr(39) * 2}\n")
+    return "".join(lines)
+
+
+_SIDECAR = """if [[ ${{1-}} == sidecar ]]; then
+  sy_task=0 sy_local=0 sy_node=0
+  sy_until sy_answered || sy_unfit "nobody said go within $sy_start_s s"
+  [[ -e $sy_dir/stop ]] && exit 70
+  set -a; . "$sy_dir/go"; set +a
+  sy_environment
+{words}  exec "${{sy_words[@]}}" </dev/null
+fi
+
+"""
+
+
+def _sidecar(plan: Plan) -> str:
+    everywhere = [wrapper for wrapper in plan.wrappers if wrapper.tasks is None]
+    return sh.array("sy_words", plan.program.sidecar) + "".join(_wrapped(w) for w in reversed(everywhere))
+
+
+def _identity(file: StepFile, plan: Plan) -> str:
+    """Who the task is, by the variables of the plan's launcher, and whether that is what was planned."""
+    family = plan.line.family
+    starter = plan.line.words[0] if plan.line.words else family
+    names = " ".join(names_of(family))
+    if file.distribution == "cyclic":
+        place = f"sy_at=$(( sy_task % {file.nodes} )) sy_slot=$(( sy_task / {file.nodes} ))"
+    else:
+        place = f"sy_at=$(( sy_task / {file.tasks_per_node} )) sy_slot=$(( sy_task % {file.tasks_per_node} ))"
+    return shell(family, "sy_") + _CHECKS.format(place=place, names=names, starter=shlex.quote(Path(starter).name))
+
+
+_CHECKS = """sy_starter={starter}
+[[ -n $sy_task && -n $sy_tasks && -n $sy_local ]] ||
+  sy_unfit "$sy_starter has not said who this task is: one of {names} is not set"
+[[ $sy_task$sy_tasks$sy_local$sy_node == *[!0-9]* ]] &&
+  sy_unfit "{names} are no numbers: '$sy_task' '$sy_tasks' '$sy_local'"
+if (( sy_tasks == 1 && sy_tasks_planned > 1 )); then
+  sy_unfit "it was told that it is rank 0 of 1, and $sy_tasks_planned tasks were planned: $sy_starter did not wire" \\
+    "the ranks up. Its kind of PMI is not the one asked for, or it belongs to another MPI (PMI mismatch)"
+fi
+(( sy_tasks == sy_tasks_planned )) || sy_unfit "it is one of $sy_tasks, and $sy_tasks_planned were planned"
+{place}
+if (( sy_slot != sy_local )) || [[ -n $sy_node && $sy_node != "$sy_at" ]]; then
+  sy_unfit "it was planned as local rank $sy_slot of node $sy_at, and $sy_starter started it as local rank $sy_local" \\
+    "of node ${{sy_node:-(not said)}}: tasks are dealt to nodes in another way than planned"
+fi
+sy_node=$sy_at
+
+"""
+
+
+def _folder(step: StepPaths, python: str) -> str:
+    agent = [python, "-I", "-S", str(AGENT), str(step.plan)]
+    return _FOLDER.format(agent=shlex.join(agent), logs=shlex.quote(str(step.logs)))
+
+
+_FOLDER = """if (( sy_local == 0 )); then
+  mkdir -m 700 -- "$sy_dir" || sy_unfit "its folder $sy_dir cannot be made: two tasks of this node are local rank 0," \\
+    "or ${{STACKYARD_TMP:-/tmp}} is not writable (STACKYARD_TMP names another place)"
+  mkfifo -m 600 -- "$sy_dir/pipe" || sy_unfit "no FIFO can be made in $sy_dir"
+  (
+    [[ -n ${{PMI_FD-}} && $PMI_FD != *[!0-9]* ]] && eval "exec $PMI_FD>&-"
+    export STACKYARD_NODE="$sy_node" STACKYARD_DIR="$sy_dir"
+    exec {agent} </dev/null >> {logs}/agent-"$sy_host".log 2>&1
+  ) &
+else
+  sy_until sy_there || sy_unfit "local rank 0 of its node made no folder within $sy_start_s s"
+fi
+sy_there || sy_unfit "$sy_dir is not ours"
+
+"""
+
+_START = """sy_cpus=-
+mapfile -t sy_lines < /proc/self/status
+for sy_line in "${sy_lines[@]}"; do
+  [[ $sy_line == Cpus_allowed_list:* ]] && sy_cpus=${sy_line##*[[:blank:]]}
+done
+exec {sy_pipe}<> "$sy_dir/pipe"
+printf 'start %d %d %d %s %s\\n' "$sy_local" "$sy_task" $$ "$sy_cpus" "${sy_gpus:--}" >&"$sy_pipe"
+
+"""
+
+_GO = """sy_until sy_answered || sy_unfit "nobody said go within $sy_start_s s: see $sy_step/logs/agent-$sy_host.log"
+if [[ -e $sy_dir/stop ]]; then
+  IFS= read -r -d '' sy_text < "$sy_dir/stop"
+  (( sy_local == 0 )) && printf 'stackyard: %s\\n' "${sy_text%$'\\n'}" >&2
+  printf 'exit %d 70\\n' "$sy_local" >&"$sy_pipe"
+  exit 70
+fi
+set -a
+. "$sy_dir/go"
+set +a
+"""
+
+
+def _loopback(file: StepFile) -> str:
+    """With several nodes, an address that means "this machine" everywhere joins nobody: refuse it."""
+    if file.nodes == 1:
+        return ""
+    return """case ${MASTER_ADDR-} in
+  '' | localhost | localhost.* | 127.* | ::1 | 0.0.0.0)
+    sy_unfit "MASTER_ADDR is '${MASTER_ADDR-}': the other nodes cannot reach rank 0 there. Its host name leads to" \\
+      "itself; launch.interface in site.yaml names the interface on which nodes reach each other" ;;
+esac
+"""
+
+
+def _directory(cwd: str) -> str:
+    if not cwd:
+        return ""
+    return f'cd -- {shlex.quote(cwd)} || sy_unfit "it cannot enter "{shlex.quote(cwd)}": do all nodes have it?"\n'
+
+
+def _program(plan: Plan) -> str:
+    text = sh.array("sy_words", plan.program.argv)
+    return text + "".join(_wrapped(wrapper) for wrapper in reversed(plan.wrappers))
+
+
+def _wrapped(wrapper: Wrapper) -> str:
+    """Put a wrapper before the words so far, for its tasks."""
+    text = sh.exports(wrapper.variables) + sh.array("sy_words", wrapper.argv, '"${sy_words[@]}"')
+    if wrapper.tasks is None:
+        return text
+    if not wrapper.tasks:
+        return ""
+    return f"case $sy_task in {'|'.join(str(task) for task in wrapper.tasks)})\n{text};; esac\n"
+
+
+_RUN = """printf -v sy_log '%s/rank-%05d.log' {logs} "$sy_task"
+trap : HUP INT QUIT TERM USR1 USR2
+sy_close="$sy_pipe>&-"
+[[ -n $sy_tick && $sy_tick != none ]] && sy_close="$sy_close $sy_tick>&-"
+eval '"${{sy_words[@]}}" </dev/null >>"$sy_log" 2>&1' "$sy_close"
+sy_code=$?
+sy_report "$sy_code"
+exit "$sy_code"
+"""

@@ -1,0 +1,83 @@
+"""Rendering for a shell that prepares a program and then runs it: an environment, and command lines with holes.
+
+The text is plain POSIX sh but for `array`, which needs bash. Every value is quoted exactly once, so that quotes,
+newlines and ``$`` arrive as they are. Pure, and cheap to import.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+
+from stackyard.change import Borrow, Default, EnvironmentChange, Flags, Operation, Prepend, Remember, Set, UserPath
+
+FILLED = re.compile(
+    r"\$\{((?:RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|NODE_RANK|GROUP_RANK|MASTER_ADDR|MASTER_PORT)"
+    r"|STACKYARD_[A-Z0-9_]+)\}"
+)
+"""What is filled in at run time in commands and values: a rank's own variables, and nothing else."""
+
+
+def change_text(change: EnvironmentChange) -> str:
+    """Shell lines after which a child process has the environment of `EnvironmentChange.apply`.
+
+    Functions, aliases, notices and what an unload does have no meaning for a child process and are left out.
+    """
+    return "".join(line + "\n" for operation in change for line in _operation(operation))
+
+
+def _operation(operation: Operation) -> list[str]:
+    match operation:
+        case Prepend(variable, directory):
+            before = f"export {variable}={shlex.quote(directory)}"
+            return [
+                f'{before}":${{{variable}-}}"' if operation.keep_system else f'{before}"${{{variable}:+:${variable}}}"'
+            ]
+        case Set(variable, value) | Borrow(variable, str() as value):
+            return [export(variable, value)]
+        case Borrow(variable, None):
+            return [f"unset {variable}"]
+        case Default(variable, value):
+            return [f'[ -n "${{{variable}+set}}" ] || {export(variable, value)}']
+        case Remember(variable, source):
+            return [f'export {variable}="${{{source}-}}"']
+        case Flags(variable, text):
+            return [f'export {variable}="${{{variable}:+${variable} }}"{shlex.quote(text)}']
+        case UserPath():
+            return _user_path(operation)
+    return []
+
+
+def _user_path(path: UserPath) -> list[str]:
+    """The first base that is set and not empty, else the folder below HOME; a value of the user's own is kept."""
+    lines = [f'if [ -z "${{{path.variable}+set}}" ]; then', f"  {path.variable}="]
+    for base in path.bases:
+        lines.append(f'  [ -n "${path.variable}" ] || {path.variable}="${{{base}:+${base}/}}"')
+    lines.append(f'  if [ -n "${path.variable}" ]; then {path.variable}="${path.variable}"{shlex.quote(path.suffix)}')
+    lines.append(f'  else {path.variable}="${{HOME-}}/"{shlex.quote(path.fallback)}; fi')
+    tail = "".join(path.separator + more for more in path.tail)
+    return [*lines, f'  export {path.variable}="${path.variable}"{shlex.quote(tail)}', "fi"]
+
+
+def export(name: str, value: str) -> str:
+    """One variable with exactly this value."""
+    return f"export {name}={shlex.quote(value)}"
+
+
+def filled(word: str) -> str:
+    """A word in which ``${RANK}`` and the like (`FILLED`) are replaced by the shell, and nothing else is."""
+    parts = FILLED.split(word)
+    texts = [f'"${{{part}-}}"' if index % 2 else shlex.quote(part) if part else "" for index, part in enumerate(parts)]
+    return "".join(texts) or "''"
+
+
+def exports(variables: Mapping[str, str]) -> str:
+    """Variables whose values may hold ``${RANK}`` and the like."""
+    return "".join(f"export {name}={filled(value)}\n" for name, value in variables.items())
+
+
+def array(name: str, words: Iterable[str], tail: str = "") -> str:
+    """A bash array of words that may hold ``${RANK}`` and the like; `tail` is shell text put after them."""
+    inside = " ".join((*(filled(word) for word in words), *((tail,) if tail else ())))
+    return f"{name}=({inside})\n"

@@ -1,0 +1,422 @@
+"""rank.sh, really run: by hand, and by the launchers that are here."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from stackyard.change import Borrow, Default, EnvironmentChange, Flags, Prepend, Remember, Set, UserPath
+from stackyard.launch import sh
+from stackyard.launch.layout import Block, Layout, Node, NodeDomain, Slot
+from stackyard.launch.node import shim
+from stackyard.launch.node.step import PlannedSlot, StepFile
+from stackyard.launch.paths import StepPaths
+from stackyard.launch.plan import LaunchLine, Plan, RankProgram, Wrapper
+
+STANDIN = Path(__file__).parents[1] / "support" / "standinagent.py"
+SHOW = (sys.executable, "-c", "import json,os,sys;print(json.dumps([sys.argv[1:],dict(os.environ),os.getcwd()]))")
+
+
+def layout(tasks: int, nodes: int = 1) -> Layout:
+    slots = tuple(Slot(n, (n,)) for n in range(tasks))
+    return Layout(Node("test", (NodeDomain(0, tuple(range(tasks))),), tasks), (Block(0, nodes, slots),), threads=3)
+
+
+class Step:
+    """A step's folder with its shim, and shims started as a launcher would start them."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.paths = StepPaths(root)
+        self.paths.logs.mkdir(parents=True)
+        self.started: list[subprocess.Popen[str]] = []
+
+    def write(
+        self,
+        argv: tuple[str, ...] = ("true",),
+        *,
+        tasks: int = 1,
+        nodes: int = 1,
+        family: str = "stackyard",
+        answer: dict[str, object] | None = None,
+        program: dict[str, object] | None = None,
+        change: EnvironmentChange | None = None,
+        variables: dict[str, str] | None = None,
+        wrappers: tuple[Wrapper, ...] = (),
+        cwd: str = "",
+        **file: object,
+    ) -> Step:
+        made = layout(tasks, nodes)
+        plan = Plan(
+            made,
+            RankProgram(made, argv, **(program or {})),  # type: ignore[arg-type]
+            LaunchLine(("launcher",), family),  # type: ignore[arg-type]
+            wrappers=wrappers, change=change or EnvironmentChange(), variables=variables or {}, cwd=cwd,
+        )  # fmt: skip
+        values: dict[str, object] = {"start_s": 5, **file}
+        step = StepFile(
+            "2026-11-21-001", f"{os.getpid()}{time.monotonic_ns()}"[::-1], (), family, nodes, tasks, **values  # type: ignore[arg-type]
+        )  # fmt: skip
+        answer = answer or {"go": {"MASTER_ADDR": "10.0.0.7", "MASTER_PORT": "4242", "STACKYARD_PORT_1": "4243"}}
+        (self.root / "answer.json").write_text(json.dumps({"tasks": tasks, **answer}))
+        self.paths.shim.write_text(shim.shim_text(self.paths, step, plan, python=sys.executable))
+        self.paths.shim.chmod(0o755)
+        self.file, self.plan = step, plan
+        return self
+
+    def start(self, number: int, on_node: int | None = None, **environ: str) -> subprocess.Popen[str]:
+        own = {
+            "STACKYARD_TASK": str(number), "STACKYARD_TASKS": str(self.file.tasks),
+            "STACKYARD_LOCAL_TASK": str(number if on_node is None else on_node), "STACKYARD_TMP": str(self.root),
+        }  # fmt: skip
+        base = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM", "STACKYARD"))}
+        process = subprocess.Popen(
+            [self.paths.shim], env={**base, **own, **environ}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, start_new_session=True,
+        )  # fmt: skip
+        self.started.append(process)
+        return process
+
+    def run(self, **environ: str) -> subprocess.Popen[str]:
+        """One task to its end."""
+        process = self.start(0, **environ)
+        process.wait(30)
+        return process
+
+    def shown(self, task: int = 0) -> tuple[list[str], dict[str, str], str]:
+        words, environ, cwd = json.loads(self.paths.rank_log(task).read_text())
+        return words, environ, cwd
+
+    def lines(self) -> list[str]:
+        return [line for path in sorted(self.root.glob("lines-*")) for line in path.read_text().splitlines()]
+
+
+@pytest.fixture
+def step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Step]:
+    monkeypatch.setattr(shim, "AGENT", STANDIN)
+    made = Step(tmp_path / "a step's folder")
+    yield made
+    for process in made.started:
+        if process.poll() is None:
+            process.kill()
+
+
+def error_of(process: subprocess.Popen[str]) -> str:
+    process.wait(30)
+    assert process.stderr is not None
+    return process.stderr.read()
+
+
+def test_a_rank_finds_its_place(step: Step) -> None:
+    step.write(SHOW, tasks=4, nodes=1, variables={"CACHE": "/x/{user}/{run}-{node}-{local_rank}-{other}"})
+    for process in [step.start(task, USER="ann") for task in range(4)]:
+        assert error_of(process) == ""
+        assert process.returncode == 0
+    for task in range(4):
+        _, environ, _ = step.shown(task)
+        wanted = {
+            "RANK": str(task), "WORLD_SIZE": "4", "LOCAL_RANK": str(task), "LOCAL_WORLD_SIZE": "4", "NODE_RANK": "0",
+            "GROUP_RANK": "0", "MASTER_ADDR": "10.0.0.7", "MASTER_PORT": "4242", "STACKYARD_PORT_1": "4243",
+            "STACKYARD_RUN": "2026-11-21-001", "STACKYARD_STEP": str(step.root), "OMP_NUM_THREADS": "3",
+            "CACHE": f"/x/ann/2026-11-21-001-0-{task}-{{other}}",
+        }  # fmt: skip
+        assert {name: environ.get(name) for name in wanted} == wanted
+        assert not [name for name in environ if name.startswith("sy_")]
+    lines = step.lines()
+    assert len([line for line in lines if line.startswith("start ")]) == 4
+    assert sorted(line for line in lines if line.startswith("exit")) == [f"exit {n} 0" for n in range(4)]
+    pid, cpus, gpus = next(line for line in lines if line.startswith("start 2 2")).split()[3:]
+    assert int(pid) == step.started[2].pid
+    assert cpus[0].isdigit()
+    assert gpus == "-"
+
+
+HARD = ("it's", 'a "word"', "two\nlines", "$HOME `id` \\ ${HOME}", "*", "", "é", "rank ${RANK} of ${WORLD_SIZE}")
+
+
+def test_words_and_values_arrive_as_they_are(step: Step) -> None:
+    wrapper = Wrapper((*SHOW, "${STACKYARD_RUN}'s"), variables={"W": "${RANK}$RANK"})
+    step.write(HARD, wrappers=(wrapper,), variables={"A": HARD[1], "B": HARD[2]}, program={"variables": {"C": HARD[3]}})
+    assert step.run().returncode == 0
+    words, environ, _ = step.shown()
+    assert words == ["2026-11-21-001's", *HARD[:-1], "rank 0 of 1"]
+    assert (environ["A"], environ["B"], environ["C"], environ["W"]) == (HARD[1], HARD[2], HARD[3], "0$RANK")
+
+
+CHANGE = EnvironmentChange(
+    (
+        Prepend("PATH", "/opt/it's/bin"), Prepend("MANPATH", "/m", keep_system=True), Prepend("NEWPATH", "/n"),
+        Set("S", 'x"$HOME"\ny'), Borrow("GONE", None), Borrow("MINE", "2"), Default("KEPT", "new"), Default("EMPTY", "n"),
+        Default("FRESH", "a b"), Remember("OLD", "MINE"), Remember("NONE", "NOWHERE"), Flags("CFLAGS", "-g 'x'"),
+        Flags("LDFLAGS", "-L/x"), UserPath("ENVS", ("NOSUCH", "SCRATCH"), "a b/envs", "f", ("/site/envs",)),
+        UserPath("PKGS", ("NOSUCH",), "s", "fall back"), UserPath("OWN", ("SCRATCH",), "s", "f"),
+    )
+)  # fmt: skip
+BEFORE = {
+    "PATH": "/usr/bin:/bin", "GONE": "1", "MINE": "1", "KEPT": "old", "EMPTY": "", "CFLAGS": "-O2", "SCRATCH": "/s $x",
+    "HOME": "/home/it's", "OWN": "",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("before", [BEFORE, {**BEFORE, "MANPATH": "/a:/b", "SCRATCH": "", "CFLAGS": ""}])
+def test_the_shell_does_what_apply_does(before: dict[str, str]) -> None:
+    script = sh.change_text(CHANGE) + sh.array("words", SHOW) + '"${words[@]}"'
+    done = subprocess.run(["/bin/bash", "-c", script], env=before, capture_output=True, text=True, check=True)
+    after = json.loads(done.stdout)[1]
+    for name in ("_", "PWD", "SHLVL", "OLDPWD", "LC_CTYPE"):
+        after.pop(name, None)
+    assert after == CHANGE.apply(before)
+
+
+def test_the_stack_comes_before_variables(step: Step) -> None:
+    step.write(SHOW, change=EnvironmentChange((Set("X", "stack"), Set("Y", "stack"))), variables={"X": "site"})
+    step.run()
+    environ = step.shown()[1]
+    assert (environ["X"], environ["Y"]) == ("site", "stack")
+
+
+def test_nothing_of_the_shell_starts(step: Step, tmp_path: Path) -> None:
+    """BASH_ENV, functions, HOSTNAME and variables called like the shim's own words do not matter."""
+    startup = tmp_path / "bashenv"
+    startup.write_text(f"touch {tmp_path}/seen\n")
+    step.write(SHOW)
+    mine = {"task": "mine", "node": "mine", "BASH_ENV": str(startup), "HOSTNAME": "login1", "CDPATH": "/tmp"}
+    assert step.run(**mine).returncode == 0
+    environ = step.shown()[1]
+    assert (environ["task"], environ["node"], environ["BASH_ENV"]) == ("mine", "mine", str(startup))
+    assert not (tmp_path / "seen").exists()
+
+
+def test_folder_exit_code_and_streams(step: Step, tmp_path: Path) -> None:
+    (tmp_path / "it's here").mkdir()
+    step.write(
+        ("bash", "-c", 'pwd; echo err >&2; read -r x || echo "no input"; exit 37'), cwd=str(tmp_path / "it's here")
+    )
+    process = step.run()
+    assert process.returncode == 37
+    assert step.paths.rank_log(0).read_text().splitlines() == [str(tmp_path / "it's here"), "err", "no input"]
+    assert step.lines()[-1] == "exit 0 37"
+    assert not list(step.root.glob("stackyard-*"))
+
+
+def test_wrappers_of_some_tasks(step: Step) -> None:
+    outer = Wrapper(("env", "OUTER=${RANK}"))
+    inner = Wrapper(("env", "INNER=1"), tasks=(1, 3), variables={"ONLY": "here"})
+    nobody = Wrapper(("false",), tasks=())
+    step.write(SHOW, tasks=2, wrappers=(outer, inner, nobody))
+    for process in [step.start(task) for task in range(2)]:
+        assert process.wait(30) == 0
+    first, second = step.shown(0)[1], step.shown(1)[1]
+    assert (first["OUTER"], second["OUTER"]) == ("0", "1")
+    assert ("INNER" in first, "ONLY" in first, second["INNER"], second["ONLY"]) == (False, False, "1", "here")
+
+
+def test_no_such_program(step: Step) -> None:
+    step.write(("no-such-program-here",))
+    assert step.run().returncode == 127
+    assert "no-such-program-here: command not found" in step.paths.rank_log(0).read_text()
+
+
+def test_no_such_folder(step: Step) -> None:
+    step.write(cwd="/no/such/folder")
+    process = step.run()
+    assert (process.returncode, "cannot enter /no/such/folder" in error_of(process)) == (71, True)
+    assert step.lines()[-1] == "exit 0 71"
+
+
+def test_stop(step: Step) -> None:
+    step.write(("touch", str(step.root / "ran")), answer={"stop": "a node is missing: d3's network"})
+    process = step.run()
+    assert process.returncode == 70
+    assert error_of(process) == "stackyard: a node is missing: d3's network\n"
+    assert not (step.root / "ran").exists()
+
+
+def test_nobody_answers(step: Step, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shim, "AGENT", Path("/no/such/agent.py"))
+    step.write(start_s=1)
+    process = step.run()
+    assert process.returncode == 71
+    assert "nobody said go within 1 s" in error_of(process)
+    assert "/no/such/agent.py" in next(step.paths.logs.glob("agent-*")).read_text()
+
+
+UNFIT: dict[str, tuple[dict[str, str], str]] = {
+    "alone": ({"STACKYARD_TASKS": "1"}, "rank 0 of 1, and 4 tasks were planned: launcher did not wire"),
+    "fewer": ({"STACKYARD_TASKS": "2"}, "one of 2, and 4 were planned"),
+    "unset": ({"STACKYARD_LOCAL_TASK": ""}, "has not said who this task is: one of STACKYARD_TASK "),
+    "words": ({"STACKYARD_TASK": "a[$(id)]"}, "are no numbers"),
+    "place": ({"STACKYARD_TASK": "1", "STACKYARD_LOCAL_TASK": "0"}, "planned as local rank 1 of node 0"),
+    "node": ({"STACKYARD_NODE": "1"}, "started it as local rank 0 of node 1"),
+}
+
+
+@pytest.mark.parametrize("case", UNFIT)
+def test_a_task_that_does_not_fit(step: Step, case: str) -> None:
+    environ, message = UNFIT[case]
+    step.write(tasks=2, nodes=2)
+    process = step.run(**environ)
+    assert process.returncode == 71
+    assert message in error_of(process)
+
+
+def test_two_local_ranks_0(step: Step) -> None:
+    step.write(tasks=1, nodes=2)
+    first = step.start(0, 0)
+    while not list(step.root.glob("stackyard-*/pipe")):
+        time.sleep(0.01)
+    second = step.start(1, 0)
+    assert "two tasks of this node are local rank 0" in error_of(second)
+    assert second.returncode == 71
+    assert first.wait(30) == 0
+
+
+@pytest.mark.parametrize("address", ["localhost", "127.0.1.1", "::1", ""])
+def test_localhost_with_two_nodes(step: Step, address: str) -> None:
+    step.write(tasks=1, nodes=2, answer={"go": {"MASTER_ADDR": address, "MASTER_PORT": "1"}})
+    process = step.run()
+    assert process.returncode == 71
+    assert f"MASTER_ADDR is '{address}'" in error_of(process)
+
+
+def test_localhost_with_one_node(step: Step) -> None:
+    step.write(answer={"go": {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}})
+    assert step.run().returncode == 0
+
+
+def test_cyclic(step: Step) -> None:
+    step.write(SHOW, tasks=2, nodes=2, distribution="cyclic")
+    both = [step.start(task, task // 2) for task in (1, 3)]
+    assert [process.wait(30) for process in both] == [0, 0]
+    assert [step.shown(task)[1]["NODE_RANK"] for task in (1, 3)] == ["1", "1"]
+    assert [step.shown(task)[1]["LOCAL_RANK"] for task in (1, 3)] == ["0", "1"]
+
+
+def test_a_task_that_stands_for_a_node(step: Step) -> None:
+    step.write(SHOW, ranks_per_task=4)
+    assert step.run(RANK="7").returncode == 0
+    environ = step.shown()[1]
+    assert environ["NODE_RANK"] == "0"
+    assert not {"RANK", "WORLD_SIZE", "LOCAL_RANK"} & set(environ)
+
+
+@pytest.mark.parametrize("name", ["TERM", "USR1", "INT"])
+def test_signals_to_the_group_reach_the_program(step: Step, name: str) -> None:
+    program = (
+        "import signal,sys,time\n"
+        f"signal.signal(signal.SIG{name}, lambda *_: (print('got it', flush=True), sys.exit(5)))\n"
+        "print('ready', flush=True)\ntime.sleep(30)"
+    )
+    step.write((sys.executable, "-c", program))
+    process = step.start(0)
+    wait_for(lambda: "ready" in _text(step.paths.rank_log(0)))
+    os.killpg(process.pid, getattr(signal, f"SIG{name}"))
+    assert process.wait(30) == 5
+    assert "got it" in step.paths.rank_log(0).read_text()
+    assert step.lines()[-1] == "exit 0 5"
+
+
+def test_a_killed_program_has_its_code(step: Step) -> None:
+    step.write(("bash", "-c", "kill -9 $$"))
+    assert step.run().returncode == 137
+    assert step.lines()[-1] == "exit 0 137"
+
+
+GPUS: dict[str, tuple[str, str, int, str | None, str | None, str]] = {
+    # policy, vendor, local rank of 2 (own: GPU 1, GPU 0), given, seen, device
+    "all, nothing given": ("all", "nvidia", 0, None, "1,0", "0"),
+    "all, all given": ("all", "nvidia", 1, "0,1", "1,0", "1"),
+    "all, others' numbers": ("all", "amd", 1, "6,7", "7,6", "1"),
+    "all, narrowed": ("all", "nvidia", 1, "GPU-5a", "GPU-5a", "0"),
+    "all, more than planned": ("all", "nvidia", 1, "0,1,2,3", "1,0", "1"),
+    "own, nothing given": ("own", "nvidia", 0, None, "1", "0"),
+    "own, all given": ("own", "amd", 0, "4,5", "5", "0"),
+    "own, narrowed": ("own", "intel", 1, "3", "3", "0"),
+}
+
+
+@pytest.mark.parametrize("case", GPUS)
+def test_gpus(step: Step, case: str) -> None:
+    policy, vendor, local, given, seen, device = GPUS[case]
+    name = {"nvidia": "CUDA_VISIBLE_DEVICES", "amd": "ROCR_VISIBLE_DEVICES", "intel": "ZE_AFFINITY_MASK"}[vendor]
+    slots = (PlannedSlot((0,), (1,)), PlannedSlot((1,), (0,)))
+    step.write(SHOW, tasks=2, slots=slots, gpu_visibility=policy, gpu_vendor=vendor)
+    for task in range(2):
+        step.start(task, **({} if given is None else {name: given}), HIP_VISIBLE_DEVICES="0")
+    assert [process.wait(30) for process in step.started] == [0, 0]
+    environ = step.shown(local)[1]
+    assert (environ.get(name), environ["STACKYARD_DEVICE"]) == (seen, device)
+    assert ("HIP_VISIBLE_DEVICES" in environ) == (vendor != "amd")
+    line = next(line for line in step.lines() if line.startswith(f"start {local} "))
+    assert line.split()[-1] == seen
+
+
+def test_gpus_that_fit_nothing(step: Step) -> None:
+    slots = tuple(PlannedSlot((n,), (n,)) for n in range(4))
+    step.write(tasks=4, slots=slots, gpu_visibility="all", gpu_vendor="nvidia")
+    process = step.run(CUDA_VISIBLE_DEVICES="0,1")
+    assert process.returncode == 71
+    assert "sees 2 GPUs (CUDA_VISIBLE_DEVICES=0,1), its own are 1 and its node's 4" in error_of(process)
+
+
+def test_sidecar(step: Step) -> None:
+    wrapper = Wrapper(("env", "BOXED=1"))
+    step.write(
+        ("sleep", "1"), program={"sidecar": (*SHOW, "${STACKYARD_PORT_1}")}, wrappers=(wrapper,),
+        change=EnvironmentChange((Set("STACK", "1"),)),
+    )  # fmt: skip
+    process = step.start(0)
+    wait_for(lambda: bool(list(step.root.glob("stackyard-*/go"))))
+    words = shim.sidecar_argv(step.paths, step.plan)
+    environ = {**os.environ, "STACKYARD_TMP": str(step.root)}
+    done = subprocess.run(words, env=environ, capture_output=True, text=True, check=True)
+    argv, inside, _ = json.loads(done.stdout)
+    assert argv == ["4243"]
+    assert (inside["STACK"], inside["BOXED"], inside["MASTER_PORT"]) == ("1", "1", "4242")
+    assert process.wait(30) == 0
+
+
+def test_cheap(step: Step) -> None:
+    """With an answer that is there, the shim starts no program but mkdir, mkfifo, the agent and its own."""
+    strace = shutil.which("strace")
+    if strace is None:
+        pytest.skip("strace is not on this machine")
+    step.write(("/bin/true",))
+    out = step.root / "trace"
+    step.paths.shim.write_text(step.paths.shim.read_text())
+    own = {"STACKYARD_TASK": "0", "STACKYARD_TASKS": "1", "STACKYARD_LOCAL_TASK": "0", "STACKYARD_TMP": str(step.root)}
+    subprocess.run(
+        [strace, "-f", "-qq", "-e", "trace=execve", "-e", "status=successful", "-o", out, step.paths.shim],
+        env={**os.environ, **own}, check=True, timeout=60,
+    )  # fmt: skip
+    started = [line.split('"')[1].rsplit("/", 1)[-1] for line in out.read_text().splitlines() if "execve(" in line]
+    python = Path(sys.executable).name
+    assert sorted(started) == sorted(["rank.sh", "mkdir", "mkfifo", python, "true"])
+
+
+def wait_for(condition: Callable[[], bool], timeout_s: float = 20) -> None:
+    until = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < until, "waited in vain"
+        time.sleep(0.01)
+
+
+def _text(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+def test_a_plan_without_a_word_is_refused_by_nobody_else(step: Step) -> None:
+    """The text depends on the plan alone: written twice it is the same."""
+    step.write(HARD, tasks=2)
+    again = shim.shim_text(step.paths, step.file, dataclasses.replace(step.plan), python=sys.executable)
+    assert again == step.paths.shim.read_text()
