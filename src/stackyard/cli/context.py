@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stackyard import __version__
 from stackyard.errors import InputError
 from stackyard.yard import atomic
 from stackyard.yard.layout import Yard, default_yard_root
@@ -54,10 +55,26 @@ class Context:
         return shlex.join(words)
 
     def site(self) -> Site:
-        """The site, parsed and validated."""
+        """The site, parsed and validated; a file that was read before comes from its compiled form in the cache.
+
+        A launch starts within tenths of a second, and reading YAML with places takes one of them.
+        """
+        from stackyard.spec.models import Site
+
+        file = self.site_file()
+        if file is None:
+            return Site()
+        file = file.expanduser().absolute()
+        key = hashlib.sha256(f"{__version__}\0{file}\0".encode() + file.read_bytes()).hexdigest()
+        cache = _cache_folder() / f"site-{key}.compiled.json"
+        with suppress(OSError, ValueError):
+            return Site.model_validate_json(cache.read_bytes()).model_copy(update={"file": str(file)})
         from stackyard.spec.site import load_site
 
-        return load_site(self.site_file())
+        site = load_site(file)
+        with suppress(OSError):  # a home that cannot be written to costs time only
+            atomic.write_text(cache, site.model_dump_json())
+        return site
 
     def yard(self) -> Yard:
         """The yard, with the site's own as its parent."""
@@ -81,7 +98,7 @@ class Context:
         if file is None:
             return "", ""
         digest = hashlib.sha256(file.read_bytes()).hexdigest()
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "stackyard" / f"site-{digest}.json"
+        cache = _cache_folder() / f"site-{digest}.json"
         try:
             brief = json.loads(cache.read_bytes())
             return brief["yard"], brief["user_yard"]
@@ -90,3 +107,7 @@ class Context:
         with suppress(OSError):  # a home that cannot be written to costs time only
             atomic.write_json(cache, {"yard": site.yard, "user_yard": site.user_yard})
         return site.yard, site.user_yard
+
+
+def _cache_folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "stackyard"

@@ -17,6 +17,7 @@ from stackyard.launch.paths import RunPaths
 from stackyard.launch.plan import Plan
 from stackyard.launch.receipt import receipt
 from stackyard.launch.record import RunStatus, add_event, hostname, read_status, write_status
+from stackyard.launch.starting import WatchOptions
 from stackyard.spec.models import NodeKind, Site
 from stackyard.yard import atomic
 
@@ -29,7 +30,7 @@ class Job:
     intent: Intent
     site: Site
     around: planner.Surroundings
-    options: hub.WatchOptions
+    options: WatchOptions
 
 
 class Recorder:

@@ -6,6 +6,7 @@ import shlex
 import textwrap
 from collections.abc import Mapping, Sequence
 
+from stackyard.launch.paths import StepPaths
 from stackyard.launch.plan import Plan
 
 CARRIED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX", "SLURM_CONF")
@@ -87,3 +88,13 @@ def _shown(word: str) -> str:
 def _comment(title: str, text: str) -> list[str]:
     lines = textwrap.wrap(text, 112, break_long_words=False, break_on_hyphens=False) or [""]
     return [f"# {title}:", *(f"#   {line}" for line in lines)]
+
+
+def preview(step: StepPaths, plan: Plan, *, run: str, python: str) -> dict[str, str]:
+    """The files that a start would write, by name, without writing any; the addresses of the hub are not known yet."""
+    from stackyard.launch.node.shim import shim_text
+    from stackyard.launch.starting import WatchOptions, step_file
+
+    file = step_file(step, plan, run=run, hubs=(), options=WatchOptions())
+    texts = {name: text.replace("{step}", str(step.root)) for name, text in plan.line.files.items()}
+    return {**texts, "rank.sh": shim_text(step, file, plan, python=python)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,7 +85,7 @@ def _runs_folder(site: Site) -> Path:
 def watch_options(intent: Intent, site: Site, stream: str) -> Any:
     """How the hub watches this job."""
     from stackyard.host.command import which
-    from stackyard.launch.hub import WatchOptions
+    from stackyard.launch.starting import WatchOptions
 
     spy = which("py-spy")
     return WatchOptions(
@@ -154,7 +155,7 @@ def _dry_run(intent: Intent, site: Site, around: Surroundings, as_json: bool) ->
     from stackyard.cli.launchview import show_plan
     from stackyard.launch import planner
     from stackyard.launch.record import next_run
-    from stackyard.launch.starting import preview
+    from stackyard.launch.script import preview
 
     plan = planner.make_plan(intent, site, around)
     step = next_run(_runs_folder(site))
@@ -162,5 +163,5 @@ def _dry_run(intent: Intent, site: Site, around: Surroundings, as_json: bool) ->
         show_json({"dry_run": True, **plan_json(plan, str(step.root))})
         return
     show_plan(plan, str(step.root), err=False)
-    for name, text in preview(step.main, plan, run=step.name).items():
+    for name, text in preview(step.main, plan, run=step.name, python=sys.executable).items():
         click.echo(f"\n{click.style(f'--- {name}', bold=True)}\n{text.rstrip()}")
