@@ -219,13 +219,16 @@ def _who(ranks: Sequence[int]) -> str:
 
 
 def _flow(boxes: Sequence[_Box], width: int) -> list[tuple[Segment, ...]]:
-    """Boxes side by side as far as they fit, bottom borders of a row on one line."""
-    rows: list[list[_Box]] = []
+    """Boxes side by side, equally many on a line as far as they fit, with their bottom borders on one line."""
+    fit, total = 0, -1
     for box in boxes:
-        if rows and sum(one.width + 1 for one in rows[-1]) + box.width <= width:
-            rows[-1].append(box)
-        else:
-            rows.append([box])
+        total += box.width + 1
+        fit += total <= width
+    lines_of_boxes = -(-len(boxes) // max(fit, 1))
+    each = -(-len(boxes) // lines_of_boxes)
+    rows = [boxes[first : first + each] for first in range(0, len(boxes), each)]
+    if any(sum(box.width + 1 for box in row) - 1 > width for row in rows):
+        rows = [[box] for box in boxes]
     lines = []
     for row in rows:
         height = max(len(box.lines) for box in row)
