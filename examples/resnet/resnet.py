@@ -39,11 +39,14 @@ class Bottleneck(nn.Module):
     def __init__(self, entering: int, width: int, stride: int) -> None:
         super().__init__()
         leaving = width * EXPANSION
+        last = norm(leaving)
         self.body = nn.Sequential(
             nn.Conv2d(entering, width, 1, bias=False), norm(width), nn.ReLU(inplace=True),
             nn.Conv2d(width, width, 3, stride, padding=1, bias=False), norm(width), nn.ReLU(inplace=True),
-            nn.Conv2d(width, leaving, 1, bias=False), norm(leaving),
+            nn.Conv2d(width, leaving, 1, bias=False), last,
         )  # fmt: skip
+        # a block begins as its shortcut (Goyal et al., arXiv:1706.02677, 5.1), and rounding does not grow from the start
+        nn.init.zeros_(last.weight)
         straight = entering == leaving and stride == 1
         self.shortcut: nn.Module = (
             nn.Identity()
