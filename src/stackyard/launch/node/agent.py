@@ -1,0 +1,426 @@
+"""The agent of a node: ``python -I -S agent.py plan.json [folder]``, started on each node by the shim of local task 0.
+
+It tells the hub who is there, hands the answer to the waiting shims, follows the ranks' logs, notices how they end, and
+ends them when the hub says so or is gone. The words of the wire and the files of a node are described in
+`stackyard.launch.node.step`.
+
+It and what it imports run on any Python from 3.6 on, with the standard library alone and few imports, because it starts
+on every node, on the node's own Python, while ranks wait for it. So annotations are strings and paths are strings; the
+parts are modules since Python keeps the compiled form of a module but not of a script.
+"""
+# ruff: noqa: PTH100, PTH106, PTH108, PTH116, PTH118, PTH120, PTH123
+
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+import time
+
+if not __package__:  # started as a script with an empty path
+    sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", "..")))
+
+
+from stackyard.launch.node.machine import detach, facts, listed, put, quoted, slurp
+from stackyard.launch.node.processes import alive, marked, send_signal, stat
+from stackyard.launch.node.ranks import READ_MOST, TAIL_LINES, Rank
+from stackyard.launch.node.sockets import connect, hold_port
+from stackyard.launch.node.stacks import Stacks
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+FIRST_LOOK_S, LOOK_S, QUIET_LOOK_S = 0.03, 0.1, 0.5
+"""How often logs are looked at: until the first output, while they are streamed, while nobody reads them."""
+
+
+class Agent:
+    """The loop and all that it knows."""
+
+    def __init__(self, plan: "str", folder: "str" = "") -> "None":
+        with open(plan) as stream:
+            self.file = json.load(stream)  # type: dict[str, Any]
+        self.host = socket.gethostname()
+        self.logs = os.path.join(os.path.dirname(os.path.abspath(plan)), "logs")
+        name = f"stackyard-{os.getuid()}-{self.file['token'][:8]}-{self.host}"
+        self.folder = folder or os.path.join(os.environ.get("STACKYARD_TMP") or "/tmp", name)
+        self.deadline = time.monotonic() + self.file["start_s"]
+        self.selector = selectors.DefaultSelector()
+        self.ranks = {}  # type: dict[int, Rank]
+        self.node = int(os.environ.get("STACKYARD_NODE", "-1"))
+        self.hub = None  # type: socket.socket | None
+        self.inbox, self.outbox, self.later, self.pipebox = b"", b"", b"", b""
+        self.acks = []  # type: list[int]
+        self.starts = []  # type: list[dict[str, Any]]
+        self.held = []  # type: list[socket.socket]
+        self.sidecar = None  # type: Any
+        self.gone_since = {}  # type: dict[int, float]
+        self.went, self.output_seen, self.heard = False, False, False
+        self.kill_at, self.leave_at = 0.0, 0.0
+        self.next_beat = self.next_look = 0.0
+        self.stacks = Stacks(self.folder, self.file["py_spy"])
+
+    def log(self, text: "str") -> "None":
+        """A line of the agent's own log, which is where its streams go."""
+        sys.stderr.write("{} {}\n".format(time.strftime("%H:%M:%S"), text))
+        sys.stderr.flush()
+
+    def run(self) -> "int":
+        """Until all ranks of this node have ended; 0, or 1 where the hub could not be reached."""
+        self.pipe = os.open(self._own("pipe"), os.O_RDWR | os.O_NONBLOCK)
+        self.selector.register(self.pipe, selectors.EVENT_READ, self._from_pipe)
+        if not self._connect():
+            self._stop("this node could not reach the hub at " + ", ".join(self.file["hubs"]))
+            self._bye()
+            return 1
+        while not self._finished():
+            for key, mask in self.selector.select(self._wait()):
+                key.data(mask)
+            self._tick(time.monotonic())
+        self._bye()
+        return 0
+
+    def _own(self, name: "str") -> "str":
+        told = os.stat(self.folder)
+        if told.st_uid != os.getuid() or told.st_mode & 0o077:
+            raise OSError(f"{self.folder} is not a private folder of this user")
+        return os.path.join(self.folder, name)
+
+    def _connect(self) -> "bool":
+        found = connect(self.file["hubs"], self.deadline, self._wanted)
+        if found is None:
+            return False
+        self.hub, self.hub_name = found
+        self.selector.register(self.hub, selectors.EVENT_READ, self._from_hub)
+        if self.node >= 0:
+            self._hello()
+        return True
+
+    def _wanted(self) -> "bool":
+        """Whether a shim still waits: the launcher may have ended them while the hub could not be reached."""
+        self._from_pipe(0)
+        if not self.ranks:
+            return time.monotonic() < self.deadline
+        return any(rank.shim_alive() for rank in self.ranks.values())
+
+    # words from the shims
+
+    def _from_pipe(self, _: "int") -> "None":
+        try:
+            *lines, self.pipebox = (self.pipebox + os.read(self.pipe, 65536)).split(b"\n")
+        except BlockingIOError:
+            return
+        for line in lines:
+            words = line.decode().split(" ")
+            try:
+                if words[0] == "start":
+                    self._started(int(words[1]), int(words[2]), int(words[3]), words[4:])
+                elif words[0] == "exit":
+                    self._ended(int(words[1]), int(words[2]))
+            except (ValueError, IndexError, KeyError):
+                self.log(f"not understood: {line!r}")
+
+    def _started(self, local: "int", task: "int", pid: "int", more: "list[str]") -> "None":
+        stream = self.file["stream"]
+        path = os.path.join(self.logs, f"rank-{task:05d}.log")
+        self.ranks[local] = Rank(task, local, pid, path, stream == "all" or (stream == "first" and task == 0))
+        cpus, seen = [*more, "-", "-"][:2]
+        said = {"task": task, "local": local, "pid": pid, "cpus": cpus.strip("-"), "gpus": seen}
+        self.starts.append(said)
+        if self.node < 0:
+            cyclic = self.file["distribution"] == "cyclic"
+            self.node = task % self.file["nodes"] if cyclic else task // self.file["tasks_per_node"]
+            self._hello()
+        elif self.hub is not None:
+            self.say("start", said)
+
+    def _ended(self, local: "int", code: "int", how: "str" = "") -> "None":
+        rank = self.ranks[local]
+        if rank.code is not None:
+            return
+        rank.code = code
+        self._output(rank, True)
+        said = {"task": rank.task, "code": code, "tail": rank.tail() if code else []}  # type: dict[str, Any]
+        if how:
+            said["how"] = how
+        self.say("exit", said)
+        self.acks.append(local)
+
+    # words to and from the hub
+
+    def say(self, kind: "str", value: "Any") -> "None":
+        """Send one message, as soon as the hub takes it."""
+        message = json.dumps({kind: value}).encode() + b"\n"
+        if self.hub is None:
+            self.later += message
+            return
+        self.outbox += message
+        self._flush()
+
+    def _hello(self) -> "None":
+        if self.hub is None:
+            return
+        told = facts()
+        every = [one for found in told["interfaces"].values() for one in found]
+        self.say("hello", {
+            "token": self.file["token"], "host": self.host, "addresses": every, "node": self.node,
+            "pid": os.getpid(), "facts": told,
+        })  # fmt: skip
+        if self.node == 0 and not self.held:
+            self.ports = []
+            for _ in range(self.file["ports"]):
+                port, held = hold_port()
+                self.ports.append(port)
+                self.held.extend(held)
+        if self.node == 0:
+            self.say("ports", self.ports)
+        for said in self.starts:
+            self.say("start", said)
+        self.outbox, self.later = self.outbox + self.later, b""
+        self._flush()
+
+    def _flush(self) -> "None":
+        if self.hub is None:
+            return
+        try:
+            while self.outbox:
+                self.outbox = self.outbox[self.hub.send(self.outbox) :]
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            self._lost(str(error))
+            return
+        if not self.outbox:
+            for local in self.acks:
+                put(os.path.join(self.folder, f"ack.{local}"), "")
+            self.acks = []
+
+    def _from_hub(self, _: "int") -> "None":
+        try:
+            data = self.hub.recv(65536) if self.hub else b""
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._lost(str(error))
+            return
+        if not data:
+            self._lost("it closed the connection")
+            return
+        *lines, self.inbox = (self.inbox + data).split(b"\n")
+        for line in lines:
+            for kind, value in json.loads(line.decode()).items():
+                self.heard = True
+                self._obey(kind, value)
+
+    def _obey(self, kind: "str", value: "Any") -> "None":
+        if kind == "go":
+            self.went = True
+            self._sidecar(value)
+            put(os.path.join(self.folder, "go"), "".join(f"{k}={quoted(str(v))}\n" for k, v in value.items()))
+        elif kind == "stop":
+            self._stop(value)
+            self._end(self.file["grace_s"])
+        elif kind == "signal":
+            number = getattr(signal, "SIG" + value)
+            for rank in self._running():
+                self.say("signalled", {"task": rank.task, "signal": value, "processes": rank.tell(number)})
+        elif kind == "stacks":
+            for rank in self._running():
+                self.stacks.begin(rank)
+        elif kind == "end":
+            self._end(value)
+
+    def _lost(self, why: "str") -> "None":
+        if self.hub is not None:
+            self.selector.unregister(self.hub)
+            self.hub.close()
+        self.hub = None
+        if not self.heard and len(self.file["hubs"]) > 1 and time.monotonic() < self.deadline:
+            self.log(f"{self.hub_name} is not our hub ({why})")
+            self.file["hubs"].remove(self.hub_name)
+            self.outbox = b""
+            if self._connect():
+                return
+        self.log(f"the hub is gone: {why}")
+        self._stop(f"the hub of this launch is gone ({why})")
+        for rank in self.ranks.values():
+            put(os.path.join(self.folder, f"ack.{rank.local}"), "")
+        self._end(self.file["grace_s"])
+
+    # time
+
+    def _running(self) -> "list[Rank]":
+        return [rank for rank in self.ranks.values() if rank.code is None]
+
+    def _wait(self) -> "float":
+        now = time.monotonic()
+        if self.kill_at or self.stacks.open:
+            return 0.05
+        return max(0.0, min(self.next_beat, self.next_look) - now)
+
+    def _tick(self, now: "float") -> "None":
+        if self.outbox:
+            self._flush()
+        if now >= self.next_look:
+            self._look(now)
+        if now >= self.next_beat:
+            self.next_beat = now + self.file["beat_s"]
+            self._watch(now)
+            self._beat()
+        for task, text in self.stacks.step():
+            self.say("stacks", {"task": task, "text": text})
+        if self.kill_at:
+            self._ending(now)
+
+    def _look(self, now: "float") -> "None":
+        streamed = [rank for rank in self.ranks.values() if rank.streamed]
+        for rank in self._running() if not self.output_seen else streamed:
+            rank.look()
+            if rank.size and not self.output_seen:
+                self.output_seen, self.next_beat = True, now
+            self._output(rank, False)
+        waiting = self.went and not self.output_seen and self.node == 0
+        self.next_look = now + (FIRST_LOOK_S if waiting else LOOK_S if streamed else QUIET_LOOK_S)
+
+    def _output(self, rank: "Rank", everything: "bool") -> "None":
+        if everything:
+            rank.look()
+        while rank.streamed and len(self.outbox) < READ_MOST:
+            text = rank.text(everything)
+            if not text:
+                return
+            self.say("out", {"task": rank.task, "text": text})
+
+    def _beat(self) -> "None":
+        sizes = {}
+        for rank in self.ranks.values():
+            rank.look()
+            if rank.size != rank.told_size:
+                sizes[rank.task] = rank.told_size = rank.size
+        if self.hub is not None and self.node >= 0 and len(self.outbox) < READ_MOST:
+            self.say("beat", {"tasks": sizes})
+
+    def _watch(self, now: "float") -> "None":
+        for rank in self._running():
+            rank.refresh()
+            if rank.shim_alive():
+                continue
+            if now - self.gone_since.setdefault(rank.local, now) >= min(0.5, self.file["beat_s"]):
+                left = [pid for pid, born in rank.below.items() if alive(pid, born)]
+                self._ended(rank.local, 137, "orphaned" if left else "killed")
+                for pid in left:
+                    send_signal(pid, signal.SIGTERM)
+            else:
+                self.next_beat = now + 0.1
+        if self.sidecar is not None and self.sidecar.poll() is not None:
+            code, self.sidecar = self.sidecar.returncode, None
+            if self._running() and not self.kill_at:
+                self.say(
+                    "sidecar",
+                    {"code": code, "tail": slurp(os.path.join(self.logs, "sidecar.log")).splitlines()[-TAIL_LINES:]},
+                )
+        if not self.went and now > self.deadline and not self.kill_at:
+            self._stop("no word to begin within {:g} s".format(self.file["start_s"]))
+            self._end(self.file["grace_s"])
+
+    def _sidecar(self, variables: "dict[str, Any]") -> "None":
+        if self.node != 0 or not self.file["sidecar"]:
+            return
+        import subprocess
+
+        environ = dict(os.environ, **{name: str(value) for name, value in variables.items()})
+        with open(os.path.join(self.logs, "sidecar.log"), "ab") as out:
+            self.sidecar = subprocess.Popen(
+                self.file["sidecar"], env=environ, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                start_new_session=True,
+            )  # fmt: skip
+
+    # the end
+
+    def _stop(self, message: "str") -> "None":
+        if not self.went:
+            put(os.path.join(self.folder, "stop"), message + "\n")
+
+    def _end(self, grace_s: "float") -> "None":
+        now = time.monotonic()
+        if not self.kill_at:
+            self._stop("the launch was ended before this rank began")
+            self._signal_all(signal.SIGTERM)
+        self.kill_at = min(self.kill_at or now + grace_s, now + grace_s)
+        self.leave_at = self.kill_at + 5
+
+    def _left(self) -> "dict[int, int]":
+        found = {}  # type: dict[int, int]
+        for rank in self.ranks.values():
+            rank.refresh()
+            found.update(rank.below)
+        return found
+
+    def _signal_all(self, number: "int") -> "None":
+        for pid in self._left():
+            send_signal(pid, number)
+        if self.sidecar is not None:
+            send_signal(self.sidecar.pid, number)
+
+    def _ending(self, now: "float") -> "None":
+        self._watch(now)
+        if now < self.kill_at:
+            return
+        self._signal_all(signal.SIGKILL)
+        if now > self.kill_at + 1:
+            for rank in self._running():
+                send_signal(rank.pid, signal.SIGKILL)
+        if now > self.leave_at:
+            self.log(f"could not end: {sorted(self._left())}")
+
+    def _finished(self) -> "bool":
+        now = time.monotonic()
+        if self.kill_at and now > self.leave_at:
+            return True
+        if self._running() or self.stacks.open:
+            return False
+        if self.kill_at:
+            return not self._left()
+        return bool(len(self.ranks) == self.file["tasks_per_node"])
+
+    def _bye(self) -> "None":
+        """Leave nothing: what the ranks left behind, the helper program, the node's folder."""
+        mark = self.folder.encode()
+        shims = {rank.pid for rank in self.ranks.values()}
+        for number, wait_s in ((signal.SIGTERM, 1.0), (signal.SIGKILL, 1.0)):
+            until = time.monotonic() + wait_s
+            left = [pid for pid, _ in marked(mark) if pid not in shims]
+            if self.sidecar is not None and self.sidecar.poll() is None:
+                left.append(self.sidecar.pid)
+            if left:
+                self.log(f"{number} to what is left: {left}")
+            for pid in left:
+                send_signal(pid, number)
+            while left and time.monotonic() < until:
+                time.sleep(0.05)
+                if self.sidecar is not None:
+                    self.sidecar.poll()
+                left = [pid for pid in left if (stat(pid) or "Z")[0] not in "ZX"]
+        if self.hub is not None:
+            self.hub.settimeout(3)
+            self.say("bye", {})
+        until = time.monotonic() + 2
+        while time.monotonic() < until and any(rank.shim_alive() for rank in self.ranks.values()):
+            time.sleep(0.05)
+        for name in listed(self.folder):
+            os.unlink(os.path.join(self.folder, name))
+        os.rmdir(self.folder)
+
+
+def main(arguments: "list[str]") -> "int":
+    """Run the agent of this node."""
+    plan = os.path.abspath(arguments[0])
+    logs = os.path.join(os.path.dirname(plan), "logs")
+    detach(os.path.join(logs, f"agent-{socket.gethostname()}.log"))
+    return Agent(plan, *arguments[1:2]).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

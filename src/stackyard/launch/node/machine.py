@@ -1,0 +1,137 @@
+"""What is cheap to know about this machine, by /proc and /sys, no program run.
+
+Part of the agent: any Python from 3.6 on, standard library alone, few imports (see `stackyard.launch.node.agent`).
+"""
+# ruff: noqa: PTH123, PTH208
+
+import contextlib
+import os
+import signal
+import socket
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def slurp(path: "str", most: "int" = 65536) -> "str":
+    """The beginning of a small file such as one in /proc; empty where it cannot be read."""
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(most).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def addresses() -> "dict[str, list[str]]":
+    """The addresses of every interface that is up, IPv4 first, without link-local ones.
+
+    IPv4 by SIOCGIFADDR (netdevice(7)), which gives the first address of an interface; IPv6 from /proc/net/if_inet6.
+    """
+    import fcntl
+    import struct
+
+    found = {}  # type: dict[str, list[str]]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            try:
+                answer = fcntl.ioctl(probe.fileno(), 0x8915, struct.pack("256s", name.encode()[:15]))
+            except OSError:
+                continue
+            found.setdefault(name, []).append(socket.inet_ntoa(answer[20:24]))
+    for line in slurp("/proc/net/if_inet6").splitlines():
+        digits, _, _, scope, _, name = line.split()
+        if scope != "20":
+            packed = bytes.fromhex(digits)
+            found.setdefault(name, []).append(socket.inet_ntop(socket.AF_INET6, packed))
+    return found
+
+
+def is_loopback(address: "str") -> "bool":
+    """Whether an address means the machine that asks."""
+    return address.startswith("127.") or address == "::1"
+
+
+def cpu_model() -> "str":
+    """The processor's name as /proc/cpuinfo has it (x86 ``model name``, POWER ``cpu``, else the machine type)."""
+    names = dict(line.split(":", 1) for line in slurp("/proc/cpuinfo", 4096).splitlines() if ":" in line)
+    for key, value in names.items():
+        if key.strip() in ("model name", "cpu"):
+            return value.strip()
+    return os.uname().machine
+
+
+def gpus() -> "list[dict[str, str]]":
+    """GPUs by the drivers' own files, no program run: /proc/driver/nvidia/gpus, and the KFD topology for AMD."""
+    found = []
+    for bus in listed("/proc/driver/nvidia/gpus"):
+        text = slurp(f"/proc/driver/nvidia/gpus/{bus}/information")
+        told = {k.strip(): v.strip() for k, _, v in (line.partition(":") for line in text.splitlines())}
+        found.append({"vendor": "nvidia", "bus": bus, "name": told.get("Model", ""), "uuid": told.get("GPU UUID", "")})
+    root = "/sys/class/kfd/kfd/topology/nodes"
+    for node in listed(root):
+        told = dict(line.split(None, 1) for line in slurp(f"{root}/{node}/properties").splitlines() if " " in line)
+        if told.get("simd_count", "0") != "0":
+            name = slurp(f"{root}/{node}/name").strip()
+            found.append({"vendor": "amd", "bus": told.get("location_id", ""), "name": name, "uuid": told["unique_id"]})
+    return found
+
+
+def listed(folder: "str") -> "list[str]":
+    """The sorted names in a folder; none where there is no such folder."""
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def facts() -> "dict[str, Any]":
+    """What is cheap to know about this machine. `time` is its clock now; the hub makes an offset of it."""
+    uname = os.uname()
+    return {
+        "interfaces": addresses(),
+        "cpu": cpu_model(),
+        "machine": uname.machine,
+        "threads": os.sysconf("SC_NPROCESSORS_ONLN"),
+        "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / float(1 << 30), 1),
+        "kernel": uname.release,
+        "libc": os.confstr("CS_GNU_LIBC_VERSION") if "CS_GNU_LIBC_VERSION" in os.confstr_names else "",
+        "nvidia_driver": slurp("/proc/driver/nvidia/version").split("\n")[0],
+        "amd_driver": slurp("/sys/module/amdgpu/version").strip(),
+        "gpus": gpus(),
+        "time": time.time(),
+    }
+
+
+def put(path: "str", text: "str") -> "None":
+    """Write a small file of the node's folder whole."""
+    with open(path + ".new", "w") as stream:
+        stream.write(text)
+    os.rename(path + ".new", path)
+
+
+def quoted(value: "str") -> "str":
+    """A value as one word of the shell."""
+    return "'" + value.replace("'", "'\\''") + "'"
+
+
+def detach(log: "str") -> "None":
+    """Hold nothing of the launcher's: own session, streams into the log, no other open file, no signal but KILL.
+
+    A scheduler's warning (SIGTERM to all of a step before its time is over) is for the ranks, who may use the time; the
+    agent stays until they are gone.
+    """
+    with contextlib.suppress(OSError):
+        os.setsid()
+    null, out = os.open(os.devnull, os.O_RDWR), os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    for target, source in ((0, null), (1, out), (2, out)):
+        os.dup2(source, target)
+    os.closerange(3, 256)
+    os.chdir("/")
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, _stay)
+
+
+def _stay(_number: "int", _frame: "object") -> "None":
+    """Do nothing; unlike SIG_IGN this is not inherited by the programs that the agent runs."""

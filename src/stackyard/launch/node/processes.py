@@ -1,0 +1,76 @@
+"""Processes of this node by /proc: who is below whom, who still runs, who handles a signal.
+
+Part of the agent: any Python from 3.6 on, standard library alone, few imports (see `stackyard.launch.node.agent`).
+"""
+# ruff: noqa: PTH110, PTH123
+
+import contextlib
+import os
+
+from stackyard.launch.node.machine import listed, slurp
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def stat(pid: "int") -> "tuple[str, int, int] | None":
+    """State letter, parent and start time of a process (proc(5)), or None. Together with it a pid is unique."""
+    text = slurp(f"/proc/{pid}/stat")
+    words = text[text.rfind(")") + 2 :].split()
+    return (words[0], int(words[1]), int(words[19])) if len(words) > 19 else None
+
+
+def alive(pid: "int", born: "int") -> "bool":
+    """Whether this very process still runs; one that has ended and was not waited for does not."""
+    now = stat(pid)
+    return now is not None and now[2] == born and now[0] not in "ZX"
+
+
+def children(pid: "int") -> "list[int]":
+    """Direct children of all threads of a process; by the parents of all processes where the kernel has no list."""
+    tasks = listed(f"/proc/{pid}/task")
+    if tasks and not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
+        every = ((int(name), stat(int(name))) for name in listed("/proc") if name.isdigit())
+        return [child for child, told in every if told is not None and told[1] == pid]
+    return [int(w) for task in tasks for w in slurp(f"/proc/{pid}/task/{task}/children").split()]
+
+
+def descendants(pid: "int") -> "Iterator[tuple[int, int]]":
+    """(pid, start time) of everything below a process that still runs, parents first."""
+    queue = children(pid)
+    while queue:
+        child = queue.pop(0)
+        told = stat(child)
+        if told is not None and told[0] not in "ZX":
+            yield child, told[2]
+            queue.extend(children(child))
+
+
+def catches(pid: "int", number: "int") -> "bool":
+    """Whether a process has a handler for a signal (SigCgt of /proc/<pid>/status)."""
+    for line in slurp(f"/proc/{pid}/status").splitlines():
+        if line.startswith("SigCgt:"):
+            return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    return False
+
+
+def marked(mark: "bytes") -> "Iterator[tuple[int, int]]":
+    """Processes of this user whose environment mentions the node's folder: what a rank left when its parents died."""
+    for name in listed("/proc"):
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        try:
+            with open(f"/proc/{name}/environ", "rb") as stream:
+                hit = mark in stream.read()
+        except OSError:
+            continue
+        told = stat(int(name)) if hit else None
+        if told is not None and told[0] not in "ZX":
+            yield int(name), told[2]
+
+
+def send_signal(pid: "int", number: "int") -> "None":
+    """Signal a process that may be gone by now."""
+    with contextlib.suppress(OSError):
+        os.kill(pid, number)

@@ -1,0 +1,81 @@
+"""One rank as its agent sees it: shim, processes, log.
+
+Part of the agent: any Python from 3.6 on, standard library alone, few imports (see `stackyard.launch.node.agent`).
+"""
+# ruff: noqa: PTH116, PTH123
+
+import contextlib
+import os
+import time
+
+from stackyard.launch.node.processes import alive, catches, children, descendants, send_signal, stat
+
+TAIL_LINES = 40
+"""Lines of a failed rank's log that go to the hub."""
+READ_MOST = 1 << 18
+"""Bytes read from a log at a time, and kept for the hub at most before reading goes on."""
+
+
+class Rank:
+    """One task of this node: its shim, what runs below it, and its log."""
+
+    def __init__(self, task: "int", local: "int", pid: "int", log: "str", streamed: "bool") -> "None":
+        self.task, self.local, self.pid, self.log, self.streamed = task, local, pid, log, streamed
+        told = stat(pid)
+        self.born = told[2] if told else 0
+        self.code = None  # type: int | None
+        self.below = {}  # type: dict[int, int]
+        self.size = self.told_size = self.read_to = 0
+        self.rest, self.rest_since = b"", 0.0
+
+    def look(self) -> "None":
+        """How long the log is."""
+        with contextlib.suppress(OSError):
+            self.size = os.stat(self.log).st_size
+
+    def text(self, everything: "bool" = False) -> "str":
+        """New output in whole lines; a line without an end (a progress bar) after half a second, or at the end."""
+        if self.size <= self.read_to and not self.rest:
+            return ""
+        if self.size > self.read_to:
+            with open(self.log, "rb") as stream:
+                stream.seek(self.read_to)
+                new = stream.read(READ_MOST)
+            self.read_to += len(new)
+            self.rest, self.rest_since = self.rest + new, time.monotonic()
+        cut = self.rest.rfind(b"\n") + 1
+        if everything or time.monotonic() - self.rest_since > 0.5 or len(self.rest) >= READ_MOST:
+            cut = len(self.rest)
+        text, self.rest = self.rest[:cut], self.rest[cut:]
+        return text.decode("utf-8", "replace")
+
+    def tail(self) -> "list[str]":
+        """The last lines of the log."""
+        try:
+            with open(self.log, "rb") as stream:
+                stream.seek(max(0, os.fstat(stream.fileno()).st_size - 65536))
+                return stream.read().decode("utf-8", "replace").splitlines()[-TAIL_LINES:]
+        except OSError:
+            return []
+
+    def shim_alive(self) -> "bool":
+        """Whether the shell that the launcher started is there."""
+        return alive(self.pid, self.born)
+
+    def refresh(self) -> "None":
+        """Remember what runs below the shim, so that it is found when the shim has been killed."""
+        self.below = {pid: born for pid, born in self.below.items() if alive(pid, born)}
+        for pid, born in descendants(self.pid) if self.shim_alive() else ():
+            self.below[pid] = born
+
+    def tell(self, number: "int") -> "int":
+        """Pass a warning such as SIGUSR1 on to the topmost processes that handle it; the others it would kill."""
+        queue, told = children(self.pid), 0
+        while queue:
+            pid = queue.pop(0)
+            if catches(pid, number):
+                send_signal(pid, number)
+                told += 1
+            else:
+                queue.extend(children(pid))
+        return told

@@ -1,0 +1,187 @@
+"""What a hub has seen of a step, and the result made of it."""
+
+from __future__ import annotations
+
+import hmac
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from stackyard.host.process import Child
+from stackyard.launch import causes
+from stackyard.launch.node.step import StepFile
+from stackyard.launch.outcome import Cause, Failure, Listener, Placement, State, StepResult
+from stackyard.launch.paths import StepPaths
+from stackyard.launch.plan import Plan
+from stackyard.launch.verdict import Ended, describe, first_of
+from stackyard.yard.atomic import write_text
+
+RANK_ZERO = re.compile(r"\b(?:rank|process|processor|task)\s*[:#=]?\s*0\s*(?:of|/|out of)\s*1\b", re.IGNORECASE)
+"""How programs say that they are alone: the ``rank 0 of 1`` of an MPI program that was not wired up."""
+LOGS_READ = 32
+
+
+def same(one: str, other: str) -> bool:
+    """Compare tokens in constant time."""
+    return hmac.compare_digest(one.encode(), other.encode())
+
+
+def expand(cpus: str) -> tuple[int, ...]:
+    """``0-3,8`` as numbers, as the kernel writes Cpus_allowed_list."""
+    found: list[int] = []
+    for part in cpus.split(","):
+        first, _, last = part.partition("-")
+        if first.isdigit():
+            found.extend(range(int(first), int(last or first) + 1))
+    return tuple(found)
+
+
+class Seen:
+    """The facts of one step, as they come in. Nothing here decides."""
+
+    def __init__(self, step: StepPaths, file: StepFile, launcher: Child) -> None:
+        self.step, self.file, self.launcher = step, file, launcher
+        self.hosts: dict[int, str] = {}
+        self.places: dict[int, Placement] = {}
+        self.codes: dict[int, int] = {}
+        self.failures: list[Ended] = []
+        self.lost: list[tuple[str, str]] = []
+        self.stacks_of: set[int] = set()
+        self.signalled: dict[str, int] = {}
+        self.left = 0
+        self.state: State | None = None
+        self.cancelled = 0
+        self.reason = ""
+        self.blamed: Failure | None = None
+        self.launcher_code: int | None = None
+        self.launcher_ended_by_us = False
+        self.nodes_s = self.first_output_s = self.total_s = 0.0
+
+    @property
+    def running(self) -> list[int]:
+        """Tasks that have started and not ended."""
+        return [task for task in self.places if task not in self.codes]
+
+    def running_on(self, node: int) -> bool:
+        """Whether a node still owes the end of a task."""
+        return any(self.node_of(task) == node and task not in self.codes for task in range(self.file.tasks))
+
+    def node_of(self, task: int) -> int:
+        """The node that a task was planned for."""
+        cyclic = self.file.distribution == "cyclic"
+        return task % self.file.nodes if cyclic else task // self.file.tasks_per_node
+
+    def started(self, told: Mapping[str, object], host: str) -> None:
+        """A shim is there."""
+        gpus = str(told["gpus"])
+        place = Placement(
+            int(str(told["task"])), host, int(str(told["pid"])), expand(str(told["cpus"])), "" if gpus == "-" else gpus
+        )
+        self.places.setdefault(place.task, place)
+
+    def stack(self, task: int, host: str, text: str) -> None:
+        """Keep the stacks of a rank."""
+        self.stacks_of.add(task)
+        write_text(self.step.stacks / f"rank-{task:05d}.txt", f"rank {task} on {host}\n{text}\n")
+
+    def blame(self, host: str, code: int, message: str, tail: tuple[str, ...]) -> None:
+        """Something else than a rank's own end was the first failure."""
+        self.reason = message
+        self.blamed = Failure(-1, host, code, tail, None, message)
+
+    def missing(self) -> list[str]:
+        """Planned hosts that have not reported; empty where it was not known which they would be."""
+        there = {host.partition(".")[0] for host in self.hosts.values()}
+        return [host for host in self.file.hosts if host.partition(".")[0] not in there]
+
+    def not_there(self, when: str) -> str:
+        """Which nodes did not come."""
+        missing = self.missing()
+        shown = ", ".join(missing[:8]) + (" ..." if len(missing) > 8 else "")
+        names = f": {shown} did not report" if missing else ""
+        return f"{when}: {len(self.hosts)} of {self.file.nodes} nodes were there{names}"
+
+    def not_started(self) -> str:
+        """Which nodes have fewer tasks than planned."""
+        gaps = [
+            f"task {task} on {self.hosts.get(self.node_of(task), '?')}"
+            for task in range(self.file.tasks) if task not in self.places
+        ]  # fmt: skip
+        return f"{len(gaps)} of {self.file.tasks} tasks have not started: {', '.join(gaps[:8])}"
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Times from the start of the launcher; what did not happen is not there."""
+        found = {"nodes": self.nodes_s, "first_output": self.first_output_s, "total": self.total_s}
+        return {name: round(value, 3) for name, value in found.items() if value}
+
+
+def result(seen: Seen, plan: Plan, listener: Listener) -> StepResult:
+    """How it ended, with the cause where it is a known one."""
+    output = seen.launcher.output()
+    state, code, first = _end(seen)
+    facts = _facts(seen, plan)
+    if first is not None:
+        cause = _cause(first, output, facts)
+        first = Failure(first.task, first.host, first.code, first.tail, cause, first.message)
+    elif state == "done":
+        _warn(causes.explain(tail=(), code=0, launcher_output=output, facts=facts), listener)
+    hosts = tuple(seen.hosts[node] for node in sorted(seen.hosts))
+    placements = tuple(seen.places[task] for task in sorted(seen.places))
+    failed = sum(1 for one in seen.codes.values() if one)
+    return StepResult(state, code, first, placements, hosts, seen.seconds, output, failed)
+
+
+def _end(seen: Seen) -> tuple[State, int, Failure | None]:
+    if seen.state == "cancelled":
+        return "cancelled", 128 + seen.cancelled, None
+    if seen.blamed is not None and seen.state is not None:
+        return seen.state, seen.blamed.code, seen.blamed
+    if seen.failures:
+        one, why = first_of(seen.failures)
+        message = describe(one, ranks_per_task=seen.file.ranks_per_task) + (f" ({why})" if why else "")
+        return "failed", one.code, Failure(one.task, one.host, one.code, one.tail, None, message)
+    unknown = [task for task in range(seen.file.tasks) if task not in seen.codes]
+    launcher_code = seen.launcher_code or 0
+    if unknown:
+        text = f"the launcher ended with code {launcher_code} before {len(unknown)} of {seen.file.tasks} tasks did"
+        return "failed", launcher_code or 1, Failure(-1, "", launcher_code or 1, (), None, text)
+    if launcher_code and not seen.launcher_ended_by_us:
+        text = f"all ranks ended with 0, and their launcher with code {launcher_code}"
+        return "failed", launcher_code, Failure(-1, "", launcher_code, (), None, text)
+    return "done", 0, None
+
+
+def _facts(seen: Seen, plan: Plan) -> dict[str, object]:
+    layout = plan.program.layout
+    return {
+        "state": seen.state or "", "nodes": seen.file.nodes, "tasks": seen.file.tasks, "family": seen.file.family,
+        "launcher": plan.line.words[0], "launcher_code": seen.launcher_code, "mpi": plan.program.mpi,
+        "gpus_per_node": layout.node.gpus, "gpu_visibility": layout.gpu_visibility,
+        "container": bool(plan.wrappers), "ranks_claiming_zero": _claiming_zero(seen), "nodes_there": len(seen.hosts),
+    }  # fmt: skip
+
+
+def _claiming_zero(seen: Seen) -> int:
+    """How many of the first ranks print that they are rank 0 of 1; 0 with one task, where that is right."""
+    if seen.file.tasks < 2:
+        return 0
+    heads = (_head(seen.step.rank_log(rank)) for rank in range(min(LOGS_READ, seen.file.tasks)))
+    return sum(1 for head in heads if RANK_ZERO.search(head))
+
+
+def _head(path: Path) -> str:
+    try:
+        with path.open("rb") as stream:
+            return stream.read(8192).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _cause(first: Failure, output: str, facts: Mapping[str, object]) -> Cause | None:
+    return causes.explain(tail=first.tail, code=first.code, launcher_output=output, facts=facts)
+
+
+def _warn(cause: Cause | None, listener: Listener) -> None:
+    if cause is not None:
+        listener.notice(f"{cause.cause}. {cause.remedy}")

@@ -1,0 +1,72 @@
+"""Which of several failures came first, and how it is said. Pure."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+PEER_LOST = re.compile(
+    r"connection (?:reset|closed|aborted) by|connection closed\b|peer closed|broken pipe|socket closed|"
+    r"remote process exited|recv(?:Value|Bytes)? failed|failed to recv|lost connection|"
+    r"coordination service.*(?:unavailable|shut)|"
+    r"the process was asked to (?:stop|exit)|has been shut ?down",
+    re.IGNORECASE,
+)
+"""What a program prints when another rank has gone: its failure is a consequence (Gloo, NCCL, TCPStore, gRPC, MPI)."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A task that ended with another code than 0. `at` is the hub's clock; `how`: killed, orphaned or empty."""
+
+    at: float
+    task: int
+    host: str
+    code: int
+    tail: tuple[str, ...] = ()
+    how: str = ""
+
+
+def is_consequence(one: Ended) -> bool:
+    """Whether it looks like the end of a rank whose peer had ended before it.
+
+    SIGTERM and SIGINT come from launchers that end the rest; the last lines of the others name the lost peer.
+    """
+    if one.code in (128 + signal.SIGTERM, 128 + signal.SIGINT):
+        return True
+    return one.code < 128 and any(PEER_LOST.search(line) for line in one.tail[-15:])
+
+
+def first_of(ended: Sequence[Ended]) -> tuple[Ended, str]:
+    """The failure to name, and why it was chosen where it was not simply the earliest. `ended` is not empty."""
+    ordered = sorted(ended, key=lambda one: one.at)
+    for one in ordered:
+        if not is_consequence(one):
+            if one is ordered[0]:
+                return one, ""
+            before = ordered.index(one)
+            return one, f"{before} ended just before it in the way of ranks that have lost a peer"
+    return ordered[0], ""
+
+
+def signal_name(code: int) -> str:
+    """``SIGKILL`` for 137; empty where the code does not stand for a signal."""
+    try:
+        return signal.Signals(code - 128).name if code > 128 else ""
+    except ValueError:
+        return ""
+
+
+def describe(one: Ended, *, ranks_per_task: int = 1) -> str:
+    """``rank 3 on d2 ended with code 3`` and its variants."""
+    who = f"rank {one.task}" if ranks_per_task == 1 else f"task {one.task}"
+    name = signal_name(one.code)
+    if one.how == "orphaned":
+        return f"the shell of {who} on {one.host} was killed while its program still ran"
+    if one.how == "killed":
+        return f"{who} on {one.host} was killed together with its shell"
+    if name:
+        return f"{who} on {one.host} was ended by signal {one.code - 128} ({name})"
+    return f"{who} on {one.host} ended with code {one.code}"
