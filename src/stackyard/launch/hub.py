@@ -422,10 +422,14 @@ class Hub:
                 self.launcher_ended, self.seen.launcher_code = now, code
             elif self.seen.hosts and not self.links and not self.launcher_told:
                 self._tell_launcher(now + LAUNCHER_S)
-            elif self.launcher_told and now > self.launcher_told[0][0]:
+            elif self.launcher_told and (now > self.launcher_told[0][0] or self._alone()):
                 _, number = self.launcher_told.pop(0)
                 self.seen.launcher_ended_by_us = True
                 self.launcher.signal(number)
+
+    def _alone(self) -> bool:
+        """Whether all agents have left and the launcher has not been told yet."""
+        return self.state is not None and not self.links and len(self.launcher_told) == 3
 
     def _phase(self, name: str, detail: str = "") -> None:
         self.listener.phase(name, detail)

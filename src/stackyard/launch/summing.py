@@ -128,8 +128,7 @@ def result(seen: Seen, plan: Plan, listener: Listener) -> StepResult:
         _warn(causes.explain(tail=(), code=0, launcher_output=output, facts=facts), listener)
     hosts = tuple(seen.hosts[node] for node in sorted(seen.hosts))
     placements = tuple(seen.places[task] for task in sorted(seen.places))
-    failed = sum(1 for one in seen.codes.values() if one)
-    return StepResult(state, code, first, placements, hosts, seen.seconds, output, failed)
+    return StepResult(state, code, first, placements, hosts, seen.seconds, output, len(seen.failures))
 
 
 def _end(seen: Seen) -> tuple[State, int, Failure | None]:

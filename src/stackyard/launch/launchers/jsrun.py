@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from stackyard.launch.findings import Finding
-from stackyard.launch.launchers.words import Words, need_hosts, ranges, shares_cores, uniform
+from stackyard.launch.launchers.words import Words, need_hosts, ranges, shares_cores
 from stackyard.launch.layout import Layout, Slot
 from stackyard.launch.plan import LaunchLine, LaunchRequest
 from stackyard.spec.models import Scheduler
@@ -102,8 +102,8 @@ def resource_sets(layout: Layout, scheduler: Scheduler) -> ResourceSets | None:
     One set per node where all ranks see all GPUs (NCCL reaches its peers only then); one per group of ranks with the
     same GPUs where each sees its own; one per socket where there are no GPUs and one set would leave cores out.
     """
-    slots = uniform(layout, "jsrun")
-    if shares_cores(layout):
+    slots = layout.slots
+    if shares_cores(layout) or any(block.slots != slots for block in layout.blocks):
         return None
     bind = _bind(layout, scheduler)
     for groups in _candidates(layout, slots):

@@ -2,7 +2,8 @@
 
 Sources: mpirun(1) and orte_hosts(7) of Open MPI 4.1; prterun(1) of Open MPI 5.0 (which still reads --rankfile and
 ``slot=socket:cores``). Core numbers of a rankfile are logical: counted within the socket. Open MPI 4.1 ends with code 1
-and without a word where a core of the rankfile is not there. Relative hosts (``+n0``) only mean something inside an allocation that mpirun itself finds (Slurm, PBS, LSF), never with a hostfile alone.
+and without a word where a core of the rankfile is not there. Relative hosts (``+n0``) only mean something inside an
+allocation that mpirun itself finds (Slurm, PBS, LSF), never with a hostfile alone.
 """
 
 from __future__ import annotations

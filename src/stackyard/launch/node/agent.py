@@ -102,7 +102,7 @@ class Agent:
         """Whether a shim still waits: the launcher may have ended them while the hub could not be reached."""
         self._from_pipe(0)
         if not self.ranks:
-            return time.monotonic() < self.deadline
+            return bool(time.monotonic() < self.deadline)
         return any(rank.shim_alive() for rank in self.ranks.values())
 
     # words from the shims

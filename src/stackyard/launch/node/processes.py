@@ -28,12 +28,16 @@ def alive(pid: "int", born: "int") -> "bool":
 
 
 def children(pid: "int") -> "list[int]":
-    """Direct children of all threads of a process; by the parents of all processes where the kernel has no list."""
-    tasks = listed(f"/proc/{pid}/task")
-    if tasks and not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
+    """Direct children of all threads of a process but for this one, which the shim of local task 0 has started.
+
+    By the parents of all processes where the kernel keeps no list (CONFIG_PROC_CHILDREN).
+    """
+    tasks, own = listed(f"/proc/{pid}/task"), os.getpid()
+    if tasks and not os.path.exists(f"/proc/self/task/{own}/children"):
         every = ((int(name), stat(int(name))) for name in listed("/proc") if name.isdigit())
-        return [child for child, told in every if told is not None and told[1] == pid]
-    return [int(w) for task in tasks for w in slurp(f"/proc/{pid}/task/{task}/children").split()]
+        return [child for child, told in every if told is not None and told[1] == pid and child != own]
+    words = (word for task in tasks for word in slurp(f"/proc/{pid}/task/{task}/children").split())
+    return [child for child in map(int, words) if child != own]
 
 
 def descendants(pid: "int") -> "Iterator[tuple[int, int]]":

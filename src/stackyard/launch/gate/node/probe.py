@@ -9,10 +9,12 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 MIB = 1 << 20
+LOOP = 20000
 _NVIDIA_FIELDS = "name,driver_version,memory.total,pci.bus_id,ecc.errors.uncorrected.volatile.total"
 
 
@@ -102,20 +104,25 @@ def amd(root: Path) -> list[dict[str, Any]]:
     return gpus
 
 
-def cpu_speed(torch: Any, seconds: float) -> dict[str, Any]:
-    """The best of many short bursts on one core: single-precision matrix products with torch, else a Python loop.
-
-    The best, not the mean: a short burst that nothing interrupts shows the core's own speed. The unit says which
-    of the two it was.
+def cpu_speed(torch: Any, seconds: float) -> list[dict[str, Any]]:
+    """One core's best burst (single-precision matrix products with torch, else a Python loop: the unit says which)
+    in time that it really had, and the ``share`` of the time that it had it: less than 1 where others use the core.
     """
+    began, own = time.perf_counter(), time.thread_time()
     if torch is None:
-        return {"name": "cpu", "value": _best(_loop, seconds) * 20000 / 1e6, "unit": "Mop/s"}
-    threads = torch.get_num_threads()
+        found = {"name": "cpu", "value": _best(_loop, seconds, time.thread_time) * LOOP / 1e6, "unit": "Mop/s"}
+    else:
+        found = {"name": "cpu", "value": _products(torch, seconds), "unit": "GFLOP/s"}
+    share = (time.thread_time() - own) / (time.perf_counter() - began)
+    return [found, {"name": "share", "value": min(1.0, share), "unit": "of 1"}]
+
+
+def _products(torch: Any, seconds: float) -> float:
+    threads, n = torch.get_num_threads(), 256
     torch.set_num_threads(1)
     try:
-        n = 256
         a, b = torch.rand(n, n), torch.rand(n, n)
-        return {"name": "cpu", "value": _best(lambda: torch.mm(a, b), seconds) * 2 * n**3 / 1e9, "unit": "GFLOP/s"}
+        return _best(lambda: torch.mm(a, b), seconds, time.thread_time) * 2 * n**3 / 1e9
     finally:
         torch.set_num_threads(threads)
 
@@ -127,7 +134,7 @@ def memory_speed(seconds: float, mib: int = 32) -> dict[str, Any]:
     def copy() -> None:
         target[:] = source
 
-    return {"name": "memory", "value": _best(copy, seconds) * 2 * mib * MIB / 1e9, "unit": "GB/s"}
+    return {"name": "memory", "value": _best(copy, seconds, time.thread_time) * 2 * mib * MIB / 1e9, "unit": "GB/s"}
 
 
 def gpu_speed(torch: Any, device: int, seconds: float) -> dict[str, Any]:
@@ -140,25 +147,22 @@ def gpu_speed(torch: Any, device: int, seconds: float) -> dict[str, Any]:
         torch.mm(a, a)
         torch.cuda.synchronize(device)
 
-    return {"name": "gpu", "value": _best(product, seconds) * 2 * n**3 / 1e12, "unit": "TFLOP/s"}
+    return {"name": "gpu", "value": _best(product, seconds, time.perf_counter) * 2 * n**3 / 1e12, "unit": "TFLOP/s"}
 
 
-def _best(burst: Any, seconds: float) -> float:
-    """1 / the shortest time of a burst, in 1/s."""
-    end = time.perf_counter() + seconds
-    best = float("inf")
-    while True:
-        start = time.perf_counter()
+def _best(burst: Callable[[], Any], seconds: float, clock: Callable[[], float]) -> float:
+    """1 / the shortest time of a burst on `clock`, in 1/s; at least three bursts, then until `seconds` are over."""
+    end, best, times = time.perf_counter() + seconds, float("inf"), 0
+    while times < 3 or time.perf_counter() < end:
+        start = clock()
         burst()
-        now = time.perf_counter()
-        best = min(best, now - start)
-        if now >= end:
-            return 1 / max(best, 1e-9)
+        best, times = min(best, clock() - start), times + 1
+    return 1 / max(best, 1e-9)
 
 
 def _loop() -> int:
     total = 0
-    for i in range(20000):
+    for i in range(LOOP):
         total += i
     return total
 

@@ -119,7 +119,7 @@ def _libraries(member: Member, command: dict[str, Any]) -> dict[str, Any]:
 
 def _speed(member: Member, command: dict[str, Any]) -> dict[str, Any]:
     seconds = float(command["seconds"])
-    found = [probe.cpu_speed(member.torch, seconds), probe.memory_speed(seconds)]
+    found = [*probe.cpu_speed(member.torch, seconds), probe.memory_speed(seconds)]
     clock = probe.clock_ghz()
     if clock:
         found.append({"name": "clock", "value": clock, "unit": "GHz"})
