@@ -36,7 +36,8 @@ def node_of(name: str, kind: NodeKind) -> Node:
     domains = _said(name, kind) if kind.domains else _split(name, kind, assumed)
     if not any(domain.gpus for domain in domains) and kind.gpu.count:
         domains = _with_gpus(domains, kind.gpu.count)
-        assumed.append(f"the {kind.gpu.count} GPUs of {name} are split evenly over its {_count(domains)}, in order")
+        if len(domains) > 1:
+            assumed.append(f"the {kind.gpu.count} GPUs of {name} are split evenly over its {_count(domains)}, in order")
     if kind.domains and not all_cores:
         all_cores = max(core for domain in domains for core in domain.cores) + 1
         assumed.append(f"{name} has {all_cores} cores: the highest that its domains name is {all_cores - 1}")
@@ -155,9 +156,7 @@ def _with_gpus(domains: Sequence[NodeDomain], gpus: int) -> tuple[NodeDomain, ..
 
 def _count(domains: Sequence[NodeDomain]) -> str:
     sockets = {domain.socket for domain in domains}
-    if len(sockets) == len(domains):
-        return "socket" if len(domains) == 1 else f"{len(domains)} sockets"
-    return f"{len(domains)} domains"
+    return f"{len(domains)} {'sockets' if len(sockets) == len(domains) else 'domains'}"
 
 
 def _check(name: str, kind: NodeKind, domains: Sequence[NodeDomain], all_cores: int) -> None:
