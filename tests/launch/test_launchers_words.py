@@ -1,0 +1,237 @@
+"""Compressed lists, what launchers refuse, versions of Slurm, and the size of what is rendered."""
+
+from __future__ import annotations
+
+import re
+import time
+import tracemalloc
+from typing import Any
+
+import pytest
+from launcherbed import CPU, CSM, HERE, LUMI_G, PERLMUTTER, SLURM, SUMMIT, WORKSTATION, packed, placed, span
+
+from stackyard.errors import InputError
+from stackyard.launch.launchers import TABLE, get
+from stackyard.launch.launchers.words import fold_hosts, mask, ranges, version_of
+from stackyard.launch.layout import Block, Layout
+from stackyard.launch.plan import LaunchLine, LaunchRequest
+from stackyard.spec.models import Scheduler
+
+
+def srun(layout: Layout, scheduler: Scheduler = SLURM, **changes: Any) -> str:
+    return " ".join(get("srun").line(LaunchRequest(layout, scheduler, **changes)).words)
+
+
+# ------------------------------------------------------------------------------------------------ lists
+
+
+@pytest.mark.parametrize(
+    ("hosts", "folded"),
+    [
+        ("n1", "n1"), ("n1 n2 n3", "n[1-3]"), ("n1 n2 n4", "n[1-2,4]"), ("n08 n09 n10", "n[08-10]"),
+        ("n8 n9 n10", "n[8-10]"), ("n09 n10 n11", "n[09-11]"), ("n9 n010", "n9,n010"), ("login n1 n2", "login,n[1-2]"),
+        ("n3 n1 n2", "n3,n[1-2]"), ("n1 n1", "n1,n1"), ("a1b a2b", "a[1-2]b"),
+        ("x1c0s1b0n0 x1c0s1b0n1", "x1c0s1b0n[0-1]"),
+        ("h01n01 h01n02 h02n01", "h01n[01-02],h02n01"), ("n099 n100", "n[099-100]"), ("n99 n100", "n[99-100]"),
+    ],
+)  # fmt: skip
+def test_hosts_are_folded(hosts: str, folded: str) -> None:
+    assert fold_hosts(hosts.split()) == folded
+    assert unfold(folded) == hosts.split()
+
+
+def unfold(text: str) -> list[str]:
+    """What a hostlist means, read independently."""
+    hosts: list[str] = []
+    for part in re.findall(r"[^,\[]+(?:\[[^\]]*\][^,]*)?", text):
+        found = re.fullmatch(r"([^\[]*)\[([^\]]*)\](.*)", part)
+        if not found:
+            hosts.append(part)
+            continue
+        for item in found[2].split(","):
+            first, _, last = item.partition("-")
+            hosts += [f"{found[1]}{n:0{len(first)}d}{found[3]}" for n in range(int(first), int(last or first) + 1)]
+    return hosts
+
+
+def test_ranges_masks_versions() -> None:
+    assert ranges([8, 0, 1, 2, 2]) == "0-2,8"
+    assert ranges([]) == ""
+    assert (mask([1, 2, 3]), mask([64]), mask([])) == ("0xe", "0x10000000000000000", "0x0")
+    assert (version_of("slurm 23.11.4"), version_of("")) == ((23, 11, 4), ())
+
+
+# ------------------------------------------------------------------------------------------------ refusals
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    with pytest.raises(InputError) as caught:
+        get("aprun")
+    assert str(caught.value) == "there is no launcher 'aprun'"
+    assert caught.value.hint == "one of srun, jsrun, mpirun, mpich, pals, flux, local"
+
+
+DEALT = packed(CPU, 2, 24, distribution="cyclic")
+SHARED = Layout(HERE, (Block(0, 1, placed(HERE, ((0,), (0,), (1,)))),))
+MIXED = Layout(CPU, (Block(0, 1, placed(CPU, (span(0, 23),))), Block(1, 1, placed(CPU, (span(0, 11),)))))
+
+
+@pytest.mark.parametrize(
+    ("name", "layout", "changes", "said"),
+    [
+        ("local", packed(CPU, 2, 24), {}, "the ranks are on 2 nodes"),
+        ("pals", DEALT, {}, "PALS mpiexec cannot deal ranks over hosts"),
+        ("flux", SHARED, {}, "cannot give a core to two ranks"),
+        ("mpirun", packed(CPU, 2, 24), {}, "must be told the names of the hosts"),
+        ("mpich", packed(CPU, 2, 24), {}, "must be told the names of the hosts"),
+        *((name, packed(CPU, 2, 24), {"inside": False}, "must be told the names of the hosts")
+          for name in ("srun", "jsrun", "mpirun", "mpich", "pals", "flux")),
+        *((name, MIXED, {}, "placed differently on different hosts") for name in ("srun", "mpich", "pals", "flux")),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_said_is_refused(name: str, layout: Layout, changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=re.escape(said)) as caught:
+        get(name).line(LaunchRequest(layout, Scheduler(), **changes))
+    assert caught.value.hint
+
+
+def test_a_rankfile_says_what_differs_by_host() -> None:
+    line = get("mpirun").line(LaunchRequest(Layout(MIXED.node, MIXED.blocks, hosts=("a", "b")), Scheduler()))
+    assert line.files["rankfile"] == "rank 0=a slot=0:0-23\nrank 1=b slot=0:0-11\n"
+
+
+def test_jsrun_takes_a_file_for_hosts_that_differ() -> None:
+    assert get("jsrun").line(LaunchRequest(MIXED, CSM)).files["erf"].splitlines()[1:] == [
+        "rank: 0: { host: 1; cpu: {0-23} }",
+        "rank: 1: { host: 2; cpu: {0-11} }",
+    ]
+
+
+def test_gpus_of_a_shared_node_are_counted_from_zero() -> None:
+    shared = Scheduler(kind="slurm", exclusive=False)
+    layout = packed(WORKSTATION, 2, 8)
+    assert "--gpus-per-node=2 " in srun(layout, shared)
+    assert "--gpu-bind" not in srun(layout, shared)
+    last = Layout(WORKSTATION, (Block(0, 1, placed(WORKSTATION, (span(0, 7),), ((1,),))),))
+    with pytest.raises(InputError, match="the GPUs 1 of a node shared"):
+        srun(last, shared)
+
+
+# ------------------------------------------------------------------------------------------------ srun
+
+
+def test_a_linear_slurm_is_not_asked_for_gpus_per_task() -> None:
+    layout = packed(PERLMUTTER, 4, 16, gpu_visibility="own")
+    new = Scheduler(kind="slurm", version="24.11", linear=True, gpu_request="gpus-per-task")
+    old = new.model_copy(update={"version": "24.05"})
+    assert "--gpus-per-node=4 --gpu-bind=map_gpu:3,2,1,0" in srun(layout, new)
+    assert "--gpus-per-task=1 --gpu-bind=closest" in srun(layout, old)
+
+
+def test_ranks_that_share_a_gpu_ask_by_node() -> None:
+    slots = placed(WORKSTATION, (span(0, 3), span(4, 7), span(8, 11), span(12, 15)), ((0,), (0,), (1,), (1,)))
+    layout = Layout(WORKSTATION, (Block(0, 1, slots),), "own")
+    scheduler = Scheduler(kind="slurm", gpu_request="gpus-per-task")
+    assert "--gpus-per-node=2 --gpu-bind=map_gpu:0,0,1,1" in srun(layout, scheduler)
+
+
+def test_several_gpus_each_are_a_mask() -> None:
+    slots = placed(SUMMIT, (span(0, 20), span(21, 41)), ((0, 1, 2), (3, 4, 5)))
+    assert "--gpu-bind=mask_gpu:0x7,0x38" in srun(Layout(SUMMIT, (Block(0, 1, slots),), "own"))
+
+
+def test_gres_has_its_type() -> None:
+    layout = packed(PERLMUTTER, 4, 16)
+    assert "--gres=gpu:a100:4" in srun(layout, Scheduler(kind="slurm", gpu_request="gres", gres_type="a100"))
+    assert "--gres=gpu:4" in srun(layout, Scheduler(kind="slurm", gpu_request="gres"))
+    assert "gpu" not in srun(layout, Scheduler(kind="slurm", gpu_request="none"))
+
+
+@pytest.mark.parametrize(("version", "overlap"), [("20.02", False), ("20.11", True), ("23.11", True), ("", True)])
+def test_named_hosts_may_overlap_where_slurm_knows_it(version: str, overlap: bool) -> None:
+    layout = packed(CPU, 2, 24, hosts=("n08", "n09"))
+    line = srun(layout, Scheduler(kind="slurm", version=version), inside=False)
+    assert "-w n[08-09]" in line
+    assert ("--overlap" in line) is overlap
+    assert "-w" not in srun(layout).split()
+
+
+def test_masks_need_whole_nodes() -> None:
+    line = get("srun").line(LaunchRequest(packed(LUMI_G, 8, 7), Scheduler(kind="slurm", exclusive=False)))
+    assert "--cpu-bind=threads" in line.words
+    assert [finding.rule for finding in line.findings] == ["binding-not-exact"]
+
+
+def test_the_environment_flag_is_given_once() -> None:
+    layout = packed(CPU, 2, 24)
+    assert srun(layout).count("--export") == 1
+    assert srun(layout, args=("--export=NONE",)).count("--export") == 1
+    assert srun(layout, Scheduler(kind="slurm", launcher_options=("--export", "ALL,A=1"))).count("--export") == 1
+
+
+def test_mpi_is_wired_up_only_where_asked_for() -> None:
+    layout = packed(CPU, 2, 24)
+    assert "--mpi=none" in srun(layout)
+    assert "--mpi=pmix" in srun(layout, mpi=True)
+    assert "--mpi=cray_shasta" in srun(layout, Scheduler(kind="slurm", mpi="cray_shasta"), mpi=True)
+    jsrun = {mpi: get("jsrun").line(LaunchRequest(packed(SUMMIT, 6, 7), CSM, mpi=mpi)).words for mpi in (True, False)}
+    assert "--smpiargs=off" in jsrun[False]
+    assert not any(word.startswith("--smpiargs") for word in jsrun[True])
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_options_of_the_site_and_of_the_launch_come_last(name: str) -> None:
+    scheduler = Scheduler(launcher_options=("--site",))
+    words = get(name).line(LaunchRequest(packed(CPU, 2, 24, nodes=1), scheduler, args=("--mine", "x"))).words
+    tail = words[:-1] if name == "local" else words
+    assert tail[-3:] == ("--site", "--mine", "x")
+
+
+# ------------------------------------------------------------------------------------------------ jsrun
+
+
+def test_jsrun_counts_hardware_threads_where_the_job_has_them() -> None:
+    layout = packed(SUMMIT, 6, 7, smt=2)
+    two = Scheduler(kind="lsf", csm=True, alloc_flags=("smt2",))
+    assert "-bpacked:smt:14" in get("jsrun").line(LaunchRequest(layout, two)).words
+    line = get("jsrun").line(LaunchRequest(layout, CSM))
+    assert "rank: 0,1,2,3,4,5: { host: 1; cpu: {0-1,4-5,8-9,12-13,16-17,20-21,24-25}," in line.files["erf"]
+
+
+def test_horovods_erf_numbers() -> None:
+    """The numbers of horovod's runner/util/lsf.py tests: 28 threads for each of six ranks, none across sockets."""
+    layout = packed(SUMMIT, 6, 7, hosts=("h1", "h2"))
+    line = get("jsrun").line(LaunchRequest(layout, CSM, inside=False))
+    cpus = "{0-27},{28-55},{56-83},{84-111},{112-139},{140-167}"
+    assert line.files["erf"].splitlines() == [
+        "cpu_index_using: logical",
+        f"rank: 0,1,2,3,4,5: {{ host: h1; cpu: {cpus}; gpu: {{0-5}} }}",
+        f"rank: 6,7,8,9,10,11: {{ host: h2; cpu: {cpus}; gpu: {{0-5}} }}",
+    ]
+
+
+# ------------------------------------------------------------------------------------------------ size
+
+
+def _big(nodes: int) -> Layout:
+    return packed(LUMI_G, 8, 7, nodes=nodes, hosts=tuple(f"nid{n:06d}" for n in range(1, nodes + 1)))
+
+
+@pytest.mark.parametrize("name", [name for name in TABLE if name != "local"])
+def test_ten_thousand_nodes(name: str) -> None:
+    few, many = _big(100), _big(10_000)
+    small = _words(get(name).line(LaunchRequest(few, SLURM, inside=False)))
+    tracemalloc.start()
+    begun = time.perf_counter()
+    line = get(name).line(LaunchRequest(many, SLURM, inside=False))
+    seconds = time.perf_counter() - begun
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert _words(line) <= small + 20
+    assert peak < 60_000_000
+    assert seconds < 20
+    assert sum(map(len, line.files.values())) < 80 * many.ranks
+
+
+def _words(line: LaunchLine) -> int:
+    return sum(len(word) + 1 for word in line.words)
