@@ -1,0 +1,70 @@
+"""The schedulers: one class each with the head of a batch script and the client programs. `TABLE` names them all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from stackyard.errors import InputError
+from stackyard.host.command import which
+from stackyard.launch.batch.flux import Flux
+from stackyard.launch.batch.lsf import Lsf
+from stackyard.launch.batch.pbs import Pbs
+from stackyard.launch.batch.slurm import Slurm
+from stackyard.launch.plan import Allocation, Batch
+from stackyard.spec.models import Scheduler
+
+__all__ = ["TABLE", "allocation", "detect", "get"]
+
+TABLE: dict[str, Batch] = {"slurm": Slurm(), "lsf": Lsf(), "pbs": Pbs(), "flux": Flux()}
+
+_PROGRAMS = {"slurm": "sbatch", "lsf": "bsub", "pbs": "qsub", "flux": "flux"}
+_VARIABLES = {"slurm": "SLURM_JOB_ID", "lsf": "LSB_JOBID", "pbs": "PBS_JOBID", "flux": "FLUX_JOB_ID"}
+
+
+def get(name: str, scheduler: Scheduler | None = None) -> Batch:
+    """A scheduler by its name; with the site's own settings where they change its client programs (LSF with CSM).
+
+    Raises InputError for a name that is not in the table.
+    """
+    if name == "lsf" and scheduler is not None and scheduler.csm:
+        return Lsf(submit_stdin=False)
+    try:
+        return TABLE[name]
+    except KeyError:
+        raise InputError(
+            f"there is no scheduler '{name}'", hint=f"scheduler.kind in site.yaml is one of {', '.join(TABLE)}, none"
+        ) from None
+
+
+def detect(environ: Mapping[str, str]) -> str:
+    """``slurm``, ``lsf``, ``pbs``, ``flux``, or ``none`` where no scheduler is found.
+
+    A scheduler whose job this process is in comes first; outside of one, the only one whose submit program is on PATH.
+    A Flux instance inside a job of another scheduler is inner, so it is the one meant.
+
+    Raises InputError where several are found and none has the current allocation.
+    """
+    inside = [name for name, variable in _VARIABLES.items() if environ.get(variable)]
+    if "flux" in inside and environ.get("FLUX_URI"):
+        return "flux"
+    if len(inside) == 1:
+        return inside[0]
+    found = inside or [name for name, program in _PROGRAMS.items() if which(program, environ) is not None]
+    if len(found) > 1:
+        raise InputError(
+            f"several schedulers are found here: {', '.join(found)}",
+            hint="set scheduler.kind in site.yaml to the one that gives out the nodes",
+        )
+    return found[0] if found else "none"
+
+
+def allocation(environ: Mapping[str, str]) -> Allocation | None:
+    """The nodes that this process may use now, whichever scheduler gave them; None outside of a job.
+
+    The innermost comes first: Flux may run inside a job of the others.
+    """
+    for name in ("flux", "slurm", "lsf", "pbs"):
+        found = TABLE[name].allocation(dict(environ))
+        if found is not None:
+            return found
+    return None
