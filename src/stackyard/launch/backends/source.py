@@ -1,0 +1,134 @@
+"""What a program's source says, read with `ast` and never run: what it imports, and what goes wrong with it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from stackyard.errors import Where
+from stackyard.launch.findings import Finding
+from stackyard.launch.intent import Intent
+
+MOST_FILES = 40
+"""Modules of the program's own folder that are followed."""
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported top-level package and where."""
+
+    name: str
+    file: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Source:
+    """A program's script and the modules beside it that it imports.
+
+    `unread` says why nothing could be read, e.g. that the program is no Python script; empty where it could.
+    """
+
+    script: str = ""
+    imports: tuple[Import, ...] = ()
+    trees: dict[str, ast.Module] = field(default_factory=dict)
+    unread: str = ""
+
+    def imported(self, name: str) -> Import | None:
+        """The first import of a package."""
+        return next((found for found in self.imports if found.name == name), None)
+
+    def words(self) -> set[str]:
+        """All string constants, e.g. to see whether an option such as ``--local_rank`` is parsed."""
+        nodes = (node for tree in self.trees.values() for node in ast.walk(tree))
+        return {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+
+
+def script_of(program: tuple[str, ...]) -> str:
+    """The Python file that a command runs, or empty: ``train.py``, ``python -u train.py``, ``env A=1 python x.py``."""
+    for word in program:
+        if word.endswith(".py"):
+            return word
+        if word in ("-c", "-m"):
+            return ""
+    return ""
+
+
+def read(intent: Intent) -> Source:
+    """Read the program of an intent and the modules beside it."""
+    script = script_of(intent.program)
+    if not script:
+        return Source(unread="the program is not given as a *.py file")
+    path = Path(intent.cwd or ".", script)
+    trees: dict[str, ast.Module] = {}
+    waiting, imports = [path], []
+    while waiting and len(trees) < MOST_FILES:
+        file = waiting.pop(0)
+        if str(file) in trees:
+            continue
+        try:
+            trees[str(file)] = ast.parse(file.read_text(encoding="utf-8"), str(file))
+        except (OSError, ValueError, SyntaxError) as error:
+            if file == path:
+                return Source(str(path), unread=f"{path} cannot be read: {error}")
+            continue
+        for found in _imports(trees[str(file)], str(file)):
+            imports.append(found)
+            waiting += _beside(path.parent, found.name)
+    return Source(str(path), tuple(imports), trees)
+
+
+def _imports(tree: ast.Module, file: str) -> Iterator[Import]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(alias.name.split(".")[0], file, node.lineno)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield Import(node.module.split(".")[0], file, node.lineno)
+
+
+def _beside(folder: Path, name: str) -> list[Path]:
+    """The program's own module of this name."""
+    return [path for path in (folder / f"{name}.py", folder / name / "__init__.py") if path.is_file()]
+
+
+def fork_findings(source: Source) -> tuple[Finding, ...]:
+    """A warning for each DataLoader whose workers are forked in a process that has MPI or InfiniBand verbs loaded.
+
+    fork(2) in such a process is undefined by the MPI standard and breaks registered memory: workers hang or crash.
+    https://www.open-mpi.org/faq/?category=tuning#fork-warning, and Horovod's troubleshooting on data loaders.
+    """
+    found = []
+    for file, tree in source.trees.items():
+        names = {n.func.attr for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)}
+        if "set_start_method" in names:
+            return ()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and _called(node) == "DataLoader" and _forks(node):
+                found.append(_fork_finding(file, node.lineno))
+    return tuple(found)
+
+
+def _called(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+
+
+def _forks(call: ast.Call) -> bool:
+    """Whether a DataLoader call has workers (or a number of them that only the run knows) and names no other start."""
+    given = {keyword.arg: keyword.value for keyword in call.keywords}
+    workers = given.get("num_workers")
+    if workers is None or (isinstance(workers, ast.Constant) and not workers.value):
+        return False
+    context = given.get("multiprocessing_context")
+    return context is None or (isinstance(context, ast.Constant) and context.value in (None, "fork"))
+
+
+def _fork_finding(file: str, line: int) -> Finding:
+    return Finding(
+        "dataloader-fork-mpi", "warning", "a DataLoader forks workers in a process that uses MPI",
+        "a fork after MPI_Init shares registered memory and open devices with the child: workers hang or crash",
+        'DataLoader(..., multiprocessing_context="forkserver"), set before the first batch',
+        Where(file, line),
+    )  # fmt: skip
