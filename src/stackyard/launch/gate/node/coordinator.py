@@ -105,7 +105,7 @@ class Coordinator:
             local = [int(self.hub.peers[rank].hello["local_rank"]) for rank in ranks]
             if sorted(local) != list(range(len(local))):
                 raise Stop(f"{host} has the local ranks {sorted(local)}, not 0 to {len(local) - 1}")
-        if absent:
+        if absent and len(absent) < len(self.spec["hosts"]):
             unplanned = sorted(there - {_short(host) for host in self.spec["hosts"]})
             raise Stop(f"no rank ran on {', '.join(absent)}; not planned, but used: {', '.join(unplanned) or 'none'}")
 
@@ -143,7 +143,8 @@ class Coordinator:
             seconds = [float(self.libraries[rank].get("seconds", 0)) for rank in ranks]
             if max(seconds):
                 stage["measurements"].append({"name": "import", "value": max(seconds), "unit": "s", "hosts": [host]})
-        self._speeds(stage, {"do": "speed", "seconds": self.spec["speed_seconds"]}, range(self.size))
+        if self.spec["speed_seconds"]:
+            self._speeds(stage, {"do": "speed", "seconds": self.spec["speed_seconds"]}, range(self.size))
 
     def gpus(self, stage: dict[str, Any]) -> None:
         """Every rank has a GPU of its own, and each computes."""

@@ -127,12 +127,19 @@ def _speed(member: Member, command: dict[str, Any]) -> dict[str, Any]:
 
 
 def _gpu(member: Member, command: dict[str, Any]) -> dict[str, Any]:
-    device = device_of(member.torch.cuda.device_count(), member.who.local_rank)
+    device = device_of(member.torch.cuda.device_count(), member.who.local_rank, os.environ)
     return {"measured": [probe.gpu_speed(member.torch, device, float(command["seconds"]))]}
 
 
-def device_of(visible: int, local_rank: int) -> int:
-    """Which of its visible GPUs is a rank's own: the only one, or that of its local rank. Raises ValueError."""
+def device_of(visible: int, local_rank: int, environ: Mapping[str, str]) -> int:
+    """Which of its visible GPUs is a rank's own: what the shim says, the only one, or that of its local rank.
+
+    Raises:
+        ValueError: none of them.
+    """
+    said = environ.get("STACKYARD_DEVICE", "")
+    if said.isdigit() and int(said) < visible:
+        return int(said)
     if visible == 1:
         return 0
     if local_rank < visible:
@@ -154,7 +161,7 @@ def _port(member: Member, command: dict[str, Any]) -> dict[str, Any]:
 def _allreduce(member: Member, command: dict[str, Any]) -> dict[str, Any]:
     wanted = dict(command["task"])
     if wanted.pop("gpu"):
-        wanted["device"] = device_of(member.torch.cuda.device_count(), member.who.local_rank)
+        wanted["device"] = device_of(member.torch.cuda.device_count(), member.who.local_rank, os.environ)
     task = collective.Task(**wanted)
 
     def at(text: str) -> None:

@@ -7,6 +7,7 @@ import selectors
 import socket
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 LINE_LIMIT = 1 << 20
@@ -60,17 +61,24 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
     return message if isinstance(message, dict) else None
 
 
+def _listening(port: int) -> socket.socket:
+    """On all addresses of both families where the kernel has IPv6. SO_REUSEADDR: the port may be held for us, bound."""
+    family = socket.AF_INET6 if Path("/proc/net/if_inet6").exists() else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if family == socket.AF_INET6:
+        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    listener.bind(("", port))
+    listener.listen(4096)
+    return listener
+
+
 class Hub:
     """All connections of the coordinator; one thread, no locks."""
 
     def __init__(self, port: int, token: str) -> None:
         self.token = token
-        self.listener = socket.socket(socket.AF_INET6 if socket.has_ipv6 else socket.AF_INET, socket.SOCK_STREAM)
-        self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if self.listener.family == socket.AF_INET6:
-            self.listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        self.listener.bind(("", port))
-        self.listener.listen(4096)
+        self.listener = _listening(port)
         self.selector = selectors.DefaultSelector()
         self.selector.register(self.listener, selectors.EVENT_READ)
         self.peers: dict[int, Peer] = {}

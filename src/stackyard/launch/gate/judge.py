@@ -1,0 +1,81 @@
+"""Is a measurement good enough? Against the site's reference where it has one, else against the other nodes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+from stackyard.errors import InputError
+from stackyard.launch.gate.model import Measurement, Verdict
+from stackyard.spec.models import Reference
+
+RELATIVE = {"cpu": 0.5, "memory": 0.4, "gpu": 0.7, "allreduce_node": 0.5, "allreduce_pair": 0.4, "tcp": 0.4}
+"""Without a reference: below this share of the median of at least three like it, a measurement is slow. Wide enough for
+what healthy nodes differ by; a link at half its width, a core at half its clock are below or near it, and a site that
+wants more says so by a reference."""
+
+_UNITS = {
+    "B/s": ("B/s", 1.0), "MB/s": ("B/s", 1e6), "GB/s": ("B/s", 1e9), "TB/s": ("B/s", 1e12),
+    "MiB/s": ("B/s", 2.0**20), "GiB/s": ("B/s", 2.0**30), "Mbit/s": ("B/s", 1e6 / 8), "Gbit/s": ("B/s", 1e9 / 8),
+    "Mop/s": ("op/s", 1e6), "GFLOP/s": ("FLOP/s", 1e9), "TFLOP/s": ("FLOP/s", 1e12),
+    "MHz": ("Hz", 1e6), "GHz": ("Hz", 1e9), "s": ("s", 1.0), "ms": ("s", 1e-3), "us": ("s", 1e-6),
+}  # fmt: skip
+
+
+def judge(measurements: Sequence[Measurement], references: Sequence[Reference]) -> tuple[Verdict, ...]:
+    """A verdict for each measurement, in order.
+
+    ``slow``: below value x (1 - low) of its reference, or without one far below the median of its like. ``odd``: above
+    value x (1 + high). There is no upper limit by default: switches that reduce exceed the rate of a link.
+
+    Raises:
+        InputError: a reference is in a unit that the measurement cannot be converted to.
+    """
+    named = {reference.name: reference for reference in references}
+    middles = _middles(measurements)
+    return tuple(_one(m, named.get(m.name), middles.get((m.name, m.unit))) for m in measurements)
+
+
+def floor(name: str, unit: str, measurements: Sequence[Measurement], references: Sequence[Reference]) -> float:
+    """Below this a measurement of that name is slow, in `unit`; 0 where nothing says so."""
+    reference = next((r for r in references if r.name == name), None)
+    if reference is not None and reference.low:
+        return _in_unit(reference, unit) * (1 - reference.low)
+    middle = _middles(measurements).get((name, unit))
+    return middle * RELATIVE.get(name, 0.0) if middle else 0.0
+
+
+def _one(m: Measurement, reference: Reference | None, middle: float | None) -> Verdict:
+    where = f" on {', '.join(m.hosts)}" if 0 < len(m.hosts) <= 4 else f" on {len(m.hosts)} nodes" if m.hosts else ""
+    said = f"{m.name} is {m.value:.3g} {m.unit}{where}"
+    if reference is not None:
+        value = _in_unit(reference, m.unit)
+        against = f"{said}; the site expects {value:.3g}"
+        if reference.low and m.value < value * (1 - reference.low):
+            return Verdict(m.name, m.hosts, "slow", f"{against}, at least {value * (1 - reference.low):.3g}")
+        if reference.high and m.value > value * (1 + reference.high):
+            return Verdict(m.name, m.hosts, "odd", f"{against}, at most {value * (1 + reference.high):.3g}")
+        if reference.low:
+            return Verdict(m.name, m.hosts, "passed", against)
+    if middle and m.value < middle * RELATIVE.get(m.name, 0.0):
+        return Verdict(m.name, m.hosts, "slow", f"{said}; the median of its like is {middle:.3g}")
+    return Verdict(m.name, m.hosts, "passed", said)
+
+
+def _middles(measurements: Sequence[Measurement]) -> dict[tuple[str, str], float]:
+    values: dict[tuple[str, str], list[float]] = {}
+    for m in measurements:
+        values.setdefault((m.name, m.unit), []).append(m.value)
+    return {key: median(found) for key, found in values.items() if len(found) >= 3}
+
+
+def _in_unit(reference: Reference, unit: str) -> float:
+    if reference.unit == unit:
+        return reference.value
+    mine, theirs = _UNITS.get(reference.unit), _UNITS.get(unit)
+    if mine is None or theirs is None or mine[0] != theirs[0]:
+        raise InputError(
+            f"the reference {reference.name} is in {reference.unit}, and it is measured in {unit}",
+            hint=f"write it in {unit} in the site file",
+        )
+    return reference.value * mine[1] / theirs[1]

@@ -1,0 +1,111 @@
+"""What the gate says: measurements, verdicts, stages, a report. Plain frozen values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+Outcome = Literal["passed", "slow", "odd", "failed", "skipped"]
+WORST: tuple[Outcome, ...] = ("failed", "slow", "odd", "passed")
+TITLES = {
+    "identity": "every rank is there", "hosts": "the nodes are alike", "libraries": "libraries, CPU and memory",
+    "gpus": "GPUs", "gloo": "all ranks meet", "node": "all-reduce within each node",
+    "pairs": "all-reduce between neighbours", "all": "all-reduce over all", "mpi": "all-reduce over MPI",
+    "tcp": "plain TCP between neighbours",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One number. `hosts` are those that took part; none: the whole job. `detail` has bytes, ranks, backend, times."""
+
+    name: str
+    value: float
+    unit: str
+    hosts: tuple[str, ...] = ()
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What one measurement means; `message` says against what it was judged."""
+
+    name: str
+    hosts: tuple[str, ...]
+    outcome: Outcome
+    message: str
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage of one trial. `reason` is why it failed or was skipped."""
+
+    name: str
+    outcome: Outcome
+    reason: str = ""
+    seconds: float = 0.0
+    measurements: tuple[Measurement, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+
+    @property
+    def good(self) -> bool:
+        """Nothing here keeps a program from starting."""
+        return self.outcome in ("passed", "odd", "skipped")
+
+
+@dataclass(frozen=True)
+class GateReport:
+    """How the gate went.
+
+    Attributes:
+        hosts: those that the program gets; empty where the gate did not pass.
+        spare: good hosts that are not needed.
+        bad: hosts that are left out, with the reason.
+        stages: of the last trial.
+        notes: what happened on the way, in order.
+        differences: of kernel and the like, which stop nobody.
+        steps: how many times ranks were started.
+    """
+
+    passed: bool
+    hosts: tuple[str, ...]
+    spare: tuple[str, ...] = ()
+    bad: Mapping[str, str] = field(default_factory=dict)
+    stages: tuple[Stage, ...] = ()
+    notes: tuple[str, ...] = ()
+    differences: tuple[str, ...] = ()
+    steps: int = 0
+    seconds: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values, for gate.json."""
+        return {"format": 1, **asdict(self)}
+
+    def summary(self) -> list[str]:
+        """Lines for a person: one per stage, then what is left out and why."""
+        lines = [_line(stage) for stage in self.stages]
+        lines += [f"different, but tolerated: {text}" for text in self.differences[:5]]
+        lines += [f"{verdict.outcome}: {verdict.message}" for stage in self.stages for verdict in _notable(stage)[:5]]
+        lines += list(self.notes)
+        lines += [f"left out: {host}: {reason}" for host, reason in self.bad.items()]
+        word = "passed" if self.passed else "not passed"
+        used = f" on {len(self.hosts)} nodes" if self.passed else ""
+        return [*lines, f"gate {word}{used} ({self.seconds:.1f} s)"]
+
+
+def _line(stage: Stage) -> str:
+    title = TITLES.get(stage.name, stage.name)
+    numbers = ", ".join(_range(name, stage.measurements) for name in dict.fromkeys(m.name for m in stage.measurements))
+    told = "; ".join(part for part in (stage.reason, numbers) if part)
+    return f"{title}: {stage.outcome}{f' ({told})' if told else ''}"
+
+
+def _range(name: str, measurements: Sequence[Measurement]) -> str:
+    mine = [m for m in measurements if m.name == name]
+    low, high = (f"{value:.3g}" for value in (min(m.value for m in mine), max(m.value for m in mine)))
+    return f"{name} {low if low == high else f'{low} to {high}'} {mine[0].unit}"
+
+
+def _notable(stage: Stage) -> list[Verdict]:
+    return [verdict for verdict in stage.verdicts if verdict.outcome in ("slow", "odd", "failed")]

@@ -1,0 +1,232 @@
+"""`run_gate`: try all nodes, name the bad ones, try again without them, until a trial passes or too few are left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any, Protocol
+
+from stackyard.errors import ChecksFailed, InputError
+from stackyard.launch.gate import trial
+from stackyard.launch.gate.bisect import Found, Group, find_bad, suspects
+from stackyard.launch.gate.judge import floor
+from stackyard.launch.gate.model import GateReport, Measurement, Stage
+from stackyard.launch.gate.trial import GateOptions, Trial
+from stackyard.launch.outcome import Listener, StepResult
+from stackyard.launch.paths import RunPaths, StepPaths
+from stackyard.launch.plan import Plan
+from stackyard.spec.models import Reference
+from stackyard.yard.atomic import write_json
+
+MakePlan = Callable[[tuple[str, ...], tuple[str, ...]], Plan]
+SEARCHED = ("gloo", "pairs", "all", "mpi", "tcp")
+
+
+class RunStep(Protocol):
+    """`stackyard.launch.hub.run_step`, with the run's name and the options already given."""
+
+    def __call__(self, step: StepPaths, plan: Plan, listener: Listener) -> StepResult:
+        """Start, watch, end."""
+        ...
+
+
+def run_gate(
+    run: RunPaths,
+    make_plan: MakePlan,
+    hosts: Sequence[str],
+    *,
+    spare: int = 0,
+    references: Sequence[Reference] = (),
+    run_step: RunStep,
+    listener: Listener,
+    options: GateOptions | None = None,
+) -> GateReport:
+    """Prove nodes before a program starts on them. gate.json holds the report, also of a gate that did not pass.
+
+    Args:
+        make_plan: the plan that runs a command on every rank of some hosts of this allocation.
+        hosts: all that may be used, spare ones included.
+        spare: how many of them may be left out.
+        references: what the site expects of such nodes.
+
+    Raises:
+        ChecksFailed: too few good nodes are left, or what fails cannot be pinned to nodes.
+        InputError: a reference is in a wrong unit, or there are no hosts.
+        MissingError, StackyardError: ranks could not be started at all.
+    """
+    if len(hosts) <= spare:
+        raise InputError(f"{len(hosts)} nodes, {spare} of them spare: none is left for the program")
+    gate = _Gate(run, make_plan, run_step, listener, references, options or GateOptions())
+    report = gate.run(tuple(hosts), spare)
+    write_json(run.gate, report.to_json())
+    if not report.passed:
+        raise ChecksFailed(_verdict(report, len(hosts) - spare), detail="\n".join(report.summary()), hint=_hint(report))
+    return report
+
+
+def _verdict(report: GateReport, wanted: int) -> str:
+    if report.bad:
+        named = "; ".join(f"{host} ({reason})" for host, reason in report.bad.items())
+        return f"the gate does not pass, {wanted} good nodes are needed: bad is {named}"
+    failing = next((stage for stage in report.stages if not stage.good), None)
+    return f"the gate does not pass: {f'{failing.name}: {failing.reason}' if failing else 'no stage was run'}"
+
+
+def _hint(report: GateReport) -> str:
+    if report.bad:
+        return f"ask for spare nodes with --spare {len(report.bad)}, or leave these out"
+    return "no node could be named: the fault is between them, or the same on all"
+
+
+class _Gate:
+    def __init__(
+        self, run: RunPaths, make_plan: MakePlan, run_step: RunStep, listener: Listener,
+        references: Sequence[Reference], options: GateOptions,
+    ) -> None:  # fmt: skip
+        self.paths, self.make_plan, self.run_step, self.listener = run, make_plan, run_step, listener
+        self.references, self.options = references, options
+        self.start = trial.install(run.gate_step(0).root.parent / "program")
+        self.next_step = 1
+        self.steps = 0
+        self.notes: list[str] = []
+
+    def run(self, hosts: tuple[str, ...], spare: int) -> GateReport:
+        """Trials on fewer and fewer hosts. One that fails and cannot be explained is repeated once."""
+        began, wanted = time.monotonic(), len(hosts) - spare
+        bad: dict[str, str] = {}
+        unexplained = 0
+        while True:
+            last = self.trial(hosts)
+            found = {} if last.passed else dict(last.bad) or self.search(last)
+            unexplained += not last.passed and not found
+            bad.update(found)
+            hosts = tuple(host for host in hosts if host not in bad)
+            if last.passed or unexplained > 1 or len(hosts) < wanted:
+                break
+            self._note_retry(last, found)
+        good = last.passed and len(hosts) >= wanted
+        return GateReport(
+            good, hosts[:wanted] if good else (), hosts[wanted:] if good else (), bad, last.stages,
+            tuple(self.notes), last.differences, self.steps, round(time.monotonic() - began, 2),
+        )  # fmt: skip
+
+    def _note_retry(self, last: Trial, found: dict[str, str]) -> None:
+        failing = last.failing
+        what = f"{failing.name}: {failing.reason}" if failing else "a node"
+        again = f"tried again without {', '.join(found)}" if found else "no node could be named, tried once more"
+        self.notes.append(f"{what}; {again}")
+        self.listener.notice(f"gate: {self.notes[-1]}")
+
+    def trial(self, hosts: tuple[str, ...]) -> Trial:
+        """All stages on these hosts."""
+        self.listener.phase("gate", f"{len(hosts)} nodes")
+        step = self._step()
+        return self._start(step, hosts, self.options.stages, self.options, _Shown(self.listener))
+
+    # ------------------------------------------------------------------------------------------------ naming hosts
+
+    def search(self, last: Trial) -> dict[str, str]:
+        """Bad hosts by bisection where a stage failed in which hosts work together."""
+        failing = last.failing
+        if failing is None or len(last.hosts) < 2 or (failing.name not in (*SEARCHED, "identity")):
+            return {}
+        known = suspects(last.pairs)[1] if failing.name in ("pairs", "tcp") else ()
+        self.listener.phase("gate", f"looking for the bad node: {failing.name}")
+        least = self._least(failing)
+        stage = {"pairs": "all", "identity": "identity", "gloo": "gloo"}.get(failing.name, failing.name)
+
+        def test(groups: Sequence[Group]) -> list[bool]:
+            return self._side_by_side(groups, stage, least)
+
+        found: Found = find_bad(last.hosts, test, good=known)
+        self.notes.append(
+            f"{failing.name}: searched in {found.rounds} rounds: {', '.join(found.hosts) or 'nothing found'}"
+        )
+        return found.reasons(failing.name)
+
+    def _least(self, failing: Stage) -> float:
+        """The bandwidth below which a group counts as bad; 0 where the stage did not fail for its speed."""
+        if failing.outcome != "slow" or not failing.measurements:
+            return 0.0
+        first = failing.measurements[0]
+        return floor(first.name, first.unit, failing.measurements, self.references)
+
+    def _side_by_side(self, groups: Sequence[Group], stage: str, least: float) -> list[bool]:
+        """Each group in a step of its own, so that one that hangs or dies disturbs no other."""
+        steps = [self._step() for _ in groups]
+        with ThreadPoolExecutor(min(len(groups), self.options.side_by_side)) as pool:
+            return list(
+                pool.map(
+                    lambda pair: self._group_passes(pair[0], pair[1], stage, least), zip(steps, groups, strict=True)
+                )
+            )
+
+    def _group_passes(self, step: StepPaths, group: Group, stage: str, least: float) -> bool:
+        stages = ("identity",) if stage == "identity" else ("identity", "libraries", stage)
+        short = replace(self.options, speed_seconds=0.0)
+        made = self._start(step, group, stages, short, _Silent())
+        if not all(s.outcome != "failed" for s in made.stages) or made.bad:
+            return False
+        return all(m.value >= least for s in made.stages if s.name == stage for m in _bandwidths(s.measurements))
+
+    # ------------------------------------------------------------------------------------------------ starting
+
+    def _step(self) -> StepPaths:
+        """The next folder that holds no earlier start: a job that was requeued has some."""
+        while self.paths.gate_step(self.next_step).root.exists():
+            self.next_step += 1
+        step = self.paths.gate_step(self.next_step)
+        step.root.mkdir(parents=True)
+        self.steps += 1
+        return step
+
+    def _start(
+        self, step: StepPaths, hosts: tuple[str, ...], stages: Sequence[str], options: GateOptions, listener: Listener
+    ) -> Trial:
+        plan = self.make_plan(hosts, trial.rank_argv(self.start, step.root))
+        chosen = [stage for stage in stages if stage != "mpi" or plan.program.mpi]
+        trial.write_spec(step.root, hosts, chosen, options)
+        result = self.run_step(step, plan, listener)
+        return trial.read(step.root, hosts, plan.program.layout, result, self.references)
+
+
+def _bandwidths(measurements: Sequence[Measurement]) -> list[Measurement]:
+    return [m for m in measurements if m.unit == "GB/s"]
+
+
+class _Silent:
+    """A listener for steps of which only the result matters."""
+
+    def phase(self, name: str, detail: str = "") -> None:
+        """Not shown."""
+
+    def nodes(self, there: int, expected: int) -> None:
+        """Not shown."""
+
+    def output(self, task: int, text: str) -> None:
+        """Not shown."""
+
+    def event(self, kind: str, data: dict[str, Any]) -> None:
+        """Not shown."""
+
+    def notice(self, text: str) -> None:
+        """Not shown."""
+
+
+class _Shown(_Silent):
+    """Turns what rank 0 prints at the end of each stage into progress."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+
+    def nodes(self, there: int, expected: int) -> None:
+        """Passed on."""
+        self._listener.nodes(there, expected)
+
+    def output(self, task: int, text: str) -> None:
+        """``gate: pairs: done`` becomes a phase."""
+        for line in text.splitlines():
+            if task == 0 and line.startswith("gate: "):
+                self._listener.phase("gate", line[len("gate: ") :])

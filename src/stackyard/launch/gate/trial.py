@@ -1,0 +1,196 @@
+"""One start of ranks for the gate: its files, its plan, and what its result.json means."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from stackyard.launch.gate.judge import judge
+from stackyard.launch.gate.model import WORST, Measurement, Outcome, Stage, Verdict
+from stackyard.launch.layout import Layout
+from stackyard.launch.outcome import StepResult
+from stackyard.spec.models import Reference
+from stackyard.yard.atomic import write_json, write_text
+
+START = "from stackyard_gate.rank import main\n\nmain()\n"
+PYTHON = 'p=$(command -v python || command -v python3) && exec "$p" "$0" "$1"'
+"""The environment's Python: `python` in a stack, where there is none perhaps only `python3`."""
+
+ALL_STAGES = ("identity", "hosts", "libraries", "gpus", "gloo", "node", "pairs", "all", "mpi", "tcp")
+LOCAL_STAGES = ("hosts", "libraries", "gpus", "node")
+"""Stages whose errors are about the host on which they happen."""
+
+
+@dataclass(frozen=True)
+class GateOptions:
+    """How the gate measures.
+
+    Attributes:
+        stages: which, in order; `mpi` runs only where the launcher wires the ranks up for MPI.
+        seconds: about how long one bandwidth measurement takes; `speed_seconds`: one of CPU, memory or GPU.
+        bytes: of an all-reduce; 0: 1 GiB on GPUs, calibrated on CPUs.
+        start_s, answer_s, connect_s, collective_s: limits for all ranks to be there, for one answer (importing torch
+            from a cold file system included), for a group to connect, for one round of all-reduces.
+        clock_limit_s: clocks may differ by so much.
+        side_by_side: at most so many groups are tested at a time.
+    """
+
+    stages: tuple[str, ...] = ALL_STAGES
+    seconds: float = 1.0
+    speed_seconds: float = 0.3
+    bytes: int = 0
+    start_s: float = 60.0
+    answer_s: float = 180.0
+    connect_s: float = 60.0
+    collective_s: float = 120.0
+    clock_limit_s: float = 0.5
+    side_by_side: int = 16
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What came of one start. `bad`: hosts that were convicted directly, with reasons; `pairs`: which pairs passed."""
+
+    hosts: tuple[str, ...]
+    stages: tuple[Stage, ...]
+    bad: Mapping[str, str] = field(default_factory=dict)
+    pairs: tuple[tuple[tuple[str, ...], bool], ...] = ()
+    differences: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        """Nothing keeps a program from starting here."""
+        return bool(self.stages) and all(stage.good for stage in self.stages) and not self.bad
+
+    @property
+    def failing(self) -> Stage | None:
+        """The first stage that did not pass."""
+        return next((stage for stage in self.stages if not stage.good), None)
+
+
+def install(folder: Path) -> Path:
+    """Write the ranks' program below `folder`, where all nodes can read it; its start file."""
+    source = Path(__file__).parent / "node"
+    for file in sorted(source.glob("*.py")):
+        write_text(folder / "stackyard_gate" / file.name, file.read_text(encoding="utf-8"))
+    start = folder / "start.py"
+    write_text(start, START)
+    return start
+
+
+def rank_argv(start: Path, step: Path) -> tuple[str, ...]:
+    """The command of every rank."""
+    return ("/bin/sh", "-c", PYTHON, str(start), str(step))
+
+
+def write_spec(step: Path, hosts: Sequence[str], stages: Sequence[str], options: GateOptions) -> None:
+    """spec.json, which all ranks read. The token keeps a stray connection from being taken for a rank."""
+    limits = {"start": options.start_s, "answer": options.answer_s, "connect": options.connect_s,
+              "collective": options.collective_s}  # fmt: skip
+    write_json(
+        step / "spec.json",
+        {"token": secrets.token_hex(8), "hosts": list(hosts), "stages": list(stages), "limits": limits,
+         "seconds": options.seconds, "speed_seconds": options.speed_seconds, "bytes": options.bytes,
+         "clock_limit_s": options.clock_limit_s},
+    )  # fmt: skip
+
+
+def host_of(layout: Layout, rank: int) -> str:
+    """The host on which a rank was planned."""
+    index = rank % layout.nodes if layout.distribution == "cyclic" else rank // layout.ranks_per_node
+    return layout.host(index)
+
+
+def read(
+    step: Path, hosts: tuple[str, ...], layout: Layout, result: StepResult, references: Sequence[Reference]
+) -> Trial:
+    """What a finished step means. Raises OSError, ValueError where result.json is there and not readable."""
+    file = step / "result.json"
+    if not file.exists():
+        return _without_result(hosts, result)
+    told = json.loads(file.read_text(encoding="utf-8"))
+    stages = tuple(_stage(stage, references) for stage in told["stages"])
+    bad = _convicted(told, stages, hosts, layout)
+    if not told["finished"] and all(stage.good for stage in stages):
+        stages = (*stages, _ended_early(result))
+        bad = {**bad, **_lost(hosts, result)}
+    soft = [d for d in told.get("differences", ()) if not d["hard"]]
+    texts = tuple(f"{d['host']}: {d['what']} is {d['value']}, mostly {d['usual']}" for d in soft)
+    return Trial(hosts, stages, bad, tuple(_pairs(told, stages)), texts)
+
+
+def _without_result(hosts: tuple[str, ...], result: StepResult) -> Trial:
+    return Trial(hosts, (_ended_early(result),), _lost(hosts, result))
+
+
+def _ended_early(result: StepResult) -> Stage:
+    first = result.first
+    tail = f": {first.tail[-1]}" if first and first.tail else ""
+    why = first.message if first and first.message else f"the ranks ended early ({result.state}, code {result.code})"
+    return Stage("identity", "failed", why + tail)
+
+
+def _lost(hosts: tuple[str, ...], result: StepResult) -> dict[str, str]:
+    """A node that was lost, or where nothing could be started, is named by who watched the step."""
+    first = result.first
+    if first is None or result.state not in ("node-lost", "no-start") or first.host not in hosts:
+        return {}
+    return {first.host: first.message or "the node was lost"}
+
+
+def _stage(told: Mapping[str, Any], references: Sequence[Reference]) -> Stage:
+    measured = tuple(
+        Measurement(m["name"], m["value"], m["unit"], tuple(m["hosts"]),
+                    {key: value for key, value in m.items() if key not in ("name", "value", "unit", "hosts")})
+        for m in told["measurements"]
+    )  # fmt: skip
+    verdicts = judge(measured, references)
+    if told["outcome"] == "skipped":
+        return Stage(told["name"], "skipped", told["reason"])
+    outcome: Outcome = "failed" if told["outcome"] == "failed" or told["errors"] or told["silent"] else _worst(verdicts)
+    reason = told["reason"] or next((v.message for v in verdicts if v.outcome == outcome != "passed"), "")
+    return Stage(told["name"], outcome, reason, told["seconds"], measured, verdicts)
+
+
+def _worst(verdicts: Sequence[Verdict]) -> Outcome:
+    there = {verdict.outcome for verdict in verdicts}
+    return next((outcome for outcome in WORST if outcome in there), "passed")
+
+
+def _convicted(
+    told: Mapping[str, Any], stages: Sequence[Stage], hosts: tuple[str, ...], layout: Layout
+) -> dict[str, str]:
+    """Hosts that need no search: no rank there, other hardware, an error of their own, too slow by themselves."""
+    bad: dict[str, str] = {}
+    for raw, stage in zip(told["stages"], stages, strict=True):
+        if raw["name"] == "identity" and raw["silent"]:
+            bad.update(dict.fromkeys(raw.get("missing_hosts", ()), "no rank answered from there"))
+            bad.update({host_of(layout, s["rank"]): f"rank {s['rank']} did not answer" for s in raw["silent"]})
+        if raw["name"] in LOCAL_STAGES:
+            bad.update({s["host"]: f"rank {s['rank']} did not come back from {raw['name']}" for s in raw["silent"]})
+            bad.update({e["host"]: e["error"] for e in raw["errors"]})
+        lost = {s["host"]: f"rank {s['rank']} ended in {raw['name']}" for s in raw["silent"] if s["at"] == "lost"}
+        bad.update(lost)
+        bad.update({v.hosts[0]: v.message for v in stage.verdicts if v.outcome == "slow" and len(v.hosts) == 1})
+    bad.update({d["host"]: _different(d) for d in told.get("differences", ()) if d["hard"] and d["clear"]})
+    full = {host.split(".", 1)[0]: host for host in hosts}
+    return {full.get(host.split(".", 1)[0], host): reason for host, reason in bad.items()}
+
+
+def _different(d: Mapping[str, Any]) -> str:
+    return str(d["value"]) if d["what"] == "gpu_errors" else f"{d['what']} is {d['value']}, elsewhere {d['usual']}"
+
+
+def _pairs(told: Mapping[str, Any], stages: Sequence[Stage]) -> list[tuple[tuple[str, ...], bool]]:
+    """Which pairs of the stages `pairs` and `tcp` passed."""
+    found: list[tuple[tuple[str, ...], bool]] = []
+    for raw, stage in zip(told["stages"], stages, strict=True):
+        if raw["name"] in ("pairs", "tcp"):
+            failed = {tuple(sorted(e["hosts"])) for e in raw["errors"] if len(e.get("hosts", ())) == 2}
+            found += [(pair, False) for pair in sorted(failed)]
+            found += [(v.hosts, v.outcome != "slow") for v in stage.verdicts if tuple(sorted(v.hosts)) not in failed]
+    return found
