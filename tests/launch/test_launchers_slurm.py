@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launcherbed import ready, span
+from launcherbed import placed, ready, span
 
 from stackyard.host.command import which
 from stackyard.launch.intent import Intent
 from stackyard.launch.launchers import get
-from stackyard.launch.layout import Layout, Node, NodeDomain
+from stackyard.launch.layout import Block, Layout, Node, NodeDomain
 from stackyard.launch.placing import plan_layout
 from stackyard.launch.plan import LaunchRequest
 from stackyard.spec.models import Scheduler
@@ -20,7 +20,7 @@ from support.slurm import SlurmCluster
 pytestmark = pytest.mark.real
 
 NODE = Node("n", (NodeDomain(0, span(0, 15), (0, 1)), NodeDomain(0, span(16, 31), (2, 3))), 32, gpu_vendor="nvidia")
-TURNED = Node("n", tuple(reversed(NODE.domains)), 32, gpu_vendor="nvidia")
+CROSSED = Node("n", (NodeDomain(0, span(0, 15), (2, 3)), NodeDomain(0, span(16, 31), (0, 1))), 32, gpu_vendor="nvidia")
 TWO_CORES = Node("n", (NodeDomain(0, (0, 1)),), 2)
 SHOW = "echo {rank} {local} $(hostname) ${{CUDA_VISIBLE_DEVICES-unset}}"
 SLURM = Scheduler(kind="slurm", version="22.05.8")
@@ -32,7 +32,8 @@ def started(
 ) -> dict[int, tuple[int, str, str]]:  # fmt: skip
     """Start ranks in an allocation; for each its local rank, host and visible GPUs."""
     line = get(name).line(LaunchRequest(layout, scheduler, **changes))
-    gpus = ["--gpus-per-node=4"] if layout.gpus_per_rank else []
+    asked = "--gres=gpu:h100:4" if scheduler.gres_type else "--gpus-per-node=4"  # a step's GPUs have the job's form
+    gpus = [asked] if layout.gpus_per_rank else []
     room = [f"--ntasks-per-node={layout.ranks_per_node}", "-c", str(layout.cores_per_rank)]
     program = ["sh", "-c", SHOW.format(rank=rank, local=local)]
     done = slurm.run(
@@ -56,8 +57,16 @@ CASES: dict[str, tuple[Node, dict[str, Any], dict[str, Any], list[str]]] = {
     "all see all": (NODE, {}, {}, ["unset"] * 4),
     "on nodes shared with others": (NODE, {}, {"exclusive": False}, ["0,1,2,3"] * 4),
     "each its own": (NODE, {"gpu_visibility": "own"}, {}, ["0", "1", "2", "3"]),
+    # this Slurm knows of no GPU which cores are near it: none is nearer, so that each task is given all
+    "by task": (NODE, {"gpu_visibility": "own"}, {"gpu_request": "gpus-per-task"}, ["0,1,2,3"] * 4),
     "two each": (NODE, {"gpu_visibility": "own", "ranks_per_node": 2}, {}, ["0,1", "2,3"]),
-    "GPUs in another order": (TURNED, {"gpu_visibility": "own"}, {}, ["2", "3", "0", "1"]),
+    "cores by mask": (CROSSED, {"gpu_visibility": "own"}, {}, ["0", "1", "2", "3"]),
+    "by task, cores by mask": (
+        CROSSED,
+        {"gpu_visibility": "own"},
+        {"gpu_request": "gpus-per-task"},
+        ["0", "1", "2", "3"],
+    ),
     "dealt": (NODE, {"distribution": "cyclic", "gpu_visibility": "own"}, {}, ["0", "1", "2", "3"]),
     "gres": (NODE, {"gpu_visibility": "own"}, {"gpu_request": "gres", "gres_type": "h100"}, ["0", "1", "2", "3"]),
     "by task, seen by all": (NODE, {}, {"gpu_request": "gpus-per-task"}, ["unset"] * 4),
@@ -74,6 +83,12 @@ def test_srun(slurm: SlurmCluster, tmp_path: Path, case: str) -> None:
     found = started(slurm, tmp_path, "srun", layout, SLURM.model_copy(update=scheduler))
     expected(layout, [], found)
     assert [found[rank][2] for rank in sorted(found, key=lambda r: (found[r][1], found[r][0]))] == gpus * 2
+
+
+def test_srun_gives_the_gpus_in_the_order_of_the_ranks(slurm: SlurmCluster, tmp_path: Path) -> None:
+    slots = placed(NODE, (span(0, 7), span(8, 15)), ((3,), (1,)))
+    found = started(slurm, tmp_path, "srun", Layout(NODE, (Block(0, 2, slots),), "own"))
+    assert {rank: gpus for rank, (_, _, gpus) in found.items()} == {0: "3", 1: "1", 2: "3", 3: "1"}
 
 
 @pytest.mark.parametrize(("kind", "variable"), [("pmix", "$PMIX_RANK"), ("pmi2", "$PMI_RANK")])

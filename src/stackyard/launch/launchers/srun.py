@@ -84,8 +84,10 @@ class Srun:
     def _gpus(self, words: Words, layout: Layout, scheduler: Scheduler) -> None:
         if layout.gpus_per_rank == 0 or scheduler.gpu_request == "none":
             return
-        per_task = scheduler.gpu_request == "gpus-per-task" and not gpus_shared(layout) and not _linear(scheduler)
         own = layout.gpu_visibility == "own"
+        per_task = scheduler.gpu_request == "gpus-per-task" and not gpus_shared(layout) and not _linear(scheduler)
+        if own and needs_masks(layout):
+            per_task = False  # which GPU goes with which mask is then said, not left to Slurm
         if per_task:
             words.add(f"{layout.gpus_per_rank} GPUs for each rank", f"--gpus-per-task={layout.gpus_per_rank}")
         else:
