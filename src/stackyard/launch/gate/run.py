@@ -103,7 +103,7 @@ class _Gate:
             unexplained += not last.passed and not found
             bad.update(found)
             hosts = tuple(host for host in hosts if host not in bad)
-            if last.passed or unexplained > 1 or len(hosts) < wanted:
+            if last.passed or unexplained > 1 or len(hosts) < wanted or not (found or _may_pass(last)):
                 break
             self._note_retry(last, found)
         good = last.passed and len(hosts) >= wanted
@@ -141,9 +141,8 @@ class _Gate:
             return self._side_by_side(groups, stage, least)
 
         found: Found = find_bad(last.hosts, test, good=known)
-        self.notes.append(
-            f"{failing.name}: searched in {found.rounds} rounds: {', '.join(found.hosts) or 'nothing found'}"
-        )
+        named = ", ".join(found.hosts) or "nothing found"
+        self.notes.append(f"{failing.name}: searched in {found.rounds} rounds: {named}")
         return found.reasons(failing.name)
 
     def _least(self, failing: Stage) -> float:
@@ -157,11 +156,8 @@ class _Gate:
         """Each group in a step of its own, so that one that hangs or dies disturbs no other."""
         steps = [self._step() for _ in groups]
         with ThreadPoolExecutor(min(len(groups), self.options.side_by_side)) as pool:
-            return list(
-                pool.map(
-                    lambda pair: self._group_passes(pair[0], pair[1], stage, least), zip(steps, groups, strict=True)
-                )
-            )
+            started = [pool.submit(self._group_passes, *pair, stage, least) for pair in zip(steps, groups, strict=True)]
+            return [one.result() for one in started]
 
     def _group_passes(self, step: StepPaths, group: Group, stage: str, least: float) -> bool:
         stages = ("identity",) if stage == "identity" else ("identity", "libraries", stage)
@@ -190,6 +186,11 @@ class _Gate:
         trial.write_spec(step.root, hosts, chosen, options)
         result = self.run_step(step, plan, listener)
         return trial.read(step.root, hosts, plan.program.layout, result, self.references)
+
+
+def _may_pass(last: Trial) -> bool:
+    """A failure between hosts may have been a disturbance; hosts that differ will differ again."""
+    return last.failing is not None and last.failing.name in (*SEARCHED, "identity")
 
 
 def _bandwidths(measurements: Sequence[Measurement]) -> list[Measurement]:
