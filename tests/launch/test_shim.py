@@ -144,6 +144,22 @@ def test_a_rank_finds_its_place(step: Step) -> None:
 HARD = ("it's", 'a "word"', "two\nlines", "$HOME `id` \\ ${HOME}", "*", "", "é", "rank ${RANK} of ${WORLD_SIZE}")
 
 
+def test_the_interface_is_that_of_the_route(step: Step) -> None:
+    ip = shutil.which("ip")
+    if ip is None:
+        pytest.skip("ip is not on this machine")
+    for number, address in enumerate(("127.0.0.1", "10.0.0.7", "head.example")):
+        made = Step(step.root / str(number)).write(SHOW, answer={"go": {"MASTER_ADDR": address, "MASTER_PORT": "1"}})
+        assert made.run(GLOO_SOCKET_IFNAME="mine" if number == 1 else "").returncode == 0
+        environ = made.shown()[1]
+        found = subprocess.run(
+            [ip, "route", "get", address], check=False, stdout=subprocess.PIPE, text=True
+        ).stdout.split()
+        wanted = found[found.index("dev") + 1] if "dev" in found else ""
+        assert environ["STACKYARD_INTERFACE"] == wanted
+        assert environ.get("GLOO_SOCKET_IFNAME") == ("mine" if number == 1 else wanted)
+
+
 def test_words_and_values_arrive_as_they_are(step: Step) -> None:
     wrapper = Wrapper((*SHOW, "${STACKYARD_RUN}'s"), variables={"W": "${RANK}$RANK"})
     step.write(HARD, wrappers=(wrapper,), variables={"A": HARD[1], "B": HARD[2]}, program={"variables": {"C": HARD[3]}})
@@ -156,7 +172,8 @@ def test_words_and_values_arrive_as_they_are(step: Step) -> None:
 CHANGE = EnvironmentChange(
     (
         Prepend("PATH", "/opt/it's/bin"), Prepend("MANPATH", "/m", keep_system=True), Prepend("NEWPATH", "/n"),
-        Set("S", 'x"$HOME"\ny'), Borrow("GONE", None), Borrow("MINE", "2"), Default("KEPT", "new"), Default("EMPTY", "n"),
+        Set("S", 'x"$HOME"\ny'), Borrow("GONE", None), Borrow("MINE", "2"), Default("KEPT", "new"),
+        Default("EMPTY", "n"),
         Default("FRESH", "a b"), Remember("OLD", "MINE"), Remember("NONE", "NOWHERE"), Flags("CFLAGS", "-g 'x'"),
         Flags("LDFLAGS", "-L/x"), UserPath("ENVS", ("NOSUCH", "SCRATCH"), "a b/envs", "f", ("/site/envs",)),
         UserPath("PKGS", ("NOSUCH",), "s", "fall back"), UserPath("OWN", ("SCRATCH",), "s", "f"),
@@ -420,3 +437,26 @@ def test_a_plan_without_a_word_is_refused_by_nobody_else(step: Step) -> None:
     step.write(HARD, tasks=2)
     again = shim.shim_text(step.paths, step.file, dataclasses.replace(step.plan), python=sys.executable)
     assert again == step.paths.shim.read_text()
+
+
+STARTERS = {
+    "openmpi": ("mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "2"),
+    "hydra": ("mpiexec.mpich", "-n", "2"),
+}
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("family", STARTERS)
+def test_started_by_mpirun(step: Step, family: str) -> None:
+    """Each launcher's own names tell a rank who it is."""
+    starter, *options = STARTERS[family]
+    if shutil.which(starter) is None:
+        pytest.skip(f"{starter} is not on this machine")
+    step.write(SHOW, tasks=2, family=family)
+    environ = {k: v for k, v in os.environ.items() if not k.startswith("SLURM")}
+    subprocess.run(
+        [starter, *options, step.paths.shim],
+        env={**environ, "STACKYARD_TMP": str(step.root)}, check=True, timeout=60, capture_output=True,
+    )  # fmt: skip
+    assert [step.shown(task)[1]["RANK"] for task in range(2)] == ["0", "1"]
+    assert step.shown(1)[1].get("PMI_RANK" if family == "hydra" else "OMPI_COMM_WORLD_RANK") == "1"

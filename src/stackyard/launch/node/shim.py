@@ -110,6 +110,22 @@ sy_until() {{
   done
   return 0
 }}
+
+# The interface by which an IPv4 address is reached: the route with the longest mask; both are little-endian there.
+sy_interface() {{
+  STACKYARD_INTERFACE=
+  [[ $1 == *[!0-9.]* || $1 != *.*.*.* ]] && return
+  [[ $1 == 127.* ]] && STACKYARD_INTERFACE=lo && return
+  sy_octets=(${{1//./ }}) sy_mask=-1
+  sy_address=$(( sy_octets[0] | sy_octets[1] << 8 | sy_octets[2] << 16 | sy_octets[3] << 24 ))
+  mapfile -t sy_lines < /proc/net/route
+  for sy_line in "${{sy_lines[@]:1}}"; do
+    sy_route=($sy_line)
+    if (( (sy_address & 0x${{sy_route[7]}}) == 0x${{sy_route[1]}} && 0x${{sy_route[7]}} > sy_mask )); then
+      sy_mask=$(( 0x${{sy_route[7]}} )) STACKYARD_INTERFACE=${{sy_route[0]}}
+    fi
+  done
+}}
 sy_there() {{ [[ -p $sy_dir/pipe && -O $sy_dir && ! -L $sy_dir ]]; }}
 sy_answered() {{ [[ -e $sy_dir/go || -e $sy_dir/stop ]]; }}
 
@@ -133,14 +149,19 @@ def _environment(file: StepFile, plan: Plan) -> str:
         f"  export STACKYARD_TASKS={file.tasks} STACKYARD_NODES={file.nodes}",
         f"  {sh.export('STACKYARD_RUN', file.run)}",
         '  export STACKYARD_STEP="$sy_step" STACKYARD_HOST="$sy_host" STACKYARD_DIR="$sy_dir"',
+        '  sy_interface "${MASTER_ADDR-}"; export STACKYARD_INTERFACE',
         f"  export OMP_NUM_THREADS={plan.layout.threads}",
         "  [[ -n ${LC_ALL-}${LC_CTYPE-}${LANG-} ]] || export LANG=C.UTF-8",
     ]
     return "\n".join(
-        ("sy_environment() {", *lines, sh.change_text(plan.change) + _site_variables(plan.variables, file.run)
+        ("sy_environment() {", *lines, sh.change_text(plan.change) + _site_variables(plan.variables, file.run) + _GLOO
          + sh.exports(plan.program.variables) + "}\n\n")
     )  # fmt: skip
 
+
+_GLOO = """[[ -z $STACKYARD_INTERFACE || -n ${GLOO_SOCKET_IFNAME-} ]] || export GLOO_SOCKET_IFNAME=$STACKYARD_INTERFACE
+"""
+"""Gloo otherwise resolves the host's own name, which many systems give a loopback address."""
 
 _SITE_HOLES = re.compile(r"\{(local_rank|node|run|user)\}")
 

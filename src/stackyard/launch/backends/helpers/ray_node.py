@@ -40,7 +40,7 @@ class Node:
         """Start ``ray start --block``; what it prints goes to a file that is shown if it fails."""
         ray = Path(sys.executable).parent / "ray"
         words = [str(ray) if ray.exists() else "ray", "start", *options, *self.resources]
-        self.log = Path(self.folder, "start.log").open("w+b")
+        self.log = Path(self.folder, "start.log").open("w+b")  # noqa: SIM115
         self.process = subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, start_new_session=True
         )
