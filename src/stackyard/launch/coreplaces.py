@@ -73,7 +73,8 @@ def most_cores(node: Node, homes: Homes) -> int:
     ranks, by_socket = len(homes.sockets), socket_cores(node)
     if ranks < len(by_socket):
         return min(len(cores) for cores in _whole_sockets(node, homes))
-    on_socket = _largest(ranks, [len(by_socket[s]) for s in by_socket], _counts(homes.sockets, list(by_socket)))
+    sizes = [len(cores) for cores in by_socket.values()]
+    on_socket = _largest(ranks, sizes, _counts(homes.sockets, list(by_socket))) or _largest(ranks, sizes, None)
     in_domain = _most_in_domains(node, homes)
     return in_domain if in_domain >= KEEP_TO_DOMAINS * on_socket and in_domain else on_socket
 
