@@ -1,4 +1,4 @@
-"""Compressed lists, what launchers refuse, versions of Slurm, and the size of what is rendered."""
+"""Lists of numbers, what launchers refuse, versions of Slurm, and the size of what is rendered."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from launcherbed import CPU, CSM, HERE, LUMI_G, PERLMUTTER, SLURM, SUMMIT, WORKS
 
 from stackyard.errors import InputError
 from stackyard.launch.launchers import TABLE, get
-from stackyard.launch.launchers.words import fold_hosts, mask, ranges, version_of
+from stackyard.launch.launchers.words import mask, ranges, version_of
 from stackyard.launch.layout import Block, Layout
 from stackyard.launch.plan import LaunchLine, LaunchRequest
 from stackyard.spec.models import Scheduler
@@ -23,35 +23,6 @@ def srun(layout: Layout, scheduler: Scheduler = SLURM, **changes: Any) -> str:
 
 
 # ------------------------------------------------------------------------------------------------ lists
-
-
-@pytest.mark.parametrize(
-    ("hosts", "folded"),
-    [
-        ("n1", "n1"), ("n1 n2 n3", "n[1-3]"), ("n1 n2 n4", "n[1-2,4]"), ("n08 n09 n10", "n[08-10]"),
-        ("n8 n9 n10", "n[8-10]"), ("n09 n10 n11", "n[09-11]"), ("n9 n010", "n9,n010"), ("login n1 n2", "login,n[1-2]"),
-        ("n3 n1 n2", "n3,n[1-2]"), ("n1 n1", "n1,n1"), ("a1b a2b", "a[1-2]b"),
-        ("x1c0s1b0n0 x1c0s1b0n1", "x1c0s1b0n[0-1]"),
-        ("h01n01 h01n02 h02n01", "h01n[01-02],h02n01"), ("n099 n100", "n[099-100]"), ("n99 n100", "n[99-100]"),
-    ],
-)  # fmt: skip
-def test_hosts_are_folded(hosts: str, folded: str) -> None:
-    assert fold_hosts(hosts.split()) == folded
-    assert unfold(folded) == hosts.split()
-
-
-def unfold(text: str) -> list[str]:
-    """What a hostlist means, read independently."""
-    hosts: list[str] = []
-    for part in re.findall(r"[^,\[]+(?:\[[^\]]*\][^,]*)?", text):
-        found = re.fullmatch(r"([^\[]*)\[([^\]]*)\](.*)", part)
-        if not found:
-            hosts.append(part)
-            continue
-        for item in found[2].split(","):
-            first, _, last = item.partition("-")
-            hosts += [f"{found[1]}{n:0{len(first)}d}{found[3]}" for n in range(int(first), int(last or first) + 1)]
-    return hosts
 
 
 def test_ranges_masks_versions() -> None:
@@ -144,7 +115,15 @@ def test_gres_has_its_type() -> None:
     layout = packed(PERLMUTTER, 4, 16)
     assert "--gres=gpu:a100:4" in srun(layout, Scheduler(kind="slurm", gpu_request="gres", gres_type="a100"))
     assert "--gres=gpu:4" in srun(layout, Scheduler(kind="slurm", gpu_request="gres"))
+    assert "--gpus-per-node=a100:4" in srun(layout, Scheduler(kind="slurm", gres_type="a100"))
     assert "gpu" not in srun(layout, Scheduler(kind="slurm", gpu_request="none"))
+
+
+def test_a_step_asks_for_the_gpus_that_its_ranks_own() -> None:
+    first = Layout(SUMMIT, (Block(0, 1, placed(SUMMIT, (span(0, 6), span(7, 13)), ((0,), (1,)))),))
+    spread = Layout(SUMMIT, (Block(0, 1, placed(SUMMIT, (span(0, 6), span(21, 27)), ((0,), (3,)))),))
+    assert "--gpus-per-node=2" in srun(first)
+    assert "--gpus-per-node=6" in srun(spread)
 
 
 @pytest.mark.parametrize(("version", "overlap"), [("20.02", False), ("20.11", True), ("23.11", True), ("", True)])

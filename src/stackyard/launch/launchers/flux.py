@@ -8,7 +8,8 @@ plugin reads them. A job that runs inside an allocation names no queue.
 from __future__ import annotations
 
 from stackyard.errors import InputError
-from stackyard.launch.launchers.words import Words, fold_hosts, need_hosts, ranges, shares_cores, threads_of, uniform
+from stackyard.launch.batch.hostlist import compress
+from stackyard.launch.launchers.words import Words, need_hosts, ranges, shares_cores, threads_of, uniform
 from stackyard.launch.layout import Layout
 from stackyard.launch.plan import LaunchLine, LaunchRequest
 
@@ -44,7 +45,7 @@ class Flux:
         if request.scheduler.exclusive:
             words.add("whole nodes", "-x")
         if not request.inside:
-            hosts = fold_hosts(need_hosts(request, "flux run"))
+            hosts = compress(need_hosts(request, "flux run"))
             words.add("exactly these nodes of the allocation", f"--requires=hosts:{hosts}")
         if layout.distribution == "cyclic":
             words.add("ranks are dealt over the nodes", "--taskmap=cyclic")

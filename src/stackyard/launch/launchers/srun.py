@@ -7,10 +7,10 @@ Options and their meaning: srun(1) of Slurm 20.11 to 24.11, and the release note
 from __future__ import annotations
 
 from stackyard.errors import InputError
+from stackyard.launch.batch.hostlist import compress
 from stackyard.launch.findings import Finding
 from stackyard.launch.launchers.words import (
     Words,
-    fold_hosts,
     mask,
     need_hosts,
     shares_cores,
@@ -53,7 +53,7 @@ class Srun:
             words.add("ranks fill a node, and a socket, before the next one", "--distribution=block:block")
         if not request.inside:
             hosts = need_hosts(request, self.name)
-            words.add("exactly these nodes of the allocation", "-w", fold_hosts(hosts))
+            words.add("exactly these nodes of the allocation", "-w", compress(hosts))
             known = version_of(scheduler.version)
             if not known or known >= (20, 11):
                 words.add("may run beside another step, e.g. one that is just ending", "--overlap")
@@ -88,13 +88,14 @@ class Srun:
         per_task = scheduler.gpu_request == "gpus-per-task" and not gpus_shared(layout) and not _linear(scheduler)
         if own and needs_masks(layout):
             per_task = False  # which GPU goes with which mask is then said, not left to Slurm
+        kind = f"{scheduler.gres_type}:" if scheduler.gres_type else ""
+        each, count = layout.gpus_per_rank, gpus_asked(layout, scheduler)
         if per_task:
-            words.add(f"{layout.gpus_per_rank} GPUs for each rank", f"--gpus-per-task={layout.gpus_per_rank}")
+            words.add(f"{each} GPUs for each rank", f"--gpus-per-task={kind}{each}")
+        elif scheduler.gpu_request == "gres":
+            words.add(f"{count} GPUs of each node", f"--gres=gpu:{kind}{count}")
         else:
-            count = gpus_asked(layout, scheduler)
-            kind = f"gpu:{scheduler.gres_type}" if scheduler.gres_type else "gpu"
-            flag = f"--gres={kind}:{count}" if scheduler.gpu_request == "gres" else f"--gpus-per-node={count}"
-            words.add(f"{count} GPUs of each node", flag)
+            words.add(f"{count} GPUs of each node", f"--gpus-per-node={kind}{count}")
         if own and per_task:
             words.add("each rank sees the GPUs nearest to its cores, and no others", "--gpu-bind=closest")
         elif own:
@@ -145,20 +146,20 @@ def gpus_shared(layout: Layout) -> bool:
 
 
 def gpus_asked(layout: Layout, scheduler: Scheduler) -> int:
-    """GPUs of each node that the step asks for.
+    """GPUs of each node that the step asks for: as many as the ranks own, as the batch script does.
 
-    All of them where nodes are the job's alone; else as many as the ranks own. A job that shares its node is given GPUs
-    numbered from 0, so other numbers cannot be had. Raises InputError for such a layout.
+    Slurm gives out GPUs from 0 on, so other numbers mean all GPUs of a node that is the job's alone, and cannot be had
+    on a node shared with other jobs. Raises InputError for such a layout.
     """
     used = used_gpus(layout)
-    if scheduler.exclusive:
-        return layout.node.gpus
-    if used != tuple(range(len(used))):
+    if used == tuple(range(len(used))):
+        return len(used)
+    if not scheduler.exclusive:
         raise InputError(
             f"srun cannot give the ranks the GPUs {', '.join(map(str, used))} of a node shared with other jobs",
             hint="use all GPUs of the node, or ask for whole nodes",
         )
-    return len(used)
+    return layout.node.gpus
 
 
 def _linear(scheduler: Scheduler) -> bool:

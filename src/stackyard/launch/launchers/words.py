@@ -1,4 +1,4 @@
-"""What the launchers share: words that each carry a reason, compressed lists, and questions about a layout. Pure."""
+"""What the launchers share: words that each carry a reason, lists of numbers, and questions about a layout. Pure."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from itertools import chain
 from stackyard.errors import InputError
 from stackyard.launch.layout import Layout, Slot
 from stackyard.launch.plan import LaunchRequest, Reason
-
-_NUMBERED = re.compile(r"^(.*?)(\d+)(\D*)$")
 
 
 class Words:
@@ -49,40 +47,6 @@ def ranges(numbers: Iterable[int]) -> str:
 def mask(numbers: Iterable[int]) -> str:
     """Numbers as the bits of a hexadecimal mask: 1 to 3 are ``0xe``."""
     return hex(sum(1 << number for number in set(numbers)))
-
-
-def fold_hosts(hosts: Sequence[str]) -> str:
-    """Host names as one hostlist expression, ``n[1-144],login1``.
-
-    The form that Slurm and Flux (RFC 29) read: the last number of a name counts, its leading zeros are kept, and the
-    order of the hosts is kept, so that a list out of order gives more brackets and never another meaning.
-    """
-    groups: list[tuple[tuple[str, str, int], list[int]]] = []
-    for host in hosts:
-        found = _NUMBERED.match(host)
-        padded = len(found[2]) if found and found[2].startswith("0") and len(found[2]) > 1 else 0
-        key = (found[1], found[3], padded) if found else (host, "", -1)
-        number = int(found[2]) if found else 0
-        if groups and key[2] >= 0 and _continues(groups[-1], key, number):
-            groups[-1][1].append(number)
-        else:
-            groups.append((key, [number]))
-    return ",".join(_fold(key, numbers) for key, numbers in groups)
-
-
-def _continues(group: tuple[tuple[str, str, int], list[int]], key: tuple[str, str, int], number: int) -> bool:
-    (head, tail, padded), numbers = group
-    if (head, tail) != key[:2] or padded < 0 or number <= numbers[-1]:
-        return False
-    return key[2] == padded or (padded > 0 and key[2] == 0 and len(str(number)) == padded)
-
-
-def _fold(key: tuple[str, str, int], numbers: list[int]) -> str:
-    head, tail, padded = key
-    if padded < 0:
-        return head
-    text = ",".join(f"{a:0{padded}d}-{b:0{padded}d}" if b > a else f"{a:0{padded}d}" for a, b in _runs(numbers))
-    return f"{head}[{text}]{tail}" if len(numbers) > 1 else f"{head}{text}{tail}"
 
 
 def _runs(ascending: Sequence[int]) -> list[tuple[int, int]]:
