@@ -47,7 +47,7 @@ def deploy_on(context: Context, kind: str, files: Sequence[Path], batch: dict[st
         click.echo(script, nl=False)
         return
     make_record(context, "deploy", paths, intent, None, around)
-    job = send(paths, script, around)
+    job = send(paths, script, site, around)
     click.echo(f"run {click.style(paths.name, bold=True)}: {around.scheduler} job {job} on a node {name}", err=True)
     follow_run(paths, logs=(paths.batch_log,))
 
@@ -88,7 +88,7 @@ def _script(context: Context, site: Site, around: Any, intent: Intent, paths: Ru
     temporary = f'export TMPDIR="{disk}/stackyard-$$"; mkdir -p "$TMPDIR" && {cleaned}\n' if disk else ""
     return (
         "#!/bin/bash\n"
-        + batch.get(around.scheduler).head_text(head).replace("{step}", str(paths.root)).rstrip()
+        + batch.get(around.scheduler, site.scheduler).head_text(head).replace("{step}", str(paths.root)).rstrip()
         + "\n\n"
         + "".join(f"{line}\n" for line in site.launch.prologue)
         + temporary

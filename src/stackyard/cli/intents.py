@@ -19,7 +19,7 @@ LAUNCHERS = ["srun", "jsrun", "mpirun", "mpich", "pals", "flux", "local"]
 BACKENDS = ["auto", "torchrun", "horovod", "mpi", "deepspeed", "jax", "ray", "any"]
 
 
-class Duration(click.ParamType):
+class Duration(click.ParamType):  # type: ignore[type-arg]
     """Minutes, or ``[D-]H:MM:SS`` as schedulers write it. ``1:30`` is an hour and a half, as LSF reads it."""
 
     name = "TIME"
@@ -121,9 +121,8 @@ def make_intent(options: dict[str, Any], program: tuple[str, ...], nodes: int = 
     from pydantic import ValidationError
 
     from stackyard.launch.intent import BatchOptions, Intent
-    from stackyard.launch.jobfile import load_job
 
-    base = load_job(options["job_file"]) if options.get("job_file") else None
+    base = _job_file(options.get("job_file"))
     given = {k: v for k, v in options.items() if v not in (None, "", ())}
     given["variables"] = {**(base.variables if base else {}), **_variables(given.get("variables", ()))}
     if given.pop("by_torchrun", False):
@@ -135,12 +134,20 @@ def make_intent(options: dict[str, Any], program: tuple[str, ...], nodes: int = 
         given["program"] = words
     batch = {k: v for k, v in given.items() if k in BatchOptions.model_fields}
     own = {k: v for k, v in given.items() if k in Intent.model_fields}
-    start = base.model_dump(mode="python") if base else {"nodes": nodes}
+    start: dict[str, Any] = base.model_dump() if base else {"nodes": nodes}
     try:
         return Intent.model_validate({**start, **own, "batch": {**start.get("batch", {}), **batch}})
     except ValidationError as error:
         first = error.errors()[0]
         raise InputError(f"--{'-'.join(str(p) for p in first['loc'])}: {first['msg']}") from error
+
+
+def _job_file(path: Path | None) -> Intent | None:
+    if path is None:
+        return None
+    from stackyard.launch.jobfile import load_job
+
+    return load_job(path)
 
 
 def _variables(pairs: tuple[str, ...]) -> dict[str, str]:

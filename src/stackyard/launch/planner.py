@@ -13,7 +13,16 @@ from stackyard.launch import backends, batch, launchers, nodes, placing
 from stackyard.launch.findings import refuse
 from stackyard.launch.intent import BatchOptions, Intent
 from stackyard.launch.layout import Layout
-from stackyard.launch.plan import Allocation, BatchHead, BatchRequest, LaunchLine, LaunchRequest, Plan, RankProgram
+from stackyard.launch.plan import (
+    Allocation,
+    BatchHead,
+    BatchRequest,
+    LaunchLine,
+    LaunchRequest,
+    Plan,
+    RankProgram,
+    Wrapper,
+)
 from stackyard.launch.script import CARRIED, CARRIED_PREFIXES
 from stackyard.spec.models import NodeKind, Scheduler, Site
 
@@ -61,7 +70,7 @@ def surroundings(
         local: the person wants this machine alone: no scheduler is looked for.
     """
     kind = "none" if local else site.scheduler.kind or batch.detect(dict(environ))
-    allocation = None if kind == "none" else batch.get(kind).allocation(dict(environ))
+    allocation = None if kind == "none" else batch.get(kind, site.scheduler).allocation(dict(environ))
     return Surroundings(kind, allocation, stack or StackInUse(), environ=dict(environ))
 
 
@@ -175,8 +184,8 @@ def _own_allocation(line: LaunchLine, head: BatchHead) -> LaunchLine:
     return replace(line, words=(line.words[0], *more, *line.words[1:]))
 
 
-def _wrappers(intent: Intent, site: Site, made: RankProgram, around: Surroundings) -> tuple[object, ...]:
-    raise NotImplementedError
+def _wrappers(intent: Intent, site: Site, made: RankProgram, around: Surroundings) -> tuple[Wrapper, ...]:
+    return ()
 
 
 def rank_variables(intent: Intent, site: Site, kind: str) -> dict[str, str]:
@@ -207,7 +216,7 @@ def _head(intent: Intent, site: Site, layout: Layout, around: Surroundings) -> B
         name=options.name or job_name(intent),
         node_local_disk=bool(kind.local_disk),
     )
-    return batch.get(around.scheduler).head(request)
+    return batch.get(around.scheduler, site.scheduler).head(request)
 
 
 def job_name(intent: Intent) -> str:

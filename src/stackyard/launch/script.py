@@ -54,8 +54,8 @@ def script_text(
     """
     parts = ["#!/bin/bash", head.rstrip(), "", *_comment("asked for with", shlex.join(command))]
     if plan.line.words:
-        parts += _comment("starts, on each rank's place", launch_command(plan, run))
-        parts += _comment("where rank.sh runs", program_text(plan))
+        parts += _comment("starts the ranks with", launch_command(plan, run))
+        parts += _comment("and rank.sh runs", program_text(plan))
     parts += ["", *prologue, *(f"export {name}={shlex.quote(value)}" for name, value in (exports or {}).items())]
     parts += [f"cd {shlex.quote(plan.cwd)} || exit 1" if plan.cwd else "", f"exec {shlex.join(start)}"]
     return "\n".join(part for i, part in enumerate(parts) if part or (i and parts[i - 1])) + "\n"
@@ -72,12 +72,14 @@ def program_text(plan: Plan) -> str:
     """What each rank runs, with its wrappers before it; ``${NAME}`` stands for the rank's own variables."""
     words: list[str] = []
     for wrapper in plan.wrappers:
-        words += (
-            wrapper.argv
-            if wrapper.tasks is None
-            else ("[ranks " + ",".join(map(str, wrapper.tasks)) + ":", *wrapper.argv, "]")
-        )
-    return " ".join(_shown(word) for word in (*words, *plan.program.argv))
+        ranks = "" if wrapper.tasks is None else ",".join(map(str, wrapper.tasks))
+        words.append(f"[ranks {ranks}: {shown_words(wrapper.argv)}]" if ranks else shown_words(wrapper.argv))
+    return " ".join((*words, shown_words(plan.program.argv)))
+
+
+def shown_words(words: Sequence[str]) -> str:
+    """Words as one would type them, with ``${NAME}`` left readable."""
+    return " ".join(_shown(word) for word in words)
 
 
 def _shown(word: str) -> str:

@@ -30,7 +30,10 @@ def command(context: Context, /, program: tuple[str, ...], only: str | None, **o
 
     site = context.site()
     intent = make_intent(options, program or ("train.py",))
-    layout = placing.plan_layout(intent, nodes.pick_kind(site, intent))
+    hosts = tuple(
+        f"node{i + 1}" for i in range(intent.nodes)
+    )  # mpirun and its like are told names; these stand for them
+    layout = placing.plan_layout(intent, nodes.pick_kind(site, intent), hosts)
     names = [n.strip() for n in only.split(",")] if only else LAUNCHERS
     lines = {name: _line(name, layout, site, intent) for name in names}
     if options["as_json"]:
@@ -60,8 +63,8 @@ def _line(name: str, layout: Layout, site: Any, intent: Any) -> dict[str, Any]:
     except InputError as error:
         return {"cannot": error.message, "hint": error.hint or ""}
     return {
-        "command": shown_words((*line.words, *made.argv)),
-        "reasons": [asdict(reason) for reason in line.reasons],
+        "command": shown_words((*(word.replace("{step}/", "") for word in line.words), *made.argv)),
+        "reasons": [{"words": [w.replace("{step}/", "") for w in r.words], "buys": r.buys} for r in line.reasons],
         "files": dict(line.files),
         "findings": [asdict(finding) for finding in line.findings],
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from stackyard.launch.outcome import StepResult
     from stackyard.launch.paths import RunPaths
     from stackyard.launch.planner import Surroundings
+    from stackyard.launch.starting import WatchOptions
     from stackyard.spec.models import Site
+
+Stream = Literal["first", "all", "none"]
 
 
 @click.command(short_help="start ranks here, watched", context_settings={"allow_interspersed_args": False})
@@ -82,7 +85,7 @@ def _runs_folder(site: Site) -> Path:
     return Path.cwd() / site.launch.runs
 
 
-def watch_options(intent: Intent, site: Site, stream: str) -> Any:
+def watch_options(intent: Intent, site: Site, stream: Stream) -> WatchOptions:
     """How the hub watches this job."""
     from stackyard.host.command import which
     from stackyard.launch.starting import WatchOptions
@@ -128,7 +131,7 @@ def _carry_out_recorded(context: Context, options: dict[str, Any]) -> None:
     carry_out(paths, Intent.model_validate(kept.intent), site, around, options["stream"], options["as_json"])
 
 
-def carry_out(paths: RunPaths, intent: Intent, site: Site, around: Surroundings, stream: str, as_json: bool) -> None:
+def carry_out(paths: RunPaths, intent: Intent, site: Site, around: Surroundings, stream: Stream, as_json: bool) -> None:
     """Run, show what happens, say how it ended, and end with the code of the first failure."""
     from stackyard.cli.launchview import LaunchView, show_plan, show_result
     from stackyard.launch import running

@@ -50,10 +50,10 @@ def command(context: Context, /, program: tuple[str, ...], **options: Any) -> No
     paths = record.next_run(folder) if options["dry_run"] else record.new_run(folder)
     script = batch_script(context, plan, site, around, paths)
     if options["dry_run"]:
-        _show(plan, script, around, paths, options["as_json"])
+        _show(plan, script, site, around, paths, options["as_json"])
         return
     make_record(context, "submit", paths, intent, plan, around, again_of=str(again.root) if again else "")
-    job = send(paths, script, around)
+    job = send(paths, script, site, around)
     _say(intent, paths, job, around, options)
 
 
@@ -68,7 +68,7 @@ def batch_script(context: Context, plan: Plan, site: Site, around: Surroundings,
 
     assert plan.head is not None
     run = str(paths.root)
-    head = batch.get(around.scheduler).head_text(plan.head).replace("{step}", run)
+    head = batch.get(around.scheduler, site.scheduler).head_text(plan.head).replace("{step}", run)
     return script_text(
         plan, head, run=run, command=("stackyard", *sys.argv[1:]),
         start=(*this_program(), *global_words(context), "launch", "--recorded", run), prologue=site.launch.prologue,
@@ -76,7 +76,7 @@ def batch_script(context: Context, plan: Plan, site: Site, around: Surroundings,
     )  # fmt: skip
 
 
-def send(paths: RunPaths, script: str, around: Surroundings) -> str:
+def send(paths: RunPaths, script: str, site: Site, around: Surroundings) -> str:
     """Write job.sh and submit it; the job's id.
 
     Raises:
@@ -87,7 +87,7 @@ def send(paths: RunPaths, script: str, around: Surroundings) -> str:
     from stackyard.launch.record import RunStatus, write_status
     from stackyard.yard import atomic
 
-    scheduler = batch.get(around.scheduler)
+    scheduler = batch.get(around.scheduler, site.scheduler)
     atomic.write_text(paths.script, script, mode=0o755)
     result = run(
         scheduler.submit_argv(str(paths.script)), stdin=script if scheduler.submit_stdin else None, timeout_s=120
@@ -135,12 +135,12 @@ def follow_run(paths: RunPaths, *, as_json: bool = False, logs: tuple[Path, ...]
         raise click.exceptions.Exit(status.code or 1)
 
 
-def _show(plan: Plan, script: str, around: Surroundings, paths: RunPaths, as_json: bool) -> None:
+def _show(plan: Plan, script: str, site: Site, around: Surroundings, paths: RunPaths, as_json: bool) -> None:
     from stackyard.cli.jobs import plan_json
     from stackyard.cli.launchview import show_findings
     from stackyard.launch import batch
 
-    scheduler = batch.get(around.scheduler)
+    scheduler = batch.get(around.scheduler, site.scheduler)
     submit = " ".join(scheduler.submit_argv(str(paths.script)))
     if scheduler.submit_stdin:
         submit += f" < {paths.script}"
