@@ -142,7 +142,8 @@ def read_run(paths: RunPaths) -> RunRecord:
         if value["format"] != FORMAT:
             raise InputError(f"{paths.record} is of format {value['format']}", hint="use a newer Stackyard to read it")
         known = {f.name for f in fields(RunRecord)}
-        return RunRecord(**{k: tuple(v) if k == "command" else v for k, v in value.items() if k in known})
+        made: dict[str, Any] = {k: tuple(v) if k == "command" else v for k, v in value.items() if k in known}
+        return RunRecord(**made)
     except FileNotFoundError as error:
         raise InputError(
             f"{paths.root} is no run: it holds no record.json", hint="`stackyard runs` lists runs"
@@ -158,7 +159,8 @@ def read_status(paths: RunPaths) -> RunStatus:
     except (OSError, ValueError):
         return RunStatus()
     known = {f.name for f in fields(RunStatus)}
-    return RunStatus(**{k: tuple(v) if k == "hosts" else v for k, v in value.items() if k in known})
+    made: dict[str, Any] = {k: tuple(v) if k == "hosts" else v for k, v in value.items() if k in known}
+    return RunStatus(**made)
 
 
 def write_status(paths: RunPaths, status: RunStatus) -> None:

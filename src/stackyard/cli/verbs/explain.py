@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -101,7 +102,7 @@ def _show_layout(layout: Layout, picture: bool) -> None:
             click.echo(f"    {click.style('better:', fg='cyan')} {finding.better}")
     if picture:
         width = min(120, shutil.get_terminal_size((100, 24)).columns)
-        click.echo("\n" + draw(layout, width=width, color=click.get_text_stream("stdout").isatty()))
+        click.echo("\n" + draw(layout, width=width, color=sys.stdout.isatty()))
 
 
 def _show_line(name: str, line: dict[str, Any]) -> None:

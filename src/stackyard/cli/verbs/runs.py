@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -77,9 +78,8 @@ def logs(context: Context, run: str, rank: int | None, launcher: bool, where: bo
         there = len(list(step.logs.glob("rank-*.log")))
         raise InputError(f"there is no {path}", hint=f"this run has the logs of {there} ranks in {step.logs}")
     with path.open("rb") as stream:
-        out = click.get_binary_stream("stdout")
         while block := stream.read(1 << 20):
-            out.write(block)
+            sys.stdout.buffer.write(block)
 
 
 @command.command(short_help="end a run")
