@@ -1,0 +1,283 @@
+"""The launch lines of a script: what starts ranks, with which options, and which program.
+
+A line nests: ``srun ... singularity exec img bash -c "torchrun train.py"`` is an srun whose program is a container whose
+program is a shell whose program is torchrun. `find_launches` gives one `Launch` for each of these that matters, each with
+`via`, the launches around it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from stackyard.launch.lint.options import Option, Reading, Table, read_options
+from stackyard.launch.lint.request import number
+from stackyard.launch.lint.scope import Resolved, Scope, Value
+from stackyard.launch.lint.shell import parse_shell
+from stackyard.launch.lint.tables import (
+    ACCELERATE, APRUN, CONTAINER, DEEPSPEED, FLUX, HOROVODRUN, IBRUN, JSRUN, MPIRUN, SHIFTER, SRUN, TORCHRUN,
+)  # fmt: skip
+
+STARTERS: dict[str, tuple[str, Table]] = {
+    "srun": ("srun", SRUN),
+    "jsrun": ("jsrun", JSRUN),
+    "ibrun": ("ibrun", IBRUN),
+    "aprun": ("aprun", APRUN),
+    "torchrun": ("torchrun", TORCHRUN),
+    "deepspeed": ("deepspeed", DEEPSPEED),
+    "horovodrun": ("horovodrun", HOROVODRUN),
+    **dict.fromkeys(
+        ("mpirun", "mpiexec", "mpiexec.hydra", "mpirun_rsh", "orterun", "prterun", "mpiexec.mpt", "ddlrun"),
+        ("mpirun", MPIRUN),
+    ),
+}
+RANKS = ("srun", "jsrun", "mpirun", "ibrun", "aprun", "flux")
+AGENTS = ("torchrun", "deepspeed", "accelerate")
+REMOTE = ("ssh", "pdsh", "clush", "blaunch", "parallel", "pbsdsh", "pssh", "xargs")
+_PLAIN = ("exec", "time", "nohup", "command", "/usr/bin/time", "catchsegv", "unbuffer", "builtin")
+_VALUED = {  # wrappers: options that take a value, and how many words of their own follow
+    "timeout": ("-k -s --signal --kill-after", 1),
+    "nice": ("-n", 0),
+    "stdbuf": ("-i -o -e", 0),
+    "numactl": ("-C -N -m -i -p", 0),
+    "taskset": ("", 1),
+    "strace": ("-o -e", 0),
+    "dlprof": ("", 0),
+}
+_PYTHON = re.compile(r"^(?:.*/)?python(?:\d(?:\.\d+)?)?$")
+_SHELL = re.compile(r"^(?:.*/)?(?:bash|sh|zsh|dash|ksh)$")
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One starter with its options. `program` is what it starts; `via` are the launches around it, outermost first.
+
+    `remote`: behind ssh or the like, so where it runs is not known. `body` is the text of the ``bash -c`` inside it.
+    """
+
+    kind: str
+    word: str
+    line: int
+    words: tuple[str, ...]
+    reading: Reading
+    program: tuple[str, ...]
+    command: Resolved = field(repr=False)
+    via: tuple[Launch, ...] = ()
+    remote: bool = False
+    doubtful: bool = False
+
+    def get(self, name: str) -> str | None:
+        """An option's last value as text, None where it was not given."""
+        return self.reading.get(name)
+
+    def count(self, name: str) -> int | None:
+        """An option's value where it is a plain number."""
+        return number(self.get(name))
+
+    def given(self, *names: str) -> bool:
+        """Whether one of these options was given."""
+        return any(option.name in names for option in self.reading.options)
+
+    @property
+    def ranks_of(self) -> Launch | None:
+        """The launch around it that starts tasks (srun, jsrun, mpirun, ...), if there is one."""
+        return next((each for each in reversed(self.via) if each.kind in RANKS), None)
+
+    @property
+    def environment(self) -> Mapping[str, Value]:
+        """The script's variables when it runs."""
+        return self.command.environment
+
+
+@dataclass(frozen=True)
+class Inner:
+    """A command that runs inside a launch, in a shell of each of its tasks."""
+
+    launch: Launch
+    resolved: Resolved
+    line: int
+
+
+@dataclass
+class _Found:
+    launches: list[Launch] = field(default_factory=list)
+    inner: list[Inner] = field(default_factory=list)
+
+
+def find_launches(commands: Iterable[Resolved]) -> tuple[list[Launch], list[Inner]]:
+    """The launches of the commands in their order, and the commands of the shells that they start."""
+    found = _Found()
+    for resolved in commands:
+        if resolved.argv:
+            _look(found, resolved, list(resolved.argv), resolved.line, (), False, 0)
+    return found.launches, found.inner
+
+
+def _look(
+    found: _Found, resolved: Resolved, words: list[str], line: int, via: tuple[Launch, ...], remote: bool, depth: int
+) -> None:
+    """Looks at one command; recursion into what it starts."""
+    words = list(unwrapped(words))
+    if not words or depth > 8:
+        return
+    name = words[0].rsplit("/", 1)[-1]
+    if name in REMOTE:
+        _look_remote(found, resolved, words, line, via, depth)
+        return
+    if _SHELL.match(words[0]) or name == "eval":
+        _look_shell(found, resolved, words, line, via, remote, depth)
+        return
+    made = starter(words)
+    if made is None:
+        return
+    kind, reading = made
+    launch = Launch(
+        kind, words[0], line, tuple(words), reading, reading.rest, resolved, via, remote, reading.doubtful
+    )  # fmt: skip
+    found.launches.append(launch)
+    _look(found, resolved, list(reading.rest), line, (*via, launch), remote, depth + 1)
+
+
+def _look_remote(
+    found: _Found, resolved: Resolved, words: list[str], line: int, via: tuple[Launch, ...], depth: int
+) -> None:
+    for index, word in enumerate(words[1:], 1):
+        head = word.split(maxsplit=1)[0] if word.split() else ""
+        if head and (starter([head]) or _PYTHON.match(head)):
+            rest = words[index:] if " " not in word else [part for part in word.split()]
+            _look(found, resolved, rest, line, via, True, depth + 1)
+            return
+
+
+def _look_shell(
+    found: _Found, resolved: Resolved, words: list[str], line: int, via: tuple[Launch, ...], remote: bool, depth: int
+) -> None:
+    text = " ".join(words[1:]) if words[0] == "eval" else _command_string(words)
+    if text is None:
+        return
+    scope = Scope({name: value for name, value in resolved.environment.items() if value.exported})
+    for command in parse_shell(text, line):
+        each = scope.run(command)
+        if via:
+            found.inner.append(Inner(via[-1], each, command.line))
+        if each.argv:
+            each = replace(each, command=_as_outer(each, resolved))
+            _look(found, each, list(each.argv), command.line, via, remote, depth + 1)
+
+
+def _as_outer(inner: Resolved, outer: Resolved) -> object:
+    """The inner command, in the background where the outer one is."""
+    inner.command.background = inner.command.background or outer.command.background
+    return inner.command
+
+
+def _command_string(words: list[str]) -> str | None:
+    """The text of ``bash -lc "text"``, else None."""
+    for index, word in enumerate(words[1:], 1):
+        if not word.startswith("-"):
+            return None
+        if re.fullmatch(r"-[a-z]*c[a-z]*", word) and index + 1 < len(words):
+            return words[index + 1]
+    return None
+
+
+def unwrapped(words: list[str]) -> Iterator[str]:
+    """The words without what only stands in front: ``time``, ``env A=b``, ``timeout 10``, ``nsys profile ...``."""
+    at = 0
+    while at < len(words):
+        name = words[at].rsplit("/", 1)[-1]
+        if name in _PLAIN or re.fullmatch(r"[A-Za-z_]\w*=.*", words[at], re.S):
+            at += 1
+        elif name == "env":
+            at += 1
+            while at < len(words) and (words[at].startswith("-") or "=" in words[at]):
+                at += 2 if words[at] in ("-u", "-C") else 1
+        elif name in _VALUED:
+            valued, own = _VALUED[name]
+            at = _after_options(words, at + 1, valued.split()) + own
+        elif name == "nsys" and words[at + 1 : at + 2] == ["profile"]:
+            at = _after_options(words, at + 2, ())
+        else:
+            break
+    yield from words[at:]
+
+
+def _after_options(words: list[str], at: int, valued: Iterable[str]) -> int:
+    """Behind the options; for a wrapper whose options are not listed, the first word that starts a program."""
+    known = tuple(valued)
+    while at < len(words):
+        if words[at].startswith("-"):
+            at += 2 if words[at] in known else 1
+        elif not known and at and words[at - 1].startswith("-") and not _starts(words[at]):
+            at += 1
+        else:
+            break
+    return at
+
+
+def _starts(word: str) -> bool:
+    return bool(starter([word]) or _PYTHON.match(word) or _SHELL.match(word) or word.endswith((".py", ".sh")))
+
+
+def starter(words: list[str]) -> tuple[str, Reading] | None:
+    """The kind of launch that the words begin with and its options; None where they start no ranks."""
+    name = words[0].rsplit("/", 1)[-1]
+    if name in STARTERS:
+        kind, table = STARTERS[name]
+        return kind, read_options(table, words[1:])
+    if name == "flux" and words[1:2] and words[1] in ("run", "submit", "mini", "bulksubmit"):
+        skip = 3 if words[1] == "mini" else 2
+        return "flux", read_options(FLUX, words[skip:])
+    if name == "accelerate" and words[1:2] == ["launch"]:
+        return "accelerate", read_options(ACCELERATE, words[2:])
+    if name == "ray" and words[1:2] and words[1] in ("start", "symmetric-run"):
+        return "ray", Reading(tuple(Option(w.lstrip("-").partition("=")[0], w) for w in words[2:] if w[:2] == "--"), ())
+    if name in ("singularity", "apptainer") and (verb := _container_verb(words)):
+        reading = read_options(CONTAINER, words[verb + 1 :])
+        return "container", Reading(reading.options, reading.rest[1:], reading.doubtful)
+    if name == "shifter":
+        reading = read_options(SHIFTER, words[1:])
+        return "container", reading
+    return _python_module(words)
+
+
+def _container_verb(words: list[str]) -> int | None:
+    return next((index for index, word in enumerate(words[:6]) if word in ("exec", "run")), None)
+
+
+def _python_module(words: list[str]) -> tuple[str, Reading] | None:
+    """``python -m torch.distributed.run``, ``.launch``, ``deepspeed``, ``accelerate.commands.launch``."""
+    if not _PYTHON.match(words[0]) or "-m" not in words:
+        return None
+    at = words.index("-m")
+    if any(not word.startswith("-") for word in words[1:at]):
+        return None
+    module = words[at + 1] if at + 1 < len(words) else ""
+    tables = {
+        "torch.distributed.run": ("torchrun", TORCHRUN),
+        "torch.distributed.launch": ("torchrun", TORCHRUN),
+        "deepspeed.launcher.runner": ("deepspeed", DEEPSPEED),
+        "accelerate.commands.launch": ("accelerate", ACCELERATE),
+    }
+    if module not in tables:
+        return None
+    kind, table = tables[module]
+    return kind, read_options(table, words[at + 2 :])
+
+
+def python_program(words: Iterable[str]) -> tuple[str, ...] | None:
+    """The script (or ``-m module``) and its arguments of a Python command line; None where it is no Python."""
+    words = list(unwrapped(list(words)))
+    if not words:
+        return None
+    if words[0].endswith(".py"):
+        return tuple(words)
+    if not _PYTHON.match(words[0]):
+        return None
+    at = 1
+    while at < len(words) and words[at].startswith("-"):
+        if words[at] in ("-m", "-c"):
+            return tuple(words[at:])
+        at += 2 if words[at] in ("-W", "-X") else 1
+    return tuple(words[at:])

@@ -1,0 +1,127 @@
+"""Which options a scheduler or a launcher has, and how a line of them is read.
+
+Sources: `sbatch --help` and `srun --help` of Slurm 22.05 with the additions of the 23.02 to 24.11 manuals; IBM Spectrum
+LSF's `bsub` and JSM's `jsrun` manual pages; OpenPBS's `qsub`; `flux-run(1)`; `mpirun(1)` of Open MPI and MPICH;
+`torchrun --help`; `deepspeed --help`; `accelerate launch --help`; `horovodrun --help`; the manuals of Apptainer and Shifter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+
+
+@dataclass(frozen=True)
+class Table:
+    """Options of one program: short and long names to a canonical one; which take a value; which may take one.
+
+    `style` "getopt": ``-n4``, ``--nodes=4``, ``--nodes 4``, unique beginnings of long names; "single": long names with one
+    hyphen too (LSF, mpirun), no values joined to a short name; "python": argparse, where ``_`` and ``-`` are alike.
+    """
+
+    valued: Mapping[str, str]
+    flags: Mapping[str, str] = field(default_factory=dict)
+    optional: Mapping[str, str] = field(default_factory=dict)
+    style: str = "getopt"
+
+    def canonical(self, name: str) -> str | None:
+        """The canonical name of an option as it was written, without hyphens; None where it is not known."""
+        name = name.replace("-", "_") if self.style == "python" else name
+        every = {**self.optional, **self.flags, **self.valued}
+        if name in every:
+            return every[name]
+        if self.style == "getopt" and len(name) > 2:
+            found = {every[each] for each in every if each.startswith(name)}
+            return found.pop() if len(found) == 1 else None
+        return None
+
+    def nearest(self, name: str) -> str | None:
+        """The known long name that a misspelt one is nearest to, or None."""
+        every = [each for each in {**self.valued, **self.flags, **self.optional} if len(each) > 1]
+        return next(iter(get_close_matches(name, every, n=1, cutoff=0.82)), None)
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option as it was given: canonical name ("" where it is not known), as written, and its value."""
+
+    name: str
+    written: str
+    value: str = ""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Options, what follows them, and whether an option that is not known makes the rest doubtful."""
+
+    options: tuple[Option, ...]
+    rest: tuple[str, ...]
+    doubtful: bool = False
+
+    def get(self, name: str) -> str | None:
+        """The last value of an option, as every getopt program takes it; None where it was not given."""
+        return next((option.value for option in reversed(self.options) if option.name == name), None)
+
+
+def read_options(table: Table, words: Sequence[str], *, all_words: bool = False) -> Reading:
+    """Reads options up to the first word that is none (`all_words`: skips such words and goes on)."""
+    found: list[Option] = []
+    doubtful = False
+    at = 0
+    while at < len(words):
+        word = words[at]
+        if word == "--" or ((not word.startswith("-") or word == "-") and not all_words):
+            at += word == "--"
+            break
+        at += 1
+        if not word.startswith("-"):
+            continue
+        made, used, sure = _option(table, word, words[at:])
+        found += made
+        at += used
+        doubtful = doubtful or not sure
+    return Reading(tuple(found), tuple(words[at:]), doubtful)
+
+
+def _option(table: Table, word: str, after: Sequence[str]) -> tuple[list[Option], int, bool]:
+    """The options in one word, how many of the following words are values, and whether that is sure."""
+    if not word.startswith("--") and table.style == "getopt":
+        return _short(table, word, after)
+    name, equals, value = word.lstrip("-").partition("=")
+    canonical = table.canonical(name)
+    if canonical is None:
+        if not word.startswith("--") and len(word) > 2 and word[1] in table.valued:
+            return [Option(table.valued[word[1]], "-" + word[1], word[2:])], 0, True
+        unsure = not equals and bool(after) and not after[0].startswith("-")
+        return [Option("", name, value)], 0, not unsure
+    if equals:
+        return [Option(canonical, name, value)], 0, True
+    values = 2 if canonical == "mca" else 1
+    if canonical in table.valued.values() and name.replace("-", "_") not in table.flags and name not in table.flags:
+        if canonical in table.optional.values() and name in table.optional:
+            return [Option(canonical, name)], 0, True
+        return [Option(canonical, name, " ".join(after[:values]))], min(values, len(after)), True
+    return [Option(canonical, name)], 0, True
+
+
+def _short(table: Table, word: str, after: Sequence[str]) -> tuple[list[Option], int, bool]:
+    """``-n4``, ``-n 4``, ``-n=4``, ``-lu``: letters up to the first that takes a value."""
+    found: list[Option] = []
+    for index, letter in enumerate(word[1:], 1):
+        rest = word[index + 1 :]
+        if letter in table.valued:
+            value, used = (rest, 0) if rest else ((after[0], 1) if after else ("", 0))
+            return [*found, Option(table.valued[letter], letter, value.removeprefix("="))], used, True
+        if letter in table.optional:
+            return [*found, Option(table.optional[letter], letter, rest.removeprefix("="))], 0, True
+        if letter not in table.flags:
+            return [*found, Option("", letter, rest)], 0, not (after and not after[0].startswith("-"))
+        found.append(Option(table.flags[letter], letter))
+    return found, 0, True
+
+
+def names(words: Iterable[str] | str, **short: str) -> dict[str, str]:
+    """Long names as their own canonical names; `short` maps a letter to one of them."""
+    every = words.split() if isinstance(words, str) else words
+    return {word: word for word in every} | short

@@ -1,0 +1,106 @@
+"""Lint one script: all rules, the findings in the order of their lines, and what they add up to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stackyard.errors import Where
+from stackyard.launch.findings import Finding
+from stackyard.launch.lint.launches import Launch
+from stackyard.launch.lint.rules import TABLE, Case
+from stackyard.launch.lint.script import Script, parse_script
+from stackyard.launch.lint.words import shown
+from stackyard.spec.models import Site
+from stackyard.spec.yamlfile import read_text
+
+_RANK = {"refused": 0, "warning": 1, "note": 2}
+_SCHEDULERS = {"slurm": "Slurm", "lsf": "LSF", "pbs": "PBS", "flux": "Flux", "sge": "Grid Engine", "cobalt": "Cobalt"}
+
+
+@dataclass(frozen=True)
+class LintReport:
+    """What lint says about one script. `findings` are in the order of their lines."""
+
+    script: Script
+    findings: tuple[Finding, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """0: clean, or only notes; 3: something was found."""
+        return 3 if any(finding.severity != "note" for finding in self.findings) else 0
+
+    @property
+    def summary(self) -> str:
+        """What the script asks for and what it starts, in one line."""
+        request = self.script.request
+        parts = [_SCHEDULERS.get(self.script.scheduler, "no scheduler's directives")]
+        sizes = [(request.nodes, "nodes"), (request.node_tasks, "tasks per node"), (request.cpus_per_task, "cores per task"),
+                 (request.node_gpus, "GPUs per node")]  # fmt: skip
+        parts += [f"{number} {word}" for number, word in sizes if number]
+        if request.time_min:
+            parts.append(f"{request.time_min:g} min")
+        starts = list(dict.fromkeys(_chain(self.script, each) for each in self.script.launches if not each.via))
+        return ", ".join(parts) + (f"; starts {'; '.join(starts[:3])}" if starts else "")
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as plain data for --json."""
+        request = self.script.request
+        asked = {name: getattr(request, name) for name in ("nodes", "tasks", "tasks_per_node", "cpus_per_task",
+                 "gpus_per_node", "gpus_per_task", "time_min", "account", "queue")}  # fmt: skip
+        return {
+            "file": self.script.name,
+            "scheduler": self.script.scheduler,
+            "exit_code": self.exit_code,
+            "asks": {name: value for name, value in asked.items() if value not in (None, "")},
+            "launches": [
+                {"line": each.line, "kind": each.kind, "inside": [outer.kind for outer in each.via],
+                 "words": [shown(word) for word in each.words]} for each in self.script.launches
+            ],
+            "findings": [_finding_json(finding) for finding in self.findings],
+        }  # fmt: skip
+
+
+def _finding_json(finding: Finding) -> dict[str, Any]:
+    return {
+        "rule": finding.rule,
+        "severity": finding.severity,
+        "line": finding.where.line if finding.where else 0,
+        "message": finding.message,
+        "reason": finding.reason,
+        "better": finding.better,
+    }
+
+
+def _chain(script: Script, launch: Launch) -> str:
+    inside = [each.kind for each in script.launches if launch in each.via]
+    return " > ".join([launch.kind, *inside])
+
+
+def lint_file(path: Path, *, site: Site | None = None) -> LintReport:
+    """Reads a batch script and applies every rule.
+
+    Args:
+        path: the script. The program's source is looked for beside it and in the folder that one works in.
+        site: the cluster that it is for, where there is a site file; without it some findings are notes.
+
+    Raises:
+        InputError: the file is not there or is not text.
+    """
+    folders = tuple(dict.fromkeys((path.absolute().parent, Path.cwd())))
+    return lint_text(read_text(path), str(path), site=site, folders=folders)
+
+
+def lint_text(text: str, name: str, *, site: Site | None = None, folders: tuple[Path, ...] = ()) -> LintReport:
+    """As `lint_file`, for a text. `folders` are where the program's source may be."""
+    script = parse_script(text, name)
+    case = Case(script, site, folders)
+    found: dict[tuple[str, int, str], Finding] = {}
+    for rule in TABLE.values():
+        for hit in rule.check(case):
+            severity = hit.severity or rule.severity
+            finding = Finding(rule.name, severity, hit.message, hit.reason or rule.reason, hit.better, Where(name, hit.line))
+            found.setdefault((rule.name, hit.line, hit.message), finding)
+    ordered = sorted(found.values(), key=lambda f: (f.where.line if f.where else 0, _RANK[f.severity], f.rule))
+    return LintReport(script, tuple(ordered))

@@ -1,0 +1,225 @@
+"""What a batch script asks its scheduler for, as numbers where the head says them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from stackyard.launch.lint.directives import Directive
+
+
+@dataclass
+class Request:
+    """Nodes, tasks, cores, GPUs, time and names. None and "": not said, or not a plain number.
+
+    `lines` has the line of each option by its canonical name; `values` the last value of each.
+    """
+
+    scheduler: str = ""
+    nodes: int | None = None
+    tasks: int | None = None
+    tasks_per_node: int | None = None
+    cpus_per_task: int | None = None
+    gpus_per_node: int | None = None
+    gpus_per_task: int | None = None
+    memory_mib: float | None = None
+    time_min: float | None = None
+    exclusive: bool | None = None
+    account: str = ""
+    queue: str = ""
+    name: str = ""
+    lines: dict[str, int] = field(default_factory=dict)
+    values: dict[str, str] = field(default_factory=dict)
+
+    def line(self, *names: str) -> int:
+        """The line of the first of these options that was given; 1 where none was."""
+        return next((self.lines[name] for name in names if name in self.lines), 1)
+
+    @property
+    def node_tasks(self) -> int | None:
+        """Tasks on each node where that follows from the head."""
+        if self.tasks_per_node:
+            return self.tasks_per_node
+        if self.tasks and self.nodes and self.tasks % self.nodes == 0:
+            return self.tasks // self.nodes
+        return None
+
+    @property
+    def all_tasks(self) -> int | None:
+        """Tasks in all where that follows from the head."""
+        if self.tasks:
+            return self.tasks
+        return self.nodes * self.tasks_per_node if self.nodes and self.tasks_per_node else None
+
+    @property
+    def node_gpus(self) -> int | None:
+        """GPUs of each node where that follows from the head."""
+        if self.gpus_per_node is not None:
+            return self.gpus_per_node
+        return self.gpus_per_task * self.node_tasks if self.gpus_per_task and self.node_tasks else None
+
+
+def number(text: str | None) -> int | None:
+    """A plain positive number, else None (ranges, placeholders and variables are not guessed)."""
+    return int(text) if text and text.isdecimal() else None
+
+
+def minutes(text: str, scheduler: str) -> float | None:
+    """A wall time in minutes, None where the scheduler would not take it.
+
+    Slurm: minutes, minutes:seconds, h:m:s, d-h, d-h:m, d-h:m:s (sbatch manual, --time). LSF: [h:]m. PBS: seconds or
+    [[h:]m:]s[.ms]. Flux: a number of minutes, or with s, m, h, d.
+    """
+    readers: dict[str, Callable[[str], float | None]] = {
+        "slurm": _slurm_minutes, "lsf": _lsf_minutes, "pbs": _pbs_minutes, "flux": _flux_minutes,
+    }  # fmt: skip
+    return readers[scheduler](text) if scheduler in readers else None
+
+
+def _slurm_minutes(text: str) -> float | None:
+    if text.upper() in ("UNLIMITED", "INFINITE"):
+        return float("inf")
+    match = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text)
+    if not match:
+        return None
+    days, parts = match[1], [int(each) for each in match.groups()[1:] if each is not None]
+    if days is not None:
+        hours, mins, secs = (parts + [0, 0])[:3]
+        return int(days) * 1440 + hours * 60 + mins + secs / 60
+    if len(parts) == 3:
+        return parts[0] * 60 + parts[1] + parts[2] / 60
+    return parts[0] + (parts[1] / 60 if len(parts) == 2 else 0)
+
+
+def _lsf_minutes(text: str) -> float | None:
+    match = re.fullmatch(r"(?:(\d+):)?(\d+)(?:/\S+)?", text)
+    return int(match[1] or 0) * 60 + int(match[2]) if match else None
+
+
+def _pbs_minutes(text: str) -> float | None:
+    match = re.fullmatch(r"(?:(?:(\d+):)?(\d+):)?(\d+)(?:\.\d+)?", text)
+    return int(match[1] or 0) * 60 + int(match[2] or 0) + int(match[3]) / 60 if match else None
+
+
+def _flux_minutes(text: str) -> float | None:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?", text)
+    unit = {None: 1.0, "ms": 1 / 60000, "s": 1 / 60, "m": 1.0, "h": 60.0, "d": 1440.0}
+    return float(match[1]) * unit[match[2]] if match else None
+
+
+def mebibytes(text: str) -> float | None:
+    """Slurm's --mem: whole number, MiB without a unit; K, M, G, T. None where it is not taken."""
+    match = re.fullmatch(r"(\d+)([KMGT]?)(?:i?B)?", text, re.I)
+    return int(match[1]) * {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2}[match[2].upper()] if match else None
+
+
+def read_request(scheduler: str, directives: Sequence[Directive]) -> Request:
+    """What the lines that the scheduler reads ask for."""
+    request = Request(scheduler)
+    chosen = [each for each in directives if each.kind == scheduler and each.state == "read"]
+    for directive in chosen:
+        for option in directive.options:
+            if option.name:
+                request.lines[option.name] = directive.line
+                request.values[option.name] = option.value
+                if scheduler == "pbs" and option.name == "l":
+                    _pbs_resources(request, option.value, directive.line)
+    {"slurm": _slurm, "lsf": _lsf, "pbs": _pbs, "flux": _flux}.get(scheduler, lambda _: None)(request)
+    return request
+
+
+def gpus_of(gres: str) -> int | None:
+    """GPUs in ``--gres=gpu:v100:4``, ``gpu:4``, ``gpu``; None where it names none or no plain number."""
+    for part in gres.split(","):
+        match = re.fullmatch(r"(?:gres/)?gpu(?::[A-Za-z_][\w.-]*)?(?::(\d+))?(?:\(.*\))?", part.strip())
+        if match:
+            return int(match[1] or 1)
+    return None
+
+
+def _slurm(request: Request) -> None:
+    get = request.values.get
+    request.nodes = number(get("nodes"))
+    request.tasks = number(get("ntasks"))
+    request.tasks_per_node = number(get("ntasks-per-node"))
+    request.cpus_per_task = number(get("cpus-per-task"))
+    request.gpus_per_task = number((get("gpus-per-task") or "").split(":")[-1])
+    per_node = number((get("gpus-per-node") or "").split(":")[-1])
+    request.gpus_per_node = per_node if per_node is not None else gpus_of(get("gres") or "")
+    total = number((get("gpus") or "").split(":")[-1])
+    if request.gpus_per_node is None and total and (request.nodes or 1) and total % (request.nodes or 1) == 0:
+        request.gpus_per_node = total // (request.nodes or 1) if request.nodes else None
+    request.memory_mib = mebibytes(get("mem") or "")
+    request.time_min = minutes(get("time") or "", "slurm")
+    request.exclusive = True if "exclusive" in request.values else (False if "oversubscribe" in request.values else None)
+    request.account, request.queue = get("account") or "", get("partition") or ""
+    request.name = get("job-name") or ""
+
+
+def _lsf(request: Request) -> None:
+    get = request.values.get
+    request.nodes = number(get("nnodes"))
+    request.tasks = number(get("n")) if not request.nodes and "csm" not in request.values else None
+    spread = re.search(r"span\[\s*ptile\s*=\s*(\d+)", get("R") or "")
+    request.tasks_per_node = int(spread[1]) if spread and request.tasks else None
+    if request.tasks and request.tasks_per_node:
+        request.nodes = -(-request.tasks // request.tasks_per_node)
+    gpus = re.search(r"\bnum=(\d+)", get("gpu") or "")
+    request.gpus_per_node = int(gpus[1]) if gpus else None
+    request.time_min = minutes((get("W") or "").split()[0] if get("W") else "", "lsf")
+    request.exclusive = True if request.values.keys() & {"nnodes", "x", "csm"} else None
+    request.account, request.queue, request.name = get("P") or "", get("q") or "", get("J") or ""
+
+
+def _pbs_resources(request: Request, text: str, line: int) -> None:
+    for item in re.split(r",(?=[\w.]+=)", text):
+        name, _, value = item.partition("=")
+        request.values[f"l.{name}"] = value
+        request.lines[f"l.{name}"] = line
+
+
+def _pbs(request: Request) -> None:
+    get = request.values.get
+    request.time_min = minutes(get("l.walltime") or "", "pbs")
+    request.account, request.queue, request.name = get("A") or get("P") or "", get("q") or "", get("N") or ""
+    place = get("l.place") or ""
+    request.exclusive = True if "excl" in place else (False if place == "shared" else None)
+    chunk = get("l.select")
+    if chunk and "+" not in chunk:
+        head, *rest = chunk.split(":")
+        items = dict(each.partition("=")[::2] for each in rest)
+        request.nodes = number(head) if head.isdecimal() else 1
+        request.tasks_per_node = number(items.get("mpiprocs"))
+        request.gpus_per_node = number(items.get("ngpus"))
+        cpus = number(items.get("ncpus"))
+        if cpus and request.tasks_per_node and cpus % request.tasks_per_node == 0:
+            request.cpus_per_task = cpus // request.tasks_per_node
+    nodes = re.fullmatch(r"(\d+)(?::ppn=(\d+))?(?::gpus=(\d+))?(?::[\w=]+)*", get("l.nodes") or "")
+    if nodes and not chunk:
+        request.nodes, request.tasks_per_node = int(nodes[1]), number(nodes[2])
+        request.gpus_per_node = number(nodes[3])
+
+
+def _flux(request: Request) -> None:
+    get = request.values.get
+    request.nodes, request.tasks = number(get("nodes")), number(get("ntasks") or get("nslots"))
+    request.cpus_per_task = number(get("cores-per-task") or get("cores-per-slot"))
+    request.gpus_per_task = number(get("gpus-per-task") or get("gpus-per-slot"))
+    request.gpus_per_node = number(get("gpus-per-node"))
+    request.time_min = minutes(get("time-limit") or "", "flux")
+    request.exclusive = True if "exclusive" in request.values else None
+    request.account, request.queue, request.name = get("bank") or "", get("queue") or "", get("job-name") or ""
+
+
+def slurm_variables(request: Request) -> dict[str, str]:
+    """The SLURM_* variables of the batch script that follow from its head (sbatch manual, OUTPUT ENVIRONMENT)."""
+    gpus = request.values.get("gpus-per-node")
+    found = {
+        "SLURM_NNODES": request.nodes, "SLURM_JOB_NUM_NODES": request.nodes,
+        "SLURM_NTASKS": request.all_tasks, "SLURM_NPROCS": request.all_tasks,
+        "SLURM_NTASKS_PER_NODE": request.tasks_per_node, "SLURM_TASKS_PER_NODE": None,
+        "SLURM_CPUS_PER_TASK": request.cpus_per_task, "SLURM_GPUS_PER_NODE": gpus,
+        "SLURM_GPUS_ON_NODE": request.node_gpus, "SLURM_GPUS_PER_TASK": request.gpus_per_task,
+    }  # fmt: skip
+    return {name: str(value) for name, value in found.items() if value is not None}

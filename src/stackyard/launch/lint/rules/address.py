@@ -1,0 +1,215 @@
+"""Rules on where ranks meet: MASTER_ADDR, --rdzv_endpoint, ports."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from stackyard.launch.lint.launches import AGENTS, RANKS
+from stackyard.launch.lint.rules.base import Case, Hit, rule
+from stackyard.launch.lint.scope import Resolved
+from stackyard.launch.lint.words import OPEN, is_known, shown
+
+_NAMES = ("MASTER_ADDR", "MAIN_PROCESS_IP", "master_addr")
+_PORTS = ("MASTER_PORT",)
+_LOCAL = re.compile(r"^(localhost|127\.0\.0\.1|::1|0\.0\.0\.0)$")
+_OWN_NAME = re.compile(r"\$\(\s*/?(?:bin/)?hostname\b(?!.*\bnodelist)|\$\{?HOSTNAME\b|`hostname|SLURMD_NODENAME|\$\(\s*uname -n")
+
+
+@dataclass(frozen=True)
+class Address:
+    """One place where the address of rank 0 is written: its text, where it comes from, whether each task evaluates it."""
+
+    text: str
+    origin: str
+    line: int
+    per_rank: bool
+    option: str
+
+
+def addresses(case: Case) -> Iterator[Address]:
+    """MASTER_ADDR assignments of the body and of the tasks' shells, and the options of agents."""
+    seen: set[tuple[int, str]] = set()
+    for resolved, line, per_rank in _commands(case):
+        for name, text in _assigned(resolved):
+            if name in _NAMES and (line, name) not in seen:
+                seen.add((line, name))
+                yield Address(text, shown(case.script.origin(text, resolved)), line, per_rank, name)
+    for launch in case.launches:
+        if launch.kind not in AGENTS:
+            continue
+        for option in ("rdzv_endpoint", "master_addr", "main_process_ip"):
+            text = (launch.get(option) or "").rsplit(":", 1)[0] if option == "rdzv_endpoint" else launch.get(option)
+            if text:
+                per_rank = bool(launch.via) and not any(OPEN + text.strip(OPEN)[:8] in word for word in launch.via[0].words)
+                per_rank = per_rank and any(each.launch in launch.via for each in case.script.inner)
+                yield Address(text, shown(case.script.origin(text, launch.command)), launch.line, per_rank, "--" + option)
+
+
+def _commands(case: Case) -> Iterator[tuple[Resolved, int, bool]]:
+    for resolved in case.script.commands:
+        yield resolved, resolved.line, False
+    for inner in case.script.inner:
+        yield inner.resolved, inner.line, any(each.kind in RANKS for each in (inner.launch, *inner.launch.via))
+
+
+def _assigned(resolved: Resolved) -> Iterator[tuple[str, str]]:
+    if resolved.argv[:1] == ("export",):
+        for word in resolved.argv[1:]:
+            name, equals, text = word.partition("=")
+            if equals:
+                yield name, text
+    for assignment in resolved.command.assignments:
+        value = resolved.environment.get(assignment.name)
+        if value:
+            yield assignment.name, value.text
+        if assignment.value is None and resolved.argv:
+            yield assignment.name, shown(assignment.raw)
+
+
+def _start(case: Case) -> str:
+    better = {
+        "slurm": "$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)",
+        "lsf": "$(grep -v batch $LSB_DJOB_HOSTFILE | head -n 1)",
+        "pbs": "$(head -n 1 $PBS_NODEFILE)",
+        "flux": "$(flux hostlist -n 0 local)",
+    }
+    return better.get(case.script.scheduler, "the name of rank 0's node")
+
+
+@rule(
+    "address-localhost", why="With several nodes every node looks for rank 0 on itself: the start hangs until it times out",
+    example="#SBATCH --nodes=2\nexport MASTER_ADDR=localhost", instead="export MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)",
+)  # fmt: skip
+def address_localhost(case: Case) -> Iterator[Hit]:
+    """localhost as the address of rank 0 in a job of several nodes."""
+    nodes = case.script.request.nodes
+    if not nodes or nodes == 1:
+        return
+    single = [each for each in case.launches if each.kind == "torchrun" and (each.given("standalone") or each.get("nnodes") == "1")]
+    for address in addresses(case):
+        if _LOCAL.match(address.text.strip("[]")) and not single:
+            yield Hit(address.line, f"{address.option} is {address.text} in a job of {nodes} nodes",
+                      f"{_set(address, _start(case))}")  # fmt: skip
+
+
+def _set(address: Address, value: str) -> str:
+    return f"export {address.option}={value}" if address.option in _NAMES else f"{address.option} {value}:$PORT"
+
+
+@rule(
+    "address-own-name", why="Each task names its own node: tasks of different nodes never meet",
+    example="srun bash -c 'export MASTER_ADDR=$(hostname); python train.py'", instead="export MASTER_ADDR=$(hostname)   (before srun, in the batch script)",
+)  # fmt: skip
+def address_own_name(case: Case) -> Iterator[Hit]:
+    """$(hostname) taken inside the tasks; or in an LSF script with -nnodes, which runs on the launch node."""
+    nodes = case.script.request.nodes
+    launch_node = case.script.scheduler == "lsf" and case.script.request.values.keys() & {"nnodes", "csm"}
+    for address in addresses(case):
+        own = _OWN_NAME.search(address.origin) and "srun" not in address.origin
+        if not own:
+            continue
+        if address.per_rank and nodes != 1:
+            yield Hit(address.line, f"{address.option} is each task's own node", _set(address, _start(case)),
+                      None if nodes else "note")  # fmt: skip
+        elif launch_node and any(each.kind == "jsrun" for each in case.launches):
+            yield Hit(address.line, f"{address.option} is the launch node, where no rank runs", _set(address, _start(case)))
+
+
+@rule(
+    "address-launch-node", why="The address of the node that called srun, not that of rank 0; in a batch script it is not set at all",
+    example="export MASTER_ADDR=$SLURM_LAUNCH_NODE_IPADDR", instead="export MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)",
+    evidence=("script", "source"),
+)  # fmt: skip
+def address_launch_node(case: Case) -> Iterator[Hit]:
+    """SLURM_LAUNCH_NODE_IPADDR, SLURM_SUBMIT_HOST or the unsorted first line of LSF's host file as rank 0's address."""
+    for address in addresses(case):
+        wrong = re.search(r"SLURM_LAUNCH_NODE_IPADDR|SLURM_SUBMIT_HOST|PBS_O_HOST|LSB_SUB_HOST", address.origin)
+        if wrong:
+            inside = address.per_rank and "LAUNCH" in wrong.group()
+            yield Hit(address.line, f"{address.option} comes from ${wrong.group()}", _set(address, _start(case)),
+                      "note" if inside else None)  # fmt: skip
+    for launch in case.launches:
+        source = case.source(launch)
+        if source and source.launch_node_line:
+            yield Hit(launch.line, f"{source.file}:{source.launch_node_line} takes rank 0's address from SLURM_LAUNCH_NODE_IPADDR",
+                      "pass MASTER_ADDR from the script", "note")  # fmt: skip
+
+
+@rule(
+    "address-lsf-first-host", why="The first host of LSF's lists is the launch node, where no rank runs; sorting them changes their order",
+    example="export MASTER_ADDR=$(head -1 $LSB_DJOB_HOSTFILE)", instead="export MASTER_ADDR=$(grep -v batch $LSB_DJOB_HOSTFILE | head -n 1)",
+)  # fmt: skip
+def address_lsf_first_host(case: Case) -> Iterator[Hit]:
+    """Rank 0's address from LSF's host lists with the launch node left in, or sorted."""
+    if case.script.scheduler != "lsf" or not case.script.request.values.keys() & {"nnodes", "csm"}:
+        return
+    for address in addresses(case):
+        listed = re.search(r"LSB_(?:DJOB_HOSTFILE|HOSTS|DJOB_RANKFILE|MCPU_HOSTS)", address.origin)
+        if not listed:
+            continue
+        removed = re.search(r"grep\s+(?:-\w*\s+)*-?\w*v|batch|login|tail|sed|awk|NR|-f\s?[23]|\[[1-9]\]|\$[23]|1d", address.origin)
+        ordered = re.search(r"\bsort\b|\buniq\b.*-u|set\(", address.origin)
+        if not removed:
+            yield Hit(address.line, f"the first host of {listed.group()} is the launch node", _set(address, _start(case)))
+        elif ordered:
+            yield Hit(address.line, f"the hosts of {listed.group()} are sorted: the first need not be rank 0's",
+                      _set(address, _start(case)), "note")  # fmt: skip
+
+
+@rule(
+    "fixed-port", why="Two jobs of one node with the same port collide: 'address already in use', or worse, they meet",
+    example="export MASTER_PORT=29500", instead="export MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))",
+)  # fmt: skip
+def fixed_port(case: Case) -> Iterator[Hit]:
+    """A port written as a number: a warning where nodes are shared, else a note."""
+    if not case.script.scheduler:
+        return
+    request = case.script.request
+    shared = case.shares_nodes
+    array = bool(request.values.keys() & {"array", "J."}) or "[" in request.name
+    better = {"slurm": "$((20000 + SLURM_JOB_ID % 20000))", "lsf": "$((20000 + LSB_JOBID % 20000))"}
+    seen: set[int] = set()
+    for name, text, line in _ports(case):
+        if text.isdecimal() and int(text) > 0 and line not in seen:
+            seen.add(line)
+            sure = shared is True or (array and shared is not False and (request.nodes or 1) == 1)
+            yield Hit(line, f"{name} is always {text}", f"{name}={better.get(case.script.scheduler, 'a port of this job')}",
+                      None if sure else "note")  # fmt: skip
+
+
+def _ports(case: Case) -> Iterator[tuple[str, str, int]]:
+    assigned: set[str] = set()
+    for resolved, line, _ in _commands(case):
+        for name, text in _assigned(resolved):
+            if name in _PORTS:
+                assigned.add(text)
+                yield name, text, line
+    for launch in case.launches:
+        if launch.kind not in AGENTS:
+            continue
+        for option in ("master_port", "main_process_port", "rdzv_endpoint"):
+            text = launch.get(option) or ""
+            port = text.rsplit(":", 1)[-1] if option == "rdzv_endpoint" and ":" in text else text
+            if is_known(port) and port.isdecimal() and port not in assigned:
+                yield "--" + option, port, launch.line
+
+
+@rule(
+    "same-port-twice", why="The second one on the same node finds the port in use",
+    example="torchrun --master_port=29500 a.py &\ntorchrun --master_port=29500 b.py &", instead="torchrun --master_port=29501 b.py &",
+)  # fmt: skip
+def same_port_twice(case: Case) -> Iterator[Hit]:
+    """Two launches beside each other on one node with the same port."""
+    seen: dict[str, int] = {}
+    for launch in case.launches:
+        if launch.kind not in AGENTS or not launch.command.command.background or launch.ranks_of or launch.given("standalone"):
+            continue
+        port = launch.get("master_port") or ("29500" if launch.kind == "torchrun" and not launch.given("rdzv_endpoint", "rdzv_backend") else "")
+        if not port.isdecimal() or int(port) == 0 or launch.remote or launch.command.command.within("branch"):
+            continue
+        if port in seen and seen[port] != launch.line:
+            yield Hit(launch.line, f"port {port} is already taken by the launch on line {seen[port]}",
+                      f"--master_port={int(port) + 1}")  # fmt: skip
+        seen.setdefault(port, launch.line)

@@ -1,0 +1,214 @@
+"""What a rule is, and what it is given: the script, the site if there is one, the program's source if it is found."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from stackyard.launch.findings import Severity
+from stackyard.launch.lint.launches import RANKS, Launch, python_program
+from stackyard.launch.lint.script import Script
+from stackyard.launch.lint.source import Source, source_of
+from stackyard.launch.lint.words import is_known, shown
+from stackyard.spec.models import NodeKind, Site
+
+Evidence = Literal["script", "site", "source"]
+_HELPERS = {"hostname", "mkdir", "echo", "date", "nvidia-smi", "rocm-smi", "env", "printenv", "rm", "cp", "ls", "scontrol",
+            "true", "sleep", "cat", "touch", "tar", "rsync", "lscpu", "numactl", "uname", "nproc", "free", "df", "pwd", "ip",
+            "ps", "id", "which", "kill", "pkill", "killall", "chmod", "ln", "mv", "find", "du", "taskset"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Hit:
+    """What a rule saw. `severity` overrides the rule's own, for a case without its evidence."""
+
+    line: int
+    message: str
+    better: str = ""
+    severity: Severity | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Step:
+    """The size of a launch as far as it is known: None where it is not."""
+
+    nodes: int | None = None
+    tasks: int | None = None
+    per_node: int | None = None
+    cpus: int | None = None
+
+
+@dataclass
+class Case:
+    """One script with all evidence there is. `folders` are where the program's source may be."""
+
+    script: Script
+    site: Site | None = None
+    folders: tuple[Path, ...] = ()
+    _sources: dict[int, Source | None] = field(default_factory=dict)
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        """All launches of the script."""
+        return self.script.launches
+
+    @cached_property
+    def steps(self) -> list[Launch]:
+        """Launches that start tasks on nodes and are not inside another launch, helpers such as hostname left out."""
+        return [each for each in self.launches if each.kind in RANKS and not each.via and not self.is_helper(each)]
+
+    @property
+    def nodes(self) -> int | None:
+        """Nodes of the job, where the head says it; a head of Slurm that does not may still get them by its tasks."""
+        request = self.script.request
+        return request.nodes or (1 if request.tasks == 1 else None)
+
+    @cached_property
+    def node_kind(self) -> NodeKind | None:
+        """The site's kind of node for this job: of its queue or constraint, or the only one."""
+        if self.site is None:
+            return None
+        kinds = list(self.site.nodes.values())
+        values = self.script.request.values
+        wanted = {values.get("partition"), values.get("q"), values.get("queue")} - {None, ""}
+        chosen = [kind for kind in kinds if kind.queue and kind.queue in wanted]
+        asked = values.get("constraint") or ""
+        chosen = [kind for kind in chosen or kinds if not asked or not kind.constraint or kind.constraint in asked]
+        return chosen[0] if len(chosen) == 1 else None
+
+    @cached_property
+    def version(self) -> tuple[int, ...]:
+        """The site's scheduler version, e.g. (23, 11); empty where it is not known."""
+        text = self.site.scheduler.version if self.site else ""
+        return tuple(int(part) for part in re.findall(r"\d+", text)[:2])
+
+    @property
+    def shares_nodes(self) -> bool | None:
+        """Whether another job can be on the same node; None where neither script nor site says."""
+        if self.script.request.exclusive is not None:
+            return not self.script.request.exclusive
+        return not self.site.scheduler.exclusive if self.site and self.site.scheduler.kind else None
+
+    def source(self, launch: Launch) -> Source | None:
+        """The facts on the Python program of a launch, None where the file is not there."""
+        if id(launch) not in self._sources:
+            self._sources[id(launch)] = source_of(launch, self.folders)
+        return self._sources[id(launch)]
+
+    def is_helper(self, launch: Launch) -> bool:
+        """Whether a launch only runs a small system command."""
+        name = launch.program[0].rsplit("/", 1)[-1] if launch.program else ""
+        inner = [each for each in self.script.inner if each.launch is launch]
+        shell = name in ("bash", "sh") and inner and all(_is_small(each.resolved.argv) for each in inner)
+        return not name or name in _HELPERS or bool(shell)
+
+    def innermost(self, launch: Launch) -> bool:
+        """Whether no further launch is inside this one."""
+        return not any(launch in each.via for each in self.launches)
+
+    def program_text(self, launch: Launch) -> str:
+        """The program of a launch as one line, for matching."""
+        return shown(" ".join(launch.program))
+
+    def is_python(self, launch: Launch) -> bool:
+        """Whether it runs Python, itself or in its shell."""
+        if python_program(launch.program) or any(launch in each.via and each.kind == "torchrun" for each in self.launches):
+            return True
+        return bool(re.search(r"(?:^|[\s;])python[\d.]*\s", self.program_text(launch)))
+
+    def step(self, launch: Launch) -> Step:
+        """The size of an srun, mpirun or jsrun."""
+        if launch.kind == "srun":
+            return self._srun(launch)
+        if launch.kind == "mpirun":
+            return Step(self.nodes, launch.count("np"), launch.count("ppn"))
+        if launch.kind == "jsrun":
+            sets, ranks, host = (launch.count(each) for each in ("nrs", "tasks_per_rs", "rs_per_host"))
+            per_node = host * (ranks or 1) if host else None
+            return Step(self.nodes, sets * (ranks or 1) if sets else None, per_node, launch.count("cpu_per_rs"))
+        return Step(self.nodes)
+
+    def _srun(self, launch: Launch) -> Step:
+        request = self.script.request
+        if launch.doubtful or launch.given("jobid", "het-group", "ntasks-per-gpu") and launch.given("ntasks-per-gpu"):
+            return Step()
+        nodes = launch.count("nodes") if launch.given("nodes") else self.nodes
+        tasks, per_node = launch.count("ntasks"), launch.count("ntasks-per-node")
+        if launch.given("nodelist") and not launch.given("nodes"):
+            named = launch.get("nodelist") or ""
+            nodes = 1 if "," not in named and "[" not in shown(named).replace("[0]", "").replace("[$i]", "") else None
+        if tasks == 1:
+            nodes, per_node = 1, 1
+        if per_node is None and tasks and nodes and tasks % nodes == 0:
+            per_node = tasks // nodes
+        if not launch.given("ntasks", "ntasks-per-node"):
+            per_node = self.head_tasks_per_node
+            same = not launch.given("nodes") or nodes == self.nodes
+            tasks = request.all_tasks if same else None
+        if tasks is None and per_node and nodes and not launch.given("ntasks"):
+            tasks = per_node * nodes
+        cpus = launch.count("cpus-per-task") or request.cpus_per_task
+        return Step(nodes, tasks, per_node, cpus)
+
+    @property
+    def head_tasks_per_node(self) -> int | None:
+        """Tasks on each node as the head says it; one where it says nothing on tasks (sbatch manual, --ntasks)."""
+        request = self.script.request
+        if request.node_tasks:
+            return request.node_tasks
+        spoken = request.values.keys() & {"ntasks", "ntasks-per-node", "ntasks-per-gpu", "ntasks-per-socket",
+                                          "ntasks-per-core", "overcommit"}  # fmt: skip
+        return 1 if not spoken and request.nodes else None
+
+
+def _is_small(argv: tuple[str, ...]) -> bool:
+    return not argv or argv[0].rsplit("/", 1)[-1] in _HELPERS
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One thing that is looked for. `example` is a line with the fault, `instead` the better one."""
+
+    name: str
+    severity: Severity
+    evidence: tuple[Evidence, ...]
+    reason: str
+    example: str
+    instead: str
+    check: Callable[[Case], Iterator[Hit]]
+
+    @property
+    def title(self) -> str:
+        """What it looks for, in one sentence."""
+        return (self.check.__doc__ or "").strip().splitlines()[0]
+
+
+TABLE: dict[str, Rule] = {}
+
+
+def rule(
+    name: str,
+    severity: Severity = "warning",
+    *,
+    evidence: tuple[Evidence, ...] = ("script",),
+    why: str,
+    example: str,
+    instead: str,
+) -> Callable[[Callable[[Case], Iterator[Hit]]], Callable[[Case], Iterator[Hit]]]:
+    """Puts a function into the table of rules under a stable name."""
+
+    def put(check: Callable[[Case], Iterator[Hit]]) -> Callable[[Case], Iterator[Hit]]:
+        TABLE[name] = Rule(name, severity, evidence, why, example, instead, check)
+        return check
+
+    return put
+
+
+def is_template(text: str) -> bool:
+    """Whether a value is a place to be filled in: ``<N>``, ``{{nodes}}``, ``@N@``, ``XXX``, ``[account]``, ``...``."""
+    return bool(re.search(r"<.*>|\{|\}|@\w+@|\bX{2,}\b|\.\.\.|^\[.*\]|%[A-Z_]{2,}%|^_+\w+_+$|\bYOUR", text)) or not is_known(text)

@@ -1,0 +1,62 @@
+"""Rules that look into the program's own source, where the launch line names a file that is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stackyard.launch.lint.launches import AGENTS, Launch, python_program
+from stackyard.launch.lint.rules.base import Case, Hit, rule
+from stackyard.launch.lint.words import is_known
+
+
+@rule(
+    "isolated-gpu-by-local-rank", evidence=("source",), why="With one visible GPU per task its number is 0 for everyone: 'invalid device ordinal'",
+    example="srun --gpus-per-task=1 python train.py   (with torch.cuda.set_device(local_rank))", instead="srun --gpus-per-node=4 --gpu-bind=none python train.py",
+)  # fmt: skip
+def isolated_gpu_by_local_rank(case: Case) -> Iterator[Hit]:
+    """GPUs bound to tasks, and a program that takes the GPU of its local rank; a note where the source is not there."""
+    for launch in case.steps:
+        if launch.kind != "srun" or not _isolates(case, launch):
+            continue
+        per_node = case.step(launch).per_node
+        inner = next((each for each in case.launches if launch in each.via and each.kind in AGENTS), None)
+        if per_node == 1 or inner or (launch.given("ntasks") and launch.get("ntasks") == "1"):
+            continue
+        target = next((each for each in reversed(case.launches) if launch in each.via and each.kind == "container"), launch)
+        source = case.source(target)
+        if source and source.device_line:
+            yield Hit(launch.line, f"each task sees one GPU, and {source.file}:{source.device_line} takes that of its local rank",
+                      "srun --gpus-per-node=N --gpu-bind=none ...")  # fmt: skip
+        elif source is None and python_program(target.program) and per_node:
+            yield Hit(launch.line, "each task sees one GPU: cuda:<local rank> would be an invalid device",
+                      "srun --gpus-per-node=N --gpu-bind=none ...", "note")  # fmt: skip
+
+
+def _isolates(case: Case, launch: Launch) -> bool:
+    """Whether each task sees its own GPUs only (srun manual: --gpus-per-task implies --gpu-bind=per_task)."""
+    values = case.script.request.values
+    bind = launch.get("gpu-bind") or values.get("gpu-bind") or ""
+    if bind:
+        plain = bind.removeprefix("verbose,").removeprefix("v,")
+        return plain.startswith(("single", "per_task", "map_gpu", "mask_gpu", "closest")) and is_known(bind)
+    return launch.get("gpus-per-task") == "1" or (values.get("gpus-per-task") or "").split(":")[-1] == "1"
+
+
+@rule(
+    "fork-under-mpi", evidence=("source",), why="Worker processes forked after MPI has begun share its registered memory: crashes, wrong data, hangs",
+    example="mpirun -np 8 python train.py   (DataLoader(num_workers=4))", instead='DataLoader(..., multiprocessing_context="forkserver")',
+)  # fmt: skip
+def fork_under_mpi(case: Case) -> Iterator[Hit]:
+    """DataLoader workers by fork in a program that runs on MPI: Horovod or mpi4py under mpirun, srun or jsrun."""
+    for launch in case.launches:
+        source = case.source(launch)
+        if source is None or not source.loader_line or source.context or not source.imports & {"horovod", "mpi4py"}:
+            continue
+        outer = launch if launch.kind in ("mpirun", "srun", "jsrun", "horovodrun", "flux") else launch.ranks_of
+        if outer is None or (outer.kind == "horovodrun" and outer.given("gloo")):
+            continue
+        sure = source.workers is not None and source.workers > 0
+        gloo = outer.kind == "horovodrun" and not outer.given("mpi")
+        count = source.workers if sure else "some"
+        yield Hit(launch.line, f"{source.file}:{source.loader_line} forks {count} workers per rank under MPI",
+                  'DataLoader(..., multiprocessing_context="forkserver")', None if sure and not gloo else "note")  # fmt: skip

@@ -1,0 +1,107 @@
+"""Rules on background launches, waiting and sleeping."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from stackyard.launch.lint.rules.base import Case, Hit, rule
+from stackyard.launch.lint.scope import Resolved
+from stackyard.launch.lint.words import shown
+
+_WAITS = re.compile(r"\b(?:wait|jswait|fg|tail\s+--pid|flux queue drain|flux jobs|kill -0|pgrep|jslist|sleep inf)")
+_RAY = re.compile(r"\bray\s+(?:start|symmetric)|start[-_]head|start[-_]worker|ray[-_]?(?:head|cluster|worker)|redis[-_]password|ip_head|\bray\b.*\.(?:sh|py)\b")
+_SERVER = re.compile(r"(?:start|run)[-_](?:head|worker|server)|\bray start|redis|mongod|postgres|tensorboard|jupyter|vllm|http\.server|dask[- ](?:scheduler|worker)|monitor|nvidia-smi|dcgm|telemetry|logger|server|daemon")
+_QUIET = {"echo", "date", "exit", "printf", "set", "trap", "true", ":", "module", "export", "unset", "cd", "kill", "sacct", "seff", "sleep", "rm", "rmdir"}
+
+
+@rule(
+    "missing-wait", why="The job ends with its script, and all that still runs in the background is killed",
+    example="srun -n 4 ./a.out &\nsrun -n 4 ./b.out &", instead="srun -n 4 ./a.out &\nsrun -n 4 ./b.out &\nwait",
+)  # fmt: skip
+def missing_wait(case: Case) -> Iterator[Hit]:
+    """Launches in the background, and nothing after them that waits."""
+    script = case.script
+    if not script.scheduler:
+        return
+    started = [each for each in script.launches if each.command.command.background and not each.via and not each.remote]
+    if not started:
+        return
+    last = started[-1]
+    rest = [each for each in script.commands if each.line > last.line]
+    tail = "\n".join(row for row in script.code.splitlines()[last.line - 1 :])
+    if _WAITS.search(tail) or any(_works(each) for each in rest) or _is_server(case, last.line, shown(" ".join(last.words))):
+        return
+    yield Hit(last.line, f"{last.word} runs in the background, and the script ends without wait", "wait")
+
+
+def _works(resolved: Resolved) -> bool:
+    """Whether a command in the foreground takes the time that the background needs."""
+    name = resolved.argv[0].rsplit("/", 1)[-1] if resolved.argv else ""
+    if name == "sleep":
+        return len(resolved.argv) > 1 and (not resolved.argv[1].isdecimal() or int(resolved.argv[1]) >= 60)
+    return bool(name) and name not in _QUIET and not resolved.command.background and not resolved.command.within("function") \
+        and name not in ("[", "test", "local", "let", "break", "continue", "return", "shift", "read", "mkdir", "cp", "mv", "cat", "grep", "hostname", "squeue", "scontrol", "ls", "time", "pwd", "env")  # fmt: skip
+
+
+def _is_server(case: Case, line: int, text: str) -> bool:
+    return bool(_SERVER.search(text)) or (bool(_RAY.search(text)) and line > 0)
+
+
+@rule(
+    "sleep-as-synchronisation", why="A sleep is too short on a busy day and too long on every other; the cluster says itself when it is there",
+    example="srun -N1 -n1 -w $head ray start --head --block &\nsleep 30", instead="until ray status --address $ip:6379 >/dev/null 2>&1; do sleep 1; done",
+)  # fmt: skip
+def sleep_as_synchronisation(case: Case) -> Iterator[Hit]:
+    """A sleep after a Ray head or worker was started in the background; a note for other servers."""
+    before: tuple[str, int] | None = None
+    for resolved in case.script.commands:
+        argv = resolved.argv
+        text = shown(" ".join(argv))
+        if resolved.command.background and argv:
+            before = ("ray" if _is_ray(case, text) else "server" if _SERVER.search(text) else "", resolved.line)
+        elif argv[:1] == ("ray",) and argv[1:2] == ("start",):
+            before = ("ray", resolved.line)
+        elif argv[:1] == ("sleep",) and before and before[0] and argv[1:2]:
+            if resolved.command.within("loop") and _polls(case, resolved):
+                continue
+            better = "until ray status --address $ip_head >/dev/null 2>&1; do sleep 1; done"
+            yield Hit(resolved.line, f"sleep {shown(argv[1])} waits for what line {before[1]} started",
+                      better if before[0] == "ray" else "ask the server until it answers",
+                      None if before[0] == "ray" else "note")  # fmt: skip
+            before = None
+        elif argv and argv[0] not in ("echo", "printf", "export", "date") and not resolved.command.background:
+            before = None if argv[0] not in ("true", ":") else before
+
+
+def _is_ray(case: Case, text: str) -> bool:
+    """Whether a command starts a part of a Ray cluster: by its words, or by a script's name where Ray is spoken of."""
+    if re.search(r"\bray\s+start|\bray_?start|start_?ray", text):
+        return True
+    return bool(re.search(r"\b\S*(?:start|run)?[-_]?(?:head|worker)\S*\.sh\b", text)) and bool(
+        re.search(r"\bray\b|redis_password|ip_head", case.script.text, re.I)
+    )  # fmt: skip
+
+
+def _polls(case: Case, resolved: Resolved) -> bool:
+    """Whether the loop around a sleep asks something each time: ``while ! nc ..; do sleep 1; done``."""
+    loop = [number for number, kind in resolved.command.blocks if kind == "loop"]
+    rows = case.script.text.splitlines()[max(0, resolved.line - 4) : resolved.line]
+    return bool(loop) and bool(re.search(r"\b(?:while|until)\b|\bbreak\b", "\n".join(rows)))
+
+
+@rule(
+    "output-thrown-away", "note", why="Nothing tells why a rank failed when its output goes to /dev/null",
+    example="srun python train.py > /dev/null 2>&1", instead="srun --output=rank-%t.log python train.py",
+)  # fmt: skip
+def output_thrown_away(case: Case) -> Iterator[Hit]:
+    """All output of a launch, or of the job, into /dev/null."""
+    for launch in case.steps:
+        targets = {op: "".join(part.text for part in word.parts) for op, word in launch.command.command.redirects}
+        both = "&>" in targets or {"2>", ">"} <= targets.keys() or (">" in targets and targets.get("2>&") == "1")
+        if both and targets.get("&>", targets.get(">")) == "/dev/null" and targets.get("2>", "/dev/null") in ("/dev/null",):
+            yield Hit(launch.line, f"all output of {launch.word} goes to /dev/null", f"{launch.word} ... > run.log 2>&1")
+    request = case.script.request
+    for name in ("output", "o"):
+        if request.values.get(name) == "/dev/null":
+            yield Hit(request.lines[name], "the job's output goes to /dev/null", severity="note")

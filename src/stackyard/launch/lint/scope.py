@@ -1,0 +1,194 @@
+"""What a script's variables hold at each command, as far as the script itself says it.
+
+A value that only the run knows stays unknown (`words.unknown` around its source); what is set in a branch or a loop is
+known only within it. Nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from stackyard.launch.lint.shell import Assignment, Command
+from stackyard.launch.lint.words import OPEN, Part, Word, WordReader, is_known, unknown
+
+_EXPRESSION = re.compile(r"^([A-Za-z_]\w*|[@*#?$!0-9-])(?:(:?[-=+?])(.*))?$", re.S)
+_SETTERS = {"export", "declare", "local", "readonly", "typeset", "setenv"}
+_SPLIT = re.compile(f"(?:{OPEN}[^\ue001]*\ue001|[^ \t\n])+")
+
+
+@dataclass(frozen=True)
+class Value:
+    """A variable: its text (parts unknown), the source it was written as, where, and whether it is exported."""
+
+    text: str
+    source: str
+    line: int = 0
+    blocks: tuple[tuple[int, str], ...] = ()
+    exported: bool = False
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A command with its words expanded. `environment` holds the variables as they are when it runs."""
+
+    command: Command
+    argv: tuple[str, ...]
+    environment: Mapping[str, Value] = field(repr=False, default_factory=dict)
+
+    @property
+    def line(self) -> int:
+        """The line it begins on."""
+        return self.command.line
+
+
+def resolve(commands: Iterable[Command], known: Mapping[str, str] | None = None) -> list[Resolved]:
+    """The commands with their words expanded; `known` are variables that the scheduler sets."""
+    scope = Scope({name: Value(text, f"${name}", exported=True) for name, text in (known or {}).items()})
+    return [scope.run(command) for command in commands]
+
+
+class Scope:
+    """The variables while the commands are gone through."""
+
+    def __init__(self, values: dict[str, Value]) -> None:
+        self.values = values
+        self._blocks: tuple[tuple[int, str], ...] = ()
+
+    def run(self, command: Command) -> Resolved:
+        """Expands one command, and does what it does to the variables."""
+        self._blocks = command.blocks
+        argv = tuple(word for each in command.words for word in self.expand(each))
+        own = not command.words
+        before = self.values if own else dict(self.values)
+        for assignment in command.assignments:
+            self._assign(assignment, command.line, exported=not own)
+        snapshot = self.values.copy()
+        self.values = before if not own else self.values
+        self._builtin(command, argv)
+        return Resolved(command, argv, snapshot)
+
+    def _builtin(self, command: Command, argv: tuple[str, ...]) -> None:
+        name = argv[0] if argv else ""
+        if name in _SETTERS:
+            for word in command.words[1:]:
+                self._export(word, command.line, name == "export")
+        elif name in ("read", "mapfile", "readarray", "getopts", "unset"):
+            for word in argv[1:]:
+                if re.fullmatch(r"[A-Za-z_]\w*", word):
+                    self._set(word, Value(unknown(f"${word}"), "", command.line, command.blocks))
+
+    def _export(self, word: Word, line: int, exported: bool) -> None:
+        match = re.match(r"^([A-Za-z_]\w*)(\+?)=(.*)$", word.raw, re.S)
+        if match:
+            value = WordReader(match[3]).read(line, set())
+            self._assign(Assignment(match[1], value, match[3], bool(match[2])), line, exported)
+        elif word.plain in self.values and exported:
+            old = self.values[word.plain or ""]
+            self.values[word.plain or ""] = Value(old.text, old.source, old.line, old.blocks, True)
+
+    def _assign(self, assignment: Assignment, line: int, exported: bool) -> None:
+        name, old = assignment.name, self.values.get(assignment.name)
+        text = unknown(f"${name}")
+        if assignment.value is not None:
+            text = self.text(assignment.value)
+            in_loop = any(kind == "loop" for _, kind in self._blocks)
+            if in_loop and re.search(rf"\b{name}\b", assignment.raw):
+                text = unknown(f"${name}")
+        if assignment.append:
+            text = (self._lookup(name) or "") + text
+        kept = exported or bool(old and old.exported)
+        self._set(name, Value(text, assignment.raw, line, self._blocks, kept))
+
+    def _set(self, name: str, value: Value) -> None:
+        self.values[name] = value
+
+    def _lookup(self, name: str) -> str | None:
+        """The value, None where it was never set; unknown where it was set in a block that has ended."""
+        value = self.values.get(name)
+        if value is None:
+            return None
+        numbers = {number for number, kind in self._blocks}
+        ended = [kind for number, kind in value.blocks if number not in numbers and kind in ("branch", "loop")]
+        return unknown(f"${name}") if ended else value.text
+
+    def text(self, word: Word) -> str:
+        """A word's text without field splitting."""
+        return "".join(self._part(part) for part in word.parts)
+
+    def expand(self, word: Word) -> list[str]:
+        """The fields that a word becomes."""
+        if all(part.kind == "literal" or part.quoted for part in word.parts):
+            return [self.text(word)]
+        pieces: list[list[str]] = [[""]]
+        for part in word.parts:
+            text = self._part(part)
+            if part.kind == "literal" or part.quoted:
+                pieces[-1].append(text)
+                continue
+            fields = _SPLIT.findall(text)
+            if text[:1] in (" ", "\t", "\n") and fields:
+                pieces.append([])
+            for index, each in enumerate(fields):
+                if index:
+                    pieces.append([])
+                pieces[-1].append(each)
+            if text[-1:] in (" ", "\t", "\n") and fields:
+                pieces.append([])
+        joined = ["".join(piece) for piece in pieces]
+        return [each for each in joined if each]
+
+    def _part(self, part: Part) -> str:
+        if part.kind == "literal":
+            return part.text
+        if part.kind == "variable":
+            return self._variable(part.text)
+        if part.kind == "arithmetic":
+            value = self.arithmetic(part.text)
+            return unknown(f"$(({part.text}))") if value is None else str(value)
+        return unknown(f"$({part.text})")
+
+    def _variable(self, text: str) -> str:
+        match = _EXPRESSION.match(text)
+        source = unknown("${" + text + "}" if not re.fullmatch(r"\w+|[@*#?$!-]", text) else "$" + text)
+        if not match:
+            return source
+        value, operator = self._lookup(match[1]), match[2]
+        if operator in (":-", "-", ":=", "="):
+            empty = value is None or (value == "" and operator.startswith(":"))
+            return self.text(WordReader(match[3]).quoted(0)) if empty and match[1].isidentifier() else value or source
+        if operator in (":+", "+"):
+            return source if value is None or not is_known(value) else self.text(WordReader(match[3]).quoted(0))
+        return source if value is None else value
+
+    def arithmetic(self, text: str) -> int | None:
+        """The value of ``$((..))`` where all of it is known, else None."""
+        replaced = re.sub(r"\$?\{?([A-Za-z_]\w*)\}?", lambda m: f"({self._lookup(m[1]) or 'x'})", text)
+        if not re.fullmatch(r"[\d\s()+*/%-]+", replaced) or len(replaced) > 200 or "**" in replaced:
+            return None
+        try:
+            return _evaluated(ast.parse(replaced.strip(), mode="eval").body)
+        except (SyntaxError, ValueError, ZeroDivisionError):
+            return None
+
+
+def _evaluated(node: ast.expr) -> int:
+    """Whole-number arithmetic as the shell does it: division goes towards zero."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, int):
+        return node.value
+    if isinstance(node, ast.UnaryOp):
+        value = _evaluated(node.operand)
+        return -value if isinstance(node.op, ast.USub) else value
+    if not isinstance(node, ast.BinOp):
+        raise ValueError
+    left, right = _evaluated(node.left), _evaluated(node.right)
+    if isinstance(node.op, ast.Add):
+        return left + right
+    if isinstance(node.op, ast.Sub):
+        return left - right
+    if isinstance(node.op, ast.Mult):
+        return left * right
+    quotient = abs(left) // abs(right) * (1 if left * right >= 0 else -1)
+    return quotient if isinstance(node.op, ast.Div | ast.FloorDiv) else left - right * quotient

@@ -1,0 +1,69 @@
+"""`Script`: somebody's batch script, read. Pure: text in, facts out."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from stackyard.launch.lint.directives import Directive, read_directives, scheduler_of
+from stackyard.launch.lint.launches import Inner, Launch, find_launches
+from stackyard.launch.lint.request import Request, read_request, slurm_variables
+from stackyard.launch.lint.scope import Resolved, resolve
+from stackyard.launch.lint.shell import lines_inside, parse_shell
+
+
+@dataclass(frozen=True)
+class Script:
+    """What a script asks for and what it starts. `commands` are all simple commands of its body, expanded."""
+
+    name: str
+    text: str
+    directives: tuple[Directive, ...]
+    scheduler: str
+    request: Request
+    commands: tuple[Resolved, ...] = field(repr=False)
+    launches: tuple[Launch, ...]
+    inner: tuple[Inner, ...] = field(repr=False)
+
+    @cached_property
+    def is_batch(self) -> bool:
+        """Whether a scheduler runs it: it has directive lines that are not switched off."""
+        return bool(self.scheduler)
+
+    @cached_property
+    def code(self) -> str:
+        """The text without comments that fill a line."""
+        return "\n".join("" if row.lstrip().startswith("#") else row for row in self.text.splitlines())
+
+    def origin(self, text: str, at: Resolved, depth: int = 6) -> str:
+        """Where a text comes from: its variables replaced by the source of what was assigned to them, step by step."""
+        for _ in range(depth):
+            replaced = re.sub(r"\$\{?(\w+)(?:\[[^]]*\])?[^}\s\"'$)]*\}?", lambda m: self._source(m, at), text)
+            if replaced == text:
+                break
+            text = replaced[:2000]
+        return text
+
+    @staticmethod
+    def _source(match: re.Match[str], at: Resolved) -> str:
+        value = at.environment.get(match[1])
+        source = value.source if value and value.source and not value.source.startswith("$" + match[1]) else ""
+        return source if source and match[1] not in re.findall(r"\w+", source) else match[0]
+
+
+def parse_script(text: str, name: str = "script") -> Script:
+    """Reads a batch script. Never raises on what it cannot understand; such parts are unknown.
+
+    Args:
+        text: the whole script.
+        name: what findings call it, usually its path.
+    """
+    clean = text.replace("\r\n", "\n")
+    directives = read_directives(clean, lines_inside(clean))
+    scheduler = scheduler_of(directives)
+    request = read_request(scheduler, directives)
+    known = slurm_variables(request) if scheduler == "slurm" else {}
+    commands = resolve(parse_shell(clean), known)
+    launches, inner = find_launches(commands)
+    return Script(name, text, directives, scheduler, request, tuple(commands), tuple(launches), tuple(inner))

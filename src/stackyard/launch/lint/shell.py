@@ -1,0 +1,317 @@
+"""A shell script as a flat list of simple commands, each knowing the blocks that it stands in.
+
+Enough of bash for batch scripts: continuations, quotes, here-documents, pipes, ``&``, functions, loops, branches, arrays.
+A flat list is what rules need; order, background and "may not be run" are kept, precedence is not. What cannot be
+understood is skipped, never guessed, and nothing is raised.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from stackyard.launch.lint.words import Word, WordReader, closing
+
+_ASSIGNMENT = re.compile(r"^([A-Za-z_]\w*)(\[[^]]*\])?(\+?)=")
+_OPENERS = {"if": "branch", "while": "loop", "until": "loop", "for": "loop", "select": "loop", "case": "branch"}
+_OPENERS |= {"{": "group"}
+_REDIRECT = re.compile(r"(?:\d*|&|\{\w+\})(?:<<<|<<-|<<|>>|>&|<&|<>|>\||<|>)")
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """``NAME=value``; `value` is None for an array or a value that cannot be known; `raw` is its source."""
+
+    name: str
+    value: Word | None
+    raw: str
+    append: bool = False
+
+
+@dataclass
+class Command:
+    """One simple command. `blocks` are (number, kind) of what it stands in, outermost first."""
+
+    line: int
+    words: list[Word] = field(default_factory=list)
+    assignments: list[Assignment] = field(default_factory=list)
+    redirects: list[tuple[str, Word]] = field(default_factory=list)
+    blocks: tuple[tuple[int, str], ...] = ()
+    background: bool = False
+    piped: bool = False
+    conditional: bool = False
+    here: str = ""
+
+    def within(self, kind: str) -> bool:
+        """Whether it stands in a block of that kind: branch, loop, function or group."""
+        return any(block == kind for _, block in self.blocks)
+
+
+def parse_shell(text: str, line: int = 1) -> list[Command]:
+    """The simple commands of a text in their order. `line` is the number of its first line."""
+    return _Reader(text, line).run()
+
+
+def lines_inside(text: str) -> set[int]:
+    """The numbers of lines that are inside a here-document or a string that runs over several lines."""
+    reader = _Reader(text, 1)
+    reader.run()
+    return reader.inner_lines
+
+
+class _Reader:
+    def __init__(self, text: str, line: int) -> None:
+        self.text = text
+        self.at = 0
+        self.first = line
+        self.commands: list[Command] = []
+        self.inner_lines: set[int] = set()
+        self._breaks = [match.start() for match in re.finditer("\n", text)]
+        self._blocks: list[tuple[int, str]] = []
+        self._starts: list[int] = []
+        self._count = 0
+        self._now: Command | None = None
+        self._here: list[tuple[Command, str, bool]] = []
+        self._closed: int | None = None
+        self._conditional = False
+        self._function = False
+
+    def run(self) -> list[Command]:
+        while self.at < len(self.text):
+            before = self.at
+            self._token()
+            if self.at == before:
+                self.at += 1
+        self._end()
+        return self.commands
+
+    def _line(self, at: int | None = None) -> int:
+        from bisect import bisect_left
+
+        return self.first + bisect_left(self._breaks, self.at if at is None else at)
+
+    def _token(self) -> None:
+        text, char = self.text, self.text[self.at]
+        if char in " \t\r":
+            self.at += 1
+        elif text.startswith("\\\n", self.at):
+            self.at += 2
+        elif char == "#":
+            end = text.find("\n", self.at)
+            self.at = len(text) if end < 0 else end
+        elif char == "\n":
+            self.at += 1
+            self._end()
+            self._conditional = False
+            self._closed = None
+            self._read_here()
+        elif text.startswith("((", self.at) and self._now is None:
+            self.at = self._after_arithmetic(self.at)
+        elif _REDIRECT.match(text, self.at):
+            self._redirect()
+        elif char in ";&|()":
+            self._operator()
+        else:
+            self._word()
+
+    def _after_arithmetic(self, at: int) -> int:
+        """The index behind the ``))`` that closes a ``((`` at `at`."""
+        inner = closing(self.text, at + 2, "(", ")")
+        return min(len(self.text), inner + (2 if self.text.startswith("))", inner) else 1))
+
+    def _operator(self) -> None:
+        text, at = self.text, self.at
+        pair = text[at : at + 2]
+        if pair in ("&&", "||"):
+            self.at += 2
+            self._end()
+            self._conditional = True
+        elif pair in (";;", ";&"):
+            self.at += 3 if text.startswith(";;&", at) else 2
+            self._end()
+            self._branch_again()
+            self._pattern()
+        elif text[at] == "|":
+            self.at += 2 if pair == "|&" else 1
+            if self._now:
+                self._now.piped = True
+            self._end()
+        elif text[at] == "&":
+            self.at += 1
+            self._into_background()
+        elif text[at] == "(":
+            self._parenthesis()
+        else:
+            self.at += 1
+            self._end()
+            self._closed = None
+            if text[at] == ")":
+                self._leave()
+
+    def _into_background(self) -> None:
+        if self._now:
+            self._now.background = True
+            self._end()
+        elif self._closed is not None:
+            for command in self.commands[self._closed :]:
+                command.background = True
+
+    def _parenthesis(self) -> None:
+        now = self._now
+        rest = re.match(r"\(\s*\)", self.text[self.at :])
+        if now and len(now.words) == 1 and rest:
+            self._now = None
+            self._function = True
+            self.at += rest.end()
+            return
+        self.at += 1
+        if now is None:
+            self._enter("group")
+
+    def _enter(self, kind: str) -> None:
+        self._count += 1
+        self._blocks.append((self._count, "function" if self._function and kind == "group" else kind))
+        self._starts.append(len(self.commands))
+        self._function = False
+
+    def _leave(self) -> None:
+        if self._blocks:
+            self._blocks.pop()
+            self._closed = self._starts.pop()
+
+    def _branch_again(self) -> None:
+        if self._blocks and self._blocks[-1][1] == "branch":
+            self._count += 1
+            self._blocks[-1] = (self._count, "branch")
+
+    def _pattern(self) -> None:
+        """Skips ``pattern)`` of a case; stops at ``esac``."""
+        match = re.compile(r"(?:\s|#[^\n]*\n)*").match(self.text, self.at)
+        self.at = match.end() if match else self.at
+        if not re.compile(r"esac\b").match(self.text, self.at):
+            start = self.at + 1 if self.text.startswith("(", self.at) else self.at
+            self.at = closing(self.text, start, "(", ")") + 1
+
+    def _current(self) -> Command:
+        if self._now is None:
+            self._now = Command(self._line(), blocks=tuple(self._blocks), conditional=self._conditional)
+        return self._now
+
+    def _end(self) -> None:
+        now, self._now = self._now, None
+        if now and (now.words or now.assignments or now.redirects):
+            self.commands.append(now)
+            self._closed = None
+
+    def _redirect(self) -> None:
+        match = _REDIRECT.match(self.text, self.at)
+        assert match
+        after_block = self._now is None and self._closed is not None  # `done > file &`
+        command = Command(self._line()) if after_block else self._current()
+        operator = match.group().lstrip("0123456789")
+        self.at = match.end()
+        while self.text[self.at : self.at + 1] in (" ", "\t"):
+            self.at += 1
+        if self.text.startswith("(", self.at):  # <(..) and >(..)
+            self.at = closing(self.text, self.at + 1, "(", ")") + 1
+            return
+        word = self._read_word()
+        if operator in ("<<", "<<-"):
+            tag = "".join(part.text for part in word.parts)
+            self._here.append((command, tag, operator == "<<-"))
+        else:
+            command.redirects.append((match.group(), word))
+
+    def _read_here(self) -> None:
+        for command, tag, indented in self._here:
+            start = self.at
+            while self.at < len(self.text):
+                end = self.text.find("\n", self.at)
+                end = len(self.text) if end < 0 else end
+                row = self.text[self.at : end]
+                self.inner_lines.add(self._line())
+                self.at = end + 1
+                if (row.lstrip("\t") if indented else row) == tag:
+                    break
+            command.here = self.text[start : self.at]
+        self._here.clear()
+        self.at = min(self.at, len(self.text))
+
+    def _read_word(self) -> Word:
+        start = self._line()
+        reader = WordReader(self.text, self.at)
+        word = reader.read(start)
+        self.at = min(reader.at, len(self.text))
+        self.inner_lines.update(range(start + 1, self._line() + 1) if '"' in word.raw or "'" in word.raw else ())
+        return word
+
+    def _word(self) -> None:
+        command = self._current()
+        if not command.words:
+            match = _ASSIGNMENT.match(self.text[self.at : self.at + 200])
+            if match:
+                self._assignment(command, match)
+                return
+        word = self._read_word()
+        if not command.words and not command.assignments and self._keyword(word):
+            return
+        if command.words and command.words[0].plain in ("export", "declare", "local", "readonly", "typeset"):
+            match = _ASSIGNMENT.match(word.raw)
+            if match and word.raw == match.group() and self.text.startswith("(", self.at):
+                self.at = closing(self.text, self.at + 1, "(", ")") + 1
+        command.words.append(word)
+
+    def _assignment(self, command: Command, match: re.Match[str]) -> None:
+        self.at += match.end()
+        name, append = match[1], bool(match[3])
+        if self.text.startswith("(", self.at):
+            end = closing(self.text, self.at + 1, "(", ")")
+            command.assignments.append(Assignment(name, None, self.text[self.at : end + 1], append))
+            self.at = end + 1
+            return
+        word = self._read_word()
+        command.assignments.append(Assignment(name, None if match[2] else word, word.raw, append))
+
+    def _keyword(self, word: Word) -> bool:
+        text = word.plain
+        if text in ("then", "do", "!", "time", "coproc"):
+            self._now = None
+        elif text in ("else", "elif"):
+            self._now = None
+            self._branch_again()
+        elif text in ("fi", "done", "esac", "}"):
+            self._now = None
+            self._leave()
+        elif text == "function":
+            self._now = None
+            self._function = True
+            match = re.compile(r"\s*[\w.:-]+\s*(\(\s*\))?").match(self.text, self.at)
+            self.at = match.end() if match else self.at
+        elif text in _OPENERS:
+            self._open(text)
+        elif text == "[[":
+            end = re.compile(r"\s\]\](?=\s|;|$|&|\||\))").search(self.text, self.at)
+            self.at = end.end() if end else len(self.text)
+            self._now = None
+        else:
+            return False
+        return True
+
+    def _open(self, keyword: str) -> None:
+        self._now = None
+        self._enter(_OPENERS[keyword])
+        if keyword in ("for", "select"):
+            match = re.compile(r"[ \t]*([A-Za-z_]\w*)([^\n;]*)").match(self.text, self.at)
+            if match:
+                loop = Command(self._line(), blocks=tuple(self._blocks))
+                loop.assignments.append(Assignment(match[1], None, match[2].strip()))
+                self.commands.append(loop)
+                self.at = match.end()
+            else:
+                start = self.text.find("((", self.at)
+                self.at = self._after_arithmetic(start) if start >= 0 else self.at
+        elif keyword == "case":
+            match = re.compile(r".*?\bin\b", re.S).match(self.text, self.at)
+            self.at = match.end() if match else self.at
+            self._pattern()
+

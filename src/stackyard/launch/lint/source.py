@@ -1,0 +1,119 @@
+"""What a program's own source says that a batch script cannot: read from its syntax tree, never run."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from stackyard.launch.lint.launches import Launch, python_program
+from stackyard.launch.lint.words import is_known
+
+_LARGEST = 2_000_000
+
+
+@dataclass(frozen=True)
+class Source:
+    """Facts on one Python file. Lines are 0 where a thing is not there; `workers` is None where it is not a number."""
+
+    file: str
+    imports: frozenset[str] = frozenset()
+    device_line: int = 0
+    loader_line: int = 0
+    workers: int | None = None
+    context: bool = False
+    group_line: int = 0
+    launch_node_line: int = 0
+    gpu_buffers: bool = False
+
+
+def source_of(launch: Launch, folders: tuple[Path, ...]) -> Source | None:
+    """The facts on the Python file that a launch starts, where it is found relative to one of the folders."""
+    program = python_program(launch.program)
+    if not program or not program[0].endswith(".py") or not is_known(program[0]):
+        return None
+    for folder in folders:
+        file = folder / program[0]
+        try:
+            if file.is_file() and file.stat().st_size < _LARGEST:
+                return read_source(file.read_text(errors="replace"), program[0])
+        except OSError:
+            continue
+    return None
+
+
+def read_source(text: str, name: str) -> Source | None:
+    """The facts on a Python text; None where it is not valid Python."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    nodes = list(ast.walk(tree))
+    imports = frozenset(_imports(nodes))
+    loader = next((call for call in _calls(nodes, "DataLoader") if _workers(call) != 0), None)
+    context = any(_keyword(call, "multiprocessing_context") for call in _calls(nodes, "DataLoader")) or any(
+        True for _ in _calls(nodes, "set_start_method")
+    )
+    named = next((n.lineno for n in nodes if isinstance(n, ast.Constant) and n.value == "SLURM_LAUNCH_NODE_IPADDR"), 0)
+    return Source(
+        name,
+        imports,
+        device_line=next((line for line in _devices(nodes)), 0),
+        loader_line=loader.lineno if loader else 0,
+        workers=_workers(loader) if loader else 0,
+        context=context,
+        group_line=next((call.lineno for call in _calls(nodes, "init_process_group")), 0),
+        launch_node_line=named,
+        gpu_buffers="mpi4py" in imports and bool(imports & {"cupy", "numba"}),
+    )
+
+
+def _imports(nodes: list[ast.AST]) -> Iterator[str]:
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.split(".")[0]
+
+
+def _calls(nodes: list[ast.AST], name: str) -> Iterator[ast.Call]:
+    for node in nodes:
+        if isinstance(node, ast.Call) and _last(node.func) == name:
+            yield node
+
+
+def _last(func: ast.expr) -> str:
+    if isinstance(func, ast.Attribute):
+        return func.attr
+    return func.id if isinstance(func, ast.Name) else ""
+
+
+def _keyword(call: ast.Call, name: str) -> ast.expr | None:
+    return next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
+
+
+def _workers(call: ast.Call) -> int | None:
+    value = _keyword(call, "num_workers")
+    if value is None:
+        return 0
+    return value.value if isinstance(value, ast.Constant) and isinstance(value.value, int) else None
+
+
+def _devices(nodes: list[ast.AST]) -> Iterator[int]:
+    """Lines that choose a GPU by the local rank: set_device(local_rank), device(f"cuda:{local_rank}"), .cuda(rank)."""
+    for call in (node for node in nodes if isinstance(node, ast.Call)):
+        name = _last(call.func)
+        first = call.args[0] if call.args else None
+        if first is None:
+            continue
+        if name in ("set_device", "cuda") and _mentions_local(first):
+            yield call.lineno
+        elif name in ("device", "to") and isinstance(first, ast.JoinedStr) and _mentions_local(first):
+            yield call.lineno
+
+
+def _mentions_local(value: ast.expr) -> bool:
+    """Whether an expression names a local rank, and does not bring it into range with ``%``."""
+    text = ast.unparse(value).lower()
+    return ("local" in text or "localid" in text) and "%" not in text

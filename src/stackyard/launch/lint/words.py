@@ -1,0 +1,212 @@
+"""Shell words: what one word of a script is made of, and the reader of a single word.
+
+The grammar is that of POSIX "Token Recognition" and "Quoting" (Shell Command Language, 2.2 and 2.3) with bash's
+``$'..'``, ``$((..))`` and arrays. The reader is tolerant: what is not closed ends with the text; it never raises.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+OPEN, CLOSE = "\ue000", "\ue001"
+"""Around a piece of text whose value only the running script knows; between them stands its source."""
+
+_META = set(" \t\n;&|<>()")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A piece of a word. `text` is a literal's text, or what stands inside ``${..}``, ``$(..)`` or ``$((..))``."""
+
+    kind: Literal["literal", "variable", "command", "arithmetic"]
+    text: str
+    quoted: bool = False
+
+
+@dataclass(frozen=True)
+class Word:
+    """One word with its source text and line."""
+
+    parts: tuple[Part, ...]
+    raw: str
+    line: int
+
+    @property
+    def plain(self) -> str | None:
+        """Its text where it is one unquoted literal (only such a word is a keyword), else None."""
+        if len(self.parts) == 1 and self.parts[0].kind == "literal" and not self.parts[0].quoted:
+            return self.parts[0].text
+        return None
+
+
+def unknown(source: str) -> str:
+    """Text that stands for a value that only the running script knows."""
+    return OPEN + source.replace(OPEN, "").replace(CLOSE, "") + CLOSE
+
+
+def is_known(text: str) -> bool:
+    """Whether nothing in the text depends on the run."""
+    return OPEN not in text
+
+
+def shown(text: str) -> str:
+    """The text as a person would write it."""
+    return text.replace(OPEN, "").replace(CLOSE, "")
+
+
+def closing(text: str, start: int, opening: str, closer: str) -> int:
+    """The index of the closer that belongs to an opener before `start`; quotes are respected; else the text's end."""
+    depth, at = 1, start
+    while at < len(text):
+        char = text[at]
+        if char == "\\":
+            at += 1
+        elif char == "'":
+            at = _quote_end(text, at + 1, "'")
+        elif char == '"':
+            at = _quote_end(text, at + 1, '"')
+        elif char == opening:
+            depth += 1
+        elif char == closer:
+            depth -= 1
+            if depth == 0:
+                return at
+        at += 1
+    return len(text)
+
+
+def _quote_end(text: str, at: int, quote: str) -> int:
+    while at < len(text) and text[at] != quote:
+        if text[at] == "\\" and quote != "'":
+            at += 1
+        elif quote == '"' and text.startswith("$(", at):
+            at = closing(text, at + 2, "(", ")")
+        at += 1
+    return at
+
+
+class WordReader:
+    """Reads the word that begins at `at` of a text; `at` is behind it afterwards."""
+
+    def __init__(self, text: str, at: int = 0) -> None:
+        self.text = text
+        self.at = at
+        self._parts: list[Part] = []
+        self._buffer: list[str] = []
+
+    def read(self, line: int, stop: set[str] | None = None) -> Word:
+        """One word, up to an unquoted blank or operator (or one of `stop`; an empty set reads all)."""
+        ends = _META if stop is None else stop
+        start = self.at
+        while self.at < len(self.text) and self.text[self.at] not in ends:
+            self._step()
+        self._flush(False)
+        return Word(tuple(self._parts), self.text[start : self.at], line)
+
+    def quoted(self, line: int) -> Word:
+        """The whole rest as if it stood in double quotes."""
+        start = self.at
+        self._double(end="")
+        return Word(tuple(self._parts), self.text[start:], line)
+
+    def _step(self) -> None:
+        char = self.text[self.at]
+        if char == "\\":
+            self._escape()
+        elif char == "'":
+            self._single()
+        elif char == '"':
+            self._flush(False)
+            self.at += 1
+            self._double(end='"')
+        elif char == OPEN:
+            self._marker()
+        elif char in "$`":
+            self._dollar(False)
+        else:
+            self._buffer.append(char)
+            self.at += 1
+
+    def _flush(self, quoted: bool) -> None:
+        if self._buffer:
+            self._parts.append(Part("literal", "".join(self._buffer), quoted))
+            self._buffer.clear()
+
+    def _escape(self) -> None:
+        following = self.text[self.at + 1 : self.at + 2]
+        if following and following != "\n":
+            self._flush(False)
+            self._parts.append(Part("literal", following, True))
+        self.at += 2
+
+    def _single(self) -> None:
+        self._flush(False)
+        end = _quote_end(self.text, self.at + 1, "'")
+        self._parts.append(Part("literal", self.text[self.at + 1 : end], True))
+        self.at = end + 1
+
+    def _marker(self) -> None:
+        end = self.text.find(CLOSE, self.at)
+        end = len(self.text) if end < 0 else end + 1
+        self._buffer.append(self.text[self.at : end])
+        self.at = end
+
+    def _double(self, end: str) -> None:
+        count = len(self._parts)
+        while self.at < len(self.text) and self.text[self.at] != end:
+            char = self.text[self.at]
+            if char == "\\" and self.text[self.at + 1 : self.at + 2] in ('"', "\\", "$", "`", "\n"):
+                self._buffer.append(self.text[self.at + 1].replace("\n", ""))
+                self.at += 2
+            elif char in "$`":
+                self._dollar(True)
+            elif char == OPEN:
+                self._marker()
+            else:
+                self._buffer.append(char)
+                self.at += 1
+        self.at += 1
+        self._flush(True)
+        if len(self._parts) == count:
+            self._parts.append(Part("literal", "", True))
+
+    def _dollar(self, quoted: bool) -> None:
+        text, at = self.text, self.at
+        if text.startswith("$((", at):
+            end = closing(text, at + 3, "(", ")")
+            self._add("arithmetic", at + 3, end, end + 2, quoted)
+        elif text.startswith("$(", at):
+            end = closing(text, at + 2, "(", ")")
+            self._add("command", at + 2, end, end + 1, quoted)
+        elif text[at] == "`":
+            end = _quote_end(text, at + 1, "`")
+            self._add("command", at + 1, end, end + 1, quoted)
+        elif text.startswith("${", at):
+            end = closing(text, at + 2, "{", "}")
+            self._add("variable", at + 2, end, end + 1, quoted)
+        elif text.startswith("$'", at) and not quoted:
+            self.at += 1
+            self._single()
+        else:
+            self._name(quoted)
+
+    def _name(self, quoted: bool) -> None:
+        end = self.at + 1
+        if self.text[end : end + 1] in tuple("@*#?$!-0123456789"):
+            end += 1
+        else:
+            while end < len(self.text) and (self.text[end].isalnum() or self.text[end] == "_"):
+                end += 1
+        if end == self.at + 1:
+            self._buffer.append("$")
+            self.at = end
+        else:
+            self._add("variable", self.at + 1, end, end, quoted)
+
+    def _add(
+        self, kind: Literal["variable", "command", "arithmetic"], start: int, end: int, after: int, quoted: bool
+    ) -> None:
+        self._flush(quoted)
+        self._parts.append(Part(kind, self.text[start:end], quoted))
+        self.at = after
