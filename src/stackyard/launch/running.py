@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from stackyard.errors import StackyardError
-from stackyard.launch import hub, planner
+from stackyard.host.command import run
+from stackyard.launch import batch, hub, planner
 from stackyard.launch.intent import Intent
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.outcome import Listener, StepResult
@@ -19,6 +22,10 @@ from stackyard.launch.record import RunStatus, add_event, hostname, read_status,
 from stackyard.launch.starting import WatchOptions
 from stackyard.spec.models import NodeKind, Site
 from stackyard.yard import atomic
+
+
+LEAVE_S = 20.0
+"""How long before the scheduler's end ranks that have not ended by themselves are ended: from SIGTERM to the requeue."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,9 @@ class Recorder:
     def __init__(self, paths: RunPaths, shown: Listener, status: RunStatus) -> None:
         self._paths, self._shown = paths, shown
         self.status = status
+        self.end_within_s = 0.0
+        self.out_of_time = False
+        self._timer: threading.Timer | None = None
         write_status(paths, status)
 
     def change(self, **values: Any) -> None:
@@ -63,7 +73,22 @@ class Recorder:
         """Kept and passed on; phases are kept where they begin."""
         if kind != "phase":
             add_event(self._paths, kind, data)
+        if kind == "signal" and data.get("received") == "SIGUSR1":
+            self._last_minutes()
         self._shown.event(kind, data)
+
+    def _last_minutes(self) -> None:
+        """The scheduler says that time is short: ranks that do not end by themselves are ended before it does it."""
+        self.out_of_time = True
+        if self.end_within_s and self._timer is None:
+            self._timer = threading.Timer(self.end_within_s, os.kill, (os.getpid(), signal.SIGTERM))
+            self._timer.daemon = True
+            self._timer.start()
+
+    def forget_timer(self) -> None:
+        """The ranks have ended."""
+        if self._timer is not None:
+            self._timer.cancel()
 
     def notice(self, text: str) -> None:
         """Kept and passed on."""
@@ -83,6 +108,8 @@ def carry_out(job: Job, shown: Listener, announce: Callable[[Plan], None]) -> St
     """
     before = read_status(job.paths)
     recorder = Recorder(job.paths, shown, _begin(before))
+    if job.intent.batch.requeue and job.intent.batch.signal_s:
+        recorder.end_within_s = max(1.0, job.intent.batch.signal_s - LEAVE_S)
     try:
         hosts = _gate(job, recorder) if job.intent.check or job.intent.spare else None
         plan = planner.make_plan(job.intent, job.site, job.around, hosts=hosts)
@@ -93,7 +120,10 @@ def carry_out(job: Job, shown: Listener, announce: Callable[[Plan], None]) -> St
         code = 130 if state == "cancelled" else getattr(error, "exit_code", 1)
         recorder.change(state=state, code=code, ended=time.time(), message=str(error))
         raise
+    recorder.forget_timer()
     _end(job, recorder, result)
+    if recorder.out_of_time and job.intent.batch.requeue and result.state != "done":
+        _again(job, recorder)
     return result
 
 
@@ -102,6 +132,18 @@ def _begin(before: RunStatus) -> RunStatus:
         before, state="running", phase="", code=None, started=time.time(), ended=0, pid=os.getpid(), host=hostname(),
         first={}, message="", attempts=before.attempts + 1,
     )  # fmt: skip
+
+
+def _again(job: Job, recorder: Recorder) -> None:
+    """Put the job back into its queue. The scheduler ends this process when it does that, so it comes last."""
+    allocation = job.around.allocation
+    requeue = getattr(batch.get(job.around.scheduler), "requeue_argv", None)
+    if allocation is None or requeue is None:
+        recorder.notice(f"{job.around.scheduler} cannot start a job again; submit it again: stackyard submit --again")
+        return
+    recorder.change(state="queued", phase="", code=None, message="out of time; queued again")
+    recorder.event("requeue", {"job": allocation.job})
+    run(requeue(allocation.job), timeout_s=60)
 
 
 def _end(job: Job, recorder: Recorder, result: StepResult) -> None:
