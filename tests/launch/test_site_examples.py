@@ -6,16 +6,18 @@ import re
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
 from stackyard.launch.intent import Intent
 from stackyard.launch.layout import Layout, Node
 from stackyard.launch.nodes import core_ranges, node_of, pick_kind
 from stackyard.launch.picture import draw
 from stackyard.launch.placing import masks, plan_layout
-from stackyard.spec.models import Site
+from stackyard.spec.models import ContainerPolicy, Domain, LaunchPolicy, NodeKind, Reference, Scheduler, Site
 from stackyard.spec.site import load_site
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
 FILES = sorted(EXAMPLES.glob("*/site.yaml"))
 KINDS = [(file.parent.name, kind) for file in FILES for kind in load_site(file).nodes]
 
@@ -149,3 +151,23 @@ def test_readme_is_about_this_machine(name: str) -> None:
     text = (EXAMPLES / name / "README.md").read_text()
     assert text.startswith("# ")
     assert "stackyard" in text and "It shows" in text
+
+
+@pytest.mark.parametrize("model", [NodeKind, Domain, Reference, Scheduler, LaunchPolicy, ContainerPolicy])
+def test_reference_has_every_key(model: type[BaseModel]) -> None:
+    text = (ROOT / "docs/reference/site.md").read_text()
+    assert [field for field in model.model_fields if f"`{field}`" not in text] == []
+
+
+def test_examples_in_the_reference(tmp_path: Path) -> None:
+    """What the page shows is a site file, and its nodes are without contradiction."""
+    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/reference/site.md").read_text(), re.DOTALL)
+    assert len(blocks) >= 2
+    kinds = 0
+    for block in blocks:
+        file = tmp_path / "site.yaml"
+        file.write_text(block)
+        for name, kind in load_site(file).nodes.items():
+            assert node_of(name, kind).cores == kind.cores
+            kinds += 1
+    assert kinds >= 2
