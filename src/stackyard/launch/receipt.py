@@ -1,0 +1,231 @@
+"""The placement receipt: where each rank should be, where it really was. Pure; equal nodes are said once."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from stackyard.launch.node.step import PlannedSlot, StepFile
+from stackyard.launch.outcome import Placement
+
+Verdict = Literal["as planned", "differs", "not enforced here"]
+
+
+@dataclass(frozen=True)
+class TaskPlace:
+    """One task of a node pattern. `cpus` are hardware threads as ranges; `why` says what differs or is not enforced."""
+
+    local: int
+    verdict: Verdict
+    cpus_planned: str
+    cpus_real: str
+    gpus_planned: str = ""
+    gpus_real: str = ""
+    why: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class NodePlaces:
+    """Nodes on which everything is the same: `hosts` folded (``n[1-4,7]``), `count` of them, their tasks."""
+
+    hosts: str
+    count: int
+    tasks: tuple[TaskPlace, ...]
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """Planned against real. `examples` name the first few ranks that differ, with what differs."""
+
+    tasks: int
+    as_planned: int
+    differing: int
+    not_enforced: int
+    missing: int
+    nodes: tuple[NodePlaces, ...]
+    examples: tuple[str, ...] = ()
+    not_enforced_why: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values, for receipt.json."""
+        return {"format": 1, **asdict(self)}
+
+    def summary(self) -> str:
+        """One sentence."""
+        parts = [f"{self.as_planned} of {self.tasks} ranks as planned"] if self.as_planned or not self.tasks else []
+        if self.differing:
+            parts.append(f"{self.differing} of {self.tasks} ranks differ: {'; '.join(self.examples)}")
+        if self.not_enforced:
+            count = "" if self.not_enforced == self.tasks else f"{self.not_enforced} ranks: "
+            parts.append(f"{count}{'; '.join(self.not_enforced_why)}")
+        if self.missing:
+            parts.append(f"{self.missing} ranks were never seen")
+        return "; ".join(parts)
+
+
+EXAMPLES = 5
+
+
+def receipt(file: StepFile, placements: Sequence[Placement], hosts: Sequence[str] = ()) -> Receipt:
+    """Compare what plan.json says with where the tasks really were.
+
+    A rank whose CPUs are all that the node's ranks were to share, or the same as every other rank's there, was bound by
+    nobody: that is ``not enforced here``, no difference. So is a visibility variable that is not set.
+
+    Args:
+        file: the step's plan.
+        placements: what the tasks reported; those that never did are counted as missing.
+        hosts: the step's hosts in the order of its nodes, for plans made before the hosts were known.
+    """
+    planned_hosts = tuple(file.hosts) or tuple(hosts)
+    by_node: dict[int, dict[int, Placement]] = {}
+    for placement in placements:
+        node, local = _place(file, placement.task)
+        by_node.setdefault(node, {})[local] = placement
+    seen: dict[tuple[TaskPlace, ...], list[str]] = {}
+    verdicts: Counter[str] = Counter()
+    examples: list[str] = []
+    for node, tasks in sorted(by_node.items()):
+        planned = planned_hosts[node] if node < len(planned_hosts) else ""
+        places = _node(file, planned, tasks)
+        seen.setdefault(places, []).append(planned or next(iter(tasks.values())).host)
+        verdicts.update(place.verdict for place in places)
+        if len(examples) < EXAMPLES:
+            examples += _examples(places, tasks)
+    return Receipt(
+        file.tasks, verdicts["as planned"], verdicts["differs"], verdicts["not enforced here"],
+        file.tasks - len(placements),
+        tuple(NodePlaces(fold(names), len(names), tasks) for tasks, names in seen.items()),
+        tuple(examples[:EXAMPLES]), _reasons(seen),
+    )  # fmt: skip
+
+
+def _place(file: StepFile, task: int) -> tuple[int, int]:
+    """(node index, local task) of a task."""
+    if file.distribution == "cyclic":
+        return task % file.nodes, task // file.nodes
+    return task // file.tasks_per_node, task % file.tasks_per_node
+
+
+def _node(file: StepFile, planned_host: str, tasks: Mapping[int, Placement]) -> tuple[TaskPlace, ...]:
+    unbound = _unbound(file.slots, tasks)
+    return tuple(_task(file, planned_host, local, placement, unbound) for local, placement in sorted(tasks.items()))
+
+
+def _unbound(slots: Sequence[PlannedSlot], tasks: Mapping[int, Placement]) -> bool:
+    """Nobody bound the ranks of this node: all may use the same CPUs, though they were to have their own."""
+    planned = {slots[local].cpus for local in tasks if local < len(slots)}
+    real = {frozenset(placement.cpus) for placement in tasks.values()}
+    return len(real) == 1 and len(planned) > 1
+
+
+def _task(file: StepFile, planned_host: str, local: int, placement: Placement, unbound: bool) -> TaskPlace:
+    slot = file.slots[local] if local < len(file.slots) else PlannedSlot(())
+    differs: list[str] = []
+    loose: list[str] = []
+    if planned_host and not same_host(planned_host, placement.host):
+        differs.append(f"on {placement.host} instead of {planned_host}")
+    _cpus(slot, placement, unbound, len(file.slots), differs, loose)
+    wanted = _gpus_wanted(file, slot)
+    _gpus(wanted, placement.gpus, file.gpu_visibility, differs, loose)
+    verdict: Verdict = "differs" if differs else "not enforced here" if loose else "as planned"
+    return TaskPlace(
+        local, verdict, ranges(slot.cpus), ranges(placement.cpus), ranges(wanted), placement.gpus,
+        tuple(differs) or tuple(loose),
+    )  # fmt: skip
+
+
+def _cpus(
+    slot: PlannedSlot, placement: Placement, unbound: bool, per_node: int, differs: list[str], loose: list[str]
+) -> None:
+    planned, real = set(slot.cpus), set(placement.cpus)
+    if not planned or planned == real:
+        return
+    if not real:
+        loose.append("cores: not enforced here (the rank could not say on which it may run)")
+    elif unbound or (real > planned and per_node == 1):
+        loose.append("cores: not enforced here (the scheduler does not bind)")
+    else:
+        differs.append(f"on CPUs {ranges(real)} instead of {ranges(planned)}")
+
+
+def _gpus_wanted(file: StepFile, slot: PlannedSlot) -> tuple[int, ...]:
+    if file.gpu_visibility == "own":
+        return slot.gpus
+    return tuple(sorted({gpu for one in file.slots for gpu in one.gpus})) if slot.gpus else ()
+
+
+def _gpus(wanted: tuple[int, ...], real: str, visibility: str, differs: list[str], loose: list[str]) -> None:
+    if not wanted:
+        return
+    words = [word.strip() for word in real.split(",") if word.strip()]
+    if not words:
+        if visibility == "own":
+            loose.append("GPUs: not enforced here (each rank sees all)")
+    elif not all(word.isdigit() for word in words):
+        if len(words) != len(wanted):
+            differs.append(f"sees {len(words)} GPUs instead of {len(wanted)}")
+    elif {int(word) for word in words} != set(wanted):
+        _numbered(words, wanted, real, differs, loose)
+
+
+def _numbered(words: list[str], wanted: tuple[int, ...], real: str, differs: list[str], loose: list[str]) -> None:
+    """Where the scheduler shows a rank only some devices, they are numbered from 0: which they are cannot be told."""
+    if len(words) == len(wanted) and sorted(int(word) for word in words) == list(range(len(words))):
+        loose.append("GPUs: which ones cannot be told (the scheduler numbers them anew)")
+    else:
+        differs.append(f"sees GPUs {real} instead of {ranges(wanted)}")
+
+
+def _examples(places: Iterable[TaskPlace], tasks: Mapping[int, Placement]) -> list[str]:
+    return [
+        f"rank {tasks[place.local].task} ({tasks[place.local].host}): {', '.join(place.why)}"
+        for place in places
+        if place.verdict == "differs"
+    ]
+
+
+def _reasons(seen: Iterable[tuple[TaskPlace, ...]]) -> tuple[str, ...]:
+    reasons = (why for tasks in seen for task in tasks if task.verdict == "not enforced here" for why in task.why)
+    return tuple(dict.fromkeys(reasons))
+
+
+def same_host(one: str, other: str) -> bool:
+    """Schedulers and kernels write the same host with and without its domain."""
+    return one == other or one.split(".", 1)[0] == other.split(".", 1)[0]
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """``0-6,42-48`` for a set of numbers."""
+    found: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in found)
+
+
+def fold(hosts: Sequence[str]) -> str:
+    """``n[1-4,7],login`` for host names that end in numbers; leading zeros are kept."""
+    groups: dict[tuple[str, int], list[int]] = {}
+    plain: list[str] = []
+    for host in dict.fromkeys(hosts):
+        match = re.fullmatch(r"(.*?)(\d+)", host)
+        if match is None:
+            plain.append(host)
+            continue
+        digits = match.group(2)
+        width = len(digits) if digits.startswith("0") and len(digits) > 1 else 0
+        groups.setdefault((match.group(1), width), []).append(int(digits))
+    return ",".join([*(_folded(stem, width, numbers) for (stem, width), numbers in groups.items()), *plain])
+
+
+def _folded(stem: str, width: int, numbers: Sequence[int]) -> str:
+    if len(numbers) == 1:
+        return f"{stem}{numbers[0]:0{width}d}"
+    parts = (part.split("-") for part in ranges(numbers).split(","))
+    return f"{stem}[{','.join('-'.join(f'{int(end):0{width}d}' for end in part) for part in parts)}]"
