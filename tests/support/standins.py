@@ -108,7 +108,7 @@ def _allocation(family: Family, machine: dict[str, Any], state: Path, nodes: int
     if family == "pbs":
         listed.write_text("".join(f"{host}\n" for host in hosts))
         return {"PBS_JOBID": "101.pbs", "PBS_NODEFILE": str(listed), "PBS_O_HOST": socket.gethostname()}
-    return {"FLUX_JOB_ID": "ƒ101", "STANDIN_FLUX_HOSTS": ",".join(hosts)}
+    return {"FLUX_ENCLOSING_ID": "ƒ101", "STANDIN_FLUX_JOB": "ƒ101", "STANDIN_FLUX_HOSTS": ",".join(hosts)}
 
 
 def placed(env: dict[str, str]) -> list[dict[str, Any]]:

@@ -106,7 +106,7 @@ def main(words: list[str]) -> int:
     ranks.placement("flux", placed)
     return ranks.run(
         placed, given.rest, environ(given), cwd=given.get("cwd") or None, label="label-io" in given,
-        end_on_error="exit-on-error" in options, end_after_s=_seconds(options.get("exit-timeout", "30s")),
+        end_on_error="exit-on-error" in options, end_after_s=seconds(options.get("exit-timeout", "30s")),
         output=_template(given.get("output")), error=_template(given.get("error")),
     )  # fmt: skip
 
@@ -236,7 +236,7 @@ def _places(
             "FLUX_JOB_NNODES": len(shape.tasks), "FLUX_JOB_ID": "ƒ2Tz1", "FLUX_JOB_TMPDIR": folder,
             "FLUX_KVS_NAMESPACE": "job-1",
         }  # fmt: skip
-        if options.get("pmi", "simple") != "off":
+        if options.get("pmi", "simple") not in ("off", "none"):
             variables |= {"PMI_RANK": rank, "PMI_SIZE": total}
         if visible is not None:
             variables |= {"CUDA_VISIBLE_DEVICES": visible, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
@@ -304,7 +304,8 @@ def _gpu_affinity(how: str, gpus: tuple[int, ...], tasks: int, local: int) -> tu
     return own, ",".join(str(gpu) for gpu in own) if own else "-1"
 
 
-def _seconds(text: str) -> float | None:
+def seconds(text: str) -> float | None:
+    """A Flux standard duration (RFC 23); None for ``none``."""
     if text == "none":
         return None
     unit = {"s": 1, "m": 60, "h": 3600, "d": 86400}.get(text[-1])

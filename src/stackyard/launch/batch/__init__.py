@@ -18,7 +18,7 @@ __all__ = ["TABLE", "allocation", "detect", "get"]
 TABLE: dict[str, Batch] = {"slurm": Slurm(), "lsf": Lsf(), "pbs": Pbs(), "flux": Flux()}
 
 _PROGRAMS = {"slurm": "sbatch", "lsf": "bsub", "pbs": "qsub", "flux": "flux"}
-_VARIABLES = {"slurm": "SLURM_JOB_ID", "lsf": "LSB_JOBID", "pbs": "PBS_JOBID", "flux": "FLUX_JOB_ID"}
+_VARIABLES = {"slurm": "SLURM_JOB_ID", "lsf": "LSB_JOBID", "pbs": "PBS_JOBID", "flux": "FLUX_URI"}
 
 
 def get(name: str, scheduler: Scheduler | None = None) -> Batch:
@@ -45,7 +45,7 @@ def detect(environ: Mapping[str, str]) -> str:
     Raises InputError where several are found and none has the current allocation.
     """
     inside = [name for name, variable in _VARIABLES.items() if environ.get(variable)]
-    if "flux" in inside and environ.get("FLUX_URI"):
+    if "flux" in inside:
         return "flux"
     if len(inside) == 1:
         return inside[0]

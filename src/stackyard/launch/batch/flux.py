@@ -65,13 +65,15 @@ class Flux:
         end(("flux", "cancel", job), ("is inactive", "unknown job", "inactive"))
 
     def allocation(self, environ: dict[str, str]) -> Allocation | None:
-        """The nodes of the instance that runs a batch script (or ``flux alloc``): the attribute ``hostlist``.
+        """The nodes of the instance that runs a batch script (or ``flux alloc``): its attribute ``hostlist``.
 
-        A program inside has FLUX_URI of that instance; FLUX_JOB_ID or FLUX_ENCLOSING_ID name the job that it is. The
-        system's own instance, which every shell of the cluster can reach, is no allocation.
+        flux-environment(7): FLUX_URI names the instance and FLUX_ENCLOSING_ID the job that it is; before that variable
+        there was only the attribute ``jobid``, which the system's own instance (no allocation) does not have.
         """
-        job = environ.get("FLUX_JOB_ID") or environ.get("FLUX_ENCLOSING_ID", "")
-        if not environ.get("FLUX_URI") or not job:
+        if not environ.get("FLUX_URI"):
+            return None
+        job = environ.get("FLUX_ENCLOSING_ID") or ask(("flux", "getattr", "jobid")).stdout.strip()
+        if not job:
             return None
         return Allocation("flux", job, expand(ask(("flux", "getattr", "hostlist"), check=True).stdout.strip()))
 
