@@ -255,6 +255,18 @@ def test_silent_kernel(tmp_path: Path) -> None:
     assert (made.memory_gib, made.gpus) == (0, 0)
 
 
+def test_gpu_without_a_device_file_is_not_there(tmp_path: Path) -> None:
+    """A container that was given the second GPU of two: the driver's folders show both."""
+    root = machine(tmp_path, ["0", "1"], [0, 1], ["0", "1"])
+    nvidia(root, ("0000:0a:00.0", 0), ("0000:8a:00.0", 1))
+    for minor, address in enumerate(("0000:0a:00.0", "0000:8a:00.0")):
+        information = root / "proc/driver/nvidia/gpus" / address / "information"
+        information.write_text(f"Model: \t\t NVIDIA A100\nBus Location: \t {address}\nDevice Minor: \t {minor}\n")
+    (root / "dev").mkdir()
+    (root / "dev/nvidia1").touch()
+    assert [d.gpus for d in this_node(root, {0, 1}, {}).domains] == [(), (0,)]
+
+
 @pytest.mark.parametrize(
     ("value", "left"), [(None, (0, 1)), ("1", (1,)), ("", ()), ("-1", ()), ("0,1", (0, 1)), ("GPU-8932f937", (0, 1))]
 )

@@ -170,9 +170,9 @@ class Layout:
 
     def per_node(self) -> Layout:
         """The same nodes with one task each, which has all cores and GPUs of the ranks: for torchrun, Ray, an agent."""
-        cores = tuple(core for slot in self.slots for core in slot.cores)
-        gpus = tuple(dict.fromkeys(gpu for slot in self.slots for gpu in slot.gpus))
-        whole = Slot(0, tuple(dict.fromkeys(cores)), gpus)
+        cores = tuple(sorted({core for slot in self.slots for core in slot.cores}))
+        gpus = tuple(sorted({gpu for slot in self.slots for gpu in slot.gpus}))
+        whole = Slot(0, cores, gpus)
         return replace(self, blocks=(Block(0, self.nodes, (whole,)),), gpu_visibility="all", distribution="block")
 
     def on(self, hosts: tuple[str, ...]) -> Layout:

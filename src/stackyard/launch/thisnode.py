@@ -153,8 +153,17 @@ def _gpus(root: Path, environ: Mapping[str, str]) -> tuple[str, dict[int, int | 
 
 
 def _nvidia(root: Path) -> list[str]:
-    """PCI addresses in the order of the bus, which is nvidia-smi's order (and CUDA's with CUDA_DEVICE_ORDER set)."""
-    return sorted(folder.name.lower() for folder in (root / "proc/driver/nvidia/gpus").glob("*:*"))
+    """PCI addresses in the order of the bus, which is nvidia-smi's order (and CUDA's with CUDA_DEVICE_ORDER set).
+
+    A GPU whose device file is not there (a container that was given others) is left out. The file is not opened: the
+    first opening of an idle GPU takes seconds.
+    """
+    found = []
+    for folder in (root / "proc/driver/nvidia/gpus").glob("*:*"):
+        minor = re.search(r"^Device Minor:\s*(\d+)", _read(folder / "information"), re.MULTILINE)
+        if minor is None or (root / f"dev/nvidia{minor[1]}").exists():
+            found.append(folder.name.lower())
+    return sorted(found)
 
 
 def _amd(root: Path) -> list[str]:
