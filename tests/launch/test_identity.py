@@ -64,8 +64,11 @@ SETS: dict[str, tuple[dict[str, str], Identity]] = {
         Identity("cray", 2, 4, 0, 2),
     ),
     "stackyard": (
-        {"STACKYARD_TASK": "1", "STACKYARD_TASKS": "2", "STACKYARD_LOCAL_TASK": "1", "STACKYARD_NODE": "0"},
-        Identity("stackyard", 1, 2, 1, None, 0),
+        {
+            "STACKYARD_TASK": "1", "STACKYARD_TASKS": "2", "STACKYARD_LOCAL_TASK": "1", "STACKYARD_LOCAL_TASKS": "2",
+            "STACKYARD_NODE": "0",
+        },
+        Identity("stackyard", 1, 2, 1, 2, 0),
     ),
     "slurm": (
         {

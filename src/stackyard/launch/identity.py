@@ -64,7 +64,8 @@ FAMILIES: dict[Family, Names] = {
     "hydra": Names(("PMI_RANK",), ("PMI_SIZE",), ("MPI_LOCALRANKID",), ("MPI_LOCALNRANKS",), own=False),
     "cray": Names(("PMI_RANK",), ("PMI_SIZE",), ("PMI_LOCAL_RANK",), ("PMI_LOCAL_SIZE",), own=False),
     "stackyard": Names(
-        ("STACKYARD_TASK",), ("STACKYARD_TASKS",), ("STACKYARD_LOCAL_TASK",), node=("STACKYARD_NODE",)
+        ("STACKYARD_TASK",), ("STACKYARD_TASKS",), ("STACKYARD_LOCAL_TASK",), ("STACKYARD_LOCAL_TASKS",),
+        ("STACKYARD_NODE",),
     ),
     "slurm": Names(
         ("SLURM_PROCID",), ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"), ("SLURM_LOCALID",),

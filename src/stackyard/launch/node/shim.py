@@ -151,6 +151,10 @@ def _environment(file: StepFile, plan: Plan) -> str:
         '  export STACKYARD_STEP="$sy_step" STACKYARD_HOST="$sy_host" STACKYARD_DIR="$sy_dir"',
         '  sy_interface "${MASTER_ADDR-}"; export STACKYARD_INTERFACE',
         f"  export OMP_NUM_THREADS={plan.layout.threads}",
+        '  export USER="${USER:-${LOGNAME:-$UID}}"',
+        '  export STACKYARD_WIRE_1="$sy_step" STACKYARD_WIRE_2="$sy_step"',
+        "  [[ -d ${PMIX_SERVER_TMPDIR-} ]] && STACKYARD_WIRE_1=$PMIX_SERVER_TMPDIR",
+        "  for sy_line in /run/spmix ${PALS_SPOOL_DIR-}; do [[ -d $sy_line ]] && STACKYARD_WIRE_2=$sy_line; done",
         "  [[ -n ${LC_ALL-}${LC_CTYPE-}${LANG-} ]] || export LANG=C.UTF-8",
     ]
     return "\n".join(

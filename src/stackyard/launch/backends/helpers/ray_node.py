@@ -29,21 +29,28 @@ STOP_S = 15.0
 
 
 class Node:
-    """This node's Ray processes and its temporary folder (short: it holds sockets, whose paths may have 107 bytes)."""
+    """This node's Ray processes and its temporary folder (short: it holds sockets, whose paths may have 107 bytes).
+
+    Ray's workers leave the session of ``ray start``, so all are marked by a variable, by which they are found again.
+    """
 
     def __init__(self, cpus: int, gpus: int) -> None:
         self.resources = [f"--num-cpus={cpus}", f"--num-gpus={gpus}", "--disable-usage-stats", "--block"]
         self.folder = tempfile.mkdtemp(prefix="ray-", dir=os.environ.get("STACKYARD_TMP") or "/tmp")
+        self.mark = f"STACKYARD_RAY_NODE={socket.gethostname()}:{os.getpid()}:{time.time_ns()}"
+        self.folders = [self.folder]
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, *options: str) -> None:
         """Start ``ray start --block``; what it prints goes to a file that is shown if it fails."""
         ray = Path(sys.executable).parent / "ray"
         words = [str(ray) if ray.exists() else "ray", "start", *options, *self.resources]
+        name, value = self.mark.split("=", 1)
         self.log = Path(self.folder, "start.log").open("w+b")  # noqa: SIM115
         self.process = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, start_new_session=True
-        )
+            words, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, start_new_session=True,
+            env={**os.environ, name: value},
+        )  # fmt: skip
 
     def check(self) -> None:
         """Raise RuntimeError where Ray has ended."""
@@ -53,22 +60,30 @@ class Node:
             raise RuntimeError(f"ray start ended with code {self.process.returncode}:\n{said}")
 
     def stop(self) -> None:
-        """End this node's Ray, all of its session, and remove its files."""
+        """End all of this node's Ray and remove its files."""
         if self.process is not None:
-            for number in (signal.SIGTERM, signal.SIGKILL):
-                _signal_group(self.process.pid, number)
-                try:
-                    self.process.wait(STOP_S)
-                    break
-                except subprocess.TimeoutExpired:
-                    continue
-            _signal_group(self.process.pid, signal.SIGKILL)
-        shutil.rmtree(self.folder, ignore_errors=True)
+            self.process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(STOP_S)
+            end = time.monotonic() + STOP_S
+            while (left := marked(self.mark.encode())) and time.monotonic() < end:
+                for pid in left:
+                    with contextlib.suppress(OSError):
+                        os.kill(pid, signal.SIGKILL)
+                self.process.poll()
+                time.sleep(0.05)
+        for folder in self.folders:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
-def _signal_group(pid: int, number: int) -> None:
-    with contextlib.suppress(OSError):
-        os.killpg(pid, number)
+def marked(mark: bytes) -> list[int]:
+    """The living processes of this user with a variable in their environment."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if folder.name.isdigit() and mark in (folder / "environ").read_bytes():
+                found.append(int(folder.name))
+    return found
 
 
 def until(met: Callable[[], bool], node: Node, what: str) -> None:
@@ -92,7 +107,7 @@ def head(node: Node, nodes: int, program: list[str], address: str, port: int, co
     try:
         until(lambda: len(_accept(listener, others)) == nodes - 1, node, f"not all of {nodes} nodes came")
         for other in others:
-            other.sendall(b"join\n")
+            other.sendall(f"join {node.folder}\n".encode())
         _wait_joined(node, nodes, f"{address}:{port}")
         print(f"stackyard: Ray runs on {nodes} nodes at {address}:{port}", flush=True)
         return _drive(node, program, f"{address}:{port}", others)
@@ -180,8 +195,10 @@ def worker(node: Node, address: str, port: int, control: int) -> int:
     until(connected, node, f"node 0 did not answer on {address}:{control}")
     line = made[0]
     line.settimeout(JOIN_S)
-    if _word(line) != "join":
+    word, _, folder = _word(line).partition(" ")
+    if word != "join":
         raise RuntimeError("node 0 ended before Ray had started")
+    node.folders.append(folder)
     own = line.getsockname()[0]
     node.start(f"--address={address}:{port}", f"--node-ip-address={own}")
     line.settimeout(0.2)
@@ -198,7 +215,7 @@ def worker(node: Node, address: str, port: int, control: int) -> int:
 
 def _word(line: socket.socket) -> str:
     try:
-        return line.recv(16).decode().strip()
+        return line.recv(4096).decode().strip()
     except ConnectionError:
         return ""
 
