@@ -316,9 +316,11 @@ def test_reasons() -> None:
     )
 
 
-def test_what_was_assumed_is_a_reason() -> None:
+def test_what_was_assumed_is_not_said_twice() -> None:
+    """It is the node's own: whoever shows a layout shows both."""
     assumed = Node("batch", PLAIN.domains, 128, assumed=("cores are split evenly",))
-    assert plan(assumed).reasons[-1] == "assumed: cores are split evenly"
+    assert "cores are split evenly" not in " ".join(plan(assumed).reasons)
+    assert plan(assumed).node.assumed == ("cores are split evenly",)
 
 
 def test_hosts() -> None:

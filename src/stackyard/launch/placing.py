@@ -61,8 +61,7 @@ def plan_layout(intent: Intent, node: Node, hosts: tuple[str, ...] = ()) -> Layo
         hosts=hosts,
     )
     reasons = [ranks.why, cores.why, threads.why, gpus.why, seen, _numbered(layout)]
-    assumed = [f"assumed: {sentence}" for sentence in node.assumed]
-    said = tuple(sentence for sentence in (*reasons, *assumed) if sentence)
+    said = tuple(sentence for sentence in reasons if sentence)
     return replace(layout, findings=judge(intent, layout), reasons=said)
 
 
