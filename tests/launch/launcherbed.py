@@ -86,11 +86,12 @@ def text_of(layout: Layout, scheduler: Scheduler, **changes: object) -> str:
         except InputError as error:
             parts.append(f"== {name}\nrefused: {error}\nhint: {error.hint}\n")
             continue
-        parts.append(f"== {name}\n{_shown(line)}")
+        parts.append(f"== {name}\n{shown(line)}")
     return "\n".join(parts)
 
 
-def _shown(line: LaunchLine) -> str:
+def shown(line: LaunchLine) -> str:
+    """The line, its groups of words with reasons, what is to be known of it, and its files."""
     rows = [_here(line.words), ""]
     rows += [f"  {_here(reason.words):<40} {reason.buys}" for reason in line.reasons]
     for finding in line.findings:

@@ -98,7 +98,7 @@ def test_lumi_has_the_masks_of_its_own_guide() -> None:
     words = get("srun").line(LaunchRequest(packed(LUMI_G, 8, 7), SLURM)).words
     masks = "0xfe000000000000,0xfe00000000000000,0xfe0000,0xfe000000,0xfe,0xfe00,0xfe00000000,0xfe0000000000"
     assert f"--cpu-bind=mask_cpu:{masks}" in words
-    assert not any(word.startswith(("--threads-per-core", "--hint")) for word in words)
+    assert not any(word.startswith(("--threads-per-core", "--hint", "-c")) for word in words)
 
 
 def test_frontier_has_the_words_of_its_own_guide() -> None:
@@ -108,7 +108,7 @@ def test_frontier_has_the_words_of_its_own_guide() -> None:
     words = get("srun").line(LaunchRequest(layout, scheduler)).words
     text = " ".join(words)
     assert "-N 2 -n 16 --ntasks-per-node=8" in text
-    assert "-c 7 -S 8 --threads-per-core=1 --cpu-bind=threads --gpus-per-task=1 --gpu-bind=closest" in text
+    assert "-S 8 -c 7 --threads-per-core=1 --cpu-bind=threads --gpus-per-task=1 --gpu-bind=closest" in text
 
 
 def test_perlmutter_counts_hardware_threads_where_it_uses_them() -> None:

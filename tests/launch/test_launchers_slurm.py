@@ -91,6 +91,19 @@ def test_srun_gives_the_gpus_in_the_order_of_the_ranks(slurm: SlurmCluster, tmp_
     assert {rank: gpus for rank, (_, _, gpus) in found.items()} == {0: "3", 1: "1", 2: "3", 3: "1"}
 
 
+def test_masks_may_name_all_cores_of_a_node(slurm: SlurmCluster, tmp_path: Path) -> None:
+    """-c implies --exact: eight cores of Slurm's choice. Without it the step has all, and any mask may be obeyed."""
+    program = ["sh", "-c", "scontrol --oneliner show step $SLURM_JOB_ID.$SLURM_STEP_ID"]
+    cpus = {}
+    for name, first in {"masks": 16, "counts": 0}.items():
+        slots = placed(NODE, (span(first, first + 3), span(first + 4, first + 7)))
+        layout = Layout(NODE, (Block(0, 1, slots),))
+        line = get("srun").line(LaunchRequest(layout, SLURM))
+        done = slurm.run("salloc", "-Q", "-N1", "-c32", *ready(line, tmp_path), *program)
+        cpus[name] = {word for word in done.stdout.split() if word.startswith("CPUs=")}
+    assert cpus == {"masks": {"CPUs=32"}, "counts": {"CPUs=8"}}
+
+
 @pytest.mark.parametrize(("kind", "variable"), [("pmix", "$PMIX_RANK"), ("pmi2", "$PMI_RANK")])
 def test_srun_wires_up_mpi(slurm: SlurmCluster, tmp_path: Path, kind: str, variable: str) -> None:
     layout = plan_layout(Intent(nodes=2, ranks_per_node=2), TWO_CORES)

@@ -135,6 +135,14 @@ def test_named_hosts_may_overlap_where_slurm_knows_it(version: str, overlap: boo
     assert "-w" not in srun(layout).split()
 
 
+def test_one_task_with_all_cores_needs_no_mask() -> None:
+    """The order of cores within a rank does not matter: torchrun's one task per node."""
+    line = srun(packed(LUMI_G, 8, 7).per_node())
+    assert "-c 56 --threads-per-core=1 --cpu-bind=threads" in line
+    flux = get("flux").line(LaunchRequest(packed(LUMI_G, 8, 7).per_node(), Scheduler(kind="flux")))
+    assert "cpu-affinity=per-task" in flux.words
+
+
 def test_masks_need_whole_nodes() -> None:
     line = get("srun").line(LaunchRequest(packed(LUMI_G, 8, 7), Scheduler(kind="slurm", exclusive=False)))
     assert "--cpu-bind=threads" in line.words

@@ -74,5 +74,5 @@ class Flux:
 
 def evenly(layout: Layout) -> bool:
     """Whether the ranks have equal shares of all cores of a node, in order: what per-task binding gives them."""
-    planned = [layout.node.os_core(core) for slot in layout.slots for core in slot.cores]
+    planned = [core for slot in layout.slots for core in sorted(map(layout.node.os_core, slot.cores))]
     return planned == sorted(core for domain in layout.node.domains for core in domain.cores)

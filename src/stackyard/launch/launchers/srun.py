@@ -59,26 +59,30 @@ class Srun:
                 words.add("may run beside another step, e.g. one that is just ending", "--overlap")
 
     def _cores(self, words: Words, layout: Layout, scheduler: Scheduler) -> None:
-        masked = needs_masks(layout) and scheduler.exclusive
-        per_rank = layout.cores_per_rank * (1 if layout.smt == 1 else layout.smt)
-        unit = "cores" if layout.smt == 1 else f"hardware threads ({layout.cores_per_rank} cores x {layout.smt})"
-        words.add(
-            f"{per_rank} {unit} for each rank; since 22.05 srun does not take it from the job", "-c", str(per_rank)
-        )
+        """Cores by number where Slurm's own order is the planned one, else by mask.
+
+        -c implies --exact (srun(1)): the step is given R x C cores that Slurm chooses, which need not be those of the
+        masks. Without -c it is given all cores of its nodes, and the masks share them out.
+        """
         if scheduler.core_spec >= 0:
             words.add(f"cores of each node kept for the system: {scheduler.core_spec}", "-S", str(scheduler.core_spec))
         if shares_cores(layout):
             words.add("more ranks than cores are allowed on a node", "--overcommit")
-        if masked:
+        if needs_masks(layout) and scheduler.exclusive:
             masks = ",".join(mask(threads_of(layout, slot)) for slot in layout.slots)
             words.add(
-                "rank by rank the cores next to its GPU, as a mask of hardware threads", f"--cpu-bind=mask_cpu:{masks}"
+                f"the hardware threads of each rank of a node, {layout.cores_per_rank} cores each, as masks; "
+                "without -c the step has all cores",
+                f"--cpu-bind=mask_cpu:{masks}",
             )
             return
+        per_rank = layout.cores_per_rank * layout.smt
+        unit = "cores" if layout.smt == 1 else f"hardware threads ({layout.cores_per_rank} cores x {layout.smt})"
+        words.add(f"{per_rank} {unit} for each rank, which srun no longer takes from the job", "-c", str(per_rank))
         if layout.node.smt > 1:
-            words.add(f"uses {layout.smt} of {layout.node.smt} hardware threads of a core, and -c counts those",
-                      f"--threads-per-core={layout.smt}")  # fmt: skip
-        kind = "threads" if 1 <= layout.smt < layout.node.smt else "cores"
+            used = f"uses {layout.smt} of {layout.node.smt} hardware threads of a core, and -c counts those"
+            words.add(used, f"--threads-per-core={layout.smt}")
+        kind = "threads" if layout.smt < layout.node.smt else "cores"
         words.add(f"each rank stays on its own {kind}", f"--cpu-bind={kind}")
 
     def _gpus(self, words: Words, layout: Layout, scheduler: Scheduler) -> None:
@@ -135,7 +139,7 @@ def needs_masks(layout: Layout) -> bool:
     So it is where the site's domains are ordered by GPU (LUMI-G, Frontier), where a core is left idle so that no rank
     straddles a socket, and where ranks share cores.
     """
-    planned = [layout.node.os_core(core) for slot in layout.slots for core in slot.cores]
+    planned = [core for slot in layout.slots for core in sorted(map(layout.node.os_core, slot.cores))]
     ascending = sorted(core for domain in layout.node.domains for core in domain.cores)
     return planned != ascending[: len(planned)]
 
