@@ -9,7 +9,7 @@ from stackyard.errors import InputError
 from stackyard.launch.gate.model import Measurement, Verdict
 from stackyard.spec.models import Reference
 
-RELATIVE = {"cpu": 0.5, "memory": 0.4, "gpu": 0.7, "allreduce_node": 0.5, "allreduce_pair": 0.4, "tcp": 0.4}
+RELATIVE = {"cpu": 0.5, "memory": 0.4, "gpu": 0.7, "allreduce_node": 0.5, "allreduce_pair": 0.33, "tcp": 0.33}
 """Without a reference: below this share of the median of at least three like it, a measurement is slow. Wide enough for
 what healthy nodes differ by; a link at half its width, a core at half its clock are below or near it, and a site that
 wants more says so by a reference."""

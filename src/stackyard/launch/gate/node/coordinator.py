@@ -204,13 +204,19 @@ class Coordinator:
         self._reduce(stage, [list(range(self.size))], "mpi", gpu=False, name="mpi_allreduce_all")
 
     def tcp(self, stage: dict[str, Any]) -> None:
-        """Plain streams between neighbouring nodes: only where there is no library for the real thing."""
+        """Plain streams between neighbouring nodes, there and back: only where there is no library for more."""
         if any(found.get("torch") for found in self.libraries.values()):
             return _skip(stage, "gloo was used")
         if len(self.nodes) < 2:
             return _skip(stage, "one node")
         for pairs in rounds(len(self.nodes)):
-            self._streams(stage, [(self.nodes[a][1][0], self.nodes[b][1][0]) for a, b in pairs])
+            leaders = [(self.nodes[a][1][0], self.nodes[b][1][0]) for a, b in pairs]
+            there = self._streams(stage, leaders)
+            back = self._streams(stage, [(b, a) for a, b in leaders])
+            for a, b in leaders:
+                if (a, b) in there and (b, a) in back:
+                    value, hosts = min(there[a, b], back[b, a]), self._hosts_of([a, b])
+                    stage["measurements"].append({"name": "tcp", "value": value, "unit": "GB/s", "hosts": hosts})
         if stage["silent"] or stage["errors"]:
             raise Stop("not every node can be reached from its neighbour")
 
@@ -263,7 +269,8 @@ class Coordinator:
         factor = 2 * (len(group) - 1) / len(group)
         return {**common, "value": result["bytes"] / result["seconds"] * factor / 1e9, "unit": "GB/s"}
 
-    def _streams(self, stage: dict[str, Any], pairs: list[tuple[int, int]]) -> None:
+    def _streams(self, stage: dict[str, Any], pairs: list[tuple[int, int]]) -> dict[tuple[int, int], float]:
+        """GB/s from the first to the second of each pair, of those that worked."""
         limit_s = float(self.spec["limits"]["collective"])
         ports = self._ask(stage, [b for _, b in pairs], {"do": "listen"})
         commands: dict[int, dict[str, Any]] = {}
@@ -274,11 +281,8 @@ class Coordinator:
                                "seconds": self.spec["seconds"], "limit_s": limit_s / 2}  # fmt: skip
         answers = self.hub.ask(commands, limit_s)
         self._note(stage, answers, [list(pair) for pair in pairs])
-        for a, b in pairs:
-            if a in answers.results and b in answers.results:
-                value = answers.results[a]["bytes"] / answers.results[a]["seconds"] / 1e9
-                hosts = self._hosts_of([a, b])
-                stage["measurements"].append({"name": "tcp", "value": value, "unit": "GB/s", "hosts": hosts})
+        sent = {(a, b): answers.results[a] for a, b in pairs if a in answers.results and b in answers.results}
+        return {pair: found["bytes"] / found["seconds"] / 1e9 for pair, found in sent.items()}
 
     def _speeds(self, stage: dict[str, Any], command: dict[str, Any], ranks: Sequence[int]) -> None:
         answers = self._ask(stage, ranks, command)
