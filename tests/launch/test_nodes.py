@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stackyard.errors import InputError
@@ -49,6 +49,7 @@ def test_core_list_refuses(text: str) -> None:
         core_list(text)
 
 
+@settings(deadline=None)
 @given(st.frozensets(st.integers(0, 400), min_size=1))
 def test_ranges_are_read_back(cores: frozenset[int]) -> None:
     assert frozenset(core_list(core_ranges(cores))) == cores

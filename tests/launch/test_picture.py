@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stackyard.launch.intent import Intent
@@ -136,6 +136,7 @@ def test_width(node: Node, width: int) -> None:
         assert max(map(len, text.splitlines())) <= max(width, 40)
 
 
+@settings(deadline=None)
 @given(nodes(), st.integers(1, 30), st.integers(40, 120), st.booleans())
 def test_every_core_and_gpu_is_drawn_once(node: Node, ranks: int, width: int, oversubscribe: bool) -> None:
     layout = plan_layout(Intent(ranks_per_node=ranks, oversubscribe=oversubscribe), node)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stackyard.errors import InputError
@@ -155,6 +155,7 @@ ASKED = st.fixed_dictionaries(
 )
 
 
+@settings(deadline=None)
 @given(nodes(), ASKED)
 def test_always(node: Node, asked: dict[str, Any]) -> None:
     layout = plan(node, **asked)
@@ -167,12 +168,16 @@ def test_always(node: Node, asked: dict[str, Any]) -> None:
     assert len(set(used)) == len(used) or not enough
     assert enough or severities["oversubscribed-cores"] == ("note" if asked.get("oversubscribe") else "refused")
     assert sorted(rank for rank, _, _ in layout.places()) == list(range(layout.ranks))
+    gpus = [gpu for slot in layout.slots for gpu in slot.gpus]
+    assert set(gpus) <= set(range(node.gpus))
+    assert len(set(gpus)) == len(gpus) or "oversubscribed-gpus" in severities
     on_two = straddlers(node, [slot.cores for slot in layout.slots])
     assert bool(on_two) == ("straddles-socket" in severities)
     assert all(finding.better or finding.severity == "note" or finding.rule in ("idle-cores", "far-gpu")
                for finding in layout.findings)  # fmt: skip
 
 
+@settings(deadline=None)
 @given(nodes(), st.integers(1, 40))
 def test_what_is_chosen_here_is_never_refused(node: Node, ranks: int) -> None:
     """Whatever nobody said is chosen so that no rank shares a core or lies on a socket that another rank is on too."""
@@ -181,6 +186,7 @@ def test_what_is_chosen_here_is_never_refused(node: Node, ranks: int) -> None:
     assert "oversubscribed-cores" not in rules(layout)
 
 
+@settings(deadline=None)
 @given(nodes(), st.integers(1, 4))
 def test_masks_are_disjoint(node: Node, smt: int) -> None:
     layout = plan(node, ranks_per_node=min(node.cores, 6), gpus_per_rank=0, smt=smt)
@@ -192,6 +198,7 @@ def test_masks_are_disjoint(node: Node, smt: int) -> None:
         together |= mask
 
 
+@settings(deadline=None)
 @given(nodes())
 def test_local_rank_i_has_gpu_i(node: Node) -> None:
     layout = plan(node)
