@@ -23,9 +23,8 @@ from stackyard.launch.starting import WatchOptions
 from stackyard.spec.models import NodeKind, Site
 from stackyard.yard import atomic
 
-
 LEAVE_S = 20.0
-"""How long before the scheduler's end ranks that have not ended by themselves are ended: from SIGTERM to the requeue."""
+"""How long before the end ranks that have not ended by themselves are ended: from SIGTERM to the requeue."""
 
 
 @dataclass(frozen=True)
