@@ -1,8 +1,9 @@
 """flux run: the launcher of a Flux instance.
 
-Sources: flux-run(1) and flux-shell-options(7) of flux-core (cpu-affinity=map since 0.45, gpu-affinity=map since 0.53,
---taskmap=cyclic since 0.46); the numbers of cpu-affinity=map are those of hardware threads, as the shell's affinity
-plugin reads them. A job that runs inside an allocation names no queue.
+Sources: flux-run(1) and flux-shell-options(7) of flux-core, and its shell's affinity plugin, for which the numbers of
+cpu-affinity=map are those of hardware threads. A job that runs inside an allocation names no queue. Where the mpibind
+plugin is loaded it binds ranks itself and cpu-affinity is ignored: such a site adds ``-o mpibind=off`` to its launcher
+options.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Sources: IBM, *jsrun command* and *Explicit Resource File (ERF) format* (Job Step Manager 10.3); OLCF, Summit User Guide
 and the tutorials *jsrun Quick Start Guide* and *ERF CPU Indexing*. IBM's default for -d is cyclic and OLCF's is packed:
-it is always written. A site may describe ranks by resource sets only if the sets are all alike; what is not is written
-as an ERF file.
+it is always written. All resource sets of a start are alike; a layout that such sets cannot express is written as an
+ERF file. Variables need no -E: jsrun passes its environment on.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from stackyard.launch.findings import Finding
 from stackyard.launch.launchers.words import Words, need_hosts, ranges, shares_cores
 from stackyard.launch.layout import Layout, Slot
+from stackyard.launch.layoutrules import counted
 from stackyard.launch.plan import LaunchLine, LaunchRequest
 from stackyard.spec.models import Scheduler
 
@@ -60,11 +61,11 @@ class Jsrun:
         return LaunchLine(words.words, "jsrun", words.reasons, files, findings=findings)
 
     def _sets(self, words: Words, layout: Layout, sets: ResourceSets) -> None:
-        of_all = f"{sets.per_host} x {layout.nodes} nodes"
-        words.add(f"resource sets in all: {of_all}", f"-n{layout.nodes * sets.per_host}")
+        in_all = layout.nodes * sets.per_host
+        words.add(f"{counted(in_all, 'resource set')} on {counted(layout.nodes, 'node')}", f"-n{in_all}")
         words.add("resource sets on each node", f"-r{sets.per_host}")
         if sets.gpus:
-            words.add(f"{sets.gpus} GPUs in each set, which all of its ranks see", f"-g{sets.gpus}")
+            words.add(f"{counted(sets.gpus, 'GPU')} in each set, which all of its ranks see", f"-g{sets.gpus}")
         words.add("ranks in each set", f"-a{sets.tasks}")
         words.add("physical cores in each set", f"-c{sets.cores}")
         words.add("what each rank is bound to, one after the other", f"-b{sets.bind}")

@@ -20,6 +20,7 @@ from stackyard.launch.launchers.words import (
     version_of,
 )
 from stackyard.launch.layout import Layout
+from stackyard.launch.layoutrules import counted
 from stackyard.launch.plan import LaunchLine, LaunchRequest
 from stackyard.spec.models import Scheduler
 
@@ -77,8 +78,14 @@ class Srun:
             )
             return
         per_rank = layout.cores_per_rank * layout.smt
-        unit = "cores" if layout.smt == 1 else f"hardware threads ({layout.cores_per_rank} cores x {layout.smt})"
-        words.add(f"{per_rank} {unit} for each rank, which srun no longer takes from the job", "-c", str(per_rank))
+        unit = (
+            ("core" if per_rank == 1 else "cores")
+            if layout.smt == 1
+            else f"hardware threads ({layout.cores_per_rank} cores x {layout.smt})"
+        )
+        words.add(
+            f"{per_rank} {unit} for each rank, which srun since 22.05 does not take from the job", "-c", str(per_rank)
+        )
         if layout.node.smt > 1:
             used = f"uses {layout.smt} of {layout.node.smt} hardware threads of a core, and -c counts those"
             words.add(used, f"--threads-per-core={layout.smt}")
@@ -95,11 +102,11 @@ class Srun:
         kind = f"{scheduler.gres_type}:" if scheduler.gres_type else ""
         each, count = layout.gpus_per_rank, gpus_asked(layout, scheduler)
         if per_task:
-            words.add(f"{each} GPUs for each rank", f"--gpus-per-task={kind}{each}")
+            words.add(f"{counted(each, 'GPU')} for each rank", f"--gpus-per-task={kind}{each}")
         elif scheduler.gpu_request == "gres":
-            words.add(f"{count} GPUs of each node", f"--gres=gpu:{kind}{count}")
+            words.add(f"{counted(count, 'GPU')} of each node", f"--gres=gpu:{kind}{count}")
         else:
-            words.add(f"{count} GPUs of each node", f"--gpus-per-node={kind}{count}")
+            words.add(f"{counted(count, 'GPU')} of each node", f"--gpus-per-node={kind}{count}")
         if own and per_task:
             words.add("each rank sees the GPUs nearest to its cores, and no others", "--gpu-bind=closest")
         elif own:
