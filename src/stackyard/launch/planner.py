@@ -9,7 +9,7 @@ from pathlib import Path
 
 from stackyard.change import EnvironmentChange
 from stackyard.errors import InputError, MissingError
-from stackyard.launch import backends, batch, launchers, nodes, placing
+from stackyard.launch import backends, batch, containers, launchers, nodes, placing, profilers
 from stackyard.launch.findings import refuse
 from stackyard.launch.intent import BatchOptions, Intent
 from stackyard.launch.layout import Layout
@@ -98,7 +98,7 @@ def make_plan(
     node = nodes.pick_kind(site, intent)
     layout = placing.plan_layout(intent, node, tuple(hosts) if hosts is not None else _hosts(intent, around))
     refuse(layout.findings)
-    made = _program(intent, layout, around, program)
+    made = _program(intent, site, layout, around, program)
     refuse(made.findings)
     scheduler = site.scheduler
     name = _launcher_name(intent, scheduler, around)
@@ -111,7 +111,7 @@ def make_plan(
         variables=rank_variables(intent, site, node.kind),
         cwd=intent.cwd or str(Path.cwd()),
         head=_head(intent, site, layout, around) if head else None,
-        reasons=(*made.reasons, *line.reasons),
+        reasons=(*made.reasons, *line.reasons, *(r for w in wrappers for r in w.reasons)),
         findings=(*layout.findings, *made.findings, *line.findings, *(f for w in wrappers for f in w.findings)),
     )  # fmt: skip
 
@@ -135,9 +135,12 @@ def _hosts(intent: Intent, around: Surroundings) -> tuple[str, ...]:
     return have[: intent.nodes]
 
 
-def _program(intent: Intent, layout: Layout, around: Surroundings, program: Sequence[str] | None) -> RankProgram:
+def _program(
+    intent: Intent, site: Site, layout: Layout, around: Surroundings, program: Sequence[str] | None
+) -> RankProgram:
     """What the backend makes of it. The gate's own program is wired up as the backend's ranks are, but run as it is."""
-    context = backends.BackendContext(step="{step}", in_container=bool(intent.container))
+    launcher = _launcher_name(intent, site.scheduler, around)
+    context = backends.BackendContext(in_container=bool(intent.container), launcher=launcher)
     if program is None:
         name, reason = backends.choose(intent)
         made = backends.get(name).program(intent, layout, context)
@@ -185,7 +188,16 @@ def _own_allocation(line: LaunchLine, head: BatchHead) -> LaunchLine:
 
 
 def _wrappers(intent: Intent, site: Site, made: RankProgram, around: Surroundings) -> tuple[Wrapper, ...]:
-    return ()
+    """The image outermost, then the profilers: they must see the program, not the container's runtime."""
+    found: list[Wrapper] = []
+    if intent.container:
+        found.append(
+            containers.wrap(
+                intent, site, made.layout, around.stack.change, program=made, stack_root=around.stack.folder,
+                environ=around.environ,
+            )
+        )  # fmt: skip
+    return (*found, *profilers.wrap(intent.profile, made.layout.ranks))
 
 
 def rank_variables(intent: Intent, site: Site, kind: str) -> dict[str, str]:

@@ -56,7 +56,7 @@ def _line(name: str, layout: Layout, site: Any, intent: Any) -> dict[str, Any]:
     launcher = launchers.get(name)
     try:
         chosen, _ = backends.choose(intent)
-        made = backends.get(chosen).program(intent, layout, backends.BackendContext(step="{step}"))
+        made = backends.get(chosen).program(intent, layout, backends.BackendContext(launcher=name))
         request = LaunchRequest(
             made.layout, site.scheduler, mpi=made.mpi, gpu_aware_mpi=made.mpi and layout.node.gpus > 0
         )
