@@ -243,6 +243,20 @@ def batch_only(options: BatchOptions) -> list[str]:
     return [name for name in ("array", "requeue", "dependency", "mail", "output") if getattr(options, name)]
 
 
+def check_program(intent: Intent) -> None:
+    """Raise InputError where the program is a script that is not there: no rank could start it.
+
+    Programs without a folder in their name are looked up on the nodes, where the stack's PATH holds; what is inside an
+    image cannot be seen from here.
+    """
+    word = intent.program[0]
+    path = Path(intent.cwd or Path.cwd()) / word
+    if (word.endswith(".py") or "/" in word) and not path.exists() and not intent.container:
+        raise InputError(
+            f"there is no {word} in {path.parent}", hint="name the program from the folder that you are in"
+        )
+
+
 def need_scheduler(around: Surroundings) -> None:
     """Raise MissingError where there is no scheduler to submit to."""
     if around.scheduler == "none":

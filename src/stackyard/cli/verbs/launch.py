@@ -102,6 +102,7 @@ def _launch(
     from stackyard.cli.jobs import make_record
     from stackyard.launch import planner, record
 
+    planner.check_program(intent)
     plan = planner.make_plan(intent, site, around)  # refuse what cannot be before anything is written
     paths = record.new_run(_runs_folder(site))
     make_record(context, "launch", paths, intent, plan, around, again_of=str(again.root) if again else "")

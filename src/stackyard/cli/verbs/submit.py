@@ -47,6 +47,8 @@ def command(context: Context, /, program: tuple[str, ...], **options: Any) -> No
     around = replace(planner.surroundings(site, os.environ, stack), allocation=None)
     planner.need_scheduler(around)
     plan = planner.make_plan(intent, site, around, head=True)
+    if not options["dry_run"]:
+        planner.check_program(intent)
     paths = record.next_run(folder) if options["dry_run"] else record.new_run(folder)
     script = batch_script(context, plan, site, around, paths)
     if options["dry_run"]:
