@@ -143,6 +143,12 @@ def test_one_task_with_all_cores_needs_no_mask() -> None:
     assert "cpu-affinity=per-task" in flux.words
 
 
+def test_flux_names_hosts_as_a_constraint() -> None:
+    layout = packed(CPU, 2, 24, hosts=("n08", "n10"))
+    words = get("flux").line(LaunchRequest(layout, Scheduler(kind="flux"), inside=False)).words
+    assert "--requires=hosts:n[08,10]" in words
+
+
 def test_masks_need_whole_nodes() -> None:
     line = get("srun").line(LaunchRequest(packed(LUMI_G, 8, 7), Scheduler(kind="slurm", exclusive=False)))
     assert "--cpu-bind=threads" in line.words

@@ -44,6 +44,7 @@ class Srun:
         return LaunchLine(words.words, "slurm", words.reasons, findings=self._findings(layout, scheduler))
 
     def _where(self, words: Words, request: LaunchRequest) -> None:
+        """Nodes and ranks. Slurm numbers nodes in its own order, which is that of an allocation's list of hosts."""
         layout, scheduler = request.layout, request.scheduler
         words.add("how many nodes", "-N", str(layout.nodes))
         words.add("how many ranks in all", "-n", str(layout.ranks))
