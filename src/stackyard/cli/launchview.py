@@ -120,10 +120,9 @@ def show_failure(state: str, first: Mapping[str, Any], failed: int, launcher: st
     """A failed, hung or cancelled run: which rank was first, its last lines, the cause and what to do."""
     message = first.get("message") or {"cancelled": "cancelled: all ranks were ended"}.get(state, f"the run {state}")
     others = f" ({failed} ranks failed; this one was the first)" if failed > 1 else ""
-    tail = "\n".join(first.get("tail") or ()) or launcher.strip()
+    said = "" if state == "cancelled" else launcher.strip()
     cause = first.get("cause")
-    detail = tail
-    show_error(StackyardError(message + others, detail=detail or None))
+    show_error(StackyardError(message + others, detail="\n".join(first.get("tail") or ()) or said or None))
     if cause:
         click.echo(f"  {click.style('cause:', fg='yellow')} {cause['cause']}", err=True)
         click.echo(f"  {click.style('do this:', fg='cyan')} {cause['remedy']}", err=True)
