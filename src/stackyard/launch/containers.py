@@ -1,8 +1,8 @@
 """Running the ranks' program inside an image: Apptainer, Singularity or Charliecloud around it, from the site's data.
 
 The runtime stands between the shim and the program, so identity, ports and addresses are found outside (there is
-rarely an scontrol inside) and come in as variables. What a runtime does to variables (Apptainer user guide, "Environment
-and metadata"): all of the host's come in but PATH and LD_LIBRARY_PATH, which are the image's;
+rarely an scontrol inside) and come in as variables. What a runtime does to variables (Apptainer user guide,
+"Environment and metadata"): all of the host's come in but PATH and LD_LIBRARY_PATH, which are the image's;
 ``APPTAINERENV_PREPEND_PATH`` goes in front of the image's PATH, ``APPTAINERENV_X`` sets X inside, and the files of
 ``APPTAINER_CONTAINLIBS`` are put on the library path. These names are set for the run only: they break image builds.
 """
@@ -20,7 +20,7 @@ from stackyard.launch.backends.base import HELPERS
 from stackyard.launch.findings import Finding
 from stackyard.launch.intent import Intent
 from stackyard.launch.layout import Layout
-from stackyard.launch.plan import Reason, Wrapper
+from stackyard.launch.plan import RankProgram, Reason, Wrapper
 from stackyard.spec.models import ContainerPolicy, Site
 
 PROGRAMS = {"apptainer": "apptainer", "singularity": "singularity", "charliecloud": "ch-run"}
@@ -52,6 +52,7 @@ def wrap(
     layout: Layout,
     change: EnvironmentChange,
     *,
+    program: RankProgram | None = None,
     stack_root: str = "",
     environ: Mapping[str, str] | None = None,
 ) -> Wrapper:
@@ -59,6 +60,7 @@ def wrap(
 
     Args:
         change: the stack's environment; its PATH is put in front of the image's.
+        program: what the backend runs; its helper programs are bound where it needs them.
         stack_root: the folder to bind so that the stack is there inside (its yard); empty without a stack.
         environ: whose PATH is searched for a runtime; None: this process's.
 
@@ -70,12 +72,17 @@ def wrap(
     image = _image(intent)
     runtime = _runtime(policy, image, environ)
     cwd = intent.cwd or str(Path.cwd())
-    fixed = [cwd, str(HELPERS), *((stack_root,) if stack_root else ())]
+    fixed = [cwd, *_helpers(program), *((stack_root,) if stack_root else ())]
     binds = (*policy.binds, *(b for b in dict.fromkeys(fixed) if b not in policy.binds), *WIRE_UP)
     path = tuple(reversed([o.directory for o in change if isinstance(o, Prepend) and o.variable == "PATH"]))
     gpu = layout.node.gpu_vendor if layout.gpus_per_rank else ""
     inside = Inside(image, cwd, policy, gpu, binds, path, dict(policy.variables))
     return _charliecloud(inside) if runtime == "charliecloud" else _apptainer(runtime, inside)
+
+
+def _helpers(program: RankProgram | None) -> tuple[str, ...]:
+    words = (*program.argv, *program.sidecar) if program else ()
+    return (str(HELPERS),) if any(word.startswith(str(HELPERS)) for word in words) else ()
 
 
 def _image(intent: Intent) -> str:
@@ -135,6 +142,7 @@ def _apptainer(runtime: str, inside: Inside) -> Wrapper:
 
 def _charliecloud(inside: Inside) -> Wrapper:
     """``ch-run`` (0.26 and newer: ``--set-env=NAME=VALUE``); the host's variables all come in, PATH too."""
+    _mount_points(inside)
     words = ["ch-run"]
     for bind in inside.binds:
         words += ["-b", bind.removesuffix(":ro").removesuffix(":rw")]
@@ -145,6 +153,23 @@ def _charliecloud(inside: Inside) -> Wrapper:
         Reason(("-b",), "the site's folders, the working folder, the run's, the launcher's PMI server"),
     )
     return Wrapper(tuple(words), reasons=reasons, findings=(*_cleaned(inside), *_beyond_charliecloud(inside)))
+
+
+def _mount_points(inside: Inside) -> None:
+    """Raise InputError where a folder image lacks a place to bind to: ch-run makes none in a read-only image.
+
+    Below /tmp, which is the host's, and below another bind it needs none (ch-run 0.31, ``bind_mount``).
+    """
+    if not Path(inside.image).is_dir() or {"-w", "--write"} & set(inside.policy.options):
+        return
+    targets = [Path(bind.split(":")[1] if ":" in bind else bind) for bind in inside.binds if not bind.startswith("$")]
+    for target in targets:
+        above = {Path("/tmp"), Path("/dev"), *(other for other in targets if other != target)} & set(target.parents)
+        if not above and not Path(f"{inside.image}{target}").exists():
+            raise InputError(
+                f"the image {inside.image} has no {target}, and Charliecloud cannot bind it there",
+                hint=f"mkdir -p {inside.image}{target}",
+            )
 
 
 def _beyond_charliecloud(inside: Inside) -> tuple[Finding, ...]:
@@ -160,7 +185,7 @@ def _beyond_charliecloud(inside: Inside) -> tuple[Finding, ...]:
     if inside.policy.libraries:
         found.append(
             Finding(
-                "charliecloud-libraries", "warning", "Charliecloud cannot put the site's `libraries` on the path inside",
+                "charliecloud-libraries", "warning", "Charliecloud cannot put `libraries` on the path inside",
                 "it has no such option", "name their folders in `binds`, and LD_LIBRARY_PATH in `variables`",
             )
         )  # fmt: skip

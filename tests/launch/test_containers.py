@@ -1,0 +1,170 @@
+"""Images around the program: the words per runtime, and a real run in an image."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from stackyard.change import EnvironmentChange, Prepend, Set
+from stackyard.errors import InputError, MissingError
+from stackyard.launch import sh
+from stackyard.launch.containers import wrap
+from stackyard.launch.intent import Intent
+from stackyard.launch.layout import Block, Layout, Node, NodeDomain, Slot
+from stackyard.launch.plan import RankProgram, Wrapper
+from stackyard.spec.models import ContainerPolicy, LaunchPolicy, Site
+
+STACK = EnvironmentChange((Prepend("PATH", "/yard/base/bin"), Set("X", "1"), Prepend("PATH", "/yard/stack/bin")))
+
+
+def layout(vendor: str = "") -> Layout:
+    node = Node("n", (NodeDomain(0, (0,), (0,)),), 1, gpu_vendor=vendor)
+    return Layout(node, (Block(0, 1, (Slot(0, (0,), (0,) if vendor else ()),)),))
+
+
+def site(**policy: object) -> Site:
+    return Site(launch=LaunchPolicy(container=ContainerPolicy.model_validate(policy)))
+
+
+@pytest.fixture
+def intent(tmp_path: Path) -> Intent:
+    (tmp_path / "x.sif").touch()
+    return Intent(program=("train.py",), container="x.sif", cwd=str(tmp_path))
+
+
+def test_apptainer(intent: Intent, tmp_path: Path) -> None:
+    there = site(
+        runtime="apptainer", binds=("/opt/cray", "/var/spool/slurmd:/spool:ro"), options=("--fakeroot",),
+        variables={"LD_LIBRARY_PATH": "/opt/cray/lib", "LD_PRELOAD": "/opt/gtl.so"}, libraries=("/l/a.so", "/l/b.so"),
+    )  # fmt: skip
+    made = wrap(intent, there, layout("amd"), STACK, stack_root="/yard")
+    binds = ["/opt/cray", "/var/spool/slurmd:/spool:ro", str(tmp_path), "/yard", "${STACKYARD_STEP}"]
+    binds += ["${STACKYARD_WIRE_1}", "${STACKYARD_WIRE_2}"]
+    flat = [word for bind in binds for word in ("--bind", bind)]
+    assert made.argv == (
+        "apptainer", "exec", "--rocm", *flat, "--pwd", str(tmp_path), "--fakeroot", f"{tmp_path}/x.sif",
+    )  # fmt: skip
+    assert made.variables == {
+        "APPTAINERENV_LD_LIBRARY_PATH": "/opt/cray/lib",
+        "APPTAINERENV_LD_PRELOAD": "/opt/gtl.so",
+        "APPTAINERENV_PREPEND_PATH": "/yard/stack/bin:/yard/base/bin",
+        "APPTAINER_CONTAINLIBS": "/l/a.so,/l/b.so",
+    }
+    assert made.tasks is None
+    assert made.findings == ()
+
+
+def test_singularity_has_its_own_names(intent: Intent) -> None:
+    made = wrap(intent, site(runtime="singularity", variables={"A": "1"}), layout("nvidia"), STACK)
+    assert made.argv[:3] == ("singularity", "exec", "--nv")
+    assert sorted(made.variables) == ["SINGULARITYENV_A", "SINGULARITYENV_PREPEND_PATH"]
+
+
+def test_without_gpus_no_flag(intent: Intent) -> None:
+    assert not {"--nv", "--rocm"} & set(wrap(intent, site(runtime="apptainer"), layout(), STACK).argv)
+
+
+def test_helpers_are_bound_where_they_are_run(intent: Intent) -> None:
+    from stackyard.launch.backends import HELPERS
+
+    program = RankProgram(layout(), ("python", f"{HELPERS}/ray_node.py"))
+    assert str(HELPERS) in wrap(intent, site(runtime="apptainer"), layout(), STACK, program=program).argv
+    assert str(HELPERS) not in wrap(intent, site(runtime="apptainer"), layout(), STACK).argv
+
+
+@pytest.mark.parametrize("option", ["--cleanenv", "-e"])
+def test_cleanenv_never_silently(intent: Intent, option: str) -> None:
+    made = wrap(intent, site(runtime="apptainer", options=(option,)), layout(), STACK)
+    assert [finding.rule for finding in made.findings] == ["container-cleanenv"]
+
+
+def test_unknown_image(intent: Intent) -> None:
+    with pytest.raises(InputError, match=r"no image .*/y\.sif"):
+        wrap(intent.model_copy(update={"container": "y.sif"}), site(), layout(), STACK)
+    with pytest.raises(InputError, match="every rank would fetch") as caught:
+        wrap(intent.model_copy(update={"container": "docker://a/b"}), site(), layout(), STACK)
+    assert "apptainer build" in (caught.value.hint or "")
+
+
+def test_no_runtime_here(intent: Intent, tmp_path: Path) -> None:
+    with pytest.raises(MissingError, match="none of apptainer, singularity, ch-run"):
+        wrap(intent, site(), layout(), STACK, environ={"PATH": str(tmp_path)})
+
+
+def test_the_runtime_found_reads_the_image(intent: Intent, tmp_path: Path) -> None:
+    for program in ("ch-run", "singularity"):
+        (tmp_path / program).touch()
+        (tmp_path / program).chmod(0o755)
+    found = {"PATH": str(tmp_path)}
+    assert wrap(intent, site(), layout(), STACK, environ=found).argv[0] == "singularity"
+    (tmp_path / "singularity").unlink()
+    with pytest.raises(MissingError):
+        wrap(intent, site(), layout(), STACK, environ=found)
+    with pytest.raises(InputError, match="SIF file"):
+        wrap(intent, site(runtime="charliecloud"), layout(), STACK)
+
+
+def image(folder: Path, *mounts: str) -> Path:
+    """A small image that has its programs from the host's /usr."""
+    for name in ("usr", "etc", "dev", "proc", "sys", "tmp", "home", "root", *mounts):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    for name in ("passwd", "group", "hosts", "resolv.conf"):
+        (folder / "etc" / name).touch()
+    for name in ("bin", "lib", "lib64", "sbin"):
+        (folder / name).symlink_to(f"usr/{name}")
+    return folder
+
+
+def run(made: Wrapper, *program: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """A wrapper around a program, rendered as the shim does."""
+    text = sh.exports(made.variables) + sh.array("words", program)
+    text += sh.array("words", made.argv, '"${words[@]}"') + '"${words[@]}"'
+    return subprocess.run(
+        ["/bin/bash", "-c", text], env={"USER": "root", **os.environ, **environ}, capture_output=True, text=True,
+        check=False, timeout=60,
+    )  # fmt: skip
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("kind", ["folder", "squashfs"])
+def test_charliecloud(tmp_path: Path, kind: str) -> None:
+    needed = ("ch-run", "mksquashfs", "squashfuse") if kind == "squashfs" else ("ch-run",)
+    if missing := [name for name in needed if shutil.which(name) is None]:
+        pytest.skip(f"not on this machine: {', '.join(missing)}")
+    name = image(tmp_path / "image")
+    if kind == "squashfs":
+        name = tmp_path / "image.sqfs"
+        subprocess.run(["mksquashfs", tmp_path / "image", name, "-quiet"], check=True, stdout=subprocess.DEVNULL)
+    step = tmp_path / "a step"
+    step.mkdir()
+    intent = Intent(program=("x",), container=str(name), cwd=str(step))
+    there = site(runtime="charliecloud", binds=("/usr",), variables={"A": "it's $HOME"})
+    made = wrap(intent, there, layout(), EnvironmentChange())
+    environ = {"RANK": "3", "STACKYARD_STEP": str(step), "STACKYARD_WIRE_1": str(step), "STACKYARD_WIRE_2": str(step)}
+    done = run(made, "sh", "-c", 'pwd; echo "$A|$RANK"; touch here; exit 9', **environ)
+    assert (done.returncode, done.stderr) == (9, "")
+    assert done.stdout.splitlines() == [str(step), "it's $HOME|3"]
+    assert (step / "here").exists()
+
+
+def test_charliecloud_needs_a_place_to_bind(tmp_path: Path) -> None:
+    intent = Intent(program=("x",), container=str(image(tmp_path / "image")), cwd="/tmp")
+    with pytest.raises(InputError, match="has no /scratch/x") as caught:
+        wrap(intent, site(runtime="charliecloud", binds=("/usr", "/scratch/x")), layout(), STACK)
+    assert caught.value.hint == f"mkdir -p {tmp_path}/image/scratch/x"
+    image(tmp_path / "other", "scratch")
+    other = intent.model_copy(update={"container": str(tmp_path / "other")})
+    made = wrap(
+        other, site(runtime="charliecloud", binds=("/usr", "/scratch", "/scratch/x:/scratch/y")), layout(), STACK
+    )
+    assert made.argv[0] == "ch-run"
+
+
+def test_what_charliecloud_cannot(tmp_path: Path) -> None:
+    intent = Intent(program=("x",), container=str(image(tmp_path / "image")), cwd="/tmp")
+    made = wrap(intent, site(runtime="charliecloud", libraries=("/l/a.so",)), layout("nvidia"), STACK)
+    assert [finding.rule for finding in made.findings] == ["charliecloud-gpu", "charliecloud-libraries"]

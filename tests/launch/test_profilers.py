@@ -1,0 +1,85 @@
+"""Profilers on chosen ranks."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stackyard.errors import InputError
+from stackyard.launch import sh
+from stackyard.launch.profilers import TABLE, wrap
+
+
+def test_nsys_on_one_rank() -> None:
+    (wrapper,) = wrap(["nsys:ranks=0"], 8)
+    assert wrapper.tasks == (0,)
+    assert wrapper.argv == (
+        "nsys", "profile", "--output=${STACKYARD_STEP}/nsys-rank-${STACKYARD_TASK}", "--force-overwrite=true",
+    )  # fmt: skip
+    assert "needs: nsys" in wrapper.reasons[0].buys
+
+
+@pytest.mark.parametrize(
+    ("text", "tasks"),
+    [("", (0,)), (":ranks=0,8", (0, 8)), (":ranks=2-4,3", (2, 3, 4)), (":ranks=all", tuple(range(9)))],
+)
+def test_ranks(text: str, tasks: tuple[int, ...]) -> None:
+    assert [wrapper.tasks for wrapper in wrap([f"py-spy{text}"], 9)] == [tasks]
+
+
+def test_options_and_several() -> None:
+    first, second, third = wrap(
+        ["nsys:capture=cudaProfilerApi:delay=5:ranks=1", "horovod:cycles=1", "rocprofv3:format=pftrace"], 2, "/run"
+    )
+    assert first.argv[-3:] == ("--capture-range=cudaProfilerApi", "--capture-range-end=stop", "--delay=5")
+    assert (second.argv, second.tasks) == ((), None)
+    assert second.variables == {"HOROVOD_TIMELINE": "/run/horovod-timeline.json", "HOROVOD_TIMELINE_MARK_CYCLES": "1"}
+    assert third.argv[-3:] == ("--output-format", "pftrace", "--")
+
+
+@pytest.mark.parametrize(
+    ("spec", "message", "hint"),
+    [
+        ("nsy", "no profiler 'nsy'", "did you mean nsys? known: nsys, rocprof"),
+        ("nsys:rank=0", "no option 'rank=0'", "did you mean ranks=...?"),
+        ("nsys:ranks", "no option 'ranks'", "known: ranks=..."),
+        ("nsys:ranks=8", "there are 8 ranks, 0 to 7", None),
+        ("nsys:ranks=a", "no list of ranks", "ranks=0-3"),
+        ("nsys:ranks=3-1", "there are 8 ranks", None),
+        ("nsys:capture=x", "capture=x is none", "cudaProfilerApi"),
+    ],
+)
+def test_refuses(spec: str, message: str, hint: str | None) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        wrap([spec], 8)
+    assert hint is None or hint in (caught.value.hint or "")
+
+
+def test_every_row_can_be_asked_for() -> None:
+    for name, row in TABLE.items():
+        (wrapper,) = wrap([name], 1, "/run")
+        assert wrapper.argv or wrapper.variables
+        assert not any("{step}" in word for word in wrapper.argv)
+        assert row.buys
+
+
+def _run(spec: str, step: Path, program: tuple[str, ...]) -> int:
+    """A wrapper around a program, rendered as the shim does."""
+    (wrapper,) = wrap([spec], 1, str(step))
+    text = sh.array("words", program) + sh.array("words", wrapper.argv, '"${words[@]}"') + '"${words[@]}"'
+    return subprocess.run(["/bin/bash", "-c", f"export STACKYARD_TASK=0\n{text}"], check=False, timeout=60).returncode
+
+
+@pytest.mark.real
+def test_py_spy_keeps_the_code(tmp_path: Path) -> None:
+    if shutil.which("py-spy") is None:
+        pytest.skip("py-spy is not on this machine")
+    busy = "import sys,time\nend = time.time() + 1\nwhile time.time() < end: sum(range(1000))\nsys.exit(5)"
+    assert _run("py-spy:rate=50", tmp_path, (sys.executable, "-c", busy)) == 5
+    assert json.loads((tmp_path / "py-spy-rank-0.json").read_text())["profiles"]
+    assert not list(tmp_path.glob("*.code"))
