@@ -45,7 +45,7 @@ class Bottleneck(nn.Module):
             nn.Conv2d(width, width, 3, stride, padding=1, bias=False), norm(width), nn.ReLU(inplace=True),
             nn.Conv2d(width, leaving, 1, bias=False), last,
         )  # fmt: skip
-        # a block begins as its shortcut (Goyal et al., arXiv:1706.02677, 5.1), and rounding does not grow from the start
+        # a block begins as its shortcut (Goyal et al., arXiv:1706.02677, 5.1); it also keeps rounding from growing
         nn.init.zeros_(last.weight)
         straight = entering == leaving and stride == 1
         self.shortcut: nn.Module = (

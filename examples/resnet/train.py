@@ -5,6 +5,7 @@ stackyard launch -N 2 examples/resnet/train.py --epochs 3
 
 from __future__ import annotations
 
+import gc
 import os
 
 import resnet
@@ -39,7 +40,14 @@ def main() -> None:
     optimizer = resnet.optimizer_for(model, options)
     checkpoint = resnet.Checkpoint(options.checkpoint, model, optimizer)
     resnet.train(options, group, DistributedDataParallel(model) if group.size > 1 else model, optimizer, checkpoint)
+    leave()
+
+
+def leave() -> None:
+    """End the process group while Python still runs: a Gloo thread that outlives it ends the program with SIGABRT."""
     if distributed.is_initialized():
+        gc.collect()  # DistributedDataParallel holds the group, in a cycle of references
+        distributed.barrier()
         distributed.destroy_process_group()
 
 

@@ -1,0 +1,134 @@
+"""The ResNet example trains: any number of ranks, over torch, MPI or Horovod, comes to the losses of one rank."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stackyard.errors import MissingError
+from support import torchstack
+from support.slurm import SlurmCluster
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "resnet"
+STEPS = 6
+SMALL = ("--depth=14", "--width=8", "--image-size=32", "--classes=10", "--batch=16", "--samples=64", "--device=cpu")
+TOLERANCE = 1e-5
+"""Relative; differences of 2e-7 were measured (float32 sums in another order), and 1e-2 when one sample is another."""
+
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+DDP = """export RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS LOCAL_RANK=$SLURM_LOCALID MASTER_ADDR MASTER_PORT=23456
+MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n1)
+exec "$@" """
+
+pytestmark = [pytest.mark.real, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def python() -> Path:
+    """The Python of a deployed stack with torch and mpi4py."""
+    try:
+        return torchstack.python(torchstack.torch_yard())
+    except MissingError as error:
+        pytest.skip(f"{error}; {error.detail}")
+
+
+@pytest.fixture(scope="module")
+def one_rank(python: Path) -> list[float]:
+    """The losses of one rank, which all others are compared with."""
+    return losses(run([python, EXAMPLE / "train.py", *SMALL, f"--steps={STEPS}"]))
+
+
+def run(argv: list[str | Path]) -> str:
+    return subprocess.run(argv, env=os.environ | ONE_THREAD, check=True, text=True, stdout=subprocess.PIPE).stdout
+
+
+def lines(text: str) -> Iterator[dict[str, Any]]:
+    return (json.loads(line) for line in text.splitlines() if line.startswith("{"))
+
+
+def losses(text: str) -> list[float]:
+    return [line["loss"] for line in lines(text) if "loss" in line]
+
+
+def srun(slurm: SlurmCluster, *words: str | Path, **variables: str) -> str:
+    return slurm.run("srun", *words, *SMALL, f"--steps={STEPS}", timeout_s=240, **ONE_THREAD, **variables).stdout
+
+
+def assert_agree(text: str, one_rank: list[float], ranks: int) -> None:
+    assert next(lines(text))["ranks"] == ranks
+    assert losses(text) == pytest.approx(one_rank, rel=TOLERANCE)
+    assert len(one_rank) == STEPS
+
+
+@pytest.mark.parametrize("per_node", [1, 2])
+def test_ddp_agrees_with_one_rank(slurm: SlurmCluster, python: Path, one_rank: list[float], per_node: int) -> None:
+    where = ("-N4", f"--ntasks-per-node={per_node}")
+    text = srun(slurm, *where, "sh", "-c", DDP, "sh", python, EXAMPLE / "train.py")
+    assert_agree(text, one_rank, 4 * per_node)
+
+
+def test_plain_mpi_agrees_with_one_rank(slurm: SlurmCluster, python: Path, one_rank: list[float]) -> None:
+    """Open MPI, wired up by PMIx."""
+    text = srun(slurm, "--mpi=pmix", "-N2", "--ntasks-per-node=2", python, EXAMPLE / "train_mpi.py")
+    assert_agree(text, one_rank, 4)
+
+
+def test_mpich_agrees_with_one_rank(slurm: SlurmCluster, python: Path, one_rank: list[float], tmp_path: Path) -> None:
+    """MPICH, wired up by PMI2, under the name by which its binary interface is known everywhere but on Debian."""
+    found = shutil.which("mpicc.mpich")
+    if found is None:
+        pytest.skip("not on this machine: mpicc.mpich")
+    folder = subprocess.run(["gcc", "-print-multiarch"], check=True, text=True, stdout=subprocess.PIPE).stdout.strip()
+    (tmp_path / "libmpi.so.12").symlink_to(Path("/usr/lib") / folder / "libmpich.so.12")
+    variables = {"LD_LIBRARY_PATH": str(tmp_path), "MPI4PY_MPIABI": "mpich"}
+    text = srun(slurm, "--mpi=pmi2", "-N2", "--ntasks-per-node=2", python, EXAMPLE / "train_mpi.py", **variables)
+    assert_agree(text, one_rank, 4)
+
+
+@pytest.mark.long
+def test_horovod_agrees_with_one_rank(slurm: SlurmCluster, one_rank: list[float]) -> None:
+    try:
+        horovod = torchstack.python(torchstack.horovod_yard())
+    except MissingError as error:
+        pytest.skip(f"{error}; {error.detail}")
+    where = ("--mpi=pmix", "-N4", "--ntasks-per-node=1")
+    text = srun(slurm, *where, horovod, EXAMPLE / "train_horovod.py", HOROVOD_CONTROLLER="mpi")
+    assert_agree(text, one_rank, 4)
+
+
+def test_it_goes_on_from_the_checkpoint_that_a_signal_asked_for(
+    python: Path, one_rank: list[float], tmp_path: Path
+) -> None:
+    """As after a preemption: the losses before and after are those of one run."""
+    argv = [python, EXAMPLE / "train.py", *SMALL, f"--checkpoint={tmp_path / 'kept.pt'}"]
+    with subprocess.Popen(
+        [*argv, "--steps=100000"], env=os.environ | ONE_THREAD, text=True, stdout=subprocess.PIPE
+    ) as job:
+        assert job.stdout
+        for line in job.stdout:
+            values = json.loads(line)
+            if values.get("step") == 0:
+                job.send_signal(signal.SIGUSR1)
+            if "saved" in values:
+                job.kill()
+                break
+    saved = values["saved"]
+    text = run([*argv, f"--steps={saved + 3}"])
+    assert next(lines(text))["start"] == saved
+    if saved < STEPS:
+        after = one_rank[saved : saved + 3]
+        assert losses(text)[: len(after)] == pytest.approx(after, rel=TOLERANCE)
+
+
+def test_it_is_the_usual_resnet_50(python: Path) -> None:
+    program = "import resnet; print(sum(weights.numel() for weights in resnet.resnet().parameters()))"
+    done = subprocess.run([python, "-c", program], cwd=EXAMPLE, check=True, text=True, stdout=subprocess.PIPE)
+    assert done.stdout.strip() == "25557032"  # as torchvision's resnet50

@@ -1,0 +1,80 @@
+"""Deployed stacks that train: torch with mpi4py (`torch_yard`), and torch with Horovod (`horovod_yard`).
+
+A prefix cannot be moved, so each is deployed where it stays, in ``.cache``, and found there by later runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from filelock import FileLock
+
+from stackyard.errors import MissingError
+from support.testbed import cache_folder
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+STACKYARD = Path(sys.executable).with_name("stackyard")
+HOME = os.environ.get("HOME", "/")  # of the person who runs the tests: where pip.conf may be
+HOROVOD_TOOLS = ("cmake", "g++", "mpicxx", "mpirun", "patch")
+DEPLOY_S = 3600
+
+
+def torch_yard() -> Path:
+    """A yard with the stack of examples/resnet; half a minute the first time.
+
+    Raises:
+        MissingError: it could not be deployed, with what was printed.
+    """
+    inputs = [EXAMPLES / "resnet" / name for name in ("stack.yaml", "requirements.txt")]
+    digest = hashlib.sha256(f"{sys.base_prefix} {sys.version}".encode())
+    for path in inputs:
+        digest.update(path.read_bytes())
+    place = cache_folder() / f"torch-{digest.hexdigest()[:12]}"
+    with FileLock(f"{place}.lock"):
+        if not (place / "yard" / "modules").exists():  # published last
+            # a folder of its own, so that the lock of the stack does not land in the checkout
+            copy = shutil.copytree(EXAMPLES / "resnet", place / "example", dirs_exist_ok=True)
+            _deploy(place / "yard", copy / "stack.yaml")
+    return place / "yard"
+
+
+def horovod_yard() -> Path:
+    """A yard with the stack of examples/kaust-horovod, ``.cache/horovod-yard``; minutes of compiling the first time.
+
+    Raises:
+        MissingError: a tool is missing, or it could not be deployed.
+    """
+    missing = [tool for tool in HOROVOD_TOOLS if shutil.which(tool) is None]
+    if missing:
+        raise MissingError(f"not on this machine: {', '.join(missing)}", hint="see scripts/test-programs.sh")
+    yard = cache_folder().parent / "horovod-yard"
+    with FileLock(f"{yard}.lock"):
+        if not (yard / "modules").exists():  # published last
+            copy = shutil.copytree(EXAMPLES / "kaust-horovod", cache_folder() / "horovod-example", dirs_exist_ok=True)
+            _deploy(yard, copy / "stack.yaml")
+    return yard
+
+
+def python(yard: Path) -> Path:
+    """The Python of the published revision in a yard with one stack."""
+    shown = subprocess.run([STACKYARD, "--yard", yard, "list", "--json"], check=True, text=True, stdout=subprocess.PIPE)
+    return Path(json.loads(shown.stdout)[0]["path"]) / "prefix" / "bin" / "python"
+
+
+def _deploy(yard: Path, stack: Path) -> None:
+    """Deploy with pip's own configuration in force, which a test's HOME would hide."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("STACKYARD_", "XDG_"))}
+    done = subprocess.run([STACKYARD, "--yard", yard, "deploy", stack], env=kept | {"HOME": HOME},
+                          capture_output=True, text=True, check=False, timeout=DEPLOY_S)  # fmt: skip
+    if done.returncode:
+        raise MissingError(
+            f"{stack} could not be deployed",
+            hint="the tests need a package index; pip's configuration (pip.conf, PIP_*) is used",
+            detail=f"{done.stdout}\n{done.stderr}"[-4000:],
+        )
