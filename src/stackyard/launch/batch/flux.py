@@ -23,7 +23,12 @@ class Flux:
     submit_stdin: bool = False
 
     def head(self, request: BatchRequest) -> BatchHead:
-        """The directives. Raises InputError for what Flux has no option for: QoS, arrays, mail, racks, memory."""
+        """The directives. Raises InputError for what Flux has no option for: QoS, arrays, mail, racks, memory.
+
+        The signal before the end goes to all running jobs of the instance, that is to the ranks, since flux-core 0.51
+        (flux-core pull request 5202), and since 2025 to the script as well (issue 6729), which therefore must not end
+        by it and need not hand it on.
+        """
         _refuse(request)
         made = heads.Directives()
         _about(made, request)
@@ -35,7 +40,7 @@ class Flux:
                 made.add("a second start does not overwrite the first one's output", "--setopt=output.mode=append")
         if options.signal_s:
             made.add(
-                f"{options.signal_s} s before its end the job gets SIGUSR1; the script hands it on to the ranks",
+                f"{options.signal_s} s before its end Flux sends SIGUSR1 to the ranks, and since 2025 to the script too",
                 f"--signal=USR1@{options.signal_s}s",
             )
         made.own(request)
@@ -118,10 +123,12 @@ def _nodes(made: heads.Directives, request: BatchRequest) -> None:
     layout = request.layout
     slots = request.nodes * layout.ranks_per_node
     made.add("a slot for each rank", f"--nslots={slots}")
-    made.add(f"{layout.cores_per_rank} cores in each slot", f"--cores-per-slot={layout.cores_per_rank}")
+    made.add(
+        f"{heads.counted(layout.cores_per_rank, 'core')} in each slot", f"--cores-per-slot={layout.cores_per_rank}"
+    )
     gpus = layout.gpus_per_rank if request.scheduler.gpu_request != "none" else 0
     if gpus:
-        made.add(f"{gpus} GPUs in each slot", f"--gpus-per-slot={gpus}")
+        made.add(f"{heads.counted(gpus, 'GPU')} in each slot", f"--gpus-per-slot={gpus}")
     if heads.exclusive(request):
         made.add("whole nodes, shared with no other job", "--exclusive")
     if request.options.requeue:

@@ -165,8 +165,12 @@ def _expert(made: heads.Directives, request: BatchRequest) -> None:
         raise InputError("racks and a feature of the nodes cannot be asked for together", hint="leave one of them out")
     count, string = reservation(request.nodes, request.layout.node.cores, request.scheduler.rack_nodes)
     made.add("expert mode: the resource string is written here, and -nnodes is not allowed", "-csm", "y")
-    made.add(f"{count} slots: {request.nodes} nodes with all their cores, and one on the launch node", "-n", str(count))
-    made.add(f"a launch node, and nodes from at most {heads.racks(request)} racks", "-R", string)
+    made.add(
+        f"{count} slots: {heads.counted(request.nodes, 'node')} with all cores, and one slot on the launch node",
+        "-n",
+        str(count),
+    )
+    made.add(f"a launch node, and nodes from at most {heads.counted(heads.racks(request), 'rack')}", "-R", string)
     _flags(made, request)
 
 
@@ -181,9 +185,14 @@ def _flags(made: heads.Directives, request: BatchRequest) -> None:
 def _plain(made: heads.Directives, request: BatchRequest) -> None:
     layout, options = request.layout, request.options
     per_node = heads.cores(request)
-    made.add(f"{per_node} slots, one per core, on each of {request.nodes} nodes", "-n", str(per_node * request.nodes))
+    made.add(
+        f"{heads.counted(per_node, 'slot')}, one per core, on each of {heads.counted(request.nodes, 'node')}",
+        "-n",
+        str(per_node * request.nodes),
+    )
+    # memory is counted per host, where the site has not set RESOURCE_RESERVE_PER_TASK in lsb.resources
     parts = [f"span[ptile={per_node}]"]
-    says = [f"{per_node} slots on each node"]
+    says = [f"{heads.counted(per_node, 'slot')} on each node"]
     if heads.constraint(request):
         parts.insert(0, f"select[{heads.constraint(request)}]")
         says.append("only nodes that match")
@@ -192,13 +201,13 @@ def _plain(made: heads.Directives, request: BatchRequest) -> None:
         says.append(f"{options.memory_gib:g} GiB of memory on each node")
     if heads.racks(request):
         parts.append(f"cu[type=rack:maxcus={heads.racks(request)}]")
-        says.append(f"nodes from at most {heads.racks(request)} racks")
+        says.append(f"nodes from at most {heads.counted(heads.racks(request), 'rack')}")
     made.add("; ".join(says), "-R", " ".join(parts))
     if heads.gpus(request):
         shared = "exclusive_process" if layout.gpu_visibility == "own" else "shared"
         kind = f":gmodel={request.scheduler.gres_type}" if request.scheduler.gres_type else ""
         made.add(
-            f"{heads.gpus(request)} GPUs on each node, for this job alone",
+            f"{heads.counted(heads.gpus(request), 'GPU')} on each node, for this job alone",
             "-gpu", f"num={heads.gpus(request)}:mode={shared}:j_exclusive=yes{kind}",
         )  # fmt: skip
     if heads.exclusive(request):

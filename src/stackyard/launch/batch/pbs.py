@@ -103,10 +103,11 @@ def _nodes(made: heads.Directives, request: BatchRequest) -> None:
     layout, options = request.layout, request.options
     ncpus = heads.cores(request) * layout.smt
     chunk = [f"{request.nodes}", f"ncpus={ncpus}", f"mpiprocs={layout.ranks_per_node}"]
-    says = [f"{request.nodes} nodes with {ncpus} CPUs and {layout.ranks_per_node} ranks each"]
+    ranks = heads.counted(layout.ranks_per_node, "rank")
+    says = [f"{heads.counted(request.nodes, 'node')} with {heads.counted(ncpus, 'CPU')} and {ranks} each"]
     if heads.gpus(request) and request.scheduler.gpu_request != "none":
         chunk.append(f"ngpus={heads.gpus(request)}")
-        says.append(f"{heads.gpus(request)} GPUs each")
+        says.append(f"{heads.counted(heads.gpus(request), 'GPU')} each")
     if options.memory_gib:
         chunk.append(f"mem={round(options.memory_gib * 1024)}mb")
         says.append(f"{options.memory_gib:g} GiB of memory each")

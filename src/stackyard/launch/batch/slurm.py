@@ -112,8 +112,9 @@ def _nodes(made: heads.Directives, request: BatchRequest) -> None:
     made.add("how many nodes", f"--nodes={request.nodes}")
     made.add("how many ranks on each node", f"--ntasks-per-node={layout.ranks_per_node}")
     per_rank = layout.cores_per_rank * layout.smt
-    unit = "cores" if layout.smt == 1 else f"hardware threads ({layout.cores_per_rank} cores x {layout.smt})"
-    made.add(f"{per_rank} {unit} for each rank", f"--cpus-per-task={per_rank}")
+    cores = heads.counted(layout.cores_per_rank, "core")
+    says = cores if layout.smt == 1 else f"{per_rank} hardware threads ({cores} x {layout.smt})"
+    made.add(f"{says} for each rank", f"--cpus-per-task={per_rank}")
     if layout.node.smt > 1:
         made.add(
             f"uses {layout.smt} of {layout.node.smt} hardware threads of a core, and the line above counts those",
@@ -145,11 +146,11 @@ def _gpus(made: heads.Directives, request: BatchRequest) -> None:
         how = "gpus-per-node"
     if how == "gpus-per-task":
         each = request.layout.gpus_per_rank
-        made.add(f"{each} GPUs for each rank", f"--gpus-per-task={kind}{each}")
+        made.add(f"{heads.counted(each, 'GPU')} for each rank", f"--gpus-per-task={kind}{each}")
     elif how == "gres":
-        made.add(f"{count} GPUs on each node", f"--gres=gpu:{kind}{count}")
+        made.add(f"{heads.counted(count, 'GPU')} on each node", f"--gres=gpu:{kind}{count}")
     else:
-        made.add(f"{count} GPUs on each node", f"--gpus-per-node={kind}{count}")
+        made.add(f"{heads.counted(count, 'GPU')} on each node", f"--gpus-per-node={kind}{count}")
 
 
 def _racks(made: heads.Directives, request: BatchRequest) -> None:
@@ -159,8 +160,9 @@ def _racks(made: heads.Directives, request: BatchRequest) -> None:
     if scheduler.rack == "switches":
         wait = f"@{scheduler.rack_wait_min}" if scheduler.rack_wait_min else ""
         patience = f", and waits up to {scheduler.rack_wait_min} min for that" if wait else ""
+        switches = f"{count} leaf switch{'es' if count > 1 else ''}"
         made.add(
-            f"nodes under at most {count} leaf switches of {scheduler.rack_nodes} nodes{patience}",
+            f"nodes under at most {switches} of {scheduler.rack_nodes} nodes{patience}",
             f"--switches={count}{wait}",
         )
     elif scheduler.rack == "segment":
