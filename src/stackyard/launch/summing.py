@@ -124,7 +124,7 @@ def result(seen: Seen, plan: Plan, listener: Listener) -> StepResult:
     if first is not None:
         cause = _cause(first, output, facts)
         first = Failure(first.task, first.host, first.code, first.tail, cause, first.message)
-    elif state == "done":
+    elif facts["ranks_claiming_zero"]:
         _warn(causes.explain(tail=(), code=0, launcher_output=output, facts=facts), listener)
     hosts = tuple(seen.hosts[node] for node in sorted(seen.hosts))
     placements = tuple(seen.places[task] for task in sorted(seen.places))

@@ -1,0 +1,77 @@
+"""Known causes: each rule finds what its program really prints, and good output is left alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from stackyard.launch import causes
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES: list[dict[str, Any]] = YAML(typ="safe", pure=True).load(
+    (ROOT / "tests/data/launch/causes.yaml").read_text(encoding="utf-8")
+)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example["rule"])
+def test_real_output_has_its_cause(example: dict[str, Any]) -> None:
+    noise = ["epoch 3 step 120 loss 1.234", "saving checkpoint"]
+    found = causes.explain(
+        tail=[*noise, *example.get("tail", "").splitlines()],
+        code=example["code"], launcher_output=example.get("launcher", ""), facts=example.get("facts", {}),
+    )  # fmt: skip
+    assert found is not None
+    assert found.rule == example["rule"]
+    assert "{" not in found.cause + found.remedy
+
+
+def test_every_rule_has_an_example() -> None:
+    names = [rule.name for rule in causes.rules()]
+    assert len(set(names)) == len(names)
+    assert sorted(names) == sorted(example["rule"] for example in EXAMPLES)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["Hello from rank 0 of 8", "Hello from rank 1 of 8"],
+        ["ValueError: not enough values to unpack (expected 2, got 1)"],
+        ["node1:12:34 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.1<0>", "NCCL INFO comm 0x7f init complete"],
+        ["peak memory 31.2 GiB, out of 40", "no module was changed", "timeout set to 1800 s"],
+        ["KeyError: 'loss'"],
+        ["AssertionError: rank 3 of 8 has a different loss"],
+        ["listening on port 29500", "address 10.0.0.1:29500"],
+        ["torch.distributed.elastic: worker group stopped"],
+        ['  File "train.py", line 9, in <module>', "ZeroDivisionError: division by zero"],
+    ],
+)  # fmt: skip
+def test_other_output_has_no_cause(lines: list[str]) -> None:
+    assert causes.explain(tail=lines, code=1, launcher_output="", facts={"family": "slurm", "tasks": 8}) is None
+    launcher = "srun: error: d1: task 0: Exited with exit code 1\nsrun: Terminating StepId=12.0"
+    assert causes.explain(tail=lines, code=1, launcher_output=launcher, facts={}) is None
+
+
+def test_success_is_not_explained() -> None:
+    for example in EXAMPLES:
+        if "facts" not in example:
+            tail = example.get("tail", "").splitlines()
+            assert causes.explain(tail=tail, code=0, launcher_output=example.get("launcher", ""), facts={}) is None
+
+
+def test_a_group_names_the_thing() -> None:
+    found = causes.explain(
+        tail=["ModuleNotFoundError: No module named 'horovod.torch'"], code=1, launcher_output="", facts={}
+    )
+    assert found is not None
+    assert "horovod.torch" in found.cause
+    assert "stackyard why horovod.torch" in found.remedy
+
+
+def test_page_is_fresh() -> None:
+    page = ROOT / "docs/reference/causes.md"
+    assert page.read_text(encoding="utf-8") == causes.reference(), (
+        "write causes.reference() to docs/reference/causes.md"
+    )
