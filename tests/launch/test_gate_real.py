@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from stackyard.errors import ChecksFailed, MissingError
+from stackyard.errors import ChecksFailed, MissingError, StackyardError
 from stackyard.launch import hub
 from stackyard.launch.gate import GateOptions, GateReport, run_gate
 from stackyard.launch.layout import Block, Layout, Node, NodeDomain, Slot
@@ -54,7 +54,7 @@ class Bed:
         self.run = RunPaths(folder / "run")
         self.told = Told()
         self.mpi = False
-        said = cluster.run("salloc", "--no-shell", "-N", str(cluster.nodes), "-t", "10").stderr
+        said = cluster.run("salloc", "--no-shell", "-N", str(cluster.nodes), "--ntasks-per-node=2", "-t", "10").stderr
         self.job = next(word for word in said.split() if word.isdigit())
 
     def python(self, program: str | Path, dead: str = "") -> None:
@@ -65,7 +65,7 @@ class Bed:
         file.chmod(file.stat().st_mode | stat.S_IXUSR)
 
     def plan(self, hosts: tuple[str, ...], argv: tuple[str, ...], per_node: int = 1) -> Plan:
-        slots = tuple(Slot(i, (i,)) for i in range(per_node))
+        slots = tuple(Slot(i, (i % NODE.cores,)) for i in range(per_node))
         layout = Layout(NODE, (Block(0, len(hosts), slots),), hosts=hosts)
         words = ("srun", f"--jobid={self.job}", "--overlap", "-N", str(len(hosts)), f"--ntasks-per-node={per_node}",
                  f"--nodelist={','.join(hosts)}", f"--mpi={'pmix' if self.mpi else 'none'}")  # fmt: skip
@@ -149,6 +149,7 @@ def test_a_node_that_never_answers_is_named_and_left_out(bed: Bed) -> None:
     assert any("tried again without n3" in note for note in bed.told.notices)
 
 
+@pytest.mark.slow
 def test_rank_0_that_never_answers_is_found_by_bisection(bed: Bed) -> None:
     bed.python("/usr/bin/python3", dead="n1")
     report = bed.gate(spare=1, options=GateOptions(stages=("identity",), start_s=4))
@@ -164,11 +165,18 @@ def test_without_a_spare_node_the_gate_does_not_pass_and_names_the_bad_one(bed: 
     assert json.loads(bed.run.gate.read_text())["bad"] == {"n2": "rank 1 did not answer"}
 
 
+@pytest.mark.slow
 def test_a_slow_link_of_a_node_is_seen_by_plain_tcp(own_bed: Bed) -> None:
     slow_down(own_bed.cluster, "n3")
     report = own_bed.gate(spare=1, options=GateOptions(stages=("identity", "libraries", "tcp"), seconds=0.2,
                                                        speed_seconds=0, start_s=8))  # fmt: skip
     assert list(report.bad) == ["n3"] and report.hosts == ("n1", "n2", "n4")
+
+
+def test_a_request_that_the_launcher_refuses_accuses_no_node(bed: Bed) -> None:
+    with pytest.raises(StackyardError, match="could not be started on any node") as caught:
+        bed.gate(per_node=500, options=GateOptions(stages=("identity",), start_s=4))
+    assert caught.value.exit_code == 1 and "srun" in str(caught.value.detail)
 
 
 @pytest.mark.slow
@@ -190,8 +198,8 @@ def test_gloo_and_mpi_pass_on_healthy_nodes(bed: Bed, torch_python: Path) -> Non
 def test_a_slow_node_is_found_by_bisection_against_the_reference(own_bed: Bed, torch_python: Path) -> None:
     own_bed.python(torch_python)
     slow_down(own_bed.cluster, "n2")
-    expected = Reference(name="allreduce_all", value=0.04, low=0.8, unit="GB/s")
-    options = GateOptions(stages=("identity", "libraries", "all"), seconds=0.3, speed_seconds=0, bytes=1 << 20)
+    expected = Reference(name="allreduce_all", value=0.02, low=0.8, unit="GB/s")
+    options = GateOptions(stages=("identity", "libraries", "all"), seconds=0.3, speed_seconds=0, bytes=1 << 18)
     report = own_bed.gate(spare=1, references=(expected,), options=options)
     assert report.hosts == ("n1", "n3", "n4") and list(report.bad) == ["n2"]
     assert any(note.startswith("all: searched in") for note in report.notes)
@@ -201,6 +209,6 @@ def test_a_slow_node_is_found_by_bisection_against_the_reference(own_bed: Bed, t
 def test_a_slow_node_is_seen_in_its_pairs(own_bed: Bed, torch_python: Path) -> None:
     own_bed.python(torch_python)
     slow_down(own_bed.cluster, "n4")
-    options = GateOptions(stages=("identity", "libraries", "pairs"), seconds=0.3, speed_seconds=0, bytes=1 << 20)
+    options = GateOptions(stages=("identity", "libraries", "pairs"), seconds=0.3, speed_seconds=0, bytes=1 << 18)
     report = own_bed.gate(spare=1, options=options)
     assert report.hosts == ("n1", "n2", "n3") and list(report.bad) == ["n4"]

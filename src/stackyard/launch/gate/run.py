@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Protocol
 
-from stackyard.errors import ChecksFailed, InputError
+from stackyard.errors import ChecksFailed, InputError, StackyardError
 from stackyard.launch.gate import trial
 from stackyard.launch.gate.bisect import Found, Group, find_bad, suspects
 from stackyard.launch.gate.judge import floor
@@ -18,9 +18,11 @@ from stackyard.launch.outcome import Listener, StepResult
 from stackyard.launch.paths import RunPaths, StepPaths
 from stackyard.launch.plan import Plan
 from stackyard.spec.models import Reference
-from stackyard.yard.atomic import write_json
+from stackyard.yard.atomic import write_json, write_text
 
 MakePlan = Callable[[tuple[str, ...], tuple[str, ...]], Plan]
+WHAT = {"identity": "the start of ranks", "gloo": "meeting over gloo", "pairs": "the all-reduce",
+        "all": "the all-reduce", "mpi": "MPI", "tcp": "TCP"}  # fmt: skip
 SEARCHED = ("gloo", "pairs", "all", "mpi", "tcp")
 
 
@@ -101,6 +103,11 @@ class _Gate:
             last = self.trial(hosts)
             found = {} if last.passed else dict(last.bad) or self.search(last)
             unexplained += not last.passed and not found
+            if len(found) == len(hosts) and last.launcher_output:
+                raise StackyardError(
+                    f"the gate's ranks could not be started on any node: {last.stages[0].reason}",
+                    detail=last.launcher_output, hint="what the launcher says is about the request, not about a node",
+                )  # fmt: skip
             bad.update(found)
             hosts = tuple(host for host in hosts if host not in bad)
             if last.passed or unexplained > 1 or len(hosts) < wanted or not (found or _may_pass(last)):
@@ -143,7 +150,7 @@ class _Gate:
         found: Found = find_bad(last.hosts, test, good=known)
         named = ", ".join(found.hosts) or "nothing found"
         self.notes.append(f"{failing.name}: searched in {found.rounds} rounds: {named}")
-        return found.reasons(failing.name)
+        return found.reasons(WHAT.get(failing.name, failing.name))
 
     def _least(self, failing: Stage) -> float:
         """The bandwidth below which a group counts as bad; 0 where the stage did not fail for its speed."""
@@ -153,11 +160,19 @@ class _Gate:
         return floor(first.name, first.unit, failing.measurements, self.references)
 
     def _side_by_side(self, groups: Sequence[Group], stage: str, least: float) -> list[bool]:
-        """Each group in a step of its own, so that one that hangs or dies disturbs no other."""
+        """Each group in a step of its own, so that one that hangs or dies disturbs no other.
+
+        Threads are not interrupted by signals: a file tells the ranks of all groups to end (`wire.Hub`).
+        """
         steps = [self._step() for _ in groups]
         with ThreadPoolExecutor(min(len(groups), self.options.side_by_side)) as pool:
             started = [pool.submit(self._group_passes, *pair, stage, least) for pair in zip(steps, groups, strict=True)]
-            return [one.result() for one in started]
+            try:
+                return [one.result() for one in started]
+            except BaseException:
+                for step in steps:
+                    write_text(step.root / "stop", "")
+                raise
 
     def _group_passes(self, step: StepPaths, group: Group, stage: str, least: float) -> bool:
         stages = ("identity",) if stage == "identity" else ("identity", "libraries", stage)
@@ -185,6 +200,8 @@ class _Gate:
         chosen = [stage for stage in stages if stage != "mpi" or plan.program.mpi]
         trial.write_spec(step.root, hosts, chosen, options)
         result = self.run_step(step, plan, listener)
+        if result.state == "cancelled":
+            raise KeyboardInterrupt
         return trial.read(step.root, hosts, plan.program.layout, result, self.references)
 
 

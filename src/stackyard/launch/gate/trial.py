@@ -13,6 +13,7 @@ from stackyard.launch.gate.judge import judge
 from stackyard.launch.gate.model import WORST, Measurement, Outcome, Stage, Verdict
 from stackyard.launch.layout import Layout
 from stackyard.launch.outcome import StepResult
+from stackyard.launch.receipt import same_host
 from stackyard.spec.models import Reference
 from stackyard.yard.atomic import write_json, write_text
 
@@ -60,6 +61,7 @@ class Trial:
     bad: Mapping[str, str] = field(default_factory=dict)
     pairs: tuple[tuple[tuple[str, ...], bool], ...] = ()
     differences: tuple[str, ...] = ()
+    launcher_output: str = ""
 
     @property
     def passed(self) -> bool:
@@ -124,12 +126,13 @@ def read(
 
 
 def _without_result(hosts: tuple[str, ...], result: StepResult) -> Trial:
-    return Trial(hosts, (_ended_early(result),), _lost(hosts, result))
+    return Trial(hosts, (_ended_early(result),), _lost(hosts, result), launcher_output=result.launcher_output)
 
 
 def _ended_early(result: StepResult) -> Stage:
     first = result.first
-    tail = f": {first.tail[-1]}" if first and first.tail else ""
+    said = first.tail if first and first.tail else result.launcher_output.strip().splitlines()
+    tail = f": {said[-1].strip()}" if said else ""
     why = first.message if first and first.message else f"the ranks ended early ({result.state}, code {result.code})"
     return Stage("identity", "failed", why + tail)
 
@@ -137,9 +140,11 @@ def _ended_early(result: StepResult) -> Stage:
 def _lost(hosts: tuple[str, ...], result: StepResult) -> dict[str, str]:
     """A node that was lost, or where nothing could be started, is named by who watched the step."""
     first = result.first
-    if first is None or result.state not in ("node-lost", "no-start") or first.host not in hosts:
-        return {}
-    return {first.host: first.message or "the node was lost"}
+    if result.state == "node-lost" and first is not None and first.host in hosts:
+        return {first.host: first.message or "the node was lost"}
+    if result.state == "no-start" and result.hosts:
+        return {host: "it did not report" for host in hosts if not any(same_host(host, one) for one in result.hosts)}
+    return {}
 
 
 def _stage(told: Mapping[str, Any], references: Sequence[Reference]) -> Stage:

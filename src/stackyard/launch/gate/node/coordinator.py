@@ -31,7 +31,7 @@ class Coordinator:
 
     def __init__(self, folder: Path, spec: dict[str, Any], port: int, size: int) -> None:
         self.folder, self.spec, self.size = folder, spec, size
-        self.hub = Hub(port, spec["token"])
+        self.hub = Hub(port, spec["token"], folder / "stop")
         self.nodes: list[tuple[str, list[int]]] = []
         self.libraries: dict[int, dict[str, Any]] = {}
         self.facts: dict[str, dict[str, Any]] = {}

@@ -74,10 +74,11 @@ def _listening(port: int) -> socket.socket:
 
 
 class Hub:
-    """All connections of the coordinator; one thread, no locks."""
+    """All connections of the coordinator; one thread, no locks. The file `stop`, once it is there, ends everything."""
 
-    def __init__(self, port: int, token: str) -> None:
-        self.token = token
+    def __init__(self, port: int, token: str, stop: Path) -> None:
+        self.token, self.stop = token, stop
+        self._looked = 0.0
         self.listener = _listening(port)
         self.selector = selectors.DefaultSelector()
         self.selector.register(self.listener, selectors.EVENT_READ)
@@ -113,6 +114,10 @@ class Hub:
             self.peers[rank].send(message)
 
     def _turn(self, end: float, take: Callable[[Peer, dict[str, Any]], None]) -> None:
+        if time.monotonic() > self._looked + 1:
+            self._looked = time.monotonic()
+            if self.stop.exists():
+                raise InterruptedError("told to stop")
         for key, _ in self.selector.select(max(0.0, min(0.5, end - time.monotonic()))):
             if key.data is None:
                 sock, address = self.listener.accept()
