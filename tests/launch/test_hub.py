@@ -1,0 +1,404 @@
+"""The hub with real shims, agents and ranks: on this machine, and on a real Slurm of four nodes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from stackyard.launch import hub, starting, verdict
+from stackyard.launch.outcome import StepResult
+from stackyard.launch.paths import StepPaths
+from stackyard.launch.plan import LaunchLine
+from stackyard.launch.verdict import Ended
+from support.slurm import SlurmCluster
+from support.watched import (
+    Heard,
+    Running,
+    local_line,
+    make_plan,
+    mentions,
+    nothing_left,
+    srun_line,
+)  # fmt: skip
+
+SLEEP = ("/bin/sh", "-c", "echo ready $$; exec sleep 300")
+FAST = {"grace_s": 2.0, "start_s": 20.0}
+
+
+@pytest.fixture(autouse=True)
+def _own_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STACKYARD_TMP", str(tmp_path))
+
+
+def local(tmp_path: Path, per_node: int, *argv: str, **options: object) -> Running:
+    return Running(tmp_path / "step", make_plan(local_line(1, per_node), 1, per_node, *argv), **{**FAST, **options})
+
+
+def on_slurm(tmp_path: Path, *argv: str, **options: object) -> Running:
+    return Running(tmp_path / "step", make_plan(srun_line(4, 2), 4, 2, *argv), **{**FAST, **options})
+
+
+def clean(tmp_path: Path) -> None:
+    assert nothing_left(str(tmp_path)) == []
+
+
+def rank_pid(run: Running, rank: int) -> int:
+    return int(run.step.rank_log(rank).read_text().split()[1])
+
+
+def agents(tmp_path: Path) -> dict[int, int]:
+    """Process of the agent of each node."""
+    found = {}
+    for pid in mentions(f"agent.py\0{tmp_path}"):
+        environ = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        found[int(next(x for x in environ if x.startswith(b"STACKYARD_NODE=")).split(b"=")[1])] = pid
+    return found
+
+
+# on this machine
+
+
+def test_ranks_meet_and_end(tmp_path: Path) -> None:
+    code = 'echo "$RANK of $WORLD_SIZE at $MASTER_ADDR:$MASTER_PORT"'
+    run = local(tmp_path, 3, "/bin/sh", "-c", code, stream="all")
+    result = run.end()
+    assert (result.state, result.code, result.failed_tasks) == ("done", 0, 0)
+    assert [place.task for place in result.placements] == [0, 1, 2]
+    assert all(place.cpus and place.pid for place in result.placements)
+    assert result.seconds["nodes"] <= result.seconds["first_output"] <= result.seconds["total"]
+    said = {text.split(" at ")[1] for text in run.heard.text.values()}
+    assert len(said) == 1, "all ranks were told the same address and port"
+    assert run.heard.text[2].startswith("2 of 3 at 127.0.0.1:")
+    assert [x for x in run.heard.all("phase") if isinstance(x, str)] == ["nodes", "first output", "running"]
+    assert run.heard.all("nodes") == [(1, 1)]
+    clean(tmp_path)
+    assert not list(tmp_path.glob("stackyard-*")), "the node's folder is gone"
+
+
+def test_only_the_first_rank_is_streamed(tmp_path: Path) -> None:
+    run = local(tmp_path, 2, "/bin/sh", "-c", "for i in 1 2 3; do echo $RANK.$i; sleep 0.1; done")
+    run.end()
+    assert run.heard.text == {0: "0.1\n0.2\n0.3\n"}
+    assert run.step.rank_log(1).read_text() == "1.1\n1.2\n1.3\n"
+
+
+def test_the_first_failure_is_named_with_its_cause(tmp_path: Path) -> None:
+    code = "echo ready; [ $RANK = 1 ] || exec sleep 300; python3 -c 'import nosuch_module_x'"
+    run = local(tmp_path, 3, "/bin/sh", "-c", code)
+    result = run.end()
+    assert (result.state, result.code) == ("failed", 1)
+    assert result.first is not None
+    assert (result.first.task, result.first.message.split(" on ")[0]) == (1, "rank 1")
+    assert "nosuch_module_x" in result.first.tail[-1]
+    assert result.first.cause is not None
+    assert result.first.cause.rule == "module-not-found"
+    assert result.failed_tasks == 1
+    clean(tmp_path)
+
+
+def test_a_rank_may_end_before_the_others(tmp_path: Path) -> None:
+    run = local(tmp_path, 2, "/bin/sh", "-c", "[ $RANK = 1 ] && sleep 2; echo $RANK done")
+    assert run.end().state == "done"
+    assert "1 done" in run.step.rank_log(1).read_text()
+
+
+def test_ranks_that_ignore_term_are_killed(tmp_path: Path) -> None:
+    code = "trap '' TERM; echo ready; if [ $RANK = 0 ]; then exit 9; fi; while :; do sleep 0.2; done"
+    result = local(tmp_path, 2, "/bin/sh", "-c", code, grace_s=0.5).end()
+    assert result.code == 9
+    clean(tmp_path)
+
+
+def test_what_a_rank_leaves_behind_is_ended(tmp_path: Path) -> None:
+    run = local(tmp_path, 1, "/bin/sh", "-c", "setsid sleep 300 & echo left it")
+    assert run.end().state == "done"
+    clean(tmp_path)
+
+
+def test_a_launcher_that_cannot_start_it(tmp_path: Path) -> None:
+    line = LaunchLine(("/bin/sh", "-c", "echo 'no slots here' >&2; exit 4"), "stackyard")
+    result = Running(tmp_path / "step", make_plan(line, 2, 1, "true"), **FAST).end()
+    assert (result.state, result.code) == ("no-start", 4)
+    assert "no slots here" in result.launcher_output
+    assert result.first is not None
+    assert "0 of 2 nodes" in result.first.message
+
+
+def test_nodes_that_never_come_are_named(tmp_path: Path) -> None:
+    line = LaunchLine(("/bin/sh", "-c", "exec sleep 300"), "stackyard")
+    plan = make_plan(line, 2, 1, "true")
+    layout = plan.layout.on(("n1", "n2"))
+    from dataclasses import replace
+
+    plan = replace(plan, layout=layout, program=replace(plan.program, layout=layout))
+    result = Running(tmp_path / "step", plan, grace_s=1.0, start_s=1.0).end()
+    assert result.state == "no-start"
+    assert result.first is not None
+    assert "n1, n2 did not report" in result.first.message
+    clean(tmp_path)
+
+
+def test_a_hang_is_noticed_and_stacks_are_kept(tmp_path: Path) -> None:
+    run = local(
+        tmp_path, 2, sys.executable, "-c", "import time\nprint('ready', flush=True)\ntime.sleep(300)", hang_min=0.02
+    )
+    result = run.end()
+    assert (result.state, result.code) == ("hung", 1)
+    text = (run.step.stacks / "rank-00001.txt").read_text()
+    assert "time.sleep(300)" in text, "the command line is shown"
+    assert "py-spy is not there" in text, "and what could not be had"
+    assert run.heard.all("hang")
+    clean(tmp_path)
+
+
+@pytest.mark.real
+def test_stacks_by_py_spy(tmp_path: Path) -> None:
+    spy = Path("/tmp/torchenv/bin/py-spy")
+    if not spy.exists():
+        pytest.skip("no py-spy")
+    code = "import time\ndef stuck_here():\n    time.sleep(300)\nprint('ready', flush=True)\nstuck_here()"
+    run = local(tmp_path, 1, sys.executable, "-c", code, hang_min=0.02, py_spy=str(spy))
+    assert run.end().state == "hung"
+    assert "stuck_here" in (run.step.stacks / "rank-00000.txt").read_text()
+
+
+def test_strangers_are_turned_away(tmp_path: Path) -> None:
+    import json
+    import socket
+
+    run = local(tmp_path, 1, *SLEEP)
+    run.until("ready", 1)
+    address, _, port = json.loads(run.step.plan.read_text())["hubs"][0].rpartition(":")
+    assert run.step.plan.stat().st_mode & 0o077 == 0, "the token is its owner's"
+    for words in (
+        b'{"hello": {"token": "wrong", "host": "x", "node": 0}}\n',
+        b"GET / HTTP/1.0\r\n\r\n",
+        b'{"exit": {}}\n',
+    ):
+        with socket.create_connection((address, int(port)), 5) as made:
+            made.sendall(words)
+            made.settimeout(5)
+            assert made.recv(100) == b""
+    os.kill(rank_pid(run, 0), signal.SIGKILL)
+    assert run.end().code == 137
+
+
+# this process is told to end
+
+HUB = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from support.watched import Heard, local_line, make_plan
+from stackyard.launch import hub
+from stackyard.launch.paths import StepPaths
+plan = make_plan(local_line(1, 2), 1, 2, *sys.argv[3:])
+result = hub.run_step(StepPaths(Path(sys.argv[2])), plan, Heard(), run="x", options=hub.WatchOptions(grace_s=5))
+print(result.state, result.code)
+"""
+
+
+def separate(tmp_path: Path, *argv: str) -> subprocess.Popen[str]:
+    step = tmp_path / "step"
+    made = subprocess.Popen(
+        [sys.executable, "-c", HUB, str(Path(__file__).parents[1]), str(step), *argv], stdout=subprocess.PIPE, text=True
+    )
+    end = time.monotonic() + 20
+    while sum("ready" in log.read_text() for log in step.glob("logs/rank-*")) < 2:
+        assert time.monotonic() < end
+        assert made.poll() is None
+        time.sleep(0.02)
+    return made
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_one_signal_ends_all(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    made = separate(tmp_path, *SLEEP)
+    made.send_signal(number)
+    assert made.communicate(timeout=20)[0] == f"cancelled {code}\n"
+    clean(tmp_path)
+
+
+def test_a_second_one_at_once(tmp_path: Path) -> None:
+    made = separate(tmp_path, "/bin/sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1; done")
+    began = time.monotonic()
+    made.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    made.send_signal(signal.SIGINT)
+    assert made.communicate(timeout=20)[0] == "cancelled 130\n"
+    assert time.monotonic() - began < 4.5, "the grace of 5 s was cut short"
+    clean(tmp_path)
+
+
+def test_ranks_end_when_the_hub_is_killed(tmp_path: Path) -> None:
+    made = separate(tmp_path, *SLEEP)
+    made.kill()
+    made.communicate()
+    assert nothing_left(str(tmp_path), timeout_s=10) == []
+
+
+def test_the_end_of_time_is_announced(tmp_path: Path) -> None:
+    code = "trap 'echo saved; exit 0' USR1; echo ready; while :; do sleep 0.1; done"
+    made = separate(tmp_path, "/bin/sh", "-c", code)
+    made.send_signal(signal.SIGUSR1)
+    assert made.communicate(timeout=20)[0] == "done 0\n"
+    assert all("saved" in log.read_text() for log in (tmp_path / "step/logs").glob("rank-*"))
+
+
+# on Slurm
+
+
+def outcome(result: StepResult) -> tuple[str, int, int, str]:
+    assert result.first is not None
+    return result.state, result.code, result.first.task, result.first.host
+
+
+@pytest.mark.real
+def test_eight_ranks_on_four_nodes(slurm: SlurmCluster, tmp_path: Path) -> None:
+    run = on_slurm(tmp_path, "/bin/sh", "-c", 'echo "$RANK $MASTER_ADDR $MASTER_PORT"', stream="all")
+    result = run.end()
+    assert (result.state, result.code) == ("done", 0), result
+    assert sorted(result.hosts) == sorted(slurm.hosts)[:4]
+    assert len({text.split(" ", 1)[1] for text in run.heard.text.values()}) == 1
+    assert len(run.heard.text) == 8
+    assert not run.heard.text[0].split()[1].startswith("127.")
+    clean(tmp_path)
+
+
+@pytest.mark.real
+def test_a_failing_rank_on_slurm(slurm: SlurmCluster, tmp_path: Path) -> None:
+    code = "echo ready; if [ $RANK = 5 ]; then sleep 0.3; echo bad luck; exit 3; fi; exec sleep 300"
+    result = on_slurm(tmp_path, "/bin/sh", "-c", code).end()
+    assert outcome(result) == ("failed", 3, 5, result.placements[5].host)
+    assert result.first is not None
+    assert result.first.tail[-1] == "bad luck"
+    clean(tmp_path)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("victim", ["program", "shim"])
+def test_a_killed_rank(slurm: SlurmCluster, tmp_path: Path, victim: str) -> None:
+    run = on_slurm(tmp_path, *SLEEP)
+    run.until("ready", 8)
+    time.sleep(1.2)
+    pid = rank_pid(run, 3)
+    if victim == "shim":
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(pid, signal.SIGKILL)
+    result = run.end()
+    assert outcome(result) == ("failed", 137, 3, result.placements[3].host)
+    clean(tmp_path)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("harm", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_node_without_its_agent(slurm: SlurmCluster, tmp_path: Path, harm: signal.Signals) -> None:
+    run = on_slurm(tmp_path, *SLEEP)
+    run.until("ready", 8)
+    pid = agents(tmp_path)[2]
+    began = time.monotonic()
+    os.kill(pid, harm)
+    while not [x for x in run.heard.all("phase") if x == "ending"] and time.monotonic() < began + 20:
+        time.sleep(0.02)
+    noticed_s = time.monotonic() - began
+    result = run.end()
+    if harm == signal.SIGSTOP and pid in mentions(str(tmp_path)):
+        os.kill(pid, signal.SIGCONT)
+    assert outcome(result) == ("node-lost", 1, -1, result.hosts[2])
+    assert noticed_s < 8, "4 s of silence, and a slow machine"
+    clean(tmp_path)
+
+
+# pure parts
+
+
+def ended(at: float, task: int, code: int, *tail: str) -> Ended:
+    return Ended(at, task, f"n{task}", code, tail)
+
+
+@pytest.mark.parametrize(
+    ("failures", "first"),
+    [
+        ([ended(2, 1, 1), ended(1, 0, 3)], 0),
+        ([ended(1, 0, 143), ended(1.2, 1, 139)], 1),
+        ([ended(1, 0, 1, "RuntimeError: Connection reset by peer"), ended(1.1, 4, 1, "ValueError: no")], 4),
+        ([ended(1, 0, 1, "Connection closed by peer [10.0.0.1]:123"), ended(1.5, 4, 137)], 4),
+        ([ended(1, 0, 143), ended(1.2, 1, 143)], 0),
+    ],
+)
+def test_which_failure_was_first(failures: list[Ended], first: int) -> None:
+    assert verdict.first_of(failures)[0].task == first
+
+
+@pytest.mark.parametrize(
+    ("interface", "alone", "expected"),
+    [
+        ("", False, ["10.0.0.5", "192.168.1.5", "fd00::5"]),
+        ("hsn", False, ["192.168.1.5", "10.0.0.5", "fd00::5"]),
+        ("ib,hsn", True, ["192.168.1.5", "10.0.0.5", "fd00::5", "127.0.0.1"]),
+    ],
+)
+def test_where_the_hub_is_reached(interface: str, alone: bool, expected: list[str]) -> None:
+    found = {"lo": ["127.0.0.1"], "eth0": ["10.0.0.5", "fd00::5"], "hsn0": ["192.168.1.5"]}
+    assert starting.reachable(found, interface, alone=alone) == expected
+
+
+def test_rank_zero_is_never_at_localhost_for_others() -> None:
+    from stackyard.errors import StackyardError
+
+    alone = {"host": "n0", "facts": {"interfaces": {"lo": ["127.0.0.1", "::1"]}}}
+    with pytest.raises(StackyardError, match="no address but its loopback"):
+        starting.rendezvous(alone, "127.0.0.1", "", 2)
+    assert starting.rendezvous(alone, "127.0.0.1", "", 1) == "127.0.0.1"
+    both = {"host": "n0", "facts": {"interfaces": {"eth0": ["10.0.0.5"], "hsn0": ["192.168.1.5"]}}}
+    assert starting.rendezvous(both, "10.0.0.5", "", 2) == "10.0.0.5"
+    assert starting.rendezvous(both, "10.0.0.5", "hsn", 2) == "192.168.1.5"
+    assert starting.rendezvous(both, "127.0.0.1", "", 2) == "10.0.0.5"
+
+
+FAKES = """
+import json, selectors, socket, sys, time
+plan = json.load(open(sys.argv[1] + "/plan.json"))
+address, _, port = plan["hubs"][0].rpartition(":")
+links = []
+for node in range(plan["nodes"]):
+    link = socket.create_connection((address, int(port)))
+    links.append(link)
+    say = lambda link, kind, value: link.sendall(json.dumps({kind: value}).encode() + b"\\n")
+    say(link, "hello", {"token": plan["token"], "host": "n%d" % node, "addresses": [], "node": node, "pid": 1,
+                        "facts": {"interfaces": {"eth0": ["10.0.0.%d" % (node % 250)]}, "time": time.time()}})
+    if node == 0:
+        say(link, "ports", [1234])
+    say(link, "start", {"task": node, "local": 0, "pid": 1, "cpus": "0", "gpus": "-"})
+    if node % 100 == 0:
+        [say(other, "beat", {"tasks": {}}) for other in links]
+buffers = {}
+for link in links:
+    text = b""
+    while not text.endswith(b"\\n"):
+        text += link.recv(4096)
+    assert "go" in json.loads(text.decode()), text
+for second in range(3):
+    for node, link in enumerate(links):
+        say(link, "beat", {"tasks": {str(node): second + 1}})
+    time.sleep(1)
+for node, link in enumerate(links):
+    say(link, "exit", {"task": node, "code": 0, "tail": []})
+    say(link, "bye", {})
+"""
+
+
+def test_eight_hundred_nodes(tmp_path: Path) -> None:
+    words = (sys.executable, "-c", FAKES, str(tmp_path / "step"))
+    plan = make_plan(LaunchLine(words, "stackyard"), 800, 1, "true")
+    heard = Heard()
+    before = time.process_time()
+    result = hub.run_step(StepPaths(tmp_path / "step"), plan, heard, run="x", options=hub.WatchOptions(start_s=30))
+    assert (result.state, len(result.placements)) == ("done", 800), (result.first, result.launcher_output)
+    assert time.process_time() - before < 6, "the hub's own work for some 6,000 messages"
