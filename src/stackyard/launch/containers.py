@@ -72,7 +72,7 @@ def wrap(
     image = _image(intent)
     runtime = _runtime(policy, image, environ)
     cwd = intent.cwd or str(Path.cwd())
-    fixed = [cwd, *_helpers(program), *((stack_root,) if stack_root else ())]
+    fixed = [cwd, *_helpers(intent, program), *((stack_root,) if stack_root else ())]
     binds = (*policy.binds, *(b for b in dict.fromkeys(fixed) if b not in policy.binds), *WIRE_UP)
     path = tuple(reversed([o.directory for o in change if isinstance(o, Prepend) and o.variable == "PATH"]))
     gpu = layout.node.gpu_vendor if layout.gpus_per_rank else ""
@@ -80,9 +80,11 @@ def wrap(
     return _charliecloud(inside) if runtime == "charliecloud" else _apptainer(runtime, inside)
 
 
-def _helpers(program: RankProgram | None) -> tuple[str, ...]:
+def _helpers(intent: Intent, program: RankProgram | None) -> tuple[str, ...]:
+    """The folder of the helper programs, where the backend or PyTorch's profiler runs one."""
     words = (*program.argv, *program.sidecar) if program else ()
-    return (str(HELPERS),) if any(word.startswith(str(HELPERS)) for word in words) else ()
+    traced = any(spec.split(":")[0] == "torch" for spec in intent.profile)
+    return (str(HELPERS),) if traced or any(word.startswith(str(HELPERS)) for word in words) else ()
 
 
 def _image(intent: Intent) -> str:

@@ -1,0 +1,155 @@
+"""Every backend with the real thing, on two nodes of a real Slurm: started, wired up, ended."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stackyard.change import EnvironmentChange, Prepend
+from stackyard.errors import MissingError
+from stackyard.launch.backends import BackendContext, choose, get
+from stackyard.launch.hub import run_step
+from stackyard.launch.intent import Intent
+from stackyard.launch.outcome import StepResult
+from stackyard.launch.paths import StepPaths
+from stackyard.launch.plan import LaunchLine, Plan
+from stackyard.launch.starting import WatchOptions
+from support import torchstack, venvs, watched
+from support.slurm import SlurmCluster
+
+pytestmark = [pytest.mark.real, pytest.mark.slow]
+
+TORCH = """
+import os, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+total = torch.tensor([float(dist.get_rank())])
+dist.all_reduce(total)
+print("sum", total.item(), dist.get_rank(), dist.get_world_size(), os.environ["LOCAL_RANK"], flush=True)
+dist.destroy_process_group()
+"""
+HOROVOD = """
+import os, torch, horovod.torch as hvd
+hvd.init()
+total = hvd.allreduce(torch.tensor(float(hvd.rank())), op=hvd.Sum)
+print("sum", total.item(), hvd.rank(), hvd.size(), hvd.local_rank(), os.environ["HOROVOD_CONTROLLER"], flush=True)
+"""
+MPI = """
+from mpi4py import MPI
+comm = MPI.COMM_WORLD
+print("sum", float(comm.allreduce(comm.rank)), comm.rank, comm.size, flush=True)
+"""
+JAX = """
+import jax
+jax.distributed.initialize()
+print("jax", jax.process_index(), jax.process_count(), jax.device_count(), flush=True)
+"""
+RAY = """
+import sys, ray
+ray.init(logging_level="ERROR")
+nodes = [node for node in ray.nodes() if node["Alive"]]
+
+@ray.remote(num_cpus=1)
+def square(x):
+    return x * x
+
+print("ray", len(nodes), ray.cluster_resources()["CPU"], sum(ray.get([square.remote(x) for x in range(4)])), flush=True)
+sys.exit(7)
+"""
+
+
+def python_of(make: Callable[[], Path]) -> Path:
+    try:
+        return make()
+    except MissingError as error:
+        pytest.skip(f"{error}; {error.hint}")
+
+
+@pytest.fixture(scope="module")
+def torch_python() -> Path:
+    return python_of(lambda: torchstack.python(torchstack.torch_yard()))
+
+
+@pytest.fixture(scope="module")
+def horovod_python() -> Path:
+    return python_of(lambda: torchstack.python(torchstack.horovod_yard()))
+
+
+def run(
+    folder: Path, python: Path, text: str, *, per_node: int = 2, mpi: str = "none", **options: object
+) -> tuple[StepResult, list[str]]:
+    """The program on two nodes through its backend, the shim, the agents and the hub; its logs by rank."""
+    (folder / "train.py").write_text(text)
+    intent = Intent.model_validate({"program": ("train.py",), "nodes": 2, "cwd": str(folder), **options})
+    name, _ = choose(intent)
+    program = get(name).program(intent, watched.layout(2, per_node), BackendContext(launcher="srun"))
+    words = ("srun", "-N2", f"--ntasks-per-node={program.layout.ranks_per_node}", f"--mpi={mpi}", "--overcommit")
+    path = EnvironmentChange((Prepend("PATH", str(python.parent)),))
+    plan = Plan(program.layout, program, LaunchLine(words, "slurm"), change=path, cwd=str(folder))
+    step = StepPaths(folder / "step")
+    result = run_step(step, plan, watched.Heard(), run="test", options=WatchOptions(lost_s=30, start_s=90))
+    logs = [step.rank_log(task).read_text() for task in range(program.layout.ranks)]
+    return result, logs
+
+
+def lines(logs: list[str], first: str) -> list[str]:
+    """The lines that begin with a word, of all logs."""
+    return sorted(line for text in logs for line in text.splitlines() if line.startswith(f"{first} "))
+
+
+@pytest.mark.parametrize("direct", [True, False], ids=["direct", "torchrun"])
+def test_torch(slurm: SlurmCluster, tmp_path: Path, torch_python: Path, direct: bool) -> None:
+    result, logs = run(tmp_path, torch_python, TORCH, direct=direct)
+    assert (result.state, result.code) == ("done", 0), logs
+    assert lines(logs, "sum") == [f"sum 6.0 {rank} 4 {rank % 2}" for rank in range(4)]
+    assert len(logs) == (4 if direct else 2)
+
+
+def test_mpi(slurm: SlurmCluster, tmp_path: Path, torch_python: Path) -> None:
+    result, logs = run(tmp_path, torch_python, MPI, mpi="pmix")
+    assert (result.state, result.code) == ("done", 0), logs
+    assert lines(logs, "sum") == [f"sum 6.0 {rank} 4" for rank in range(4)]
+
+
+@pytest.mark.parametrize("controller", ["mpi", "gloo"])
+def test_horovod(slurm: SlurmCluster, tmp_path: Path, horovod_python: Path, controller: str) -> None:
+    mpi = "pmix" if controller == "mpi" else "none"
+    result, logs = run(tmp_path, horovod_python, HOROVOD, mpi=mpi, controller=controller)
+    assert (result.state, result.code) == ("done", 0), logs
+    assert lines(logs, "sum") == [f"sum 6.0 {rank} 4 {rank % 2} {controller}" for rank in range(4)]
+
+
+def test_jax(slurm: SlurmCluster, tmp_path: Path) -> None:
+    result, logs = run(tmp_path, python_of(lambda: venvs.python("jax")), JAX)
+    assert (result.state, result.code) == ("done", 0), logs
+    assert lines(logs, "jax") == [f"jax {rank} 4 4" for rank in range(4)]
+
+
+def test_ray(slurm: SlurmCluster, tmp_path: Path) -> None:
+    """The cluster spans both nodes, the code is the program's, and no process or folder is left."""
+    result, logs = run(tmp_path, python_of(lambda: venvs.python("ray")), RAY)
+    assert (result.state, result.code) == ("failed", 7), logs
+    assert result.first is not None
+    assert result.first.task == 0
+    assert lines(logs, "ray") == ["ray 2 4.0 14"]
+    assert not _of_ray(str(tmp_path))
+
+
+def _of_ray(step: str) -> list[str]:
+    """Processes that still carry the mark of this test's Ray, after a moment for the kernel."""
+    for _ in range(20):
+        found = []
+        for folder in Path("/proc").iterdir():
+            try:
+                environ = (folder / "environ").read_bytes() if folder.name.isdigit() else b""
+            except OSError:
+                continue
+            if b"STACKYARD_RAY_NODE=" in environ and os.fsencode(step) in environ:
+                found.append((folder / "cmdline").read_text())
+        if not found:
+            break
+        time.sleep(0.1)
+    return found
