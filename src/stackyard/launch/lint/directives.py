@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from stackyard.launch.lint.options import Option, read_options
 from stackyard.launch.lint.tables import HEADS
 
-_TAG = re.compile(r"^(?P<lead>[ \t]*)(?P<hash>#+)(?P<gap>[ \t]*)(?P<tag>SBATCH|BSUB|PBS|COBALT|flux:|\$(?=\s+-))(?P<rest>.*)$")
+_TAG = re.compile(
+    r"^(?P<lead>[ \t]*)(?P<hash>#+)(?P<gap>[ \t]*)(?P<tag>SBATCH|BSUB|PBS|COBALT|flux:|\$(?=\s+-))(?P<rest>.*)$"
+)
 _KINDS = {"SBATCH": "slurm", "BSUB": "lsf", "PBS": "pbs", "flux:": "flux", "COBALT": "cobalt", "$": "sge"}
 
 
@@ -71,7 +73,7 @@ def split_directive(text: str) -> list[str]:
                 break
             words.append(word)
     except ValueError:
-        return text.split(" #")[0].split()
+        return text.split(" #", maxsplit=1)[0].split()
     return words
 
 

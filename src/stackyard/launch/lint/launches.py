@@ -1,7 +1,8 @@
 """The launch lines of a script: what starts ranks, with which options, and which program.
 
-A line nests: ``srun ... singularity exec img bash -c "torchrun train.py"`` is an srun whose program is a container whose
-program is a shell whose program is torchrun. `find_launches` gives one `Launch` for each of these that matters, each with
+A line nests: ``srun ... singularity exec img bash -c "torchrun train.py"`` is an srun whose program is a container
+whose program is a shell whose program is torchrun. `find_launches` gives one `Launch` for each of these that matters, each
+with
 `via`, the launches around it.
 """
 
@@ -9,15 +10,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from stackyard.launch.lint.options import Option, Reading, Table, read_options
 from stackyard.launch.lint.request import number
 from stackyard.launch.lint.scope import Resolved, Scope, Value
 from stackyard.launch.lint.shell import parse_shell
 from stackyard.launch.lint.tables import (
-    ACCELERATE, APRUN, CONTAINER, DEEPSPEED, FLUX, HOROVODRUN, IBRUN, JSRUN, MPIRUN, SHIFTER, SRUN, TORCHRUN,
-)  # fmt: skip
+    ACCELERATE,
+    APRUN,
+    CONTAINER,
+    DEEPSPEED,
+    FLUX,
+    HOROVODRUN,
+    IBRUN,
+    JSRUN,
+    MPIRUN,
+    SHIFTER,
+    SRUN,
+    TORCHRUN,
+)
 
 STARTERS: dict[str, tuple[str, Table]] = {
     "srun": ("srun", SRUN),
@@ -132,9 +144,7 @@ def _look(
     if made is None:
         return
     kind, reading = made
-    launch = Launch(
-        kind, words[0], line, tuple(words), reading, reading.rest, resolved, via, remote, reading.doubtful
-    )  # fmt: skip
+    launch = Launch(kind, words[0], line, tuple(words), reading, reading.rest, resolved, via, remote, reading.doubtful)
     found.launches.append(launch)
     _look(found, resolved, list(reading.rest), line, (*via, launch), remote, depth + 1)
 
@@ -145,7 +155,7 @@ def _look_remote(
     for index, word in enumerate(words[1:], 1):
         head = word.split(maxsplit=1)[0] if word.split() else ""
         if head and (starter([head]) or _PYTHON.match(head)):
-            rest = words[index:] if " " not in word else [part for part in word.split()]
+            rest = words[index:] if " " not in word else word.split()
             _look(found, resolved, rest, line, via, True, depth + 1)
             return
 
@@ -156,20 +166,15 @@ def _look_shell(
     text = " ".join(words[1:]) if words[0] == "eval" else _command_string(words)
     if text is None:
         return
-    scope = Scope({name: value for name, value in resolved.environment.items() if value.exported})
+    exported = {name: value for name, value in resolved.environment.items() if value.exported or not via}
+    scope = Scope(exported, task=bool(via))
     for command in parse_shell(text, line):
         each = scope.run(command)
         if via:
             found.inner.append(Inner(via[-1], each, command.line))
         if each.argv:
-            each = replace(each, command=_as_outer(each, resolved))
+            command.background = command.background or resolved.command.background
             _look(found, each, list(each.argv), command.line, via, remote, depth + 1)
-
-
-def _as_outer(inner: Resolved, outer: Resolved) -> object:
-    """The inner command, in the background where the outer one is."""
-    inner.command.background = inner.command.background or outer.command.background
-    return inner.command
 
 
 def _command_string(words: list[str]) -> str | None:

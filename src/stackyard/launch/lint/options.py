@@ -2,12 +2,13 @@
 
 Sources: `sbatch --help` and `srun --help` of Slurm 22.05 with the additions of the 23.02 to 24.11 manuals; IBM Spectrum
 LSF's `bsub` and JSM's `jsrun` manual pages; OpenPBS's `qsub`; `flux-run(1)`; `mpirun(1)` of Open MPI and MPICH;
-`torchrun --help`; `deepspeed --help`; `accelerate launch --help`; `horovodrun --help`; the manuals of Apptainer and Shifter.
+`torchrun --help`; `deepspeed --help`; `accelerate launch --help`; `horovodrun --help`; the manuals of Apptainer and
+Shifter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
@@ -16,8 +17,8 @@ from difflib import get_close_matches
 class Table:
     """Options of one program: short and long names to a canonical one; which take a value; which may take one.
 
-    `style` "getopt": ``-n4``, ``--nodes=4``, ``--nodes 4``, unique beginnings of long names; "single": long names with one
-    hyphen too (LSF, mpirun), no values joined to a short name; "python": argparse, where ``_`` and ``-`` are alike.
+    `style` "getopt": ``-n4``, ``--nodes=4``, ``--nodes 4``, unique beginnings of long names; "single": long names with
+    one     hyphen too (LSF, mpirun), no values joined to a short name; "python": argparse, where ``_`` and ``-`` are alike.
     """
 
     valued: Mapping[str, str]
@@ -121,7 +122,7 @@ def _short(table: Table, word: str, after: Sequence[str]) -> tuple[list[Option],
     return found, 0, True
 
 
-def names(words: Iterable[str] | str, **short: str) -> dict[str, str]:
-    """Long names as their own canonical names; `short` maps a letter to one of them."""
-    every = words.split() if isinstance(words, str) else words
-    return {word: word for word in every} | short
+def names(words: str, short: str = "") -> dict[str, str]:
+    """Long names as their own canonical names; `short` has ``letter:name`` pairs that map to one of them."""
+    pairs = (pair.partition(":") for pair in short.split())
+    return {word: word for word in words.split()} | {letter: name for letter, _, name in pairs}

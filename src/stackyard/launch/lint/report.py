@@ -36,8 +36,12 @@ class LintReport:
         """What the script asks for and what it starts, in one line."""
         request = self.script.request
         parts = [_SCHEDULERS.get(self.script.scheduler, "no scheduler's directives")]
-        sizes = [(request.nodes, "nodes"), (request.node_tasks, "tasks per node"), (request.cpus_per_task, "cores per task"),
-                 (request.node_gpus, "GPUs per node")]  # fmt: skip
+        sizes = [
+            (request.nodes, "nodes"),
+            (request.node_tasks, "tasks per node"),
+            (request.cpus_per_task, "cores per task"),
+            (request.node_gpus, "GPUs per node"),
+        ]
         parts += [f"{number} {word}" for number, word in sizes if number]
         if request.time_min:
             parts.append(f"{request.time_min:g} min")
@@ -47,19 +51,36 @@ class LintReport:
     def to_json(self) -> dict[str, Any]:
         """The report as plain data for --json."""
         request = self.script.request
-        asked = {name: getattr(request, name) for name in ("nodes", "tasks", "tasks_per_node", "cpus_per_task",
-                 "gpus_per_node", "gpus_per_task", "time_min", "account", "queue")}  # fmt: skip
+        asked = {
+            name: getattr(request, name)
+            for name in (
+                "nodes",
+                "tasks",
+                "tasks_per_node",
+                "cpus_per_task",
+                "gpus_per_node",
+                "gpus_per_task",
+                "time_min",
+                "account",
+                "queue",
+            )
+        }
         return {
             "file": self.script.name,
             "scheduler": self.script.scheduler,
             "exit_code": self.exit_code,
             "asks": {name: value for name, value in asked.items() if value not in (None, "")},
             "launches": [
-                {"line": each.line, "kind": each.kind, "inside": [outer.kind for outer in each.via],
-                 "words": [shown(word) for word in each.words]} for each in self.script.launches
+                {
+                    "line": each.line,
+                    "kind": each.kind,
+                    "inside": [outer.kind for outer in each.via],
+                    "words": [shown(word) for word in each.words],
+                }
+                for each in self.script.launches
             ],
             "findings": [_finding_json(finding) for finding in self.findings],
-        }  # fmt: skip
+        }
 
 
 def _finding_json(finding: Finding) -> dict[str, Any]:
@@ -100,7 +121,9 @@ def lint_text(text: str, name: str, *, site: Site | None = None, folders: tuple[
     for rule in TABLE.values():
         for hit in rule.check(case):
             severity = hit.severity or rule.severity
-            finding = Finding(rule.name, severity, hit.message, hit.reason or rule.reason, hit.better, Where(name, hit.line))
+            finding = Finding(
+                rule.name, severity, hit.message, hit.reason or rule.reason, hit.better, Where(name, hit.line)
+            )
             found.setdefault((rule.name, hit.line, hit.message), finding)
     ordered = sorted(found.values(), key=lambda f: (f.where.line if f.where else 0, _RANK[f.severity], f.rule))
     return LintReport(script, tuple(ordered))

@@ -85,7 +85,7 @@ def _slurm_minutes(text: str) -> float | None:
         return None
     days, parts = match[1], [int(each) for each in match.groups()[1:] if each is not None]
     if days is not None:
-        hours, mins, secs = (parts + [0, 0])[:3]
+        hours, mins, secs = [*parts, 0, 0][:3]
         return int(days) * 1440 + hours * 60 + mins + secs / 60
     if len(parts) == 3:
         return parts[0] * 60 + parts[1] + parts[2] / 60
@@ -148,11 +148,13 @@ def _slurm(request: Request) -> None:
     per_node = number((get("gpus-per-node") or "").split(":")[-1])
     request.gpus_per_node = per_node if per_node is not None else gpus_of(get("gres") or "")
     total = number((get("gpus") or "").split(":")[-1])
-    if request.gpus_per_node is None and total and (request.nodes or 1) and total % (request.nodes or 1) == 0:
-        request.gpus_per_node = total // (request.nodes or 1) if request.nodes else None
+    if request.gpus_per_node is None and total and request.nodes and total % request.nodes == 0:
+        request.gpus_per_node = total // request.nodes
     request.memory_mib = mebibytes(get("mem") or "")
     request.time_min = minutes(get("time") or "", "slurm")
-    request.exclusive = True if "exclusive" in request.values else (False if "oversubscribe" in request.values else None)
+    request.exclusive = (
+        True if "exclusive" in request.values else (False if "oversubscribe" in request.values else None)
+    )
     request.account, request.queue = get("account") or "", get("partition") or ""
     request.name = get("job-name") or ""
 

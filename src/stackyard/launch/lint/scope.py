@@ -53,8 +53,9 @@ def resolve(commands: Iterable[Command], known: Mapping[str, str] | None = None)
 class Scope:
     """The variables while the commands are gone through."""
 
-    def __init__(self, values: dict[str, Value]) -> None:
+    def __init__(self, values: dict[str, Value], task: bool = False) -> None:
         self.values = values
+        self._task = task
         self._blocks: tuple[tuple[int, str], ...] = ()
 
     def run(self, command: Command) -> Resolved:
@@ -70,15 +71,18 @@ class Scope:
         self._builtin(command, argv)
         return Resolved(command, argv, snapshot)
 
+    def _unknown(self, source: str) -> str:
+        return unknown(source, self._task)
+
     def _builtin(self, command: Command, argv: tuple[str, ...]) -> None:
         name = argv[0] if argv else ""
         if name in _SETTERS:
             for word in command.words[1:]:
                 self._export(word, command.line, name == "export")
         elif name in ("read", "mapfile", "readarray", "getopts", "unset"):
-            for word in argv[1:]:
-                if re.fullmatch(r"[A-Za-z_]\w*", word):
-                    self._set(word, Value(unknown(f"${word}"), "", command.line, command.blocks))
+            for field_text in argv[1:]:
+                if re.fullmatch(r"[A-Za-z_]\w*", field_text):
+                    self._set(field_text, Value(self._unknown(f"${field_text}"), "", command.line, command.blocks))
 
     def _export(self, word: Word, line: int, exported: bool) -> None:
         match = re.match(r"^([A-Za-z_]\w*)(\+?)=(.*)$", word.raw, re.S)
@@ -91,12 +95,12 @@ class Scope:
 
     def _assign(self, assignment: Assignment, line: int, exported: bool) -> None:
         name, old = assignment.name, self.values.get(assignment.name)
-        text = unknown(f"${name}")
+        text = self._unknown(f"${name}")
         if assignment.value is not None:
             text = self.text(assignment.value)
             in_loop = any(kind == "loop" for _, kind in self._blocks)
             if in_loop and re.search(rf"\b{name}\b", assignment.raw):
-                text = unknown(f"${name}")
+                text = self._unknown(f"${name}")
         if assignment.append:
             text = (self._lookup(name) or "") + text
         kept = exported or bool(old and old.exported)
@@ -112,7 +116,7 @@ class Scope:
             return None
         numbers = {number for number, kind in self._blocks}
         ended = [kind for number, kind in value.blocks if number not in numbers and kind in ("branch", "loop")]
-        return unknown(f"${name}") if ended else value.text
+        return self._unknown(f"${name}") if ended else value.text
 
     def text(self, word: Word) -> str:
         """A word's text without field splitting."""
@@ -147,20 +151,22 @@ class Scope:
             return self._variable(part.text)
         if part.kind == "arithmetic":
             value = self.arithmetic(part.text)
-            return unknown(f"$(({part.text}))") if value is None else str(value)
-        return unknown(f"$({part.text})")
+            return self._unknown(f"$(({part.text}))") if value is None else str(value)
+        return self._unknown(f"$({part.text})")
 
     def _variable(self, text: str) -> str:
         match = _EXPRESSION.match(text)
-        source = unknown("${" + text + "}" if not re.fullmatch(r"\w+|[@*#?$!-]", text) else "$" + text)
+        source = self._unknown("${" + text + "}" if not re.fullmatch(r"\w+|[@*#?$!-]", text) else "$" + text)
         if not match:
             return source
         value, operator = self._lookup(match[1]), match[2]
         if operator in (":-", "-", ":=", "="):
             empty = value is None or (value == "" and operator.startswith(":"))
-            return self.text(WordReader(match[3]).quoted(0)) if empty and match[1].isidentifier() else value or source
+            return (
+                self.text(WordReader(match[3]).read(0, set())) if empty and match[1].isidentifier() else value or source
+            )
         if operator in (":+", "+"):
-            return source if value is None or not is_known(value) else self.text(WordReader(match[3]).quoted(0))
+            return source if value is None or not is_known(value) else self.text(WordReader(match[3]).read(0, set()))
         return source if value is None else value
 
     def arithmetic(self, text: str) -> int | None:

@@ -1,6 +1,7 @@
 """A shell script as a flat list of simple commands, each knowing the blocks that it stands in.
 
-Enough of bash for batch scripts: continuations, quotes, here-documents, pipes, ``&``, functions, loops, branches, arrays.
+Enough of bash for batch scripts: continuations, quotes, here-documents, pipes, ``&``, functions, loops, branches,
+arrays.
 A flat list is what rules need; order, background and "may not be run" are kept, precedence is not. What cannot be
 understood is skipped, never guessed, and nothing is raised.
 """
@@ -314,4 +315,3 @@ class _Reader:
             match = re.compile(r".*?\bin\b", re.S).match(self.text, self.at)
             self.at = match.end() if match else self.at
             self._pattern()
-

@@ -107,9 +107,9 @@ def _devices(nodes: list[ast.AST]) -> Iterator[int]:
         first = call.args[0] if call.args else None
         if first is None:
             continue
-        if name in ("set_device", "cuda") and _mentions_local(first):
-            yield call.lineno
-        elif name in ("device", "to") and isinstance(first, ast.JoinedStr) and _mentions_local(first):
+        if (name in ("set_device", "cuda") and _mentions_local(first)) or (
+            name in ("device", "to") and isinstance(first, ast.JoinedStr) and _mentions_local(first)
+        ):
             yield call.lineno
 
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 from stackyard.launch.lint.options import Table, names
 
 _SLURM_VALUED = names(
-    "account acctg-freq array batch bb bbf begin chdir cluster-constraint clusters comment constraint container "
-    "container-id core-spec cores-per-socket cpu-freq cpus-per-gpu cpus-per-task deadline delay-boot dependency "
-    "distribution error exclude export-file extra extra-node-info gid gpu-bind gpu-freq gpus gpus-per-node gpus-per-socket "
-    "gpus-per-task gres gres-flags hint input job-name licenses mail-type mail-user mcs-label mem mem-bind mem-per-cpu "
-    "mem-per-gpu mincpus network nodefile nodelist nodes ntasks ntasks-per-core ntasks-per-gpu ntasks-per-node "
-    "ntasks-per-socket open-mode output partition power prefer priority profile qos reservation segment signal "
-    "sockets-per-node switches thread-spec threads-per-core time time-min tmp tres-bind tres-per-task uid wait-all-nodes "
-    "wckey wrap cpu-bind export resv-ports stepmgr-args",
-    A="account", b="begin", B="extra-node-info", c="cpus-per-task", C="constraint", d="dependency", D="chdir",
-    e="error", F="nodefile", G="gpus", i="input", J="job-name", L="licenses", m="distribution", M="clusters",
-    n="ntasks", N="nodes", o="output", p="partition", q="qos", S="core-spec", t="time", w="nodelist", x="exclude",
-)  # fmt: skip
+    "account acctg-freq array batch bb bbf begin chdir cluster-constraint clusters comment "
+    "constraint container container-id core-spec cores-per-socket cpu-freq cpus-per-gpu "
+    "cpus-per-task deadline delay-boot dependency distribution error exclude export-file extra "
+    "extra-node-info gid gpu-bind gpu-freq gpus gpus-per-node gpus-per-socket gpus-per-task gres "
+    "gres-flags hint input job-name licenses mail-type mail-user mcs-label mem mem-bind mem-per-cpu "
+    "mem-per-gpu mincpus network nodefile nodelist nodes ntasks ntasks-per-core ntasks-per-gpu "
+    "ntasks-per-node ntasks-per-socket open-mode output partition power prefer priority profile qos "
+    "reservation segment signal sockets-per-node switches thread-spec threads-per-core time time-min "
+    "tmp tres-bind tres-per-task uid wait-all-nodes wckey wrap cpu-bind export resv-ports "
+    "stepmgr-args",
+    "A:account b:begin B:extra-node-info c:cpus-per-task C:constraint d:dependency D:chdir e:error "
+    "F:nodefile G:gpus i:input J:job-name L:licenses m:distribution M:clusters n:ntasks N:nodes "
+    "o:output p:partition q:qos S:core-spec t:time w:nodelist x:exclude",
+)
 _SLURM_VALUED |= {
     "tasks-per-node": "ntasks-per-node",
     "workdir": "chdir",
@@ -26,60 +28,101 @@ _SLURM_VALUED |= {
     "a": "array",
 }
 _SLURM_FLAGS = names(
-    "contiguous help hold ignore-pbs no-kill no-requeue overcommit oversubscribe parsable quiet reboot requeue spread-job "
-    "test-only usage use-min-nodes verbose version wait share stepmgr",
-    H="hold", k="no-kill", O="overcommit", Q="quiet", s="oversubscribe", v="verbose", W="wait", h="help", V="version",
-)  # fmt: skip
+    "contiguous help hold ignore-pbs no-kill no-requeue overcommit oversubscribe parsable quiet "
+    "reboot requeue spread-job test-only usage use-min-nodes verbose version wait share stepmgr",
+    "H:hold k:no-kill O:overcommit Q:quiet s:oversubscribe v:verbose W:wait h:help V:version",
+)
 _SLURM_OPTIONAL = names("exclusive get-user-env nice propagate kill-on-invalid-dep")
 
 SBATCH = Table(_SLURM_VALUED, _SLURM_FLAGS, _SLURM_OPTIONAL)
 
 PLUGIN_OPTIONS = frozenset(
-    "image volume module clearenv entrypoint ccm uenv view environment container-image container-mounts container-name "
-    "container-workdir container-mount-home no-container-mount-home container-writable container-remap-root "
-    "container-entrypoint container-env container-save container-readonly x11 bb-options gpumpi hint ear ear-policy "
-    "ear-cpufreq ear-tag scratch perf vtune licenses no-shell lustre cuda-mps energy x11-batch".split()
+    [
+        "image",
+        "volume",
+        "module",
+        "clearenv",
+        "entrypoint",
+        "ccm",
+        "uenv",
+        "view",
+        "environment",
+        "container-image",
+        "container-mounts",
+        "container-name",
+        "container-workdir",
+        "container-mount-home",
+        "no-container-mount-home",
+        "container-writable",
+        "container-remap-root",
+        "container-entrypoint",
+        "container-env",
+        "container-save",
+        "container-readonly",
+        "x11",
+        "bb-options",
+        "gpumpi",
+        "hint",
+        "ear",
+        "ear-policy",
+        "ear-cpufreq",
+        "ear-tag",
+        "scratch",
+        "perf",
+        "vtune",
+        "licenses",
+        "no-shell",
+        "lustre",
+        "cuda-mps",
+        "energy",
+        "x11-batch",
+    ]
 )
 """Options that plugins of Shifter, Pyxis, uenv, EAR and X11 add; every site may have more."""
 
 _SRUN_FLAGS = names(
-    "contiguous help hold no-kill overcommit oversubscribe quiet reboot spread-job test-only use-min-nodes verbose version "
-    "disable-status exact external-launcher label multi-prog no-allocate overlap preserve-env pty quit-on-interrupt share "
-    "unbuffered clearenv container-mount-home no-container-mount-home container-writable container-remap-root "
+    "contiguous help hold no-kill overcommit oversubscribe quiet reboot spread-job test-only "
+    "use-min-nodes verbose version disable-status exact external-launcher label multi-prog "
+    "no-allocate overlap preserve-env pty quit-on-interrupt share unbuffered clearenv "
+    "container-mount-home no-container-mount-home container-writable container-remap-root "
     "container-readonly",
-    H="hold", k="no-kill", O="overcommit", Q="quiet", s="oversubscribe", v="verbose", l="label", u="unbuffered",
-    E="preserve-env", X="disable-status", Z="no-allocate", h="help", V="version",
-)  # fmt: skip
+    "H:hold k:no-kill O:overcommit Q:quiet s:oversubscribe v:verbose l:label u:unbuffered "
+    "E:preserve-env X:disable-status Z:no-allocate h:help V:version",
+)
 _SRUN_VALUED = {
     **{key: value for key, value in _SLURM_VALUED.items() if value not in ("array", "wrap")},
     **names(
-        "bcast-exclude epilog het-group mpi prolog relative slurmd-debug task-epilog task-prolog threads wait "
-        "cpu-bind image volume module env container-image container-mounts container-name container-workdir "
-        "container-save container-env uenv view environment ear ear-policy ear-cpufreq pack-group",
-        r="relative", T="threads", W="wait",
+        "bcast-exclude epilog het-group mpi prolog relative slurmd-debug task-epilog task-prolog threads "
+        "wait cpu-bind image volume module env container-image container-mounts container-name "
+        "container-workdir container-save container-env uenv view environment ear ear-policy ear-cpufreq "
+        "pack-group",
+        "r:relative T:threads W:wait",
     ),
-}  # fmt: skip
+}
 SRUN = Table(
     _SRUN_VALUED,
     _SRUN_FLAGS,
-    names("exclusive kill-on-bad-exit immediate bcast compress send-libs nice propagate resv-ports x11", K="kill-on-bad-exit",
-          I="immediate"),
-)  # fmt: skip
+    names(
+        "exclusive kill-on-bad-exit immediate bcast compress send-libs nice propagate resv-ports x11",
+        "K:kill-on-bad-exit I:immediate",
+    ),
+)
 
 JSRUN = Table(
     names(
-        "nrs rs_per_host tasks_per_rs cpu_per_rs gpu_per_rs np bind launch_distribution latency_priority smpiargs env "
-        "erf_input erf_output immediate chdir stdio_mode stdio_stdout stdio_stderr stdio_input exit_on_error memory_per_rs "
-        "hosts exclude_hosts launch_node_task pre_post_exec save_resources use_resources app_input env_no_propagate "
-        "allocate_only progress",
-        n="nrs", r="rs_per_host", a="tasks_per_rs", c="cpu_per_rs", g="gpu_per_rs", p="np", b="bind",
-        d="launch_distribution", l="latency_priority", M="smpiargs", E="env", U="erf_input", h="chdir",
-        e="stdio_mode", o="stdio_stdout", k="stdio_stderr", t="stdio_input", X="exit_on_error", m="memory_per_rs",
-        H="hosts", x="exclude_hosts", K="rs_per_socket", L="allocate_only", S="save_resources", J="use_resources",
-        f="app_input", F="env_eval", D="env_no_propagate", P="pre_post_exec", A="jsm",
-    ) | {"rs_per_socket": "rs_per_socket", "env_eval": "env_eval"},
-    names("immediate help version verbose", i="immediate", V="version", v="verbose"),
-)  # fmt: skip
+        "nrs rs_per_host tasks_per_rs cpu_per_rs gpu_per_rs np bind launch_distribution latency_priority "
+        "smpiargs env erf_input erf_output immediate chdir stdio_mode stdio_stdout stdio_stderr "
+        "stdio_input exit_on_error memory_per_rs hosts exclude_hosts launch_node_task pre_post_exec "
+        "save_resources use_resources app_input env_no_propagate allocate_only progress",
+        "n:nrs r:rs_per_host a:tasks_per_rs c:cpu_per_rs g:gpu_per_rs p:np b:bind d:launch_distribution "
+        "l:latency_priority M:smpiargs E:env U:erf_input h:chdir e:stdio_mode o:stdio_stdout "
+        "k:stdio_stderr t:stdio_input X:exit_on_error m:memory_per_rs H:hosts x:exclude_hosts "
+        "K:rs_per_socket L:allocate_only S:save_resources J:use_resources f:app_input F:env_eval "
+        "D:env_no_propagate P:pre_post_exec A:jsm",
+    )
+    | {"rs_per_socket": "rs_per_socket", "env_eval": "env_eval"},
+    names("immediate help version verbose", "i:immediate V:version v:verbose"),
+)
 
 MPIRUN = Table(
     {
@@ -89,121 +132,150 @@ MPIRUN = Table(
         **dict.fromkeys(("hostfile", "machinefile", "f", "default-hostfile"), "hostfile"),
         **dict.fromkeys(("mca", "gmca", "genv", "env", "pmca", "prtemca"), "mca"),
         **names(
-            "x map-by bind-to rank-by rankfile wdir wd prefix iface launcher bootstrap depth cpu-bind envlist genvlist "
-            "path launcher-exec rmk mem-bind am app timeout tmpdir output-filename report-uri cpu-set cpu-list "
-            "npersocket output personality fwd-mpirun-port ofi gpu-bind line-buffer-size cc",
-            d="depth", rf="rankfile",
+            "x map-by bind-to rank-by rankfile wdir wd prefix iface launcher bootstrap depth cpu-bind "
+            "envlist genvlist path launcher-exec rmk mem-bind am app timeout tmpdir output-filename "
+            "report-uri cpu-set cpu-list npersocket output personality fwd-mpirun-port ofi gpu-bind "
+            "line-buffer-size cc",
+            "d:depth rf:rankfile",
         ),
     },
     names(
-        "oversubscribe allow-run-as-root report-bindings tag-output nooversubscribe bycore bynode byslot display-map "
-        "display-allocation bind-to-core bind-to-none bind-to-socket q v quiet verbose genvall envall envnone genvnone l label "
-        "line-buffer V version prepend-rank print-rank-map print-all-exitcodes noprefix disable-auto-shrink "
-        "merge-stderr-to-stdout timestamp-output display-devel-map novm usehostfile gpu disable_gdr disable_gpu_hooks"
+        "oversubscribe allow-run-as-root report-bindings tag-output nooversubscribe bycore bynode byslot "
+        "display-map display-allocation bind-to-core bind-to-none bind-to-socket q v quiet verbose "
+        "genvall envall envnone genvnone l label line-buffer V version prepend-rank print-rank-map "
+        "print-all-exitcodes noprefix disable-auto-shrink merge-stderr-to-stdout timestamp-output "
+        "display-devel-map novm usehostfile gpu disable_gdr disable_gpu_hooks"
     ),
     style="single",
-)  # fmt: skip
+)
 
 TORCHRUN = Table(
     names(
-        "nnodes nproc_per_node node_rank rdzv_id rdzv_backend rdzv_endpoint rdzv_conf master_addr master_port max_restarts "
-        "monitor_interval start_method role log_dir redirects tee local_addr logs_specs local_ranks_filter "
-        "event_log_handler numa_binding signals_to_handle shutdown_timeout",
-        r="redirects", t="tee",
-    ) | {"nproc_per_machine": "nproc_per_node"},
-    names("standalone module no_python run_path use_env virtual_local_rank duplicate_stdout_filters", m="module", h="help"),
+        "nnodes nproc_per_node node_rank rdzv_id rdzv_backend rdzv_endpoint rdzv_conf master_addr "
+        "master_port max_restarts monitor_interval start_method role log_dir redirects tee local_addr "
+        "logs_specs local_ranks_filter event_log_handler numa_binding signals_to_handle shutdown_timeout",
+        "r:redirects t:tee",
+    )
+    | {"nproc_per_machine": "nproc_per_node"},
+    names(
+        "standalone module no_python run_path use_env virtual_local_rank duplicate_stdout_filters", "m:module h:help"
+    ),
     style="python",
-)  # fmt: skip
+)
 
 DEEPSPEED = Table(
     names(
-        "hostfile include exclude num_nodes num_gpus master_port master_addr launcher launcher_args autotuning "
-        "enable_each_rank_log bind_core_list node_rank min_elastic_nodes max_elastic_nodes ssh_port venv_script",
-        H="hostfile", i="include", e="exclude",
+        "hostfile include exclude num_nodes num_gpus master_port master_addr launcher launcher_args "
+        "autotuning enable_each_rank_log bind_core_list node_rank min_elastic_nodes max_elastic_nodes "
+        "ssh_port venv_script",
+        "H:hostfile i:include e:exclude",
     ),
-    names("module no_python no_local_rank force_multi save_pid elastic_training bind_cores_to_rank no_ssh no_ssh_check"),
+    names(
+        "module no_python no_local_rank force_multi save_pid elastic_training bind_cores_to_rank no_ssh no_ssh_check"
+    ),
     style="python",
-)  # fmt: skip
+)
 
 ACCELERATE = Table(
     names(
-        "config_file num_processes num_machines machine_rank main_process_ip main_process_port mixed_precision gpu_ids "
-        "dynamo_backend rdzv_backend rdzv_conf max_restarts monitor_interval num_cpu_threads_per_process deepspeed_config_file "
-        "zero_stage deepspeed_multinode_launcher deepspeed_hostfile fsdp_sharding_strategy same_network role tee log_dir "
-        "fsdp_auto_wrap_policy offload_optimizer_device offload_param_device gradient_accumulation_steps gradient_clipping "
-        "fsdp_transformer_layer_cls_to_wrap fsdp_state_dict_type fsdp_backward_prefetch fsdp_offload_params "
-        "fsdp_use_orig_params fsdp_sync_module_states fsdp_cpu_ram_efficient_loading zero3_save_16bit_model zero3_init_flag "
-        "use_megatron_lm fsdp_version"
+        "config_file num_processes num_machines machine_rank main_process_ip main_process_port "
+        "mixed_precision gpu_ids dynamo_backend rdzv_backend rdzv_conf max_restarts monitor_interval "
+        "num_cpu_threads_per_process deepspeed_config_file zero_stage deepspeed_multinode_launcher "
+        "deepspeed_hostfile fsdp_sharding_strategy same_network role tee log_dir fsdp_auto_wrap_policy "
+        "offload_optimizer_device offload_param_device gradient_accumulation_steps gradient_clipping "
+        "fsdp_transformer_layer_cls_to_wrap fsdp_state_dict_type fsdp_backward_prefetch "
+        "fsdp_offload_params fsdp_use_orig_params fsdp_sync_module_states fsdp_cpu_ram_efficient_loading "
+        "zero3_save_16bit_model zero3_init_flag use_megatron_lm fsdp_version"
     ),
-    names("multi_gpu cpu tpu use_deepspeed use_fsdp module no_python quiet debug use_xpu enable_cpu_affinity", m="module"),
+    names(
+        "multi_gpu cpu tpu use_deepspeed use_fsdp module no_python quiet debug use_xpu enable_cpu_affinity", "m:module"
+    ),
     style="python",
-)  # fmt: skip
+)
 
 HOROVODRUN = Table(
     {
-        "np": "np", "num-proc": "np", "H": "hosts", "hosts": "hosts", "hostfile": "hostfile", "p": "ssh-port",
+        "np": "np",
+        "num-proc": "np",
+        "H": "hosts",
+        "hosts": "hosts",
+        "hostfile": "hostfile",
+        "p": "ssh-port",
         **names(
-            "ssh-port mpi-args network-interfaces network-interface start-timeout timeline-filename fusion-threshold-mb "
-            "cycle-time-ms cache-capacity min-np max-np host-discovery-script slots-per-host config-file log-level "
-            "output-filename tcp-flag binding-args reset-limit min-num-proc max-num-proc ssh-identity-file nics "
-            "gloo-timeout-seconds autotune-log-file num-nccl-streams prefix-output-with-timestamp"
+            "ssh-port mpi-args network-interfaces network-interface start-timeout timeline-filename "
+            "fusion-threshold-mb cycle-time-ms cache-capacity min-np max-np host-discovery-script "
+            "slots-per-host config-file log-level output-filename tcp-flag binding-args reset-limit "
+            "min-num-proc max-num-proc ssh-identity-file nics gloo-timeout-seconds autotune-log-file "
+            "num-nccl-streams prefix-output-with-timestamp"
         ),
     },
     names("mpi gloo jsrun verbose disable-cache check-build autotune v help version tcp no-autotune"),
     style="single",
-)  # fmt: skip
+)
 
 FLUX = Table(
     names(
-        "ntasks nodes cores-per-task gpus-per-task time-limit setopt job-name queue bank output error input env requires "
-        "env-file env-remove dependency cwd urgency begin-time signal tasks-per-node tasks-per-core cores gpus-per-node "
-        "nslots cores-per-slot gpus-per-slot label attr add-file setattr conf broker-opts wrap cc bcc log taskmap rlimit",
-        n="ntasks", N="nodes", c="cores-per-task", g="gpus-per-task", t="time-limit", o="setopt", q="queue", B="bank",
-        S="setattr", x="exclusive-flag",
+        "ntasks nodes cores-per-task gpus-per-task time-limit setopt job-name queue bank output error "
+        "input env requires env-file env-remove dependency cwd urgency begin-time signal tasks-per-node "
+        "tasks-per-core cores gpus-per-node nslots cores-per-slot gpus-per-slot label attr add-file "
+        "setattr conf broker-opts wrap cc bcc log taskmap rlimit",
+        "n:ntasks N:nodes c:cores-per-task g:gpus-per-task t:time-limit o:setopt q:queue B:bank "
+        "S:setattr x:exclusive-flag",
     ),
-    names("exclusive label-io unbuffered verbose dry-run wait watch debug quiet", x="exclusive", l="label-io",
-          u="unbuffered", v="verbose"),
-)  # fmt: skip
+    names(
+        "exclusive label-io unbuffered verbose dry-run wait watch debug quiet",
+        "x:exclusive l:label-io u:unbuffered v:verbose",
+    ),
+)
 
-APRUN = Table(names("", n="np", N="ppn", d="depth", S="pes-per-numa", L="hosts", e="env", j="cpus-per-core", r="core-spec")
-              | {"cc": "cc", "mem": "m"}, names("", b="b", B="B", q="q", F="F"), style="single")  # fmt: skip
-IBRUN = Table(names("", n="np", np="np", o="offset"), {}, style="single")
+APRUN = Table(
+    names("", "n:np N:ppn d:depth S:pes-per-numa L:hosts e:env j:cpus-per-core r:core-spec") | {"cc": "cc", "mem": "m"},
+    names("", "b:b B:B q:q F:F"),
+    style="single",
+)
+IBRUN = Table(names("", "n:np np:np o:offset"), {}, style="single")
 
 CONTAINER = Table(
     names(
-        "bind pwd cwd env env-file home workdir scratch overlay no-mount security mount network network-args dns hostname app "
-        "add-caps drop-caps apply-cgroups fusemount pem-path cpus memory data blkio-weight",
-        B="bind", H="home", W="workdir", S="scratch", o="overlay",
+        "bind pwd cwd env env-file home workdir scratch overlay no-mount security mount network "
+        "network-args dns hostname app add-caps drop-caps apply-cgroups fusemount pem-path cpus memory "
+        "data blkio-weight",
+        "B:bind H:home W:workdir S:scratch o:overlay",
     ),
     names(
-        "nv rocm nvccli cleanenv contain containall no-home writable writable-tmpfs userns pid ipc net fakeroot uts "
-        "no-privs no-init compat no-umask no-eval disable-cache unsquash vm keep-privs allow-setuid bind-paths",
-        e="cleanenv", c="contain", C="containall", w="writable", u="userns", p="pid", i="ipc", n="net", f="fakeroot",
+        "nv rocm nvccli cleanenv contain containall no-home writable writable-tmpfs userns pid ipc net "
+        "fakeroot uts no-privs no-init compat no-umask no-eval disable-cache unsquash vm keep-privs "
+        "allow-setuid bind-paths",
+        "e:cleanenv c:contain C:containall w:writable u:userns p:pid i:ipc n:net f:fakeroot",
     ),
-)  # fmt: skip
+)
 
 SHIFTER = Table(
-    names("image volume env env-file module workdir entrypoint-args modules", i="image", V="volume", e="env", m="module",
-          w="workdir"),
-    names("clearenv help verbose entrypoint", E="clearenv", h="help", v="verbose"),
-)  # fmt: skip
+    names(
+        "image volume env env-file module workdir entrypoint-args modules", "i:image V:volume e:env m:module w:workdir"
+    ),
+    names("clearenv help verbose entrypoint", "E:clearenv h:help v:verbose"),
+)
 
 BSUB = Table(
     names(
-        "nnodes csm alloc_flags ln_slots ln_mem cn_cu cn_mem core_isolation jsm smt stage app cwd gpu env network "
-        "hostfile pack sla rnc Zs clusters data datagrp eo oo stderr block_jsrun notify",
-        P="P", W="W", J="J", o="o", e="e", q="q", n="n", R="R", M="M", m="m", w="w", G="G", g="g", a="a", b="b", t="t",
-        u="u", L="L", U="U", S="S", sp="sp", i="i", E="E", Ep="Ep", c="c", F="F", C="C", D="D", T="T", v="v", We="We",
-        Lp="Lp", Jd="Jd", k="k", f="f", ti="ti", wa="wa", wt="wt", is_="is", ext="ext", outdir="outdir", step_cgroup="step",
+        "nnodes csm alloc_flags ln_slots ln_mem cn_cu cn_mem core_isolation jsm smt stage app cwd gpu "
+        "env network hostfile pack sla rnc Zs clusters data datagrp eo oo stderr block_jsrun notify",
+        "P:P W:W J:J o:o e:e q:q n:n R:R M:M m:m w:w G:G g:g a:a b:b t:t u:u L:L U:U S:S sp:sp i:i E:E "
+        "Ep:Ep c:c F:F C:C D:D T:T v:v We:We Lp:Lp Jd:Jd k:k f:f ti:ti wa:wa wt:wt is_:is ext:ext "
+        "outdir:outdir step_cgroup:step",
     ),
     names("B N x H I Ip Is r rn K V h q_flag Ne u_flag XF ul hl"),
     style="single",
-)  # fmt: skip
+)
 
 QSUB = Table(
-    names("", A="A", N="N", q="q", l="l", o="o", e="e", j="j", m="m", M="M", J="J", W="W", r="r", a="a", S="S", v="v", p="p",
-          k="k", P="P", C="C", u="u", c="c", R="R", t="t", d="d", w="w", L="L", D="D", n="n"),
-    names("", V="V", h="h", I="I", X="X", z="z", f="f", G="G"),
-)  # fmt: skip
+    names(
+        "",
+        "A:A N:N q:q l:l o:o e:e j:j m:m M:M J:J W:W r:r a:a S:S v:v p:p k:k P:P C:C u:u c:c R:R t:t d:d "
+        "w:w L:L D:D n:n",
+    ),
+    names("", "V:V h:h I:I X:X z:z f:f G:G"),
+)
 
 HEADS = {"slurm": SBATCH, "lsf": BSUB, "pbs": QSUB, "flux": FLUX}

@@ -9,8 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-OPEN, CLOSE = "\ue000", "\ue001"
-"""Around a piece of text whose value only the running script knows; between them stands its source."""
+OPEN, CLOSE, TASK = "\ue000", "\ue001", "\ue002"
+"""Around a piece of text whose value only the running script knows; between them stands its source.
+
+TASK follows OPEN where not the batch script but a shell of each task fills the piece in.
+"""
 
 _META = set(" \t\n;&|<>()")
 
@@ -40,9 +43,9 @@ class Word:
         return None
 
 
-def unknown(source: str) -> str:
-    """Text that stands for a value that only the running script knows."""
-    return OPEN + source.replace(OPEN, "").replace(CLOSE, "") + CLOSE
+def unknown(source: str, task: bool = False) -> str:
+    """Text that stands for a value that only the running script (`task`: each task's shell) knows."""
+    return OPEN + (TASK if task else "") + shown(source) + CLOSE
 
 
 def is_known(text: str) -> bool:
@@ -52,7 +55,7 @@ def is_known(text: str) -> bool:
 
 def shown(text: str) -> str:
     """The text as a person would write it."""
-    return text.replace(OPEN, "").replace(CLOSE, "")
+    return text.replace(OPEN, "").replace(CLOSE, "").replace(TASK, "")
 
 
 def closing(text: str, start: int, opening: str, closer: str) -> int:

@@ -9,17 +9,19 @@ from dataclasses import dataclass
 from stackyard.launch.lint.launches import AGENTS, RANKS
 from stackyard.launch.lint.rules.base import Case, Hit, rule
 from stackyard.launch.lint.scope import Resolved
-from stackyard.launch.lint.words import OPEN, is_known, shown
+from stackyard.launch.lint.words import OPEN, TASK, is_known, shown
 
 _NAMES = ("MASTER_ADDR", "MAIN_PROCESS_IP", "master_addr")
 _PORTS = ("MASTER_PORT",)
 _LOCAL = re.compile(r"^(localhost|127\.0\.0\.1|::1|0\.0\.0\.0)$")
-_OWN_NAME = re.compile(r"\$\(\s*/?(?:bin/)?hostname\b(?!.*\bnodelist)|\$\{?HOSTNAME\b|`hostname|SLURMD_NODENAME|\$\(\s*uname -n")
+_OWN_NAME = re.compile(
+    r"\$\(\s*/?(?:bin/)?hostname\b(?!.*\bnodelist)|\$\{?HOSTNAME\b|`hostname|SLURMD_NODENAME|\$\(\s*uname -n"
+)
 
 
 @dataclass(frozen=True)
 class Address:
-    """One place where the address of rank 0 is written: its text, where it comes from, whether each task evaluates it."""
+    """One place where the address of rank 0 is written, where it comes from, and whether each task evaluates it."""
 
     text: str
     origin: str
@@ -35,16 +37,23 @@ def addresses(case: Case) -> Iterator[Address]:
         for name, text in _assigned(resolved):
             if name in _NAMES and (line, name) not in seen:
                 seen.add((line, name))
-                yield Address(text, shown(case.script.origin(text, resolved)), line, per_rank, name)
+                yield Address(
+                    text,
+                    shown(case.script.origin(text, resolved)),
+                    line,
+                    per_rank and (TASK in text or OPEN not in text),
+                    name,
+                )
     for launch in case.launches:
         if launch.kind not in AGENTS:
             continue
         for option in ("rdzv_endpoint", "master_addr", "main_process_ip"):
-            text = (launch.get(option) or "").rsplit(":", 1)[0] if option == "rdzv_endpoint" else launch.get(option)
+            text = launch.get(option) or ""
+            text = text.rsplit(":", 1)[0] if option == "rdzv_endpoint" else text
             if text:
-                per_rank = bool(launch.via) and not any(OPEN + text.strip(OPEN)[:8] in word for word in launch.via[0].words)
-                per_rank = per_rank and any(each.launch in launch.via for each in case.script.inner)
-                yield Address(text, shown(case.script.origin(text, launch.command)), launch.line, per_rank, "--" + option)
+                yield Address(
+                    text, shown(case.script.origin(text, launch.command)), launch.line, TASK in text, "--" + option
+                )
 
 
 def _commands(case: Case) -> Iterator[tuple[Resolved, int, bool]]:
@@ -79,19 +88,28 @@ def _start(case: Case) -> str:
 
 
 @rule(
-    "address-localhost", why="With several nodes every node looks for rank 0 on itself: the start hangs until it times out",
-    example="#SBATCH --nodes=2\nexport MASTER_ADDR=localhost", instead="export MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)",
-)  # fmt: skip
+    "address-localhost",
+    why="With several nodes every node looks for rank 0 on itself: the start hangs until it times out",
+    example="#SBATCH --nodes=2\nexport MASTER_ADDR=localhost",
+    instead="export MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)",
+)
 def address_localhost(case: Case) -> Iterator[Hit]:
     """localhost as the address of rank 0 in a job of several nodes."""
     nodes = case.script.request.nodes
     if not nodes or nodes == 1:
         return
-    single = [each for each in case.launches if each.kind == "torchrun" and (each.given("standalone") or each.get("nnodes") == "1")]
+    single = [
+        each
+        for each in case.launches
+        if each.kind == "torchrun" and (each.given("standalone") or each.get("nnodes") == "1")
+    ]
     for address in addresses(case):
         if _LOCAL.match(address.text.strip("[]")) and not single:
-            yield Hit(address.line, f"{address.option} is {address.text} in a job of {nodes} nodes",
-                      f"{_set(address, _start(case))}")  # fmt: skip
+            yield Hit(
+                address.line,
+                f"{address.option} is {address.text} in a job of {nodes} nodes",
+                f"{_set(address, _start(case))}",
+            )
 
 
 def _set(address: Address, value: str) -> str:
@@ -99,9 +117,11 @@ def _set(address: Address, value: str) -> str:
 
 
 @rule(
-    "address-own-name", why="Each task names its own node: tasks of different nodes never meet",
-    example="srun bash -c 'export MASTER_ADDR=$(hostname); python train.py'", instead="export MASTER_ADDR=$(hostname)   (before srun, in the batch script)",
-)  # fmt: skip
+    "address-own-name",
+    why="Each task names its own node: tasks of different nodes never meet",
+    example="srun bash -c 'export MASTER_ADDR=$(hostname); python train.py'",
+    instead="export MASTER_ADDR=$(hostname)   (before srun, in the batch script)",
+)
 def address_own_name(case: Case) -> Iterator[Hit]:
     """$(hostname) taken inside the tasks; or in an LSF script with -nnodes, which runs on the launch node."""
     nodes = case.script.request.nodes
@@ -111,36 +131,54 @@ def address_own_name(case: Case) -> Iterator[Hit]:
         if not own:
             continue
         if address.per_rank and nodes != 1:
-            yield Hit(address.line, f"{address.option} is each task's own node", _set(address, _start(case)),
-                      None if nodes else "note")  # fmt: skip
+            yield Hit(
+                address.line,
+                f"{address.option} is each task's own node",
+                _set(address, _start(case)),
+                None if nodes else "note",
+            )
         elif launch_node and any(each.kind == "jsrun" for each in case.launches):
-            yield Hit(address.line, f"{address.option} is the launch node, where no rank runs", _set(address, _start(case)))
+            yield Hit(
+                address.line, f"{address.option} is the launch node, where no rank runs", _set(address, _start(case))
+            )
 
 
 @rule(
-    "address-launch-node", why="The address of the node that called srun, not that of rank 0; in a batch script it is not set at all",
-    example="export MASTER_ADDR=$SLURM_LAUNCH_NODE_IPADDR", instead="export MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)",
+    "address-launch-node",
+    why="The address of the node that called srun, not that of rank 0; in a batch script it is not set at all",
+    example="export MASTER_ADDR=$SLURM_LAUNCH_NODE_IPADDR",
+    instead="export MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)",
     evidence=("script", "source"),
-)  # fmt: skip
+)
 def address_launch_node(case: Case) -> Iterator[Hit]:
     """SLURM_LAUNCH_NODE_IPADDR, SLURM_SUBMIT_HOST or the unsorted first line of LSF's host file as rank 0's address."""
     for address in addresses(case):
         wrong = re.search(r"SLURM_LAUNCH_NODE_IPADDR|SLURM_SUBMIT_HOST|PBS_O_HOST|LSB_SUB_HOST", address.origin)
         if wrong:
             inside = address.per_rank and "LAUNCH" in wrong.group()
-            yield Hit(address.line, f"{address.option} comes from ${wrong.group()}", _set(address, _start(case)),
-                      "note" if inside else None)  # fmt: skip
+            yield Hit(
+                address.line,
+                f"{address.option} comes from ${wrong.group()}",
+                _set(address, _start(case)),
+                "note" if inside else None,
+            )
     for launch in case.launches:
         source = case.source(launch)
         if source and source.launch_node_line:
-            yield Hit(launch.line, f"{source.file}:{source.launch_node_line} takes rank 0's address from SLURM_LAUNCH_NODE_IPADDR",
-                      "pass MASTER_ADDR from the script", "note")  # fmt: skip
+            yield Hit(
+                launch.line,
+                f"{source.file}:{source.launch_node_line} takes rank 0's address from SLURM_LAUNCH_NODE_IPADDR",
+                "pass MASTER_ADDR from the script",
+                "note",
+            )
 
 
 @rule(
-    "address-lsf-first-host", why="The first host of LSF's lists is the launch node, where no rank runs; sorting them changes their order",
-    example="export MASTER_ADDR=$(head -1 $LSB_DJOB_HOSTFILE)", instead="export MASTER_ADDR=$(grep -v batch $LSB_DJOB_HOSTFILE | head -n 1)",
-)  # fmt: skip
+    "address-lsf-first-host",
+    why="The first host of LSF's lists is the launch node, where no rank runs; sorting them changes their order",
+    example="export MASTER_ADDR=$(head -1 $LSB_DJOB_HOSTFILE)",
+    instead="export MASTER_ADDR=$(grep -v batch $LSB_DJOB_HOSTFILE | head -n 1)",
+)
 def address_lsf_first_host(case: Case) -> Iterator[Hit]:
     """Rank 0's address from LSF's host lists with the launch node left in, or sorted."""
     if case.script.scheduler != "lsf" or not case.script.request.values.keys() & {"nnodes", "csm"}:
@@ -149,19 +187,29 @@ def address_lsf_first_host(case: Case) -> Iterator[Hit]:
         listed = re.search(r"LSB_(?:DJOB_HOSTFILE|HOSTS|DJOB_RANKFILE|MCPU_HOSTS)", address.origin)
         if not listed:
             continue
-        removed = re.search(r"grep\s+(?:-\w*\s+)*-?\w*v|batch|login|tail|sed|awk|NR|-f\s?[23]|\[[1-9]\]|\$[23]|1d", address.origin)
+        removed = re.search(
+            r"grep\s+(?:-\w*\s+)*-?\w*v|batch|login|tail|sed|awk|NR|-f\s?[23]|\[[1-9]\]|\$[23]|1d", address.origin
+        )
         ordered = re.search(r"\bsort\b|\buniq\b.*-u|set\(", address.origin)
         if not removed:
-            yield Hit(address.line, f"the first host of {listed.group()} is the launch node", _set(address, _start(case)))
+            yield Hit(
+                address.line, f"the first host of {listed.group()} is the launch node", _set(address, _start(case))
+            )
         elif ordered:
-            yield Hit(address.line, f"the hosts of {listed.group()} are sorted: the first need not be rank 0's",
-                      _set(address, _start(case)), "note")  # fmt: skip
+            yield Hit(
+                address.line,
+                f"the hosts of {listed.group()} are sorted: the first need not be rank 0's",
+                _set(address, _start(case)),
+                "note",
+            )
 
 
 @rule(
-    "fixed-port", why="Two jobs of one node with the same port collide: 'address already in use', or worse, they meet",
-    example="export MASTER_PORT=29500", instead="export MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))",
-)  # fmt: skip
+    "fixed-port",
+    why="Two jobs of one node with the same port collide: 'address already in use', or worse, they meet",
+    example="export MASTER_PORT=29500",
+    instead="export MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))",
+)
 def fixed_port(case: Case) -> Iterator[Hit]:
     """A port written as a number: a warning where nodes are shared, else a note."""
     if not case.script.scheduler:
@@ -175,8 +223,12 @@ def fixed_port(case: Case) -> Iterator[Hit]:
         if text.isdecimal() and int(text) > 0 and line not in seen:
             seen.add(line)
             sure = shared is True or (array and shared is not False and (request.nodes or 1) == 1)
-            yield Hit(line, f"{name} is always {text}", f"{name}={better.get(case.script.scheduler, 'a port of this job')}",
-                      None if sure else "note")  # fmt: skip
+            yield Hit(
+                line,
+                f"{name} is always {text}",
+                f"{name}={better.get(case.script.scheduler, 'a port of this job')}",
+                None if sure else "note",
+            )
 
 
 def _ports(case: Case) -> Iterator[tuple[str, str, int]]:
@@ -197,19 +249,31 @@ def _ports(case: Case) -> Iterator[tuple[str, str, int]]:
 
 
 @rule(
-    "same-port-twice", why="The second one on the same node finds the port in use",
-    example="torchrun --master_port=29500 a.py &\ntorchrun --master_port=29500 b.py &", instead="torchrun --master_port=29501 b.py &",
-)  # fmt: skip
+    "same-port-twice",
+    why="The second one on the same node finds the port in use",
+    example="torchrun --master_port=29500 a.py &\ntorchrun --master_port=29500 b.py &",
+    instead="torchrun --master_port=29501 b.py &",
+)
 def same_port_twice(case: Case) -> Iterator[Hit]:
     """Two launches beside each other on one node with the same port."""
     seen: dict[str, int] = {}
     for launch in case.launches:
-        if launch.kind not in AGENTS or not launch.command.command.background or launch.ranks_of or launch.given("standalone"):
+        if (
+            launch.kind not in AGENTS
+            or not launch.command.command.background
+            or launch.ranks_of
+            or launch.given("standalone")
+        ):
             continue
-        port = launch.get("master_port") or ("29500" if launch.kind == "torchrun" and not launch.given("rdzv_endpoint", "rdzv_backend") else "")
+        port = launch.get("master_port") or (
+            "29500" if launch.kind == "torchrun" and not launch.given("rdzv_endpoint", "rdzv_backend") else ""
+        )
         if not port.isdecimal() or int(port) == 0 or launch.remote or launch.command.command.within("branch"):
             continue
         if port in seen and seen[port] != launch.line:
-            yield Hit(launch.line, f"port {port} is already taken by the launch on line {seen[port]}",
-                      f"--master_port={int(port) + 1}")  # fmt: skip
+            yield Hit(
+                launch.line,
+                f"port {port} is already taken by the launch on line {seen[port]}",
+                f"--master_port={int(port) + 1}",
+            )
         seen.setdefault(port, launch.line)

@@ -17,9 +17,9 @@ from stackyard.launch.lint.words import is_known, shown
 from stackyard.spec.models import NodeKind, Site
 
 Evidence = Literal["script", "site", "source"]
-_HELPERS = {"hostname", "mkdir", "echo", "date", "nvidia-smi", "rocm-smi", "env", "printenv", "rm", "cp", "ls", "scontrol",
-            "true", "sleep", "cat", "touch", "tar", "rsync", "lscpu", "numactl", "uname", "nproc", "free", "df", "pwd", "ip",
-            "ps", "id", "which", "kill", "pkill", "killall", "chmod", "ln", "mv", "find", "du", "taskset"}  # fmt: skip
+_HELPERS = frozenset(
+    ["hostname", "mkdir", "echo", "date", "nvidia-smi", "rocm-smi", "env", "printenv", "rm", "cp", "ls", "scontrol", "true", "sleep", "cat", "touch", "tar", "rsync", "lscpu", "numactl", "uname", "nproc", "free", "df", "pwd", "ip", "ps", "id", "which", "kill", "pkill", "killall", "chmod", "ln", "mv", "find", "du", "taskset"]
+)
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,9 @@ class Case:
 
     def is_python(self, launch: Launch) -> bool:
         """Whether it runs Python, itself or in its shell."""
-        if python_program(launch.program) or any(launch in each.via and each.kind == "torchrun" for each in self.launches):
+        if python_program(launch.program) or any(
+            launch in each.via and each.kind == "torchrun" for each in self.launches
+        ):
             return True
         return bool(re.search(r"(?:^|[\s;])python[\d.]*\s", self.program_text(launch)))
 
@@ -135,7 +137,7 @@ class Case:
 
     def _srun(self, launch: Launch) -> Step:
         request = self.script.request
-        if launch.doubtful or launch.given("jobid", "het-group", "ntasks-per-gpu") and launch.given("ntasks-per-gpu"):
+        if launch.doubtful or launch.given("ntasks-per-gpu", "het-group"):
             return Step()
         nodes = launch.count("nodes") if launch.given("nodes") else self.nodes
         tasks, per_node = launch.count("ntasks"), launch.count("ntasks-per-node")
@@ -161,8 +163,14 @@ class Case:
         request = self.script.request
         if request.node_tasks:
             return request.node_tasks
-        spoken = request.values.keys() & {"ntasks", "ntasks-per-node", "ntasks-per-gpu", "ntasks-per-socket",
-                                          "ntasks-per-core", "overcommit"}  # fmt: skip
+        spoken = request.values.keys() & {
+            "ntasks",
+            "ntasks-per-node",
+            "ntasks-per-gpu",
+            "ntasks-per-socket",
+            "ntasks-per-core",
+            "overcommit",
+        }
         return 1 if not spoken and request.nodes else None
 
 
@@ -209,6 +217,9 @@ def rule(
     return put
 
 
+_TEMPLATE = re.compile(r"<.*>|\{|\}|@\w+@|#\w+#|\bX{2,}\b|\.\.\.|^\[.*\]|%[A-Z_]{2,}%|^_+\w+_+$|\bYOUR|path/to")
+
+
 def is_template(text: str) -> bool:
     """Whether a value is a place to be filled in: ``<N>``, ``{{nodes}}``, ``@N@``, ``XXX``, ``[account]``, ``...``."""
-    return bool(re.search(r"<.*>|\{|\}|@\w+@|\bX{2,}\b|\.\.\.|^\[.*\]|%[A-Z_]{2,}%|^_+\w+_+$|\bYOUR", text)) or not is_known(text)
+    return bool(_TEMPLATE.search(text)) or not is_known(text)

@@ -11,8 +11,21 @@ from stackyard.launch.lint.rules.base import Case, Hit, is_template, rule
 from stackyard.launch.lint.tables import HEADS, PLUGIN_OPTIONS, SBATCH
 
 _TAGS = {"slurm": "#SBATCH", "lsf": "#BSUB", "pbs": "#PBS", "flux": "# flux:"}
-_SIZES = {"nodes", "ntasks", "ntasks-per-node", "gpus-per-node", "gpus", "gres", "cpus-per-task", "gpus-per-task", "time",
-          "nnodes", "n", "W", "l"}  # fmt: skip
+_SIZES = {
+    "nodes",
+    "ntasks",
+    "ntasks-per-node",
+    "gpus-per-node",
+    "gpus",
+    "gres",
+    "cpus-per-task",
+    "gpus-per-task",
+    "time",
+    "nnodes",
+    "n",
+    "W",
+    "l",
+}
 
 
 def _read(case: Case) -> list[Directive]:
@@ -20,9 +33,12 @@ def _read(case: Case) -> list[Directive]:
 
 
 @rule(
-    "no-shebang", "refused", why="sbatch takes only scripts whose first line begins with #!",
-    example="#SBATCH --nodes=2    (as the first line)", instead="#!/bin/bash",
-)  # fmt: skip
+    "no-shebang",
+    "refused",
+    why="sbatch takes only scripts whose first line begins with #!",
+    example="#SBATCH --nodes=2    (as the first line)",
+    instead="#!/bin/bash",
+)
 def no_shebang(case: Case) -> Iterator[Hit]:
     """A Slurm script whose first line is not ``#!``."""
     if case.script.scheduler == "slurm" and not case.script.text.startswith("#!") and _read(case):
@@ -30,9 +46,12 @@ def no_shebang(case: Case) -> Iterator[Hit]:
 
 
 @rule(
-    "dos-line-ends", "refused", why="sbatch refuses scripts with DOS line breaks, and bash takes \\r for part of a word",
-    example="#SBATCH --nodes=2\\r", instead="dos2unix job.sh",
-)  # fmt: skip
+    "dos-line-ends",
+    "refused",
+    why="sbatch refuses scripts with DOS line breaks, and bash takes \\r for part of a word",
+    example="#SBATCH --nodes=2\\r",
+    instead="dos2unix job.sh",
+)
 def dos_line_ends(case: Case) -> Iterator[Hit]:
     """Lines that end as Windows ends them."""
     if "\r\n" in case.script.text:
@@ -41,23 +60,30 @@ def dos_line_ends(case: Case) -> Iterator[Hit]:
 
 
 @rule(
-    "directive-late", why="Slurm and PBS stop reading directives at the first command; what comes later is a comment",
-    example="cd $HOME\n#SBATCH --time=1:00:00", instead="#SBATCH --time=1:00:00\ncd $HOME",
-)  # fmt: skip
+    "directive-late",
+    why="Slurm and PBS stop reading directives at the first command; what comes later is a comment",
+    example="cd $HOME\n#SBATCH --time=1:00:00",
+    instead="#SBATCH --time=1:00:00\ncd $HOME",
+)
 def directive_late(case: Case) -> Iterator[Hit]:
     """A directive after the first command."""
     kind = case.script.scheduler
     active = {option.name for each in _read(case) for option in each.options}
     for each in case.script.directives:
         if each.kind == kind and each.state == "late" and each.options and active:
-            yield Hit(each.line, f"{_TAGS[kind]} after the first command is ignored: {each.text}",
-                      "move it above the first command")  # fmt: skip
+            yield Hit(
+                each.line,
+                f"{_TAGS[kind]} after the first command is ignored: {each.text}",
+                "move it above the first command",
+            )
 
 
 @rule(
-    "directive-spaced", why="The scheduler reads only lines that begin exactly with its tag; others are comments",
-    example="# SBATCH --nodes=4", instead="#SBATCH --nodes=4",
-)  # fmt: skip
+    "directive-spaced",
+    why="The scheduler reads only lines that begin exactly with its tag; others are comments",
+    example="# SBATCH --nodes=4",
+    instead="#SBATCH --nodes=4",
+)
 def directive_spaced(case: Case) -> Iterator[Hit]:
     """A directive with a blank before or after ``#``, which makes it a comment; a note where it may be meant so."""
     script = case.script
@@ -71,17 +97,23 @@ def directive_spaced(case: Case) -> Iterator[Hit]:
             continue
         meant = (bool(names & _SIZES) or not active) and not off
         better = f"{_TAGS[each.kind]} {each.text}"
-        yield Hit(each.line, f"this line is a comment to {_NAMES[each.kind]}: blanks around #", better,
-                  None if meant else "note")  # fmt: skip
+        yield Hit(
+            each.line,
+            f"this line is a comment to {_NAMES[each.kind]}: blanks around #",
+            better,
+            None if meant else "note",
+        )
 
 
 _NAMES = {"slurm": "Slurm", "lsf": "LSF", "pbs": "PBS", "flux": "Flux"}
 
 
 @rule(
-    "directive-variable", why="sbatch does not expand shell variables in directives; it knows %j, %x and the like",
-    example="#SBATCH --output=$HOME/log-$SLURM_JOB_ID", instead="#SBATCH --output=log-%j",
-)  # fmt: skip
+    "directive-variable",
+    why="sbatch does not expand shell variables in directives; it knows %j, %x and the like",
+    example="#SBATCH --output=$HOME/log-$SLURM_JOB_ID",
+    instead="#SBATCH --output=log-%j",
+)
 def directive_variable(case: Case) -> Iterator[Hit]:
     """A shell variable in an #SBATCH line."""
     if case.script.scheduler != "slurm":
@@ -90,19 +122,30 @@ def directive_variable(case: Case) -> Iterator[Hit]:
         for option in each.options:
             found = re.search(r"\$\{?\w+\}?|\$\(", option.value)
             if found and option.name not in ("export", "wrap", "comment", "dependency") and "{{" not in option.value:
-                known = {"$SLURM_JOB_ID": "%j", "$SLURM_JOBID": "%j", "$SLURM_JOB_NAME": "%x", "$USER": "%u",
-                         "${SLURM_JOB_ID}": "%j", "$SLURM_ARRAY_TASK_ID": "%a"}  # fmt: skip
+                known = {
+                    "$SLURM_JOB_ID": "%j",
+                    "$SLURM_JOBID": "%j",
+                    "$SLURM_JOB_NAME": "%x",
+                    "$USER": "%u",
+                    "${SLURM_JOB_ID}": "%j",
+                    "$SLURM_ARRAY_TASK_ID": "%a",
+                }
                 value = option.value
                 for name, pattern in known.items():
                     value = value.replace(name, pattern)
-                better = f"#SBATCH --{option.name}={value}" if "$" not in value else f"sbatch --{option.name}={value} ..."
+                better = (
+                    f"#SBATCH --{option.name}={value}" if "$" not in value else f"sbatch --{option.name}={value} ..."
+                )
                 yield Hit(each.line, f"sbatch takes {found.group()} literally in --{option.name}", better)
 
 
 @rule(
-    "unknown-option", "refused", why="The scheduler refuses a job with an option that it does not know",
-    example="#SBATCH --ntask-per-node=4", instead="#SBATCH --ntasks-per-node=4",
-)  # fmt: skip
+    "unknown-option",
+    "refused",
+    why="The scheduler refuses a job with an option that it does not know",
+    example="#SBATCH --ntask-per-node=4",
+    instead="#SBATCH --ntasks-per-node=4",
+)
 def unknown_option(case: Case) -> Iterator[Hit]:
     """A misspelt or ambiguous option; a note where a plugin of the site may have it."""
     table = HEADS.get(case.script.scheduler)
@@ -117,20 +160,33 @@ def unknown_option(case: Case) -> Iterator[Hit]:
             near = table.nearest(name)
             begins = sorted(known for known in table.valued if known.startswith(name) and len(name) > 2)
             if case.script.scheduler == "slurm" and len(begins) > 1:
-                yield Hit(each.line, f"--{name} is ambiguous: {', '.join('--' + known for known in begins[:4])}",
-                          f"{tag} --{begins[0]}={option.value}")  # fmt: skip
+                yield Hit(
+                    each.line,
+                    f"--{name} is ambiguous: {', '.join('--' + known for known in begins[:4])}",
+                    f"{tag} --{begins[0]}={option.value}",
+                )
             elif near and len(name) > 3:
-                yield Hit(each.line, f"unknown option {name!r}: did you mean {near!r}?",
-                          f"{tag} --{near}={option.value}" if case.script.scheduler == "slurm" else f"{tag} -{near}")  # fmt: skip
+                yield Hit(
+                    each.line,
+                    f"unknown option {name!r}: did you mean {near!r}?",
+                    f"{tag} --{near}={option.value}" if case.script.scheduler == "slurm" else f"{tag} -{near}",
+                )
             else:
-                yield Hit(each.line, f"{tag}: the option {name!r} is not one of the scheduler's own",
-                          "check that a plugin of the site has it", "note")  # fmt: skip
+                yield Hit(
+                    each.line,
+                    f"{tag}: the option {name!r} is not one of the scheduler's own",
+                    "check that a plugin of the site has it",
+                    "note",
+                )
 
 
 @rule(
-    "stray-words", "refused", why="sbatch takes each word of a directive for an option and refuses others",
-    example="#SBATCH --time=2:00:00 two hours", instead="#SBATCH --time=2:00:00   # two hours",
-)  # fmt: skip
+    "stray-words",
+    "refused",
+    why="sbatch takes each word of a directive for an option and refuses others",
+    example="#SBATCH --time=2:00:00 two hours",
+    instead="#SBATCH --time=2:00:00   # two hours",
+)
 def stray_words(case: Case) -> Iterator[Hit]:
     """Words in an #SBATCH line that belong to no option."""
     from stackyard.launch.lint.directives import split_directive
@@ -141,7 +197,7 @@ def stray_words(case: Case) -> Iterator[Hit]:
     for each in _read(case):
         words = split_directive(each.text)
         reading = read_options(SBATCH, words)
-        stray = [word for word in reading.rest if not word.startswith("-")]
+        stray = [word for word in reading.rest if not re.match(r"-|\(\d+\)", word)]
         if stray and not reading.doubtful and not is_template(each.text) and all(o.name for o in reading.options):
             better = f"#SBATCH {' '.join(words[: words.index(stray[0])])}   # {' '.join(stray)}".replace("  #", " #")
             better = f"#SBATCH --{each.text}" if stray[0] == words[0] and "=" in stray[0] else better
@@ -149,15 +205,17 @@ def stray_words(case: Case) -> Iterator[Hit]:
 
 
 @rule(
-    "option-twice", why="The last of two equal options wins; the first is without effect",
-    example="#SBATCH --time=1:00:00\n#SBATCH --time=2:00:00", instead="#SBATCH --time=2:00:00",
-)  # fmt: skip
+    "option-twice",
+    why="The last of two equal options wins; the first is without effect",
+    example="#SBATCH --time=1:00:00\n#SBATCH --time=2:00:00",
+    instead="#SBATCH --time=2:00:00",
+)
 def option_twice(case: Case) -> Iterator[Hit]:
     """The same option twice with different values."""
     kind = case.script.scheduler
     if kind not in ("slurm", "lsf"):
         return
-    many = {"R", "w", "verbose", "bb", "Q", "N", "a", "B", "hetjob", ""}
+    many = {"R", "w", "verbose", "bb", "Q", "N", "a", "B", "", "mail-type", "hint", "export"}  # these add up
     seen: dict[str, tuple[str, int]] = {}
     if re.search(r"^#SBATCH\s+(hetjob|packjob)\b", case.script.text, re.M):
         return
@@ -165,32 +223,44 @@ def option_twice(case: Case) -> Iterator[Hit]:
         for option in each.options:
             before = seen.get(option.name)
             if before and before[0] != option.value and option.name not in many:
-                yield Hit(each.line, f"{option.name} was given as {before[0]!r} on line {before[1]}; this one wins",
-                          f"remove line {before[1]}")  # fmt: skip
+                yield Hit(
+                    each.line,
+                    f"{option.name} was given as {before[0]!r} on line {before[1]}; this one wins",
+                    f"remove line {before[1]}",
+                )
             seen[option.name] = (option.value, each.line)
 
 
 @rule(
-    "time-format", "refused", why="The scheduler refuses a wall time that it cannot read",
-    example="#SBATCH --time=2h", instead="#SBATCH --time=2:00:00",
-)  # fmt: skip
+    "time-format",
+    "refused",
+    why="The scheduler refuses a wall time that it cannot read",
+    example="#SBATCH --time=2h",
+    instead="#SBATCH --time=2:00:00",
+)
 def time_format(case: Case) -> Iterator[Hit]:
     """A wall time in a form that the scheduler does not take."""
     kind, values = case.script.scheduler, case.script.request.values
     name = {"slurm": "time", "lsf": "W", "pbs": "l.walltime", "flux": "time-limit"}.get(kind, "")
     text = values.get(name, "")
-    if not text or is_template(text) or "$" in text or re.search(r"[A-Za-z]{3}|[hm]{2}", text.lower()) and ":" in text:
+    if not text or is_template(text) or not re.search(r"\d", text) or re.search(r"hh|mm|\$", text.lower()):
         return
     if minutes(text.split()[0], kind) is None:
         forms = {"slurm": "--time=2:00:00", "lsf": "-W 2:00", "pbs": "-l walltime=2:00:00", "flux": "-t 2h"}
-        yield Hit(case.script.request.line(name), f"{text!r} is no wall time of {_NAMES[kind]}",
-                  f"{_TAGS[kind]} {forms[kind]}")  # fmt: skip
+        yield Hit(
+            case.script.request.line(name),
+            f"{text!r} is no wall time of {_NAMES[kind]}",
+            f"{_TAGS[kind]} {forms[kind]}",
+        )
 
 
 @rule(
-    "time-missing", "note", why="Without a wall time the queue's default or maximum holds: an early end, or a long wait",
-    example="#SBATCH --nodes=2   (and no --time)", instead="#SBATCH --time=1:00:00",
-)  # fmt: skip
+    "time-missing",
+    "note",
+    why="Without a wall time the queue's default or maximum holds: an early end, or a long wait",
+    example="#SBATCH --nodes=2   (and no --time)",
+    instead="#SBATCH --time=1:00:00",
+)
 def time_missing(case: Case) -> Iterator[Hit]:
     """No wall time; always a note, since many queues have a good default."""
     kind = case.script.scheduler
@@ -201,9 +271,11 @@ def time_missing(case: Case) -> Iterator[Hit]:
 
 
 @rule(
-    "memory-unit", why="sbatch takes a number without a unit as MiB",
-    example="#SBATCH --mem=64", instead="#SBATCH --mem=64G",
-)  # fmt: skip
+    "memory-unit",
+    why="sbatch takes a number without a unit as MiB",
+    example="#SBATCH --mem=64",
+    instead="#SBATCH --mem=64G",
+)
 def memory_unit(case: Case) -> Iterator[Hit]:
     """A --mem that is so small that its unit must have been forgotten, or that sbatch cannot read."""
     if case.script.scheduler != "slurm":
@@ -216,29 +288,38 @@ def memory_unit(case: Case) -> Iterator[Hit]:
         size = mebibytes(text)
         if size is None:
             whole = re.match(r"(\d+)\.(\d+)([GT])", text, re.I)
-            better = f"#SBATCH --{name}={round(float(f'{whole[1]}.{whole[2]}') * 1024)}{'M' if whole[3] in 'gG' else 'G'}" \
-                if whole else f"#SBATCH --{name}=64G"  # fmt: skip
+            better = (
+                f"#SBATCH --{name}={round(float(f'{whole[1]}.{whole[2]}') * 1024)}{'M' if whole[3] in 'gG' else 'G'}"
+                if whole
+                else f"#SBATCH --{name}=64G"
+            )
             yield Hit(request.line(name), f"{text!r} is no size: a whole number with K, M, G or T", better, "refused")
         elif 0 < size < least and text.isdecimal():
             yield Hit(request.line(name), f"--{name}={text} asks for {text} MiB", f"#SBATCH --{name}={text}G")
 
 
 @rule(
-    "pbs-name-length", "note", why="PBS before 2020 and Torque take names of at most 15 characters",
-    example="#PBS -N resnet50-training-on-imagenet", instead="#PBS -N resnet50-train",
-)  # fmt: skip
+    "pbs-name-length",
+    "note",
+    why="PBS before 2020 and Torque take names of at most 15 characters",
+    example="#PBS -N resnet50-training-on-imagenet",
+    instead="#PBS -N resnet50-train",
+)
 def pbs_name_length(case: Case) -> Iterator[Hit]:
     """A PBS job name of more than 15 characters."""
     name = case.script.request.name
     if case.script.scheduler == "pbs" and len(name) > 15 and not is_template(name):
-        yield Hit(case.script.request.line("N"), f"the job name {name!r} has {len(name)} characters",
-                  f"#PBS -N {name[:15]}")  # fmt: skip
+        yield Hit(
+            case.script.request.line("N"), f"the job name {name!r} has {len(name)} characters", f"#PBS -N {name[:15]}"
+        )
 
 
 @rule(
-    "pbs-working-folder", why="A PBS job starts in the home folder, not where qsub was typed",
-    example="mpiexec -n 8 ./a.out", instead="cd $PBS_O_WORKDIR\nmpiexec -n 8 ./a.out",
-)  # fmt: skip
+    "pbs-working-folder",
+    why="A PBS job starts in the home folder, not where qsub was typed",
+    example="mpiexec -n 8 ./a.out",
+    instead="cd $PBS_O_WORKDIR\nmpiexec -n 8 ./a.out",
+)
 def pbs_working_folder(case: Case) -> Iterator[Hit]:
     """A PBS script that runs relative paths without going to the folder it was submitted from."""
     script = case.script
@@ -248,15 +329,20 @@ def pbs_working_folder(case: Case) -> Iterator[Hit]:
         return
     for launch in case.launches:
         for word in launch.program[:2]:
-            if (word.startswith("./") or word.endswith(".py")) and not word.startswith(("/", "~", "$", "\ue000")):
+            if is_template(word) or word.startswith(("/", "~")):
+                continue
+            if word.startswith("./") or word.endswith(".py"):
                 yield Hit(launch.line, f"{word} is looked for in the home folder", "cd $PBS_O_WORKDIR")
                 return
 
 
 @rule(
-    "not-understood", "note", why="Only Slurm, LSF, PBS and Flux are read",
-    example="#$ -pe mpi 16", instead="write the job for one of these schedulers",
-)  # fmt: skip
+    "not-understood",
+    "note",
+    why="Only Slurm, LSF, PBS and Flux are read",
+    example="#$ -pe mpi 16",
+    instead="write the job for one of these schedulers",
+)
 def not_understood(case: Case) -> Iterator[Hit]:
     """Directives of SGE or Cobalt: seen, not understood."""
     for each in case.script.directives:

@@ -1,6 +1,7 @@
 """Rules on jsrun: resource sets, binding, straddling ranks.
 
-A set has `-c` cores and `-a` ranks; ``-b packed:N`` gives each rank N of them in turn, the default is packed:1. A node of
+A set has `-c` cores and `-a` ranks; ``-b packed:N`` gives each rank N of them in turn, the default is packed:1. A
+node of
 Summit has 2 x 21 usable cores and 6 GPUs (OLCF, Summit user guide); a node of Lassen or Sierra has 2 x 20 and 4.
 """
 
@@ -66,19 +67,32 @@ def _sets(case: Case) -> Iterator[tuple[Launch, Sets]]:
 
 
 @rule(
-    "straddling-ranks", evidence=("script", "site"), why="A rank on two sockets reaches half its memory and its GPU over the bus between them",
-    example="jsrun -r1 -g6 -a4 -c42 -bpacked:10 ./a.out", instead="jsrun -r1 -g6 -a6 -c42 -bpacked:7 ./a.out",
-)  # fmt: skip
+    "straddling-ranks",
+    evidence=("script", "site"),
+    why="A rank on two sockets reaches half its memory and its GPU over the bus between them",
+    example="jsrun -r1 -g6 -a4 -c42 -bpacked:10 ./a.out",
+    instead="jsrun -r1 -g6 -a6 -c42 -bpacked:7 ./a.out",
+)
 def straddling_ranks(case: Case) -> Iterator[Hit]:
     """Ranks whose cores lie on two sockets: -a, -c and -b packed:N against the socket's cores."""
     for launch, sets in _sets(case):
         socket = socket_cores(case, sets)
-        if not socket or not sets.width or not sets.cores or sets.cores <= socket or sets.width * sets.ranks > sets.cores:
+        if (
+            not socket
+            or not sets.width
+            or not sets.cores
+            or sets.cores <= socket
+            or sets.width * sets.ranks > sets.cores
+        ):
             continue
         split = [rank for rank in range(sets.ranks) if rank * sets.width < socket < (rank + 1) * sets.width]
         if split:
-            yield Hit(launch.line, f"rank {split[0]} of each set has cores on both sockets: {sets.ranks} ranks of {sets.width} "
-                      f"cores on sockets of {socket}", _better(sets, socket))  # fmt: skip
+            yield Hit(
+                launch.line,
+                f"rank {split[0]} of each set has cores on both sockets: {sets.ranks} ranks of {sets.width} "
+                f"cores on sockets of {socket}",
+                _better(sets, socket),
+            )
 
 
 def _better(sets: Sets, socket: int) -> str:
@@ -91,9 +105,11 @@ def _better(sets: Sets, socket: int) -> str:
 
 
 @rule(
-    "jsrun-idle-cores", why="Cores of a set that no rank is bound to cannot be used by anything else",
-    example="jsrun -r1 -g6 -a4 -c42 -bpacked:10 ./a.out", instead="jsrun -r2 -g3 -a2 -c21 -bpacked:10 ./a.out",
-)  # fmt: skip
+    "jsrun-idle-cores",
+    why="Cores of a set that no rank is bound to cannot be used by anything else",
+    example="jsrun -r1 -g6 -a4 -c42 -bpacked:10 ./a.out",
+    instead="jsrun -r2 -g3 -a2 -c21 -bpacked:10 ./a.out",
+)
 def jsrun_idle_cores(case: Case) -> Iterator[Hit]:
     """A set with more cores than its ranks are bound to, by an explicit packed:N."""
     for launch, sets in _sets(case):
@@ -105,14 +121,19 @@ def jsrun_idle_cores(case: Case) -> Iterator[Hit]:
             better = f"jsrun ... -a{sets.ranks} -c{sets.ranks * sets.width} ..."
             if idle >= sets.ranks:
                 better = f"jsrun ... -a{sets.ranks} -c{sets.cores} -bpacked:{width} ..."
-            yield Hit(launch.line, f"{idle} of the {sets.cores} cores of each set are idle: {sets.ranks} ranks x {sets.width}",
-                      better)  # fmt: skip
+            yield Hit(
+                launch.line,
+                f"{idle} of the {sets.cores} cores of each set are idle: {sets.ranks} ranks x {sets.width}",
+                better,
+            )
 
 
 @rule(
-    "jsrun-default-binding", why="Without -b jsrun binds each rank to one core (packed:1), whatever -c asked for",
-    example="jsrun -n6 -a1 -c7 -g1 python train.py", instead="jsrun -n6 -a1 -c7 -g1 -bpacked:7 python train.py",
-)  # fmt: skip
+    "jsrun-default-binding",
+    why="Without -b jsrun binds each rank to one core (packed:1), whatever -c asked for",
+    example="jsrun -n6 -a1 -c7 -g1 python train.py",
+    instead="jsrun -n6 -a1 -c7 -g1 -bpacked:7 python train.py",
+)
 def jsrun_default_binding(case: Case) -> Iterator[Hit]:
     """Several cores per rank and no -b; a note unless the program is seen to use several threads."""
     for launch, sets in _sets(case):
@@ -123,63 +144,99 @@ def jsrun_default_binding(case: Case) -> Iterator[Hit]:
         passed = re.search(r"OMP_NUM_THREADS=(\d+)", " ".join(launch.words))
         count = int(passed[1]) if passed else (int(threads.text) if threads and threads.text.isdecimal() else 0)
         learning = case.is_python(launch) or bool(_LEARNING.search(case.script.code))
-        yield Hit(launch.line, f"{each} cores are asked for each rank, and one is bound", f"jsrun ... -bpacked:{each} ...",
-                  None if count > 1 or (learning and count != 1) else "note")  # fmt: skip
+        yield Hit(
+            launch.line,
+            f"{each} cores are asked for each rank, and one is bound",
+            f"jsrun ... -bpacked:{each} ...",
+            None if count > 1 or (learning and count != 1) else "note",
+        )
 
 
 @rule(
-    "jsrun-bind-overflow", "refused", why="The ranks of a set cannot be bound to more cores than it has",
-    example="jsrun -r1 -a6 -c42 -bpacked:8 ./a.out", instead="jsrun -r1 -a6 -c42 -bpacked:7 ./a.out",
-)  # fmt: skip
+    "jsrun-bind-overflow",
+    "refused",
+    why="The ranks of a set cannot be bound to more cores than it has",
+    example="jsrun -r1 -a6 -c42 -bpacked:8 ./a.out",
+    instead="jsrun -r1 -a6 -c42 -bpacked:7 ./a.out",
+)
 def jsrun_bind_overflow(case: Case) -> Iterator[Hit]:
     """Ranks times N of packed:N above the cores of a set."""
     for launch, sets in _sets(case):
         if sets.width and sets.cores and sets.ranks * sets.width > sets.cores and launch.given("bind"):
-            yield Hit(launch.line, f"{sets.ranks} ranks x {sets.width} cores are {sets.ranks * sets.width}, a set has {sets.cores}",
-                      f"jsrun ... -bpacked:{max(1, sets.cores // sets.ranks)} ...")  # fmt: skip
+            yield Hit(
+                launch.line,
+                f"{sets.ranks} ranks x {sets.width} cores are {sets.ranks * sets.width}, a set has {sets.cores}",
+                f"jsrun ... -bpacked:{max(1, sets.cores // sets.ranks)} ...",
+            )
 
 
 @rule(
-    "jsrun-more-than-node", "refused", evidence=("script", "site"), why="A resource set lies on one node, and all of -r on each",
-    example="jsrun -r6 -c8 -g1 ./a.out   (48 cores on nodes with 42)", instead="jsrun -r6 -c7 -g1 ./a.out",
-)  # fmt: skip
+    "jsrun-more-than-node",
+    "refused",
+    evidence=("script", "site"),
+    why="A resource set lies on one node, and all of -r on each",
+    example="jsrun -r6 -c8 -g1 ./a.out   (48 cores on nodes with 42)",
+    instead="jsrun -r6 -c7 -g1 ./a.out",
+)
 def jsrun_more_than_node(case: Case) -> Iterator[Hit]:
-    """Sets per host times cores or GPUs above a node: the site's, else the largest that had jsrun (44 cores, 6 GPUs)."""
+    """Sets per host times cores or GPUs above a node: the site's, else the largest (44 cores, 6 GPUs)."""
     kind = case.node_kind
     cores = kind.cores if kind and kind.cores else 44
     gpus = kind.gpu.count if kind and kind.gpu.count else 6
     for launch, sets in _sets(case):
         host = sets.host or 1
         if sets.cores and host * sets.cores > cores:
-            yield Hit(launch.line, f"{host} sets x {sets.cores} cores are {host * sets.cores}, a node has at most {cores}",
-                      f"jsrun ... -r{host} -c{max(1, (42 if cores == 44 else cores) // host)} ...")  # fmt: skip
+            yield Hit(
+                launch.line,
+                f"{host} sets x {sets.cores} cores are {host * sets.cores}, a node has at most {cores}",
+                f"jsrun ... -r{host} -c{max(1, (42 if cores == 44 else cores) // host)} ...",
+            )
         if sets.gpus and host * sets.gpus > gpus:
-            yield Hit(launch.line, f"{host} sets x {sets.gpus} GPUs are {host * sets.gpus}, a node has at most {gpus}",
-                      f"jsrun ... -r{max(1, gpus // sets.gpus)} -g{min(gpus, sets.gpus)} ...")  # fmt: skip
+            yield Hit(
+                launch.line,
+                f"{host} sets x {sets.gpus} GPUs are {host * sets.gpus}, a node has at most {gpus}",
+                f"jsrun ... -r{max(1, gpus // sets.gpus)} -g{min(gpus, sets.gpus)} ...",
+            )
+
+
+def _over_node(case: Case, sets: Sets) -> bool:
+    kind, host = case.node_kind, sets.host or 1
+    cores = kind.cores if kind and kind.cores else 44
+    gpus = kind.gpu.count if kind and kind.gpu.count else 6
+    return host * (sets.cores or 0) > cores or host * (sets.gpus or 0) > gpus
 
 
 @rule(
-    "jsrun-more-than-job", "refused", why="jsrun waits for, or refuses, more resource sets than the job's nodes hold",
-    example="#BSUB -nnodes 2\njsrun -n 18 -r 6 -g1 -c7 ./a.out", instead="jsrun -n 12 -r 6 -g1 -c7 ./a.out",
-)  # fmt: skip
+    "jsrun-more-than-job",
+    "refused",
+    why="jsrun waits for, or refuses, more resource sets than the job's nodes hold",
+    example="#BSUB -nnodes 2\njsrun -n 18 -r 6 -g1 -c7 ./a.out",
+    instead="jsrun -n 12 -r 6 -g1 -c7 ./a.out",
+)
 def jsrun_more_than_job(case: Case) -> Iterator[Hit]:
     """More resource sets than fit on the nodes of the job."""
     nodes, kind = case.script.request.nodes, case.node_kind
     for launch, sets in _sets(case):
-        if not nodes or not sets.count:
+        if not nodes or not sets.count or _over_node(case, sets):
             continue
         most = [sets.host] if sets.host else []
         most += [(kind.cores if kind and kind.cores else 44) // sets.cores] if sets.cores else []
         most += [(kind.gpu.count if kind and kind.gpu.count else 6) // sets.gpus] if sets.gpus else []
         if most and sets.count > nodes * max(1, min(most)):
-            yield Hit(launch.line, f"{sets.count} resource sets do not fit on {nodes} nodes with at most {max(1, min(most))} each",
-                      f"jsrun -n {nodes * max(1, min(most))} ...")  # fmt: skip
+            yield Hit(
+                launch.line,
+                f"{sets.count} resource sets do not fit on {nodes} nodes with at most {max(1, min(most))} each",
+                f"jsrun -n {nodes * max(1, min(most))} ...",
+            )
 
 
 @rule(
-    "smpiargs-gpu", evidence=("script", "source"), why="Spectrum MPI takes GPU pointers only with --smpiargs=-gpu; without it the program crashes",
-    example="jsrun -n12 -g1 -a1 -c7 ./pingpong-cuda-aware", instead='jsrun -n12 -g1 -a1 -c7 --smpiargs="-gpu" ./pingpong-cuda-aware',
-)  # fmt: skip
+    "smpiargs-gpu",
+    evidence=("script", "source"),
+    why="Spectrum MPI takes GPU pointers only with --smpiargs=-gpu; without it the program crashes",
+    example="jsrun -n12 -g1 -a1 -c7 ./pingpong-cuda-aware",
+    instead='jsrun -n12 -g1 -a1 -c7 --smpiargs="-gpu" ./pingpong-cuda-aware',
+)
 def smpiargs_gpu(case: Case) -> Iterator[Hit]:
     """A program that gives GPU pointers to MPI, by its script's words or its source, without --smpiargs=-gpu."""
     words = re.compile(r"(?:cuda|gpu)[-_ ]?aware|gpu_?direct|HOROVOD_GPU_(?:OPERATIONS|ALLREDUCE)=[\"']?MPI", re.I)
@@ -189,8 +246,14 @@ def smpiargs_gpu(case: Case) -> Iterator[Hit]:
         if "gpu" in args or args.strip() in ("off", "none") or not sets.gpus or "\ue000" in args:
             continue
         source = case.source(launch)
-        denied = re.search(r"(?:aware\w*[= ]+(?:0|false|no|off)\b)|(?:not|no|non|without|disable)[- ](?:cuda|gpu)[- ]?aware",
-                           case.script.text, re.I)  # fmt: skip
+        denied = re.search(
+            r"(?:aware\w*[= ]+(?:0|false|no|off)\b)|(?:not|no|non|without|disable)[- ](?:cuda|gpu)[- ]?aware",
+            case.script.text,
+            re.I,
+        )
         if (shared and not denied) or (source and source.gpu_buffers):
-            yield Hit(launch.line, "MPI gets GPU pointers here, but jsrun has no --smpiargs=-gpu",
-                      'jsrun --smpiargs="-gpu" ...')  # fmt: skip
+            yield Hit(
+                launch.line,
+                "MPI gets GPU pointers here, but jsrun has no --smpiargs=-gpu",
+                'jsrun --smpiargs="-gpu" ...',
+            )

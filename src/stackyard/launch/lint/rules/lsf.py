@@ -9,9 +9,12 @@ from stackyard.launch.lint.rules.base import Case, Hit, is_template, rule
 
 
 @rule(
-    "nnodes-with-csm", "refused", why="Expert mode (-csm y) takes the whole request from -n and -R; -nnodes belongs to easy mode",
-    example="#BSUB -nnodes 2\n#BSUB -csm y", instead="#BSUB -csm y\n#BSUB -n 85\n#BSUB -R ...",
-)  # fmt: skip
+    "nnodes-with-csm",
+    "refused",
+    why="Expert mode (-csm y) takes the whole request from -n and -R; -nnodes belongs to easy mode",
+    example="#BSUB -nnodes 2\n#BSUB -csm y",
+    instead="#BSUB -csm y\n#BSUB -n 85\n#BSUB -R ...",
+)
 def nnodes_with_csm(case: Case) -> Iterator[Hit]:
     """-nnodes, -ln_slots, -ln_mem or -cn_cu together with -csm y."""
     values, request = case.script.request.values, case.script.request
@@ -19,26 +22,37 @@ def nnodes_with_csm(case: Case) -> Iterator[Hit]:
         return
     for name in ("nnodes", "ln_slots", "ln_mem", "cn_cu"):
         if name in values:
-            yield Hit(request.lines[name], f"-{name} is not possible with -csm y (line {request.lines['csm']})",
-                      "remove -csm y (easy mode), or write -n and -R for expert mode")  # fmt: skip
+            yield Hit(
+                request.lines[name],
+                f"-{name} is not possible with -csm y (line {request.lines['csm']})",
+                "remove -csm y (easy mode), or write -n and -R for expert mode",
+            )
 
 
 @rule(
-    "slots-with-nnodes", why="In easy mode -nnodes is the request; -n of slots contradicts it",
-    example="#BSUB -nnodes 2\n#BSUB -n 84", instead="#BSUB -nnodes 2",
-)  # fmt: skip
+    "slots-with-nnodes",
+    why="In easy mode -nnodes is the request; -n of slots contradicts it",
+    example="#BSUB -nnodes 2\n#BSUB -n 84",
+    instead="#BSUB -nnodes 2",
+)
 def slots_with_nnodes(case: Case) -> Iterator[Hit]:
     """-n together with -nnodes."""
     request = case.script.request
     if case.script.scheduler == "lsf" and {"n", "nnodes"} <= request.values.keys():
-        yield Hit(request.lines["n"], f"-n {request.values['n']} beside -nnodes {request.values['nnodes']}",
-                  f"#BSUB -nnodes {request.values['nnodes']}   (without -n)")  # fmt: skip
+        yield Hit(
+            request.lines["n"],
+            f"-n {request.values['n']} beside -nnodes {request.values['nnodes']}",
+            f"#BSUB -nnodes {request.values['nnodes']}   (without -n)",
+        )
 
 
 @rule(
-    "expert-slots", "refused", why="The string reserves 1 slot on the launch node and N x S on the nodes: -n must be N x S + 1",
-    example='#BSUB -csm y\n#BSUB -n 84\n#BSUB -R "1*{..}+84*{..span[ptile=42]..}"', instead="#BSUB -n 85",
-)  # fmt: skip
+    "expert-slots",
+    "refused",
+    why="The string reserves 1 slot on the launch node and N x S on the nodes: -n must be N x S + 1",
+    example='#BSUB -csm y\n#BSUB -n 84\n#BSUB -R "1*{..}+84*{..span[ptile=42]..}"',
+    instead="#BSUB -n 85",
+)
 def expert_slots(case: Case) -> Iterator[Hit]:
     """In expert mode: -n that is not the sum of the slots in -R, or slots that do not fill whole nodes."""
     request = case.script.request
@@ -47,46 +61,70 @@ def expert_slots(case: Case) -> Iterator[Hit]:
     if case.script.scheduler != "lsf" or request.values.get("csm", "").lower() not in ("y", "yes") or len(counts) < 2:
         return
     if slots.isdecimal() and int(slots) != sum(counts):
-        yield Hit(request.lines["n"], f"-n {slots}, but the terms of -R are {' + '.join(map(str, counts))} = {sum(counts)}",
-                  f"#BSUB -n {sum(counts)}")  # fmt: skip
+        yield Hit(
+            request.lines["n"],
+            f"-n {slots}, but the terms of -R are {' + '.join(map(str, counts))} = {sum(counts)}",
+            f"#BSUB -n {sum(counts)}",
+        )
     tile = re.search(r"ptile\s*=\s*(\d+)", request.values["R"])
     if tile and int(tile[1]) and counts[-1] % int(tile[1]):
         tiles = -(-counts[-1] // int(tile[1]))
-        yield Hit(request.lines["R"], f"{counts[-1]} slots are no multiple of ptile={tile[1]}",
-                  f"{tiles * int(tile[1])}*{{...}} and -n {tiles * int(tile[1]) + 1}")  # fmt: skip
+        yield Hit(
+            request.lines["R"],
+            f"{counts[-1]} slots are no multiple of ptile={tile[1]}",
+            f"{tiles * int(tile[1])}*{{...}} and -n {tiles * int(tile[1]) + 1}",
+        )
 
 
 @rule(
-    "resource-string", "refused", why="LSF refuses a resource requirement that it cannot read",
-    example='#BSUB -R "span[hosts=1]]"', instead='#BSUB -R "span[hosts=1]"',
-)  # fmt: skip
+    "resource-string",
+    "refused",
+    why="LSF refuses a resource requirement that it cannot read",
+    example='#BSUB -R "span[hosts=1]]"',
+    instead='#BSUB -R "span[hosts=1]"',
+)
 def resource_string(case: Case) -> Iterator[Hit]:
     """Brackets of an -R string that do not match."""
     for each in case.script.directives:
         for option in each.options:
-            if each.kind == "lsf" and each.state == "read" and option.name == "R" and not is_template(option.value.replace("{", "")):
+            if (
+                each.kind == "lsf"
+                and each.state == "read"
+                and option.name == "R"
+                and not is_template(option.value.replace("{", ""))
+            ):
                 pairs = [("[", "]"), ("{", "}"), ("(", ")")]
                 odd = next((pair for pair in pairs if option.value.count(pair[0]) != option.value.count(pair[1])), None)
                 if odd:
-                    yield Hit(each.line, f"{option.value!r}: {odd[0]} and {odd[1]} do not match", "#BSUB -R \"span[ptile=N]\"")
+                    yield Hit(
+                        each.line, f"{option.value!r}: {odd[0]} and {odd[1]} do not match", '#BSUB -R "span[ptile=N]"'
+                    )
 
 
 @rule(
-    "pbs-select-with-nodes", "refused", why="PBS refuses a job that mixes the old -l nodes= with -l select=",
-    example="#PBS -l select=2:ncpus=8\n#PBS -l nodes=2:ppn=8", instead="#PBS -l select=2:ncpus=8",
-)  # fmt: skip
+    "pbs-select-with-nodes",
+    "refused",
+    why="PBS refuses a job that mixes the old -l nodes= with -l select=",
+    example="#PBS -l select=2:ncpus=8\n#PBS -l nodes=2:ppn=8",
+    instead="#PBS -l select=2:ncpus=8",
+)
 def pbs_select_with_nodes(case: Case) -> Iterator[Hit]:
     """-l nodes= beside -l select=."""
     request = case.script.request
     if case.script.scheduler == "pbs" and {"l.select", "l.nodes"} <= request.values.keys():
-        yield Hit(request.lines["l.nodes"], f"-l nodes= beside -l select= (line {request.lines['l.select']})",
-                  f"#PBS -l select={request.values['l.select']}")  # fmt: skip
+        yield Hit(
+            request.lines["l.nodes"],
+            f"-l nodes= beside -l select= (line {request.lines['l.select']})",
+            f"#PBS -l select={request.values['l.select']}",
+        )
 
 
 @rule(
-    "ddlrun-gone", why="ddlrun ended with IBM WML CE; Open-CE does not have it, and the centres tell to use jsrun",
-    example="ddlrun python train.py", instead="jsrun -r1 -g6 -a6 -c42 -bpacked:7 python train.py",
-)  # fmt: skip
+    "ddlrun-gone",
+    why="ddlrun ended with IBM WML CE; Open-CE does not have it, and the centres tell to use jsrun",
+    example="ddlrun python train.py",
+    instead="jsrun -r1 -g6 -a6 -c42 -bpacked:7 python train.py",
+)
 def ddlrun_gone(case: Case) -> Iterator[Hit]:
     """ddlrun, which is gone."""
     for launch in case.launches:
@@ -95,11 +133,16 @@ def ddlrun_gone(case: Case) -> Iterator[Hit]:
 
 
 @rule(
-    "flux-mini", "note", why="`flux mini run` became `flux run` in flux-core 0.48; newer ones do not have it",
-    example="flux mini run -N2 ./a.out", instead="flux run -N2 ./a.out",
-)  # fmt: skip
+    "flux-mini",
+    "note",
+    why="`flux mini run` became `flux run` in flux-core 0.48; newer ones do not have it",
+    example="flux mini run -N2 ./a.out",
+    instead="flux run -N2 ./a.out",
+)
 def flux_mini(case: Case) -> Iterator[Hit]:
     """The old ``flux mini`` commands."""
     for launch in case.launches:
         if launch.kind == "flux" and launch.words[1:2] == ("mini",):
-            yield Hit(launch.line, "flux mini is gone", f"flux {launch.words[2] if len(launch.words) > 2 else 'run'} ...")
+            yield Hit(
+                launch.line, "flux mini is gone", f"flux {launch.words[2] if len(launch.words) > 2 else 'run'} ..."
+            )

@@ -10,9 +10,12 @@ from stackyard.launch.lint.words import is_known
 
 
 @rule(
-    "isolated-gpu-by-local-rank", evidence=("source",), why="With one visible GPU per task its number is 0 for everyone: 'invalid device ordinal'",
-    example="srun --gpus-per-task=1 python train.py   (with torch.cuda.set_device(local_rank))", instead="srun --gpus-per-node=4 --gpu-bind=none python train.py",
-)  # fmt: skip
+    "isolated-gpu-by-local-rank",
+    evidence=("source",),
+    why="With one visible GPU per task its number is 0 for everyone: 'invalid device ordinal'",
+    example="srun --gpus-per-task=1 python train.py   (with torch.cuda.set_device(local_rank))",
+    instead="srun --gpus-per-node=4 --gpu-bind=none python train.py",
+)
 def isolated_gpu_by_local_rank(case: Case) -> Iterator[Hit]:
     """GPUs bound to tasks, and a program that takes the GPU of its local rank; a note where the source is not there."""
     for launch in case.steps:
@@ -22,14 +25,23 @@ def isolated_gpu_by_local_rank(case: Case) -> Iterator[Hit]:
         inner = next((each for each in case.launches if launch in each.via and each.kind in AGENTS), None)
         if per_node == 1 or inner or (launch.given("ntasks") and launch.get("ntasks") == "1"):
             continue
-        target = next((each for each in reversed(case.launches) if launch in each.via and each.kind == "container"), launch)
+        target = next(
+            (each for each in reversed(case.launches) if launch in each.via and each.kind == "container"), launch
+        )
         source = case.source(target)
         if source and source.device_line:
-            yield Hit(launch.line, f"each task sees one GPU, and {source.file}:{source.device_line} takes that of its local rank",
-                      "srun --gpus-per-node=N --gpu-bind=none ...")  # fmt: skip
+            yield Hit(
+                launch.line,
+                f"each task sees one GPU, and {source.file}:{source.device_line} takes that of its local rank",
+                "srun --gpus-per-node=N --gpu-bind=none ...",
+            )
         elif source is None and python_program(target.program) and per_node:
-            yield Hit(launch.line, "each task sees one GPU: cuda:<local rank> would be an invalid device",
-                      "srun --gpus-per-node=N --gpu-bind=none ...", "note")  # fmt: skip
+            yield Hit(
+                launch.line,
+                "each task sees one GPU: cuda:<local rank> would be an invalid device",
+                "srun --gpus-per-node=N --gpu-bind=none ...",
+                "note",
+            )
 
 
 def _isolates(case: Case, launch: Launch) -> bool:
@@ -43,9 +55,12 @@ def _isolates(case: Case, launch: Launch) -> bool:
 
 
 @rule(
-    "fork-under-mpi", evidence=("source",), why="Worker processes forked after MPI has begun share its registered memory: crashes, wrong data, hangs",
-    example="mpirun -np 8 python train.py   (DataLoader(num_workers=4))", instead='DataLoader(..., multiprocessing_context="forkserver")',
-)  # fmt: skip
+    "fork-under-mpi",
+    evidence=("source",),
+    why="Worker processes forked after MPI has begun share its registered memory: crashes, wrong data, hangs",
+    example="mpirun -np 8 python train.py   (DataLoader(num_workers=4))",
+    instead='DataLoader(..., multiprocessing_context="forkserver")',
+)
 def fork_under_mpi(case: Case) -> Iterator[Hit]:
     """DataLoader workers by fork in a program that runs on MPI: Horovod or mpi4py under mpirun, srun or jsrun."""
     for launch in case.launches:
@@ -58,5 +73,9 @@ def fork_under_mpi(case: Case) -> Iterator[Hit]:
         sure = source.workers is not None and source.workers > 0
         gloo = outer.kind == "horovodrun" and not outer.given("mpi")
         count = source.workers if sure else "some"
-        yield Hit(launch.line, f"{source.file}:{source.loader_line} forks {count} workers per rank under MPI",
-                  'DataLoader(..., multiprocessing_context="forkserver")', None if sure and not gloo else "note")  # fmt: skip
+        yield Hit(
+            launch.line,
+            f"{source.file}:{source.loader_line} forks {count} workers per rank under MPI",
+            'DataLoader(..., multiprocessing_context="forkserver")',
+            None if sure and not gloo else "note",
+        )

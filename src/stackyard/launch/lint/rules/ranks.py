@@ -5,21 +5,25 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from stackyard.launch.lint.launches import AGENTS, RANKS
+from stackyard.launch.lint.launches import AGENTS, RANKS, Launch
 from stackyard.launch.lint.rules.base import Case, Hit, rule
-from stackyard.launch.lint.words import OPEN
+from stackyard.launch.lint.words import OPEN, TASK
 
 _PER_TASK = re.compile(
     r"\$\{?(SLURM_PROCID|SLURM_LOCALID|SLURM_NODEID|OMPI_COMM_WORLD_(?:LOCAL_)?RANK|PMI_RANK|PMIX_RANK|JSM_NAMESPACE_(?:LOCAL_)?RANK"
     r"|PALS_(?:LOCAL_)?RANKID|MPI_LOCALRANKID|FLUX_TASK_(?:RANK|LOCAL_ID))\b"
-)  # fmt: skip
-_IDENTITY = re.compile(r"^(?:RANK|LOCAL_RANK|NODE_RANK|WORLD_RANK|GLOBAL_RANK|GROUP_RANK|MACHINE_RANK|NODE_ID|SLURM_PROCID)$", re.I)
+)
+_IDENTITY = re.compile(
+    r"^(?:RANK|LOCAL_RANK|NODE_RANK|WORLD_RANK|GLOBAL_RANK|GROUP_RANK|MACHINE_RANK|NODE_ID|SLURM_PROCID)$", re.I
+)
 
 
 @rule(
-    "rank-in-batch-body", why="The batch script runs once, on the first node: every task gets the same number, 0 or nothing",
-    example="export RANK=$SLURM_PROCID\nsrun python train.py", instead="srun bash -c 'RANK=$SLURM_PROCID exec python train.py'",
-)  # fmt: skip
+    "rank-in-batch-body",
+    why="The batch script runs once, on the first node: every task gets the same number, 0 or nothing",
+    example="export RANK=$SLURM_PROCID\nsrun python train.py",
+    instead="srun bash -c 'RANK=$SLURM_PROCID exec python train.py'",
+)
 def rank_in_batch_body(case: Case) -> Iterator[Hit]:
     """RANK, LOCAL_RANK or --node_rank taken in the batch script from a variable that only tasks have."""
     single = case.script.request.nodes == 1 and (case.script.request.all_tasks or 1) == 1
@@ -32,14 +36,20 @@ def rank_in_batch_body(case: Case) -> Iterator[Hit]:
         if resolved.command.within("function") or resolved.line > last:
             continue
         pairs = [word.partition("=")[::2] for word in resolved.argv[1:]] if resolved.argv[:1] == ("export",) else []
-        pairs += [(each.name, resolved.environment[each.name].text) for each in resolved.command.assignments
-                  if each.name in resolved.environment]  # fmt: skip
+        pairs += [
+            (each.name, resolved.environment[each.name].text)
+            for each in resolved.command.assignments
+            if each.name in resolved.environment
+        ]
         for name, text in pairs:
             found = _PER_TASK.search(text)
             if found and _IDENTITY.match(name) and OPEN in text:
                 done.add(resolved.line)
-                yield Hit(resolved.line, f"{name} is taken from ${found[1]} before any task runs",
-                          f"srun bash -c '{name}=${found[1]} exec ...'")  # fmt: skip
+                yield Hit(
+                    resolved.line,
+                    f"{name} is taken from ${found[1]} before any task runs",
+                    f"srun bash -c '{name}=${found[1]} exec ...'",
+                )
     yield from _options(case, done)
 
 
@@ -50,21 +60,27 @@ def _options(case: Case, done: set[int]) -> Iterator[Hit]:
             continue
         text = launch.get("node_rank") or launch.get("machine_rank") or ""
         found = _PER_TASK.search(text)
-        early = found and any(OPEN in word and found[1] in word and _marked(word, found[1]) for word in outer.words)
-        if found and early and launch.line not in done and not outer.command.command.within("loop"):
-            yield Hit(launch.line, f"${found[1]} is replaced in the batch script, before srun: every node gets the same",
-                      f"srun bash -c '... --node_rank=${found[1]} ...'   (single quotes)")  # fmt: skip
-
-
-def _marked(word: str, name: str) -> bool:
-    """Whether the variable was replaced by the outer shell (it stands between the marks of unknown values)."""
-    return bool(re.search(OPEN + r"[^\ue001]*" + name, word))
+        if (
+            found
+            and TASK not in text
+            and OPEN in text
+            and launch.line not in done
+            and not outer.command.command.within("loop")
+            and launch.get("rdzv_backend") in (None, "static")  # a rendezvous gives out the numbers itself
+        ):
+            yield Hit(
+                launch.line,
+                f"${found[1]} is replaced in the batch script, before srun: every node gets the same",
+                f"srun bash -c '... --node_rank=${found[1]} ...'   (single quotes)",
+            )
 
 
 @rule(
-    "activate-per-rank", why="Every task reads thousands of small files before it starts; once in the batch script is enough",
-    example='srun bash -c "conda activate torch; python train.py"', instead="conda activate torch\nsrun python train.py",
-)  # fmt: skip
+    "activate-per-rank",
+    why="Every task reads thousands of small files before it starts; once in the batch script is enough",
+    example='srun bash -c "conda activate torch; python train.py"',
+    instead="conda activate torch\nsrun python train.py",
+)
 def activate_per_rank(case: Case) -> Iterator[Hit]:
     """conda activate, source activate or module load in a shell of every task; a note with one task per node."""
     pattern = re.compile(r"^(?:conda|mamba|micromamba|source|\.|module|ml)$")
@@ -73,14 +89,31 @@ def activate_per_rank(case: Case) -> Iterator[Hit]:
         chain = (*launch.via, launch)
         if len(argv) < 2 or not pattern.match(argv[0]) or any(each.kind == "container" for each in chain):
             continue
-        heavy = argv[1] in ("activate", "load", "add", "purge") or argv[0] == "ml" or re.search(r"/activate$|conda\.sh$", argv[1])
+        heavy = (
+            argv[1] in ("activate", "load", "add", "purge")
+            or argv[0] == "ml"
+            or re.search(r"/activate$|conda\.sh$", argv[1])
+        )
         outer = next((each for each in reversed(chain) if each.kind in RANKS), None)
         if not heavy or outer is None or outer.kind == "flux" or argv[1].endswith("conda.sh"):
             continue
         step = case.step(outer)
-        if step.tasks == 1 or any(option.name.startswith("container-image") for option in outer.reading.options):
+        if step.tasks == 1 or _in_image(case, outer):
             continue
-        many = step.per_node is None or step.per_node > 1
+        light = argv[0] in ("source", ".") and len(argv) == 2  # a Python venv: one small file
+        many = (step.per_node is None or step.per_node > 1) and not light
         known = step.tasks is not None or step.per_node is not None
-        yield Hit(inner.line, f"every task runs {' '.join(argv[:3])}", f"{' '.join(argv[:3])}   (before {outer.kind})",
-                  None if many and known else "note")  # fmt: skip
+        yield Hit(
+            inner.line,
+            f"every task runs {' '.join(argv[:3])}",
+            f"{' '.join(argv[:3])}   (before {outer.kind})",
+            None if many and known else "note",
+        )
+
+
+def _in_image(case: Case, outer: Launch) -> bool:
+    """Whether the tasks run in an image that srun itself mounts: Pyxis, uenv, CSCS's container engine."""
+    words = {option.written for option in outer.reading.options} | {
+        option.written for each in case.script.directives if each.state == "read" for option in each.options
+    }
+    return bool(words & {"container-image", "container-name", "environment", "uenv", "image", "container"})

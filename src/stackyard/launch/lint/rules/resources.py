@@ -7,14 +7,19 @@ from collections.abc import Iterator
 
 from stackyard.launch.lint.launches import Launch
 from stackyard.launch.lint.rules.base import Case, Hit, rule
+from stackyard.launch.lint.scope import Resolved
 from stackyard.launch.lint.words import is_known, shown
+
+_GPU_LISTS = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 
 
 @rule(
-    "srun-cpus-not-inherited", evidence=("site",),
+    "srun-cpus-not-inherited",
+    evidence=("site",),
     why="Since Slurm 22.05 srun does not take --cpus-per-task from the batch script: each task gets one core",
-    example="#SBATCH --cpus-per-task=8\nsrun python train.py", instead="srun --cpus-per-task=$SLURM_CPUS_PER_TASK python train.py",
-)  # fmt: skip
+    example="#SBATCH --cpus-per-task=8\nsrun python train.py",
+    instead="srun --cpus-per-task=$SLURM_CPUS_PER_TASK python train.py",
+)
 def srun_cpus_not_inherited(case: Case) -> Iterator[Hit]:
     """An srun without -c after a head with --cpus-per-task; a note where the site's Slurm version is not known."""
     request = case.script.request
@@ -31,9 +36,12 @@ def srun_cpus_not_inherited(case: Case) -> Iterator[Hit]:
 
 
 @rule(
-    "per-task-gres-linear", evidence=("site",), why="Since Slurm 24.11 select/linear refuses GPUs per task",
-    example="srun --gpus-per-task=1 ./a.out", instead="srun --gpus-per-node=4 ./a.out",
-)  # fmt: skip
+    "per-task-gres-linear",
+    evidence=("site",),
+    why="Since Slurm 24.11 select/linear refuses GPUs per task",
+    example="srun --gpus-per-task=1 ./a.out",
+    instead="srun --gpus-per-node=4 ./a.out",
+)
 def per_task_gres_linear(case: Case) -> Iterator[Hit]:
     """--gpus-per-task where the site's Slurm is 24.11 or newer with select/linear."""
     if case.site is None or not case.site.scheduler.linear or case.version < (24, 11):
@@ -45,37 +53,50 @@ def per_task_gres_linear(case: Case) -> Iterator[Hit]:
 
 
 @rule(
-    "gpus-per-task-mismatch", "refused", why="The tasks of a node cannot have more GPUs than the node was asked for",
+    "gpus-per-task-mismatch",
+    "refused",
+    why="The tasks of a node cannot have more GPUs than the node was asked for",
     example="#SBATCH --gpus-per-node=4\n#SBATCH --ntasks-per-node=8\n#SBATCH --gpus-per-task=1",
     instead="#SBATCH --gpus-per-node=8",
-)  # fmt: skip
+)
 def gpus_per_task_mismatch(case: Case) -> Iterator[Hit]:
     """Tasks per node times GPUs per task above the GPUs per node."""
     request = case.script.request
     per_task, tasks, have = request.gpus_per_task, request.tasks_per_node, request.gpus_per_node
     if case.script.scheduler == "slurm" and per_task and tasks and have and per_task * tasks > have:
-        yield Hit(request.line("gpus-per-task"), f"{tasks} tasks x {per_task} GPUs are {per_task * tasks}, but a node has {have}",
-                  f"#SBATCH --gpus-per-node={per_task * tasks}")  # fmt: skip
+        yield Hit(
+            request.line("gpus-per-task"),
+            f"{tasks} tasks x {per_task} GPUs are {per_task * tasks}, but a node has {have}",
+            f"#SBATCH --gpus-per-node={per_task * tasks}",
+        )
 
 
 @rule(
-    "more-gpus-than-node", "refused", evidence=("site",), why="No node of this kind has so many GPUs",
-    example="#SBATCH --gpus-per-node=8   (on nodes with 4)", instead="#SBATCH --gpus-per-node=4",
-)  # fmt: skip
+    "more-gpus-than-node",
+    "refused",
+    evidence=("site",),
+    why="No node of this kind has so many GPUs",
+    example="#SBATCH --gpus-per-node=8   (on nodes with 4)",
+    instead="#SBATCH --gpus-per-node=4",
+)
 def more_gpus_than_node(case: Case) -> Iterator[Hit]:
     """More GPUs per node than the site's nodes have."""
     kind, asked = case.node_kind, case.script.request.gpus_per_node
     if kind and kind.gpu.count and asked and asked > kind.gpu.count:
-        yield Hit(case.script.request.line("gpus-per-node", "gres", "gpus", "l.select"),
-                  f"{asked} GPUs per node are asked for, the site's nodes have {kind.gpu.count}",
-                  f"ask for {kind.gpu.count}")  # fmt: skip
+        yield Hit(
+            case.script.request.line("gpus-per-node", "gres", "gpus", "l.select"),
+            f"{asked} GPUs per node are asked for, the site's nodes have {kind.gpu.count}",
+            f"ask for {kind.gpu.count}",
+        )
 
 
 @rule(
-    "idle-cores", evidence=("site",), why="Cores of a whole node that no task may use are paid for all the same",
+    "idle-cores",
+    evidence=("site",),
+    why="Cores of a whole node that no task may use are paid for all the same",
     example="#SBATCH --exclusive\n#SBATCH --ntasks-per-node=4\n#SBATCH --cpus-per-task=8   (on nodes with 64 cores)",
     instead="#SBATCH --cpus-per-task=16",
-)  # fmt: skip
+)
 def idle_cores(case: Case) -> Iterator[Hit]:
     """Tasks that use less than half the cores of a node that the job has to itself."""
     kind, request = case.node_kind, case.script.request
@@ -85,17 +106,26 @@ def idle_cores(case: Case) -> Iterator[Hit]:
     used = tasks * cpus
     threads = kind.cores * kind.smt
     if used > threads:
-        yield Hit(request.line("cpus-per-task"), f"{tasks} tasks x {cpus} CPUs are {used}, a node has {threads}",
-                  f"#SBATCH --cpus-per-task={threads // tasks}", "refused")  # fmt: skip
+        yield Hit(
+            request.line("cpus-per-task"),
+            f"{tasks} tasks x {cpus} CPUs are {used}, a node has {threads}",
+            f"#SBATCH --cpus-per-task={threads // tasks}",
+            "refused",
+        )
     elif used * 2 <= kind.cores:
-        yield Hit(request.line("cpus-per-task"), f"{kind.cores - used} of {kind.cores} cores of each node stay idle",
-                  f"#SBATCH --cpus-per-task={kind.cores // tasks}")  # fmt: skip
+        yield Hit(
+            request.line("cpus-per-task"),
+            f"{kind.cores - used} of {kind.cores} cores of each node stay idle",
+            f"#SBATCH --cpus-per-task={kind.cores // tasks}",
+        )
 
 
 @rule(
-    "threads-over-cores", why="More threads than cores take turns: the program gets slower",
-    example="#SBATCH --cpus-per-task=4\nexport OMP_NUM_THREADS=16", instead="export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK",
-)  # fmt: skip
+    "threads-over-cores",
+    why="More threads than cores take turns: the program gets slower",
+    example="#SBATCH --cpus-per-task=4\nexport OMP_NUM_THREADS=16",
+    instead="export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK",
+)
 def threads_over_cores(case: Case) -> Iterator[Hit]:
     """OMP_NUM_THREADS above the cores of a task."""
     cpus = case.script.request.cpus_per_task
@@ -110,28 +140,34 @@ def threads_over_cores(case: Case) -> Iterator[Hit]:
 
 
 @rule(
-    "gpu-list-by-hand", why="The scheduler sets CUDA_VISIBLE_DEVICES to the GPUs that the job has",
-    example="#SBATCH --gpus-per-node=4\nexport CUDA_VISIBLE_DEVICES=0,1", instead="remove the line",
-)  # fmt: skip
+    "gpu-list-by-hand",
+    why="The scheduler sets CUDA_VISIBLE_DEVICES to the GPUs that the job has",
+    example="#SBATCH --gpus-per-node=4\nexport CUDA_VISIBLE_DEVICES=0,1",
+    instead="remove the line",
+)
 def gpu_list_by_hand(case: Case) -> Iterator[Hit]:
     """GPU numbers written into the script; a warning where they name fewer or other GPUs than are asked for."""
     have = case.script.request.node_gpus
     if not case.script.scheduler:
         return
     seen: set[int] = set()
-    for resolved, name, text, line in _settings(case, ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")):
+    for resolved, name, text, lasting in _settings(case, _GPU_LISTS):
+        line = resolved.line
         numbers = [int(each) for each in text.split(",") if each.strip().isdecimal()]
         if line in seen or not numbers or not is_known(text):
             continue
         seen.add(line)
         outside = have is not None and have > 0 and max(numbers) >= have
-        alone = not resolved.command.background and not resolved.command.within("loop") and not resolved.argv
+        alone = not resolved.command.background and not resolved.command.within("loop") and lasting
         fewer = have is not None and len(set(numbers)) < have and alone and _set_once(case, name)
         if outside:
             yield Hit(line, f"{name}={text} names GPU {max(numbers)}, the job has {have}", "remove the line")
         elif fewer:
-            yield Hit(line, f"{name}={text} hides {(have or 0) - len(set(numbers))} of the {have} GPUs of a node",
-                      "remove the line, or ask for fewer GPUs")  # fmt: skip
+            yield Hit(
+                line,
+                f"{name}={text} hides {(have or 0) - len(set(numbers))} of the {have} GPUs of a node",
+                "remove the line, or ask for fewer GPUs",
+            )
         else:
             yield Hit(line, f"{name}={text} is set by hand: its order decides which GPU is cuda:0", severity="note")
 
@@ -140,42 +176,42 @@ def _set_once(case: Case, name: str) -> bool:
     return len(re.findall(rf"\b{name}=", case.script.code)) == 1
 
 
-def _settings(case: Case, names: tuple[str, ...]) -> Iterator[tuple[object, str, str, int]]:
-    """Every place where one of the variables is set, with the text it gets."""
+def _settings(case: Case, names: tuple[str, ...]) -> Iterator[tuple[Resolved, str, str, bool]]:
+    """Every place where one of the variables is set: its text, and whether that holds for all that follows."""
     for resolved in case.script.commands:
-        exported = resolved.argv[1:] if resolved.argv[:1] == ("export",) else ()
-        for word in exported:
+        for word in resolved.argv[1:] if resolved.argv[:1] == ("export",) else ():
             name, equals, text = word.partition("=")
             if equals and name in names:
-                yield _Plain(resolved), name, text, resolved.line
+                yield resolved, name, text, True
         for assignment in resolved.command.assignments:
             value = resolved.environment.get(assignment.name)
             if assignment.name in names and value:
-                yield resolved, assignment.name, value.text, resolved.line
-
-
-class _Plain:
-    """An ``export`` seen as an assignment: without words of its own."""
-
-    def __init__(self, resolved: object) -> None:
-        self.command = resolved.command  # type: ignore[attr-defined]
-        self.argv = ()
+                yield resolved, assignment.name, value.text, not resolved.argv
 
 
 @rule(
-    "export-twice", why="srun and sbatch take the last --export alone; commas join the names",
-    example="srun --export=ALL,A=1 --export=B=2 ./a.out", instead="srun --export=ALL,A=1,B=2 ./a.out",
-)  # fmt: skip
+    "export-twice",
+    why="srun and sbatch take the last --export alone; commas join the names",
+    example="srun --export=ALL,A=1 --export=B=2 ./a.out",
+    instead="srun --export=ALL,A=1,B=2 ./a.out",
+)
 def export_twice(case: Case) -> Iterator[Hit]:
     """Several --export options of one srun."""
     for launch in case.launches:
         values = [shown(o.value) for o in launch.reading.options if o.name == "export"]
         if launch.kind == "srun" and len(values) > 1 and len(set(values)) > 1:
-            yield Hit(launch.line, f"of {len(values)} --export options only the last holds: {values[-1]}",
-                      f"srun --export={','.join(values)} ...")  # fmt: skip
+            yield Hit(
+                launch.line,
+                f"of {len(values)} --export options only the last holds: {values[-1]}",
+                f"srun --export={','.join(values)} ...",
+            )
         elif launch.kind == "srun" and values and _drops_all(values[0]):
-            yield Hit(launch.line, f"--export={values[0]} without ALL drops the rest of the environment",
-                      f"srun --export=ALL,{values[0]} ...", "note")  # fmt: skip
+            yield Hit(
+                launch.line,
+                f"--export={values[0]} without ALL drops the rest of the environment",
+                f"srun --export=ALL,{values[0]} ...",
+                "note",
+            )
 
 
 def _drops_all(value: str) -> bool:
@@ -184,9 +220,11 @@ def _drops_all(value: str) -> bool:
 
 
 @rule(
-    "preload-comma", why="ld.so separates LD_PRELOAD by blanks or colons; a comma makes one name of two",
-    example="export LD_PRELOAD=/a/liba.so,/b/libb.so", instead="export LD_PRELOAD=/a/liba.so:/b/libb.so",
-)  # fmt: skip
+    "preload-comma",
+    why="ld.so separates LD_PRELOAD by blanks or colons; a comma makes one name of two",
+    example="export LD_PRELOAD=/a/liba.so,/b/libb.so",
+    instead="export LD_PRELOAD=/a/liba.so:/b/libb.so",
+)
 def preload_comma(case: Case) -> Iterator[Hit]:
     """LD_PRELOAD joined with commas."""
     pattern = re.compile(r"\bLD_PRELOAD=(\"[^\"]*\"|'[^']*'|\S+)")
@@ -197,21 +235,27 @@ def preload_comma(case: Case) -> Iterator[Hit]:
 
 
 @rule(
-    "slow-path-left-on", "note", why="Meant for looking for faults; it takes the fast path between GPUs away",
-    example="export NCCL_P2P_DISABLE=1", instead="remove the line once the cause is found",
-)  # fmt: skip
+    "slow-path-left-on",
+    "note",
+    why="Meant for looking for faults; it takes the fast path between GPUs away",
+    example="export NCCL_P2P_DISABLE=1",
+    instead="remove the line once the cause is found",
+)
 def slow_path_left_on(case: Case) -> Iterator[Hit]:
     """NCCL_P2P_DISABLE, NCCL_IB_DISABLE, NCCL_SHM_DISABLE or CUDA_LAUNCH_BLOCKING left on."""
     names = ("NCCL_P2P_DISABLE", "NCCL_IB_DISABLE", "NCCL_SHM_DISABLE", "CUDA_LAUNCH_BLOCKING")
-    for _, name, text, line in _settings(case, names):
+    for resolved, name, text, _ in _settings(case, names):
         if text == "1":
-            yield Hit(line, f"{name}=1 is left on")
+            yield Hit(resolved.line, f"{name}=1 is left on")
 
 
 @rule(
-    "container-without-gpu", "note", why="Without --nv or --rocm a container does not see the driver, unless the site adds it",
-    example="singularity exec torch.sif python train.py", instead="singularity exec --nv torch.sif python train.py",
-)  # fmt: skip
+    "container-without-gpu",
+    "note",
+    why="Without --nv or --rocm a container does not see the driver, unless the site adds it",
+    example="singularity exec torch.sif python train.py",
+    instead="singularity exec --nv torch.sif python train.py",
+)
 def container_without_gpu(case: Case) -> Iterator[Hit]:
     """A container without GPU option in a job with GPUs; a note, since modules and site files can add it."""
     have = case.script.request.node_gpus
@@ -221,8 +265,11 @@ def container_without_gpu(case: Case) -> Iterator[Hit]:
         env = any(name in case.script.code for name in ("_NV=", "_NVCCLI=", "_ROCM=", "_BIND"))
         unknown_words = any(not is_known(word) for word in launch.words[: len(launch.words) - len(launch.program)])
         if not launch.given("nv", "rocm", "nvccli") and not env and not unknown_words:
-            yield Hit(launch.line, f"{launch.word} runs without --nv or --rocm in a job with GPUs",
-                      f"{launch.word} exec --nv ...")  # fmt: skip
+            yield Hit(
+                launch.line,
+                f"{launch.word} runs without --nv or --rocm in a job with GPUs",
+                f"{launch.word} exec --nv ...",
+            )
 
 
 def launch_gpus(case: Case, launch: Launch) -> int | None:

@@ -8,9 +8,11 @@ from stackyard.launch.lint.rules.base import Case, Hit, rule
 
 
 @rule(
-    "tasks-mismatch", why="With --ntasks, --ntasks-per-node is only an upper limit: --ntasks decides",
-    example="#SBATCH --nodes=4\n#SBATCH --ntasks=8\n#SBATCH --ntasks-per-node=4", instead="#SBATCH --ntasks=16",
-)  # fmt: skip
+    "tasks-mismatch",
+    why="With --ntasks, --ntasks-per-node is only an upper limit: --ntasks decides",
+    example="#SBATCH --nodes=4\n#SBATCH --ntasks=8\n#SBATCH --ntasks-per-node=4",
+    instead="#SBATCH --ntasks=16",
+)
 def tasks_mismatch(case: Case) -> Iterator[Hit]:
     """--ntasks that is not nodes times --ntasks-per-node."""
     request = case.script.request
@@ -27,9 +29,11 @@ def tasks_mismatch(case: Case) -> Iterator[Hit]:
 
 
 @rule(
-    "more-tasks-than-job", why="A step cannot be larger than its job: srun ends with 'More processors requested than permitted'",
-    example="#SBATCH --ntasks=4\nsrun -n 8 ./a.out", instead="#SBATCH --ntasks=8\nsrun -n 8 ./a.out",
-)  # fmt: skip
+    "more-tasks-than-job",
+    why="A step cannot be larger than its job: srun ends with 'More processors requested than permitted'",
+    example="#SBATCH --ntasks=4\nsrun -n 8 ./a.out",
+    instead="#SBATCH --ntasks=8\nsrun -n 8 ./a.out",
+)
 def more_tasks_than_job(case: Case) -> Iterator[Hit]:
     """An srun with more nodes or more CPUs than its job has."""
     request = case.script.request
@@ -40,30 +44,42 @@ def more_tasks_than_job(case: Case) -> Iterator[Hit]:
             continue
         nodes, tasks = launch.count("nodes"), launch.count("ntasks")
         if nodes and case.nodes and nodes > case.nodes:
-            yield Hit(launch.line, f"srun asks for {nodes} nodes of a job with {case.nodes}", f"srun -N {case.nodes} ...",
-                      "refused")  # fmt: skip
+            yield Hit(
+                launch.line,
+                f"srun asks for {nodes} nodes of a job with {case.nodes}",
+                f"srun -N {case.nodes} ...",
+                "refused",
+            )
         elif tasks and request.all_tasks and not request.exclusive and "overcommit" not in request.values:
             have = request.all_tasks * (request.cpus_per_task or 1)
             need = tasks * (launch.count("cpus-per-task") or 1)
             roomy = request.values.keys() & {"cpus-per-gpu", "mincpus", "threads-per-core", "ntasks-per-core"}
             if need > have and tasks > request.all_tasks and not roomy:
-                yield Hit(launch.line, f"srun starts {tasks} tasks ({need} CPUs) in a job of {request.all_tasks} ({have} CPUs)",
-                          f"#SBATCH --ntasks={tasks}",
-                          "note" if _whole_nodes(case) else None)  # fmt: skip
+                yield Hit(
+                    launch.line,
+                    f"srun starts {tasks} tasks ({need} CPUs) in a job of {request.all_tasks} ({have} CPUs)",
+                    f"#SBATCH --ntasks={tasks}",
+                    "note" if _whole_nodes(case) else None,
+                )
 
 
 def _whole_nodes(case: Case) -> bool:
     """Whether a job may well have whole nodes although its head does not say --exclusive."""
     request = case.script.request
-    return case.shares_nodes is False or request.values.get("mem") == "0" or bool(request.gpus_per_node) or bool(
-        case.site is None and request.nodes and not request.cpus_per_task
-    )  # fmt: skip
+    return (
+        case.shares_nodes is False
+        or request.values.get("mem") == "0"
+        or bool(request.gpus_per_node)
+        or bool(case.site is None and request.nodes and not request.cpus_per_task)
+    )
 
 
 @rule(
-    "more-ranks-than-slots", why="Open MPI takes its slots from the scheduler and refuses more ranks than tasks",
-    example="#SBATCH --ntasks=4\nmpirun -np 8 ./a.out", instead="#SBATCH --ntasks=8\nmpirun -np 8 ./a.out",
-)  # fmt: skip
+    "more-ranks-than-slots",
+    why="Open MPI takes its slots from the scheduler and refuses more ranks than tasks",
+    example="#SBATCH --ntasks=4\nmpirun -np 8 ./a.out",
+    instead="#SBATCH --ntasks=8\nmpirun -np 8 ./a.out",
+)
 def more_ranks_than_slots(case: Case) -> Iterator[Hit]:
     """An mpirun with more ranks than the job has tasks; a note where the MPI is not known to be Open MPI."""
     tasks = case.script.request.all_tasks
@@ -75,23 +91,33 @@ def more_ranks_than_slots(case: Case) -> Iterator[Hit]:
             continue
         mapping = launch.get("map-by") or ""
         sure = "openmpi" in case.script.code.lower() and "overs" not in mapping.lower()
-        yield Hit(launch.line, f"{launch.word} starts {ranks} ranks in a job of {tasks} tasks",
-                  f"ask for {ranks} tasks, or start {tasks}", None if sure else "note")  # fmt: skip
+        yield Hit(
+            launch.line,
+            f"{launch.word} starts {ranks} ranks in a job of {tasks} tasks",
+            f"ask for {ranks} tasks, or start {tasks}",
+            None if sure else "note",
+        )
 
 
 @rule(
-    "idle-nodes", why="Nodes that nothing runs on are paid for all the same",
-    example="#SBATCH --nodes=4\nsrun -N 2 -n 8 ./a.out", instead="srun -N 4 -n 16 ./a.out",
-)  # fmt: skip
+    "idle-nodes",
+    why="Nodes that nothing runs on are paid for all the same",
+    example="#SBATCH --nodes=4\nsrun -N 2 -n 8 ./a.out",
+    instead="srun -N 4 -n 16 ./a.out",
+)
 def idle_nodes(case: Case) -> Iterator[Hit]:
     """Steps that use fewer nodes than the job has, where no step runs beside another."""
     nodes = case.script.request.nodes
     if not nodes or nodes == 1 or not case.steps or len(case.steps) != len([x for x in case.launches if not x.via]):
         return
-    if any(each.command.command.background or each.command.command.within("loop") or each.remote for each in case.steps):
+    if any(
+        each.command.command.background or each.command.command.within("loop") or each.remote for each in case.steps
+    ):
         return
-    used = [_used(case, each) for each in case.steps if not each.given("relative", "multi-prog", "hostfile", "rankfile")]
-    if used and len(used) == len(case.steps) and all(used) and max(each or 0 for each in used) < nodes:
+    used = [
+        _used(case, each) for each in case.steps if not each.given("relative", "multi-prog", "hostfile", "rankfile")
+    ]
+    if used and len(used) == len(case.steps) and all(used) and max(each or 0 for each in used) <= 0.9 * nodes:
         most = max(each or 0 for each in used)
         launch = case.steps[0]
         options = {"srun": f"srun -N {nodes} ...", "jsrun": f"jsrun -n {nodes} -r 1 ..."}
@@ -115,9 +141,12 @@ def _used(case: Case, launch: object) -> int | None:
 
 
 @rule(
-    "only-first-node", why="A batch script runs on the first node alone; only srun, mpirun and the like reach the others",
-    example="#SBATCH --nodes=4\npython train.py", instead="srun python train.py", evidence=("script", "source"),
-)  # fmt: skip
+    "only-first-node",
+    why="A batch script runs on the first node alone; only srun, mpirun and the like reach the others",
+    example="#SBATCH --nodes=4\npython train.py",
+    instead="srun python train.py",
+    evidence=("script", "source"),
+)
 def only_first_node(case: Case) -> Iterator[Hit]:
     """A plain Python program in a job of several nodes; a note unless its source shows that it is distributed."""
     from stackyard.launch.lint.launches import python_program
@@ -134,45 +163,70 @@ def only_first_node(case: Case) -> Iterator[Hit]:
         source = read_source(file.read_text(errors="replace"), program[0]) if file else None
         sure = source and (source.group_line or source.imports & {"horovod", "mpi4py"})
         start = {"slurm": "srun", "lsf": "jsrun", "pbs": "mpiexec", "flux": "flux run"}[case.script.scheduler]
-        yield Hit(resolved.line, f"{program[0]} runs on the first of {nodes} nodes only", f"{start} python {program[0]} ...",
-                  None if sure else "note")  # fmt: skip
+        yield Hit(
+            resolved.line,
+            f"{program[0]} runs on the first of {nodes} nodes only",
+            f"{start} python {program[0]} ...",
+            None if sure else "note",
+        )
         return
 
 
 @rule(
-    "mpirun-localhost", why="Ranks on localhost all run on the first node",
-    example="#SBATCH --nodes=2\nmpirun -np 8 -H localhost:8 ./a.out", instead="mpirun -np 8 ./a.out",
-)  # fmt: skip
+    "mpirun-localhost",
+    why="Ranks on localhost all run on the first node",
+    example="#SBATCH --nodes=2\nmpirun -np 8 -H localhost:8 ./a.out",
+    instead="mpirun -np 8 ./a.out",
+)
 def mpirun_localhost(case: Case) -> Iterator[Hit]:
     """An mpirun or horovodrun on localhost in a job of several nodes."""
     nodes = case.script.request.nodes
     for launch in case.launches:
         hosts = launch.get("host") or launch.get("hosts") or ""
         names = {each.split(":")[0] for each in hosts.split(",") if each}
-        if launch.kind in ("mpirun", "horovodrun") and nodes and nodes > 1 and names and names <= {"localhost", "127.0.0.1"}:
+        if (
+            launch.kind in ("mpirun", "horovodrun")
+            and nodes
+            and nodes > 1
+            and names
+            and names <= {"localhost", "127.0.0.1"}
+        ):
             yield Hit(launch.line, f"all ranks run on the first of {nodes} nodes", f"{launch.word} without {hosts}")
 
 
 @rule(
-    "horovodrun-hosts", why="Without hosts horovodrun starts all ranks on this node; it finds hosts by itself only under LSF",
+    "horovodrun-hosts",
+    why="Without hosts horovodrun starts all ranks on this node; it finds hosts by itself only under LSF",
     example="#SBATCH --nodes=2\nhorovodrun -np 8 python train.py",
     instead="horovodrun -np 8 -H node1:4,node2:4 python train.py",
-)  # fmt: skip
+)
 def horovodrun_hosts(case: Case) -> Iterator[Hit]:
     """A horovodrun on several nodes without -H or --hostfile."""
     nodes = case.script.request.nodes
     for launch in case.launches:
         told = launch.given("hosts", "hostfile", "host-discovery-script", "check-build")
-        if launch.kind != "horovodrun" or told or not nodes or nodes == 1 or case.script.scheduler == "lsf" or launch.via:
+        if (
+            launch.kind != "horovodrun"
+            or told
+            or not nodes
+            or nodes == 1
+            or case.script.scheduler == "lsf"
+            or launch.via
+        ):
             continue
-        yield Hit(launch.line, f"horovodrun without hosts uses the first of {nodes} nodes only",
-                  "horovodrun -np N -H host1:G,host2:G ...")  # fmt: skip
+        yield Hit(
+            launch.line,
+            f"horovodrun without hosts uses the first of {nodes} nodes only",
+            "horovodrun -np N -H host1:G,host2:G ...",
+        )
 
 
 @rule(
-    "launcher-in-launcher", why="srun starts one mpirun per task, and each of these starts all ranks",
-    example="#SBATCH --ntasks=8\nsrun mpirun -np 8 ./a.out", instead="srun ./a.out",
-)  # fmt: skip
+    "launcher-in-launcher",
+    why="srun starts one mpirun per task, and each of these starts all ranks",
+    example="#SBATCH --ntasks=8\nsrun mpirun -np 8 ./a.out",
+    instead="srun ./a.out",
+)
 def launcher_in_launcher(case: Case) -> Iterator[Hit]:
     """An mpirun or horovodrun that srun starts several times."""
     for launch in case.launches:
@@ -181,5 +235,8 @@ def launcher_in_launcher(case: Case) -> Iterator[Hit]:
             continue
         tasks = case.step(outer).tasks
         if tasks and tasks > 1:
-            yield Hit(launch.line, f"{outer.kind} starts {tasks} copies of {launch.word}",
-                      f"{outer.kind} {' '.join(launch.program[:2])} ...")  # fmt: skip
+            yield Hit(
+                launch.line,
+                f"{outer.kind} starts {tasks} copies of {launch.word}",
+                f"{outer.kind} {' '.join(launch.program[:2])} ...",
+            )

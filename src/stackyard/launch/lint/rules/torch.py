@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from stackyard.launch.lint.launches import AGENTS, Launch
 from stackyard.launch.lint.rules.base import Case, Hit, rule
 from stackyard.launch.lint.rules.resources import launch_gpus
-from stackyard.launch.lint.words import OPEN, is_known
+from stackyard.launch.lint.words import TASK, is_known
 
 _MANY = re.compile(r"nnodes[= ]|rdzv|SLURM_(?:NNODES|JOB_NUM_NODES)|num_machines")
 
@@ -39,10 +39,11 @@ def ranks_per_agent(launch: Launch) -> int | None:
 
 
 @rule(
-    "srun-torchrun-per-gpu", why="torchrun starts all ranks of a node itself: with one task per GPU there are N x N ranks",
+    "srun-torchrun-per-gpu",
+    why="torchrun starts all ranks of a node itself: with one task per GPU there are N x N ranks",
     example="#SBATCH --ntasks-per-node=4\nsrun torchrun --nnodes=2 --nproc_per_node=4 train.py",
     instead="#SBATCH --ntasks-per-node=1\nsrun torchrun --nnodes=2 --nproc_per_node=4 train.py",
-)  # fmt: skip
+)
 def srun_torchrun_per_gpu(case: Case) -> Iterator[Hit]:
     """Several tasks per node, each of which starts a torchrun (or deepspeed, accelerate) for the whole node."""
     for launch in _agents(case):
@@ -55,17 +56,24 @@ def srun_torchrun_per_gpu(case: Case) -> Iterator[Hit]:
         agents = nnodes(launch)
         if ranks_per_agent(launch) == 1 and (agents is None or agents == step.tasks):
             continue
-        where = outer.line if outer.given("ntasks-per-node", "ntasks", "tasks_per_rs") else case.script.request.line(
-            "ntasks-per-node", "ntasks"
-        )  # fmt: skip
-        yield Hit(launch.line, f"{outer.kind} starts {step.per_node} {launch.kind} on each node (line {where})",
-                  f"{outer.kind} --ntasks-per-node=1 ..." if outer.kind == "srun" else "jsrun -r1 -a1 ...")  # fmt: skip
+        where = (
+            outer.line
+            if outer.given("ntasks-per-node", "ntasks", "tasks_per_rs")
+            else case.script.request.line("ntasks-per-node", "ntasks")
+        )
+        yield Hit(
+            launch.line,
+            f"{outer.kind} starts {step.per_node} {launch.kind} on each node (line {where})",
+            f"{outer.kind} --ntasks-per-node=1 ..." if outer.kind == "srun" else "jsrun -r1 -a1 ...",
+        )
 
 
 @rule(
-    "torchrun-nodes", why="The rendezvous waits until --nnodes agents have come; more are sent away",
-    example="#SBATCH --nodes=4\nsrun torchrun --nnodes=2 --nproc_per_node=4 train.py", instead="srun torchrun --nnodes=$SLURM_NNODES ...",
-)  # fmt: skip
+    "torchrun-nodes",
+    why="The rendezvous waits until --nnodes agents have come; more are sent away",
+    example="#SBATCH --nodes=4\nsrun torchrun --nnodes=2 --nproc_per_node=4 train.py",
+    instead="srun torchrun --nnodes=$SLURM_NNODES ...",
+)
 def torchrun_nodes(case: Case) -> Iterator[Hit]:
     """--nnodes that is not the number of agents that srun starts."""
     for launch in _agents(case):
@@ -76,14 +84,19 @@ def torchrun_nodes(case: Case) -> Iterator[Hit]:
         if not step.tasks or not agents or step.per_node != 1 or outer.command.command.background:
             continue
         if agents != step.tasks and (launch.given("nnodes") or step.tasks > 1):
-            yield Hit(launch.line, f"srun starts {step.tasks} torchrun, which expect to be {agents}",
-                      f"torchrun --nnodes={step.tasks} ...")  # fmt: skip
+            yield Hit(
+                launch.line,
+                f"srun starts {step.tasks} torchrun, which expect to be {agents}",
+                f"torchrun --nnodes={step.tasks} ...",
+            )
 
 
 @rule(
-    "torchrun-first-node-only", why="A batch script runs on the first node alone: the rendezvous waits for the others forever",
-    example="#SBATCH --nodes=2\ntorchrun --nnodes=2 --nproc_per_node=4 train.py", instead="srun torchrun --nnodes=2 --nproc_per_node=4 train.py",
-)  # fmt: skip
+    "torchrun-first-node-only",
+    why="A batch script runs on the first node alone: the rendezvous waits for the others forever",
+    example="#SBATCH --nodes=2\ntorchrun --nnodes=2 --nproc_per_node=4 train.py",
+    instead="srun torchrun --nnodes=2 --nproc_per_node=4 train.py",
+)
 def torchrun_first_node_only(case: Case) -> Iterator[Hit]:
     """torchrun or accelerate in a job of several nodes without srun around it."""
     nodes = case.script.request.nodes
@@ -97,25 +110,42 @@ def torchrun_first_node_only(case: Case) -> Iterator[Hit]:
         if command.background or command.within("loop") or launch.given("config_file"):
             continue
         expected = nnodes(launch)
-        start = {"slurm": "srun", "lsf": "jsrun -r1 -a1 -cALL_CPUS -gALL_GPUS", "pbs": "mpiexec --ppn 1"}.get(case.script.scheduler, "flux run -N")
+        start = {"slurm": "srun", "lsf": "jsrun -r1 -a1 -cALL_CPUS -gALL_GPUS", "pbs": "mpiexec --ppn 1"}.get(
+            case.script.scheduler, "flux run -N"
+        )
         text = f"{launch.kind} is started on the first of {nodes} nodes only"
-        waits = expected is not None and expected > 1 or (expected is None and bool(_MANY.search(" ".join(launch.words))))
+        waits = (expected is not None and expected > 1) or (
+            expected is None and bool(_MANY.search(" ".join(launch.words)))
+        )
         many = len(list(_agents(case))) > 1
-        yield Hit(launch.line, text + (f", and waits for {expected or 'the other'}" if waits else ""),
-                  f"{start} {launch.kind} --nnodes={nodes} ...", "note" if many and not waits else None)  # fmt: skip
+        yield Hit(
+            launch.line,
+            text + (f", and waits for {expected or 'the other'}" if waits else ""),
+            f"{start} {launch.kind} --nnodes={nodes} ...",
+            "note" if many and not waits else None,
+        )
 
 
 def _deepspeed(case: Case, launch: Launch, nodes: int) -> Iterator[Hit]:
-    told = launch.given("hostfile", "launcher", "include") or "DLTS_HOSTFILE" in case.script.code or "/job/hostfile" in case.script.code
+    told = (
+        launch.given("hostfile", "launcher", "include")
+        or "DLTS_HOSTFILE" in case.script.code
+        or "/job/hostfile" in case.script.code
+    )
     if not told and all(is_known(word) for word in launch.words[:2]):
-        yield Hit(launch.line, f"deepspeed without --hostfile uses the first of {nodes} nodes only",
-                  "deepspeed --hostfile hosts.txt ...   (or srun with one task per GPU)")  # fmt: skip
+        yield Hit(
+            launch.line,
+            f"deepspeed without --hostfile uses the first of {nodes} nodes only",
+            "deepspeed --hostfile hosts.txt ...   (or srun with one task per GPU)",
+        )
 
 
 @rule(
-    "ranks-over-gpus", why="Each rank takes the GPU of its local rank: more ranks give 'invalid device ordinal', fewer leave GPUs idle",
-    example="#SBATCH --gpus-per-node=4\nsrun torchrun --nproc_per_node=8 train.py", instead="srun torchrun --nproc_per_node=4 train.py",
-)  # fmt: skip
+    "ranks-over-gpus",
+    why="Each rank takes the GPU of its local rank: more ranks give 'invalid device ordinal', fewer leave GPUs idle",
+    example="#SBATCH --gpus-per-node=4\nsrun torchrun --nproc_per_node=8 train.py",
+    instead="srun torchrun --nproc_per_node=4 train.py",
+)
 def ranks_over_gpus(case: Case) -> Iterator[Hit]:
     """Ranks per node of an agent that are not its GPUs."""
     agents = list(_agents(case))
@@ -123,13 +153,22 @@ def ranks_over_gpus(case: Case) -> Iterator[Hit]:
         ranks, outer = ranks_per_agent(launch), launch.ranks_of
         per_node = case.step(outer).per_node if outer else 1
         gpus = launch_gpus(case, outer or launch)
-        if not ranks or not gpus or per_node != 1 or launch.kind == "accelerate" and not launch.given("num_machines"):
+        if not ranks or not gpus or per_node != 1 or (launch.kind == "accelerate" and not launch.given("num_machines")):
             continue
         if ranks > gpus:
             yield Hit(launch.line, f"{ranks} ranks on each node with {gpus} GPUs", f"--nproc_per_node={gpus}")
-        elif ranks < gpus and len(agents) == 1 and not launch.command.command.background and not _is_model_parallel(launch):
-            yield Hit(launch.line, f"{ranks} ranks on each node leave {gpus - ranks} of {gpus} GPUs idle",
-                      f"--nproc_per_node={gpus}", "note" if ranks == 1 else None)  # fmt: skip
+        elif (
+            ranks < gpus
+            and len(agents) == 1
+            and not launch.command.command.background
+            and not _is_model_parallel(launch)
+        ):
+            yield Hit(
+                launch.line,
+                f"{ranks} ranks on each node leave {gpus - ranks} of {gpus} GPUs idle",
+                f"--nproc_per_node={gpus}",
+                "note" if ranks == 1 else None,
+            )
 
 
 def _is_model_parallel(launch: Launch) -> bool:
@@ -137,23 +176,27 @@ def _is_model_parallel(launch: Launch) -> bool:
 
 
 @rule(
-    "rendezvous-id-per-rank", why="Agents meet by this id: one that each task draws for itself never meets another",
-    example="srun bash -c 'torchrun --rdzv_id=$RANDOM ...'", instead="srun torchrun --rdzv_id=$SLURM_JOB_ID ...",
-)  # fmt: skip
+    "rendezvous-id-per-rank",
+    why="Agents meet by this id: one that each task draws for itself never meets another",
+    example="srun bash -c 'torchrun --rdzv_id=$RANDOM ...'",
+    instead="srun torchrun --rdzv_id=$SLURM_JOB_ID ...",
+)
 def rendezvous_id_per_rank(case: Case) -> Iterator[Hit]:
     """$RANDOM or a date as --rdzv_id in a shell of each task."""
     for launch in _agents(case):
         text = launch.get("rdzv_id") or ""
-        outer = launch.via[0].words if launch.via else ()
         drawn = re.search(r"\$RANDOM|\$\{RANDOM\}|date|uuidgen|\$\$", text)
-        if drawn and launch.ranks_of and not any(OPEN in word and drawn.group() in word for word in outer):
+        if drawn and launch.ranks_of and TASK in text:
             yield Hit(launch.line, f"each task draws its own --rdzv_id ({drawn.group()})", "--rdzv_id=$SLURM_JOB_ID")
 
 
 @rule(
-    "torch-launch-old", "note", why="torch.distributed.launch is deprecated since PyTorch 1.9; it passes --local_rank, not LOCAL_RANK",
-    example="python -m torch.distributed.launch --nproc_per_node=4 train.py", instead="torchrun --nproc_per_node=4 train.py",
-)  # fmt: skip
+    "torch-launch-old",
+    "note",
+    why="torch.distributed.launch is deprecated since PyTorch 1.9; it passes --local_rank, not LOCAL_RANK",
+    example="python -m torch.distributed.launch --nproc_per_node=4 train.py",
+    instead="torchrun --nproc_per_node=4 train.py",
+)
 def torch_launch_old(case: Case) -> Iterator[Hit]:
     """The old python -m torch.distributed.launch."""
     for launch in _agents(case):

@@ -10,15 +10,25 @@ from stackyard.launch.lint.scope import Resolved
 from stackyard.launch.lint.words import shown
 
 _WAITS = re.compile(r"\b(?:wait|jswait|fg|tail\s+--pid|flux queue drain|flux jobs|kill -0|pgrep|jslist|sleep inf)")
-_RAY = re.compile(r"\bray\s+(?:start|symmetric)|start[-_]head|start[-_]worker|ray[-_]?(?:head|cluster|worker)|redis[-_]password|ip_head|\bray\b.*\.(?:sh|py)\b")
-_SERVER = re.compile(r"(?:start|run)[-_](?:head|worker|server)|\bray start|redis|mongod|postgres|tensorboard|jupyter|vllm|http\.server|dask[- ](?:scheduler|worker)|monitor|nvidia-smi|dcgm|telemetry|logger|server|daemon")
-_QUIET = {"echo", "date", "exit", "printf", "set", "trap", "true", ":", "module", "export", "unset", "cd", "kill", "sacct", "seff", "sleep", "rm", "rmdir"}
+_RAY = re.compile(
+    r"\bray\s+(?:start|symmetric)|start[-_]head|start[-_]worker|ray[-_]?(?:head|cluster|worker)|redis[-_]password|ip_head"
+)
+_SERVER = re.compile(
+    r"(?:start|run)[-_](?:head|worker|server)|\bray start|redis|mongod|postgres|tensorboard|jupyter|vllm|http\.server"
+    r"|dask[- ](?:scheduler|worker)|monitor|nvidia-smi|dcgm|telemetry|logger|server|daemon"
+)
+_QUIET = frozenset(
+    ["echo", "date", "exit", "printf", "set", "trap", "true", ":", "module", "export", "unset", "cd", "kill", "sacct", "seff", "sleep", "rm", "rmdir", "[", "test", "local", "let", "break", "continue", "return", "shift", "read", "mkdir", "cp", "mv", "cat", "grep", "hostname", "squeue", "scontrol", "ls", "time", "pwd", "env"]
+)
+"""Commands that end at once: the background gets no time from them."""
 
 
 @rule(
-    "missing-wait", why="The job ends with its script, and all that still runs in the background is killed",
-    example="srun -n 4 ./a.out &\nsrun -n 4 ./b.out &", instead="srun -n 4 ./a.out &\nsrun -n 4 ./b.out &\nwait",
-)  # fmt: skip
+    "missing-wait",
+    why="The job ends with its script, and all that still runs in the background is killed",
+    example="srun -n 4 ./a.out &\nsrun -n 4 ./b.out &",
+    instead="srun -n 4 ./a.out &\nsrun -n 4 ./b.out &\nwait",
+)
 def missing_wait(case: Case) -> Iterator[Hit]:
     """Launches in the background, and nothing after them that waits."""
     script = case.script
@@ -30,7 +40,11 @@ def missing_wait(case: Case) -> Iterator[Hit]:
     last = started[-1]
     rest = [each for each in script.commands if each.line > last.line]
     tail = "\n".join(row for row in script.code.splitlines()[last.line - 1 :])
-    if _WAITS.search(tail) or any(_works(each) for each in rest) or _is_server(case, last.line, shown(" ".join(last.words))):
+    if (
+        _WAITS.search(tail)
+        or any(_works(each) for each in rest)
+        or _is_server(case, last.line, shown(" ".join(last.words)))
+    ):
         return
     yield Hit(last.line, f"{last.word} runs in the background, and the script ends without wait", "wait")
 
@@ -40,8 +54,8 @@ def _works(resolved: Resolved) -> bool:
     name = resolved.argv[0].rsplit("/", 1)[-1] if resolved.argv else ""
     if name == "sleep":
         return len(resolved.argv) > 1 and (not resolved.argv[1].isdecimal() or int(resolved.argv[1]) >= 60)
-    return bool(name) and name not in _QUIET and not resolved.command.background and not resolved.command.within("function") \
-        and name not in ("[", "test", "local", "let", "break", "continue", "return", "shift", "read", "mkdir", "cp", "mv", "cat", "grep", "hostname", "squeue", "scontrol", "ls", "time", "pwd", "env")  # fmt: skip
+    command = resolved.command
+    return bool(name) and name not in _QUIET and not command.background and not command.within("function")
 
 
 def _is_server(case: Case, line: int, text: str) -> bool:
@@ -49,9 +63,11 @@ def _is_server(case: Case, line: int, text: str) -> bool:
 
 
 @rule(
-    "sleep-as-synchronisation", why="A sleep is too short on a busy day and too long on every other; the cluster says itself when it is there",
-    example="srun -N1 -n1 -w $head ray start --head --block &\nsleep 30", instead="until ray status --address $ip:6379 >/dev/null 2>&1; do sleep 1; done",
-)  # fmt: skip
+    "sleep-as-synchronisation",
+    why="A sleep is too short on a busy day and too long on every other; the cluster says itself when it is there",
+    example="srun -N1 -n1 -w $head ray start --head --block &\nsleep 30",
+    instead="until ray status --address $ip:6379 >/dev/null 2>&1; do sleep 1; done",
+)
 def sleep_as_synchronisation(case: Case) -> Iterator[Hit]:
     """A sleep after a Ray head or worker was started in the background; a note for other servers."""
     before: tuple[str, int] | None = None
@@ -66,9 +82,12 @@ def sleep_as_synchronisation(case: Case) -> Iterator[Hit]:
             if resolved.command.within("loop") and _polls(case, resolved):
                 continue
             better = "until ray status --address $ip_head >/dev/null 2>&1; do sleep 1; done"
-            yield Hit(resolved.line, f"sleep {shown(argv[1])} waits for what line {before[1]} started",
-                      better if before[0] == "ray" else "ask the server until it answers",
-                      None if before[0] == "ray" else "note")  # fmt: skip
+            yield Hit(
+                resolved.line,
+                f"sleep {shown(argv[1])} waits for what line {before[1]} started",
+                better if before[0] == "ray" else "ask the server until it answers",
+                None if before[0] == "ray" else "note",
+            )
             before = None
         elif argv and argv[0] not in ("echo", "printf", "export", "date") and not resolved.command.background:
             before = None if argv[0] not in ("true", ":") else before
@@ -80,7 +99,7 @@ def _is_ray(case: Case, text: str) -> bool:
         return True
     return bool(re.search(r"\b\S*(?:start|run)?[-_]?(?:head|worker)\S*\.sh\b", text)) and bool(
         re.search(r"\bray\b|redis_password|ip_head", case.script.text, re.I)
-    )  # fmt: skip
+    )
 
 
 def _polls(case: Case, resolved: Resolved) -> bool:
@@ -91,16 +110,25 @@ def _polls(case: Case, resolved: Resolved) -> bool:
 
 
 @rule(
-    "output-thrown-away", "note", why="Nothing tells why a rank failed when its output goes to /dev/null",
-    example="srun python train.py > /dev/null 2>&1", instead="srun --output=rank-%t.log python train.py",
-)  # fmt: skip
+    "output-thrown-away",
+    "note",
+    why="Nothing tells why a rank failed when its output goes to /dev/null",
+    example="srun python train.py > /dev/null 2>&1",
+    instead="srun --output=rank-%t.log python train.py",
+)
 def output_thrown_away(case: Case) -> Iterator[Hit]:
     """All output of a launch, or of the job, into /dev/null."""
     for launch in case.steps:
         targets = {op: "".join(part.text for part in word.parts) for op, word in launch.command.command.redirects}
         both = "&>" in targets or {"2>", ">"} <= targets.keys() or (">" in targets and targets.get("2>&") == "1")
-        if both and targets.get("&>", targets.get(">")) == "/dev/null" and targets.get("2>", "/dev/null") in ("/dev/null",):
-            yield Hit(launch.line, f"all output of {launch.word} goes to /dev/null", f"{launch.word} ... > run.log 2>&1")
+        if (
+            both
+            and targets.get("&>", targets.get(">")) == "/dev/null"
+            and targets.get("2>", "/dev/null") in ("/dev/null",)
+        ):
+            yield Hit(
+                launch.line, f"all output of {launch.word} goes to /dev/null", f"{launch.word} ... > run.log 2>&1"
+            )
     request = case.script.request
     for name in ("output", "o"):
         if request.values.get(name) == "/dev/null":

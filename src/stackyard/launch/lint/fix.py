@@ -1,0 +1,359 @@
+"""`lint --fix`: the job file that does the same as a batch script, and what it could not take over."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from stackyard.launch.intent import BatchOptions, Intent
+from stackyard.launch.lint.launches import AGENTS, RANKS, Launch, python_program
+from stackyard.launch.lint.report import LintReport
+from stackyard.launch.lint.request import Request
+from stackyard.launch.lint.rules.base import Case, is_template
+from stackyard.launch.lint.rules.jsrun import sets_of
+from stackyard.launch.lint.rules.torch import ranks_per_agent
+from stackyard.launch.lint.script import Script
+from stackyard.launch.lint.words import is_known, shown
+
+_SLURM_NAMES = {
+    "qos": "qos",
+    "constraint": "constraint",
+    "reservation": "reservation",
+    "dependency": "dependency",
+    "array": "array",
+    "mail-user": "mail",
+    "output": "output",
+}
+_LSF_NAMES = {"w": "dependency", "u": "mail", "o": "output", "U": "reservation"}
+_PBS_NAMES = {"M": "mail", "o": "output", "J": "array"}
+_COVERED = {
+    "slurm": {
+        *_SLURM_NAMES,
+        "nodes",
+        "ntasks",
+        "ntasks-per-node",
+        "cpus-per-task",
+        "gpus-per-node",
+        "gpus-per-task",
+        "gpus",
+        "gres",
+        "time",
+        "account",
+        "partition",
+        "job-name",
+        "exclusive",
+        "mem",
+        "requeue",
+        "error",
+        "mail-type",
+    },
+    "lsf": {*_LSF_NAMES, "nnodes", "n", "R", "W", "P", "q", "J", "e", "csm", "x", "gpu", "N", "B"},
+    "pbs": {*_PBS_NAMES, "l", "l.select", "l.walltime", "l.place", "l.nodes", "A", "P", "q", "N", "e", "j", "m"},
+    "flux": {
+        "nodes",
+        "ntasks",
+        "cores-per-task",
+        "gpus-per-task",
+        "time-limit",
+        "bank",
+        "queue",
+        "job-name",
+        "exclusive",
+    },
+}
+_OWN_VARIABLES = re.compile(
+    r"^(?:MASTER_|RANK$|LOCAL_RANK$|WORLD_SIZE$|NODE_RANK$|SLURM|SRUN_|LSB_|PBS_|PATH$|LD_LIBRARY_PATH$|HOSTFILE|NNODES|RDZV"
+    r"|CUDA_VISIBLE_DEVICES$|ROCR_VISIBLE|HIP_VISIBLE)"
+)
+_MAIL = {"BEGIN": "begin", "END": "end", "FAIL": "fail"}
+_MOVED = {
+    "module": "environment modules",
+    "ml": "environment modules",
+    "conda": "the conda environment",
+    "source": "what is sourced",
+    ".": "what is sourced",
+}
+
+
+@dataclass
+class _Making:
+    """An intent while it is put together, and the sentences on what is left out."""
+
+    script: Script
+    values: dict[str, Any] = field(default_factory=dict)
+    batch: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def to_intent(script: Script, report: LintReport | None = None) -> tuple[Intent, list[str]]:
+    """The intent of a batch script, and a sentence for each thing that it could not carry over.
+
+    The last launch of the script counts: what stands before it (staging, ``hostname``) is listed in the notes.
+    `report` adds what lint found wrong, since a fault is not carried over either: the job file asks for what was meant.
+    """
+    making = _Making(script)
+    case = Case(script)
+    main = _main_launch(case, making)
+    _head(making)
+    if main:
+        _sizes(case, making, main)
+        _program(case, making, main)
+        _variables(making, main)
+    else:
+        _plain_program(making)
+    _body(making)
+    for finding in report.findings if report else ():
+        if finding.severity != "note" and finding.where:
+            making.notes.append(f"line {finding.where.line}: {finding.message} ({finding.rule})")
+    values = {name: value for name, value in making.values.items() if value is not None}
+    return Intent(**values, batch=BatchOptions(**making.batch)), list(dict.fromkeys(making.notes))
+
+
+def _main_launch(case: Case, making: _Making) -> Launch | None:
+    outer = [each for each in case.launches if not each.via and not case.is_helper(each) and each.kind != "ray"]
+    for other in outer[:-1]:
+        making.notes.append(f"line {other.line}: a further launch, {shown(' '.join(other.words))[:80]}")
+    if any(each.kind == "ray" for each in case.launches):
+        making.values["backend"] = "ray"
+        making.notes.append("the lines that start Ray: backend: ray starts it")
+    return outer[-1] if outer else None
+
+
+def _head(making: _Making) -> None:
+    request, batch, script = making.script.request, making.batch, making.script
+    making.values["nodes"] = request.nodes
+    if request.time_min and request.time_min != float("inf"):
+        batch["time_min"] = request.time_min
+    for name, value in (("account", request.account), ("queue", request.queue), ("name", request.name)):
+        if value and not is_template(value):
+            batch[name] = value
+        elif value:
+            making.notes.append(f"{name}: {value} is to be filled in")
+    table = {"slurm": _SLURM_NAMES, "lsf": _LSF_NAMES, "pbs": _PBS_NAMES}.get(script.scheduler, {})
+    for option, name in table.items():
+        value = request.values.get(option, "")
+        if value and not is_template(value):
+            batch[name] = value
+    if request.exclusive:
+        batch["exclusive"] = True
+    if request.memory_mib and request.memory_mib >= 512:
+        batch["memory_gib"] = round(request.memory_mib / 1024, 3)
+    if "requeue" in request.values:
+        batch["requeue"] = True
+    _mail_events(making, request)
+    _rest_of_head(making)
+
+
+def _rest_of_head(making: _Making) -> None:
+    """Options that the job file has no key for: the scheduler's own are passed through, others are noted."""
+    script, request = making.script, making.script.request
+    for each in script.directives:
+        for unread in each.options:
+            if each.state == "read" and not unread.name and unread.written not in ("image", "container-image"):
+                making.notes.append(f"line {each.line}: --{unread.written} {unread.value}".rstrip())
+    for option, line in request.lines.items():
+        if option not in _COVERED.get(script.scheduler, set()) and not option.startswith("l."):
+            _pass_through(making, option, request.values.get(option, ""), line)
+
+
+def _mail_events(making: _Making, request: Request) -> None:
+    words = [
+        word
+        for each in making.script.directives
+        for option in each.options
+        if each.state == "read" and option.name == "mail-type"
+        for word in option.value.upper().split(",")
+    ]
+    words = list(_MAIL) if "ALL" in words else words
+    events = tuple(_MAIL[word] for word in dict.fromkeys(words) if word in _MAIL)
+    if events:
+        making.batch["mail_events"] = events
+    if "R" in request.values and "csm" in request.values and "maxcus" in request.values["R"]:
+        making.batch["pack"] = "racks"
+
+
+def _pass_through(making: _Making, option: str, value: str, line: int) -> None:
+    """An option that the job file has no key for goes to the scheduler as it is."""
+    if is_template(value) or "$" in value:
+        making.notes.append(f"line {line}: {option} {value}")
+        return
+    hyphens = "--" if making.script.scheduler in ("slurm", "flux") and len(option) > 1 else "-"
+    words = [f"{hyphens}{option}={value}" if hyphens == "--" and value else f"{hyphens}{option}"]
+    words += [value] if hyphens == "-" and value else []
+    making.batch["scheduler_args"] = (*making.batch.get("scheduler_args", ()), *words)
+
+
+def _sizes(case: Case, making: _Making, launch: Launch) -> None:
+    request, values = making.script.request, making.values
+    inner = next(
+        (each for each in case.launches if each.kind in AGENTS and (launch is each or launch in each.via)), None
+    )
+    step = case.step(launch)
+    sets = sets_of(launch)
+    if step.nodes and launch.given("nodes"):
+        values["nodes"] = step.nodes
+    per_node = step.per_node
+    if per_node is None and step.tasks and values.get("nodes") and step.tasks % values["nodes"] == 0:
+        per_node = step.tasks // values["nodes"]
+    cores, gpus = step.cpus if launch.kind == "srun" else request.cpus_per_task, request.node_gpus
+    if sets:
+        cores = sets.cores // sets.ranks if sets.cores else None
+        gpus = sets.gpus * sets.host if sets.gpus and sets.host else None
+        values["nodes"] = _jsrun_nodes(sets.count, sets.host, values.get("nodes"))
+    if inner:
+        ranks = ranks_per_agent(inner)
+        cores = cores // ranks if cores and ranks else None
+        per_node = ranks
+    values["ranks_per_node"], values["cores_per_rank"] = per_node, cores or None
+    if gpus and per_node and gpus % per_node == 0:
+        values["gpus_per_rank"] = gpus // per_node
+    for option in launch.reading.options:
+        if option.name in ("nodes", "ntasks", "np", "nrs", "rs_per_host", "tasks_per_rs") and not is_known(
+            option.value
+        ):
+            making.notes.append(
+                f"line {launch.line}: {option.name} is {shown(option.value)}: check nodes and ranks_per_node"
+            )
+    threads = launch.environment.get("OMP_NUM_THREADS")
+    if threads and threads.text.isdecimal() and int(threads.text):
+        values["threads_per_rank"] = int(threads.text)
+
+
+def _jsrun_nodes(count: int | None, host: int | None, nodes: int | None) -> int | None:
+    return -(-count // host) if count and host else nodes
+
+
+def _program(case: Case, making: _Making, launch: Launch) -> None:
+    chain = [launch, *(each for each in case.launches if launch in each.via)]
+    last = chain[-1]
+    backend = next((each.kind for each in chain if each.kind in ("torchrun", "deepspeed", "horovodrun")), None)
+    if backend:
+        making.values["backend"] = {"horovodrun": "horovod"}.get(backend, backend)
+    container = next((each for each in chain if each.kind == "container"), None)
+    if container:
+        _container(making, container)
+    words = python_program(last.program) or tuple(last.program)
+    if len(words) > 1 and words[0] in ("bash", "sh") and len(last.program) > 2:
+        words = _shell_program(case, making, last, words)
+    words = ("python", *words) if words[:1] in (("-m",), ("-c",)) else words
+    making.values["program"] = tuple(shown(word) for word in words)
+    unknown = [shown(word) for word in words if not is_known(word)]
+    if unknown:
+        making.notes.append(f"line {last.line}: the script's variables in {' '.join(' '.join(unknown).split())[:100]}")
+    if launch.kind in RANKS:
+        _launcher_options(making, launch)
+
+
+def _shell_program(case: Case, making: _Making, last: Launch, words: tuple[str, ...]) -> tuple[str, ...]:
+    """The one Python command of a ``bash -c`` text, else the shell with its text."""
+    programs = [
+        (each, python_program(each.resolved.argv))
+        for each in making.script.inner
+        if each.launch is last and each.resolved.argv
+    ]
+    found = [(each, program) for each, program in programs if program]
+    if len(found) != 1 or found[0][1] is None:
+        return words
+    for each, _ in programs:
+        if each is not found[0][0]:
+            making.notes.append(f"line {each.line}: {shown(' '.join(each.resolved.argv))[:80]}")
+    return found[0][1]
+
+
+def _container(making: _Making, launch: Launch) -> None:
+    words = launch.words[: len(launch.words) - len(launch.program)]
+    image = words[-1] if words and "shifter" not in launch.word else launch.get("image") or _head_image(making)
+    if image and is_known(image) and not image.startswith("-"):
+        making.values["container"] = image
+    else:
+        making.notes.append(f"line {launch.line}: the container's image {shown(image)}")
+    for option in launch.reading.options:
+        if option.name in ("bind", "volume", "env", "overlay"):
+            making.notes.append(f"line {launch.line}: the container's --{option.name} {shown(option.value)}")
+
+
+def _head_image(making: _Making) -> str:
+    """The image that a directive names, as Shifter's plugin takes it."""
+    options = (option for each in making.script.directives if each.state == "read" for option in each.options)
+    return next((option.value for option in options if option.written == "image"), "")
+
+
+def _launcher_options(making: _Making, launch: Launch) -> None:
+    sized = {
+        "nodes",
+        "ntasks",
+        "ntasks-per-node",
+        "cpus-per-task",
+        "gpus-per-node",
+        "gpus-per-task",
+        "gres",
+        "gpus",
+        "np",
+        "ppn",
+        "nrs",
+        "rs_per_host",
+        "tasks_per_rs",
+        "cpu_per_rs",
+        "gpu_per_rs",
+        "bind",
+        "launch_distribution",
+        "label",
+        "latency_priority",
+        "kill-on-bad-exit",
+        "wait",
+        "unbuffered",
+        "jobid",
+        "cpu-bind",
+        "gpu-bind",
+        "exclusive",
+        "hostfile",
+        "verbose",
+        "cores-per-task",
+    }
+    for option in launch.reading.options:
+        if option.name not in sized:
+            text = f"{option.name or option.written} {shown(option.value)}".strip()
+            making.notes.append(f"line {launch.line}: the option {text} of {launch.word}")
+
+
+def _variables(making: _Making, launch: Launch) -> None:
+    found: dict[str, str] = {}
+    for name, value in launch.environment.items():
+        if not value.exported or not value.line or _OWN_VARIABLES.match(name) or name == "OMP_NUM_THREADS":
+            continue
+        if is_known(value.text):
+            found[name] = value.text
+        else:
+            making.notes.append(f"line {value.line}: the variable {name}={shown(value.text)[:80]}")
+    if found:
+        making.values["variables"] = found
+
+
+def _plain_program(making: _Making) -> None:
+    """A script that starts no ranks: its last Python command is the program, run once."""
+    for resolved in reversed(making.script.commands):
+        program = python_program(resolved.argv)
+        if program:
+            making.values["program"] = tuple(shown(word) for word in program)
+            making.values["ranks_per_node"] = 1
+            making.values["backend"] = "any"
+            return
+    making.notes.append("no launch line was found: program is to be filled in")
+
+
+def _body(making: _Making) -> None:
+    for resolved in making.script.commands:
+        name = resolved.argv[0] if resolved.argv else ""
+        if name in _MOVED and len(resolved.argv) > 1:
+            making.notes.append(
+                f"line {resolved.line}: {_MOVED[name]}: {shown(' '.join(resolved.argv))[:80]} (see `stack:`)"
+            )
+        elif name in ("cd", "pushd") and len(resolved.argv) > 1:
+            path = resolved.argv[1]
+            if is_known(path) and path.startswith("/"):
+                making.values["cwd"] = path
+            elif "PBS_O_WORKDIR" not in path and "SLURM_SUBMIT_DIR" not in path:
+                making.notes.append(f"line {resolved.line}: cd {shown(path)}")
+        elif name in ("mkdir", "cp", "rsync", "tar", "sed", "ln", "mv", "rm", "sbcast"):
+            making.notes.append(f"line {resolved.line}: {shown(' '.join(resolved.argv))[:80]}")

@@ -1,0 +1,122 @@
+"""Job files: read, written, round; and made from batch scripts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stackyard.errors import InputError, ManyErrors
+from stackyard.launch.intent import BatchOptions, Intent
+from stackyard.launch.jobfile import job_text, load_job
+from stackyard.launch.lint import lint_file, lint_text, to_intent
+
+FOLDER = Path(__file__).parent.parent / "data" / "lint"
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "job.yaml"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    "intent",
+    [
+        Intent(),
+        Intent(
+            program=("train.py", "--epochs", "3", "--name", "a b", "", "yes", "- x", "#", "a: b", "{x}", "ü\n", "1e3"),
+            nodes=2,
+        ),
+        Intent(variables={"A": "1", "no": "true", "B C": "x,y"}, gpus_per_rank=0, direct=False, hang_min=2.5),
+        Intent(container="./x.sif", launcher_args=("--mpi=pmix",), profile=("nsys:ranks=0,8",), cwd="/a b"),
+        Intent(
+            batch=BatchOptions(
+                time_min=90,
+                account="P",
+                exclusive=False,
+                mail_events=("begin", "end"),
+                array="0-9%2",
+                output="%x-%j.out",
+                scheduler_args=("--gres-flags=enforce-binding", "-R", "rusage[mem=1]"),
+            )
+        ),
+    ],
+)
+def test_a_job_file_reads_back(tmp_path: Path, intent: Intent) -> None:
+    assert load_job(written(tmp_path, job_text(intent, ["made by hand", "two\nlines"]))) == intent
+
+
+def test_only_what_differs_is_written() -> None:
+    text = job_text(Intent(program=("a",), nodes=2, batch=BatchOptions(time_min=60)))
+    assert text == "format: 1\nprogram: [a]\nnodes: 2\nbatch:\n  time_min: 60\n"
+
+
+def test_all_problems_at_once_with_places(tmp_path: Path) -> None:
+    path = written(tmp_path, "format: 2\nnodez: 3\nnodes: two\nbatch:\n  time_mins: 5\n")
+    with pytest.raises(ManyErrors) as raised:
+        load_job(path)
+    said = {(problem.where.line if problem.where else 0): problem for problem in raised.value.problems}
+    assert set(said) == {1, 2, 3, 5}
+    assert "'nodes'" in (said[2].hint or "") and "'time_min'" in (said[5].hint or "")
+
+
+def test_a_format_is_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="'format' is missing"):
+        load_job(written(tmp_path, "nodes: 2\n"))
+    with pytest.raises(InputError, match="a job is a mapping"):
+        load_job(written(tmp_path, "- nodes\n"))
+
+
+def test_summit_script_to_intent() -> None:
+    report = lint_file(FOLDER / "good" / "summit.lsf")
+    intent, notes = to_intent(report.script, report)
+    assert (intent.nodes, intent.ranks_per_node, intent.cores_per_rank, intent.gpus_per_rank) == (2, 6, 7, 1)
+    assert intent.program == ("train.py", "--epochs", "3")
+    assert (intent.batch.time_min, intent.batch.account, intent.batch.queue) == (10, "ABC123", "batch")
+    assert intent.batch.scheduler_args == ("-alloc_flags", "nvme smt4")
+    assert any("module load open-ce" in note for note in notes)
+
+
+def test_torchrun_script_to_intent() -> None:
+    report = lint_file(FOLDER / "good" / "torchrun.sbatch")
+    intent, _ = to_intent(report.script, report)
+    assert (intent.nodes, intent.ranks_per_node, intent.cores_per_rank, intent.gpus_per_rank) == (2, 4, 8, 1)
+    assert intent.backend == "torchrun" and intent.program == ("train.py", "--epochs=3")
+    assert intent.batch.exclusive and "MASTER_ADDR" not in intent.variables
+
+
+def test_container_and_shell_to_intent() -> None:
+    report = lint_file(FOLDER / "good" / "container.sbatch")
+    intent, notes = to_intent(report.script, report)
+    assert intent.container == "torch.sif" and intent.program == ("train.py",)
+    assert any("/opt/conda/bin/activate" in note for note in notes) and any("--bind /scratch" in note for note in notes)
+
+
+def test_racks_and_pbs_to_intent() -> None:
+    intent, _ = to_intent(lint_file(FOLDER / "good" / "summit_racks.lsf").script)
+    assert intent.batch.pack == "racks" and (intent.nodes, intent.ranks_per_node, intent.cores_per_rank) == (144, 6, 7)
+    intent, _ = to_intent(lint_file(FOLDER / "good" / "mpi.pbs").script)
+    assert (intent.nodes, intent.ranks_per_node, intent.cores_per_rank, intent.program) == (4, 8, 4, ("./solver",))
+
+
+def test_variables_and_what_is_not_carried_over() -> None:
+    text = (
+        "#!/bin/bash\n#SBATCH -N 1 -n 4 -c 2 -t 10 --mem=32G --licenses=x:1 --ear=on --mail-type=ALL\n"
+        "export A=1 B=$(date)\nexport OMP_NUM_THREADS=2\ncd /data\nsrun -c 2 --foo=1 ./solver $INPUT\n"
+    )
+    intent, notes = to_intent(lint_text(text, "j").script)
+    assert intent.variables == {"A": "1"} and intent.threads_per_rank == 2 and intent.cwd == "/data"
+    assert intent.batch.memory_gib == 32 and intent.batch.scheduler_args == ("--licenses=x:1",)
+    assert intent.batch.mail_events == ("begin", "end", "fail")
+    assert any("B=$(date)" in note for note in notes) and any("--ear on" in note for note in notes)
+    assert any("foo" in note for note in notes) and any("$INPUT" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    "path", sorted([*(FOLDER / "good").iterdir(), *(FOLDER / "bad").glob("*.*")]), ids=lambda p: p.name
+)
+def test_every_script_becomes_a_valid_job_file(tmp_path: Path, path: Path) -> None:
+    report = lint_file(path)
+    intent, notes = to_intent(report.script, report)
+    assert load_job(written(tmp_path, job_text(intent, notes))) == intent
