@@ -22,6 +22,8 @@ PYTHON = 'p=$(command -v python || command -v python3) && exec "$p" "$0" "$1"'
 """The environment's Python: `python` in a stack, where there is none perhaps only `python3`."""
 
 ALL_STAGES = ("identity", "hosts", "libraries", "gpus", "gloo", "node", "pairs", "all", "mpi", "tcp")
+GONE = {"lost": "ended", "unresponsive": "stopped answering"}
+"""How the program on the nodes says that a rank itself, not its company, is at fault."""
 LOCAL_STAGES = ("hosts", "libraries", "gpus", "node")
 """Stages whose errors are about the host on which they happen."""
 
@@ -178,12 +180,15 @@ def _convicted(
         if raw["name"] in LOCAL_STAGES:
             bad.update({s["host"]: f"rank {s['rank']} did not come back from {raw['name']}" for s in raw["silent"]})
             bad.update({e["host"]: e["error"] for e in raw["errors"]})
-        lost = {s["host"]: f"rank {s['rank']} ended in {raw['name']}" for s in raw["silent"] if s["at"] == "lost"}
-        bad.update(lost)
+        bad.update({s["host"]: _gone(s, raw["name"]) for s in raw["silent"] if s["at"] in GONE})
         bad.update({v.hosts[0]: v.message for v in stage.verdicts if v.outcome == "slow" and len(v.hosts) == 1})
     bad.update({d["host"]: _different(d) for d in told.get("differences", ()) if d["hard"] and d["clear"]})
     full = {host.split(".", 1)[0]: host for host in hosts}
     return {full.get(host.split(".", 1)[0], host): reason for host, reason in bad.items()}
+
+
+def _gone(silent: Mapping[str, Any], stage: str) -> str:
+    return f"rank {silent['rank']} {GONE[silent['at']]} in {stage}"
 
 
 def _different(d: Mapping[str, Any]) -> str:

@@ -15,11 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from . import compare
+from .groups import bracketed, ranks_text, rounds, short
 from .wire import Answers, Hub
 
 FAILED = 3
 GLOO_RANKS = 1024
 LOST = "lost"
+DEAD = "unresponsive"
+ALIVE_S = 3.0
 
 
 class Stop(Exception):
@@ -81,21 +84,21 @@ class Coordinator:
             by_host.setdefault(peer.host, []).append(rank)
         self.nodes = sorted(by_host.items(), key=lambda item: item[1][0])
         missing = sorted(set(range(self.size)) - set(self.hub.peers))
-        there = {_short(host) for host in by_host}
-        absent = [host for host in self.spec["hosts"] if _short(host) not in there]
+        there = {short(host) for host in by_host}
+        absent = [host for host in self.spec["hosts"] if short(host) not in there]
         stage["silent"] = [{"rank": rank, "host": "", "at": "start", "peers": []} for rank in missing]
         stage["missing_hosts"] = absent
+        if self.hub.twice:
+            raise Stop(f"one rank, two processes: {'; '.join(self.hub.twice)}")
         if missing:
             where = f" (no rank on {', '.join(absent)})" if absent else ""
             raise Stop(
-                f"{_ranks(missing)} of {self.size} did not answer within {self.spec['limits']['start']:g} s{where}"
+                f"{ranks_text(missing)} of {self.size} did not answer within {self.spec['limits']['start']:g} s{where}"
             )
         self._agreed(there, absent)
         stage["measurements"].append({"name": "ranks", "value": float(self.size), "unit": "ranks", "hosts": []})
 
     def _agreed(self, there: set[str], absent: list[str]) -> None:
-        if self.hub.twice:
-            raise Stop(f"one rank, two processes: {'; '.join(self.hub.twice)}")
         other = [peer for peer in self.hub.peers.values() if int(peer.hello["size"]) != self.size]
         if other:
             raise Stop(
@@ -106,7 +109,7 @@ class Coordinator:
             if sorted(local) != list(range(len(local))):
                 raise Stop(f"{host} has the local ranks {sorted(local)}, not 0 to {len(local) - 1}")
         if absent and len(absent) < len(self.spec["hosts"]):
-            unplanned = sorted(there - {_short(host) for host in self.spec["hosts"]})
+            unplanned = sorted(there - {short(host) for host in self.spec["hosts"]})
             raise Stop(f"no rank ran on {', '.join(absent)}; not planned, but used: {', '.join(unplanned) or 'none'}")
 
     def hosts(self, stage: dict[str, Any]) -> None:
@@ -242,7 +245,7 @@ class Coordinator:
         ports = self._ask(stage, [group[0] for group in groups], {"do": "port"})
         commands: dict[int, dict[str, Any]] = {}
         for group in (group for group in groups if group[0] in ports.results):
-            address = f"tcp://{_bracketed(self._address(group[0]))}:{ports.results[group[0]]['port']}"
+            address = f"tcp://{bracketed(self._address(group[0]))}:{ports.results[group[0]]['port']}"
             for index, rank in enumerate(group):
                 task = {"backend": backend, "address": address, "rank": index, "size": len(group), "gpu": gpu,
                         "bytes": self.spec["bytes"], "limit_s": self.spec["limits"]["connect"],
@@ -314,15 +317,25 @@ class Coordinator:
 
     def _note(self, stage: dict[str, Any], answers: Answers, groups: list[list[int]]) -> None:
         group_of = {rank: group for group in groups for rank in group}
-        for rank in answers.lost or answers.silent:
+        dead = answers.lost or self._unresponsive(answers.silent)
+        for rank in dead or answers.silent:
             peers = [other for other in group_of.get(rank, []) if other != rank]
-            at = LOST if rank in answers.lost else answers.at.get(rank, "asked")
+            at = answers.at.get(rank, "asked")
+            at = LOST if rank in answers.lost else DEAD if dead else at
             stage["silent"].append(
                 {"rank": rank, "host": self._host(rank), "at": at, "peers": peers[:16], "hosts": self._hosts_of(peers)}
             )
         for rank, text in sorted(answers.errors.items()):
             hosts = self._hosts_of(group_of.get(rank, [rank]))
             stage["errors"].append({"rank": rank, "host": self._host(rank), "error": text, "hosts": hosts})
+
+    def _unresponsive(self, silent: list[int]) -> list[int]:
+        """Of ranks that hang, those whose process does not even answer a question: the others only wait for them. A
+        thread answers while the rank is inside a collective operation.
+        """
+        if not silent:
+            return []
+        return self.hub.ask({rank: {"do": "clock"} for rank in silent}, ALIVE_S).silent
 
     def _hung(self, stage: dict[str, Any]) -> str:
         first = stage["silent"][0]
@@ -331,6 +344,8 @@ class Coordinator:
         peers = f"({first['at']}; with {', '.join(first['hosts']) or 'nobody'})"
         if first["at"] == LOST:
             return f"{where} ended or lost the connection {peers}"
+        if first["at"] == DEAD:
+            return f"{where} answers nothing any more {peers}"
         return f"{where} did not come back within {self.spec['limits']['collective']:g} s {peers}"
 
     def _leaders(self) -> list[int]:
@@ -346,31 +361,8 @@ class Coordinator:
         return self.hub.peers[rank].address
 
 
-def rounds(count: int) -> list[list[tuple[int, int]]]:
-    """Neighbours in a ring of `count` nodes (2 or more), in rounds of disjoint pairs: two, or three for odd counts."""
-    edges = [(i, i + 1) for i in range(count - 1)]
-    found = [edges[0::2], edges[1::2]]
-    if count > 2:
-        found[1 if count % 2 == 0 else 2 :] = [[*found[1], (0, count - 1)]] if count % 2 == 0 else [[(0, count - 1)]]
-    return [pairs for pairs in found if pairs]
-
-
 def _skip(stage: dict[str, Any], reason: str) -> None:
     stage["outcome"], stage["reason"] = "skipped", reason
-
-
-def _short(host: str) -> str:
-    return host.split(".", 1)[0]
-
-
-def _bracketed(address: str) -> str:
-    return f"[{address}]" if ":" in address else address
-
-
-def _ranks(ranks: list[int]) -> str:
-    shown = ", ".join(str(rank) for rank in ranks[:8])
-    word = "rank" if len(ranks) == 1 else "ranks"
-    return f"{word} {shown}{' ...' if len(ranks) > 8 else ''}"
 
 
 _STAGES: dict[str, Callable[[Coordinator, dict[str, Any]], None]] = {

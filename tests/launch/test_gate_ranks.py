@@ -1,0 +1,243 @@
+"""The ranks' own program, started on this machine: what it finds out, and whom it names when something is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stackyard.errors import MissingError
+from stackyard.launch.gate import GateOptions, trial
+from stackyard.launch.gate.node import probe
+from stackyard.launch.gate.node.collective import Task
+from support import torchstack
+
+QUICK = GateOptions(seconds=0.1, speed_seconds=0.05, start_s=10, answer_s=40, connect_s=20, collective_s=6)
+
+
+class Ranks:
+    """Some ranks of a step on this machine, with the variables that the launcher's shim would set."""
+
+    def __init__(self, folder: Path, python: str | Path = sys.executable) -> None:
+        self.step, self.python = folder / "1", python
+        self.start = trial.install(folder / "program")
+        with socket.socket() as probe_socket:
+            probe_socket.bind(("127.0.0.1", 0))
+            self.port = probe_socket.getsockname()[1]
+        self.running: list[subprocess.Popen[str]] = []
+
+    def spec(self, *stages: str, options: GateOptions = QUICK, host: str = "") -> None:
+        self.step.mkdir(exist_ok=True)
+        trial.write_spec(self.step, [host or os.uname().nodename], stages, options)
+
+    def rank(self, rank: int, size: int, local: int | None = None, **more: str) -> subprocess.Popen[str]:
+        local = rank if local is None else local
+        environ = {"PATH": "/usr/bin:/bin", "RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(local),
+                   "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.port), **more}  # fmt: skip
+        started = subprocess.Popen([self.python, self.start, self.step], env=environ, text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT)  # fmt: skip
+        self.running.append(started)
+        return started
+
+    def end(self) -> list[int]:
+        for one in self.running:
+            one.communicate(timeout=60)
+        return [one.returncode for one in self.running]
+
+    def stages(self) -> dict[str, dict[str, Any]]:
+        return {stage["name"]: stage for stage in self.result()["stages"]}
+
+    def result(self) -> Any:
+        return json.loads((self.step / "result.json").read_text())
+
+
+@pytest.fixture
+def ranks(tmp_path: Path) -> Iterator[Ranks]:
+    made = Ranks(tmp_path)
+    yield made
+    for one in made.running:
+        one.kill()
+        one.communicate()
+
+
+@pytest.fixture(scope="session")
+def torch_python() -> Path:
+    try:
+        return torchstack.python(torchstack.torch_yard())
+    except MissingError as error:
+        pytest.skip(f"{error}; {error.detail}")
+
+
+def until(done: Callable[[], bool], limit_s: float = 30) -> None:
+    end = time.monotonic() + limit_s
+    while not done():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_ranks_of_one_node_say_who_and_what_they_are(ranks: Ranks) -> None:
+    ranks.spec("identity", "hosts", "libraries", "gloo", "tcp")
+    for rank in range(3):
+        ranks.rank(rank, 3)
+    assert ranks.end() == [0, 0, 0]
+    told = ranks.stages()
+    assert ranks.result()["finished"]
+    (facts,) = ranks.result()["facts"].values()
+    assert facts["cores"] == os.cpu_count() and facts["memory_gib"] > 0 and facts["kernel"] == os.uname().release
+    assert {m["name"] for m in told["libraries"]["measurements"]} >= {"cpu", "memory", "share"}
+    assert told["gloo"]["outcome"] == "skipped" and "No module named 'torch'" in told["gloo"]["reason"]
+    assert told["tcp"]["reason"] == "one node"
+
+
+def test_a_missing_rank_is_named(ranks: Ranks) -> None:
+    ranks.spec("identity", "hosts", options=GateOptions(start_s=1.5))
+    for rank in (0, 1, 3):
+        ranks.rank(rank, 4)
+    assert 0 not in ranks.end()
+    identity = ranks.stages()["identity"]
+    assert identity["outcome"] == "failed" and identity["reason"].startswith("rank 2 of 4 did not answer within 1.5 s")
+    assert "hosts" not in ranks.stages() and not ranks.result()["finished"]
+
+
+def test_two_processes_with_one_rank_are_named(ranks: Ranks) -> None:
+    ranks.spec("identity", options=GateOptions(start_s=2))
+    for rank in (0, 1, 1):
+        ranks.rank(rank, 3)
+    ranks.end()
+    host = os.uname().nodename
+    assert ranks.stages()["identity"]["reason"] == f"one rank, two processes: rank 1 on {host} and on {host}"
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [({"size": 5}, "rank 1 on .* believes in 5 ranks, not 2"), ({"local": 0}, r"has the local ranks \[0, 0\]")],
+)
+def test_ranks_that_disagree_are_named(ranks: Ranks, second: dict[str, int], words: str) -> None:
+    ranks.spec("identity")
+    ranks.rank(0, 2)
+    ranks.rank(1, **{"size": 2, **second})
+    ranks.end()
+    assert re.search(words, ranks.stages()["identity"]["reason"])
+
+
+def test_a_rank_without_an_identity_says_so(ranks: Ranks) -> None:
+    ranks.spec("identity")
+    lost = ranks.rank(0, 1, LOCAL_RANK="")
+    said, _ = lost.communicate(timeout=20)
+    assert lost.returncode == 1 and "the launcher did not say who this rank is" in said
+
+
+def test_a_stranger_is_not_taken_for_a_rank(ranks: Ranks) -> None:
+    ranks.spec("identity")
+    ranks.rank(0, 2)
+
+    def greeted() -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", ranks.port), timeout=2) as sock:
+                sock.sendall(b'{"hello": {"rank": 1, "size": 2, "local_rank": 1, "host": "x", "token": "wrong"}}\n')
+                return sock.recv(1) == b""
+        except ConnectionRefusedError:
+            return False
+
+    until(greeted)
+    ranks.rank(1, 2)
+    assert ranks.end() == [0, 0]
+
+
+def test_the_stop_file_ends_everything_in_seconds(ranks: Ranks) -> None:
+    ranks.spec("identity", options=GateOptions(start_s=100))
+    ranks.rank(0, 3)
+
+    def listening() -> bool:
+        with socket.socket() as sock:
+            return sock.connect_ex(("127.0.0.1", ranks.port)) == 0
+
+    until(listening)
+    ranks.rank(1, 3)
+    time.sleep(1)
+    (ranks.step / "stop").touch()
+    began = time.monotonic()
+    assert 0 not in ranks.end()
+    assert time.monotonic() - began < 20
+
+
+@pytest.mark.slow
+def test_gloo_within_a_node_measures_and_a_stopped_rank_is_named(tmp_path: Path, torch_python: Path) -> None:
+    ranks = Ranks(tmp_path, torch_python)
+    ranks.spec("identity", "libraries", "gloo", "node", "all", options=QUICK)
+    started = [ranks.rank(rank, 2) for rank in range(2)]
+    until(lambda: (ranks.step / "result.json").exists() and "gloo" in ranks.stages(), 60)
+    started[1].send_signal(signal.SIGSTOP)
+    started[0].communicate(timeout=60)
+    started[1].kill()
+    ranks.end()
+    told = ranks.stages()
+    assert told["gloo"]["measurements"][0]["name"] == "gloo_connect"
+    hung = next((stage for stage in told.values() if stage["outcome"] == "failed"), None)
+    assert hung is not None and hung["reason"].startswith(f"rank 1 on {os.uname().nodename} answers nothing any more")
+    assert not ranks.result()["finished"]
+
+
+def test_a_task_says_what_it_needs() -> None:
+    assert Task("gloo", "tcp://a:1", 0, 2).device == -1
+
+
+# ------------------------------------------------------------------------------------------------ what a node is
+
+
+def write(root: Path, **files: str) -> None:
+    for name, text in files.items():
+        path = root / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "model", "ghz"),
+    [("processor : 0\nmodel name : AMD EPYC 7A53 64-Core Processor\ncpu MHz : 1996.2\ncpu MHz\t: 3490.5\n",
+      "AMD EPYC 7A53 64-Core Processor", 3.4905),
+     ("processor : 0\ncpu : POWER9, altivec supported\nclock : 3800.000000MHz\n", "POWER9", 3.8)],
+)  # fmt: skip
+def test_the_processor(tmp_path: Path, text: str, model: str, ghz: float) -> None:
+    write(tmp_path, proc__cpuinfo=text)
+    assert probe.cpu_model(tmp_path) == model
+    assert probe.clock_ghz(tmp_path) == pytest.approx(ghz)
+
+
+def test_nvidia_gpus_as_the_kernel_module_lists_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    write(tmp_path, proc__driver__nvidia__version=(
+        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024\n"))  # fmt: skip
+    for slot in ("0000:03:00.0", "0000:41:00.0"):
+        write(tmp_path / f"proc/driver/nvidia/gpus/{slot}", information="Model: \t\t NVIDIA H100\nIRQ: 5\n")
+    assert probe.nvidia(tmp_path) == [{"model": "NVIDIA H100", "driver": "550.54.15", "ecc": 0}] * 2
+
+
+def test_nvidia_smi_is_asked_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\necho 'NVIDIA H100 80GB HBM3, 550.54.15, 81559, 00000000:03:00.0, 0'\n"
+                       "echo 'NVIDIA H100 80GB HBM3, 550.54.15, 81559, 00000000:41:00.0, 2'\n")  # fmt: skip
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    found = probe.nvidia(tmp_path)
+    assert [gpu["ecc"] for gpu in found] == [0, 2]
+    assert found[0]["model"] == "NVIDIA H100 80GB HBM3 81559 MiB" and found[0]["driver"] == "550.54.15"
+    assert probe.facts(tmp_path)["gpu_errors"] == ["GPU 1: 2 memory errors"]
+
+
+def test_amd_gpus_from_the_kernels_topology(tmp_path: Path) -> None:
+    base = tmp_path / "sys/class/kfd/kfd/topology/nodes"
+    write(base / "0", properties="cpu_cores_count 64\nsimd_count 0\n")
+    write(base / "1", properties="cpu_cores_count 0\nsimd_count 440\ngfx_target_version 90010\ndevice_id 29704\n")
+    write(tmp_path, sys__module__amdgpu__version="6.3.6\n")
+    assert probe.amd(tmp_path) == [{"model": "gfx 90010 device 29704", "driver": "6.3.6", "ecc": 0}]
