@@ -402,3 +402,64 @@ def test_eight_hundred_nodes(tmp_path: Path) -> None:
     result = hub.run_step(StepPaths(tmp_path / "step"), plan, heard, run="x", options=hub.WatchOptions(start_s=30))
     assert (result.state, len(result.placements)) == ("done", 800), (result.first, result.launcher_output)
     assert time.process_time() - before < 6, "the hub's own work for some 6,000 messages"
+
+
+def test_a_helper_beside_the_ranks(tmp_path: Path) -> None:
+    """It has the rendezvous, it ends with the ranks, and its output is kept."""
+    plan = make_plan(
+        local_line(1, 2), 1, 2, "/bin/sh", "-c", "echo rank at $STACKYARD_PORT_1; sleep 1", ports=2,
+        sidecar=("/bin/sh", "-c", "echo beside at ${STACKYARD_PORT_1}; exec sleep 300"),
+    )  # fmt: skip
+    run = Running(tmp_path / "step", plan, **FAST)
+    assert run.end().state == "done"
+    assert run.step.sidecar_log.read_text().split()[-1] == run.heard.text[0].split()[-1]
+    clean(tmp_path)
+
+
+def test_a_helper_that_fails_ends_the_ranks(tmp_path: Path) -> None:
+    plan = make_plan(local_line(1, 1), 1, 1, *SLEEP, sidecar=("/bin/sh", "-c", "sleep 0.5; echo no luck; exit 6"))
+    result = Running(tmp_path / "step", plan, **FAST).end()
+    assert (result.state, result.code) == ("failed", 6)
+    assert result.first is not None
+    assert result.first.tail[-1] == "no luck"
+    clean(tmp_path)
+
+
+def test_ranks_that_are_all_alone_are_noticed(tmp_path: Path) -> None:
+    run = local(tmp_path, 3, "/bin/sh", "-c", "echo Hello from rank 0 of 1")
+    assert run.end().state == "done"
+    assert any("different PMI" in text for text in run.heard.all("notice"))
+
+
+def test_the_launchers_own_failure_counts(tmp_path: Path) -> None:
+    line = local_line(1, 1)
+    words = (*line.words[:2], line.words[2].replace("sys.exit(", "sys.exit(5 + "), *line.words[3:])
+    result = Running(tmp_path / "step", make_plan(LaunchLine(words, "stackyard"), 1, 1, "true"), **FAST).end()
+    assert (result.state, result.code) == ("failed", 5)
+
+
+def test_a_stopped_hub_goes_on(tmp_path: Path) -> None:
+    made = separate(tmp_path, "/bin/sh", "-c", "echo ready; sleep 7")
+    made.send_signal(signal.SIGSTOP)
+    time.sleep(5.5)
+    made.send_signal(signal.SIGCONT)
+    assert made.communicate(timeout=20)[0] == "done 0\n"
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("program", ["mpirun.openmpi", "mpirun.mpich"])
+def test_under_mpirun(tmp_path: Path, program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """mpirun ends the others itself; the rank that failed is still the one that is named."""
+    from stackyard.host.command import which
+
+    if which(program) is None:
+        pytest.skip(f"no {program}")
+    monkeypatch.setenv("OMPI_ALLOW_RUN_AS_ROOT", "1")
+    monkeypatch.setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+    openmpi = program.endswith("openmpi")
+    words = (program, "--oversubscribe", "-n", "3") if openmpi else (program, "-n", "3")
+    line = LaunchLine(words, "openmpi" if openmpi else "hydra")
+    code = "echo ready; [ $RANK = 1 ] || exec sleep 300; sleep 0.5; echo oh no; exit 3"
+    result = Running(tmp_path / "step", make_plan(line, 1, 3, "/bin/sh", "-c", code), **FAST).end()
+    assert outcome(result)[:3] == ("failed", 3, 1), result
+    clean(tmp_path)

@@ -23,7 +23,7 @@ if not __package__:  # started as a script with an empty path
 
 
 from stackyard.launch.node.machine import detach, facts, listed, put, quoted, slurp
-from stackyard.launch.node.processes import alive, marked, send_signal, stat
+from stackyard.launch.node.processes import alive, beside, end_rest, send_signal
 from stackyard.launch.node.ranks import READ_MOST, TAIL_LINES, Rank
 from stackyard.launch.node.sockets import connect, hold_port
 from stackyard.launch.node.stacks import Stacks
@@ -328,14 +328,8 @@ class Agent:
     def _sidecar(self, variables: "dict[str, Any]") -> "None":
         if self.node != 0 or not self.file["sidecar"]:
             return
-        import subprocess
-
         environ = dict(os.environ, **{name: str(value) for name, value in variables.items()})
-        with open(os.path.join(self.logs, "sidecar.log"), "ab") as out:
-            self.sidecar = subprocess.Popen(
-                self.file["sidecar"], env=environ, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-                start_new_session=True,
-            )  # fmt: skip
+        self.sidecar = beside(self.file["sidecar"], environ, os.path.join(self.logs, "sidecar.log"))
 
     # the end
 
@@ -387,22 +381,7 @@ class Agent:
 
     def _bye(self) -> "None":
         """Leave nothing: what the ranks left behind, the helper program, the node's folder."""
-        mark = self.folder.encode()
-        shims = {rank.pid for rank in self.ranks.values()}
-        for number, wait_s in ((signal.SIGTERM, 1.0), (signal.SIGKILL, 1.0)):
-            until = time.monotonic() + wait_s
-            left = [pid for pid, _ in marked(mark) if pid not in shims]
-            if self.sidecar is not None and self.sidecar.poll() is None:
-                left.append(self.sidecar.pid)
-            if left:
-                self.log(f"{number} to what is left: {left}")
-            for pid in left:
-                send_signal(pid, number)
-            while left and time.monotonic() < until:
-                time.sleep(0.05)
-                if self.sidecar is not None:
-                    self.sidecar.poll()
-                left = [pid for pid in left if (stat(pid) or "Z")[0] not in "ZX"]
+        end_rest(self.folder.encode(), {rank.pid for rank in self.ranks.values()}, self.sidecar, self.log)
         if self.hub is not None:
             self.hub.settimeout(3)
             self.say("bye", {})

@@ -6,12 +6,15 @@ Part of the agent: any Python from 3.6 on, standard library alone, few imports (
 
 import contextlib
 import os
+import signal
+import time
 
 from stackyard.launch.node.machine import listed, slurp
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from typing import Any
 
 
 def stat(pid: "int") -> "tuple[str, int, int] | None":
@@ -78,3 +81,30 @@ def send_signal(pid: "int", number: "int") -> "None":
     """Signal a process that may be gone by now."""
     with contextlib.suppress(OSError):
         os.kill(pid, number)
+
+
+def beside(words: "list[str]", environ: "dict[str, str]", log: "str") -> "Any":
+    """Start the helper program of a backend in a session of its own; both streams go to `log`."""
+    import subprocess
+
+    with open(log, "ab") as out:
+        return subprocess.Popen(
+            words, env=environ, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+        )
+
+
+def end_rest(mark: "bytes", but: "set[int]", sidecar: "Any", log: "Callable[[str], None]") -> "None":
+    """TERM, a second later KILL, to what is left of the ranks (see `marked`) and to the helper program beside them."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        until = time.monotonic() + 1
+        left = {pid: born for pid, born in marked(mark) if pid not in but}
+        if sidecar is not None and sidecar.poll() is None:
+            left[sidecar.pid] = (stat(sidecar.pid) or ("", 0, 0))[2]
+        if left:
+            log(f"signal {number} to what is left: {sorted(left)}")
+        for pid in left:
+            send_signal(pid, number)
+        while time.monotonic() < until and any(alive(pid, born) for pid, born in left.items()):
+            time.sleep(0.02)
+            if sidecar is not None:
+                sidecar.poll()

@@ -1,0 +1,372 @@
+"""The loop of a hub: what agents say, what the launcher does, and what is decided from it.
+
+One process, one thread, one selector for any number of nodes. What it decides is in four places: `_begin` (all nodes
+are there), `_judge` (which failure was the first), `_silent` (a node is lost) with `_hang`, and `_end`.
+"""
+
+from __future__ import annotations
+
+import selectors
+import signal
+import socket
+import time
+from types import FrameType
+from typing import Any
+
+from stackyard.errors import StackyardError
+from stackyard.host import process
+from stackyard.launch import starting, summing
+from stackyard.launch.links import Link
+from stackyard.launch.node.step import StepFile
+from stackyard.launch.outcome import Listener, State
+from stackyard.launch.paths import StepPaths
+from stackyard.launch.starting import WatchOptions
+from stackyard.launch.summing import Seen
+from stackyard.launch.verdict import Ended, is_consequence
+
+TICK_S = 0.05
+COLLECT_S = 1.0
+"""How long after the first failure others are waited for, before the first of them is named and the rest ended."""
+STACKS_S = 30.0
+"""How long stacks of hanging ranks are waited for."""
+HELLO_S = 10.0
+"""How long a connection may stay without a word that only an agent knows."""
+LAUNCHER_S = 3.0
+"""How long a launcher may take to notice that all its tasks have ended, before it is told."""
+
+
+class Hub:
+    """The loop. What it has seen is in `seen`, from which `summing.result` makes the outcome."""
+
+    def __init__(
+        self, step: StepPaths, file: StepFile, listener: Listener, options: WatchOptions,
+        sockets: list[socket.socket], launcher: process.Child,
+    ) -> None:  # fmt: skip
+        self.step, self.file, self.listener, self.options = step, file, listener, options
+        self.launcher = launcher
+        self.began = self.tick = time.monotonic()
+        self.seen = Seen(step, file, launcher)
+        self.links: dict[int, Link] = {}
+        self.strangers: set[Link] = set()
+        self.ports: tuple[int, ...] = ()
+        self.selector = selectors.DefaultSelector()
+        for one in sockets:
+            self.selector.register(one, selectors.EVENT_READ, None)
+        self.state: State | None = None
+        self.asked: list[int] = []
+        self.went = self.suspect = self.stacks_until = self.end_until = 0.0
+        self.output_at = 0.0
+        self.launcher_ended = 0.0
+        self.launcher_told: list[tuple[float, int]] = []
+        self.next_look = 0.0
+
+    # the loop
+
+    def on_signal(self, number: int, _: FrameType | None) -> None:
+        """Remember a signal; the loop acts on it within a tick."""
+        self.asked.append(number)
+
+    def loop(self) -> None:
+        """Until the launcher has ended and every agent has left."""
+        self._phase("nodes", f"0 of {self.file.nodes}")
+        while not (self.launcher_ended and not self.links and self._drained()):
+            for key, mask in self.selector.select(TICK_S):
+                if key.data is None:
+                    self._accept(key.fileobj)
+                elif mask & selectors.EVENT_READ:
+                    self._read(key.data)
+                else:
+                    self._flush(key.data)
+            self._now(time.monotonic())
+        self.seen.total_s = time.monotonic() - self.began
+
+    def close(self) -> None:
+        """Close every connection: agents that are still there end their ranks."""
+        for link in [*self.links.values(), *self.strangers]:
+            link.socket.close()
+        self.selector.close()
+
+    def _drained(self) -> bool:
+        """A little after the launcher's end, so that an agent that has just been started can still be turned away."""
+        return bool(self.seen.left == self.file.nodes or time.monotonic() > self.launcher_ended + 0.5)
+
+    def _now(self, now: float) -> None:
+        paused, self.tick = now - self.tick > self.file.lost_s / 2, now
+        if paused:  # this process was stopped, not they
+            for link in self.links.values():
+                link.heard = max(link.heard, now)
+        while self.asked:
+            self._asked(self.asked.pop(0), now)
+        self._launcher(now)
+        if now < self.next_look:
+            return
+        self.next_look = now + TICK_S
+        if not self.state:
+            if not self.went:
+                self._begin(now)
+            self._silent(now)
+            self._judge(now)
+            self._hang(now)
+        elif now > self.end_until:
+            self._give_up()
+
+    # connections
+
+    def _accept(self, listening: Any) -> None:
+        while True:
+            try:
+                connection, address = listening.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self.listener.notice(f"a connection could not be taken: {error.strerror}")
+                return
+            connection.setblocking(False)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            link = Link(connection, address[0], time.monotonic())
+            self.strangers.add(link)
+            self.selector.register(connection, selectors.EVENT_READ, link)
+
+    def _drop(self, link: Link) -> None:
+        self.selector.unregister(link.socket)
+        link.socket.close()
+        self.strangers.discard(link)
+        if self.links.get(link.node) is link:
+            del self.links[link.node]
+            self.seen.left += 1
+
+    def _read(self, link: Link) -> None:
+        messages = link.receive(time.monotonic())
+        for message in messages or ():
+            for kind, value in message.items():
+                if link.node < 0 and not (kind == "hello" and self._hello(link, value)):
+                    self._drop(link)
+                    return
+                if kind != "hello":
+                    self._heard(link, kind, value)
+        if messages is None:
+            self._gone(link)
+        elif link.waiting:
+            self._flush(link)
+
+    def _flush(self, link: Link) -> None:
+        link.flush()
+        mask = selectors.EVENT_READ | (selectors.EVENT_WRITE if link.waiting else 0)
+        self.selector.modify(link.socket, mask, link)
+
+    def _say(self, kind: str, value: Any) -> None:
+        for link in list(self.links.values()):
+            link.say(kind, value)
+            if link.waiting:
+                self._flush(link)
+
+    # what agents say
+
+    def _hello(self, link: Link, told: Any) -> bool:
+        if not isinstance(told, dict) or not summing.same(str(told.get("token")), self.file.token):
+            return False
+        node = told["node"]
+        link.hello, link.host = told, str(told["host"])
+        other = self.seen.hosts.get(node)
+        if not 0 <= node < self.file.nodes or other is not None:
+            what = f"{link.host} and {other}" if other else link.host
+            self._fail("no-start", f"{what} say they are node {node} of {self.file.nodes}")
+            return False
+        link.node = node
+        self.strangers.discard(link)
+        self.links[node] = link
+        self.seen.hosts[node] = link.host
+        facts = told.get("facts", {})
+        if "time" in facts:
+            facts["clock_offset_s"] = round(facts.pop("time") - time.time(), 3)
+        self.listener.event("node", {"node": node, "host": link.host, "address": link.peer, "facts": facts})
+        self.listener.nodes(len(self.seen.hosts), self.file.nodes)
+        if self.state:
+            link.say("stop", "this launch has ended already")
+        return True
+
+    def _heard(self, link: Link, kind: str, value: Any) -> None:
+        now = time.monotonic()
+        if kind == "beat":
+            self._beat(value["tasks"], now)
+        elif kind == "out":
+            self._output(now)
+            self.listener.output(value["task"], value["text"])
+        elif kind == "start":
+            self.seen.started(value, link.host)
+        elif kind == "exit":
+            self._exit(link, value, now)
+        elif kind == "ports":
+            self.ports = tuple(value)
+        elif kind == "stacks":
+            self.seen.stack(value["task"], link.host, value["text"])
+        elif kind == "signalled":
+            self.seen.signalled[value["signal"]] = self.seen.signalled.get(value["signal"], 0) + value["processes"]
+            self.listener.event("signal", {"host": link.host, **value})
+        elif kind == "sidecar" and not self.state:
+            text = f"the helper program beside rank 0 on {link.host} ended with code {value['code']}"
+            self._fail("failed", text, code=value["code"] or 1, host=link.host, tail=tuple(value["tail"]))
+        elif kind == "bye":
+            link.leaving = True
+            self._drop(link)
+
+    def _beat(self, sizes: dict[str, int], now: float) -> None:
+        if any(sizes.values()):
+            self._output(now)
+
+    def _output(self, now: float) -> None:
+        if not self.output_at:
+            self.seen.first_output_s = now - self.began
+            self._phase("running")
+        self.output_at = now
+
+    def _exit(self, link: Link, value: dict[str, Any], now: float) -> None:
+        task, code = int(value["task"]), int(value["code"])
+        if task in self.seen.codes:
+            return
+        self.seen.codes[task] = code
+        self.listener.event("exit", {"task": task, "host": link.host, "code": code})
+        if code and not self.state:
+            ended = Ended(now, task, link.host, code, tuple(value.get("tail", ())), value.get("how", ""))
+            self.seen.failures.append(ended)
+            self.suspect = self.suspect or now + COLLECT_S
+
+    def _gone(self, link: Link) -> None:
+        """A connection ended without a goodbye."""
+        known = link.node >= 0
+        running = known and self.seen.running_on(link.node)
+        self._drop(link)
+        if known and running and not self.state:
+            self.seen.lost.append((link.host, f"the agent on {link.host} is gone ({link.why}), so its ranks are alone"))
+            self.suspect = self.suspect or time.monotonic() + COLLECT_S
+
+    # decisions
+
+    def _begin(self, now: float) -> None:
+        """Say go once all nodes are there; say why not when they do not come."""
+        if len(self.links) == self.file.nodes and len(self.ports) == self.file.ports:
+            first = self.links[0]
+            try:
+                address = starting.rendezvous(first.hello, first.peer, self.options.interface, self.file.nodes)
+            except StackyardError as error:
+                self._fail("no-start", error.message)
+                return
+            names = ["MASTER_PORT", *(f"STACKYARD_PORT_{i}" for i in range(1, len(self.ports)))]
+            self.went = now
+            self.seen.nodes_s = now - self.began
+            self._phase("first output")
+            self._say("go", {"MASTER_ADDR": address, **dict(zip(names, self.ports, strict=True))})
+        elif self.launcher_ended and now > self.launcher_ended + 0.3:
+            self._fail("no-start", self.seen.not_there("the launcher ended"), code=self.seen.launcher_code or 1)
+        elif now > self.began + self.options.start_s:
+            self._fail("no-start", self.seen.not_there(f"after {self.options.start_s:g} s"))
+
+    def _silent(self, now: float) -> None:
+        """Nodes that are not heard, connections that say nothing, ranks that never started, a launcher that left."""
+        for link in [one for one in self.strangers if now > one.since + HELLO_S]:
+            self._drop(link)
+        for link in [one for one in self.links.values() if now > one.heard + self.file.lost_s]:
+            text = f"nothing has been heard from {link.host} for {now - link.heard:.1f} s"
+            self.listener.event("node-lost", {"host": link.host, "silent_s": round(now - link.heard, 1)})
+            self.seen.lost.append((link.host, text))
+            self._drop(link)
+            self.suspect = self.suspect or now
+        if self.went and now > self.went + self.options.start_s and len(self.seen.places) < self.file.tasks:
+            self._fail("no-start", self.seen.not_started())
+        if self.went and self.launcher_ended and now > self.launcher_ended + COLLECT_S + 1 and self.links:
+            self._fail("failed", "the launcher ended while ranks still ran", code=self.seen.launcher_code or 1)
+
+    def _judge(self, now: float) -> None:
+        """Name the first failure, once all that belongs to it can have arrived."""
+        if not self.suspect or now < self.suspect or self.state:
+            return
+        quiet = [one for one in self.links.values() if now > one.heard + 2 * self.file.beat_s]
+        if quiet and not self.seen.lost and all(is_consequence(one) for one in self.seen.failures):
+            return  # its ranks lost a peer, and a node is silent: soon it speaks, or is the cause
+        if self.seen.lost and all(is_consequence(one) for one in self.seen.failures):
+            host, text = self.seen.lost[0]
+            if self.launcher_ended:
+                self._fail("failed", f"the launcher ended, and with it the ranks on {host}",
+                           code=self.seen.launcher_code or 1, host=host)  # fmt: skip
+            else:
+                self._fail("node-lost", text, host=host)
+        else:
+            self._fail("failed", "")
+
+    def _hang(self, now: float) -> None:
+        limit_s = self.options.hang_min * 60
+        if self.stacks_until:
+            if now > self.stacks_until or self.seen.stacks_of >= set(self.seen.running):
+                text = f"no output of any rank for {self.options.hang_min:g} min; stacks are in {self.step.stacks}"
+                self.listener.event("hang", {"minutes": self.options.hang_min, "stacks": sorted(self.seen.stacks_of)})
+                self._fail("hung", text)
+        elif limit_s and self.went and now > max(self.went, self.output_at) + limit_s:
+            self.stacks_until = now + STACKS_S
+            self._phase("stacks", f"no output for {self.options.hang_min:g} min")
+            self._say("stacks", True)
+
+    def _fail(self, state: State, message: str, *, code: int = 1, host: str = "", tail: tuple[str, ...] = ()) -> None:
+        if self.state:
+            return
+        if message:
+            self.seen.blame(host, code, message, tail)
+        self._end(state, self.options.grace_s)
+
+    # the end
+
+    def _asked(self, number: int, now: float) -> None:
+        name = signal.Signals(number).name
+        self.listener.event("signal", {"received": name})
+        if number == signal.SIGUSR1:
+            self._say("signal", name[3:])
+        elif not self.state:
+            self.seen.cancelled = number
+            self._end("cancelled", self.options.grace_s)
+        else:
+            self._say("end", 0)
+            self.end_until = min(self.end_until, now + 2)
+            self._tell_launcher(now)
+
+    def _end(self, state: State, grace_s: float) -> None:
+        """End all ranks: the agents do it, and say goodbye when nothing is left."""
+        self.state = self.seen.state = state
+        self._phase("ending", state)
+        if self.went:
+            self._say("end", grace_s)
+        else:
+            self._say("stop", self.seen.reason or "the launch was ended before it began")
+        self.end_until = time.monotonic() + grace_s + 8
+        if not self.links or self.seen.lost:
+            self._tell_launcher(time.monotonic() + (grace_s if self.links else 0))
+
+    def _give_up(self) -> None:
+        """Agents that do not leave: their connections are closed, at which they end what they have."""
+        for link in list(self.links.values()):
+            self.listener.notice(f"the agent on {link.host} did not say that its ranks have ended")
+            self._drop(link)
+
+    def _tell_launcher(self, now: float) -> None:
+        """TERM, TERM again (srun wants it twice), KILL."""
+        if not self.launcher_told:
+            order = (signal.SIGTERM, signal.SIGTERM, signal.SIGKILL)
+            self.launcher_told = [(now + i * 1.5, number) for i, number in enumerate(order)]
+
+    def _launcher(self, now: float) -> None:
+        if not self.launcher_ended:
+            code = self.launcher.poll()
+            if code is not None:
+                self.launcher_ended, self.seen.launcher_code = now, code
+            elif self.seen.hosts and not self.links and not self.launcher_told:
+                self._tell_launcher(now + LAUNCHER_S)
+            elif self.launcher_told and (now > self.launcher_told[0][0] or self._alone()):
+                _, number = self.launcher_told.pop(0)
+                self.seen.launcher_ended_by_us = True
+                self.launcher.signal(number)
+
+    def _alone(self) -> bool:
+        """Whether all agents have left and the launcher has not been told yet."""
+        return self.state is not None and not self.links and len(self.launcher_told) == 3
+
+    def _phase(self, name: str, detail: str = "") -> None:
+        self.listener.phase(name, detail)
+        self.listener.event("phase", {"phase": name, "detail": detail})
