@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -19,7 +20,6 @@ import pytest
 from stackyard.errors import MissingError
 from stackyard.launch.gate import GateOptions, trial
 from stackyard.launch.gate.node import probe
-from stackyard.launch.gate.node.collective import Task
 from support import torchstack
 
 QUICK = GateOptions(seconds=0.1, speed_seconds=0.05, start_s=10, answer_s=40, connect_s=20, collective_s=6)
@@ -188,8 +188,13 @@ def test_gloo_within_a_node_measures_and_a_stopped_rank_is_named(tmp_path: Path,
     assert not ranks.result()["finished"]
 
 
-def test_a_task_says_what_it_needs() -> None:
-    assert Task("gloo", "tcp://a:1", 0, 2).device == -1
+def test_the_program_can_be_read_by_the_pythons_of_old_stacks() -> None:
+    files = list(Path(probe.__file__).parent.glob("*.py"))
+    assert len(files) > 5
+    for file in files:
+        ast.parse(file.read_text(), feature_version=(3, 7))
+        imported = re.findall(r"^(?:from|import) (\S+)", file.read_text(), re.M)
+        assert not [name for name in imported if name.startswith("stackyard")], "it is run where stackyard is not"
 
 
 # ------------------------------------------------------------------------------------------------ what a node is

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 def rounds(count: int) -> list[list[tuple[int, int]]]:
     """Neighbours in a ring of `count` nodes (2 or more), in rounds of disjoint pairs: two, or three for odd counts."""
-    edges = [(i, i + 1) for i in range(count - 1)]
-    found = [edges[0::2], edges[1::2]]
-    if count > 2:
-        found[1 if count % 2 == 0 else 2 :] = [[*found[1], (0, count - 1)]] if count % 2 == 0 else [[(0, count - 1)]]
-    return [pairs for pairs in found if pairs]
+    if count == 2:
+        return [[(0, 1)]]
+    even = [(i, i + 1) for i in range(0, count - 1, 2)]
+    odd = [(i, i + 1) for i in range(1, count - 1, 2)]
+    closing = (0, count - 1)
+    return [even, [*odd, closing]] if count % 2 == 0 else [even, odd, [closing]]
 
 
 def short(host: str) -> str:
