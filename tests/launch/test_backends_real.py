@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from stackyard.change import EnvironmentChange, Prepend
 from stackyard.errors import MissingError
+from stackyard.launch import containers
 from stackyard.launch.backends import BackendContext, choose, get
 from stackyard.launch.hub import run_step
 from stackyard.launch.intent import Intent
@@ -18,7 +20,8 @@ from stackyard.launch.outcome import StepResult
 from stackyard.launch.paths import StepPaths
 from stackyard.launch.plan import LaunchLine, Plan
 from stackyard.launch.starting import WatchOptions
-from support import torchstack, venvs, watched
+from stackyard.spec.models import ContainerPolicy, LaunchPolicy, Site
+from support import images, torchstack, venvs, watched
 from support.slurm import SlurmCluster
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
@@ -93,6 +96,35 @@ def run(
     result = run_step(step, plan, watched.Heard(), run="test", options=WatchOptions(lost_s=30, start_s=90))
     logs = [step.rank_log(task).read_text() for task in range(program.layout.ranks)]
     return result, logs
+
+
+@pytest.mark.parametrize("kind", ["sif", "folder"])
+def test_mpi_in_an_image(
+    slurm: SlurmCluster, tmp_path: Path, torch_python: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """The launcher's PMIx reaches the ranks inside, the stack is bound, and the site's variables are set."""
+    yard = torchstack.torch_yard()
+    image = str(python_of(images.image_sif if kind == "sif" else images.image_folder))
+    for name, value in images.environ().items():
+        monkeypatch.setenv(name, value)
+    base = Path(sys.base_prefix).resolve()
+    (tmp_path / "train.py").write_text(MPI + "import os\nprint('inside', os.environ['A'], os.environ['RANK'])\n")
+    intent = Intent(program=("train.py",), nodes=2, cwd=str(tmp_path), container=image)
+    made = watched.layout(2, 2)
+    program = get("mpi").program(intent, made, BackendContext())
+    change = EnvironmentChange((Prepend("PATH", str(torch_python.parent)),))
+    policy = ContainerPolicy(runtime="apptainer", binds=(str(slurm.folder), str(base)), variables={"A": "b c"})
+    wrapper = containers.wrap(
+        intent, Site(launch=LaunchPolicy(container=policy)), made, change, program=program, stack_root=str(yard)
+    )
+    words = ("srun", "-N2", "--ntasks-per-node=2", "--mpi=pmix", "--overcommit")
+    plan = Plan(made, program, LaunchLine(words, "slurm"), wrappers=(wrapper,), change=change, cwd=str(tmp_path))
+    step = StepPaths(tmp_path / "step")
+    result = run_step(step, plan, watched.Heard(), run="test", options=WatchOptions(lost_s=30, start_s=90))
+    logs = [step.rank_log(task).read_text() for task in range(4)]
+    assert (result.state, result.code) == ("done", 0), logs
+    assert lines(logs, "sum") == [f"sum 6.0 {rank} 4" for rank in range(4)]
+    assert lines(logs, "inside") == [f"inside b c {rank}" for rank in range(4)]
 
 
 def lines(logs: list[str], first: str) -> list[str]:

@@ -73,7 +73,8 @@ def wrap(
     runtime = _runtime(policy, image, environ)
     cwd = intent.cwd or str(Path.cwd())
     fixed = [cwd, *_helpers(intent, program), *((stack_root,) if stack_root else ())]
-    binds = (*policy.binds, *(b for b in dict.fromkeys(fixed) if b not in policy.binds), *WIRE_UP)
+    wire = WIRE_UP if runtime != "charliecloud" or (program is not None and program.mpi) else WIRE_UP[:1]
+    binds = (*policy.binds, *(b for b in dict.fromkeys(fixed) if b not in policy.binds), *wire)
     path = tuple(reversed([o.directory for o in change if isinstance(o, Prepend) and o.variable == "PATH"]))
     gpu = layout.node.gpu_vendor if layout.gpus_per_rank else ""
     inside = Inside(image, cwd, policy, gpu, binds, path, dict(policy.variables))

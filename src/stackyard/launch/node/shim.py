@@ -154,7 +154,7 @@ def _environment(file: StepFile, plan: Plan) -> str:
         '  export USER="${USER:-${LOGNAME:-$UID}}"',
         '  export STACKYARD_WIRE_1="$sy_step" STACKYARD_WIRE_2="$sy_step"',
         "  [[ -d ${PMIX_SERVER_TMPDIR-} ]] && STACKYARD_WIRE_1=$PMIX_SERVER_TMPDIR",
-        "  for sy_line in /run/spmix ${PALS_SPOOL_DIR-}; do [[ -d $sy_line ]] && STACKYARD_WIRE_2=$sy_line; done",
+        "  for sy_line in /run/spmix* ${PALS_SPOOL_DIR-}; do [[ -d $sy_line ]] && STACKYARD_WIRE_2=$sy_line; done",
         "  [[ -n ${LC_ALL-}${LC_CTYPE-}${LANG-} ]] || export LANG=C.UTF-8",
     ]
     return "\n".join(
