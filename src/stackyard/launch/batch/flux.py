@@ -40,7 +40,7 @@ class Flux:
                 made.add("a second start does not overwrite the first one's output", "--setopt=output.mode=append")
         if options.signal_s:
             made.add(
-                f"{options.signal_s} s before its end Flux sends SIGUSR1 to the ranks, and since 2025 to the script too",
+                f"{options.signal_s} s before its end SIGUSR1 goes to the ranks, and since 2025 to the script too",
                 f"--signal=USR1@{options.signal_s}s",
             )
         made.own(request)

@@ -1,0 +1,4 @@
+#!/bin/sh
+#flux: -N2
+true
+#flux: -q pdebug
