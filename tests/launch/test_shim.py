@@ -460,3 +460,17 @@ def test_started_by_mpirun(step: Step, family: str) -> None:
     )  # fmt: skip
     assert [step.shown(task)[1]["RANK"] for task in range(2)] == ["0", "1"]
     assert step.shown(1)[1].get("PMI_RANK" if family == "hydra" else "OMPI_COMM_WORLD_RANK") == "1"
+
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "launch-variables.md"
+
+
+def test_the_reference_names_every_variable(step: Step) -> None:
+    slots = (PlannedSlot((0,), (0,)),)
+    step.write(SHOW, slots=slots, gpu_vendor="nvidia")
+    before = {k for k in os.environ if not k.startswith("STACKYARD")}
+    assert step.run().returncode == 0
+    known = REFERENCE.read_text()
+    added = [name for name in step.shown()[1] if name not in before and name not in ("_", "OLDPWD", "STACKYARD_TMP")]
+    assert "STACKYARD_DEVICE" in added
+    assert [name for name in added if f"`{name}`" not in known] == []
