@@ -102,6 +102,13 @@ def test_the_first_failure_is_named_with_its_cause(tmp_path: Path) -> None:
     clean(tmp_path)
 
 
+def test_a_second_start_keeps_the_logs_of_the_first(tmp_path: Path) -> None:
+    for word in ("one", "two"):
+        assert local(tmp_path, 1, "/bin/sh", "-c", f"echo {word}").end().state == "done"
+    assert (tmp_path / "step/logs-1/rank-00000.log").read_text() == "one\n"
+    assert (tmp_path / "step/logs/rank-00000.log").read_text() == "two\n"
+
+
 def test_a_rank_may_end_before_the_others(tmp_path: Path) -> None:
     run = local(tmp_path, 2, "/bin/sh", "-c", "[ $RANK = 1 ] && sleep 2; echo $RANK done")
     assert run.end().state == "done"
@@ -463,3 +470,21 @@ def test_under_mpirun(tmp_path: Path, program: str, monkeypatch: pytest.MonkeyPa
     result = Running(tmp_path / "step", make_plan(line, 1, 3, "/bin/sh", "-c", code), **FAST).end()
     assert outcome(result)[:3] == ("failed", 3, 1), result
     clean(tmp_path)
+
+
+@pytest.mark.real
+@pytest.mark.slow
+def test_a_node_that_is_cut_off(slurm_exclusive: SlurmCluster, tmp_path: Path) -> None:
+    """Its network is gone: the hub names it within seconds, its agent ends its ranks by itself, Slurm knows nothing."""
+    run = Running(tmp_path / "step", make_plan(srun_line(3, 1), 3, 1, *SLEEP), **FAST)
+    run.until("ready", 3)
+    lost = run.heard.all("node")[-1]
+    slurm_exclusive.lose_node(lost["host"], "cut")
+    began = time.monotonic()
+    while "ending" not in run.heard.all("phase") and time.monotonic() < began + 20:
+        time.sleep(0.02)
+    noticed_s = time.monotonic() - began
+    result = run.end()
+    assert outcome(result) == ("node-lost", 1, -1, lost["host"])
+    assert noticed_s < 8
+    assert nothing_left(str(tmp_path), timeout_s=40) == []

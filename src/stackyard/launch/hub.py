@@ -29,7 +29,7 @@ def run_step(
     once), and SIGUSR1 is passed on to the ranks that handle it.
 
     Args:
-        step: its folder, on a file system that all nodes share; must not hold an earlier start.
+        step: its folder, on a file system that all nodes share; logs of an earlier start there are set aside.
         run: the run's name.
 
     Raises:

@@ -132,8 +132,10 @@ def planned(layout: Layout) -> tuple[PlannedSlot, ...]:
 def prepare(step: StepPaths, plan: Plan, file: StepFile, *, python: str) -> tuple[str, ...]:
     """Write all files of a step and return the complete command of its launcher.
 
-    plan.json holds the token, so only its owner may read it.
+    plan.json holds the token, so only its owner may read it. The logs of an earlier start in the same folder (a job
+    that the scheduler started again) are set aside as ``logs-1``, ``logs-2`` ...
     """
+    _set_aside(step)
     step.logs.mkdir(parents=True, exist_ok=True)
     write_json(step.plan, file.to_json())
     step.plan.chmod(0o600)
@@ -141,6 +143,14 @@ def prepare(step: StepPaths, plan: Plan, file: StepFile, *, python: str) -> tupl
     for name, text in plan.line.files.items():
         write_text(step.root / Path(name).name, text.replace("{step}", str(step.root)))
     return (*(word.replace("{step}", str(step.root)) for word in plan.line.words), str(step.shim))
+
+
+def _set_aside(step: StepPaths) -> None:
+    if step.launcher_log.exists():
+        number = 1
+        while (aside := step.logs.with_name(f"logs-{number}")).exists():
+            number += 1
+        step.logs.rename(aside)
 
 
 def raise_file_limit(nodes: int) -> None:

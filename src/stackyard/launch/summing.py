@@ -64,7 +64,10 @@ class Seen:
 
     def running_on(self, node: int) -> bool:
         """Whether a node still owes the end of a task."""
-        return any(self.node_of(task) == node and task not in self.codes for task in range(self.file.tasks))
+        each, all_tasks = self.file.tasks_per_node, self.file.tasks
+        cyclic = self.file.distribution == "cyclic"
+        own = range(node, all_tasks, self.file.nodes) if cyclic else range(node * each, (node + 1) * each)
+        return any(task not in self.codes for task in own)
 
     def node_of(self, task: int) -> int:
         """The node that a task was planned for."""
