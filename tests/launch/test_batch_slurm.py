@@ -166,3 +166,26 @@ def test_an_array_goes_on_while_one_task_does() -> None:
     assert together(states).phase == "running"
     assert together([JobState("done"), JobState("failed")]).phase == "failed"
     assert together([]).phase == "unknown"
+
+
+@pytest.mark.slow
+def test_a_preempted_job_starts_again(slurm_exclusive: SlurmCluster, tmp_path: Path) -> None:
+    body = f"trap 'echo asked >> {tmp_path}/asked; exit 1' TERM\nsleep 300 & wait"
+    whole = SLURM.model_copy(update={"exclusive": True})
+    job = submit(slurm_exclusive, tmp_path, body, whole, nodes=3, requeue=True)
+    wait(job, lambda state: state.phase == "running")
+    urgent = submit(slurm_exclusive, tmp_path, "true", whole, nodes=3, queue="urgent")
+    assert wait(job, lambda state: state.restarts == 1, 90).phase in ("queued", "running")
+    assert end(urgent).phase == "done"
+    SCHEDULER.cancel(job)
+    assert end(job).phase == "cancelled"
+
+
+def test_a_lost_node_ends_a_job_that_may_not_start_again(slurm_exclusive: SlurmCluster, tmp_path: Path) -> None:
+    job = submit(slurm_exclusive, tmp_path, "srun sleep 300", nodes=2)
+    hosts = wait(job, lambda state: state.phase == "running").hosts
+    slurm_exclusive.lose_node(hosts[1], "kill")
+    slurm_exclusive.run("scontrol", "update", f"nodename={hosts[1]}", "state=down", "reason=lost")
+    state = wait(job, lambda state: state.phase in ENDED, 90)
+    assert state.phase == "node-fail"
+    assert state.hosts == hosts
