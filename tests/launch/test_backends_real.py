@@ -146,6 +146,42 @@ def test_mpi(slurm: SlurmCluster, tmp_path: Path, torch_python: Path) -> None:
     assert lines(logs, "sum") == [f"sum 6.0 {rank} 4" for rank in range(4)]
 
 
+ALLOCATION = ("salloc", "--quiet", "-N2", "--ntasks-per-node=2", "--overcommit")
+WIRED: dict[str, tuple[tuple[str, ...], str]] = {
+    "srun, PMI-2": (("srun", "-N2", "--ntasks-per-node=2", "--overcommit", "--mpi=pmi2"), "slurm"),
+    "mpirun of Open MPI": ((*ALLOCATION, "mpirun.openmpi", "--oversubscribe", "-n", "4", "-N", "2"), "openmpi"),
+    "mpiexec of MPICH": ((*ALLOCATION, "mpiexec.mpich", "-bootstrap", "slurm", "-n", "4", "-ppn", "2"), "hydra"),
+}
+
+
+@pytest.mark.parametrize("starter", WIRED)
+def test_the_wire_up_survives_the_shim(
+    slurm: SlurmCluster, tmp_path: Path, torch_python: Path, monkeypatch: pytest.MonkeyPatch, starter: str
+) -> None:
+    words, family = WIRED[starter]
+    libraries = {"A": "1"}
+    if family != "openmpi":
+        found = sorted(Path("/usr/lib").glob("*/libmpich.so.12"))
+        if not found:
+            pytest.skip("MPICH is not on this machine")
+        (tmp_path / "libmpi.so.12").symlink_to(found[0])
+        libraries = {"LD_LIBRARY_PATH": str(tmp_path), "MPI4PY_MPIABI": "mpich"}
+    for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(MPI)
+    made = watched.layout(2, 2)
+    program = get("mpi").program(Intent(program=("train.py",)), made, BackendContext())
+    path = EnvironmentChange((Prepend("PATH", str(torch_python.parent)),))
+    line = LaunchLine(words, family)  # type: ignore[arg-type]
+    plan = Plan(made, program, line, change=path, variables=libraries, cwd=str(tmp_path))
+    step = StepPaths(tmp_path / "step")
+    result = run_step(step, plan, watched.Heard(), run="test", options=WatchOptions(lost_s=30, start_s=90))
+    logs = [step.rank_log(task).read_text() if step.rank_log(task).exists() else "" for task in range(4)]
+    assert (result.state, result.code) == ("done", 0), (logs, result.launcher_output)
+    assert lines(logs, "sum") == [f"sum 6.0 {rank} 4" for rank in range(4)]
+
+
 @pytest.mark.parametrize("controller", ["mpi", "gloo"])
 def test_horovod(slurm: SlurmCluster, tmp_path: Path, horovod_python: Path, controller: str) -> None:
     mpi = "pmix" if controller == "mpi" else "none"
