@@ -70,6 +70,13 @@ def test_a_group_names_the_thing() -> None:
     assert "stackyard why horovod.torch" in found.remedy
 
 
+def test_dash_says_it_in_another_way() -> None:
+    tail = ["/bin/sh: 1: exec: python3.99: not found"]
+    found = causes.explain(tail=tail, code=127, launcher_output="", facts={})
+    assert found is not None
+    assert found.cause == "the program python3.99 is not on the nodes"
+
+
 def test_page_is_fresh() -> None:
     page = ROOT / "docs/reference/causes.md"
     assert page.read_text(encoding="utf-8") == causes.reference(), (

@@ -109,6 +109,33 @@ def test_a_second_start_keeps_the_logs_of_the_first(tmp_path: Path) -> None:
     assert (tmp_path / "step/logs/rank-00000.log").read_text() == "two\n"
 
 
+def old_pythons() -> list[str]:
+    """Other interpreters of this machine, the oldest first: on PATH, and those of pyenv."""
+    import pwd
+    import shutil
+
+    root = Path(os.environ.get("PYENV_ROOT") or Path(pwd.getpwuid(os.getuid()).pw_dir) / ".pyenv")
+    found = [shutil.which(f"python3.{minor}") for minor in range(6, 11)]
+    found += [str(path) for minor in range(6, 11) for path in root.glob(f"versions/3.{minor}.*/bin/python")]
+    return sorted({str(Path(path).resolve()) for path in found if path})
+
+
+@pytest.mark.real
+def test_the_agent_runs_on_the_nodes_own_python(tmp_path: Path) -> None:
+    """On old ones too, from 3.6: the nodes' Python need not be that of the hub."""
+    usable = [path for path in old_pythons() if subprocess.run([path, "-c", ""], check=False).returncode == 0]
+    if not usable:
+        pytest.skip("no Python from 3.6 to 3.10 on this machine")
+    for number, python in enumerate(usable):
+        place = tmp_path / str(number)
+        run = local(place, 2, "/bin/sh", "-c", "echo $RANK; sleep 0.3; exit $RANK", python=python)
+        result = run.end()
+        assert outcome(result)[:3] == ("failed", 1, 1), python
+        assert run.heard.text == {0: "0\n"}
+        assert [log.read_text() for log in run.step.logs.glob("agent-*")] == [""], python
+    clean(tmp_path)
+
+
 def test_a_rank_may_end_before_the_others(tmp_path: Path) -> None:
     run = local(tmp_path, 2, "/bin/sh", "-c", "[ $RANK = 1 ] && sleep 2; echo $RANK done")
     assert run.end().state == "done"
