@@ -12,7 +12,8 @@ from stackyard.launch.lint.reference import reference_text
 from stackyard.launch.lint.rules import TABLE
 from stackyard.spec.models import Gpu, NodeKind, Scheduler, Site
 
-SRUN = "#!/bin/bash\n#SBATCH --time=10\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=4\n#SBATCH --cpus-per-task=8\nsrun ./solver\n"
+HEAD = "#!/bin/bash\n#SBATCH --time=10\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=4\n#SBATCH --cpus-per-task=8\n"
+SRUN = HEAD + "srun ./solver\n"
 
 
 def site(version: str = "", **scheduler: object) -> Site:

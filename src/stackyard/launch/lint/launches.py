@@ -1,9 +1,8 @@
 """The launch lines of a script: what starts ranks, with which options, and which program.
 
 A line nests: ``srun ... singularity exec img bash -c "torchrun train.py"`` is an srun whose program is a container
-whose program is a shell whose program is torchrun. `find_launches` gives one `Launch` for each of these that matters, each
-with
-`via`, the launches around it.
+whose program is a shell whose program is torchrun. `find_launches` gives one `Launch` for each of these that matters,
+each with `via`, the launches around it.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ class Table:
     """Options of one program: short and long names to a canonical one; which take a value; which may take one.
 
     `style` "getopt": ``-n4``, ``--nodes=4``, ``--nodes 4``, unique beginnings of long names; "single": long names with
-    one     hyphen too (LSF, mpirun), no values joined to a short name; "python": argparse, where ``_`` and ``-`` are alike.
+    one hyphen too (LSF, mpirun), no values joined to a short name; "python": argparse, ``_`` and ``-`` are alike.
     """
 
     valued: Mapping[str, str]

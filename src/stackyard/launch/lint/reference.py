@@ -7,8 +7,8 @@ from stackyard.launch.lint.rules import TABLE, Rule
 _HEAD = """# Lint: the rules
 
 `stackyard lint SCRIPT...` reads a batch script (`#SBATCH`, `#BSUB`, `#PBS`, `# flux:`) with its launch lines and says
-what is wrong or wasteful. Each rule names the evidence it needs: the **script** alone, the **site** file (`--site`), or the
-program's **source**, which is read where the launch line names a `*.py` beside the script or in the working folder.
+what is wrong or wasteful. Each rule names the evidence it needs: the **script** alone, the **site** file (`--site`), or
+the program's **source**, which is read where the launch line names a file beside the script or in the working folder.
 
 - *error*: the scheduler or the launcher refuses it, or the program cannot start.
 - *warning*: it runs, but wrong or wastefully.

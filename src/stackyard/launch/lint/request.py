@@ -41,6 +41,9 @@ class Request:
         """Tasks on each node where that follows from the head."""
         if self.tasks_per_node:
             return self.tasks_per_node
+        each = number(self.values.get("ntasks-per-gpu"))
+        if each and self.gpus_per_node:
+            return each * self.gpus_per_node
         if self.tasks and self.nodes and self.tasks % self.nodes == 0:
             return self.tasks // self.nodes
         return None

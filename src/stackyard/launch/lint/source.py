@@ -52,16 +52,16 @@ def read_source(text: str, name: str) -> Source | None:
     nodes = list(ast.walk(tree))
     imports = frozenset(_imports(nodes))
     loader = next((call for call in _calls(nodes, "DataLoader") if _workers(call) != 0), None)
-    context = any(_keyword(call, "multiprocessing_context") for call in _calls(nodes, "DataLoader")) or any(
-        True for _ in _calls(nodes, "set_start_method")
-    )
+    words = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    context = "multiprocessing_context" in words or bool(list(_calls(nodes, "set_start_method")))
+    context = context or any(_keyword(call, "multiprocessing_context") for call in _calls(nodes, "DataLoader"))
     named = next((n.lineno for n in nodes if isinstance(n, ast.Constant) and n.value == "SLURM_LAUNCH_NODE_IPADDR"), 0)
     return Source(
         name,
         imports,
         device_line=next((line for line in _devices(nodes)), 0),
         loader_line=loader.lineno if loader else 0,
-        workers=_workers(loader) if loader else 0,
+        workers=_workers(loader) or _workers_of_options(nodes) if loader else 0,
         context=context,
         group_line=next((call.lineno for call in _calls(nodes, "init_process_group")), 0),
         launch_node_line=named,
@@ -96,8 +96,23 @@ def _keyword(call: ast.Call, name: str) -> ast.expr | None:
 def _workers(call: ast.Call) -> int | None:
     value = _keyword(call, "num_workers")
     if value is None:
-        return 0
+        return None if any(keyword.arg is None for keyword in call.keywords) else 0
     return value.value if isinstance(value, ast.Constant) and isinstance(value.value, int) else None
+
+
+def _workers_of_options(nodes: list[ast.AST]) -> int | None:
+    """The number in ``{"num_workers": 4}`` or ``options["num_workers"] = 4``, which a loader gets as ``**options``."""
+    for node in nodes:
+        pairs: list[tuple[ast.expr | None, ast.expr]] = []
+        if isinstance(node, ast.Dict):
+            pairs = list(zip(node.keys, node.values, strict=True))
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+            pairs = [(node.targets[0].slice, node.value)]
+        for key, value in pairs:
+            named = isinstance(key, ast.Constant) and key.value == "num_workers"
+            if named and isinstance(value, ast.Constant) and isinstance(value.value, int):
+                return value.value
+    return None
 
 
 def _devices(nodes: list[ast.AST]) -> Iterator[int]:

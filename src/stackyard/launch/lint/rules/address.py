@@ -151,7 +151,7 @@ def address_own_name(case: Case) -> Iterator[Hit]:
     evidence=("script", "source"),
 )
 def address_launch_node(case: Case) -> Iterator[Hit]:
-    """SLURM_LAUNCH_NODE_IPADDR, SLURM_SUBMIT_HOST or the unsorted first line of LSF's host file as rank 0's address."""
+    """SLURM_LAUNCH_NODE_IPADDR, SLURM_SUBMIT_HOST, the last node or the whole node list as rank 0's address."""
     for address in addresses(case):
         wrong = re.search(r"SLURM_LAUNCH_NODE_IPADDR|SLURM_SUBMIT_HOST|PBS_O_HOST|LSB_SUB_HOST", address.origin)
         if wrong:
@@ -162,6 +162,15 @@ def address_launch_node(case: Case) -> Iterator[Hit]:
                 _set(address, _start(case)),
                 "note" if inside else None,
             )
+    nodes = case.script.request.nodes
+    for address in addresses(case) if nodes and nodes > 1 else ():
+        last = re.search(r"(?:hostnames?|NODEFILE)\b[^|]*\|\s*tail\b(?!\s+-n\s*\+)", address.origin)
+        if last:
+            text = f"{address.option} is the last node of the job, not that of rank 0"
+            yield Hit(address.line, text, _set(address, _start(case)))
+        elif re.fullmatch(r"\$\{?SLURM_(?:JOB_)?NODELIST\}?", address.origin.strip("\"'")):
+            text = f"{address.option} is the whole list, as node[1-{nodes}], not a name"
+            yield Hit(address.line, text, _set(address, _start(case)))
     for launch in case.launches:
         source = case.source(launch)
         if source and source.launch_node_line:

@@ -17,9 +17,11 @@ from stackyard.launch.lint.words import is_known, shown
 from stackyard.spec.models import NodeKind, Site
 
 Evidence = Literal["script", "site", "source"]
-_HELPERS = frozenset(
-    ["hostname", "mkdir", "echo", "date", "nvidia-smi", "rocm-smi", "env", "printenv", "rm", "cp", "ls", "scontrol", "true", "sleep", "cat", "touch", "tar", "rsync", "lscpu", "numactl", "uname", "nproc", "free", "df", "pwd", "ip", "ps", "id", "which", "kill", "pkill", "killall", "chmod", "ln", "mv", "find", "du", "taskset"]
+_HELPERS_WORDS = (
+    "hostname mkdir echo date nvidia-smi rocm-smi env printenv rm cp ls scontrol true sleep cat touch tar rsync "
+    "lscpu numactl uname nproc free df pwd ip ps id which kill pkill killall chmod ln mv find du taskset"
 )
+_HELPERS = frozenset(_HELPERS_WORDS.split())
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,9 @@ class Case:
         if launch.kind == "srun":
             return self._srun(launch)
         if launch.kind == "mpirun":
-            return Step(self.nodes, launch.count("np"), launch.count("ppn"))
+            ranks, each = launch.count("np"), launch.count("ppn")
+            even = ranks and self.nodes and ranks % self.nodes == 0 and not launch.given("ppn")
+            return Step(self.nodes, ranks, ranks // self.nodes if even and ranks and self.nodes else each)
         if launch.kind == "jsrun":
             sets, ranks, host = (launch.count(each) for each in ("nrs", "tasks_per_rs", "rs_per_host"))
             per_node = host * (ranks or 1) if host else None

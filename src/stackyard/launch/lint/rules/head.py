@@ -155,7 +155,7 @@ def unknown_option(case: Case) -> Iterator[Hit]:
     for each in _read(case):
         for option in each.options:
             name = option.written
-            if option.name or name in PLUGIN_OPTIONS or is_template(each.text):
+            if option.name or name in PLUGIN_OPTIONS or is_template(name):
                 continue
             near = table.nearest(name)
             begins = sorted(known for known in table.valued if known.startswith(name) and len(name) > 2)

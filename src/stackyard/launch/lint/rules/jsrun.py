@@ -129,6 +129,32 @@ def jsrun_idle_cores(case: Case) -> Iterator[Hit]:
 
 
 @rule(
+    "jsrun-node-cores",
+    evidence=("site",),
+    why="Cores of the node that no resource set asks for stay idle; nodes are given out and charged whole",
+    example="jsrun -r1 -g6 -a6 -c36 -bpacked:6 ./a.out   (on nodes with 42 cores)",
+    instead="jsrun -r1 -g6 -a6 -c42 -bpacked:7 ./a.out",
+)
+def jsrun_node_cores(case: Case) -> Iterator[Hit]:
+    """Sets that take all GPUs of a node and leave cores that each rank could have; a note without the site's node."""
+    kind = case.node_kind
+    cores = kind.cores if kind and kind.cores else 42
+    gpus = kind.gpu.count if kind and kind.gpu.count else 6
+    for launch, sets in _sets(case):
+        if not sets.cores or not sets.host or not sets.gpus or sets.host * sets.gpus != gpus:
+            continue
+        idle, ranks = cores - sets.host * sets.cores, sets.host * sets.ranks
+        if idle >= ranks and sets.width != 1 and not launch.command.command.background:
+            each = cores // ranks
+            yield Hit(
+                launch.line,
+                f"{idle} of the {cores} cores of each node stay idle",
+                f"jsrun -r{sets.host} -a{sets.ranks} -c{each * sets.ranks} -bpacked:{each} ...",
+                None if kind and kind.cores else "note",
+            )
+
+
+@rule(
     "jsrun-default-binding",
     why="Without -b jsrun binds each rank to one core (packed:1), whatever -c asked for",
     example="jsrun -n6 -a1 -c7 -g1 python train.py",

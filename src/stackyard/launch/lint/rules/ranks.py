@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 from stackyard.launch.lint.launches import AGENTS, RANKS, Launch
 from stackyard.launch.lint.rules.base import Case, Hit, rule
+from stackyard.launch.lint.scope import resolve
+from stackyard.launch.lint.shell import parse_shell
 from stackyard.launch.lint.words import OPEN, TASK
 
 _PER_TASK = re.compile(
@@ -109,6 +111,31 @@ def activate_per_rank(case: Case) -> Iterator[Hit]:
             f"{' '.join(argv[:3])}   (before {outer.kind})",
             None if many and known else "note",
         )
+
+
+@rule(
+    "activate-per-rank-in-script",
+    evidence=("source",),
+    why="Every task reads thousands of small files before it starts; once in the batch script is enough",
+    example="srun ./worker.sh   (whose second line is: conda activate torch)",
+    instead="conda activate torch\nsrun ./worker.sh",
+)
+def activate_per_rank_in_script(case: Case) -> Iterator[Hit]:
+    """conda activate or module load in a shell script that every task runs, where that script is found."""
+    for launch in case.steps:
+        step = case.step(launch)
+        words = [word for word in launch.program[:2] if word.endswith(".sh") and OPEN not in word]
+        file = next((folder / word for word in words for folder in case.folders if (folder / word).is_file()), None)
+        if file is None or step.tasks == 1 or step.per_node == 1 or _in_image(case, launch):
+            continue
+        for resolved in resolve(parse_shell(file.read_text(errors="replace"))):
+            argv = resolved.argv
+            if argv[:2] in (("conda", "activate"), ("module", "load")) or (argv[:1] == ("source",) and len(argv) == 3):
+                text = f"{words[0]}:{resolved.line}: every task runs {' '.join(argv[:3])}"
+                known = step.tasks is not None or step.per_node is not None
+                yield Hit(
+                    launch.line, text, f"{' '.join(argv[:3])}   (before {launch.kind})", None if known else "note"
+                )
 
 
 def _in_image(case: Case, outer: Launch) -> bool:

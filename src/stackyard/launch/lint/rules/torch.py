@@ -10,6 +10,7 @@ from stackyard.launch.lint.rules.base import Case, Hit, rule
 from stackyard.launch.lint.rules.resources import launch_gpus
 from stackyard.launch.lint.words import TASK, is_known
 
+_ONE_EACH = {"srun": "srun --ntasks-per-node=1 ...", "jsrun": "jsrun -r1 -a1 ...", "mpirun": "mpiexec --ppn 1 ..."}
 _MANY = re.compile(r"nnodes[= ]|rdzv|SLURM_(?:NNODES|JOB_NUM_NODES)|num_machines")
 
 
@@ -48,7 +49,7 @@ def srun_torchrun_per_gpu(case: Case) -> Iterator[Hit]:
     """Several tasks per node, each of which starts a torchrun (or deepspeed, accelerate) for the whole node."""
     for launch in _agents(case):
         outer = launch.ranks_of
-        if outer is None or outer.kind not in ("srun", "jsrun"):
+        if outer is None or outer.kind not in ("srun", "jsrun", "mpirun"):
             continue
         step = case.step(outer)
         if not step.per_node or step.per_node < 2:
@@ -64,7 +65,7 @@ def srun_torchrun_per_gpu(case: Case) -> Iterator[Hit]:
         yield Hit(
             launch.line,
             f"{outer.kind} starts {step.per_node} {launch.kind} on each node (line {where})",
-            f"{outer.kind} --ntasks-per-node=1 ..." if outer.kind == "srun" else "jsrun -r1 -a1 ...",
+            _ONE_EACH[outer.kind],
         )
 
 

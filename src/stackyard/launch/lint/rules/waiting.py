@@ -17,9 +17,11 @@ _SERVER = re.compile(
     r"(?:start|run)[-_](?:head|worker|server)|\bray start|redis|mongod|postgres|tensorboard|jupyter|vllm|http\.server"
     r"|dask[- ](?:scheduler|worker)|monitor|nvidia-smi|dcgm|telemetry|logger|server|daemon"
 )
-_QUIET = frozenset(
-    ["echo", "date", "exit", "printf", "set", "trap", "true", ":", "module", "export", "unset", "cd", "kill", "sacct", "seff", "sleep", "rm", "rmdir", "[", "test", "local", "let", "break", "continue", "return", "shift", "read", "mkdir", "cp", "mv", "cat", "grep", "hostname", "squeue", "scontrol", "ls", "time", "pwd", "env"]
+_QUIET_WORDS = (
+    "echo date exit printf set trap true : module export unset cd kill sacct seff sleep rm rmdir [ test local let "
+    "break continue return shift read mkdir cp mv cat grep hostname squeue scontrol ls time pwd env"
 )
+_QUIET = frozenset(_QUIET_WORDS.split())
 """Commands that end at once: the background gets no time from them."""
 
 
@@ -53,7 +55,8 @@ def _works(resolved: Resolved) -> bool:
     """Whether a command in the foreground takes the time that the background needs."""
     name = resolved.argv[0].rsplit("/", 1)[-1] if resolved.argv else ""
     if name == "sleep":
-        return len(resolved.argv) > 1 and (not resolved.argv[1].isdecimal() or int(resolved.argv[1]) >= 60)
+        match = re.fullmatch(r"(\d+)(?:\.\d+)?([smhd]?)", resolved.argv[1] if len(resolved.argv) > 1 else "0")
+        return not match or match[2] not in ("", "s") or int(match[1]) >= 60
     command = resolved.command
     return bool(name) and name not in _QUIET and not command.background and not command.within("function")
 

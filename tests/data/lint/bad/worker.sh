@@ -1,0 +1,3 @@
+#!/bin/bash
+conda activate torch
+exec python train.py
