@@ -31,11 +31,14 @@ foreground, both streams into the rank's log.
     {"hello": {"token", "host", "addresses": [..],              {"go": {"MASTER_ADDR": .., "MASTER_PORT": ..}}
                "node", "pid", "facts": {..}}}
     {"ports": [29411, ..]}          (node of task 0)            {"stop": "message"}
-    {"start": {"task", "local", "pid", "cpus", "gpus"}}         {"signal": "TERM"}      to all ranks of the node
-    {"exit": {"task", "code", "tail": ["last lines"]}}          {"stacks": true}
+    {"start": {"task", "local", "pid", "cpus", "gpus"}}         {"signal": "USR1"}      to the topmost processes of each
+    {"exit": {"task", "code", "tail": ["last lines"],                                   rank that handle it, to no other
+              "how": "killed" or "orphaned"}}                   {"stacks": true}
     {"out": {"task", "text"}}       streamed output             {"end": grace_s}        TERM, then KILL, then leave
     {"beat": {"tasks": {"3": bytes_of_output}}}  once a second
     {"stacks": {"task", "text"}}    {"bye": {}}
+    {"signalled": {"task", "signal", "processes"}}
+    {"sidecar": {"code", "tail"}}   it ended before the ranks
 
 A hub that has heard nothing from a node for `lost_s` calls it lost. An agent whose hub is gone ends its ranks.
 """
