@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-import shutil
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from stackyard.errors import InputError
+from stackyard.errors import InputError, MissingError
 from stackyard.launch import sh
 from stackyard.launch.profilers import TABLE, wrap
+from support import venvs
 
 
 def test_nsys_on_one_rank() -> None:
@@ -68,18 +69,21 @@ def test_every_row_can_be_asked_for() -> None:
         assert row.buys
 
 
-def _run(spec: str, step: Path, program: tuple[str, ...]) -> int:
+def _run(spec: str, step: Path, program: tuple[str, ...], path: Path) -> int:
     """A wrapper around a program, rendered as the shim does."""
     (wrapper,) = wrap([spec], 1, str(step))
     text = sh.array("words", program) + sh.array("words", wrapper.argv, '"${words[@]}"') + '"${words[@]}"'
-    return subprocess.run(["/bin/bash", "-c", f"export STACKYARD_TASK=0\n{text}"], check=False, timeout=60).returncode
+    environ = {**os.environ, "PATH": f"{path}:{os.environ['PATH']}", "STACKYARD_TASK": "0"}
+    return subprocess.run(["/bin/bash", "-c", text], env=environ, check=False, timeout=60).returncode
 
 
 @pytest.mark.real
 def test_py_spy_keeps_the_code(tmp_path: Path) -> None:
-    if shutil.which("py-spy") is None:
-        pytest.skip("py-spy is not on this machine")
+    try:
+        found = venvs.python("py-spy").parent
+    except MissingError as error:
+        pytest.skip(f"{error}; {error.hint}")
     busy = "import sys,time\nend = time.time() + 1\nwhile time.time() < end: sum(range(1000))\nsys.exit(5)"
-    assert _run("py-spy:rate=50", tmp_path, (sys.executable, "-c", busy)) == 5
+    assert _run("py-spy:rate=50", tmp_path, (sys.executable, "-c", busy), found) == 5
     assert json.loads((tmp_path / "py-spy-rank-0.json").read_text())["profiles"]
     assert not list(tmp_path.glob("*.code"))

@@ -10,95 +10,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from stackyard.change import Borrow, Default, EnvironmentChange, Flags, Prepend, Remember, Set, UserPath
 from stackyard.launch import sh
-from stackyard.launch.layout import Block, Layout, Node, NodeDomain, Slot
 from stackyard.launch.node import shim
-from stackyard.launch.node.step import PlannedSlot, StepFile
-from stackyard.launch.paths import StepPaths
-from stackyard.launch.plan import LaunchLine, Plan, RankProgram, Wrapper
-
-STANDIN = Path(__file__).parents[1] / "support" / "standinagent.py"
-SHOW = (sys.executable, "-c", "import json,os,sys;print(json.dumps([sys.argv[1:],dict(os.environ),os.getcwd()]))")
-
-
-def layout(tasks: int, nodes: int = 1) -> Layout:
-    slots = tuple(Slot(n, (n,)) for n in range(tasks))
-    return Layout(Node("test", (NodeDomain(0, tuple(range(tasks))),), tasks), (Block(0, nodes, slots),), threads=3)
-
-
-class Step:
-    """A step's folder with its shim, and shims started as a launcher would start them."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.paths = StepPaths(root)
-        self.paths.logs.mkdir(parents=True)
-        self.started: list[subprocess.Popen[str]] = []
-
-    def write(
-        self,
-        argv: tuple[str, ...] = ("true",),
-        *,
-        tasks: int = 1,
-        nodes: int = 1,
-        family: str = "stackyard",
-        answer: dict[str, object] | None = None,
-        program: dict[str, object] | None = None,
-        change: EnvironmentChange | None = None,
-        variables: dict[str, str] | None = None,
-        wrappers: tuple[Wrapper, ...] = (),
-        cwd: str = "",
-        **file: object,
-    ) -> Step:
-        made = layout(tasks, nodes)
-        plan = Plan(
-            made,
-            RankProgram(made, argv, **(program or {})),  # type: ignore[arg-type]
-            LaunchLine(("launcher",), family),  # type: ignore[arg-type]
-            wrappers=wrappers, change=change or EnvironmentChange(), variables=variables or {}, cwd=cwd,
-        )  # fmt: skip
-        values: dict[str, object] = {"start_s": 5, **file}
-        step = StepFile(
-            "2026-11-21-001", f"{os.getpid()}{time.monotonic_ns()}"[::-1], (), family, nodes, tasks, **values  # type: ignore[arg-type]
-        )  # fmt: skip
-        answer = answer or {"go": {"MASTER_ADDR": "10.0.0.7", "MASTER_PORT": "4242", "STACKYARD_PORT_1": "4243"}}
-        (self.root / "answer.json").write_text(json.dumps({"tasks": tasks, **answer}))
-        self.paths.shim.write_text(shim.shim_text(self.paths, step, plan, python=sys.executable))
-        self.paths.shim.chmod(0o755)
-        self.file, self.plan = step, plan
-        return self
-
-    def start(self, number: int, on_node: int | None = None, **environ: str) -> subprocess.Popen[str]:
-        own = {
-            "STACKYARD_TASK": str(number), "STACKYARD_TASKS": str(self.file.tasks),
-            "STACKYARD_LOCAL_TASK": str(number if on_node is None else on_node), "STACKYARD_TMP": str(self.root),
-        }  # fmt: skip
-        base = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM", "STACKYARD"))}
-        process = subprocess.Popen(
-            [self.paths.shim], env={**base, **own, **environ}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            text=True, start_new_session=True,
-        )  # fmt: skip
-        self.started.append(process)
-        return process
-
-    def run(self, **environ: str) -> subprocess.Popen[str]:
-        """One task to its end."""
-        process = self.start(0, **environ)
-        process.wait(30)
-        return process
-
-    def shown(self, task: int = 0) -> tuple[list[str], dict[str, str], str]:
-        words, environ, cwd = json.loads(self.paths.rank_log(task).read_text())
-        return words, environ, cwd
-
-    def lines(self) -> list[str]:
-        return [line for path in sorted(self.root.glob("lines-*")) for line in path.read_text().splitlines()]
+from stackyard.launch.node.step import PlannedSlot
+from stackyard.launch.plan import Wrapper
+from support.shimstep import SHOW, STANDIN, Step, error_of, text_of, wait_for
 
 
 @pytest.fixture
@@ -109,12 +31,6 @@ def step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Step]:
     for process in made.started:
         if process.poll() is None:
             process.kill()
-
-
-def error_of(process: subprocess.Popen[str]) -> str:
-    process.wait(30)
-    assert process.stderr is not None
-    return process.stderr.read()
 
 
 def test_a_rank_finds_its_place(step: Step) -> None:
@@ -336,7 +252,7 @@ def test_signals_to_the_group_reach_the_program(step: Step, name: str) -> None:
     )
     step.write((sys.executable, "-c", program))
     process = step.start(0)
-    wait_for(lambda: "ready" in _text(step.paths.rank_log(0)))
+    wait_for(lambda: "ready" in text_of(step.paths.rank_log(0)))
     os.killpg(process.pid, getattr(signal, f"SIG{name}"))
     assert process.wait(30) == 5
     assert "got it" in step.paths.rank_log(0).read_text()
@@ -347,43 +263,6 @@ def test_a_killed_program_has_its_code(step: Step) -> None:
     step.write(("bash", "-c", "kill -9 $$"))
     assert step.run().returncode == 137
     assert step.lines()[-1] == "exit 0 137"
-
-
-GPUS: dict[str, tuple[str, str, int, str | None, str | None, str]] = {
-    # policy, vendor, local rank of 2 (own: GPU 1, GPU 0), given, seen, device
-    "all, nothing given": ("all", "nvidia", 0, None, "1,0", "0"),
-    "all, all given": ("all", "nvidia", 1, "0,1", "1,0", "1"),
-    "all, others' numbers": ("all", "amd", 1, "6,7", "7,6", "1"),
-    "all, narrowed": ("all", "nvidia", 1, "GPU-5a", "GPU-5a", "0"),
-    "all, more than planned": ("all", "nvidia", 1, "0,1,2,3", "1,0", "1"),
-    "own, nothing given": ("own", "nvidia", 0, None, "1", "0"),
-    "own, all given": ("own", "amd", 0, "4,5", "5", "0"),
-    "own, narrowed": ("own", "intel", 1, "3", "3", "0"),
-}
-
-
-@pytest.mark.parametrize("case", GPUS)
-def test_gpus(step: Step, case: str) -> None:
-    policy, vendor, local, given, seen, device = GPUS[case]
-    name = {"nvidia": "CUDA_VISIBLE_DEVICES", "amd": "ROCR_VISIBLE_DEVICES", "intel": "ZE_AFFINITY_MASK"}[vendor]
-    slots = (PlannedSlot((0,), (1,)), PlannedSlot((1,), (0,)))
-    step.write(SHOW, tasks=2, slots=slots, gpu_visibility=policy, gpu_vendor=vendor)
-    for task in range(2):
-        step.start(task, **({} if given is None else {name: given}), HIP_VISIBLE_DEVICES="0")
-    assert [process.wait(30) for process in step.started] == [0, 0]
-    environ = step.shown(local)[1]
-    assert (environ.get(name), environ["STACKYARD_DEVICE"]) == (seen, device)
-    assert ("HIP_VISIBLE_DEVICES" in environ) == (vendor != "amd")
-    line = next(line for line in step.lines() if line.startswith(f"start {local} "))
-    assert line.split()[-1] == seen
-
-
-def test_gpus_that_fit_nothing(step: Step) -> None:
-    slots = tuple(PlannedSlot((n,), (n,)) for n in range(4))
-    step.write(tasks=4, slots=slots, gpu_visibility="all", gpu_vendor="nvidia")
-    process = step.run(CUDA_VISIBLE_DEVICES="0,1")
-    assert process.returncode == 71
-    assert "sees 2 GPUs (CUDA_VISIBLE_DEVICES=0,1), its own are 1 and its node's 4" in error_of(process)
 
 
 def test_sidecar(step: Step) -> None:
@@ -421,19 +300,8 @@ def test_cheap(step: Step) -> None:
     assert sorted(started) == sorted(["rank.sh", "mkdir", "mkfifo", python, "true"])
 
 
-def wait_for(condition: Callable[[], bool], timeout_s: float = 20) -> None:
-    until = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < until, "waited in vain"
-        time.sleep(0.01)
-
-
-def _text(path: Path) -> str:
-    return path.read_text() if path.exists() else ""
-
-
-def test_a_plan_without_a_word_is_refused_by_nobody_else(step: Step) -> None:
-    """The text depends on the plan alone: written twice it is the same."""
+def test_the_text_depends_on_the_plan_alone(step: Step) -> None:
+    """Written twice, it is the same."""
     step.write(HARD, tasks=2)
     again = shim.shim_text(step.paths, step.file, dataclasses.replace(step.plan), python=sys.executable)
     assert again == step.paths.shim.read_text()
