@@ -224,7 +224,7 @@ def _head(intent: Intent, site: Site, layout: Layout, around: Surroundings) -> B
         queue=options.queue or kind.queue or site.scheduler.queue,
         constraint=options.constraint or kind.constraint,
         nodes=intent.nodes + intent.spare,
-        output=options.output or ("{step}/batch.log" if not options.array else "{step}/batch-%a.log"),
+        output=options.output or ("{step}/batch-{index}.log" if options.array else "{step}/batch.log"),
         name=options.name or job_name(intent),
         node_local_disk=bool(kind.local_disk),
     )

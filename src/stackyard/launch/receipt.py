@@ -51,7 +51,7 @@ class Receipt:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, for receipt.json."""
-        return {"format": 1, **asdict(self)}
+        return {"format": 1, "summary": self.summary(), **asdict(self)}
 
     def summary(self) -> str:
         """One sentence."""

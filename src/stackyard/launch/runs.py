@@ -94,7 +94,7 @@ def _scheduler_says(paths: RunPaths, status: RunStatus) -> RunStatus:
     if state.phase in ("queued", "starting"):
         return replace(status, state="queued", message=state.reason)
     if state.phase == "running":
-        return replace(status, message=state.reason)
+        return replace(status, state="running", phase=status.phase or "starting", message=state.reason)
     fresh = read_status(paths)  # the run itself may have said more in the meantime
     if fresh.over:
         return fresh

@@ -82,8 +82,9 @@ def send(paths: RunPaths, script: str, site: Site, around: Surroundings) -> str:
     """Write job.sh and submit it; the job's id.
 
     Raises:
-        CommandError: the scheduler refused it; its own words are shown.
+        CommandError: the scheduler refused it; its own words are shown, and the run is one that failed.
     """
+    from stackyard.errors import StackyardError
     from stackyard.host.command import run
     from stackyard.launch import batch
     from stackyard.launch.record import RunStatus, write_status
@@ -91,10 +92,14 @@ def send(paths: RunPaths, script: str, site: Site, around: Surroundings) -> str:
 
     scheduler = batch.get(around.scheduler, site.scheduler)
     atomic.write_text(paths.script, script, mode=0o755)
-    result = run(
-        scheduler.submit_argv(str(paths.script)), stdin=script if scheduler.submit_stdin else None, timeout_s=120
-    )
-    job = scheduler.job_id(result.output)
+    try:
+        result = run(
+            scheduler.submit_argv(str(paths.script)), stdin=script if scheduler.submit_stdin else None, timeout_s=120
+        )
+        job = scheduler.job_id(result.output)
+    except StackyardError as error:
+        write_status(paths, RunStatus(state="failed", code=1, ended=time.time(), message=error.message))
+        raise
     write_status(paths, RunStatus(state="queued", job=job, started=time.time()))
     return job
 

@@ -97,9 +97,9 @@ def constraint(request: BatchRequest) -> str:
     return request.options.constraint or request.constraint
 
 
-def output(request: BatchRequest) -> str:
-    """Where the script's own output goes."""
-    return request.options.output or request.output
+def output(request: BatchRequest, index: str = "") -> str:
+    """Where the script's own output goes; `index` is the scheduler's name for the index of an array's job."""
+    return request.options.output or request.output.replace("{index}", index)
 
 
 def name(request: BatchRequest) -> str:

@@ -128,6 +128,8 @@ def _about(made: heads.Directives, request: BatchRequest) -> None:
     index = ""
     if options.array:
         indices, _, limit = options.array.partition("%")
+        if any(int(number) == 0 for number in re.findall(r"(?:^|[,-])(\d+)", indices)):
+            raise InputError(f"LSF counts the indices of an array from 1, not {indices}", hint="write e.g. 1-10")
         index = f"[{indices}]" + (f"%{limit}" if limit else "")
     made.add("the job's name in queues" + (", and its indices" if index else ""), "-J", heads.name(request) + index)
     if options.account:
@@ -217,8 +219,8 @@ def _plain(made: heads.Directives, request: BatchRequest) -> None:
 def _life(made: heads.Directives, request: BatchRequest) -> None:
     options = request.options
     if heads.output(request):
-        made.add("where the script's own output goes; added to what is there", "-o", heads.output(request))
-        made.add("its errors go to the same file", "-e", heads.output(request))
+        made.add("where the script's own output goes; added to what is there", "-o", heads.output(request, "%I"))
+        made.add("its errors go to the same file", "-e", heads.output(request, "%I"))
     if options.requeue:
         made.add("starts again when a node is lost or the queue is preempted", "-r")
     elif not request.scheduler.csm:

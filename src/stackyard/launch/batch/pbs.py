@@ -145,7 +145,7 @@ def _rack_group(request: BatchRequest) -> str:
 def _life(made: heads.Directives, request: BatchRequest) -> None:
     options = request.options
     if heads.output(request):
-        made.add("where the script's own output goes", "-o", heads.output(request))
+        made.add("where the script's own output goes", "-o", heads.output(request, "^array_index^"))
     made.add("its errors go to the same file", "-j", "oe")
     if options.array:
         if "%" in options.array or "," in options.array:

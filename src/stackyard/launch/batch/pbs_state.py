@@ -53,7 +53,7 @@ def _state(attributes: dict[str, Any]) -> JobState:
     hosts = _hosts(str(attributes.get("exec_host", "")))
     comment = str(attributes.get("comment", ""))
     if phase != "done":
-        return JobState(phase, comment, None, hosts, restarts)
+        return JobState(phase, comment if phase == "queued" else "", None, hosts, restarts)
     status = attributes.get("Exit_status")
     if status is None:
         return JobState("cancelled", comment, None, hosts, restarts)

@@ -184,7 +184,7 @@ def _racks(made: heads.Directives, request: BatchRequest) -> None:
 def _life(made: heads.Directives, request: BatchRequest) -> None:
     options = request.options
     if heads.output(request):
-        made.add("where the script's own output goes", f"--output={heads.output(request)}")
+        made.add("where the script's own output goes", f"--output={heads.output(request, '%a')}")
     if options.array:
         made.add("one job for each index", f"--array={options.array}")
     if options.requeue:
