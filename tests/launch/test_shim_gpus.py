@@ -56,4 +56,8 @@ def test_gpus_that_fit_nothing(step: Step) -> None:
     step.write(tasks=4, slots=slots, gpu_visibility="all", gpu_vendor="nvidia")
     process = step.run(CUDA_VISIBLE_DEVICES="0,1")
     assert process.returncode == 71
-    assert "sees 2 GPUs (CUDA_VISIBLE_DEVICES=0,1), its own are 1 and its node's 4" in error_of(process)
+    said = error_of(process)
+    assert "sees 2 GPUs (CUDA_VISIBLE_DEVICES=0,1), its own are 1 and its node's 4" in said
+    assert step.paths.rank_log(0).read_text() == said
+    assert step.lines()[0].endswith(" 0,1")
+    assert step.lines()[1:] == ["exit 0 71"]

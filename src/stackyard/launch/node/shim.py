@@ -50,14 +50,15 @@ def shim_text(step: StepPaths, file: StepFile, plan: Plan, *, python: str) -> st
         _SIDECAR.format(words=_sidecar(plan)) if plan.program.sidecar else "",
         _identity(file, plan),
         _folder(step, python),
+        _OPEN.format(logs=shlex.quote(str(step.logs))),
         gpu_text(file),
-        _START,
+        "sy_start\n",
         _GO,
         _loopback(file),
         "sy_environment\n",
         _directory(plan.cwd),
         _program(plan),
-        _RUN.format(logs=shlex.quote(str(step.logs))),
+        _RUN,
     )  # fmt: skip
     return "".join(parts)
 
@@ -75,14 +76,25 @@ _HEAD = """#!/bin/bash -p
 sy_step={step}
 sy_tasks_planned={tasks}
 sy_start_s={start_s}
-sy_pipe= sy_tick=
+sy_pipe= sy_tick= sy_started=
 read -r sy_host < /proc/sys/kernel/hostname
 sy_dir=${{STACKYARD_TMP:-/tmp}}/{folder}
 
 sy_unfit() {{
-  printf 'stackyard: task %s on %s: %s\\n' "${{sy_task:-?}}" "$sy_host" "$*" >&2
-  [[ -n $sy_pipe ]] && sy_report 71
+  sy_said="stackyard: task ${{sy_task:-?}} on $sy_host: $*"
+  printf '%s\\n' "$sy_said" >&2
+  if [[ -n $sy_pipe ]]; then
+    [[ -n $sy_started ]] || sy_start
+    printf '%s\\n' "$sy_said" >> "$sy_log"
+    sy_report 71
+  fi
   exit 71
+}}
+
+# Tell the agent that this task is here.
+sy_start() {{
+  printf 'start %d %d %d %s %s\\n' "$sy_local" "$sy_task" $$ "$sy_cpus" "${{sy_gpus:--}}" >&"$sy_pipe"
+  sy_started=1
 }}
 
 # A hundredth of a second without starting a program.
@@ -254,13 +266,13 @@ sy_there || sy_unfit "$sy_dir is not ours"
 
 """
 
-_START = """sy_cpus=-
+_OPEN = """printf -v sy_log '%s/rank-%05d.log' {logs} "$sy_task"
+sy_cpus=-
 mapfile -t sy_lines < /proc/self/status
-for sy_line in "${sy_lines[@]}"; do
-  [[ $sy_line == Cpus_allowed_list:* ]] && sy_cpus=${sy_line##*[[:blank:]]}
+for sy_line in "${{sy_lines[@]}}"; do
+  [[ $sy_line == Cpus_allowed_list:* ]] && sy_cpus=${{sy_line##*[[:blank:]]}}
 done
-exec {sy_pipe}<> "$sy_dir/pipe"
-printf 'start %d %d %d %s %s\\n' "$sy_local" "$sy_task" $$ "$sy_cpus" "${sy_gpus:--}" >&"$sy_pipe"
+exec {{sy_pipe}}<> "$sy_dir/pipe"
 
 """
 
@@ -310,11 +322,10 @@ def _wrapped(wrapper: Wrapper) -> str:
     return f"case $sy_task in {'|'.join(str(task) for task in wrapper.tasks)})\n{text};; esac\n"
 
 
-_RUN = """printf -v sy_log '%s/rank-%05d.log' {logs} "$sy_task"
-trap : HUP INT QUIT TERM USR1 USR2
+_RUN = """trap : HUP INT QUIT TERM USR1 USR2
 sy_close="$sy_pipe>&-"
 [[ -n $sy_tick && $sy_tick != none ]] && sy_close="$sy_close $sy_tick>&-"
-eval '"${{sy_words[@]}}" </dev/null >>"$sy_log" 2>&1' "$sy_close"
+eval '"${sy_words[@]}" </dev/null >>"$sy_log" 2>&1' "$sy_close"
 sy_code=$?
 sy_report "$sy_code"
 exit "$sy_code"
