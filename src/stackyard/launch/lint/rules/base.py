@@ -221,7 +221,7 @@ def rule(
     return put
 
 
-_TEMPLATE = re.compile(r"<.*>|\{|\}|@\w+@|#\w+#|\bX{2,}\b|\.\.\.|^\[.*\]|%[A-Z_]{2,}%|^_+\w+_+$|\bYOUR|path/to")
+_TEMPLATE = re.compile(r"<.*>|\{|\}|@\w+@|#\w+#|\bX{2,}\b|\.\.\.|^\[.*\]|%[A-Z_]{2,}%|^_+\w+_+$|\bYOUR|path/to|!\w+")
 
 
 def is_template(text: str) -> bool:

@@ -283,7 +283,7 @@ def memory_unit(case: Case) -> Iterator[Hit]:
     request = case.script.request
     for name, least in (("mem", 512), ("mem-per-cpu", 64), ("mem-per-gpu", 512)):
         text = request.values.get(name, "")
-        if not text or is_template(text) or "$" in text:
+        if not text[:1].isdigit() or is_template(text) or "$" in text:
             continue
         size = mebibytes(text)
         if size is None:
@@ -332,7 +332,9 @@ def pbs_working_folder(case: Case) -> Iterator[Hit]:
             if is_template(word) or word.startswith(("/", "~")):
                 continue
             if word.startswith("./") or word.endswith(".py"):
-                yield Hit(launch.line, f"{word} is looked for in the home folder", "cd $PBS_O_WORKDIR")
+                known = "PBS_O_WORKDIR" in script.text  # in a comment: then the site may begin there
+                text = f"{word} is looked for in the home folder"
+                yield Hit(launch.line, text, "cd $PBS_O_WORKDIR", "note" if known else None)
                 return
 
 

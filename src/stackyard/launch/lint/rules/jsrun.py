@@ -92,6 +92,7 @@ def straddling_ranks(case: Case) -> Iterator[Hit]:
                 f"rank {split[0]} of each set has cores on both sockets: {sets.ranks} ranks of {sets.width} "
                 f"cores on sockets of {socket}",
                 _better(sets, socket),
+                "note" if sets.width > socket else None,  # such a rank fits nowhere: it was meant so
             )
 
 
@@ -180,7 +181,6 @@ def jsrun_default_binding(case: Case) -> Iterator[Hit]:
 
 @rule(
     "jsrun-bind-overflow",
-    "refused",
     why="The ranks of a set cannot be bound to more cores than it has",
     example="jsrun -r1 -a6 -c42 -bpacked:8 ./a.out",
     instead="jsrun -r1 -a6 -c42 -bpacked:7 ./a.out",
