@@ -238,11 +238,14 @@ print(result.state, result.code)
 """
 
 
-def separate(tmp_path: Path, *argv: str) -> subprocess.Popen[str]:
+def separate(tmp_path: Path, *argv: str, ignoring: tuple[signal.Signals, ...] = ()) -> subprocess.Popen[str]:
+    """The hub as a process of its own, which begins with some signals ignored, as a shell's ``&`` and nohup do it."""
     step = tmp_path / "step"
+    traps = "".join(f"trap '' {number.name[3:]}; " for number in ignoring)
     made = subprocess.Popen(
-        [sys.executable, "-c", HUB, str(Path(__file__).parents[1]), str(step), *argv], stdout=subprocess.PIPE, text=True
-    )
+        ["/bin/sh", "-c", f'{traps}exec "$@"', "sh", sys.executable, "-c", HUB, str(Path(__file__).parents[1]), str(step),
+         *argv], stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
     end = time.monotonic() + 20
     while sum("ready" in log.read_text() for log in step.glob("logs/rank-*")) < 2:
         assert time.monotonic() < end
@@ -256,6 +259,16 @@ def test_one_signal_ends_all(tmp_path: Path, number: signal.Signals, code: int) 
     made = separate(tmp_path, *SLEEP)
     made.send_signal(number)
     assert made.communicate(timeout=20)[0] == f"cancelled {code}\n"
+    clean(tmp_path)
+
+
+def test_an_ignored_interrupt_counts_an_ignored_hangup_does_not(tmp_path: Path) -> None:
+    made = separate(tmp_path, *SLEEP, ignoring=(signal.SIGINT, signal.SIGHUP))
+    made.send_signal(signal.SIGHUP)
+    time.sleep(0.5)
+    assert made.poll() is None
+    made.send_signal(signal.SIGINT)
+    assert made.communicate(timeout=20)[0] == "cancelled 130\n"
     clean(tmp_path)
 
 

@@ -63,12 +63,17 @@ def run_step(
 
 @contextlib.contextmanager
 def _signals(watch: Hub) -> Iterator[None]:
-    """Let signals of this process reach the hub; only the main thread of a process can be asked for that."""
+    """Let signals of this process reach the hub; only the main thread of a process can be asked for that.
+
+    SIGINT also where it was ignored: a script's shell does that to what it starts with ``&``, and who interrupts such a
+    script means the ranks too. SIGHUP stays ignored, which is what nohup is for.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    numbers = [n for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) != signal.SIG_IGN]
-    before = {number: signal.signal(number, watch.on_signal) for number in (*numbers, signal.SIGUSR1)}
+    hangup = () if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else (signal.SIGHUP,)
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, *hangup)
+    before = {number: signal.signal(number, watch.on_signal) for number in numbers}
     try:
         yield
     finally:
