@@ -14,6 +14,7 @@ from batchbed import CSM, FLUX, LSF, PBS, POLARIS, REQUESTS, SUMMIT, TUOLUMNE, r
 from stackyard.errors import InputError, MissingError, StackyardError
 from stackyard.host.command import CommandError
 from stackyard.launch import batch
+from stackyard.launch.batch.pbs_state import ended
 from stackyard.launch.layout import Node
 from stackyard.launch.plan import Allocation, Batch, JobState
 from stackyard.spec.models import Scheduler
@@ -267,3 +268,13 @@ def test_a_scheduler_that_does_not_answer_is_an_error(tmp_path: Path, monkeypatc
     for name in ("slurm", "lsf"):
         with pytest.raises(CommandError, match="could not end job 1"):
             batch.get(name).cancel("1")
+
+
+@pytest.mark.parametrize(("status", "comment", "phase", "code"), [
+    (0, "", "done", 0), (3, "", "failed", 3), (137, "", "failed", 137), (256 + 11, "", "failed", 139),
+    (-29, "", "timeout", 143), (-27, "", "failed", 143), (-20, "", "node-fail", 143), (-3, "", "failed", 1),
+    (256 + 15, "Job run and terminated", "cancelled", 143), (271, "walltime 70 exceeded limit 60", "timeout", 143),
+])  # fmt: skip
+def test_exit_statuses_of_pbs(status: int, comment: str, phase: str, code: int) -> None:
+    found, _, number = ended(status, comment)
+    assert (found, number) == (phase, code)

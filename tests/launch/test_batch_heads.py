@@ -31,7 +31,7 @@ from stackyard.launch import batch
 from stackyard.launch.batch.lsf import reservation
 from stackyard.launch.plan import BatchHead, Reason
 
-SEED = Path(__file__).resolve().parents[3] / "shared" / "seeds"
+PAGES = Path(__file__).resolve().parents[3] / "shared" / "seeds"
 
 
 @pytest.mark.parametrize("name", REQUESTS)
@@ -72,9 +72,9 @@ def test_reservation_of_nothing() -> None:
         reservation(0, 42, 18)
 
 
-def _seed_scripts() -> list[list[list[str]]]:
+def _page_scripts() -> list[list[list[str]]]:
     """The #BSUB lines of the page's two examples, as words; blanks inside a reservation do not count."""
-    found = sorted(SEED.glob("004_*.txt"))
+    found = sorted(PAGES.glob("004_*.txt"))
     if not found:
         pytest.skip("the page about Summit is not beside this checkout")
     blocks: list[list[list[str]]] = [[]]
@@ -93,11 +93,11 @@ def _words(text: str) -> list[str]:
 
 
 def test_the_reservations_of_the_page_about_summit() -> None:
-    two, many = _seed_scripts()
+    two, many = _page_scripts()
     for script, name in ((two, "lsf-racks-2"), (many, "lsf-racks-144")):
         ours = [_words(line[5:]) for line in head(name)[1].splitlines()]
         assert [words for words in script if words not in ours] == []
-    exact = next(line for line in sorted(SEED.glob("004_*.txt"))[0].read_text().splitlines() if "84*{" in line)
+    exact = next(line for line in sorted(PAGES.glob("004_*.txt"))[0].read_text().splitlines() if "84*{" in line)
     assert exact.split("-R ", 1)[1] == reservation(2, 42, 18)[1]
     assert {words[0] for words in many} | {"-csm"} == {
         line.split()[1] for line in head("lsf-racks-144")[1].splitlines()

@@ -16,10 +16,14 @@ _PHASES: dict[str, JobPhase] = {
 }  # fmt: skip
 # JOB_EXEC_* of OpenPBS's job.h that say more than "it failed".
 _SPECIAL: dict[int, tuple[JobPhase, str]] = {
-    -10: ("node-fail", "the execution host was restarted or lost"),
-    -12: ("node-fail", "a node of the job failed"),
-    -23: ("failed", "killed: over its memory"),
-    -24: ("failed", "killed: over its CPU time"),
+    -4: ("node-fail", "the node's daemon was restarted"),
+    -5: ("node-fail", "the node's daemon was restarted"),
+    -6: ("node-fail", "the node's daemon was restarted"),
+    -20: ("node-fail", "the first node of the job cannot be reached"),
+    -25: ("failed", "killed: more CPUs than it asked for"),
+    -26: ("failed", "killed: over its virtual memory"),
+    -27: ("failed", "killed: over its memory"),
+    -28: ("failed", "killed: over its CPU time"),
     -29: ("timeout", "killed: over its wall time"),
 }
 
@@ -57,11 +61,11 @@ def _state(attributes: dict[str, Any]) -> JobState:
     status = attributes.get("Exit_status")
     if status is None:
         return JobState("cancelled", comment, None, hosts, restarts)
-    phase, reason, code = _ended(int(status), comment)
+    phase, reason, code = ended(int(status), comment)
     return JobState(phase, reason or comment, code, hosts, restarts)
 
 
-def _ended(status: int, comment: str) -> tuple[JobPhase, str, int]:
+def ended(status: int, comment: str) -> tuple[JobPhase, str, int]:
     """Exit_status: the script's code; 256 + signal (128 + signal where a shell said so); negative: PBS's own.
 
     A job that qdel ended is told by its comment, one over its wall time by the comment too on servers without -29.
