@@ -100,12 +100,12 @@ def test_ranks_of_one_node_say_who_and_what_they_are(ranks: Ranks) -> None:
 
 
 def test_a_missing_rank_is_named(ranks: Ranks) -> None:
-    ranks.spec("identity", "hosts", options=GateOptions(start_s=1.5))
+    ranks.spec("identity", "hosts", options=GateOptions(start_s=1.6))
     for rank in (0, 1, 3):
         ranks.rank(rank, 4)
     assert 0 not in ranks.end()
     identity = ranks.stages()["identity"]
-    assert identity["outcome"] == "failed" and identity["reason"].startswith("rank 2 of 4 did not answer within 1.5 s")
+    assert identity["outcome"] == "failed" and identity["reason"].startswith("rank 2 of 4 did not answer within 2 s")
     assert "hosts" not in ranks.stages() and not ranks.result()["finished"]
 
 

@@ -23,6 +23,8 @@ from stackyard.yard.atomic import write_json, write_text
 MakePlan = Callable[[tuple[str, ...], tuple[str, ...]], Plan]
 WHAT = {"identity": "the start of ranks", "gloo": "meeting over gloo", "pairs": "the all-reduce",
         "all": "the all-reduce", "mpi": "MPI", "tcp": "TCP"}  # fmt: skip
+SEARCH_START_S = 30.0
+"""In a search the ranks' program has been read before: a group that takes longer to come up is a bad one."""
 SEARCHED = ("gloo", "pairs", "all", "mpi", "tcp")
 
 
@@ -176,7 +178,7 @@ class _Gate:
 
     def _group_passes(self, step: StepPaths, group: Group, stage: str, least: float) -> bool:
         stages = ("identity",) if stage == "identity" else ("identity", "libraries", stage)
-        short = replace(self.options, speed_seconds=0.0)
+        short = replace(self.options, speed_seconds=0.0, start_s=min(self.options.start_s, SEARCH_START_S))
         made = self._start(step, group, stages, short, _Silent())
         if not all(s.outcome != "failed" for s in made.stages) or made.bad:
             return False

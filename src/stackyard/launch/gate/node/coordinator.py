@@ -92,9 +92,7 @@ class Coordinator:
             raise Stop(f"one rank, two processes: {'; '.join(self.hub.twice)}")
         if missing:
             where = f" (no rank on {', '.join(absent)})" if absent else ""
-            raise Stop(
-                f"{ranks_text(missing)} of {self.size} did not answer within {self.spec['limits']['start']:g} s{where}"
-            )
+            raise Stop(f"{ranks_text(missing)} of {self.size} did not answer within {self.hub.waited_s:.0f} s{where}")
         self._agreed(there, absent)
         stage["measurements"].append({"name": "ranks", "value": float(self.size), "unit": "ranks", "hosts": []})
 

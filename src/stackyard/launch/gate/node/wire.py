@@ -12,6 +12,7 @@ from typing import Any
 
 LINE_LIMIT = 1 << 20
 AFTER_LOSS_S = 5.0
+LATE_S = 20.0
 
 
 class Peer:
@@ -79,6 +80,7 @@ class Hub:
     def __init__(self, port: int, token: str, stop: Path) -> None:
         self.token, self.stop = token, stop
         self._looked = 0.0
+        self.waited_s = 0.0
         self.listener = _listening(port)
         self.selector = selectors.DefaultSelector()
         self.selector.register(self.listener, selectors.EVENT_READ)
@@ -87,10 +89,17 @@ class Hub:
         self.gone: set[int] = set()
 
     def gather(self, size: int, limit_s: float) -> None:
-        """Wait until `size` different ranks have said hello, or until the time is up."""
-        end = time.monotonic() + limit_s
+        """Wait until `size` different ranks have said hello, or until the time is up: `limit_s`, or, once half of them
+        are there, four times as long as that took, at least 20 s.
+        """
+        began = time.monotonic()
+        end, half = began + limit_s, False
         while len(self.peers) < size and time.monotonic() < end:
             self._turn(end, lambda peer, message: None)
+            if not half and 2 * len(self.peers) >= size:
+                half, now = True, time.monotonic()
+                end = min(end, now + max(LATE_S, 4 * (now - began)))
+        self.waited_s = time.monotonic() - began
 
     def ask(self, commands: dict[int, dict[str, Any]], limit_s: float) -> Answers:
         """Send each rank its command and wait for all answers, or until the time is up."""
