@@ -207,7 +207,7 @@ def _dependencies(job: Job) -> str:
 def _run(job: Job, machine: Machine) -> tuple[Job, bool]:
     from . import variables
 
-    environ = {**os.environ, **variables.of(job, machine, folder(job.number))}
+    environ = variables.of(job, machine, folder(job.number))
     output = _path(job, job.output)
     error = _path(job, job.error) if job.error else output
     mode = "ab" if job.append or job.starts > 1 else "wb"

@@ -87,7 +87,8 @@ def qsub(words: list[str]) -> int:
         0, "pbs", name, _queue(given, machine), shape["nodes"], "", given.get("o", f"{name}.o%J").split(":")[-1],
         os.getcwd(), error=_error(given, name), minutes=shape["minutes"], requeue=given.get("r", "y") == "y",
         after=_after(given), held="h" in given,
-        facts={**shape, "start_in": os.environ.get("HOME", os.getcwd()), "joined": given.get("j", "n") != "n"},
+        facts={**shape, "start_in": os.environ.get("HOME", os.getcwd()), "joined": given.get("j", "n") != "n",
+               "handed": _handed(given)},
     )  # fmt: skip
     print(_submit(job, given, text))
     return 0
@@ -113,6 +114,17 @@ def _submit(job: jobs.Job, given: Given, text: str) -> str:
 
 def _named(number: int, index: int) -> dict[str, str]:
     return {"id": f"{number}[{index}].{SERVER}", "array_id": f"{number}[].{SERVER}"}
+
+
+def _handed(given: Given) -> dict[str, str]:
+    """-V: the whole environment; -v NAME or NAME=VALUE, with commas."""
+    found = dict(os.environ) if "V" in given else {}
+    for item in given.get("v").split(",") if "v" in given else ():
+        name, equals, value = item.partition("=")
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise Refused("qsub: illegal -v value", 2)
+        found[name] = value if equals else os.environ.get(name, "")
+    return found
 
 
 def _directives(text: str, given_prefix: str = "#PBS") -> list[str]:

@@ -15,8 +15,17 @@ from .machine import Machine
 
 
 def of(job: Job, machine: Machine, folder: Path) -> dict[str, str]:
-    """The variables of a job that has its hosts."""
-    return {"lsf": _lsf, "pbs": _pbs, "flux": _flux}[job.family](job, machine, folder)
+    """The environment of a job that has its hosts. LSF and Flux hand on that of the submission, PBS does not."""
+    handed = _login(job) if job.family == "pbs" else dict(os.environ)
+    return {**handed, **{"lsf": _lsf, "pbs": _pbs, "flux": _flux}[job.family](job, machine, folder)}
+
+
+def _login(job: Job) -> dict[str, str]:
+    """What a login gives, and what -v and -V (qsub(1B)) hand on. The stand-ins' own variables are always there."""
+    known = ("HOME", "LOGNAME", "USER", "SHELL", "TZ", "LANG")
+    kept = {name: value for name, value in os.environ.items() if name in known or name.startswith("STANDIN_")}
+    path = f"{Path(__file__).resolve().parent.parent / 'pbs'}:/usr/local/bin:/usr/bin:/bin"
+    return {**kept, "PATH": path, **job.facts.get("handed", {})}
 
 
 def _lsf(job: Job, machine: Machine, folder: Path) -> dict[str, str]:

@@ -1,0 +1,63 @@
+"""A job: every rank writes down who it is and meets rank 0 over TCP.
+
+hello.py            ends well
+hello.py 3 1        rank 1 ends with code 3
+hello.py wait       all ranks stay until they are ended
+"""
+
+import json
+import os
+import pathlib
+import socket
+import sys
+import time
+
+NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT",
+         "OMP_NUM_THREADS", "STACKYARD_HOST")  # fmt: skip
+
+
+def main() -> int:
+    me = {name: os.environ[name] for name in NAMES}
+    me["host"] = socket.gethostname()
+    rank, size = int(me["RANK"]), int(me["WORLD_SIZE"])
+    me["met"] = meet(rank, size, (me["MASTER_ADDR"], int(me["MASTER_PORT"])))
+    folder = pathlib.Path(os.environ["STACKYARD_STEP"]) / "ranks"
+    folder.mkdir(exist_ok=True)
+    (folder / f"{rank:03d}.json").write_text(json.dumps(me))
+    if rank == 0:
+        print(f"rank 0 met {', '.join(sorted(me['met']))}", flush=True)
+    if sys.argv[1:] == ["wait"]:
+        time.sleep(600)
+    if len(sys.argv) > 2 and rank == int(sys.argv[2]):
+        print(f"rank {rank} gives up", flush=True)
+        return int(sys.argv[1])
+    return 0
+
+
+def meet(rank, size, address):
+    """Rank 0 hears from all others; they wait until it is there."""
+    if rank:
+        until = time.monotonic() + 60
+        while True:
+            try:
+                with socket.create_connection(address, 5) as stream:
+                    stream.sendall(f"{rank} on {socket.gethostname()}\n".encode())
+                    return stream.recv(100).decode().split("\n")[:1]
+            except ConnectionRefusedError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.02)
+    heard, streams = [], []
+    with socket.create_server(address) as server:
+        server.settimeout(60)
+        while len(heard) < size - 1:
+            stream, _ = server.accept()
+            streams.append(stream)
+            heard.append(stream.makefile().readline().strip())
+    for stream in streams:
+        stream.sendall(b"all are here\n")
+        stream.close()
+    return heard
+
+
+sys.exit(main())

@@ -1,0 +1,190 @@
+"""Whole jobs on LSF, PBS and Flux: submitted, followed, found again, ended; the schedulers and launchers stand in.
+
+script -> bsub, qsub or flux batch -> ``launch --recorded`` -> jsrun, mpiexec, flux run or a real mpirun -> rank.sh ->
+hello.py, on two nodes. The stand-ins read commands by the manuals and place ranks by themselves.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.standinsites import REAL_MPIRUN, SITES, Cluster, missing
+
+HELLO = Path(__file__).parent / "programs" / "hello.py"
+STARTERS = {"jsrun": "jsrun", "lsf": "mpirun", "pals": "mpiexec", "pbs-openmpi": "mpirun", "flux": "flux run"}
+NAMES = {"jsrun": "lsf", "lsf": "lsf", "pals": "pbs", "pbs-openmpi": "pbs", "flux": "flux"}
+
+
+@pytest.fixture(params=SITES)
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Cluster:
+    if why := missing(request.param):
+        pytest.skip(why)
+    made = Cluster.make(request.param, tmp_path)
+    shutil.copy(HELLO, made.folder)
+    return made
+
+
+def told(cluster: Cluster) -> list[dict[str, Any]]:
+    """What the ranks wrote of themselves, in order."""
+    return [json.loads(path.read_text()) for path in sorted((cluster.last() / "ranks").iterdir())]
+
+
+def test_two_nodes(cluster: Cluster) -> None:
+    """Everything that a job of two nodes promises, and what can be seen of it later."""
+    plan = cluster.run(*cluster.asking("--dry-run", "--json", "hello.py")).value
+    assert not (cluster.folder / "runs").exists()
+    done = cluster.submit("hello.py")
+    assert "done; everything about it is in" in done.err
+    assert f"{NAMES[cluster.name]} job" in done.err
+    assert "rank 0 met" in done.out
+    planned = plan["layout"]
+    _check_identity(told(cluster), planned)
+    if cluster.name in REAL_MPIRUN:
+        receipt = json.loads((cluster.last() / "receipt.json").read_text())
+        assert receipt["summary"].startswith(f"{planned['ranks']} of {planned['ranks']} ranks as planned")
+    else:
+        _check_places(cluster, planned)
+    assert STARTERS[cluster.name] in (cluster.last() / "job.sh").read_text()
+    assert "rank 0 met" in cluster.run("runs", "attach").out
+    assert "state" in cluster.run("runs", "show", "--json").value["status"]
+    assert cluster.left() == []
+
+
+def _check_identity(ranks: list[dict[str, Any]], planned: dict[str, Any]) -> None:
+    count, per_node = planned["ranks"], planned["ranks_per_node"]
+    assert [rank["RANK"] for rank in ranks] == [str(n) for n in range(count)]
+    assert {rank["WORLD_SIZE"] for rank in ranks} == {str(count)}
+    assert [rank["LOCAL_RANK"] for rank in ranks] == [str(n % per_node) for n in range(count)]
+    assert [rank["NODE_RANK"] for rank in ranks] == [str(n // per_node) for n in range(count)]
+    assert {rank["LOCAL_WORLD_SIZE"] for rank in ranks} == {str(per_node)}
+    assert {rank["OMP_NUM_THREADS"] for rank in ranks} == {str(planned["threads_per_rank"])}
+    assert len({(rank["MASTER_ADDR"], rank["MASTER_PORT"]) for rank in ranks}) == 1
+    assert len({rank["host"] for rank in ranks}) == planned["nodes"]
+    hosts = [rank["host"] for rank in ranks]
+    assert sorted(ranks[0]["met"]) == sorted(f"{n} on {host}" for n, host in enumerate(hosts) if n)
+
+
+def _check_places(cluster: Cluster, planned: dict[str, Any]) -> None:
+    machine = json.loads(Path(cluster.env["STANDIN_MACHINE"]).read_text())
+    usable = [core for domain in machine["domains"] for core in domain["cores"]]
+    ranks = cluster.placed()
+    assert len(ranks) == planned["ranks"]
+    for rank in ranks:
+        assert rank["host"] == machine["hosts"][rank["rank"] // planned["ranks_per_node"]]
+        slot = planned["slots"][rank["local_rank"]]
+        split = machine["numbering"] == "split"
+        cores = {cpu % machine["all_cores"] if split else cpu // machine["smt"] for cpu in rank["cpus"]}
+        assert cores == {usable[core] for core in slot["cores"]}
+        if planned["gpu_visibility"] == "all":
+            assert len(rank["gpus"]) == len({gpu for d in machine["domains"] for gpu in d["gpus"]})
+
+
+def test_a_rank_that_fails(cluster: Cluster) -> None:
+    """The job's code is the rank's, for the person and for the scheduler; who it was is said, also later."""
+    done = cluster.submit("hello.py", "3", "1", expect=3)
+    assert "error: rank 1 on" in done.err
+    assert "ended with code 3" in done.err
+    assert "rank 1 gives up" in done.err
+    assert cluster.status()["code"] == 3
+    again = cluster.run("runs", "attach", expect=3)
+    assert "error: rank 1 on" in again.err
+    job = json.loads(max(Path(cluster.env["STANDIN_STATE"]).glob("jobs/*/job.json")).read_text())
+    assert (job["result"], job["code"]) == ("failed", 3)
+    assert cluster.left() == []
+
+
+def test_left_alone_found_again_and_cancelled(cluster: Cluster) -> None:
+    """Ctrl-C stops following only; `attach` follows again; `cancel` ends all ranks, and a job that waits."""
+    process = cluster.start(*cluster.asking("hello.py", "wait"))
+    assert process.stdout is not None
+    assert "rank 0 met" in process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    left = cluster.end(process, expect=130)
+    assert "the job is running" in left.err
+    running = cluster.last()
+    cluster.submit("--no-follow", "hello.py")
+    waiting = cluster.last()
+    assert waiting != running
+    assert "told" in cluster.run("runs", "cancel", waiting.name).out
+    gone = cluster.run("runs", "attach", waiting.name, expect=None)
+    assert gone.code != 0
+    assert cluster.status()["state"] == "cancelled"
+    follower = cluster.start("runs", "attach", running.name)
+    assert follower.stdout is not None
+    assert "rank 0 met" in follower.stdout.readline()
+    began = time.monotonic()
+    cluster.run("runs", "cancel", running.name)
+    ended = cluster.end(follower, expect=None)
+    assert ended.code not in (0, None)
+    assert "cancelled" in ended.err
+    assert json.loads((running / "status.json").read_text())["state"] == "cancelled"
+    assert time.monotonic() - began < 30
+    assert cluster.left() == []
+    cluster.run("runs", "cancel", running.name, expect=2)
+
+
+@pytest.mark.parametrize("name", SITES)
+def test_one_of_two_nodes_in_hand(name: str, tmp_path: Path) -> None:
+    """In an allocation `launch` takes all of its nodes, or those that it names to the launcher."""
+    if why := missing(name):
+        pytest.skip(why)
+    cluster = Cluster.make(name, tmp_path, inside=True)
+    shutil.copy(HELLO, cluster.folder)
+    ranks = ("-r", "2") if name in REAL_MPIRUN else ()
+    plan = cluster.run("launch", *ranks, "--dry-run", "--json", "hello.py").value
+    assert len(plan["layout"]["hosts"]) == plan["layout"]["nodes"] == 2
+    done = cluster.run("launch", "-N", "1", *ranks, "hello.py")
+    assert "rank 0 met" in done.out
+    assert {rank["host"] for rank in told(cluster)} == set(plan["layout"]["hosts"][:1])
+    assert cluster.run("launch", "-N", "3", "hello.py", expect=2).err.count("this allocation has 2")
+    assert cluster.left() == []
+
+
+@pytest.mark.parametrize("cluster", ["jsrun", "lsf", "pals", "pbs-openmpi"], indirect=True)
+def test_an_array(cluster: Cluster) -> None:
+    """Every index is a job with a folder, a log and an end of its own."""
+    done = cluster.submit("-a", "1-2", "hello.py")
+    assert "each task of the array keeps its own record" in done.err
+    run = cluster.last()
+    for index in ("1", "2"):
+        cluster.wait(run / "array" / index / "status.json", '"state": "done"')
+        assert cluster.wait(run / f"batch-{index}.log", "done in")
+        assert len(list((run / "array" / index / "ranks").iterdir())) >= 4
+    assert cluster.run("runs", "attach").code == 0
+
+
+def test_flux_has_no_arrays(tmp_path: Path) -> None:
+    done = Cluster.make("flux", tmp_path).submit("-a", "1-2", "hello.py", expect=2)
+    assert "Flux has no job arrays" in done.err
+
+
+@pytest.mark.parametrize("cluster", ["jsrun", "lsf"], indirect=True)
+def test_lsf_counts_from_one(cluster: Cluster) -> None:
+    done = cluster.submit("-a", "0-1", "hello.py", expect=2)
+    assert "from 1" in done.err
+
+
+def test_a_request_that_the_scheduler_refuses(cluster: Cluster) -> None:
+    """Its own words are shown, and the run is not left as one that waits."""
+    done = cluster.submit("-q", "nosuch", "hello.py", expect=1)
+    assert "queue" in done.err.lower()
+    assert cluster.status()["state"] == "failed"
+    assert "Traceback" not in done.err
+
+
+def test_explain_and_dry_run_write_nothing(cluster: Cluster) -> None:
+    before = sorted(cluster.folder.rglob("*"))
+    script = cluster.run(*cluster.asking("--dry-run", "hello.py"))
+    assert script.out.startswith("#!/bin/bash\n#")
+    explained = cluster.run("explain", "-N", "2", "hello.py")
+    assert STARTERS[cluster.name] in explained.out
+    assert sorted(cluster.folder.rglob("*")) == before
+    assert os.environ.get("LSB_JOBID") is None
