@@ -44,6 +44,7 @@ def addresses(case: Case) -> Iterator[Address]:
                     per_rank and (TASK in text or OPEN not in text),
                     name,
                 )
+    yield from _passed(case)
     for launch in case.launches:
         if launch.kind not in AGENTS:
             continue
@@ -54,6 +55,20 @@ def addresses(case: Case) -> Iterator[Address]:
                 yield Address(
                     text, shown(case.script.origin(text, launch.command)), launch.line, TASK in text, "--" + option
                 )
+
+
+def _passed(case: Case) -> Iterator[Address]:
+    """Addresses that a launch line passes on: srun --export, jsrun -E, mpirun -x, a program's ``tcp://host:port``."""
+    for launch in case.launches:
+        for option in launch.reading.options:
+            for item in option.value.split(",") if option.name in ("export", "env", "x") else ():
+                name, equals, text = item.partition("=")
+                if equals and name in _NAMES:
+                    yield Address(text, shown(case.script.origin(text, launch.command)), launch.line, False, name)
+        for word in launch.program if case.innermost(launch) else ():
+            found = re.search(r"tcp://([^:/\s]+):", word)
+            if found:
+                yield Address(found[1], shown(found[1]), launch.line, False, "tcp://")
 
 
 def _commands(case: Case) -> Iterator[tuple[Resolved, int, bool]]:
@@ -113,6 +128,8 @@ def address_localhost(case: Case) -> Iterator[Hit]:
 
 
 def _set(address: Address, value: str) -> str:
+    if address.option == "tcp://":
+        return f"tcp://{value}:$PORT"
     return f"export {address.option}={value}" if address.option in _NAMES else f"{address.option} {value}:$PORT"
 
 
