@@ -242,10 +242,9 @@ def separate(tmp_path: Path, *argv: str, ignoring: tuple[signal.Signals, ...] = 
     """The hub as a process of its own, which begins with some signals ignored, as a shell's ``&`` and nohup do it."""
     step = tmp_path / "step"
     traps = "".join(f"trap '' {number.name[3:]}; " for number in ignoring)
-    made = subprocess.Popen(
-        ["/bin/sh", "-c", f'{traps}exec "$@"', "sh", sys.executable, "-c", HUB, str(Path(__file__).parents[1]), str(step),
-         *argv], stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    words = [sys.executable, "-c", HUB, str(Path(__file__).parents[1]), str(step), *argv]
+    shell = ["/bin/sh", "-c", f'{traps}exec "$@"', "sh"]
+    made = subprocess.Popen([*shell, *words], stdout=subprocess.PIPE, text=True)
     end = time.monotonic() + 20
     while sum("ready" in log.read_text() for log in step.glob("logs/rank-*")) < 2:
         assert time.monotonic() < end

@@ -44,17 +44,17 @@ def run_step(
         hubs = starting.hub_names(port, options.interface, nodes)
         file = starting.step_file(step, plan, run=run, hubs=hubs, options=options)
         argv = starting.prepare(step, plan, file, python=options.python)
-        launcher = process.start(
-            argv, log=step.launcher_log, env={**os.environ, **plan.line.variables},
-            cwd=Path(plan.cwd) if plan.cwd and Path(plan.cwd).is_dir() else None,
-        )  # fmt: skip
-        watch = Hub(step, file, listener, options, sockets, launcher)
-        try:
-            with _signals(watch):
+        with _signals() as asked:
+            launcher = process.start(
+                argv, log=step.launcher_log, env={**os.environ, **plan.line.variables},
+                cwd=Path(plan.cwd) if plan.cwd and Path(plan.cwd).is_dir() else None,
+            )  # fmt: skip
+            watch = Hub(step, file, listener, options, sockets, launcher, asked)
+            try:
                 watch.loop()
-        finally:
-            watch.close()
-            launcher.end(grace_s=2)
+            finally:
+                watch.close()
+                launcher.end(grace_s=2)
         return summing.result(watch.seen, plan, listener)
     finally:
         for one in sockets:
@@ -62,20 +62,22 @@ def run_step(
 
 
 @contextlib.contextmanager
-def _signals(watch: Hub) -> Iterator[None]:
-    """Let signals of this process reach the hub; only the main thread of a process can be asked for that.
+def _signals() -> Iterator[list[int]]:
+    """Keep the signals of this process for the hub, from before the launcher starts.
 
-    SIGINT also where it was ignored: a script's shell does that to what it starts with ``&``, and who interrupts such a
-    script means the ranks too. SIGHUP stays ignored, which is what nohup is for.
+    Only the main thread of a process can be asked for that. SIGINT also where it was ignored: a script's shell does
+    that to what it starts with ``&``, and who interrupts such a script means the ranks too. SIGHUP stays ignored, which
+    is what nohup is for.
     """
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield []
         return
     hangup = () if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else (signal.SIGHUP,)
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, *hangup)
-    before = {number: signal.signal(number, watch.on_signal) for number in numbers}
+    asked: list[int] = []
+    before = {number: signal.signal(number, lambda which, _frame: asked.append(which)) for number in numbers}
     try:
-        yield
+        yield asked
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)

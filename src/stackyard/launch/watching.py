@@ -10,7 +10,6 @@ import selectors
 import signal
 import socket
 import time
-from types import FrameType
 from typing import Any
 
 from stackyard.errors import StackyardError
@@ -40,7 +39,7 @@ class Hub:
 
     def __init__(
         self, step: StepPaths, file: StepFile, listener: Listener, options: WatchOptions,
-        sockets: list[socket.socket], launcher: process.Child,
+        sockets: list[socket.socket], launcher: process.Child, asked: list[int],
     ) -> None:  # fmt: skip
         self.step, self.file, self.listener, self.options = step, file, listener, options
         self.launcher = launcher
@@ -53,7 +52,7 @@ class Hub:
         for one in sockets:
             self.selector.register(one, selectors.EVENT_READ, None)
         self.state: State | None = None
-        self.asked: list[int] = []
+        self.asked = asked
         self.went = self.suspect = self.stacks_until = self.end_until = 0.0
         self.output_at = 0.0
         self.launcher_ended = 0.0
@@ -61,10 +60,6 @@ class Hub:
         self.next_look = 0.0
 
     # the loop
-
-    def on_signal(self, number: int, _: FrameType | None) -> None:
-        """Remember a signal; the loop acts on it within a tick."""
-        self.asked.append(number)
 
     def loop(self) -> None:
         """Until the launcher has ended and every agent has left."""
