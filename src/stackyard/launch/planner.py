@@ -9,6 +9,7 @@ from pathlib import Path
 
 from stackyard.change import EnvironmentChange
 from stackyard.errors import InputError, MissingError
+from stackyard.host.mpi import find_mpi
 from stackyard.launch import backends, batch, containers, launchers, nodes, placing, profilers
 from stackyard.launch.findings import refuse
 from stackyard.launch.intent import BatchOptions, Intent
@@ -62,15 +63,18 @@ class Surroundings:
 
 
 def surroundings(
-    site: Site, environ: Mapping[str, str], stack: StackInUse | None = None, *, local: bool = False
+    site: Site, environ: Mapping[str, str], stack: StackInUse | None = None, *, launcher: str = ""
 ) -> Surroundings:
     """What is here: the site's scheduler, else the one on this machine, and the allocation that we are in.
 
     Args:
-        local: the person wants this machine alone: no scheduler is looked for.
+        launcher: what the person wants to start ranks with at once: ``local`` needs no scheduler, and outside of an
+            allocation mpirun and mpiexec start them on this machine too.
     """
-    kind = "none" if local else site.scheduler.kind or batch.detect(dict(environ))
+    kind = "none" if launcher == "local" else site.scheduler.kind or batch.detect(dict(environ))
     allocation = None if kind == "none" else batch.get(kind, site.scheduler).allocation(dict(environ))
+    if allocation is None and launcher in ("mpirun", "mpich"):
+        kind = "none"
     return Surroundings(kind, allocation, stack or StackInUse(), environ=dict(environ))
 
 
@@ -102,7 +106,7 @@ def make_plan(
     refuse(made.findings)
     scheduler = site.scheduler
     name = _launcher_name(intent, scheduler, around)
-    line = launchers.get(name).line(_request(intent, site, around, made, hosts))
+    line = _with_mpi(launchers.get(name).line(_request(intent, site, around, made, hosts)), name, around, head)
     if name == "srun" and around.allocation is None and not head:
         line = _own_allocation(line, _head(intent, site, layout, around))
     wrappers = _wrappers(intent, site, made, around)
@@ -152,9 +156,29 @@ def _program(
     return made
 
 
+def _with_mpi(line: LaunchLine, name: str, around: Surroundings, batch_job: bool) -> LaunchLine:
+    """The mpirun or mpiexec of the stack where it has one: the launcher and the ranks must be of one MPI."""
+    if name not in ("mpirun", "mpich"):
+        return line
+    mpi = find_mpi(around.stack.change.apply(around.environ))
+    own = mpi is not None and bool(around.stack.prefix) and mpi.program.is_relative_to(around.stack.prefix)
+    if mpi is None or (batch_job and not own):  # what is on PATH here says nothing of the nodes
+        return line
+    if mpi.launcher != name:
+        hint = f"--launcher {mpi.launcher} writes its options, or put the other MPI first on PATH"
+        raise InputError(f"{mpi.program} is no program that {name}'s options are for", hint=hint)
+    return replace(line, words=(str(mpi.program), *line.words[1:])) if own else line
+
+
 def _launcher_name(intent: Intent, scheduler: Scheduler, around: Surroundings) -> str:
     if intent.launcher:
         return intent.launcher
+    if around.scheduler == "none" and backends.choose(intent)[0] == "mpi":
+        mpi = find_mpi(around.stack.change.apply(around.environ))
+        if mpi is None:
+            hint = "load a stack that has an MPI (--with), or put its mpiexec on PATH"
+            raise MissingError("the program uses MPI, and there is no mpiexec here to start its ranks", hint=hint)
+        return mpi.launcher
     if around.scheduler == "none":
         return "local"
     if scheduler.kind:

@@ -48,7 +48,7 @@ def command(context: Context, /, program: tuple[str, ...], **options: Any) -> No
 
     site = context.site()
     again = runs.find_run(options["again"], _runs_folder(site)) if options["again"] else None
-    around = planner.surroundings(site, os.environ, local=options["launcher"] == "local")
+    around = planner.surroundings(site, os.environ, launcher=options["launcher"] or "")
     have = default_nodes(around.allocation.hosts if around.allocation else None)
     intent, folder = intent_for(options, program, again, max(1, have - (options["spare"] or 0)))
     stack = stack_in_use(context, site, intent.stack, folder)

@@ -1,0 +1,43 @@
+"""Which MPI starts programs here: the family of the mpiexec that comes first on a PATH."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from stackyard.host.command import run, which
+
+_MARKS: tuple[tuple[str, Literal["mpirun", "mpich"]], ...] = (
+    ("HYDRA", "mpich"),  # MPICH and its wheels, Intel MPI, MVAPICH
+    ("Intel(R) MPI", "mpich"),
+    ("OpenRTE", "mpirun"),
+    ("Open MPI", "mpirun"),
+    ("prterun", "mpirun"),
+)
+_PROGRAMS = {"mpirun": ("mpirun", "mpiexec"), "mpich": ("mpiexec.hydra", "mpiexec", "mpirun")}
+
+
+@dataclass(frozen=True)
+class Mpi:
+    """An MPI's starter. `launcher` is the name of the launcher that writes its options; `program` is absolute."""
+
+    launcher: Literal["mpirun", "mpich"]
+    program: Path
+
+
+def find_mpi(environ: Mapping[str, str]) -> Mpi | None:
+    """The MPI whose mpiexec comes first on this PATH, or None: there is none, or one that we do not know."""
+    path = which("mpiexec", environ) or which("mpirun", environ)
+    if path is None:
+        return None
+    said = run([path, "--version"], env=dict(environ), check=False, timeout_s=30).output
+    launcher = next((name for mark, name in _MARKS if mark in said), None)
+    if launcher is None:
+        return None
+    for name in _PROGRAMS[launcher]:
+        beside = path.parent / name
+        if beside.exists():
+            return Mpi(launcher, beside)
+    return Mpi(launcher, path)
