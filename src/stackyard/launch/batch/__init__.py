@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from stackyard.errors import InputError
-from stackyard.host.command import which
+from stackyard.host.command import run, which
 from stackyard.launch.batch.flux import Flux
 from stackyard.launch.batch.lsf import Lsf
 from stackyard.launch.batch.pbs import Pbs
@@ -17,6 +18,7 @@ __all__ = ["TABLE", "allocation", "detect", "get"]
 
 TABLE: dict[str, Batch] = {"slurm": Slurm(), "lsf": Lsf(), "pbs": Pbs(), "flux": Flux()}
 
+_SLURM_CONF = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf")
 _PROGRAMS = {"slurm": "sbatch", "lsf": "bsub", "pbs": "qsub", "flux": "flux"}
 _VARIABLES = {"slurm": "SLURM_JOB_ID", "lsf": "LSB_JOBID", "pbs": "PBS_JOBID", "flux": "FLUX_URI"}
 
@@ -49,13 +51,26 @@ def detect(environ: Mapping[str, str]) -> str:
         return "flux"
     if len(inside) == 1:
         return inside[0]
-    found = inside or [name for name, program in _PROGRAMS.items() if which(program, environ) is not None]
+    found = inside or [name for name in _PROGRAMS if _is_here(name, environ)]
     if len(found) > 1:
         raise InputError(
             f"several schedulers are found here: {', '.join(found)}",
             hint="set scheduler.kind in site.yaml to the one that gives out the nodes",
         )
     return found[0] if found else "none"
+
+
+def _is_here(name: str, environ: Mapping[str, str]) -> bool:
+    """Whether a scheduler's submit program is on PATH, and for Slurm, whether it belongs to a cluster.
+
+    Slurm's clients come with many distributions' packages; without a configuration, and with no controller that
+    answers, they can start nothing.
+    """
+    if which(_PROGRAMS[name], environ) is None:
+        return False
+    if name != "slurm" or environ.get("SLURM_CONF") or any(Path(file).exists() for file in _SLURM_CONF):
+        return True
+    return run(["scontrol", "ping"], env=dict(environ), check=False, timeout_s=20).returncode == 0
 
 
 def allocation(environ: Mapping[str, str]) -> Allocation | None:
