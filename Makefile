@@ -38,7 +38,7 @@ bench: .venv/.installed-dev  ## measure, and compare with what docs/performance.
 	$(BIN)/python -m benchmarks
 
 clean:  ## remove everything that can be made again
-	rm -rf .venv .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist quickstart-yard src/*.egg-info
+	rm -rf .venv .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist quickstart-yard runs src/*.egg-info
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/.installed: pyproject.toml scripts/make-venv.sh

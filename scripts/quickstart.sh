@@ -55,8 +55,8 @@ if init=$(lmod_init); then
 else
     say "No Lmod here, so no module is loaded: apt-get install lmod (as root), then make quickstart again"
 fi
-step "Run two MPI ranks in it" "stackyard --yard $yard run quickstart -- mpiexec -n 2 python $stack/heat.py" \
-    "$stackyard" --yard "$yard" run quickstart -- mpiexec -n 2 python "$stack/heat.py"
+step "Launch two MPI ranks in it, watched" "stackyard --yard $yard launch --with quickstart -r 2 --launcher mpich --oversubscribe $stack/heat.py" \
+    "$stackyard" --yard "$yard" launch --with quickstart -r 2 --launcher mpich --oversubscribe "$stack/heat.py"
 
 say "Made"
 "$stackyard" --yard "$yard" list
@@ -69,5 +69,6 @@ cat <<END
   module use $modules && module load quickstart
   stackyard show quickstart              # its packages, its modulefile, what was checked
   stackyard run quickstart -- python     # the same without modules
+  stackyard runs show last               # the exact command, where the ranks were, how it ended
   stackyard deploy your/environment.yml  # a module of your own beside it
 END
