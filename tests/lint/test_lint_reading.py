@@ -31,6 +31,8 @@ def argvs(text: str, **known: str) -> list[list[str]]:
         ("a > out 2>&1 b", ["a", "b"]),
         ('a "${x:-"y z"}" done', ["a", "y z", "done"]),
         ("E=; a $E b", ["a", "b"]),
+        ('A=(x "y z" # why\n  $Q)\nA+=(w)\na "${A[@]}" ${A[0]}', ["a", "x", "y z", "$Q", "w", "${A[0]}"]),
+        ("declare -a A=(\n x\n y\n)\na ${A[@]} b", ["a", "x", "y", "b"]),
     ],
 )
 def test_words_and_values(text: str, words: list[str]) -> None:

@@ -29,6 +29,7 @@ from stackyard.launch.lint.tables import (
     SRUN,
     TORCHRUN,
 )
+from stackyard.launch.lint.words import OPEN
 
 STARTERS: dict[str, tuple[str, Table]] = {
     "srun": ("srun", SRUN),
@@ -143,7 +144,9 @@ def _look(
     if made is None:
         return
     kind, reading = made
-    launch = Launch(kind, words[0], line, tuple(words), reading, reading.rest, resolved, via, remote, reading.doubtful)
+    # a word that only the run knows may be many options
+    doubtful = reading.doubtful or (bool(reading.rest) and reading.rest[0].startswith(OPEN))
+    launch = Launch(kind, words[0], line, tuple(words), reading, reading.rest, resolved, via, remote, doubtful)
     found.launches.append(launch)
     _look(found, resolved, list(reading.rest), line, (*via, launch), remote, depth + 1)
 

@@ -21,13 +21,14 @@ _SPLIT = re.compile(f"(?:{OPEN}[^\ue001]*\ue001|[^ \t\n])+")
 
 @dataclass(frozen=True)
 class Value:
-    """A variable: its text (parts unknown), the source it was written as, where, and whether it is exported."""
+    """A variable: its text (parts unknown), its source, where it was set, whether it is exported, an array's items."""
 
     text: str
     source: str
     line: int = 0
     blocks: tuple[tuple[int, str], ...] = ()
     exported: bool = False
+    items: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Scope:
         """Expands one command, and does what it does to the variables."""
         self._blocks = command.blocks
         argv = tuple(word for each in command.words for word in self.expand(each))
-        own = not command.words
+        own = not command.words or command.words[0].plain in _SETTERS
         before = self.values if own else dict(self.values)
         for assignment in command.assignments:
             self._assign(assignment, command.line, exported=not own)
@@ -101,10 +102,28 @@ class Scope:
             in_loop = any(kind == "loop" for _, kind in self._blocks)
             if in_loop and re.search(rf"\b{name}\b", assignment.raw):
                 text = self._unknown(f"${name}")
+        items = self._items(assignment, old)
         if assignment.append:
             text = (self._lookup(name) or "") + text
         kept = exported or bool(old and old.exported)
-        self._set(name, Value(text, assignment.raw, line, self._blocks, kept))
+        self._set(name, Value(text, assignment.raw, line, self._blocks, kept, items))
+
+    def _items(self, assignment: Assignment, old: Value | None) -> tuple[str, ...] | None:
+        """The items of ``NAME=(a "b c" $D)``; of ``NAME+=(..)`` behind those that were there."""
+        if assignment.value is not None or not assignment.raw.startswith("("):
+            return None
+        inner, at, found = assignment.raw[1:-1], 0, list[str]()
+        while at < len(inner):
+            if inner[at] == "#":
+                at = (inner.find("\n", at) + 1) or len(inner)
+            elif inner[at] in " \t\n;&|<>()" or inner.startswith("\\\n", at):
+                at += 1
+            else:
+                reader = WordReader(inner, at)
+                found += self.expand(reader.read(0))
+                at = max(reader.at, at + 1)
+        before = (old.items if old else ()) if assignment.append else ()
+        return None if before is None else (*before, *found)
 
     def _set(self, name: str, value: Value) -> None:
         self.values[name] = value
@@ -118,12 +137,23 @@ class Scope:
         ended = [kind for number, kind in value.blocks if number not in numbers and kind in ("branch", "loop")]
         return self._unknown(f"${name}") if ended else value.text
 
+    def _lookup_items(self, name: str) -> str:
+        """Unknown where the array was set in a block that has ended, else empty."""
+        numbers = {number for number, _ in self._blocks}
+        ended = [kind for number, kind in self.values[name].blocks if number not in numbers and kind != "group"]
+        return self._unknown(name) if ended else ""
+
     def text(self, word: Word) -> str:
         """A word's text without field splitting."""
         return "".join(self._part(part) for part in word.parts)
 
     def expand(self, word: Word) -> list[str]:
         """The fields that a word becomes."""
+        array = re.fullmatch(r"(\w+)\[[@*]\]", word.parts[0].text) if len(word.parts) == 1 else None
+        if array and word.parts[0].kind == "variable":
+            value = self.values.get(array[1])
+            if value and value.items is not None and is_known(self._lookup_items(array[1])):
+                return list(value.items)
         if all(part.kind == "literal" or part.quoted for part in word.parts):
             return [self.text(word)]
         pieces: list[list[str]] = [[""]]

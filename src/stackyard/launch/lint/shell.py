@@ -259,7 +259,10 @@ class _Reader:
         if command.words and command.words[0].plain in ("export", "declare", "local", "readonly", "typeset"):
             match = _ASSIGNMENT.match(word.raw)
             if match and word.raw == match.group() and self.text.startswith("(", self.at):
-                self.at = closing(self.text, self.at + 1, "(", ")") + 1
+                end = closing(self.text, self.at + 1, "(", ")")
+                command.assignments.append(Assignment(match[1], None, self.text[self.at : end + 1], bool(match[3])))
+                self.at = end + 1
+                return
         command.words.append(word)
 
     def _assignment(self, command: Command, match: re.Match[str]) -> None:

@@ -25,14 +25,15 @@ def nnodes(launch: Launch) -> int | None:
     names = {"torchrun": "nnodes", "deepspeed": "num_nodes", "accelerate": "num_machines"}
     text = launch.get(names[launch.kind])
     if text is None:
-        return 1 if launch.kind == "torchrun" else None
+        return 1 if launch.kind == "torchrun" and not launch.doubtful else None
     return launch.count(names[launch.kind])
 
 
 def ranks_per_agent(launch: Launch) -> int | None:
     """Ranks that an agent starts: torchrun 1 by default; None where it says gpu or auto, or is not known."""
     if launch.kind == "torchrun":
-        return launch.count("nproc_per_node") if launch.given("nproc_per_node") else 1
+        default = None if launch.doubtful else 1
+        return launch.count("nproc_per_node") if launch.given("nproc_per_node") else default
     if launch.kind == "deepspeed":
         return launch.count("num_gpus")
     total, machines = launch.count("num_processes"), launch.count("num_machines") or 1
