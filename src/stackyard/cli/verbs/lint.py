@@ -35,8 +35,8 @@ def command(context: Context, files: tuple[Path, ...], fix: bool, notes: bool, a
         for path, report in zip(files, reports, strict=True):
             _show(path, report, notes)
     if fix:
-        for path in files:
-            _fix(path, lint.lint_file(path, site=site))
+        for path, report in zip(files, reports, strict=True):
+            _fix(path, report)
     worst = max(report.exit_code for report in reports)
     if worst:
         raise click.exceptions.Exit(worst)
@@ -69,7 +69,7 @@ def _fix(path: Path, report: Any) -> None:
     from stackyard.launch.jobfile import job_text
     from stackyard.yard import atomic
 
-    intent, notes = lint.to_intent(report.script, report)
+    intent, notes = lint.to_intent(report.script)
     target = path.with_name(path.name + ".job.yaml")
     atomic.write_text(target, job_text(intent, [f"made from {path.name} by stackyard lint --fix", *notes]))
     click.echo(f"wrote {target}: stackyard submit --job {target}")
