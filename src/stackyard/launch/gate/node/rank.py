@@ -34,9 +34,9 @@ class Member:
     also while this rank hangs in a collective operation; it then ends at once.
     """
 
-    def __init__(self, who: Identity, token: str, limit_s: float) -> None:
+    def __init__(self, who: Identity, token: str, limit_s: float, stop: Path) -> None:
         self.who = who
-        self.sock = _connect(who.address, who.port, limit_s)
+        self.sock = _connect(who.address, who.port, limit_s, stop)
         self.stream = self.sock.makefile("rb")
         self.commands: queue.Queue[dict[str, Any]] = queue.Queue()
         self.torch: Any = None
@@ -76,7 +76,8 @@ class Member:
         os._exit(GONE)
 
 
-def _connect(address: str, port: int, limit_s: float) -> socket.socket:
+def _connect(address: str, port: int, limit_s: float, stop: Path) -> socket.socket:
+    """Try until rank 0 is there, the time is up, or the file `stop` appears."""
     end = time.monotonic() + limit_s
     while True:
         try:
@@ -90,7 +91,9 @@ def _connect(address: str, port: int, limit_s: float) -> socket.socket:
                 raise SystemExit(
                     f"gate: rank 0 at {address}:{port} could not be reached within {limit_s:g} s: {error}"
                 ) from error
-            time.sleep(0.05)
+            if stop.exists():
+                raise SystemExit("gate: told to stop") from error
+            time.sleep(0.1)
 
 
 def _facts(member: Member, command: dict[str, Any]) -> dict[str, Any]:
@@ -204,7 +207,7 @@ def main() -> None:
         from . import coordinator
 
         threading.Thread(target=coordinator.run, args=(folder, spec, who.port, who.size), daemon=True).start()
-    code = Member(who, spec["token"], float(spec["limits"]["start"])).serve()
+    code = Member(who, spec["token"], float(spec["limits"]["start"]), folder / "stop").serve()
     sys.stdout.flush()
     sys.exit(code)
 
