@@ -67,5 +67,8 @@ class Intent(Model):
         0, ge=0, description="Minutes without any output after which the stacks are collected; 0: never"
     )
     variables: dict[str, str] = Field({}, description="For every rank")
+    prologue: tuple[str, ...] = Field(
+        (), description="Lines of bash before the start, in the batch script, e.g. module load cuda"
+    )
     cwd: str = Field("", description="Where the program runs, absolute; empty: where it is launched")
     batch: BatchOptions = BatchOptions()

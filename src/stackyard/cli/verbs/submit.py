@@ -50,7 +50,7 @@ def command(context: Context, /, program: tuple[str, ...], **options: Any) -> No
     if not options["dry_run"]:
         planner.check_program(intent)
     paths = record.next_run(folder) if options["dry_run"] else record.new_run(folder)
-    script = batch_script(context, plan, site, around, paths)
+    script = batch_script(context, intent, plan, site, around, paths)
     if options["dry_run"]:
         _show(plan, script, site, around, paths, options["as_json"])
         return
@@ -59,7 +59,9 @@ def command(context: Context, /, program: tuple[str, ...], **options: Any) -> No
     _say(intent, paths, job, around, options)
 
 
-def batch_script(context: Context, plan: Plan, site: Site, around: Surroundings, paths: RunPaths) -> str:
+def batch_script(
+    context: Context, intent: Intent, plan: Plan, site: Site, around: Surroundings, paths: RunPaths
+) -> str:
     """The text of job.sh: the scheduler's head, the exact launch line as a comment, and the start of the run."""
     import sys
 
@@ -73,7 +75,7 @@ def batch_script(context: Context, plan: Plan, site: Site, around: Surroundings,
     head = batch.get(around.scheduler, site.scheduler).head_text(plan.head).replace("{step}", run)
     return script_text(
         plan, head, run=run, command=("stackyard", *sys.argv[1:]),
-        start=(*this_program(), *global_words(context), "launch", "--recorded", run), prologue=site.launch.prologue,
+        start=(*this_program(), *global_words(context), "launch", "--recorded", run), prologue=(*site.launch.prologue, *intent.prologue),
         exports=carried(around.environ) if around.scheduler == "pbs" else None,
     )  # fmt: skip
 
