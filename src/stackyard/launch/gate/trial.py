@@ -17,7 +17,16 @@ from stackyard.launch.receipt import same_host
 from stackyard.spec.models import Reference
 from stackyard.yard.atomic import write_json, write_text
 
-START = "from stackyard_gate.rank import main\n\nmain()\n"
+START = """import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+from stackyard_gate.rank import main
+
+main()
+"""
+"""The folder is named because PYTHONSAFEPATH and -I leave it out of the search."""
 PYTHON = 'p=$(command -v python || command -v python3) && exec "$p" "$0" "$1"'
 """The environment's Python: `python` in a stack, where there is none perhaps only `python3`."""
 

@@ -202,6 +202,10 @@ class Coordinator:
 
     def mpi(self, stage: dict[str, Any]) -> None:
         """All ranks over MPI, as the launcher has wired them up."""
+        without = [rank for rank, found in self.libraries.items() if not found["mpi4py"]]
+        if without or not self.libraries:
+            where = "this environment" if len(without) == len(self.libraries) else ", ".join(self._hosts_of(without))
+            return _skip(stage, f"mpi4py is not in {where}")
         self._reduce(stage, [list(range(self.size))], "mpi", gpu=False, name="mpi_allreduce_all")
 
     def tcp(self, stage: dict[str, Any]) -> None:
@@ -227,6 +231,9 @@ class Coordinator:
         why = next((str(found["why"]) for found in self.libraries.values() if not found.get("torch")), "")
         if why or not self.libraries:
             _skip(stage, f"torch is not in this environment ({why or 'not looked for'})")
+            return False
+        if not all(found["gloo"] for found in self.libraries.values()):
+            _skip(stage, "this torch was built without gloo")
             return False
         return True
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import queue
@@ -102,17 +103,18 @@ def _facts(member: Member, command: dict[str, Any]) -> dict[str, Any]:
 
 def _libraries(member: Member, command: dict[str, Any]) -> dict[str, Any]:
     """Import torch; why it could not be is a fact, not an error."""
-    began = time.perf_counter()
+    began, mpi4py = time.perf_counter(), importlib.util.find_spec("mpi4py") is not None
     try:
         import torch  # type: ignore[import-not-found,unused-ignore]
     except Exception as error:
-        return {"torch": "", "why": f"{type(error).__name__}: {error}", "gpus": 0}
+        return {"torch": "", "why": f"{type(error).__name__}: {error}", "gpus": 0, "mpi4py": mpi4py}
     member.torch = torch
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     return {
         "torch": str(torch.__version__),
         "seconds": time.perf_counter() - began,
         "gpus": gpus,
+        "mpi4py": mpi4py,
         "gloo": torch.distributed.is_available() and torch.distributed.is_gloo_available()
         if hasattr(torch.distributed, "is_gloo_available")
         else torch.distributed.is_available(),
