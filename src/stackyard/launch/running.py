@@ -12,7 +12,7 @@ from typing import Any
 
 from stackyard.errors import StackyardError
 from stackyard.host.command import run
-from stackyard.launch import batch, hub, planner
+from stackyard.launch import batch, hub, nodes, planner
 from stackyard.launch.intent import Intent
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.outcome import Listener, StepResult
@@ -179,7 +179,7 @@ def _gate(job: Job, recorder: Recorder) -> tuple[str, ...]:
         return hub.run_step(step, plan, listener, run=job.paths.name, options=job.options)
 
     recorder.phase("gate")
-    kind = job.site.nodes.get(job.intent.node_kind, NodeKind())
+    kind = job.site.nodes.get(nodes.pick_kind(job.site, job.intent).kind, NodeKind())
     report = gate.run_gate(
         job.paths, make, everywhere[: wanted + job.intent.spare],
         spare=job.intent.spare, references=kind.references, run_step=start, listener=recorder,
