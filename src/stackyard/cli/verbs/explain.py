@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import sys
+import textwrap
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,10 +16,16 @@ import click
 from stackyard.cli.context import Context
 from stackyard.cli.intents import BATCH, LAUNCHERS, PROGRAM, SHAPE, intent_options, make_intent
 from stackyard.cli.output import show_json
-from stackyard.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stackyard.cli.explaining import Explained
+    from stackyard.launch.findings import Finding
     from stackyard.launch.layout import Layout
+
+COLUMN = 30
+"""The widest that the words of a command line may be beside what they buy."""
 
 
 @click.command(
@@ -26,48 +37,38 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @click.pass_obj
 def command(context: Context, /, program: tuple[str, ...], only: str | None, **options: Any) -> None:
-    """Show how the job that `launch` would start looks as srun, jsrun, mpirun, mpiexec, flux: every flag and why."""
-    from stackyard.launch import nodes, placing
+    """Show how the job that `launch` or `submit` would start looks as srun, jsrun, mpirun, mpiexec, flux, and why."""
+    from stackyard.cli import explaining
+    from stackyard.cli.jobs import stack_in_use
+    from stackyard.launch import nodes, placing, planner, record
 
     site = context.site()
-    intent = make_intent(options, program or ("train.py",))
-    hosts = tuple(
-        f"node{i + 1}" for i in range(intent.nodes)
-    )  # mpirun and its like are told names; these stand for them
-    layout = placing.plan_layout(intent, nodes.pick_kind(site, intent), hosts)
-    names = [n.strip() for n in only.split(",")] if only else LAUNCHERS
-    lines = {name: _line(name, layout, site, intent) for name in names}
+    intent = make_intent(options, program or (() if options["job_file"] else ("train.py",)))
+    layout = placing.plan_layout(intent, nodes.pick_kind(site, intent))
+    names = [name.strip() for name in only.split(",")] if only else LAUNCHERS
+    stack = stack_in_use(context, site, intent.stack)
+    around = planner.surroundings(site, os.environ, stack)
+    run = record.next_run(Path.cwd() / site.launch.runs)
+    told = explaining.explain(intent, site, around, names, str(run.root))
     if options["as_json"]:
-        show_json({"layout": _layout_json(layout), "launchers": lines})
+        show_json({"layout": _layout_json(layout), "own": told.own, "launchers": told.lines, **_more_json(told)})
         return
-    _show_layout(layout, options["picture"])
-    for name, line in lines.items():
-        _show_line(name, line)
+    width = min(120, shutil.get_terminal_size((100, 24)).columns)
+    _show_layout(layout, options["picture"], width)
+    for name, line in told.lines.items():
+        _show_line(name, line, told.own, width)
+    _show_hosts(told, layout, width)
+    _show_rank(told, width)
+    _show_head(told, width)
 
 
-def _line(name: str, layout: Layout, site: Any, intent: Any) -> dict[str, Any]:
-    """One launcher's command and reasons, or why it cannot express the layout."""
+def _more_json(told: Explained) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from stackyard.launch import backends, launchers
-    from stackyard.launch.plan import LaunchRequest
-    from stackyard.launch.script import shown_words
-
-    launcher = launchers.get(name)
-    try:
-        chosen, _ = backends.choose(intent)
-        made = backends.get(chosen).program(intent, layout, backends.BackendContext(launcher=name))
-        request = LaunchRequest(
-            made.layout, site.scheduler, mpi=made.mpi, gpu_aware_mpi=made.mpi and layout.node.gpus > 0
-        )
-        line = launcher.line(request)
-    except InputError as error:
-        return {"cannot": error.message, "hint": error.hint or ""}
     return {
-        "command": shown_words((*(word.replace("{step}/", "") for word in line.words), *made.argv)),
-        "reasons": [{"words": [w.replace("{step}/", "") for w in r.words], "buys": r.buys} for r in line.reasons],
-        "files": dict(line.files),
-        "findings": [asdict(finding) for finding in line.findings],
+        "rank": {"program": told.rank[0], "reasons": [asdict(reason) for reason in told.rank[1]]},
+        "head": [{"line": " ".join((told.head[0], *r.words)), "buys": r.buys} for r in told.head[1]],
+        "findings": [asdict(finding) for finding in told.findings],
     }
 
 
@@ -86,41 +87,110 @@ def _layout_json(layout: Layout) -> dict[str, Any]:
     }
 
 
-def _show_layout(layout: Layout, picture: bool) -> None:
+def _show_layout(layout: Layout, picture: bool, width: int) -> None:
     from stackyard.launch.picture import draw
 
     node = layout.node
-    title = f"{layout.ranks} ranks on {layout.nodes} node{'s' * (layout.nodes != 1)} of kind {node.kind}"
+    title = f"{_counted(layout.ranks, 'rank')} on {_counted(layout.nodes, 'node')} of kind {node.kind}"
     click.echo(click.style(title, bold=True))
     for sentence in (*layout.reasons, *node.assumed):
-        click.echo(f"  {sentence}")
-    for finding in layout.findings:
+        _wrapped(sentence, "  ", width)
+    _show_findings(layout.findings, width)
+    if picture:
+        click.echo("\n" + draw(replace(layout, hosts=()), width=width, color=sys.stdout.isatty()).rstrip())
+
+
+def _show_findings(findings: Sequence[Finding], width: int) -> None:
+    for finding in findings:
         color = {"refused": "red", "warning": "yellow", "note": "cyan"}[finding.severity]
         because = f" ({finding.reason})" if finding.reason else ""
-        click.echo(f"  {click.style(finding.severity + ':', fg=color)} {finding.message}{because}")
+        _wrapped(f"{finding.message}{because}", "  ", width, label=(f"{finding.severity}:", color))
         if finding.better:
-            click.echo(f"    {click.style('better:', fg='cyan')} {finding.better}")
-    if picture:
-        width = min(120, shutil.get_terminal_size((100, 24)).columns)
-        click.echo("\n" + draw(layout, width=width, color=sys.stdout.isatty()))
+            _wrapped(finding.better, "    ", width, label=("better:", "cyan"))
 
 
-def _show_line(name: str, line: dict[str, Any]) -> None:
-    click.echo(f"\n{click.style(name, bold=True)}")
+def _show_line(name: str, line: dict[str, Any], own: str, width: int) -> None:
+    from stackyard.launch.findings import Finding
+    from stackyard.launch.script import shown_words
+
+    click.echo(f"\n{click.style(name, bold=True)}{', which starts the ranks here' if name == own else ''}")
     if "cannot" in line:
-        click.echo(f"  {click.style('cannot say this:', fg='yellow')} {line['cannot']}")
-        if line["hint"]:
-            click.echo(f"  {click.style('do this:', fg='cyan')} {line['hint']}")
+        _wrapped(line["cannot"], "  ", width, label=("cannot say this:", "yellow"))
         return
-    click.echo(f"  {click.style('$', dim=True)} {line['command']}")
-    rows = [(" ".join(reason["words"]), reason["buys"]) for reason in line["reasons"]]
-    width = min(34, max((len(words) for words, _ in rows), default=0))
-    for words, buys in rows:
-        gap = "\n" + " " * (6 + width) if len(words) > width else ""
-        click.echo(f"    {click.style(words.ljust(width), fg='cyan')}{gap}  {buys}")
+    options = [shown_words(reason["words"]) for reason in line["reasons"]]
+    begun = " ".join(options)
+    whole = line["command"].startswith(begun)
+    _show_command([*options, line["command"][len(begun) + 1 :]] if whole else [line["command"]], width)
+    _show_reasons([(" ".join(reason["words"]), reason["buys"]) for reason in line["reasons"]], width, cut=True)
     for file, text in line["files"].items():
         shown = text.splitlines()
         more = [f"... {len(shown) - 6} lines more"] if len(shown) > 6 else []
         click.echo(f"    {click.style(file, fg='cyan')} holds")
         for each in (*shown[:6], *more):
-            click.echo(f"      | {each}")
+            click.echo(f"      | {_cut(each, width - 8)}")
+    _show_findings([Finding(**finding) for finding in line["findings"]], width)
+
+
+def _show_command(parts: Sequence[str], width: int) -> None:
+    """A command line that can be copied: continued with backslashes, an option and its value on one line."""
+    lines: list[str] = []
+    for part in parts:
+        if lines and len(lines[-1]) + len(part) < width - 8:
+            lines[-1] += f" {part}"
+        else:
+            lines.append(part)
+    prompt = click.style("$", dim=True)
+    click.echo(f"  {prompt} " + " \\\n      ".join(lines))
+
+
+def _show_reasons(rows: Sequence[tuple[str, str]], width: int, *, cut: bool = False) -> None:
+    """Words, and beside them what they buy. With `cut` long words end in dots: they are whole in the command."""
+    column = min(COLUMN, max((len(words) for words, _ in rows), default=0))
+    for words, buys in rows:
+        shown = click.style((_cut(words, width - 4) if cut else words).ljust(column), fg="cyan")
+        lines = textwrap.wrap(buys, width - column - 6)
+        start = "    " if len(words) <= column else f"    {shown}\n    {' ' * column}"
+        first = shown if len(words) <= column else ""
+        click.echo(start + first + "  " + f"\n{' ' * (column + 6)}".join(lines))
+
+
+def _show_hosts(told: Explained, layout: Layout, width: int) -> None:
+    from stackyard.cli.explaining import stand_for
+
+    names = stand_for(layout.nodes)
+    if any("node1" in text for line in told.lines.values() for text in line.get("files", {}).values()):
+        few = " and ".join(names) if layout.nodes < 3 else f"{names[0]} to {names[-1]}"
+        click.echo()
+        _wrapped(f"{few} stand{'s' * (layout.nodes == 1)} for the hosts that the job gets.", "", width)
+
+
+def _show_rank(told: Explained, width: int) -> None:
+    program, reasons = told.rank
+    click.echo(f"\n{click.style('each rank', bold=True)}")
+    _wrapped("is started through rank.sh, which waits for all nodes, sets RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, "
+             "MASTER_PORT and what is listed here, and runs", "  ", width)  # fmt: skip
+    _show_command(re.split(r" (?=-|\[)", program), width)
+    _show_reasons([(" ".join(reason.words), reason.buys) for reason in reasons], width)
+
+
+def _show_head(told: Explained, width: int) -> None:
+    prefix, reasons = told.head
+    if not reasons:
+        return
+    click.echo(f"\n{click.style('the batch script', bold=True)} that `submit` writes begins with")
+    _show_reasons([(" ".join((prefix, *reason.words)), reason.buys) for reason in reasons], width)
+    _show_findings(told.findings, width)
+
+
+def _wrapped(text: str, indent: str, width: int, *, label: tuple[str, str] = ("", "")) -> None:
+    word, color = label
+    filled = textwrap.fill(f"{word} {text}".strip(), width, initial_indent=indent, subsequent_indent=indent + "  ")
+    click.echo(filled.replace(word, click.style(word, fg=color), 1) if word else filled)
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number} {thing}{'s' * (number != 1)}"

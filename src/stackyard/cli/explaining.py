@@ -1,0 +1,116 @@
+"""What `explain` says about one job: every launcher's line with what each word buys, the script's head, each rank."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from stackyard.errors import InputError
+from stackyard.launch import launchers, planner
+from stackyard.launch.findings import Finding
+from stackyard.launch.intent import Intent
+from stackyard.launch.plan import Allocation, BatchHead, Plan, Reason
+from stackyard.launch.script import program_text, shown_words
+from stackyard.spec.models import Site
+
+
+@dataclass(frozen=True)
+class Explained:
+    """One job on the launchers.
+
+    Attributes:
+        own: the launcher that `launch` and `submit` would take here.
+        lines: by launcher: ``command``, ``reasons``, ``files`` and ``findings``, or ``cannot`` and ``hint``.
+        head: the directives of the batch script, each with what it buys; none without a scheduler.
+        rank: what each rank runs, with the reasons for it.
+    """
+
+    own: str
+    lines: dict[str, dict[str, Any]]
+    head: tuple[str, tuple[Reason, ...]]
+    rank: tuple[str, tuple[Reason, ...]]
+    findings: tuple[Finding, ...]
+
+
+def stand_for(nodes: int) -> tuple[str, ...]:
+    """Names that stand for the hosts, which nobody knows before there is an allocation; mpirun and others name them."""
+    return tuple(f"node{number}" for number in range(1, nodes + 1))
+
+
+def explain(intent: Intent, site: Site, around: planner.Surroundings, names: Iterable[str], run: str) -> Explained:
+    """The job as each of the launchers `names` would start it, the site's own first.
+
+    Args:
+        run: the folder that the next run would have; the script's head names it.
+
+    Raises:
+        InputError: no launcher could start such a job: the layout or the program is refused, or the script's head.
+        MissingError: a program that the plan needs is not here.
+    """
+    kind: Any = around.scheduler
+    fixed = planner.Surroundings(
+        kind, Allocation(kind, "", stand_for(intent.nodes)), around.stack, environ=around.environ
+    )
+    own = intent.launcher or launchers.default_name(site.scheduler.model_copy(update={"kind": kind}))
+    plans: dict[str, Plan | InputError] = {}
+    for name in sorted(names, key=lambda name: name != own):
+        launchers.get(name)
+        plans[name] = _plan(name, own, intent, site, fixed)
+    plan = next((plan for plan in plans.values() if isinstance(plan, Plan)), None)
+    if plan is None:
+        raise next(error for error in plans.values() if isinstance(error, InputError))
+    head = plan.head or BatchHead("", ())
+    said = tuple(Reason(tuple(w.replace("{step}", run) for w in r.words), r.buys) for r in head.reasons)
+    return Explained(
+        own, {name: _line(made) for name, made in plans.items()}, (head.prefix, said),
+        (program_text(plan), _of_each_rank(plan)), head.findings,
+    )  # fmt: skip
+
+
+def _plan(name: str, own: str, intent: Intent, site: Site, around: planner.Surroundings) -> Plan | InputError:
+    """The plan with this launcher.
+
+    What the site says of its own launcher's options does not hold for the others, nor does the MPI that is here.
+    """
+    if name != own:
+        scheduler = site.scheduler.model_copy(update={"launcher_options": (), "mpi": ""})
+        site = site.model_copy(update={"scheduler": scheduler})
+        if around.scheduler == "none" and not intent.container:
+            around = replace(around, environ={**around.environ, "PATH": ""})
+    wanted = intent.model_copy(update={"launcher": name})
+    try:
+        return planner.make_plan(wanted, site, around, head=around.scheduler != "none")
+    except InputError as error:
+        return error
+
+
+def _line(made: Plan | InputError) -> dict[str, Any]:
+    """With a container or a profiler the program is long: the line then names rank.sh, which runs it."""
+    if isinstance(made, InputError):
+        return {"cannot": made.message, "hint": made.hint or ""}
+    line = made.line
+    return {
+        "command": f"{shown_words([*map(_bare, line.words)])} {'rank.sh' if made.wrappers else program_text(made)}",
+        "reasons": [{"words": list(map(_bare, reason.words)), "buys": reason.buys} for reason in line.reasons],
+        "files": dict(line.files),
+        "findings": [asdict(finding) for finding in line.findings],
+    }
+
+
+def _bare(word: str) -> str:
+    return word.replace("{step}/", "")
+
+
+def _of_each_rank(plan: Plan) -> tuple[Reason, ...]:
+    """What the backend and the wrappers say, and the variables that a rank of this job is given besides."""
+    reasons = [*plan.program.reasons, *(reason for wrapper in plan.wrappers for reason in wrapper.reasons)]
+    variables: Mapping[str, str] = {**plan.variables, **plan.program.variables}
+    told = [reason for reason in reasons if reason.words]
+    return (*told, *(Reason((f"{name}={value}",), _set(value)) for name, value in variables.items()))
+
+
+def _set(value: str) -> str:
+    holes = re.findall(r"\{(?:local_rank|node|run|user)\}", value)
+    return f"set for every rank, with its own {' and '.join(holes)}" if holes else "set for every rank"
