@@ -30,14 +30,15 @@ def stack_in_use(context: Context, site: Site, name: str, folder: str = "") -> S
     Raises:
         InputError: there is no such revision.
     """
-    from stackyard.expose.published import change_of
     from stackyard.launch.planner import StackInUse
+
+    if not name:
+        return StackInUse()
+    from stackyard.expose.published import change_of
     from stackyard.yard import catalogue
     from stackyard.yard.layout import RevisionPaths
     from stackyard.yard.record import read_record
 
-    if not name:
-        return StackInUse()
     built = read_record(RevisionPaths.of(folder).record) if folder else catalogue.record_of(context.yard(), name)
     return StackInUse(built.module, built.path, built.prefix, built.input_hash, change_of(built, site))
 
@@ -89,6 +90,7 @@ def plan_json(plan: Plan | None, step: str) -> dict[str, Any]:
             "gpu_visibility": layout.gpu_visibility,
             "distribution": layout.distribution,
             "node_kind": layout.node.kind,
+            "assumed": list(layout.node.assumed),
             "hosts": list(layout.hosts),
             "slots": [asdict(slot) for slot in layout.slots],
         },

@@ -10,12 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from stackyard.host import process
-from stackyard.launch import starting, summing
+from stackyard.launch import starting
 from stackyard.launch.outcome import Listener, StepResult
 from stackyard.launch.paths import StepPaths
 from stackyard.launch.plan import Plan
 from stackyard.launch.starting import WatchOptions
-from stackyard.launch.watching import Hub
 
 __all__ = ["WatchOptions", "run_step"]
 
@@ -46,9 +45,12 @@ def run_step(
         argv = starting.prepare(step, plan, file, python=options.python)
         with _signals() as asked:
             launcher = process.start(
-                argv, log=step.launcher_log, env={**os.environ, **plan.line.variables},
+                argv, log=step.launcher_log, env=_environment(plan),
                 cwd=Path(plan.cwd) if plan.cwd and Path(plan.cwd).is_dir() else None,
             )  # fmt: skip
+            from stackyard.launch import summing  # while the launcher reaches its nodes
+            from stackyard.launch.watching import Hub
+
             watch = Hub(step, file, listener, options, sockets, launcher, asked)
             try:
                 watch.loop()
@@ -59,6 +61,11 @@ def run_step(
     finally:
         for one in sockets:
             one.close()
+
+
+def _environment(plan: Plan) -> dict[str, str]:
+    """The launcher's. srun reads SRUN_CPUS_PER_TASK as ``-c``, which implies ``--exact`` and takes cores away."""
+    return {name: value for name, value in os.environ.items() if name != "SRUN_CPUS_PER_TASK"} | plan.line.variables
 
 
 @contextlib.contextmanager
