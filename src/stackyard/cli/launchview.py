@@ -50,6 +50,8 @@ class LaunchView:
 
     def output(self, task: int, text: str) -> None:
         """The output of a rank as it is; with its number before each line where several ranks are shown."""
+        if self._quiet:  # standard output is for JSON alone
+            return
         self._close()
         if not self._many:
             click.echo(text, nl=False)
@@ -94,7 +96,9 @@ def show_plan(plan: Plan, step: str, *, err: bool = True) -> None:
 
 
 def show_findings(plan: Plan, *, err: bool = True) -> None:
-    """Warnings of a plan, each with its reason and the better way."""
+    """What was assumed about the nodes, and the warnings of a plan, each with its reason and the better way."""
+    for sentence in plan.layout.node.assumed:
+        click.echo(f"{click.style('note:', fg='yellow')} {sentence}", err=err)
     seen = set()
     for finding in plan.findings:
         if finding.severity == "warning" and finding.message not in seen:
@@ -126,4 +130,5 @@ def show_failure(state: str, first: Mapping[str, Any], failed: int, launcher: st
     if cause:
         click.echo(f"  {click.style('cause:', fg='yellow')} {cause['cause']}", err=True)
         click.echo(f"  {click.style('do this:', fg='cyan')} {cause['remedy']}", err=True)
-    click.echo(f"  {click.style('logs:', dim=True)} {folder / 'logs'}", err=True)
+    logs = next((folder / name for name in ("logs", "array") if (folder / name).exists()), folder)
+    click.echo(f"  {click.style('logs:', dim=True)} {logs}", err=True)

@@ -6,13 +6,17 @@ and the scheduler's own answer is needed.
 
 from __future__ import annotations
 
+import json
 import time
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+from stackyard.launch import arrays
 from stackyard.launch.outcome import Listener
 from stackyard.launch.paths import RunPaths
 from stackyard.launch.record import RunStatus
-from stackyard.launch.runs import current_status
+from stackyard.launch.runs import array_tasks, current_status
 
 ASK_FIRST_S, ASK_MOST_S = 1.0, 30.0
 """How often the scheduler is asked: often at first, then less, since it serves everybody."""
@@ -22,15 +26,15 @@ class _Tail:
     """What a file has gained since the last look."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.offset = path, 0
+        self.path, self.offset, self._inode = path, 0, 0
 
     def new(self) -> str:
         """Text that came since; empty while there is no file. Starts over where the file was replaced."""
         try:
-            size = self.path.stat().st_size
-            if size < self.offset:
-                self.offset = 0
-            if size == self.offset:
+            found = self.path.stat()
+            if found.st_size < self.offset or found.st_ino != self._inode:
+                self.offset, self._inode = 0, found.st_ino
+            if found.st_size == self.offset:
                 return ""
             with self.path.open("rb") as stream:
                 stream.seek(self.offset)
@@ -41,34 +45,78 @@ class _Tail:
         return data.decode("utf-8", "replace")
 
 
-def follow(paths: RunPaths, listener: Listener, *, logs: tuple[Path, ...] = (), poll_s: float = 0.2) -> RunStatus:
+class _Events:
+    """The phases, nodes and notices in events.jsonl that came since the last look; of those before the first one, the
+    last phase alone."""
+
+    def __init__(self, paths: RunPaths) -> None:
+        self._tail, self._rest, self._first = _Tail(paths.events), "", True
+
+    def tell(self, listener: Listener) -> None:
+        """Pass on what is new."""
+        *lines, self._rest = (self._rest + self._tail.new()).split("\n")
+        found: list[dict[str, Any]] = []
+        for line in lines:
+            with suppress(ValueError):
+                found.append(json.loads(line))
+        if self._first and found:
+            self._first = False
+            phases = [at for at, event in enumerate(found) if event.get("event") == "phase"]
+            found = found[phases[-1] :] if phases else found
+        for event in found:
+            self._one(event, listener)
+
+    def _one(self, event: dict[str, Any], listener: Listener) -> None:
+        kind = event.get("event")
+        if kind == "phase":
+            listener.phase(event.get("phase", ""), event.get("detail", ""))
+        elif kind == "notice":
+            listener.notice(event.get("text", ""))
+        elif kind == "requeue":
+            listener.phase("queued", "again")
+
+
+def follow(paths: RunPaths, listener: Listener, *, logs: tuple[Path, ...] = (), poll_s: float = 0.1) -> RunStatus:
     """Tell `listener` what happens until the run is over; how it ended.
 
     Args:
         logs: the files shown as output; none: the first rank's log.
     """
     tails = [_Tail(path) for path in logs or (paths.main.rank_log(0),)]
-    seen = ""
+    events, seen, before = _Events(paths), "", dict[str, RunStatus]()
     ask, asked = ASK_FIRST_S, 0.0
     while True:
         due = time.monotonic() - asked >= ask
         status = current_status(paths, ask=due)
         if due:
             asked, ask = time.monotonic(), min(ask * 1.3, ASK_MOST_S)
+        if status.tasks:
+            before = _tasks(paths, before, listener)
         seen = _phase(status, seen, listener)
+        events.tell(listener)
         for number, tail in enumerate(tails):
             while text := tail.new():
                 listener.output(number, text)
         if status.over:
+            events.tell(listener)
             return status
         time.sleep(poll_s)
 
 
+def _tasks(paths: RunPaths, before: dict[str, RunStatus], listener: Listener) -> dict[str, RunStatus]:
+    """Tell which tasks of an array have ended since."""
+    now = array_tasks(paths, ask=False)
+    for sentence in arrays.news(before, now):
+        listener.notice(sentence)
+    return now
+
+
 def _phase(status: RunStatus, seen: str, listener: Listener) -> str:
-    """Tell a phase that is new."""
-    now = f"queued {status.message}".rstrip() if status.state == "queued" else status.phase
-    if now and now != seen:
-        name, _, detail = now.partition(" ")
-        listener.phase(name, detail)
+    """Tell why the job waits, or how the tasks of an array stand, where that is new. What runs tells its own phases."""
+    if status.state != "queued" and not status.tasks:
+        return seen if status.state == "planned" else ""
+    now = f"{status.state} {status.message}".rstrip()
+    if now != seen and (status.message or not seen):
+        listener.phase(status.state, status.message)
         return now
     return seen

@@ -71,8 +71,9 @@ class RunPaths:
 
     @property
     def name(self) -> str:
-        """``2026-11-21-001``."""
-        return self.root.name
+        """``2026-11-21-001``; of a task of an array ``2026-11-21-001.3``."""
+        array = self.root.parent
+        return f"{array.parent.name}.{self.root.name}" if array.name == "array" else self.root.name
 
     @property
     def main(self) -> StepPaths:

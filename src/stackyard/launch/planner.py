@@ -10,10 +10,10 @@ from pathlib import Path
 from stackyard.change import EnvironmentChange
 from stackyard.errors import InputError, MissingError
 from stackyard.host.mpi import find_mpi
-from stackyard.launch import backends, batch, containers, launchers, nodes, placing, profilers
+from stackyard.launch import backends, batch, containers, launchers, nodes, placing, profilers, slurmnodes
 from stackyard.launch.findings import refuse
 from stackyard.launch.intent import BatchOptions, Intent
-from stackyard.launch.layout import Layout
+from stackyard.launch.layout import Layout, Node
 from stackyard.launch.plan import (
     Allocation,
     BatchHead,
@@ -53,6 +53,7 @@ class Surroundings:
         allocation: the nodes in hand, or None (not yet, or never: one machine).
         step: the folder of the run, for the program's own files.
         environ: the variables of the person's shell.
+        offer: what the scheduler says of the nodes; None: not asked (`with_offer`).
     """
 
     scheduler: str = "none"
@@ -60,6 +61,7 @@ class Surroundings:
     stack: StackInUse = field(default_factory=StackInUse)
     step: str = ""
     environ: Mapping[str, str] = field(default_factory=dict)
+    offer: slurmnodes.Offer | None = None
 
 
 def surroundings(
@@ -76,6 +78,32 @@ def surroundings(
     if allocation is None and launcher in ("mpirun", "mpich"):
         kind = "none"
     return Surroundings(kind, allocation, stack or StackInUse(), environ=dict(environ))
+
+
+def with_offer(around: Surroundings, intent: Intent, site: Site) -> Surroundings:
+    """The same, with what Slurm says of the nodes in hand; or, where there are none yet, of those to be had.
+
+    Where the site describes its nodes and Slurm cannot be asked (a script for another cluster), nothing is added.
+
+    Raises:
+        InputError: the partition has fewer nodes than are asked for.
+    """
+    if around.scheduler != "slurm":
+        return around
+    if around.allocation is not None:
+        here = os.uname().nodename.partition(".")[0]
+        offer = slurmnodes.of_allocation(around.allocation, around.environ, here=here, described=bool(site.nodes))
+        return replace(around, offer=offer)
+    kind = site.nodes.get(intent.node_kind, NodeKind())
+    queue = intent.batch.queue or kind.queue or site.scheduler.queue
+    there = slurmnodes.of_partition(queue)
+    wanted = intent.nodes + intent.spare
+    if there is not None and wanted > there.nodes:
+        raise InputError(
+            f"{wanted} nodes are asked for, and partition {there.partition} has {there.nodes}",
+            hint=f"-N {max(1, there.nodes - intent.spare)}, or another partition with -p; `sinfo -s` lists them",
+        )
+    return replace(around, offer=there)
 
 
 def make_plan(
@@ -99,8 +127,12 @@ def make_plan(
         MissingError: a program that the plan needs is not here.
     """
     _check_program(intent, program)
-    node = nodes.pick_kind(site, intent)
+    node = _node(intent, site, around)
     layout = placing.plan_layout(intent, node, tuple(hosts) if hosts is not None else _hosts(intent, around))
+    if site.nodes:
+        refuse(layout.findings)
+    if around.allocation is not None and around.offer is not None:
+        slurmnodes.need(layout, around.offer, oversubscribe=intent.oversubscribe)
     refuse(layout.findings)
     made = _program(intent, site, layout, around, program)
     refuse(made.findings)
@@ -118,6 +150,13 @@ def make_plan(
         reasons=(*made.reasons, *line.reasons, *(r for w in wrappers for r in w.reasons)),
         findings=(*layout.findings, *made.findings, *line.findings, *(f for w in wrappers for f in w.findings)),
     )  # fmt: skip
+
+
+def _node(intent: Intent, site: Site, around: Surroundings) -> Node:
+    """What the site says of its nodes; else what the scheduler says; else this machine."""
+    if not site.nodes and not intent.node_kind and around.offer is not None and around.offer.node is not None:
+        return around.offer.node
+    return nodes.pick_kind(site, intent)
 
 
 def _check_program(intent: Intent, program: Sequence[str] | None) -> None:

@@ -67,7 +67,10 @@ class RunRecord:
 
 @dataclass(frozen=True)
 class RunStatus:
-    """How a run stands. `state` is ``planned``, ``queued``, ``running`` or an end: ``done failed cancelled ...``."""
+    """How a run stands. `state` is ``planned``, ``queued``, ``running`` or an end: ``done failed cancelled ...``.
+
+    `tasks` counts those of an array by their state.
+    """
 
     state: str = "planned"
     phase: str = ""
@@ -82,6 +85,7 @@ class RunStatus:
     seconds: dict[str, float] = field(default_factory=dict)
     message: str = ""
     attempts: int = 0
+    tasks: dict[str, int] = field(default_factory=dict)
 
     @property
     def ended_well(self) -> bool:

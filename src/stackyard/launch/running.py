@@ -106,7 +106,7 @@ def carry_out(job: Job, shown: Listener, announce: Callable[[Plan], None]) -> St
         StackyardError, InputError, MissingError: it could not be started.
     """
     before = read_status(job.paths)
-    recorder = Recorder(job.paths, shown, _begin(before))
+    recorder = Recorder(job.paths, shown, _begin(before, job.around))
     if job.intent.batch.requeue and job.intent.batch.signal_s:
         recorder.end_within_s = max(1.0, job.intent.batch.signal_s - LEAVE_S)
     try:
@@ -121,16 +121,34 @@ def carry_out(job: Job, shown: Listener, announce: Callable[[Plan], None]) -> St
         raise
     recorder.forget_timer()
     _end(job, recorder, result)
-    if recorder.out_of_time and job.intent.batch.requeue and result.state != "done":
+    if not job.intent.batch.requeue or job.around.allocation is None:
+        return result
+    if recorder.out_of_time and result.state != "done":
         _again(job, recorder)
+    elif result.state == "cancelled" and result.code == 128 + signal.SIGTERM:
+        recorder.change(state="queued", phase="", message="ended by the scheduler")  # which says what comes next
     return result
 
 
-def _begin(before: RunStatus) -> RunStatus:
+def _begin(before: RunStatus, around: planner.Surroundings) -> RunStatus:
+    if not before.job and around.allocation is not None and array_index(around.environ):
+        before = replace(before, job=_task_job(around))  # so that a task can be asked after, and ended, alone
     return replace(
         before, state="running", phase="", code=None, started=time.time(), ended=0, pid=os.getpid(), host=hostname(),
         first={}, message="", attempts=before.attempts + 1,
     )  # fmt: skip
+
+
+def _task_job(around: planner.Surroundings) -> str:
+    """The id of this task of an array, and of no other.
+
+    LSF's variable is that of the whole array, and so is SLURM_JOB_ID in its last task; PBS has one for each task.
+    """
+    assert around.allocation is not None
+    job, index = around.allocation.job, array_index(around.environ)
+    if around.allocation.scheduler == "slurm":
+        return f"{around.environ.get('SLURM_ARRAY_JOB_ID', job)}_{index}"
+    return f"{job}[{index}]" if around.allocation.scheduler == "lsf" else job
 
 
 def _again(job: Job, recorder: Recorder) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from stackyard.errors import InputError, StackyardError
+from stackyard.launch import arrays
 from stackyard.launch.paths import RunPaths
 from stackyard.launch.record import (
     RunRecord,
@@ -40,7 +41,8 @@ def known_runs(folder: Path, *, everywhere: bool = False) -> list[RunPaths]:
 
 
 def find_run(name: str, folder: Path) -> RunPaths:
-    """The run that a person means: a folder, a name below `folder`, the end of a name, or ``last``.
+    """The run that a person means: a folder, a name below `folder`, the end of a name, or ``last``; with ``.3`` behind
+    it task 3 of an array.
 
     Raises:
         InputError: there is none, or more than one.
@@ -48,6 +50,12 @@ def find_run(name: str, folder: Path) -> RunPaths:
     path = Path(name)
     if (path / "record.json").exists():
         return RunPaths(path.absolute())
+    whole, dot, index = name.rpartition(".")
+    if dot and index.isdigit():
+        task = arrays.task_paths(find_run(whole, folder), index)
+        if not task.record.exists():
+            raise InputError(f"task {index} of {whole} has not begun", hint=f"`stackyard runs show {whole}` lists them")
+        return task
     here = known_runs(folder)
     if name == "last":
         if here:
@@ -72,6 +80,8 @@ def current_status(paths: RunPaths, *, ask: bool = True) -> RunStatus:
     status = read_status(paths)
     if status.over:
         return status
+    if status.job and (array := _array_of(paths)):
+        return _array_status(paths, array, status, ask=ask)
     if status.job and ask:
         return _scheduler_says(paths, status)
     if status.pid and status.host == hostname() and not _alive(status.pid):
@@ -79,6 +89,54 @@ def current_status(paths: RunPaths, *, ask: bool = True) -> RunStatus:
         write_status(paths, ended)
         return ended
     return status
+
+
+def _array_of(paths: RunPaths) -> str:
+    """What was asked with ``--array``, for the run as a whole; empty for any other, and for one of its tasks."""
+    if paths.root.parent.name == "array":
+        return ""
+    batch: Mapping[str, Any] = read_run(paths).intent.get("batch", {})
+    return str(batch.get("array", ""))
+
+
+def array_tasks(paths: RunPaths, *, ask: bool = True) -> dict[str, RunStatus]:
+    """How each task of an array stands, by its index; empty for any other run."""
+    array = _array_of(paths)
+    if not array:
+        return {}
+    job = read_status(paths).job
+    return arrays.statuses(paths, array, (lambda: _task_states(paths, job, array)) if ask and job else None)
+
+
+def _array_status(paths: RunPaths, array: str, status: RunStatus, *, ask: bool) -> RunStatus:
+    whole = arrays.together(status, array_tasks(paths, ask=ask))
+    if whole.over:
+        write_status(paths, whole)
+    return whole
+
+
+def _task_states(paths: RunPaths, job: str, array: str) -> dict[str, RunStatus]:
+    """What the scheduler says of the tasks: of each where it can, else of all together once that is over."""
+    from stackyard.launch import batch
+    from stackyard.launch.plan import JobState
+
+    scheduler = batch.get(read_run(paths).scheduler)
+    try:
+        each = getattr(scheduler, "task_states", None)
+        states = each(job) if each else dict.fromkeys(map(str, arrays.indices(array)), scheduler.state(job))
+    except StackyardError:
+        return {}
+    found: dict[str, RunStatus] = {}
+    for index in map(str, arrays.indices(array)):
+        state, own = states.get(index, JobState("unknown")), read_status(arrays.task_paths(paths, index))
+        if state.phase in ("queued", "starting"):
+            found[index] = replace(own, state="queued")
+        elif state.phase == "unknown" and each is not None:
+            found[index] = replace(own, state="lost", message="the scheduler does not know it any more")
+        elif state.phase not in ("running", "unknown"):
+            ended = "lost" if state.phase == "done" and each is None else state.phase
+            found[index] = replace(own, state=ended, code=state.exit_code, message=state.reason)
+    return found
 
 
 def _scheduler_says(paths: RunPaths, status: RunStatus) -> RunStatus:
@@ -155,7 +213,7 @@ def _facts(paths: RunPaths) -> dict[str, str]:
             "site": record.site,
             "code": record.code,
             "versions": record.versions,
-            "command line": record.plan.get("command", ""),
+            "command line": str(record.plan.get("command", "")).replace(str(paths.root), "{run}"),
             "environment": record.environment,
             "state": status.state,
             "exit code": status.code,
@@ -197,4 +255,5 @@ def row(paths: RunPaths, record: RunRecord, status: RunStatus) -> dict[str, Any]
         "seconds": status.seconds.get("total", 0),
         "program": " ".join(intent.get("program", ())),
         "message": (status.first or {}).get("message", "") or status.message,
+        "tasks": status.tasks,
     }

@@ -35,6 +35,8 @@ class WatchOptions:
             ``ib0,eth``, best first; empty: any.
         python: runs the agents; anything from 3.6 on that all nodes have.
         py_spy: the program on the nodes, for stacks; empty: the kernel's view only.
+        queued: the launcher itself waits for its nodes (srun outside of an allocation), for as long as the queue is;
+            `start_s` begins with the first node.
     """
 
     start_s: float = 60.0
@@ -46,6 +48,7 @@ class WatchOptions:
     interface: str = ""
     python: str = field(default_factory=lambda: sys.executable)
     py_spy: str = ""
+    queued: bool = False
 
 
 def reachable(found: Mapping[str, Sequence[str]], interface: str, *, alone: bool) -> list[str]:

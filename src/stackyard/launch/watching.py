@@ -43,7 +43,7 @@ class Hub:
     ) -> None:  # fmt: skip
         self.step, self.file, self.listener, self.options = step, file, listener, options
         self.launcher = launcher
-        self.began = self.tick = time.monotonic()
+        self.began = self.tick = self.expected_since = time.monotonic()
         self.seen = Seen(step, file, launcher)
         self.links: dict[int, Link] = {}
         self.strangers: set[Link] = set()
@@ -63,7 +63,7 @@ class Hub:
 
     def loop(self) -> None:
         """Until the launcher has ended and every agent has left."""
-        self._phase("nodes", f"0 of {self.file.nodes}")
+        self._phase("queued" if self.options.queued else "nodes", f"0 of {self.file.nodes}")
         while not (self.launcher_ended and not self.links and self._drained()):
             for key, mask in self.selector.select(TICK_S):
                 if key.data is None:
@@ -170,6 +170,8 @@ class Hub:
         link.node = node
         self.strangers.discard(link)
         self.links[node] = link
+        if self.options.queued and not self.seen.hosts:  # the wait in the queue is over
+            self.expected_since = time.monotonic()
         self.seen.hosts[node] = link.host
         facts = told.get("facts", {})
         if "time" in facts:
@@ -253,7 +255,7 @@ class Hub:
             self._say("go", {"MASTER_ADDR": address, **dict(zip(names, self.ports, strict=True))})
         elif self.launcher_ended and now > self.launcher_ended + 0.3:
             self._fail("no-start", self.seen.not_there("the launcher ended"), code=self.seen.launcher_code or 1)
-        elif now > self.began + self.options.start_s:
+        elif now > self.expected_since + self.options.start_s and (self.seen.hosts or not self.options.queued):
             self._fail("no-start", self.seen.not_there(f"after {self.options.start_s:g} s"))
 
     def _silent(self, now: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -52,7 +53,7 @@ def command(context: Context, /, program: tuple[str, ...], **options: Any) -> No
     have = default_nodes(around.allocation.hosts if around.allocation else None)
     intent, folder = intent_for(options, program, again, max(1, have - (options["spare"] or 0)))
     stack = stack_in_use(context, site, intent.stack, folder)
-    around = planner.Surroundings(around.scheduler, around.allocation, stack, environ=around.environ)
+    around = planner.with_offer(replace(around, stack=stack), intent, site)
     if options["dry_run"]:
         _dry_run(intent, site, around, options["as_json"])
         return
@@ -85,15 +86,16 @@ def _runs_folder(site: Site) -> Path:
     return Path.cwd() / site.launch.runs
 
 
-def watch_options(intent: Intent, site: Site, stream: Stream) -> WatchOptions:
+def watch_options(intent: Intent, site: Site, stream: Stream, around: Surroundings) -> WatchOptions:
     """How the hub watches this job."""
     from stackyard.host.command import which
     from stackyard.launch.starting import WatchOptions
 
     spy = which("py-spy")
     return WatchOptions(
-        hang_min=intent.hang_min, stream=stream, interface=site.launch.interface, py_spy=str(spy) if spy else ""
-    )
+        hang_min=intent.hang_min, stream=stream, interface=site.launch.interface, py_spy=str(spy) if spy else "",
+        queued=around.scheduler != "none" and around.allocation is None,
+    )  # fmt: skip
 
 
 def _launch(
@@ -113,6 +115,7 @@ def _carry_out_recorded(context: Context, options: dict[str, Any]) -> None:
     """Carry out what a batch script's job was submitted for, on the nodes that it got."""
     from stackyard.cli.jobs import stack_in_use
     from stackyard.launch import planner, record
+    from stackyard.launch.arrays import begin_task
     from stackyard.launch.intent import Intent
     from stackyard.launch.paths import RunPaths
     from stackyard.launch.running import array_index
@@ -121,15 +124,15 @@ def _carry_out_recorded(context: Context, options: dict[str, Any]) -> None:
     kept = record.read_run(paths)
     site = context.site()
     stack = stack_in_use(context, site, kept.stack.get("module", ""), kept.stack.get("folder", ""))
-    around = planner.surroundings(site, os.environ, stack)
+    intent = Intent.model_validate(kept.intent)
+    around = planner.with_offer(planner.surroundings(site, os.environ, stack), intent, site)
     index = array_index(os.environ)
     if index:
-        paths = RunPaths(paths.root / "array" / index)
-        paths.root.mkdir(parents=True, exist_ok=True)
+        paths = begin_task(paths, kept, index)
     before = record.read_status(paths)
     if before.attempts:
         record.set_aside(paths, before.attempts)
-    carry_out(paths, Intent.model_validate(kept.intent), site, around, options["stream"], options["as_json"])
+    carry_out(paths, intent, site, around, options["stream"], options["as_json"])
 
 
 def carry_out(paths: RunPaths, intent: Intent, site: Site, around: Surroundings, stream: Stream, as_json: bool) -> None:
@@ -141,7 +144,7 @@ def carry_out(paths: RunPaths, intent: Intent, site: Site, around: Surroundings,
     view = LaunchView(quiet=as_json)
     if stream == "all":
         view.show_numbers()
-    job = Job(paths, intent, site, around, watch_options(intent, site, "none" if as_json else stream))
+    job = Job(paths, intent, site, around, watch_options(intent, site, "none" if as_json else stream, around))
     click.echo(f"run {click.style(paths.name, bold=True)}", err=True)
     result: StepResult = running.carry_out(
         job, view, lambda plan: None if as_json else show_plan(plan, str(paths.root))

@@ -20,7 +20,10 @@ COLORS = {"done": "green", "running": "cyan", "queued": "cyan", "planned": "whit
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 @click.pass_context
 def command(ctx: click.Context, everywhere: bool, as_json: bool) -> None:
-    """List the runs that were started in this folder. RUN is a name, the end of a name, a folder, or `last`."""
+    """List the runs that were started in this folder.
+
+    RUN is a name, the end of a name, a folder, or `last`; with `.3` behind it task 3 of an array.
+    """
     if ctx.invoked_subcommand is not None:
         return
     from stackyard.launch import runs
@@ -39,10 +42,11 @@ def command(ctx: click.Context, everywhere: bool, as_json: bool) -> None:
 
 def _shown(row: dict[str, Any], everywhere: bool) -> dict[str, str]:
     state = row["state"] if not row["code"] else f"{row['state']} ({row['code']})"
+    count = f", {row['tasks'].get('done', 0)} of {sum(row['tasks'].values())} done" if row["tasks"] else ""
     return {
         "run": row["folder"] if everywhere else row["run"],
         "how": row["how"],
-        "state": click.style(state, fg=COLORS.get(row["state"], "red")),
+        "state": click.style(state, fg=COLORS.get(row["state"], "red")) + count,
         "nodes": str(row["nodes"]),
         "time": f"{row['seconds']:.1f} s" if row["seconds"] else "",
         "job": row["job"],
@@ -75,6 +79,9 @@ def logs(context: Context, run: str, rank: int | None, launcher: bool, where: bo
         click.echo(path if launcher or rank is not None else step.logs)
         return
     if not path.exists():
+        if tasks := sorted(step.root.glob("array/*/logs"), key=lambda found: int(found.parent.name)):
+            name = f"{step.root.name}.{tasks[0].parent.name}"
+            raise InputError(f"{step.root.name} is an array", hint=f"`stackyard runs logs {name}`: one of its tasks")
         there = len(list(step.logs.glob("rank-*.log")))
         raise InputError(f"there is no {path}", hint=f"this run has the logs of {there} ranks in {step.logs}")
     with path.open("rb") as stream:
@@ -111,7 +118,8 @@ def show(context: Context, run: str, as_json: bool) -> None:
         path.stem: json.loads(path.read_text(encoding="utf-8")) for path in (paths.receipt, paths.gate) if path.exists()
     }
     if as_json:
-        show_json({"record": asdict(record), "status": asdict(status), **more})
+        tasks = {index: asdict(each) for index, each in runs.array_tasks(paths).items()}
+        show_json({"record": asdict(record), "status": asdict(status), **({"tasks": tasks} if tasks else {}), **more})
         return
     state = click.style(status.state, fg=COLORS.get(status.state, "red"))
     click.echo(f"{click.style(paths.name, bold=True)}  {state}  {record.created} by {record.user} on {record.host}")
@@ -132,6 +140,10 @@ def show(context: Context, run: str, as_json: bool) -> None:
     ):
         if text:
             click.echo(f"  {click.style(title.ljust(10), fg='cyan')} {text}")
+    for index, each in runs.array_tasks(paths).items():
+        why = (each.first or {}).get("message", "") or each.message
+        colored = click.style(each.state, fg=COLORS.get(each.state, "red"))
+        click.echo(f"  {click.style(f'task {index}'.ljust(10), fg='cyan')} {colored} {why}".rstrip())
     if status.first:
         show_failure(status.state, status.first, 1, "", paths.root)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,6 +47,7 @@ def command(context: Context, /, program: tuple[str, ...], **options: Any) -> No
     stack = stack_in_use(context, site, intent.stack, revision)
     around = replace(planner.surroundings(site, os.environ, stack), allocation=None)
     planner.need_scheduler(around)
+    around = planner.with_offer(around, intent, site)
     plan = planner.make_plan(intent, site, around, head=True)
     if not options["dry_run"]:
         planner.check_program(intent)
@@ -74,10 +76,18 @@ def batch_script(
     run = str(paths.root)
     head = batch.get(around.scheduler, site.scheduler).head_text(plan.head).replace("{step}", run)
     return script_text(
-        plan, head, run=run, command=("stackyard", *sys.argv[1:]),
-        start=(*this_program(), *global_words(context), "launch", "--recorded", run), prologue=(*site.launch.prologue, *intent.prologue),
+        plan, head, run=run, command=("stackyard", *asked_for(sys.argv[1:], intent.program)),
+        start=(*this_program(), *global_words(context), "launch", "--recorded", run),
+        prologue=(*site.launch.prologue, *intent.prologue),
         exports=carried(around.environ) if around.scheduler == "pbs" else None,
     )  # fmt: skip
+
+
+def asked_for(words: Sequence[str], program: Sequence[str]) -> list[str]:
+    """The words of a command line without ``--dry-run``, so that a dry run shows the very script; the program's own
+    words stay."""
+    own = len(words) - len(program) if tuple(words[-len(program) :]) == tuple(program) else len(words)
+    return [word for at, word in enumerate(words) if at >= own or word != "--dry-run"]
 
 
 def send(paths: RunPaths, script: str, site: Site, around: Surroundings) -> str:
@@ -107,13 +117,13 @@ def send(paths: RunPaths, script: str, site: Site, around: Surroundings) -> str:
 
 
 def _say(intent: Intent, paths: RunPaths, job: str, around: Surroundings, options: dict[str, Any]) -> None:
-    if options["as_json"] and (options["no_follow"] or intent.batch.array):
+    if options["as_json"] and options["no_follow"]:
         show_json({"run": str(paths.root), "job": job, "scheduler": around.scheduler, "script": str(paths.script)})
         return
     click.echo(f"run {click.style(paths.name, bold=True)}: {around.scheduler} job {job}", err=True)
     if intent.batch.array:
         show_notice(f"each task of the array keeps its own record below {paths.root / 'array'}")
-    if options["no_follow"] or intent.batch.array:
+    if options["no_follow"]:
         click.echo(f"  stackyard runs attach {paths.name}", err=True)
         return
     follow_run(paths, as_json=options["as_json"])

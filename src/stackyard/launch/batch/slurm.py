@@ -11,7 +11,7 @@ from stackyard.errors import InputError, StackyardError
 from stackyard.launch.batch import heads
 from stackyard.launch.batch.asking import end
 from stackyard.launch.batch.hostlist import expand
-from stackyard.launch.batch.slurm_state import ask_state
+from stackyard.launch.batch.slurm_state import ask_state, ask_tasks
 from stackyard.launch.plan import Allocation, BatchHead, BatchRequest, JobState
 
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./~^*\[\]{}-]+")
@@ -60,6 +60,10 @@ class Slurm:
     def state(self, job: str) -> JobState:
         """Ask the controller, and the accounting where it has forgotten the job. Raises MissingError, CommandError."""
         return ask_state(job)
+
+    def task_states(self, job: str) -> dict[str, JobState]:
+        """How each task of an array is, by its index. Raises MissingError, CommandError."""
+        return ask_tasks(job)
 
     def cancel(self, job: str) -> None:
         """End a job; one that has ended already is no error. Raises CommandError."""

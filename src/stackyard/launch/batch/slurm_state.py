@@ -58,6 +58,25 @@ def ask_state(job: str) -> JobState:
     return _accounted(job)
 
 
+def ask_tasks(job: str) -> dict[str, JobState]:
+    """The state of every task of an array by its index; tasks that have not begun share a line of the answer.
+
+    Raises MissingError (no scontrol), CommandError (the controller does not answer).
+    """
+    result = ask(("scontrol", "-o", "show", "job", job))
+    if result.returncode:
+        if "Invalid job id" in result.output:
+            return {}
+        raise CommandError(f"Slurm does not say how job {job} is", result)
+    found: dict[str, JobState] = {}
+    for line in result.stdout.splitlines():
+        told = re.search(r" ArrayTaskId=(\S+)", line)
+        for first, last, step in re.findall(r"(\d+)(?:-(\d+)(?::(\d+))?)?", told[1].partition("%")[0] if told else ""):
+            for index in range(int(first), int(last or first) + 1, int(step or 1)):
+                found[str(index)] = _controller(line)
+    return found
+
+
 def together(states: Sequence[JobState]) -> JobState:
     """The state of a whole array: still going while one task is, else the worst end."""
     if not states:
