@@ -37,7 +37,7 @@ def usual(name: str, kind: str = "") -> Layout:
 
 def test_all_machines_are_there() -> None:
     assert {file.parent.name for file in FILES} == {
-        "frontier", "longhorn", "lumi", "perlmutter", "slurm-cluster", "summit-containers", "summit-open-ce",
+        "frontier", "longhorn", "lumi", "perlmutter", "polaris", "slurm-cluster", "summit-containers", "summit-open-ce",
         "workstation",
     }  # fmt: skip
 
@@ -68,6 +68,7 @@ MACHINES = {
     ("lumi", "lumi-c"): ["0-63", "64-127"],
     ("perlmutter", "gpu"): ["48-63", "32-47", "16-31", "0-15"],
     ("perlmutter", "cpu"): ["0-63", "64-127"],
+    ("polaris", "compute"): ["24-31", "16-23", "8-15", "0-7"],
     ("longhorn", "ac922"): ["0-9", "10-19", "20-29", "30-39"],
     ("slurm-cluster", "gpu"): ["0-9", "10-19", "20-29", "30-39"],
     ("slurm-cluster", "cpu"): ["0-19", "20-39"],
@@ -107,6 +108,7 @@ def test_jobs_go_to_the_gpu_nodes(name: str, picked: str) -> None:
         ("lumi", "slurm", "srun"),
         ("frontier", "slurm", "srun"),
         ("perlmutter", "slurm", "srun"),
+        ("polaris", "pbs", "pals"),
         ("slurm-cluster", "slurm", "srun"),
         ("workstation", "none", "local"),
     ],

@@ -1,0 +1,23 @@
+#!/bin/bash
+#SBATCH --job-name=train
+#SBATCH --account=PROJ
+#SBATCH --time=1:00:00
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=4
+#SBATCH --cpus-per-task=10
+#SBATCH --threads-per-core=1
+#SBATCH --exclusive
+#SBATCH --mem=0
+#SBATCH --output=/home/user/work/runs/2026-11-21-001/batch.log
+#SBATCH --no-requeue
+
+# asked for with:
+#   stackyard --site /opt/stackyard/examples/longhorn/site.yaml submit -N 2 -t 60 -A PROJ train.py
+# starts the ranks with:
+#   srun -N 2 -n 8 --ntasks-per-node=4 --distribution=block:block -c 10 --threads-per-core=1 --cpu-bind=threads
+#   --mpi=none --export=ALL --kill-on-bad-exit=1 --wait=60 /home/user/work/runs/2026-11-21-001/rank.sh
+# and rank.sh runs:
+#   python train.py
+
+cd /home/user/work || exit 1
+exec /opt/stackyard/bin/python -m stackyard.cli.main --yard /home/user/stackyard --site /opt/stackyard/examples/longhorn/site.yaml launch --recorded /home/user/work/runs/2026-11-21-001

@@ -1,0 +1,26 @@
+#!/bin/bash
+#SBATCH --job-name=train
+#SBATCH --account=PROJ
+#SBATCH --qos=regular
+#SBATCH --constraint=cpu
+#SBATCH --time=1:00:00
+#SBATCH --nodes=4
+#SBATCH --ntasks-per-node=2
+#SBATCH --cpus-per-task=64
+#SBATCH --threads-per-core=1
+#SBATCH --exclusive
+#SBATCH --mem=0
+#SBATCH --output=/home/user/work/runs/2026-11-21-001/batch.log
+#SBATCH --no-requeue
+
+# asked for with:
+#   stackyard --site /opt/stackyard/examples/perlmutter/site.yaml submit -N 4 -t 60 -A PROJ --qos regular
+#   --node-kind cpu train.py
+# starts the ranks with:
+#   srun -N 4 -n 8 --ntasks-per-node=2 --distribution=block:block -c 64 --threads-per-core=1 --cpu-bind=threads
+#   --mpi=none --export=ALL --kill-on-bad-exit=1 --wait=60 /home/user/work/runs/2026-11-21-001/rank.sh
+# and rank.sh runs:
+#   python train.py
+
+cd /home/user/work || exit 1
+exec /opt/stackyard/bin/python -m stackyard.cli.main --yard /home/user/.local/share/stackyard --site /opt/stackyard/examples/perlmutter/site.yaml launch --recorded /home/user/work/runs/2026-11-21-001

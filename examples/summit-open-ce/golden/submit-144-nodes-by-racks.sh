@@ -1,0 +1,22 @@
+#!/bin/bash
+#BSUB -J train
+#BSUB -P PROJ
+#BSUB -q batch
+#BSUB -W 1:00
+#BSUB -csm y
+#BSUB -n 6049
+#BSUB -R "1*{select[((LN)&&(type==any))]order[r15s:pg]span[hosts=1]cu[type=rack:pref=config]}+6048*{select[((CN)&&(type==any))]order[r15s:pg]span[ptile=42]cu[type=rack:maxcus=8]}"
+#BSUB -alloc_flags nvme
+#BSUB -o "/home/user/work/runs/2026-11-21-001/batch.log"
+#BSUB -e "/home/user/work/runs/2026-11-21-001/batch.log"
+
+# asked for with:
+#   stackyard --site /opt/stackyard/examples/summit-open-ce/site.yaml submit -N 144 -t 60 -A PROJ --pack racks
+#   --backend horovod train.py
+# starts the ranks with:
+#   jsrun -n144 -r1 -g6 -a6 -c42 -bpacked:7 -dpacked -X1 --smpiargs=-gpu /home/user/work/runs/2026-11-21-001/rank.sh
+# and rank.sh runs:
+#   python train.py
+
+cd /home/user/work || exit 1
+exec /opt/stackyard/bin/python -m stackyard.cli.main --yard /home/user/.local/share/stackyard --site /opt/stackyard/examples/summit-open-ce/site.yaml launch --recorded /home/user/work/runs/2026-11-21-001
