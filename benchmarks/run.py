@@ -20,6 +20,7 @@ BENCHMARKS = {
     "building": "lock to publish, first and second time",
     "cold": "the pip part with an empty cache",
     "sharing": "a second variant that shares most packages",
+    "starting_ranks": "eight ranks on four nodes",
     "layout": "layouts and launch lines for 10,000 nodes",
 }
 
