@@ -22,7 +22,7 @@ from stackyard.yard import atomic
 from stackyard.yard.layout import Yard, default_yard_root
 
 if TYPE_CHECKING:
-    from stackyard.spec.models import Site
+    from stackyard.spec.sitemodels import Site
 
 SYSTEM_SITE = Path("/etc/stackyard/site.yaml")
 
@@ -59,7 +59,7 @@ class Context:
 
         A launch starts within tenths of a second, and reading YAML with places takes one of them.
         """
-        from stackyard.spec.models import Site
+        from stackyard.spec.sitemodels import Site
 
         file = self.site_file()
         if file is None:

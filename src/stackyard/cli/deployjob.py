@@ -20,7 +20,7 @@ from stackyard.errors import InputError, StackyardError
 if TYPE_CHECKING:
     from stackyard.launch.intent import Intent
     from stackyard.launch.paths import RunPaths
-    from stackyard.spec.models import Site
+    from stackyard.spec.sitemodels import Site
 
 
 def deploy_on(context: Context, kind: str, files: Sequence[Path], batch: dict[str, Any], dry_run: bool) -> None:

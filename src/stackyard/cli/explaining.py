@@ -13,7 +13,11 @@ from stackyard.launch.findings import Finding
 from stackyard.launch.intent import Intent
 from stackyard.launch.plan import Allocation, BatchHead, Plan, Reason
 from stackyard.launch.script import program_text, shown_words
-from stackyard.spec.models import Site
+from stackyard.spec.sitemodels import Site
+
+IDENTITY = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+ALONE = ("NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
+"""What rank.sh sets for a task that is a rank, and for one that starts the ranks of its node (torchrun)."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,7 @@ class Explained:
         lines: by launcher: ``command``, ``reasons``, ``files`` and ``findings``, or ``cannot`` and ``hint``.
         head: the directives of the batch script, each with what it buys; none without a scheduler.
         rank: what each rank runs, with the reasons for it.
+        tells: the variables by which rank.sh tells it who it is.
     """
 
     own: str
@@ -32,6 +37,7 @@ class Explained:
     head: tuple[str, tuple[Reason, ...]]
     rank: tuple[str, tuple[Reason, ...]]
     findings: tuple[Finding, ...]
+    tells: tuple[str, ...] = ()
 
 
 def stand_for(nodes: int) -> tuple[str, ...]:
@@ -66,6 +72,7 @@ def explain(intent: Intent, site: Site, around: planner.Surroundings, names: Ite
     return Explained(
         own, {name: _line(made) for name, made in plans.items()}, (head.prefix, said),
         (program_text(plan), _of_each_rank(plan)), head.findings,
+        ALONE if plan.program.ranks_per_task > 1 else IDENTITY,
     )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stackyard.launch.intent import Intent
     from stackyard.launch.plan import Plan
     from stackyard.launch.planner import StackInUse, Surroundings
-    from stackyard.spec.models import Site
+    from stackyard.spec.sitemodels import Site
 
 
 def stack_in_use(context: Context, site: Site, name: str, folder: str = "") -> StackInUse:

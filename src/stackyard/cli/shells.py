@@ -12,7 +12,7 @@ def shell_notes(record: BuildRecord) -> list[str]:
     """One sentence for each thing that a shell lacks, by the formats that the revision's module is published in."""
     from stackyard.expose.limits import Format, notable
     from stackyard.expose.published import change_of
-    from stackyard.spec.models import Site
+    from stackyard.spec.sitemodels import Site
 
     modules = Yard(Path(record.path).parents[2]).modules  # <yard>/stacks/<stack>/<revision>
     files: dict[Format, str] = {"lua": f"{record.module}.lua", "tcl": record.module}

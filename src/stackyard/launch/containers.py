@@ -21,7 +21,7 @@ from stackyard.launch.findings import Finding
 from stackyard.launch.intent import Intent
 from stackyard.launch.layout import Layout
 from stackyard.launch.plan import RankProgram, Reason, Wrapper
-from stackyard.spec.models import ContainerPolicy, Site
+from stackyard.spec.sitemodels import ContainerPolicy, Site
 
 PROGRAMS = {"apptainer": "apptainer", "singularity": "singularity", "charliecloud": "ch-run"}
 """Runtime: the program that is looked for, in this order where the site names none."""

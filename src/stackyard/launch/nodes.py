@@ -13,7 +13,7 @@ from stackyard.errors import InputError
 from stackyard.launch.intent import Intent
 from stackyard.launch.layout import Node, NodeDomain
 from stackyard.launch.thisnode import this_node
-from stackyard.spec.models import NodeKind, Site
+from stackyard.spec.sitemodels import NodeKind, Site
 
 __all__ = ["core_list", "core_ranges", "even_split", "node_of", "pick_kind", "this_node"]
 

@@ -9,7 +9,7 @@ from stackyard.change import EnvironmentChange
 from stackyard.launch.findings import Finding
 from stackyard.launch.intent import BatchOptions
 from stackyard.launch.layout import Layout
-from stackyard.spec.models import Scheduler
+from stackyard.spec.sitemodels import Scheduler
 
 Family = Literal["slurm", "openmpi", "jsrun", "pals", "cray", "hydra", "mvapich", "flux", "torchrun", "stackyard"]
 

@@ -25,7 +25,7 @@ from stackyard.launch.plan import (
     Wrapper,
 )
 from stackyard.launch.script import CARRIED, CARRIED_PREFIXES
-from stackyard.spec.models import NodeKind, Scheduler, Site
+from stackyard.spec.sitemodels import NodeKind, Scheduler, Site
 
 SHARED_BY_SRUN = frozenset(
     ("--time", "--account", "--partition", "--qos", "--constraint", "--reservation", "--dependency", "--job-name",

@@ -20,7 +20,7 @@ from stackyard.launch.paths import RunPaths, StepPaths
 from stackyard.launch.plan import Plan
 from stackyard.launch.record import RunStatus, add_event, hostname, read_status, write_status
 from stackyard.launch.starting import WatchOptions
-from stackyard.spec.models import NodeKind, Site
+from stackyard.spec.sitemodels import NodeKind, Site
 from stackyard.yard import atomic
 
 LEAVE_S = 20.0
@@ -123,9 +123,10 @@ def carry_out(job: Job, shown: Listener, announce: Callable[[Plan], None]) -> St
     _end(job, recorder, result)
     if not job.intent.batch.requeue or job.around.allocation is None:
         return result
-    if recorder.out_of_time and result.state != "done":
+    ended = result.state != "done" and result.code == 128 + signal.SIGTERM
+    if result.state != "done" and (recorder.out_of_time or (ended and _preempted(job))):
         _again(job, recorder)
-    elif result.state == "cancelled" and result.code == 128 + signal.SIGTERM:
+    elif ended and result.state == "cancelled":
         recorder.change(state="queued", phase="", message="ended by the scheduler")  # which says what comes next
     return result
 
@@ -137,6 +138,13 @@ def _begin(before: RunStatus, around: planner.Surroundings) -> RunStatus:
         before, state="running", phase="", code=None, started=time.time(), ended=0, pid=os.getpid(), host=hostname(),
         first={}, message="", attempts=before.attempts + 1,
     )  # fmt: skip
+
+
+def _preempted(job: Job) -> bool:
+    """Whether a preemption is what has ended the ranks: Slurm ends them first, and leaves their watcher a while."""
+    allocation = job.around.allocation
+    ask = getattr(batch.get(job.around.scheduler), "preempted", None)
+    return bool(allocation is not None and ask and ask(allocation.job))
 
 
 def _task_job(around: planner.Surroundings) -> str:
@@ -158,7 +166,8 @@ def _again(job: Job, recorder: Recorder) -> None:
     if allocation is None or requeue is None:
         recorder.notice(f"{job.around.scheduler} cannot start a job again; submit it again: stackyard submit --again")
         return
-    recorder.change(state="queued", phase="", code=None, message="out of time; queued again")
+    why = "out of time" if recorder.out_of_time else "preempted"
+    recorder.change(state="queued", phase="", code=None, message=f"{why}; queued again")
     recorder.event("requeue", {"job": allocation.job})
     run(requeue(allocation.job), timeout_s=60)
 

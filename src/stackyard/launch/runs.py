@@ -156,6 +156,8 @@ def _scheduler_says(paths: RunPaths, status: RunStatus) -> RunStatus:
     fresh = read_status(paths)  # the run itself may have said more in the meantime
     if fresh.over:
         return fresh
+    if state.phase == "unknown" and status.ended:  # its ranks were ended from outside, and it did not come back
+        return replace(status, state="cancelled", phase="")
     if state.phase == "unknown":
         message = f"{record.scheduler} does not know job {status.job} any more, and the run did not say how it ended"
         return replace(status, state="lost", message=message)

@@ -120,7 +120,7 @@ def _show_line(name: str, line: dict[str, Any], own: str, width: int) -> None:
     options = [shown_words(reason["words"]) for reason in line["reasons"]]
     begun = " ".join(options)
     whole = line["command"].startswith(begun)
-    _show_command([*options, line["command"][len(begun) + 1 :]] if whole else [line["command"]], width)
+    _show_command([*options, *_options(line["command"][len(begun) + 1 :])] if whole else [line["command"]], width)
     _show_reasons([(" ".join(reason["words"]), reason["buys"]) for reason in line["reasons"]], width, cut=True)
     for file, text in line["files"].items():
         shown = text.splitlines()
@@ -141,6 +141,11 @@ def _show_command(parts: Sequence[str], width: int) -> None:
             lines.append(part)
     prompt = click.style("$", dim=True)
     click.echo(f"  {prompt} " + " \\\n      ".join(lines))
+
+
+def _options(program: str) -> list[str]:
+    """A program's words, each option with what follows it."""
+    return re.split(r' (?="?-|\[)', program)
 
 
 def _show_reasons(rows: Sequence[tuple[str, str]], width: int, *, cut: bool = False) -> None:
@@ -166,10 +171,12 @@ def _show_hosts(told: Explained, layout: Layout, width: int) -> None:
 
 def _show_rank(told: Explained, width: int) -> None:
     program, reasons = told.rank
-    click.echo(f"\n{click.style('each rank', bold=True)}")
-    _wrapped("is started through rank.sh, which waits for all nodes, sets RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, "
-             "MASTER_PORT and what is listed here, and runs", "  ", width)  # fmt: skip
-    _show_command(re.split(r" (?=-|\[)", program), width)
+    click.echo(f"\n{click.style('each rank' if 'RANK' in told.tells else 'each node', bold=True)}")
+    text = (
+        f"is started through rank.sh, which waits for all nodes, sets {', '.join(told.tells)} and what is listed here"
+    )
+    _wrapped(f"{text}, and runs", "  ", width)
+    _show_command(_options(program), width)
     _show_reasons([(" ".join(reason.words), reason.buys) for reason in reasons], width)
 
 

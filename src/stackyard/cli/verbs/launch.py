@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stackyard.launch.paths import RunPaths
     from stackyard.launch.planner import Surroundings
     from stackyard.launch.starting import WatchOptions
-    from stackyard.spec.models import Site
+    from stackyard.spec.sitemodels import Site
 
 Stream = Literal["first", "all", "none"]
 

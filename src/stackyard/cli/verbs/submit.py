@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stackyard.launch.paths import RunPaths
     from stackyard.launch.plan import Plan
     from stackyard.launch.planner import Surroundings
-    from stackyard.spec.models import Site
+    from stackyard.spec.sitemodels import Site
 
 
 @click.command(short_help="write and submit the batch script", context_settings={"allow_interspersed_args": False})

@@ -17,7 +17,7 @@ from stackyard.yard.layout import RevisionPaths, Yard
 from stackyard.yard.record import Entry, read_record
 
 if TYPE_CHECKING:
-    from stackyard.spec.models import Site
+    from stackyard.spec.sitemodels import Site
     from stackyard.verify.report import Report
 
 

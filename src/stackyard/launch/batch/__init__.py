@@ -12,7 +12,7 @@ from stackyard.launch.batch.lsf import Lsf
 from stackyard.launch.batch.pbs import Pbs
 from stackyard.launch.batch.slurm import Slurm
 from stackyard.launch.plan import Allocation, Batch
-from stackyard.spec.models import Scheduler
+from stackyard.spec.sitemodels import Scheduler
 
 __all__ = ["TABLE", "allocation", "detect", "get"]
 

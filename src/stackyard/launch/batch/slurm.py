@@ -11,7 +11,7 @@ from stackyard.errors import InputError, StackyardError
 from stackyard.launch.batch import heads
 from stackyard.launch.batch.asking import end
 from stackyard.launch.batch.hostlist import expand
-from stackyard.launch.batch.slurm_state import ask_state, ask_tasks
+from stackyard.launch.batch.slurm_state import ask_state, ask_tasks, is_preempted
 from stackyard.launch.plan import Allocation, BatchHead, BatchRequest, JobState
 
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./~^*\[\]{}-]+")
@@ -64,6 +64,10 @@ class Slurm:
     def task_states(self, job: str) -> dict[str, JobState]:
         """How each task of an array is, by its index. Raises MissingError, CommandError."""
         return ask_tasks(job)
+
+    def preempted(self, job: str) -> bool:
+        """Whether a job still runs and is in the time that a preemption leaves it (GraceTime of its partition)."""
+        return is_preempted(job)
 
     def cancel(self, job: str) -> None:
         """End a job; one that has ended already is no error. Raises CommandError."""

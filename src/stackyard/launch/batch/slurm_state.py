@@ -77,6 +77,12 @@ def ask_tasks(job: str) -> dict[str, JobState]:
     return found
 
 
+def is_preempted(job: str) -> bool:
+    """Whether a job is running and to be preempted. Raises MissingError, CommandError."""
+    line = ask(("scontrol", "-o", "show", "job", job)).stdout
+    return " JobState=RUNNING" in line and re.search(r" PreemptTime=\d", line) is not None
+
+
 def together(states: Sequence[JobState]) -> JobState:
     """The state of a whole array: still going while one task is, else the worst end."""
     if not states:

@@ -17,7 +17,7 @@ from stackyard.launch.gate.trial import GateOptions, Trial
 from stackyard.launch.outcome import Listener, StepResult
 from stackyard.launch.paths import RunPaths, StepPaths
 from stackyard.launch.plan import Plan
-from stackyard.spec.models import Reference
+from stackyard.spec.sitemodels import Reference
 from stackyard.yard.atomic import write_json, write_text
 
 MakePlan = Callable[[tuple[str, ...], tuple[str, ...]], Plan]

@@ -14,7 +14,7 @@ from stackyard.launch.gate.model import WORST, Measurement, Outcome, Stage, Verd
 from stackyard.launch.layout import Layout
 from stackyard.launch.outcome import StepResult
 from stackyard.launch.receipt import same_host
-from stackyard.spec.models import Reference
+from stackyard.spec.sitemodels import Reference
 from stackyard.yard.atomic import write_json, write_text
 
 START = """import os

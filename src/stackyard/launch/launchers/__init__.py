@@ -16,7 +16,7 @@ from stackyard.launch.launchers.mpirun import Mpirun
 from stackyard.launch.launchers.pals import Pals
 from stackyard.launch.launchers.srun import Srun
 from stackyard.launch.plan import Launcher
-from stackyard.spec.models import Scheduler
+from stackyard.spec.sitemodels import Scheduler
 
 TABLE: dict[str, Launcher] = {
     launcher.name: launcher for launcher in (Srun(), Jsrun(), Mpirun(), Mpich(), Pals(), Flux(), Local())

@@ -17,7 +17,7 @@ from stackyard.launch.launchers.words import Words, need_hosts, ranges, shares_c
 from stackyard.launch.layout import Layout, Slot
 from stackyard.launch.layoutrules import counted
 from stackyard.launch.plan import LaunchLine, LaunchRequest
-from stackyard.spec.models import Scheduler
+from stackyard.spec.sitemodels import Scheduler
 
 Group = tuple[Slot, ...]
 

@@ -22,7 +22,7 @@ from stackyard.launch.launchers.words import (
 from stackyard.launch.layout import Layout
 from stackyard.launch.layoutrules import counted
 from stackyard.launch.plan import LaunchLine, LaunchRequest
-from stackyard.spec.models import Scheduler
+from stackyard.spec.sitemodels import Scheduler
 
 
 class Srun:

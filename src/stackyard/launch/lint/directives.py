@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stackyard.launch.lint.options import Option, read_options
 from stackyard.launch.lint.tables import HEADS
@@ -23,7 +23,11 @@ _KINDS = {"SBATCH": "slurm", "BSUB": "lsf", "PBS": "pbs", "flux:": "flux", "COBA
 
 @dataclass(frozen=True)
 class Directive:
-    """One directive line. `state`: read by the scheduler, or why not: spaced, late, disabled (``##SBATCH``)."""
+    """One directive line.
+
+    `state`: "read" by the scheduler; or why it does not count: "spaced", "late", "disabled" (``##SBATCH``), "component"
+    (of a heterogeneous job's further components: the request is that of the first).
+    """
 
     kind: str
     line: int
@@ -35,12 +39,14 @@ class Directive:
 def read_directives(text: str, inner: set[int]) -> tuple[Directive, ...]:
     """All directive lines of a script; `inner` are lines inside here-documents and strings, which do not count."""
     found: list[Directive] = []
-    begun = False
+    begun = further = False
     for number, row in enumerate(text.splitlines(), 1):
         match = _TAG.match(row)
         if match and number not in inner:
-            found.append(_directive(match, number, begun))
-        elif row.strip() and not row.lstrip().startswith("#"):
+            made = _directive(match, number, begun)
+            further = further or (made.state == "read" and made.text.split()[:1] in (["hetjob"], ["packjob"]))
+            found.append(replace(made, state="component") if further and made.state == "read" else made)
+        elif row.strip() and not row.lstrip().startswith(("#", "{%", "<%")):
             begun = True
     return tuple(found)
 

@@ -12,7 +12,7 @@ from stackyard.launch.lint.launches import Launch
 from stackyard.launch.lint.rules import TABLE, Case
 from stackyard.launch.lint.script import Script, parse_script
 from stackyard.launch.lint.words import shown
-from stackyard.spec.models import Site
+from stackyard.spec.sitemodels import Site
 from stackyard.spec.yamlfile import read_text
 
 _RANK = {"refused": 0, "warning": 1, "note": 2}

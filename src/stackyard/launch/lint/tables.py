@@ -5,7 +5,7 @@ from __future__ import annotations
 from stackyard.launch.lint.options import Table, names
 
 _SLURM_VALUED = names(
-    "account acctg-freq array batch bb bbf begin chdir cluster-constraint clusters comment "
+    "account acctg-freq array batch bb bbf begin chdir cluster cluster-constraint clusters comment "
     "constraint container container-id core-spec cores-per-socket cpu-freq cpus-per-gpu "
     "cpus-per-task deadline delay-boot dependency distribution error exclude export-file extra "
     "extra-node-info gid gpu-bind gpu-freq gpus gpus-per-node gpus-per-socket gpus-per-task gres "

@@ -14,7 +14,7 @@ from stackyard.launch.lint.launches import RANKS, Launch, python_program
 from stackyard.launch.lint.script import Script
 from stackyard.launch.lint.source import Source, source_of
 from stackyard.launch.lint.words import is_known, shown
-from stackyard.spec.models import NodeKind, Site
+from stackyard.spec.sitemodels import NodeKind, Site
 
 Evidence = Literal["script", "site", "source"]
 _HELPERS_WORDS = (

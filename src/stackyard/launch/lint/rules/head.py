@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from stackyard.launch.lint.directives import Directive
+from stackyard.launch.lint.directives import Directive, split_directive
+from stackyard.launch.lint.options import read_options
 from stackyard.launch.lint.request import mebibytes, minutes
 from stackyard.launch.lint.rules.base import Case, Hit, is_template, rule
 from stackyard.launch.lint.tables import HEADS, PLUGIN_OPTIONS, SBATCH
@@ -41,7 +42,9 @@ def _read(case: Case) -> list[Directive]:
 )
 def no_shebang(case: Case) -> Iterator[Hit]:
     """A Slurm script whose first line is not ``#!``."""
-    if case.script.scheduler == "slurm" and not case.script.text.startswith("#!") and _read(case):
+    text = case.script.text
+    template = any(mark in text for mark in ("<%", "{{", "{%"))  # its engine makes the first line
+    if case.script.scheduler == "slurm" and not text.startswith("#!") and _read(case) and not template:
         yield Hit(1, "the first line is not #!, so sbatch refuses the script", "#!/bin/bash")
 
 
@@ -93,7 +96,7 @@ def directive_spaced(case: Case) -> Iterator[Hit]:
         if each.state != "spaced" or each.kind != script.scheduler or not each.options:
             continue
         names = {option.name for option in each.options}
-        if names & active or is_template(each.text):
+        if names & active or is_template(each.text) or _is_prose(each):
             continue
         meant = (bool(names & _SIZES) or not active) and not off
         better = f"{_TAGS[each.kind]} {each.text}"
@@ -103,6 +106,13 @@ def directive_spaced(case: Case) -> Iterator[Hit]:
             better,
             None if meant else "note",
         )
+
+
+def _is_prose(directive: Directive) -> bool:
+    """Whether a comment only speaks of the tag: ``# BSUB -nnodes, $n and the like must be set``."""
+    table = HEADS[directive.kind]
+    reading = read_options(table, split_directive(directive.text))
+    return bool(reading.rest) or any(not option.name for option in reading.options)
 
 
 _NAMES = {"slurm": "Slurm", "lsf": "LSF", "pbs": "PBS", "flux": "Flux"}
@@ -121,7 +131,11 @@ def directive_variable(case: Case) -> Iterator[Hit]:
     for each in _read(case):
         for option in each.options:
             found = re.search(r"\$\{?\w+\}?|\$\(", option.value)
-            if found and option.name not in ("export", "wrap", "comment", "dependency") and "{{" not in option.value:
+            if (
+                found
+                and option.name not in ("export", "wrap", "comment", "dependency")
+                and not _is_filled(option.value)
+            ):
                 known = {
                     "$SLURM_JOB_ID": "%j",
                     "$SLURM_JOBID": "%j",
@@ -137,6 +151,11 @@ def directive_variable(case: Case) -> Iterator[Hit]:
                     f"#SBATCH --{option.name}={value}" if "$" not in value else f"sbatch --{option.name}={value} ..."
                 )
                 yield Hit(each.line, f"sbatch takes {found.group()} literally in --{option.name}", better)
+
+
+def _is_filled(value: str) -> bool:
+    """Whether a template's engine replaces a part of the value."""
+    return any(mark in value for mark in ("{{", "<%", "{%", "%>"))
 
 
 @rule(
@@ -189,9 +208,6 @@ def unknown_option(case: Case) -> Iterator[Hit]:
 )
 def stray_words(case: Case) -> Iterator[Hit]:
     """Words in an #SBATCH line that belong to no option."""
-    from stackyard.launch.lint.directives import split_directive
-    from stackyard.launch.lint.options import read_options
-
     if case.script.scheduler != "slurm":
         return
     for each in _read(case):
@@ -217,8 +233,6 @@ def option_twice(case: Case) -> Iterator[Hit]:
         return
     many = {"R", "w", "verbose", "bb", "Q", "N", "a", "B", "", "mail-type", "hint", "export"}  # these add up
     seen: dict[str, tuple[str, int]] = {}
-    if re.search(r"^#SBATCH\s+(hetjob|packjob)\b", case.script.text, re.M):
-        return
     for each in _read(case):
         for option in each.options:
             before = seen.get(option.name)
@@ -281,7 +295,7 @@ def memory_unit(case: Case) -> Iterator[Hit]:
     if case.script.scheduler != "slurm":
         return
     request = case.script.request
-    for name, least in (("mem", 512), ("mem-per-cpu", 64), ("mem-per-gpu", 512)):
+    for name, most in (("mem", 512), ("mem-per-cpu", 64), ("mem-per-gpu", 512)):
         text = request.values.get(name, "")
         if not text[:1].isdigit() or is_template(text) or "$" in text:
             continue
@@ -294,8 +308,17 @@ def memory_unit(case: Case) -> Iterator[Hit]:
                 else f"#SBATCH --{name}=64G"
             )
             yield Hit(request.line(name), f"{text!r} is no size: a whole number with K, M, G or T", better, "refused")
-        elif 0 < size < least and text.isdecimal():
-            yield Hit(request.line(name), f"--{name}={text} asks for {text} MiB", f"#SBATCH --{name}={text}G")
+        elif 0 < size < most and text.isdecimal() and not _says_megabytes(case, request.line(name)):
+            least = 100 if request.all_tasks in (None, 1) else 300
+            small = size >= least and not request.node_gpus  # may well be meant
+            better = f"#SBATCH --{name}={text}G"
+            yield Hit(request.line(name), f"--{name}={text} asks for {text} MiB", better, "note" if small else None)
+
+
+def _says_megabytes(case: Case, line: int) -> bool:
+    """Whether the comment behind a directive names the unit."""
+    row = case.script.text.splitlines()[line - 1]
+    return bool(re.search(r"#.*\s#.*\b(?:mb|mib|mega)", row, re.I))
 
 
 @rule(
@@ -316,12 +339,13 @@ def pbs_name_length(case: Case) -> Iterator[Hit]:
 
 @rule(
     "pbs-working-folder",
+    "note",
     why="A PBS job starts in the home folder, not where qsub was typed",
     example="mpiexec -n 8 ./a.out",
     instead="cd $PBS_O_WORKDIR\nmpiexec -n 8 ./a.out",
 )
 def pbs_working_folder(case: Case) -> Iterator[Hit]:
-    """A PBS script that runs relative paths without going to the folder it was submitted from."""
+    """Relative paths in a PBS script without a cd; a note, since some sites start jobs in the folder of qsub."""
     script = case.script
     if script.scheduler != "pbs" or re.search(r"\b(cd|pushd|chdir|PBS_O_WORKDIR)\b", script.code):
         return
@@ -332,9 +356,7 @@ def pbs_working_folder(case: Case) -> Iterator[Hit]:
             if is_template(word) or word.startswith(("/", "~")):
                 continue
             if word.startswith("./") or word.endswith(".py"):
-                known = "PBS_O_WORKDIR" in script.text  # in a comment: then the site may begin there
-                text = f"{word} is looked for in the home folder"
-                yield Hit(launch.line, text, "cd $PBS_O_WORKDIR", "note" if known else None)
+                yield Hit(launch.line, f"{word} is looked for in the home folder", "cd $PBS_O_WORKDIR")
                 return
 
 

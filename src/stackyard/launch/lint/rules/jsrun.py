@@ -117,6 +117,7 @@ def jsrun_idle_cores(case: Case) -> Iterator[Hit]:
         if not launch.given("bind") or not sets.width or not sets.cores or sets.cores == sets.ranks:
             continue
         idle = sets.cores - sets.ranks * sets.width
+        threads = launch.environment.get("OMP_NUM_THREADS")
         if idle > 0:
             width = sets.cores // sets.ranks
             better = f"jsrun ... -a{sets.ranks} -c{sets.ranks * sets.width} ..."
@@ -126,6 +127,7 @@ def jsrun_idle_cores(case: Case) -> Iterator[Hit]:
                 launch.line,
                 f"{idle} of the {sets.cores} cores of each set are idle: {sets.ranks} ranks x {sets.width}",
                 better,
+                "note" if threads and threads.text == str(sets.width) else None,  # as many as the program can use
             )
 
 
@@ -181,12 +183,13 @@ def jsrun_default_binding(case: Case) -> Iterator[Hit]:
 
 @rule(
     "jsrun-bind-overflow",
-    why="The ranks of a set cannot be bound to more cores than it has",
+    "note",
+    why="What jsrun does with ranks for which no cores are left is not documented; scripts in use have it",
     example="jsrun -r1 -a6 -c42 -bpacked:8 ./a.out",
     instead="jsrun -r1 -a6 -c42 -bpacked:7 ./a.out",
 )
 def jsrun_bind_overflow(case: Case) -> Iterator[Hit]:
-    """Ranks times N of packed:N above the cores of a set."""
+    """Ranks times N of packed:N above the cores of a set; a note, since jsrun takes it."""
     for launch, sets in _sets(case):
         if sets.width and sets.cores and sets.ranks * sets.width > sets.cores and launch.given("bind"):
             yield Hit(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from stackyard.launch.lint.launches import AGENTS, RANKS, Launch
 from stackyard.launch.lint.rules.base import Case, Hit, rule
-from stackyard.launch.lint.scope import resolve
+from stackyard.launch.lint.scope import Resolved, resolve
 from stackyard.launch.lint.shell import parse_shell
 from stackyard.launch.lint.words import OPEN, TASK
 
@@ -45,7 +45,7 @@ def rank_in_batch_body(case: Case) -> Iterator[Hit]:
         ]
         for name, text in pairs:
             found = _PER_TASK.search(text)
-            if found and _IDENTITY.match(name) and OPEN in text:
+            if found and _IDENTITY.match(name) and OPEN in text and _matters(case, resolved, found[1]):
                 done.add(resolved.line)
                 yield Hit(
                     resolved.line,
@@ -53,6 +53,25 @@ def rank_in_batch_body(case: Case) -> Iterator[Hit]:
                     f"srun bash -c '{name}=${found[1]} exec ...'",
                 )
     yield from _options(case, done)
+
+
+def _matters(case: Case, resolved: Resolved, source: str) -> bool:
+    """Whether a task gets the value: it is exported, or a launch line after it has it; agents with c10d ignore it."""
+    names = {word.partition("=")[0] for word in resolved.argv[1:]} | {
+        each.name for each in resolved.command.assignments
+    }
+    for launch in case.launches:
+        if launch.line < resolved.line:
+            continue
+        if any(launch.environment[name].exported for name in names if name in launch.environment):
+            return True
+        numbered = launch.kind in AGENTS and launch.get("rdzv_backend") not in (None, "static")
+        ranks = {launch.get("node_rank"), launch.get("machine_rank")} if numbered else set()
+        own = [word for word in launch.words if TASK not in word and word not in ranks]
+        agents = any(launch in each.via and each.kind in AGENTS for each in case.launches)
+        if not agents and any(re.search(rf"{OPEN}\$\{{?{source}\b", word) for word in own):
+            return True
+    return False
 
 
 def _options(case: Case, done: set[int]) -> Iterator[Hit]:

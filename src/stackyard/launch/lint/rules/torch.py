@@ -123,7 +123,9 @@ def torchrun_first_node_only(case: Case) -> Iterator[Hit]:
         yield Hit(
             launch.line,
             text + (f", and waits for {expected or 'the other'}" if waits else ""),
-            f"{start} {launch.kind} --nnodes={nodes} ...",
+            f"{start} accelerate launch --num_machines={nodes} ..."
+            if launch.kind == "accelerate"
+            else f"{start} {launch.kind} --nnodes={nodes} ...",
             "note" if many and not waits else None,
         )
 
