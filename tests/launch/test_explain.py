@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from pathlib import Path
@@ -107,3 +108,19 @@ def test_only_some_launchers() -> None:
     told = explain("lumi", "-N", "2", "--as", "flux,srun", "--json").value
     assert list(told["launchers"]) == ["srun", "flux"]
     assert "there is no launcher 'aprun'" in explain("lumi", "--as", "aprun", expect=2).err
+
+
+def test_the_page_about_launching_shows_what_is_printed(here: Path) -> None:
+    """docs/explanation/launching.md; STACKYARD_WRITE_GOLDEN=1 puts in what is printed now."""
+    page = EXAMPLES.parent / "docs" / "explanation" / "launching.md"
+    text = page.read_text(encoding="utf-8")
+    match = re.search(r"```console\n\$ stackyard --site examples/(\S+)/site.yaml explain (.*)\n((?:.*\n)*?)```", text)
+    assert match is not None
+    words = shlex.split(match[2])
+    printed = stackyard("--site", EXAMPLES / match[1] / "site.yaml", "explain", *words, COLUMNS="100").out
+    printed = re.sub(r"\d{4}-\d\d-\d\d-001", "2026-11-21-001", printed.replace(str(here), "/home/user/work"))
+    if os.environ.get("STACKYARD_WRITE_GOLDEN"):
+        page.write_text(
+            text.replace(match[3], printed) if match[3] else text[: match.start(3)] + printed + text[match.start(3) :]
+        )
+    assert page.read_text(encoding="utf-8")[match.start(3) :].startswith(printed + "```")
