@@ -131,6 +131,18 @@ def test_left_alone_found_again_and_cancelled(cluster: Cluster) -> None:
     cluster.run("runs", "cancel", running.name, expect=2)
 
 
+@pytest.mark.parametrize("cluster", ["jsrun", "pals", "flux"], indirect=True)
+def test_a_job_whose_time_is_over(cluster: Cluster) -> None:
+    """The hub is ended by a signal like any other; that it was the time is the scheduler's to say."""
+    cluster.env["STANDIN_MINUTE"] = "0.5"
+    done = cluster.submit("hello.py", "wait", expect=None)  # ten minutes of half a second
+    assert done.code not in (0, None)
+    assert "timeout" in done.err
+    assert cluster.status()["state"] == "timeout"
+    assert "because" in cluster.run("runs", "show").out
+    assert cluster.left() == []
+
+
 @pytest.mark.parametrize("name", SITES)
 def test_one_of_two_nodes_in_hand(name: str, tmp_path: Path) -> None:
     """In an allocation `launch` takes all of its nodes, or those that it names to the launcher."""

@@ -16,7 +16,7 @@ from stackyard.launch import arrays
 from stackyard.launch.outcome import Listener
 from stackyard.launch.paths import RunPaths
 from stackyard.launch.record import RunStatus
-from stackyard.launch.runs import array_tasks, current_status
+from stackyard.launch.runs import array_tasks, current_status, why_ended
 
 ASK_FIRST_S, ASK_MOST_S = 1.0, 30.0
 """How often the scheduler is asked: often at first, then less, since it serves everybody."""
@@ -99,7 +99,7 @@ def follow(paths: RunPaths, listener: Listener, *, logs: tuple[Path, ...] = (), 
                 listener.output(number, text)
         if status.over:
             events.tell(listener)
-            return status
+            return why_ended(paths, status)
         time.sleep(poll_s)
 
 

@@ -166,6 +166,32 @@ def _scheduler_says(paths: RunPaths, status: RunStatus) -> RunStatus:
     return ended
 
 
+def why_ended(paths: RunPaths, status: RunStatus, *, patience_s: float = 10.0) -> RunStatus:
+    """How a job that was told to end really ended, in its scheduler's words.
+
+    The hub only sees a signal: a person may have sent it, or the scheduler because the time was over or a node lost.
+
+    Args:
+        patience_s: how long to wait until the scheduler has noticed the end as well.
+    """
+    if status.state != "cancelled" or not status.job or status.message:
+        return status
+    from stackyard.launch import batch
+
+    until = time.monotonic() + patience_s
+    try:
+        scheduler = batch.get(read_run(paths).scheduler)
+        while (state := scheduler.state(status.job)).phase in ("running", "starting") and time.monotonic() < until:
+            time.sleep(0.5)
+    except StackyardError:
+        return status
+    if state.phase not in ("timeout", "node-fail"):
+        return status
+    ended = replace(status, state=state.phase, message=state.reason or "ended by the scheduler")
+    write_status(paths, ended)
+    return ended
+
+
 def cancel(paths: RunPaths) -> str:
     """End a run: through its scheduler, or by interrupting the program that watches it. What was done, in words.
 

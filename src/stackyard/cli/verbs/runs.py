@@ -113,7 +113,7 @@ def show(context: Context, run: str, as_json: bool) -> None:
     from stackyard.launch.record import read_run
 
     paths = _find(context, run)
-    record, status = read_run(paths), runs.current_status(paths)
+    record, status = read_run(paths), runs.why_ended(paths, runs.current_status(paths), patience_s=0)
     more = {
         path.stem: json.loads(path.read_text(encoding="utf-8")) for path in (paths.receipt, paths.gate) if path.exists()
     }
@@ -133,6 +133,7 @@ def show(context: Context, run: str, as_json: bool) -> None:
             " ".join(filter(None, [record.code.get("commit", ""), "with changes" * bool(record.code.get("changed"))])),
         ),
         ("job", f"{record.scheduler} {status.job}".strip() if status.job else ""),
+        ("because", status.message if status.over else ""),
         ("hosts", " ".join(status.hosts)),
         ("placement", str(more.get("receipt", {}).get("summary", ""))),
         ("seconds", ", ".join(f"{k} {v:.1f}" for k, v in status.seconds.items())),

@@ -147,9 +147,11 @@ def follow_run(paths: RunPaths, *, as_json: bool = False, logs: tuple[Path, ...]
     elif status.ended_well:
         click.echo(f"{click.style('done', fg='green')}; everything about it is in {paths.root}", err=True)
     else:
-        first = status.first or {"message": f"job {status.job} {status.state}: {status.message}"}
-        said = paths.batch_log.read_text(errors="replace")[-3000:] if paths.batch_log.exists() else ""
-        show_failure(status.state, first, 1, "" if status.first else said, paths.root)
+        why = f" ({status.message})" if status.message else ""
+        known = bool(status.first) or status.state in ("cancelled", "timeout")
+        said = "" if known or not paths.batch_log.exists() else paths.batch_log.read_text(errors="replace")[-3000:]
+        first = status.first or {"message": f"job {status.job}: {status.state}{why}"}
+        show_failure(status.state, first, 1, said, paths.root)
     if not status.ended_well:
         raise click.exceptions.Exit(status.code or 1)
 
