@@ -19,12 +19,14 @@ WIDTH = 110
 
 
 def captured(command: str) -> str:
-    """What a command prints on standard output, with colours; progress goes to standard error and is not drawn."""
-    environ = {**os.environ, "FORCE_COLOR": "1", "CLICOLOR_FORCE": "1", "COLUMNS": str(WIDTH), "TERM": "xterm-256color"}
+    """What a command shows on a terminal of its own, with colours; of a line that was redrawn, its last state."""
+    environ = {**os.environ, "COLUMNS": str(WIDTH), "TERM": "xterm-256color"}
     done = subprocess.run(
-        ["bash", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environ, check=False
-    )
-    return done.stdout.rstrip("\n")
+        ["script", "-qec", command, "/dev/null"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=environ,
+        check=False,
+    )  # fmt: skip
+    lines = done.stdout.decode().replace("\r\n", "\n").rstrip("\n").split("\n")
+    return "\n".join(line.rsplit("\r", 1)[-1] for line in lines)
 
 
 def main() -> None:

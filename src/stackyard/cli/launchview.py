@@ -32,18 +32,18 @@ class LaunchView:
 
     def phase(self, name: str, detail: str = "") -> None:
         """One line with the seconds since the start."""
-        if self._quiet:
+        if self._quiet or (name == "nodes" and not self._live):
             return
         self._close()
-        stamp = click.style(f"[{time.monotonic() - self._started:6.1f} s]", dim=True)
-        click.echo(f"{stamp} {click.style(name, fg='cyan')} {detail}".rstrip(), err=True)
+        self._open = name == "nodes"
+        click.echo(f"{self._stamp()} {click.style(name, fg='cyan')} {detail}".rstrip(), err=True, nl=not self._open)
 
     def nodes(self, there: int, expected: int) -> None:
         """The same line again and again on a terminal; in a log only when all are there."""
         if self._quiet or (not self._live and there < expected):
             return
-        stamp = click.style(f"[{time.monotonic() - self._started:6.1f} s]", dim=True)
-        click.echo(f"\r{stamp} {click.style('nodes', fg='cyan')} {there} of {expected}", err=True, nl=False)
+        back = "\r" if self._live else ""
+        click.echo(f"{back}{self._stamp()} {click.style('nodes', fg='cyan')} {there} of {expected}", err=True, nl=False)
         self._open = True
         if there >= expected:
             self._close()
@@ -61,6 +61,9 @@ class LaunchView:
         lines = text.splitlines(keepends=True)
         click.echo("".join((label if i or start else "") + line for i, line in enumerate(lines)), nl=False)
         (self._middle.discard if text.endswith("\n") else self._middle.add)(task)
+
+    def _stamp(self) -> str:
+        return click.style(f"[{time.monotonic() - self._started:6.1f} s]", dim=True)
 
     def show_numbers(self) -> None:
         """Put the rank's number before every line from now on."""
