@@ -83,6 +83,7 @@ def straddling_ranks(case: Case) -> Iterator[Hit]:
             or not sets.cores
             or sets.cores <= socket
             or sets.width * sets.ranks > sets.cores
+            or "proportional" in (launch.get("bind") or "")  # spreads the ranks over the sockets first
         ):
             continue
         split = [rank for rank in range(sets.ranks) if rank * sets.width < socket < (rank + 1) * sets.width]
@@ -172,7 +173,7 @@ def jsrun_default_binding(case: Case) -> Iterator[Hit]:
         threads = launch.environment.get("OMP_NUM_THREADS")
         passed = re.search(r"OMP_NUM_THREADS=(\d+)", " ".join(launch.words))
         count = int(passed[1]) if passed else (int(threads.text) if threads and threads.text.isdecimal() else 0)
-        learning = case.is_python(launch) or bool(_LEARNING.search(case.script.code))
+        learning = sets.gpus != 0 and (case.is_python(launch) or bool(_LEARNING.search(case.script.code)))
         yield Hit(
             launch.line,
             f"{each} cores are asked for each rank, and one is bound",
