@@ -69,6 +69,23 @@ def make_record(
     return made
 
 
+def restore(paths: RunPaths) -> list[str]:
+    """Give this shell what the shell of a recorded run had, and say in what else the world has changed since.
+
+    Only variables that matter to a job were recorded and come back: PATH, LD_LIBRARY_PATH, NCCL_... and their like.
+    """
+    kept = record.read_run(paths)
+    shell = {name: value for name, value in kept.environment.get("shell", {}).items() if name != "SLURM_CONF"}
+    different = sorted(name for name, value in shell.items() if os.environ.get(name) != value)
+    os.environ.update(shell)
+    said = [f"as in run {paths.name}, not as in this shell: {', '.join(different)}"] if different else []
+    code = record.code_state(Path(kept.code.get("folder", ".")), tuple(kept.intent.get("program", ())))
+    for key, what in (("program_sha256", "the program"), ("commit", "the commit"), ("changes_sha256", "local changes")):
+        if kept.code.get(key) != code.get(key):
+            said.append(f"{what} is not what it was in run {paths.name}: `stackyard runs diff` shows it afterwards")
+    return said
+
+
 def plan_json(plan: Plan | None, step: str) -> dict[str, Any]:
     """A plan as plain values: the exact command, the program, the layout's numbers, reasons, findings."""
     from stackyard.launch.script import launch_command, program_text

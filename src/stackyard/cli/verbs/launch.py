@@ -12,7 +12,7 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.intents import BATCH, PROGRAM, SHAPE, intent_options, make_intent
-from stackyard.cli.output import show_json
+from stackyard.cli.output import show_json, show_notice
 from stackyard.errors import InputError
 
 if TYPE_CHECKING:
@@ -44,11 +44,13 @@ def command(context: Context, /, program: tuple[str, ...], **options: Any) -> No
     if options["recorded"]:
         _carry_out_recorded(context, options)
         return
-    from stackyard.cli.jobs import default_nodes, stack_in_use
+    from stackyard.cli.jobs import default_nodes, restore, stack_in_use
     from stackyard.launch import planner, runs
 
     site = context.site()
     again = runs.find_run(options["again"], _runs_folder(site)) if options["again"] else None
+    for sentence in restore(again) if again else []:
+        show_notice(sentence)
     around = planner.surroundings(site, os.environ, launcher=options["launcher"] or "")
     have = default_nodes(around.allocation.hosts if around.allocation else None)
     intent, folder = intent_for(options, program, again, max(1, have - (options["spare"] or 0)))
@@ -73,6 +75,8 @@ def intent_for(
     if record.how == "deploy":
         raise InputError(f"run {again.name} was a deploy", hint="`stackyard deploy --on` does it again")
     base = Intent.model_validate(record.intent)
+    if not base.cwd:
+        base = base.model_copy(update={"cwd": record.code.get("folder", "")})
     on_top = make_intent({**options, "job_file": None}, program, base.nodes)
     changed = on_top.model_dump(exclude_defaults=True)
     batch = {**base.batch.model_dump(), **changed.pop("batch", {})}

@@ -37,12 +37,15 @@ def command(context: Context, /, program: tuple[str, ...], **options: Any) -> No
     Ctrl-C stops following; the job goes on. `stackyard runs attach` follows it again, from any shell and at any time.
     The exit code is the job's.
     """
-    from stackyard.cli.jobs import make_record, stack_in_use
+    from stackyard.cli.jobs import make_record, restore, stack_in_use
+    from stackyard.cli.launchview import show_plan
     from stackyard.launch import planner, record, runs
 
     site = context.site()
     folder = Path.cwd() / site.launch.runs
     again = runs.find_run(options["again"], folder) if options["again"] else None
+    for sentence in restore(again) if again else []:
+        show_notice(sentence)
     intent, revision = intent_for(options, program, again, 1)
     stack = stack_in_use(context, site, intent.stack, revision)
     around = replace(planner.surroundings(site, os.environ, stack), allocation=None)
@@ -57,6 +60,8 @@ def command(context: Context, /, program: tuple[str, ...], **options: Any) -> No
         _show(plan, script, site, around, paths, options["as_json"])
         return
     make_record(context, "submit", paths, intent, plan, around, again_of=str(again.root) if again else "")
+    if not options["as_json"]:
+        show_plan(plan, str(paths.root))
     job = send(paths, script, site, around)
     _say(intent, paths, job, around, options)
 
@@ -148,7 +153,7 @@ def follow_run(paths: RunPaths, *, as_json: bool = False, logs: tuple[Path, ...]
         click.echo(f"{click.style('done', fg='green')}; everything about it is in {paths.root}", err=True)
     else:
         why = f" ({status.message})" if status.message else ""
-        known = bool(status.first) or status.state in ("cancelled", "timeout")
+        known = bool(status.first) or bool(logs) or status.state in ("cancelled", "timeout")
         said = "" if known or not paths.batch_log.exists() else paths.batch_log.read_text(errors="replace")[-3000:]
         first = status.first or {"message": f"job {status.job}: {status.state}{why}"}
         show_failure(status.state, first, 1, said, paths.root)
