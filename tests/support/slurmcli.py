@@ -151,7 +151,7 @@ def working(cluster: SlurmCluster, folder: Path, **programs: str) -> Iterator[Wo
     try:
         yield work
     finally:
-        os.environ.pop("STACKYARD_SITE") if before is None else os.environ.update(STACKYARD_SITE=before)
+        os.environ.pop("STACKYARD_SITE", None) if before is None else os.environ.update(STACKYARD_SITE=before)
         for pid in mentions(mark):
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)

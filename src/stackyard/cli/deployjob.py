@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 import time
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     from stackyard.spec.sitemodels import Site
 
 
-def deploy_on(context: Context, kind: str, files: Sequence[Path], batch: dict[str, Any], dry_run: bool) -> None:
+def deploy_on(
+    context: Context, kind: str, files: Sequence[Path], batch: dict[str, Any], dry_run: bool, as_json: bool
+) -> None:
     """Submit a job that runs this very deploy on one node of `kind`, and follow it to its end.
 
     Raises:
@@ -32,6 +35,7 @@ def deploy_on(context: Context, kind: str, files: Sequence[Path], batch: dict[st
         CommandError: the scheduler refused the job.
     """
     from stackyard.cli.jobs import make_record
+    from stackyard.cli.output import show_json
     from stackyard.cli.verbs.submit import follow_run, send
     from stackyard.launch import planner, record
 
@@ -40,16 +44,27 @@ def deploy_on(context: Context, kind: str, files: Sequence[Path], batch: dict[st
     around = replace(planner.surroundings(site, os.environ), allocation=None)
     planner.need_scheduler(around)
     folder = Path.cwd() / site.launch.runs
-    paths = record.next_run(folder) if dry_run else record.new_run(folder)
     intent = _intent(name, files, batch)
-    script = _script(context, site, around, intent, paths)
+    around = planner.with_offer(around, intent, site)
+    paths = record.next_run(folder)
+    script = _script(context, site, around, intent, paths)  # refuse what cannot be before anything is written
     if dry_run:
-        click.echo(script, nl=False)
+        show_json({"dry_run": True, "script": script}) if as_json else click.echo(script, nl=False)
         return
+    _check_files(files)
+    paths = record.new_run(folder)
+    script = _script(context, site, around, intent, paths)
     make_record(context, "deploy", paths, intent, None, around)
     job = send(paths, script, site, around)
     click.echo(f"run {click.style(paths.name, bold=True)}: {around.scheduler} job {job} on a node {name}", err=True)
-    follow_run(paths, logs=(paths.batch_log,))
+    follow_run(paths, as_json=as_json, logs=(paths.batch_log,))
+
+
+def _check_files(files: Sequence[Path]) -> None:
+    """Raise InputError for a file that is not there, before a job waits for hours to find that out."""
+    for file in files:
+        if not file.exists():
+            raise InputError(f"there is no file {file}", hint="name a stack.yaml, environment.yml or requirements.txt")
 
 
 def node_kind(site: Site, wanted: str) -> str:
@@ -67,7 +82,7 @@ def _intent(kind: str, files: Sequence[Path], batch: dict[str, Any]) -> Intent:
     from stackyard.launch.intent import BatchOptions, Intent
 
     given = {k: v for k, v in batch.items() if v not in (None, "", ())}
-    options = BatchOptions(name=given.pop("name", "deploy-" + files[0].stem), **given)
+    options = BatchOptions(name=given.pop("name", "deploy-" + files[0].stem), exclusive=True, **given)
     return Intent(
         program=("stackyard", "deploy", *map(str, files)), ranks_per_node=1, straddle=True, node_kind=kind,
         batch=options, backend="any", gpu_visibility="all",
@@ -75,7 +90,9 @@ def _intent(kind: str, files: Sequence[Path], batch: dict[str, Any]) -> Intent:
 
 
 def _script(context: Context, site: Site, around: Any, intent: Intent, paths: RunPaths) -> str:
-    """The batch script: the head for one whole node, a temporary folder on its own disk, this command without --on."""
+    """The batch script: the head for one whole node, all of its memory included, a temporary folder on its own disk,
+    this command without --on.
+    """
     from stackyard.cli.jobs import global_words
     from stackyard.launch import batch, planner
     from stackyard.launch.record import this_program
@@ -85,7 +102,7 @@ def _script(context: Context, site: Site, around: Any, intent: Intent, paths: Ru
     disk = site.nodes[intent.node_kind].local_disk
     words = [*this_program(), *global_words(context), "deploy", "--recorded", str(paths.root), *_without_on(sys.argv)]
     cleaned = "trap 'rm -rf \"$TMPDIR\"' EXIT"
-    temporary = f'export TMPDIR="{disk}/stackyard-$$"; mkdir -p "$TMPDIR" && {cleaned}\n' if disk else ""
+    temporary = f'export TMPDIR="{disk}/stackyard-$$"\nmkdir -p "$TMPDIR" || exit 1\n{cleaned}\n' if disk else ""
     return (
         "#!/bin/bash\n"
         + batch.get(around.scheduler, site.scheduler).head_text(head).replace("{step}", str(paths.root)).rstrip()
@@ -97,6 +114,7 @@ def _script(context: Context, site: Site, around: Any, intent: Intent, paths: Ru
 
 
 JOB_OPTIONS = ("--on", "--time", "-t", "--account", "-A", "--queue", "-q", "--scheduler-arg")
+SHORT_WITH_VALUE = re.compile(r"-[tAq].+")
 
 
 def _without_on(argv: Sequence[str]) -> list[str]:
@@ -107,7 +125,9 @@ def _without_on(argv: Sequence[str]) -> list[str]:
         word = words.pop(0)
         if word in JOB_OPTIONS:
             words = words[1:]
-        elif not word.startswith(tuple(f"{option}=" for option in JOB_OPTIONS if option.startswith("--"))):
+        elif word.startswith(tuple(f"{option}=" for option in JOB_OPTIONS if option.startswith("--"))):
+            continue
+        elif not SHORT_WITH_VALUE.fullmatch(word) and word not in ("--json", "--dry-run"):  # its log is for people
             kept.append(word)
     return kept
 
@@ -127,6 +147,7 @@ def recorded(folder: Path | None) -> Iterator[None]:
         hosts=(record.hostname(),), phase=f"running on {record.hostname()}",
     )  # fmt: skip
     record.write_status(paths, status)
+    record.add_event(paths, "phase", {"phase": "running", "detail": f"on {record.hostname()}"})
     code, message = 0, ""
     try:
         yield

@@ -98,9 +98,22 @@ def follow(paths: RunPaths, listener: Listener, *, logs: tuple[Path, ...] = (), 
             while text := tail.new():
                 listener.output(number, text)
         if status.over:
+            _rest(tails, 1.0 if logs else 0.0, listener)
             events.tell(listener)
             return why_ended(paths, status)
         time.sleep(poll_s)
+
+
+def _rest(tails: list[_Tail], wait_s: float, listener: Listener) -> None:
+    """The last output. A batch script's own comes a moment after the end that is recorded from inside of it."""
+    until = time.monotonic() + wait_s
+    while True:
+        for number, tail in enumerate(tails):
+            while text := tail.new():
+                listener.output(number, text)
+        if time.monotonic() >= until:
+            return
+        time.sleep(0.1)
 
 
 def _tasks(paths: RunPaths, before: dict[str, RunStatus], listener: Listener) -> dict[str, RunStatus]:

@@ -45,7 +45,7 @@ def command(context: Context, /, files: tuple[Path, ...], dry_run: bool, as_json
     if on:
         from stackyard.cli.deployjob import deploy_on
 
-        deploy_on(context, on, files, batch, dry_run)
+        deploy_on(context, on, files, batch, dry_run, as_json)
         return
     if run:
         from stackyard.cli.deployjob import recorded

@@ -1,0 +1,86 @@
+"""Without a site file the nodes are what Slurm says they are, not what the login node is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stackyard.launch import slurmnodes
+from support.slurm import SlurmCluster
+from support.slurmcli import Work, working
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def bare(slurm: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Work]:
+    """A person without any site file."""
+    with working(slurm, tmp_path) as made:
+        monkeypatch.delenv("STACKYARD_SITE")
+        yield made
+
+
+def layout(work: Work) -> dict[str, Any]:
+    """What was planned for the last run."""
+    found: dict[str, Any] = json.loads((work.last / "record.json").read_text())["plan"]["layout"]
+    return found
+
+
+@pytest.mark.parametrize(("salloc", "ranks", "cores", "gpus"), [
+    (("-N2", "--exclusive"), 4, 8, 1),
+    (("-N2", "-c32"), 1, 32, 0),
+    (("-N2", "--ntasks-per-node=2", "-c3", "--gres=gpu:2"), 2, 3, 1),
+])  # fmt: skip
+def test_an_allocation_says_what_its_nodes_have(
+    bare: Work, salloc: tuple[str, ...], ranks: int, cores: int, gpus: int
+) -> None:
+    done = bare.allocated("launch", "exit.py", "0", salloc=salloc)
+    made = layout(bare)
+    assert (made["ranks_per_node"], made["cores_per_rank"], made["gpus_per_rank"]) == (ranks, cores, gpus)
+    assert f"rank 0 of {2 * ranks}" in done.out
+    assert "note: a node of this allocation has" in done.err
+    assert made["assumed"][0] in done.err
+
+
+def test_a_job_is_planned_for_the_nodes_of_its_partition(bare: Work) -> None:
+    done = bare.run("submit", "-N", "2", "exit.py", "0")
+    made = layout(bare)
+    assert (made["ranks_per_node"], made["cores_per_rank"], made["gpus_per_rank"]) == (4, 8, 1)
+    assert "note: a node of partition debug has 32 cores, 4 GPUs, as Slurm says" in done.err
+    assert "rank 0 of 8" in done.out
+    outside = bare.run("launch", "-N", "2", "-g", "0", "-r", "1", "exit.py", "0")
+    assert layout(bare)["cores_per_rank"] == 32
+    assert "rank 0 of 2" in outside.out
+
+
+@pytest.mark.parametrize(("words", "salloc", "said", "hint"), [
+    (("-r", "4", "-c", "8", "-g", "0"), ("-N2",), "need 32 CPUs of a node, and this allocation has 1",
+     "salloc -N 2 --exclusive, or salloc -N 2 --ntasks-per-node=4 --cpus-per-task=8"),
+    (("-r", "1", "-c", "1", "-g", "1"), ("-N2",), "this allocation has none", "--gpus-per-node=1"),
+    (("-r", "2", "-c", "1", "-g", "1"), ("-N2", "-c2", "--gpus-per-node=1"), "need 2 of a node", "--gpus-per-node=2"),
+])  # fmt: skip
+def test_too_small_an_allocation_is_refused_before_anything_starts(
+    slurm: SlurmCluster, tmp_path: Path, words: tuple[str, ...], salloc: tuple[str, ...], said: str, hint: str
+) -> None:
+    with working(slurm, tmp_path) as work:  # with a site file, which says what the nodes have but not what we have
+        done = work.allocated("launch", *words, "exit.py", "0", salloc=salloc, expect=2)
+        assert said in done.err
+        assert hint in done.err
+        assert not (work.folder / "runs").exists()
+
+
+def test_a_small_allocation_without_a_site_is_refused_in_the_same_words(bare: Work) -> None:
+    done = bare.allocated("launch", "-r", "2", "-g", "0", "exit.py", "0", salloc=("-N2",), expect=2)
+    assert "this allocation has 1" in done.err
+    assert "--ntasks-per-node=2" in done.err
+
+
+@pytest.mark.parametrize(("text", "found"), [
+    ("32(x4)", [32, 32, 32, 32]), ("3,1", [3, 1]), ("8(x2),4", [8, 8, 4]), ("", []),
+])  # fmt: skip
+def test_counts_of_nodes(text: str, found: list[int]) -> None:
+    assert slurmnodes.counts(text) == found
