@@ -90,8 +90,8 @@ def test_a_launch_is_cancelled_from_another_shell(work: Work) -> None:
     work.nothing_left()
 
 
-@pytest.mark.parametrize("how", ["cut", "power"])
-@pytest.mark.parametrize("verb", ["launch", "submit"])
+@pytest.mark.slow
+@pytest.mark.parametrize(("verb", "how"), [("launch", "cut"), ("submit", "power")])
 def test_a_lost_node_is_named_within_seconds(
     slurm_exclusive: SlurmCluster, tmp_path: Path, verb: str, how: Loss
 ) -> None:

@@ -1,0 +1,150 @@
+"""Runs as the command line shows them, without any scheduler: arrays, repeated and compared runs, what is followed."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stackyard.cli.deployjob import _without_on
+from stackyard.cli.verbs.submit import asked_for
+from stackyard.launch import arrays, runs
+from stackyard.launch.follow import follow
+from stackyard.launch.paths import RunPaths
+from stackyard.launch.record import RunRecord, RunStatus, add_event, read_run, write_record, write_status
+from support.cli import stackyard
+from support.watched import Heard
+
+
+def made(folder: Path, name: str = "2026-11-21-001", *, array: str = "", job: str = "", **status: Any) -> RunPaths:
+    """A run on a machine without a scheduler."""
+    paths = RunPaths(folder / "runs" / name)
+    paths.root.mkdir(parents=True)
+    intent = {"program": ["train.py"], "nodes": 1, "batch": {"array": array}}
+    command = {"command": f"srun -n 1 {paths.root}/rank.sh"}
+    write_record(paths, RunRecord(name, "2026-11-21", "submit", ("stackyard",), intent, plan=command))
+    if status:
+        write_status(paths, RunStatus(job=job, **status))
+    return paths
+
+
+def task(paths: RunPaths, index: str, **status: Any) -> RunPaths:
+    """A task of an array that has begun."""
+    found = arrays.begin_task(paths, read_run(paths), index)
+    write_status(found, RunStatus(**status))
+    return found
+
+
+@pytest.mark.parametrize(("text", "found"), [
+    ("0-2", (0, 1, 2)), ("1,4,4,6-7", (1, 4, 6, 7)), ("0-9:3", (0, 3, 6, 9)), ("1-100%4", tuple(range(1, 101))),
+    ("5", (5,)),
+])  # fmt: skip
+def test_indices(text: str, found: tuple[int, ...]) -> None:
+    assert arrays.indices(text) == found
+
+
+DONE = RunStatus(state="done", code=0, started=1, ended=2)
+FAILED = RunStatus(state="failed", code=3, started=1, ended=3, first={"message": "rank 0 on n1 ended with code 3"})
+KILLED = RunStatus(state="cancelled", code=143, started=1, ended=2.5)
+
+
+@pytest.mark.parametrize(("parts", "state", "code"), [
+    ((DONE, DONE), "done", 0), ((DONE, FAILED), "failed", 3), ((KILLED, FAILED, DONE), "failed", 3),
+    ((DONE, KILLED), "cancelled", 143), ((DONE, RunStatus("running")), "running", None),
+    ((RunStatus("queued"), RunStatus()), "queued", None), ((DONE, RunStatus("queued")), "running", None),
+    ((FAILED, replace(DONE, state="node-lost", code=1)), "node-lost", 1),
+])  # fmt: skip
+def test_an_array_as_a_whole(parts: tuple[RunStatus, ...], state: str, code: int | None) -> None:
+    whole = arrays.together(RunStatus("queued", job="7"), {str(i): part for i, part in enumerate(parts)})
+    assert (whole.state, whole.code, sum(whole.tasks.values()), whole.job) == (state, code, len(parts), "7")
+    if state == "failed":
+        assert whole.first["message"].endswith("rank 0 on n1 ended with code 3")
+
+
+def test_an_array_that_has_ended_needs_no_scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = made(tmp_path, array="0-1", job="7", state="queued")
+    task(paths, "0", state="done", code=0, ended=5)
+    task(paths, "1", state="failed", code=9, ended=4, first={"message": "rank 2 was lost"})
+    monkeypatch.chdir(tmp_path)
+    (row,) = stackyard("runs", "--json").value
+    assert (row["state"], row["code"], row["tasks"]) == ("failed", 9, {"done": 1, "failed": 1})
+    assert row["message"] == "task 1: rank 2 was lost"
+    assert "failed (9), 1 of 2 done" in stackyard("runs").out
+    assert stackyard("runs", "show", "last.0", "--json").value["record"]["run"] == "2026-11-21-001.0"
+    assert "has not begun" in stackyard("runs", "show", "last.5", expect=2).err
+
+
+def test_what_a_task_of_an_array_was_started_with(tmp_path: Path) -> None:
+    paths = made(tmp_path, array="0-1", job="7", state="queued")
+    command = read_run(task(paths, "1", state="running")).plan["command"]
+    assert command == f"srun -n 1 {paths.root}/array/1/rank.sh"
+    assert [run.name for run in runs.known_runs(tmp_path / "runs")] == ["2026-11-21-001"]
+
+
+def test_two_runs_do_not_differ_by_their_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made(tmp_path, "2026-11-21-001", state="done")
+    made(tmp_path, "2026-11-21-002", state="done")
+    monkeypatch.chdir(tmp_path)
+    assert stackyard("runs", "diff", "001", "002", "--json").value == []
+    assert "do not differ" in stackyard("runs", "diff", "001", "002").out
+
+
+def test_a_follower_hears_the_last_phase_and_the_whole_output(tmp_path: Path) -> None:
+    paths = made(tmp_path, state="done", code=0)
+    for phase in ("nodes", "first output", "running"):
+        add_event(paths, "phase", {"phase": phase, "detail": ""})
+    add_event(paths, "notice", {"text": "as planned"})
+    paths.main.logs.mkdir()
+    paths.main.rank_log(0).write_text("one\ntwo\n")
+    heard = Heard()
+    assert follow(paths, heard).state == "done"
+    assert heard.all("phase") == ["running"]
+    assert heard.all("notice") == ["as planned"]
+    assert heard.text == {0: "one\ntwo\n"}
+
+
+def test_a_log_that_was_replaced_by_a_longer_one_is_shown_whole(tmp_path: Path) -> None:
+    from stackyard.launch.follow import _Tail
+
+    log = tmp_path / "log"
+    log.write_text("first\n")
+    tail = _Tail(log)
+    assert tail.new() == "first\n"
+    (tmp_path / "attempt").mkdir()
+    os.rename(log, tmp_path / "attempt" / "log")
+    log.write_text("second attempt\n")
+    assert tail.new() == "second attempt\n"
+    assert tail.new() == ""
+
+
+@pytest.mark.parametrize(("words", "program", "left"), [
+    (["submit", "--dry-run", "-N", "2", "a.py"], ["a.py"], ["submit", "-N", "2", "a.py"]),
+    (["submit", "a.py", "--dry-run"], ["a.py", "--dry-run"], ["submit", "a.py", "--dry-run"]),
+    (["submit", "--dry-run", "--again", "last"], [], ["submit", "--again", "last"]),
+])  # fmt: skip
+def test_a_script_does_not_say_that_it_was_only_shown(words: list[str], program: list[str], left: list[str]) -> None:
+    assert asked_for(words, program) == left
+
+
+@pytest.mark.parametrize("options", [
+    ["--on", "gpu"], ["--on=gpu", "-t", "30"], ["--on", "gpu", "-t30", "-AP1", "--queue=q"],
+    ["--scheduler-arg", "-x y", "--on", "gpu", "--json"], ["--dry-run", "--on", "gpu", "--account", "deploy"],
+])  # fmt: skip
+def test_the_job_of_a_deploy_is_the_deploy_without_the_job(options: list[str]) -> None:
+    argv = ["stackyard", "--yard", "y", "deploy", "--name", "n", *options, "stack.yaml"]
+    assert _without_on(argv) == ["--name", "n", "stack.yaml"]
+
+
+@pytest.mark.parametrize("words", [
+    ("launch", "--launcher", "local", "-r", "1", "-c", "1"), ("launch", "--dry-run", "--launcher", "local", "-r", "1"),
+])  # fmt: skip
+def test_json_alone_on_standard_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hello.py").write_text("print('hello')\n")
+    done = stackyard(*words, "--json", "hello.py")
+    assert isinstance(json.loads(done.out), dict)
+    assert (tmp_path / "runs").exists() == ("--dry-run" not in words)
