@@ -143,6 +143,21 @@ def test_a_job_whose_time_is_over(cluster: Cluster) -> None:
     assert cluster.left() == []
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("cluster", ["jsrun", "flux"], indirect=True)
+def test_a_job_that_goes_on_after_its_time(cluster: Cluster) -> None:
+    """Twelve minutes (of a second) before the end its ranks are told; LSF starts it again, Flux cannot."""
+    cluster.env["STANDIN_MINUTE"] = "1"
+    lsf = cluster.name == "jsrun"
+    options = ("-t", "20", "--requeue", "--signal", "720")
+    done = cluster.submit(*options, "hello.py", "again", expect=0 if lsf else 5)
+    assert done.out.count("rank 0 met") == (2 if lsf else 1)
+    assert cluster.status()["attempts"] == (2 if lsf else 1)
+    assert ("queued again" in done.err) == lsf
+    assert ("flux cannot start a job again" in done.err) != lsf
+    assert cluster.left() == []
+
+
 @pytest.mark.parametrize("name", SITES)
 def test_one_of_two_nodes_in_hand(name: str, tmp_path: Path) -> None:
     """In an allocation `launch` takes all of its nodes, or those that it names to the launcher."""

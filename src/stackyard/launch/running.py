@@ -23,6 +23,7 @@ from stackyard.launch.starting import WatchOptions
 from stackyard.spec.sitemodels import NodeKind, Site
 from stackyard.yard import atomic
 
+OUT_OF_TIME, PREEMPTED = "out of time; queued again", "preempted; queued again"
 LEAVE_S = 20.0
 """How long before the end ranks that have not ended by themselves are ended: from SIGTERM to the requeue."""
 
@@ -120,15 +121,24 @@ def carry_out(job: Job, shown: Listener, announce: Callable[[Plan], None]) -> St
         recorder.change(state=state, code=code, ended=time.time(), message=str(error))
         raise
     recorder.forget_timer()
-    _end(job, recorder, result)
-    if not job.intent.batch.requeue or job.around.allocation is None:
-        return result
-    ended = result.state != "done" and result.code == 128 + signal.SIGTERM
-    if result.state != "done" and (recorder.out_of_time or (ended and _preempted(job))):
+    waits = _waits(job, recorder, result)
+    _end(job, recorder, result, waits)
+    if waits in (OUT_OF_TIME, PREEMPTED):
         _again(job, recorder)
-    elif ended and result.state == "cancelled":
-        recorder.change(state="queued", phase="", message="ended by the scheduler")  # which says what comes next
     return result
+
+
+def _waits(job: Job, recorder: Recorder, result: StepResult) -> str:
+    """Why this is not the run's end, since its job starts again; empty where it is. Those who follow it stay."""
+    if not job.intent.batch.requeue or job.around.allocation is None or result.state == "done":
+        return ""
+    ended = result.code == 128 + signal.SIGTERM
+    if recorder.out_of_time or (ended and _preempted(job)):
+        if hasattr(batch.get(job.around.scheduler), "requeue_argv"):
+            return OUT_OF_TIME if recorder.out_of_time else PREEMPTED
+        recorder.notice(f"{job.around.scheduler} cannot start a job again; submit it again: stackyard submit --again")
+        return ""
+    return "ended by the scheduler" if ended and result.state == "cancelled" else ""  # it says what comes next
 
 
 def _begin(before: RunStatus, around: planner.Surroundings) -> RunStatus:
@@ -162,18 +172,14 @@ def _task_job(around: planner.Surroundings) -> str:
 def _again(job: Job, recorder: Recorder) -> None:
     """Put the job back into its queue. The scheduler ends this process when it does that, so it comes last."""
     allocation = job.around.allocation
-    requeue = getattr(batch.get(job.around.scheduler), "requeue_argv", None)
-    if allocation is None or requeue is None:
-        recorder.notice(f"{job.around.scheduler} cannot start a job again; submit it again: stackyard submit --again")
-        return
-    why = "out of time" if recorder.out_of_time else "preempted"
-    recorder.change(state="queued", phase="", code=None, message=f"{why}; queued again")
+    assert allocation is not None
+    requeue = getattr(batch.get(job.around.scheduler), "requeue_argv")  # noqa: B009
     recorder.event("requeue", {"job": allocation.job})
     run(requeue(allocation.job), timeout_s=60)
 
 
-def _end(job: Job, recorder: Recorder, result: StepResult) -> None:
-    """Keep the receipt and the end."""
+def _end(job: Job, recorder: Recorder, result: StepResult, waits: str) -> None:
+    """Keep the receipt and the end, or why the run waits to start again."""
     if result.placements and job.paths.main.plan.exists():
         from stackyard.launch.receipt import receipt
 
@@ -183,8 +189,8 @@ def _end(job: Job, recorder: Recorder, result: StepResult) -> None:
     first = asdict(result.first) if result.first else {}
     recorder.event("end", {"state": result.state, "code": result.code})
     recorder.change(
-        state=result.state, code=result.code, ended=time.time(), first=first, hosts=result.hosts,
-        seconds=dict(result.seconds), phase="",
+        state="queued" if waits else result.state, code=None if waits else result.code, ended=time.time(), first=first,
+        hosts=result.hosts, seconds=dict(result.seconds), phase="", message=waits,
     )  # fmt: skip
 
 

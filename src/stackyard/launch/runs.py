@@ -84,7 +84,7 @@ def current_status(paths: RunPaths, *, ask: bool = True) -> RunStatus:
         return _array_status(paths, array, status, ask=ask)
     if status.job and ask:
         return _scheduler_says(paths, status)
-    if status.pid and status.host == hostname() and not _alive(status.pid):
+    if status.pid and not status.job and status.host == hostname() and not _alive(status.pid):
         ended = replace(status, state="lost", message="the program that watched it is gone; its ranks were ended")
         write_status(paths, ended)
         return ended

@@ -3,11 +3,13 @@
 hello.py            ends well
 hello.py 3 1        rank 1 ends with code 3
 hello.py wait       all ranks stay until they are ended
+hello.py again      the first time all ranks stay until SIGUSR1, and end with code 5; then they end well
 """
 
 import json
 import os
 import pathlib
+import signal
 import socket
 import sys
 import time
@@ -26,6 +28,10 @@ def main() -> int:
     (folder / f"{rank:03d}.json").write_text(json.dumps(me))
     if rank == 0:
         print(f"rank 0 met {', '.join(sorted(me['met']))}", flush=True)
+    marker = pathlib.Path("stopped-once")
+    if sys.argv[1:] == ["again"] and not marker.exists():
+        signal.signal(signal.SIGUSR1, lambda *_: (marker.touch(), sys.exit(5)))
+        time.sleep(600)
     if sys.argv[1:] == ["wait"]:
         time.sleep(600)
     if len(sys.argv) > 2 and rank == int(sys.argv[2]):
