@@ -6,10 +6,14 @@ import os
 import shlex
 import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from stackyard.errors import MissingError, StackyardError
+
+HELPERS_S = 5.0
+"""How long other processes of a program's group may go on after it."""
 
 
 class Child:
@@ -30,10 +34,13 @@ class Child:
         code = self._process.poll()
         return code if code is None or code >= 0 else 128 - code
 
-    def signal(self, number: int) -> None:
-        """Signal the whole group; nothing happens where all of it is gone."""
+    def signal(self, number: int, *, whole: bool = True) -> None:
+        """Signal its group, or the program alone without `whole`; nothing happens where that is gone."""
         try:
-            os.killpg(self._process.pid, number)
+            if whole:
+                os.killpg(self._process.pid, number)
+            else:
+                self._process.send_signal(number)
         except (ProcessLookupError, PermissionError):
             return
 
@@ -46,14 +53,35 @@ class Child:
         return self.poll()
 
     def end(self, grace_s: float = 5) -> int:
-        """TERM to the group, KILL after `grace_s` seconds; its code."""
+        """TERM to the group, KILL to the program after `grace_s` seconds, and then to what is left of the group.
+
+        What it had started is given `HELPERS_S` seconds to put things in order: when srun is killed, a second process
+        of it cancels the job step and gives the allocation back (Slurm, src/srun/libsrun/srun_job.c). Killed together,
+        they leave a job that runs on.
+
+        Returns:
+            Its code, as `poll` gives it.
+        """
         if self.poll() is None:
             self.signal(signal.SIGTERM)
-            self.wait(grace_s)
-        self.signal(signal.SIGKILL)
+            if self.wait(grace_s) is None:
+                self.signal(signal.SIGKILL, whole=False)
         self._process.wait()
+        until = time.monotonic() + HELPERS_S
+        while self._leaves_some() and time.monotonic() < until:
+            time.sleep(0.02)
+        self.signal(signal.SIGKILL)
         code = self.poll()
         return 0 if code is None else code
+
+    def _leaves_some(self) -> bool:
+        """Whether a process of its group still runs; one that only waits to be reaped does not."""
+        try:
+            os.killpg(self._process.pid, 0)
+        except (ProcessLookupError, PermissionError):
+            return False
+        stats = (_words_of(name) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208
+        return any(int(words[2]) == self._process.pid and words[0] not in "ZX" for words in stats if words)
 
     def output(self, most: int = 65536) -> str:
         """The end of its log, at most `most` bytes."""
@@ -61,6 +89,14 @@ class Child:
             size = stream.seek(0, os.SEEK_END)
             stream.seek(max(0, size - most))
             return stream.read().decode("utf-8", "replace")
+
+
+def _words_of(pid: str) -> list[str]:
+    """State, parent, group and the rest of /proc/<pid>/stat (proc(5)); nothing where the process is gone."""
+    try:
+        return Path("/proc", pid, "stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return []
 
 
 def start(argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> Child:

@@ -48,15 +48,17 @@ def run_step(
                 argv, log=step.launcher_log, env=_environment(plan),
                 cwd=Path(plan.cwd) if plan.cwd and Path(plan.cwd).is_dir() else None,
             )  # fmt: skip
-            from stackyard.launch import summing  # while the launcher reaches its nodes
-            from stackyard.launch.watching import Hub
-
-            watch = Hub(step, file, listener, options, sockets, launcher, asked)
             try:
-                watch.loop()
+                from stackyard.launch import summing  # while the launcher reaches its nodes
+                from stackyard.launch.watching import Hub
+
+                watch = Hub(step, file, listener, options, sockets, launcher, asked)
+                try:
+                    watch.loop()
+                finally:
+                    watch.close()
             finally:
-                watch.close()
-                launcher.end(grace_s=2)
+                launcher.end()
         return summing.result(watch.seen, plan, listener)
     finally:
         for one in sockets:

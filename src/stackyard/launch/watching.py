@@ -32,6 +32,8 @@ HELLO_S = 10.0
 """How long a connection may stay without a word that only an agent knows."""
 LAUNCHER_S = 3.0
 """How long a launcher may take to notice that all its tasks have ended, before it is told."""
+TELLING = ((0.0, signal.SIGTERM), (1.5, signal.SIGTERM), (8.0, signal.SIGKILL))
+"""How a launcher is told, with the seconds: srun wants TERM twice, and gives its allocation back before it ends."""
 
 
 class Hub:
@@ -343,10 +345,9 @@ class Hub:
             self._drop(link)
 
     def _tell_launcher(self, now: float) -> None:
-        """TERM, TERM again (srun wants it twice), KILL."""
+        """See `TELLING`."""
         if not self.launcher_told:
-            order = (signal.SIGTERM, signal.SIGTERM, signal.SIGKILL)
-            self.launcher_told = [(now + i * 1.5, number) for i, number in enumerate(order)]
+            self.launcher_told = [(now + after_s, number) for after_s, number in TELLING]
 
     def _launcher(self, now: float) -> None:
         if not self.launcher_ended:
@@ -358,11 +359,11 @@ class Hub:
             elif self.launcher_told and (now > self.launcher_told[0][0] or self._alone()):
                 _, number = self.launcher_told.pop(0)
                 self.seen.launcher_ended_by_us = True
-                self.launcher.signal(number)
+                self.launcher.signal(number, whole=number != signal.SIGKILL)  # see Child.end
 
     def _alone(self) -> bool:
         """Whether all agents have left and the launcher has not been told yet."""
-        return self.state is not None and not self.links and len(self.launcher_told) == 3
+        return self.state is not None and not self.links and len(self.launcher_told) == len(TELLING)
 
     def _phase(self, name: str, detail: str = "") -> None:
         self.listener.phase(name, detail)
