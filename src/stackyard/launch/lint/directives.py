@@ -40,14 +40,15 @@ def read_directives(text: str, inner: set[int]) -> tuple[Directive, ...]:
     """All directive lines of a script; `inner` are lines inside here-documents and strings, which do not count."""
     found: list[Directive] = []
     begun = further = False
+    template = "{%" in text or "<%" in text  # what its engine leaves of the lines between is not known
     for number, row in enumerate(text.splitlines(), 1):
         match = _TAG.match(row)
         if match and number not in inner:
             made = _directive(match, number, begun)
             further = further or (made.state == "read" and made.text.split()[:1] in (["hetjob"], ["packjob"]))
             found.append(replace(made, state="component") if further and made.state == "read" else made)
-        elif row.strip() and not row.lstrip().startswith(("#", "{%", "<%")):
-            begun = True
+        elif row.strip() and not row.lstrip().startswith("#"):
+            begun = not template
     return tuple(found)
 
 

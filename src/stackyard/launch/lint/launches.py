@@ -115,6 +115,8 @@ class Inner:
 class _Found:
     launches: list[Launch] = field(default_factory=list)
     inner: list[Inner] = field(default_factory=list)
+    files: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """Shell scripts that the script itself writes, by name: their text and the line it begins on."""
 
 
 def find_launches(commands: Iterable[Resolved]) -> tuple[list[Launch], list[Inner]]:
@@ -122,8 +124,21 @@ def find_launches(commands: Iterable[Resolved]) -> tuple[list[Launch], list[Inne
     found = _Found()
     for resolved in commands:
         if resolved.argv:
+            found.files.update(_written(resolved))
             _look(found, resolved, list(resolved.argv), resolved.line, (), False, 0)
     return found.launches, found.inner
+
+
+def _written(resolved: Resolved) -> dict[str, tuple[str, int]]:
+    """The shell script that ``cat > run.sh <<EOF`` or ``tee run.sh <<EOF`` writes."""
+    command = resolved.command
+    if not command.here or resolved.argv[0] not in ("cat", "tee"):
+        return {}
+    targets = ["".join(part.text for part in word.parts) for op, word in command.redirects if op in (">", ">|")]
+    targets += [word for word in resolved.argv[1:] if resolved.argv[0] == "tee" and not word.startswith("-")]
+    shell = re.match(r"#!.*\b(?:ba|z|k)?sh\b", command.here)
+    text = command.here.replace("\\$", "$")
+    return {name.rsplit("/", 1)[-1]: (text, command.here_line) for name in targets if shell or name.endswith(".sh")}
 
 
 def _look(
@@ -136,6 +151,10 @@ def _look(
     name = words[0].rsplit("/", 1)[-1]
     if name in REMOTE:
         _look_remote(found, resolved, words, line, via, depth)
+        return
+    file = found.files.get((words[1] if _SHELL.match(words[0]) and len(words) > 1 else words[0]).rsplit("/", 1)[-1])
+    if file and via:
+        _look_inside(found, resolved, *file, via, remote, depth)
         return
     if _SHELL.match(words[0]) or name == "eval":
         _look_shell(found, resolved, words, line, via, remote, depth)
@@ -166,8 +185,16 @@ def _look_shell(
     found: _Found, resolved: Resolved, words: list[str], line: int, via: tuple[Launch, ...], remote: bool, depth: int
 ) -> None:
     text = " ".join(words[1:]) if words[0] == "eval" else _command_string(words)
-    if text is None:
-        return
+    if text is None and resolved.command.here and all(word.startswith("-") for word in words[1:]):
+        text, line = resolved.command.here, resolved.command.here_line
+    if text is not None:
+        _look_inside(found, resolved, text, line, via, remote, depth)
+
+
+def _look_inside(
+    found: _Found, resolved: Resolved, text: str, line: int, via: tuple[Launch, ...], remote: bool, depth: int
+) -> None:
+    """Looks at the commands of a shell's text."""
     exported = {name: value for name, value in resolved.environment.items() if value.exported or not via}
     scope = Scope(exported, task=bool(via))
     for command in parse_shell(text, line):

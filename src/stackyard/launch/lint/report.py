@@ -37,12 +37,12 @@ class LintReport:
         request = self.script.request
         parts = [_SCHEDULERS.get(self.script.scheduler, "no scheduler's directives")]
         sizes = [
-            (request.nodes, "nodes"),
-            (request.node_tasks, "tasks per node"),
-            (request.cpus_per_task, "cores per task"),
-            (request.node_gpus, "GPUs per node"),
+            (request.nodes, "nodes", "node"),
+            (request.node_tasks, "tasks per node", "task per node"),
+            (request.cpus_per_task, "cores per task", "core per task"),
+            (request.node_gpus, "GPUs per node", "GPU per node"),
         ]
-        parts += [f"{number} {word}" for number, word in sizes if number]
+        parts += [f"{number} {word if number > 1 else one}" for number, word, one in sizes if number]
         if request.time_min:
             parts.append(f"{request.time_min:g} min")
         starts = list(dict.fromkeys(_chain(self.script, each) for each in self.script.launches if not each.via))

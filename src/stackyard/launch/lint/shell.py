@@ -42,6 +42,7 @@ class Command:
     piped: bool = False
     conditional: bool = False
     here: str = ""
+    here_line: int = 0
 
     def within(self, kind: str) -> bool:
         """Whether it stands in a block of that kind: branch, loop, function or group."""
@@ -225,7 +226,8 @@ class _Reader:
 
     def _read_here(self) -> None:
         for command, tag, indented in self._here:
-            start = self.at
+            start = end_of_body = self.at
+            command.here_line = self._line()
             while self.at < len(self.text):
                 end = self.text.find("\n", self.at)
                 end = len(self.text) if end < 0 else end
@@ -234,7 +236,8 @@ class _Reader:
                 self.at = end + 1
                 if (row.lstrip("\t") if indented else row) == tag:
                     break
-            command.here = self.text[start : self.at]
+                end_of_body = self.at
+            command.here = self.text[start:end_of_body]
         self._here.clear()
         self.at = min(self.at, len(self.text))
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from stackyard.launch.lint.launches import AGENTS, RANKS
+from stackyard.launch.lint.request import Request
 from stackyard.launch.lint.rules.base import Case, Hit, rule
 from stackyard.launch.lint.scope import Resolved
 from stackyard.launch.lint.words import OPEN, TASK, is_known, shown
@@ -133,6 +134,13 @@ def _set(address: Address, value: str) -> str:
     return f"export {address.option}={value}" if address.option in _NAMES else f"{address.option} {value}:$PORT"
 
 
+def _made(case: Case, address: Address) -> str:
+    """The lines up to an address that fill the array that it takes its item from."""
+    name = re.search(r"\$\{(\w+)\[", address.text + address.origin)
+    rows = case.script.text.splitlines()[: address.line]
+    return "\n".join(row for row in rows if name and re.search(rf"\b{name[1]}\b", row))
+
+
 @rule(
     "address-own-name",
     why="Each task names its own node: tasks of different nodes never meet",
@@ -182,9 +190,19 @@ def address_launch_node(case: Case) -> Iterator[Hit]:
     nodes = case.script.request.nodes
     for address in addresses(case) if nodes and nodes > 1 else ():
         last = re.search(r"(?:hostnames?|NODEFILE)\b[^|]*\|\s*tail\b(?!\s+-n\s*\+)", address.origin)
-        if last:
+        item = re.search(r"\w\[-1\]\}|\w: -1\}", address.text + address.origin)
+        if last or (item and "hostnames" in _made(case, address)):
             text = f"{address.option} is the last node of the job, not that of rank 0"
             yield Hit(address.line, text, _set(address, _start(case)))
+        elif re.search(
+            r"^\$\(\s*echo\s+\S*SLURM_(?:JOB_)?NODELIST\S*\s*\|\s*cut\s+-d\s?\S+\s+-f\s?1\s*\)$", address.origin
+        ):
+            text = f"{address.option} is cut from a list such as node[1-{nodes}], not from names"
+            yield Hit(address.line, text, _set(address, _start(case)))
+        elif re.fullmatch(r"login[-\w.]*", address.text, re.I):
+            yield Hit(
+                address.line, f"{address.option} is {address.text}, where no rank runs", _set(address, _start(case))
+            )
         elif re.fullmatch(r"\$\{?SLURM_(?:JOB_)?NODELIST\}?", address.origin.strip("\"'")):
             text = f"{address.option} is the whole list, as node[1-{nodes}], not a name"
             yield Hit(address.line, text, _set(address, _start(case)))
@@ -248,13 +266,26 @@ def fixed_port(case: Case) -> Iterator[Hit]:
     for name, text, line in _ports(case):
         if text.isdecimal() and int(text) > 0 and line not in seen:
             seen.add(line)
-            sure = shared is True or (array and shared is not False and (request.nodes or 1) == 1)
+            sure = shared is True or (
+                shared is not False and (_takes_a_part(request) or (array and (request.nodes or 1) == 1))
+            )
+            host = "$MASTER_ADDR:" if "endpoint" in name else ""
             yield Hit(
                 line,
                 f"{name} is always {text}",
-                f"{name}={better.get(case.script.scheduler, 'a port of this job')}",
+                f"{name}={host}{better.get(case.script.scheduler, 'a port of this job')}",
                 None if sure else "note",
             )
+
+
+def _takes_a_part(request: Request) -> bool:
+    """Whether a job plainly takes a part of a node: 1 or 2 GPUs with few cores or limited memory, or a shared queue."""
+    if "shared" in request.queue.lower():
+        return True
+    cores = (request.cpus_per_task or 1) * (request.node_tasks or 1)
+    limited = request.values.keys() & {"mem-per-cpu", "mem-per-gpu"} or request.memory_mib
+    few = bool(request.node_gpus and request.node_gpus <= 2 and (request.nodes or 1) == 1)
+    return few and bool(cores <= 32 or limited)
 
 
 def _ports(case: Case) -> Iterator[tuple[str, str, int]]:

@@ -85,8 +85,11 @@ class Case:
 
     @cached_property
     def version(self) -> tuple[int, ...]:
-        """The site's scheduler version, e.g. (23, 11); empty where it is not known."""
+        """The scheduler's version, e.g. (23, 11): the site's, else Slurm's as the script names it; empty: not known."""
         text = self.site.scheduler.version if self.site else ""
+        if not text and self.script.scheduler == "slurm":
+            named = re.search(r"\bslurm(?:[/ -]|version|\sv)*(\d{2}\.\d{2})\b", self.script.text, re.I)
+            text = named[1] if named else ""
         return tuple(int(part) for part in re.findall(r"\d+", text)[:2])
 
     @property

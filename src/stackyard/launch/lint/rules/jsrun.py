@@ -17,6 +17,15 @@ from stackyard.launch.lint.rules.base import Case, Hit, rule
 _LEARNING = re.compile(r"open-ce|wml-ce|powerai|conda|pytorch|torch|tensorflow|keras|horovod", re.I)
 
 
+_GPU_AWARE = re.compile(
+    r"(?:cuda|gpu)[-_ /]?aware|gpu_?direct|HOROVOD_GPU_(?:OPERATIONS|ALLREDUCE|ALLGATHER)=[\"']?MPI"
+    r"|(?:MPICH_GPU_SUPPORT_ENABLED|MPICH_RDMA_ENABLED_CUDA|MV2_USE_CUDA|pami_enable_cuda)[= ][\"']?1",
+    re.I,
+)
+_GPU_BENCHMARK = re.compile(r"\bosu_\w+\b.*(?:\s(?:-d|--accelerator)[ =]?(?:cuda|managed)\b|\sD D\b|\sD H\b|\sH D\b)")
+"""The OSU benchmarks with buffers on the GPU: ``-d cuda``, ``D D`` (their README)."""
+
+
 @dataclass(frozen=True)
 class Sets:
     """The numbers of a jsrun line; None where they are not known. `width` is N of packed:N, 0 for rs and none."""
@@ -150,11 +159,13 @@ def jsrun_node_cores(case: Case) -> Iterator[Hit]:
         idle, ranks = cores - sets.host * sets.cores, sets.host * sets.ranks
         if idle >= ranks and sets.width != 1 and not launch.command.command.background:
             each = cores // ranks
+            threads = launch.environment.get("OMP_NUM_THREADS")
+            fed = case.is_python(launch) and not threads  # loaders and frameworks take the cores that there are
             yield Hit(
                 launch.line,
                 f"{idle} of the {cores} cores of each node stay idle",
                 f"jsrun -r{sets.host} -a{sets.ranks} -c{each * sets.ranks} -bpacked:{each} ...",
-                None if kind and kind.cores else "note",
+                None if (kind and kind.cores) or (fed and idle >= cores // 4) else "note",
             )
 
 
@@ -269,8 +280,7 @@ def jsrun_more_than_job(case: Case) -> Iterator[Hit]:
 )
 def smpiargs_gpu(case: Case) -> Iterator[Hit]:
     """A program that gives GPU pointers to MPI, by its script's words or its source, without --smpiargs=-gpu."""
-    words = re.compile(r"(?:cuda|gpu)[-_ ]?aware|gpu_?direct|HOROVOD_GPU_(?:OPERATIONS|ALLREDUCE)=[\"']?MPI", re.I)
-    shared = words.search(case.script.text)
+    shared = _GPU_AWARE.search(case.script.text)
     for launch, sets in _sets(case):
         args = " ".join(option.value for option in launch.reading.options if option.name == "smpiargs")
         if "gpu" in args or args.strip() in ("off", "none") or not sets.gpus or "\ue000" in args:
@@ -281,7 +291,8 @@ def smpiargs_gpu(case: Case) -> Iterator[Hit]:
             case.script.text,
             re.I,
         )
-        if (shared and not denied) or (source and source.gpu_buffers):
+        own = _GPU_BENCHMARK.search(case.program_text(launch))
+        if (shared and not denied) or own or (source and source.gpu_buffers):
             yield Hit(
                 launch.line,
                 "MPI gets GPU pointers here, but jsrun has no --smpiargs=-gpu",

@@ -104,6 +104,7 @@ def _options(case: Case, done: set[int]) -> Iterator[Hit]:
 )
 def activate_per_rank(case: Case) -> Iterator[Hit]:
     """conda activate, source activate or module load in a shell of every task; a note with one task per node."""
+    yield from _conda_run(case)
     pattern = re.compile(r"^(?:conda|mamba|micromamba|source|\.|module|ml)$")
     for inner in case.script.inner:
         argv, launch = inner.resolved.argv, inner.launch
@@ -130,6 +131,16 @@ def activate_per_rank(case: Case) -> Iterator[Hit]:
             f"{' '.join(argv[:3])}   (before {outer.kind})",
             None if many and known else "note",
         )
+
+
+def _conda_run(case: Case) -> Iterator[Hit]:
+    """``srun conda run -n env python train.py``: the same activation by every task."""
+    for launch in case.steps:
+        step, words = case.step(launch), launch.program[:2]
+        if words in (("conda", "run"), ("mamba", "run"), ("micromamba", "run")) and step.tasks != 1:
+            known = step.per_node is not None and step.per_node > 1
+            better = f"conda activate ...   (before {launch.kind})"
+            yield Hit(launch.line, f"every task runs {' '.join(words)}", better, None if known else "note")
 
 
 @rule(

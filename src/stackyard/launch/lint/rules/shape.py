@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from stackyard.launch.lint.rules.base import Case, Hit, rule
@@ -161,7 +162,10 @@ def only_first_node(case: Case) -> Iterator[Hit]:
             continue
         file = next((folder / program[0] for folder in case.folders if (folder / program[0]).is_file()), None)
         source = read_source(file.read_text(errors="replace"), program[0]) if file else None
-        sure = source and (source.group_line or source.imports & {"horovod", "mpi4py"})
+        sure = bool(source and (source.group_line or source.imports & {"horovod", "mpi4py"}))
+        told = resolved.environment.keys() & {"MASTER_ADDR", "WORLD_SIZE"}
+        options = " ".join(program[1:])
+        sure = sure or bool(not source and (told or re.search(r"--(?:world[-_]size|num[-_]nodes|nnodes)\b", options)))
         start = {"slurm": "srun", "lsf": "jsrun", "pbs": "mpiexec", "flux": "flux run"}[case.script.scheduler]
         yield Hit(
             resolved.line,
