@@ -144,6 +144,8 @@ log.parent.mkdir()
 for state, phase, text in (("running", "nodes", ""), ("running", "running", "epoch 1\\n"), ("done", "", "epoch 2\\n")):
     with log.open("a") as stream:
         stream.write(text)
+    if phase:
+        record.add_event(paths, "phase", {"phase": phase, "detail": ""})
     record.write_status(paths, record.RunStatus(state=state, phase=phase, code=0 if state == "done" else None))
     time.sleep(0.6)
 """
