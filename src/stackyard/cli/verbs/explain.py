@@ -93,8 +93,10 @@ def _show_layout(layout: Layout, picture: bool, width: int) -> None:
     node = layout.node
     title = f"{_counted(layout.ranks, 'rank')} on {_counted(layout.nodes, 'node')} of kind {node.kind}"
     click.echo(click.style(title, bold=True))
-    for sentence in (*layout.reasons, *node.assumed):
+    for sentence in layout.reasons:
         _wrapped(sentence, "  ", width)
+    for sentence in node.assumed:
+        _wrapped(sentence, "  ", width, label=("assumed:", "cyan"))
     _show_findings(layout.findings, width)
     if picture:
         click.echo("\n" + draw(replace(layout, hosts=()), width=width, color=sys.stdout.isatty()).rstrip())
