@@ -120,6 +120,8 @@ def test_fewer_nodes_than_the_allocation_and_more(work: Work) -> None:
     done = work.allocated("launch", "-N", "1", "-r", "2", *RANKS[2:], "exit.py", "0", salloc=("-N3", "-c2"))
     assert "rank 0 of 2" in done.out
     assert len(work.status()["hosts"]) == 1
+    done = work.allocated("launch", *RANKS, "-t", "5", "-A", "other", "--dry-run", "exit.py", "0")
+    assert "--time, --account: not used, since the nodes are there already" in done.err
     done = work.allocated("launch", "-N", "4", *RANKS, "exit.py", "0", salloc=("-N3",), expect=2)
     assert "4 nodes are asked for, and this allocation has 3" in done.err
     done = work.run("launch", "-N", "5", *RANKS, "exit.py", "0", expect=2)
@@ -130,6 +132,10 @@ def test_fewer_nodes_than_the_allocation_and_more(work: Work) -> None:
 
 def test_a_launch_outside_of_an_allocation_makes_one(work: Work) -> None:
     work.run("launch", *SHAPE, "-p", "short", "-A", "project", "-t", "1", "-J", "named", "exit.py", "0")
+    words = ("--array", "0-1", "--scheduler-arg=--nodelist=n3,n4")
+    shown = work.run("launch", *SHAPE, *words, "--dry-run", "exit.py", "0")
+    assert "--nodelist=n3,n4" in shown.out
+    assert "--array: not used, since no batch job is made" in shown.err
     command = json.loads((work.last / "record.json").read_text())["plan"]["command"]
     assert "--partition=short" in command
     assert "--account=project" in command

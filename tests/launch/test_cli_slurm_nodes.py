@@ -79,6 +79,31 @@ def test_a_small_allocation_without_a_site_is_refused_in_the_same_words(bare: Wo
     assert "--ntasks-per-node=2" in done.err
 
 
+LINE = "NodeName=x CPUTot={} CPUEfctv={} Sockets={} CoresPerSocket={} ThreadsPerCore={} Gres={} RealMemory=1024"
+
+
+@pytest.mark.parametrize(("said", "cpus", "shape"), [
+    ((128, 128, 2, 32, 2, "gpu:a100:4(S:0-1)"), 0, (64, 2, 2, 4)),
+    ((64, 64, 2, 32, 2, "(null)"), 0, (64, 2, 1, 0)),  # CPUs are cores there, whatever a core could do
+    ((128, 124, 2, 32, 2, "(null)"), 0, (62, 2, 2, 0)),  # two cores are kept for the system
+    ((32, 32, 32, 1, 1, "gpu:4"), 0, (32, 1, 1, 4)),  # configured by CPUs= alone
+    ((128, 128, 2, 32, 2, "gpu:mi250:8,shard:3"), 16, (8, 1, 2, 8)),
+])  # fmt: skip
+def test_what_a_line_of_scontrol_means(said: tuple[Any, ...], cpus: int, shape: tuple[int, int, int, int]) -> None:
+    node = slurmnodes._node(slurmnodes._fields(LINE.format(*said)), "these", cpus, None)
+    assert (node.cores, node.sockets, node.smt, node.gpus) == shape
+    assert node.gpu_vendor == ("" if not node.gpus else "amd" if "mi250" in said[-1] else "nvidia")
+    assert [core for domain in node.domains for core in domain.cores] == list(range(node.cores))
+
+
+@pytest.mark.parametrize(("environ", "gpus"), [
+    ({"SLURM_GPUS_ON_NODE": "4"}, 4), ({"SLURM_GPUS_PER_NODE": "a100:2"}, 2), ({"SLURM_GPUS_PER_NODE": "a100"}, 1),
+    ({"SLURM_GPUS_PER_NODE": "a100:2,h100:1"}, 3), ({}, None),
+])  # fmt: skip
+def test_gpus_in_the_variables_of_an_allocation(environ: dict[str, str], gpus: int | None) -> None:
+    assert slurmnodes._gpus_given(environ) == gpus
+
+
 @pytest.mark.parametrize(("text", "found"), [
     ("32(x4)", [32, 32, 32, 32]), ("3,1", [3, 1]), ("8(x2),4", [8, 8, 4]), ("", []),
 ])  # fmt: skip

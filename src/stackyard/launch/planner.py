@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from stackyard.errors import InputError, MissingError
 from stackyard.host.mpi import find_mpi
 from stackyard.launch import backends, batch, containers, launchers, nodes, placing, profilers, slurmnodes
 from stackyard.launch.findings import refuse
-from stackyard.launch.intent import BatchOptions, Intent
+from stackyard.launch.intent import Intent
 from stackyard.launch.layout import Layout, Node
 from stackyard.launch.plan import (
     Allocation,
@@ -92,8 +92,13 @@ def with_offer(around: Surroundings, intent: Intent, site: Site) -> Surroundings
         return around
     if around.allocation is not None:
         here = os.uname().nodename.partition(".")[0]
-        offer = slurmnodes.of_allocation(around.allocation, around.environ, here=here, described=bool(site.nodes))
-        return replace(around, offer=offer)
+        counted = site.scheduler.gpu_request != "none"  # else Slurm knows of no GPUs, and that says nothing
+        some = not site.nodes or any(each.gpu.count or each.domains for each in site.nodes.values())
+        offer = slurmnodes.of_allocation(
+            around.allocation, around.environ, here=here, described=bool(site.nodes),
+            gpus=counted and some and intent.gpus_per_rank != 0,
+        )  # fmt: skip
+        return replace(around, offer=offer if counted else replace(offer, gpus=None))
     kind = site.nodes.get(intent.node_kind, NodeKind())
     queue = intent.batch.queue or kind.queue or site.scheduler.queue
     there = slurmnodes.of_partition(queue)
@@ -140,7 +145,8 @@ def make_plan(
     name = _launcher_name(intent, scheduler, around)
     line = _with_mpi(launchers.get(name).line(_request(intent, site, around, made, hosts)), name, around, head)
     if name == "srun" and around.allocation is None and not head:
-        line = _own_allocation(line, _head(intent, site, layout, around))
+        own = {word.split("=")[0].split()[0] for word in (*site.scheduler.options, *intent.batch.scheduler_args)}
+        line = _own_allocation(line, _head(intent, site, layout, around), own)
     wrappers = _wrappers(intent, site, made, around)
     return Plan(
         layout, made, line, wrappers, around.stack.change,
@@ -242,9 +248,10 @@ def _request(
     )
 
 
-def _own_allocation(line: LaunchLine, head: BatchHead) -> LaunchLine:
-    """An srun outside of an allocation makes one: it is told what sbatch would have been told."""
-    words = [d for d in head.directives if d[0].split("=")[0] in SHARED_BY_SRUN]
+def _own_allocation(line: LaunchLine, head: BatchHead, own: Collection[str]) -> LaunchLine:
+    """An srun outside of an allocation makes one: it is told what sbatch would have been told, and what was to be
+    passed through as it is (`own`, by option)."""
+    words = [d for d in head.directives if d[0].split("=")[0] in SHARED_BY_SRUN or d[0].split("=")[0] in own]
     given = {word.split("=")[0] for word in line.words}
     more = tuple(word for directive in words for word in directive if directive[0].split("=")[0] not in given)
     return replace(line, words=(line.words[0], *more, *line.words[1:]))
@@ -301,9 +308,13 @@ def job_name(intent: Intent) -> str:
     return Path(script).stem or "stackyard"
 
 
-def batch_only(options: BatchOptions) -> list[str]:
-    """The options given that only a batch job can have, by name."""
-    return [name for name in ("array", "requeue", "dependency", "mail", "output") if getattr(options, name)]
+def unused(given: Iterable[str], around: Surroundings) -> list[str]:
+    """Of the fields of `BatchOptions` that a person has set for a launch, those that nothing will come of.
+
+    Where nodes are in hand, or no scheduler gives them out, all of them; else those that srun cannot be told.
+    """
+    makes_one = around.scheduler == "slurm" and around.allocation is None
+    return [name for name in given if not makes_one or name in ("array", "requeue", "output", "signal_s")]
 
 
 def check_program(intent: Intent) -> None:

@@ -42,27 +42,28 @@ class Offer:
 
 
 def of_allocation(
-    allocation: Allocation, environ: Mapping[str, str], *, here: str = "", described: bool = False
+    allocation: Allocation, environ: Mapping[str, str], *, here: str = "", described: bool = False, gpus: bool = True
 ) -> Offer:
     """What the nodes of an allocation offer.
 
     Args:
         here: this host's name: where it is one of them and all of it is ours, the kernel knows more than Slurm.
         described: the site says what its nodes are, so only how much of them we have is asked.
+        gpus: whether GPUs matter to the job; the controller is asked for them only then.
     """
     cpus = min(counts(environ.get("SLURM_JOB_CPUS_PER_NODE", "")) or [0])
-    gpus = _gpus_given(environ)
-    if gpus is None:
+    given = _gpus_given(environ)
+    if given is None and gpus:
         job = _fields(_line(("scontrol", "-o", "-d", "show", "job", allocation.job)))
-        gpus = _gpu_count(job.get("GRES", "")) if job else None
+        given = _gpu_count(job.get("GRES", "")) if job else None
     if described:
-        return Offer(None, cpus, gpus)
+        return Offer(None, cpus, given)
     if here in {host.partition(".")[0] for host in allocation.hosts}:
         own = this_node()
         if own.cores * own.smt == int(environ.get("SLURM_CPUS_ON_NODE", "0")) == cpus:
-            return Offer(own, cpus, gpus)
+            return Offer(own, cpus, given)
     facts = _fields(_line(("scontrol", "-o", "show", "node", allocation.hosts[0])))
-    return Offer(_node(facts, "this allocation", cpus, gpus), cpus, gpus)
+    return Offer(_node(facts, "this allocation", cpus, given or 0), cpus, given)
 
 
 def of_partition(queue: str) -> Offer | None:
@@ -122,13 +123,16 @@ def need(layout: Layout, offer: Offer, *, oversubscribe: bool) -> None:
 def _node(facts: Mapping[str, str], kind: str, cpus: int, gpus: int | None, notes: tuple[str, ...] = ()) -> Node:
     """A node from ``scontrol show node``; `cpus` of it where they are not all ours.
 
-    A node that is configured by ``CPUs=`` alone is shown with as many sockets as CPUs: that says nothing.
+    Slurm's CPUs are hardware threads, or cores where a node is so configured: as many as sockets times cores. A node
+    that is configured by ``CPUs=`` alone is shown with as many sockets as CPUs: that says nothing. CPUEfctv (since
+    22.05) leaves out what is kept for the system.
     """
-    smt = int(facts.get("ThreadsPerCore", "1") or 1)
-    every = int(facts.get("CPUTot", "0") or 0) or cpus or 1
+    every = _number(facts, "CPUEfctv") or _number(facts, "CPUTot") or cpus or 1
+    per_socket = _number(facts, "CoresPerSocket") or 1
+    in_all = per_socket * (_number(facts, "Sockets") or 1)
+    smt = max(1, (_number(facts, "CPUTot") or every) // max(1, in_all))
     cores, whole = (cpus or every) // smt or 1, not cpus or cpus == every
-    per_socket = int(facts.get("CoresPerSocket", "1") or 1)
-    sockets = max(1, every // smt // per_socket) if whole and per_socket > 1 else 1
+    sockets = max(1, _number(facts, "Sockets")) if whole and per_socket > 1 else 1
     there = _gpu_count(facts.get("Gres", "")) if gpus is None else gpus
     part = "" if whole else f" of {every // smt}"
     said = f"{counted(cores, 'core')}{part}" + (f", {counted(there, 'GPU')}" if there else "")
@@ -139,18 +143,28 @@ def _node(facts: Mapping[str, str], kind: str, cpus: int, gpus: int | None, note
     for socket, (size, share) in enumerate(zip(sizes, shares, strict=True)):
         domains.append(NodeDomain(socket, tuple(range(core, core + size)), tuple(range(gpu, gpu + share))))
         core, gpu = core + size, gpu + share
-    memory = int(facts.get("RealMemory", "0") or 0) / 1024
+    memory = _number(facts, "RealMemory") / 1024
     vendor = "" if not there else "amd" if _gpu_type(facts.get("Gres", "")).startswith(_AMD) else "nvidia"
     return Node(kind, tuple(domains), cores, smt, gpu_vendor=vendor, memory_gib=round(memory, 1), assumed=assumed)
+
+
+def _number(facts: Mapping[str, str], name: str) -> int:
+    return int(facts[name]) if facts.get(name, "").isdigit() else 0
 
 
 def _gpus_given(environ: Mapping[str, str]) -> int | None:
     """GPUs of the allocation on each node; None where the variables do not say it (``--gres`` sets none in salloc)."""
     if environ.get("SLURM_GPUS_ON_NODE"):
-        return int(environ["SLURM_GPUS_ON_NODE"])
+        return _last_number(environ["SLURM_GPUS_ON_NODE"])
     if environ.get("SLURM_GPUS_PER_NODE"):
-        return sum(int(part.rpartition(":")[2]) for part in environ["SLURM_GPUS_PER_NODE"].split(","))
+        return sum(_last_number(part) for part in environ["SLURM_GPUS_PER_NODE"].split(","))
     return None
+
+
+def _last_number(text: str) -> int:
+    """``4`` and ``a100:4`` as 4; a type alone is one."""
+    last = text.rpartition(":")[2]
+    return int(last) if last.isdigit() else 1
 
 
 def _gpu_count(gres: str) -> int:

@@ -56,10 +56,25 @@ def command(context: Context, /, program: tuple[str, ...], **options: Any) -> No
     intent, folder = intent_for(options, program, again, max(1, have - (options["spare"] or 0)))
     stack = stack_in_use(context, site, intent.stack, folder)
     around = planner.with_offer(replace(around, stack=stack), intent, site)
+    _say_unused(options, around)
     if options["dry_run"]:
         _dry_run(intent, site, around, options["as_json"])
         return
     _launch(context, intent, site, around, options, again)
+
+
+def _say_unused(options: dict[str, Any], around: Surroundings) -> None:
+    """Nothing that was asked for is left out in silence."""
+    from stackyard.launch.intent import BatchOptions
+    from stackyard.launch.planner import unused
+
+    left = unused([name for name in BatchOptions.model_fields if options[name] not in (None, "", ())], around)
+    if left:
+        words = {"time_min": "--time", "signal_s": "--signal", "memory_gib": "--memory", "mail_events": "--mail-on",
+                 "scheduler_args": "--scheduler-arg"}  # fmt: skip
+        named = ", ".join(words.get(name, f"--{name}") for name in left)
+        why = "the nodes are there already" if around.allocation else "no batch job is made"
+        show_notice(f"{named}: not used, since {why}; `stackyard submit` makes a job with it")
 
 
 def intent_for(
