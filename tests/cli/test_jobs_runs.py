@@ -15,7 +15,10 @@ from stackyard.cli.verbs.submit import asked_for
 from stackyard.launch import arrays, runs
 from stackyard.launch.follow import follow
 from stackyard.launch.paths import RunPaths
+from stackyard.launch.plan import Allocation
+from stackyard.launch.planner import Surroundings
 from stackyard.launch.record import RunRecord, RunStatus, add_event, read_run, write_record, write_status
+from stackyard.launch.running import job_id
 from support.cli import stackyard
 from support.watched import Heard
 
@@ -83,6 +86,19 @@ def test_what_a_task_of_an_array_was_started_with(tmp_path: Path) -> None:
     command = read_run(task(paths, "1", state="running")).plan["command"]
     assert command == f"srun -n 1 {paths.root}/array/1/rank.sh"
     assert [run.name for run in runs.known_runs(tmp_path / "runs")] == ["2026-11-21-001"]
+
+
+@pytest.mark.parametrize(("scheduler", "job", "environ", "found"), [
+    ("slurm", "12", {}, "12"),
+    ("slurm", "12", {"SLURM_ARRAY_TASK_ID": "2", "SLURM_ARRAY_JOB_ID": "12"}, "12_2"),  # the last: the array's number
+    ("slurm", "13", {"SLURM_ARRAY_TASK_ID": "0", "SLURM_ARRAY_JOB_ID": "12"}, "12_0"),
+    ("lsf", "12", {"LSB_JOBINDEX": "3"}, "12[3]"), ("lsf", "12", {"LSB_JOBINDEX": "0"}, "12"),
+    ("pbs", "12[3].head", {"PBS_ARRAY_INDEX": "3"}, "12[3].head"),
+])  # fmt: skip
+def test_the_id_of_a_task_is_not_that_of_its_array(
+    scheduler: Any, job: str, environ: dict[str, str], found: str
+) -> None:
+    assert job_id(Surroundings(scheduler, Allocation(scheduler, job, ("n1",)), environ=environ)) == found
 
 
 def test_two_runs_do_not_differ_by_their_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,7 +143,7 @@ def _waits(job: Job, recorder: Recorder, result: StepResult) -> str:
 
 def _begin(before: RunStatus, around: planner.Surroundings) -> RunStatus:
     if not before.job and around.allocation is not None and array_index(around.environ):
-        before = replace(before, job=_task_job(around))  # so that a task can be asked after, and ended, alone
+        before = replace(before, job=job_id(around))  # so that a task can be asked after, and ended, alone
     return replace(
         before, state="running", phase="", code=None, started=time.time(), ended=0, pid=os.getpid(), host=hostname(),
         first={}, message="", attempts=before.attempts + 1,
@@ -154,16 +154,18 @@ def _preempted(job: Job) -> bool:
     """Whether a preemption is what has ended the ranks: Slurm ends them first, and leaves their watcher a while."""
     allocation = job.around.allocation
     ask = getattr(batch.get(job.around.scheduler), "preempted", None)
-    return bool(allocation is not None and ask and ask(allocation.job))
+    return bool(allocation is not None and ask and ask(job_id(job.around)))
 
 
-def _task_job(around: planner.Surroundings) -> str:
-    """The id of this task of an array, and of no other.
+def job_id(around: planner.Surroundings) -> str:
+    """The id of the job that we are in; in an array that of this task, and of no other.
 
     LSF's variable is that of the whole array, and so is SLURM_JOB_ID in its last task; PBS has one for each task.
     """
     assert around.allocation is not None
     job, index = around.allocation.job, array_index(around.environ)
+    if not index:
+        return job
     if around.allocation.scheduler == "slurm":
         return f"{around.environ.get('SLURM_ARRAY_JOB_ID', job)}_{index}"
     return f"{job}[{index}]" if around.allocation.scheduler == "lsf" else job
@@ -174,8 +176,8 @@ def _again(job: Job, recorder: Recorder) -> None:
     allocation = job.around.allocation
     assert allocation is not None
     requeue = getattr(batch.get(job.around.scheduler), "requeue_argv")  # noqa: B009
-    recorder.event("requeue", {"job": allocation.job})
-    run(requeue(allocation.job), timeout_s=60)
+    recorder.event("requeue", {"job": job_id(job.around)})
+    run(requeue(job_id(job.around)), timeout_s=60)
 
 
 def _end(job: Job, recorder: Recorder, result: StepResult, waits: str) -> None:
