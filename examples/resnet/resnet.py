@@ -97,11 +97,13 @@ def batches(options: argparse.Namespace, rank: int, size: int, first_step: int) 
         raise SystemExit(f"--samples {options.samples}, --batch {options.batch} and {size} ranks must divide evenly")
     part, per_epoch = options.batch // size, options.samples // options.batch
     for step in range(first_step, options.steps or options.epochs * per_epoch):
-        start = step % per_epoch * options.batch + rank * part
-        samples = Samples(range(start, start + part), options.image_size, options.classes, options.seed)
+        begin = step % per_epoch * options.batch + rank * part
+        samples = Samples(range(begin, begin + part), options.image_size, options.classes, options.seed)
         # fork after an MPI or a GPU library has started threads is unsafe, so workers come from a clean server
-        how = {"multiprocessing_context": "forkserver"} if options.workers else {}
-        images, labels = next(iter(DataLoader(samples, part, num_workers=options.workers, **how)))
+        start = "forkserver" if options.workers else None
+        images, labels = next(
+            iter(DataLoader(samples, part, num_workers=options.workers, multiprocessing_context=start))
+        )
         yield step, images, labels
 
 

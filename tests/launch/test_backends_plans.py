@@ -168,6 +168,7 @@ LOADERS = {
     "DataLoader(d, num_workers=0)": False,
     "DataLoader(d)": False,
     "multiprocessing.set_start_method('forkserver')\nDataLoader(d, num_workers=4)": False,
+    "DataLoader(d, num_workers=4, **options)": False,
 }
 
 

@@ -78,6 +78,19 @@ def test_helpers_are_bound_where_they_are_run(intent: Intent) -> None:
     assert str(HELPERS) in wrap(traced, site(runtime="apptainer"), layout(), STACK).argv
 
 
+@pytest.mark.parametrize(("place", "bound"), [("elsewhere", True), ("cwd/below", False), ("image-only", False)])
+def test_a_script_of_another_folder_is_bound(tmp_path: Path, place: str, bound: bool) -> None:
+    script = tmp_path / place / "train.py"
+    if place != "image-only":
+        script.parent.mkdir(parents=True)
+        script.touch()
+    (tmp_path / "cwd").mkdir(exist_ok=True)
+    (tmp_path / "cwd" / "x.sif").touch()
+    asked = Intent(program=("python", "-u", str(script)), container="x.sif", cwd=str(tmp_path / "cwd"))
+    argv = wrap(asked, site(runtime="apptainer"), layout(), STACK).argv
+    assert (str(script.parent) in argv) == bound
+
+
 @pytest.mark.parametrize("option", ["--cleanenv", "-e"])
 def test_cleanenv_never_silently(intent: Intent, option: str) -> None:
     made = wrap(intent, site(runtime="apptainer", options=(option,)), layout(), STACK)

@@ -9,6 +9,7 @@ rarely an scontrol inside) and come in as variables. What a runtime does to vari
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from pathlib import Path
 from stackyard.change import EnvironmentChange, Prepend
 from stackyard.errors import InputError, MissingError
 from stackyard.host.command import which
+from stackyard.launch.backends import source
 from stackyard.launch.backends.base import HELPERS
 from stackyard.launch.findings import Finding
 from stackyard.launch.intent import Intent
@@ -72,13 +74,20 @@ def wrap(
     image = _image(intent)
     runtime = _runtime(policy, image, environ)
     cwd = intent.cwd or str(Path.cwd())
-    fixed = [cwd, *_helpers(intent, program), *((stack_root,) if stack_root else ())]
+    fixed = [cwd, *_script_folder(intent, cwd), *_helpers(intent, program), *((stack_root,) if stack_root else ())]
     wire = WIRE_UP if runtime != "charliecloud" or (program is not None and program.mpi) else WIRE_UP[:1]
     binds = (*policy.binds, *(b for b in dict.fromkeys(fixed) if b not in policy.binds), *wire)
     path = tuple(reversed([o.directory for o in change if isinstance(o, Prepend) and o.variable == "PATH"]))
     gpu = layout.node.gpu_vendor if layout.gpus_per_rank else ""
     inside = Inside(image, cwd, policy, gpu, binds, path, dict(policy.variables))
     return _charliecloud(inside) if runtime == "charliecloud" else _apptainer(runtime, inside)
+
+
+def _script_folder(intent: Intent, cwd: str) -> tuple[str, ...]:
+    """The folder of the Python script, where that is here but not below the working folder; it imports from there."""
+    script = source.script_of(intent.program)
+    path = Path(os.path.normpath(Path(cwd, script)))
+    return (str(path.parent),) if script and path.is_file() and not path.is_relative_to(cwd) else ()
 
 
 def _helpers(intent: Intent, program: RankProgram | None) -> tuple[str, ...]:

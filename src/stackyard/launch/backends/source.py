@@ -116,10 +116,13 @@ def _called(call: ast.Call) -> str:
 
 
 def _forks(call: ast.Call) -> bool:
-    """Whether a DataLoader call has workers (or a number of them that only the run knows) and names no other start."""
+    """Whether a DataLoader call has workers (or a number of them that only the run knows) and names no other start.
+
+    What ``**options`` hold is not known; nothing is said then.
+    """
     given = {keyword.arg: keyword.value for keyword in call.keywords}
     workers = given.get("num_workers")
-    if workers is None or (isinstance(workers, ast.Constant) and not workers.value):
+    if workers is None or None in given or (isinstance(workers, ast.Constant) and not workers.value):
         return False
     context = given.get("multiprocessing_context")
     return context is None or (isinstance(context, ast.Constant) and context.value in (None, "fork"))
