@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import Any
 
 from stackyard.launch.intent import BatchOptions, Intent
 from stackyard.launch.lint.launches import AGENTS, RANKS, Launch, python_program
+from stackyard.launch.lint.prologue import OWN_VARIABLES, lines_before
 from stackyard.launch.lint.report import LintReport
 from stackyard.launch.lint.request import Request
 from stackyard.launch.lint.rules.base import Case, is_template
@@ -62,18 +62,8 @@ _COVERED = {
         "exclusive",
     },
 }
-_OWN_VARIABLES = re.compile(
-    r"^(?:MASTER_|RANK$|LOCAL_RANK$|WORLD_SIZE$|NODE_RANK$|SLURM|SRUN_|LSB_|PBS_|PATH$|LD_LIBRARY_PATH$|HOSTFILE|NNODES|RDZV"
-    r"|CUDA_VISIBLE_DEVICES$|ROCR_VISIBLE|HIP_VISIBLE)"
-)
+_BACKENDS = {"torchrun": "torchrun", "accelerate": "torchrun", "deepspeed": "deepspeed", "horovodrun": "horovod"}
 _MAIL = {"BEGIN": "begin", "END": "end", "FAIL": "fail"}
-_MOVED = {
-    "module": "environment modules",
-    "ml": "environment modules",
-    "conda": "the conda environment",
-    "source": "what is sourced",
-    ".": "what is sourced",
-}
 
 
 @dataclass
@@ -94,15 +84,20 @@ def to_intent(script: Script, report: LintReport | None = None) -> tuple[Intent,
     """
     making = _Making(script)
     case = Case(script)
-    main = _main_launch(case, making)
     _head(making)
+    ray = [each for each in case.launches if each.kind == "ray"]
+    main = None if ray else _main_launch(case, making)
     if main:
         _sizes(case, making, main)
         _program(case, making, main)
         _variables(making, main)
     else:
-        _plain_program(making)
-    _body(making)
+        driver = _plain_program(case, making, ray)
+    end = ray[0].line if ray else (main.line if main else driver)
+    before = lines_before(script, end)
+    making.notes += before.notes
+    making.values["prologue"] = tuple(before.lines) or None
+    making.values["cwd"] = before.folder or None
     for finding in report.findings if report else ():
         if finding.severity != "note" and finding.where:
             making.notes.append(f"line {finding.where.line}: {finding.message} ({finding.rule})")
@@ -111,12 +106,9 @@ def to_intent(script: Script, report: LintReport | None = None) -> tuple[Intent,
 
 
 def _main_launch(case: Case, making: _Making) -> Launch | None:
-    outer = [each for each in case.launches if not each.via and not case.is_helper(each) and each.kind != "ray"]
+    outer = [each for each in case.launches if not each.via and not case.is_helper(each)]
     for other in outer[:-1]:
         making.notes.append(f"line {other.line}: a further launch, {shown(' '.join(other.words))[:80]}")
-    if any(each.kind == "ray" for each in case.launches):
-        making.values["backend"] = "ray"
-        making.notes.append("the lines that start Ray: backend: ray starts it")
     return outer[-1] if outer else None
 
 
@@ -201,6 +193,8 @@ def _sizes(case: Case, making: _Making, launch: Launch) -> None:
         cores = sets.cores // sets.ranks if sets.cores else None
         gpus = sets.gpus * sets.host if sets.gpus and sets.host else None
         values["nodes"] = _jsrun_nodes(sets.count, sets.host, values.get("nodes"))
+    if launch.kind == "horovodrun" and (ranks := launch.count("np")) and values.get("nodes"):
+        per_node = ranks // values["nodes"] if ranks % values["nodes"] == 0 else None
     if inner:
         ranks = ranks_per_agent(inner)
         cores = cores // ranks if cores and ranks else None
@@ -227,20 +221,20 @@ def _jsrun_nodes(count: int | None, host: int | None, nodes: int | None) -> int 
 def _program(case: Case, making: _Making, launch: Launch) -> None:
     chain = [launch, *(each for each in case.launches if launch in each.via)]
     last = chain[-1]
-    backend = next((each.kind for each in chain if each.kind in ("torchrun", "deepspeed", "horovodrun")), None)
+    backend = next((_BACKENDS[each.kind] for each in chain if each.kind in _BACKENDS), None)
     if backend:
-        making.values["backend"] = {"horovodrun": "horovod"}.get(backend, backend)
+        making.values["backend"] = backend
     container = next((each for each in chain if each.kind == "container"), None)
     if container:
         _container(making, container)
+    elif (image := launch.get("container-image")) and is_known(image):
+        making.values["container"] = image
     words = python_program(last.program) or tuple(last.program)
     if len(words) > 1 and words[0] in ("bash", "sh") and len(last.program) > 2:
         words = _shell_program(case, making, last, words)
-    words = ("python", *words) if words[:1] in (("-m",), ("-c",)) else words
-    making.values["program"] = tuple(shown(word) for word in words)
-    unknown = [shown(word) for word in words if not is_known(word)]
-    if unknown:
-        making.notes.append(f"line {last.line}: the script's variables in {' '.join(' '.join(unknown).split())[:100]}")
+    if last.kind in AGENTS and last.given("module") and not words[0].startswith("-"):
+        words = ("-m", *words)
+    making.values["program"] = _known_words(making, last.line, words)
     if launch.kind in RANKS:
         _launcher_options(making, launch)
 
@@ -318,42 +312,47 @@ def _launcher_options(making: _Making, launch: Launch) -> None:
 
 
 def _variables(making: _Making, launch: Launch) -> None:
+    """Variables that the launch line itself gives: ``A=1 srun``, --export, -E, -x, ``env A=1``."""
+    pairs = [(each.name, each.raw) for each in launch.command.command.assignments]
+    for option in launch.reading.options:
+        pairs += [item.partition("=")[::2] for item in option.value.split(",") if option.name in ("export", "env", "x")]
     found: dict[str, str] = {}
-    for name, value in launch.environment.items():
-        if not value.exported or not value.line or _OWN_VARIABLES.match(name) or name == "OMP_NUM_THREADS":
+    for name, value in pairs:
+        if not value or OWN_VARIABLES.match(name):
             continue
-        if is_known(value.text):
-            found[name] = value.text
+        if is_known(value) and "$" not in value:
+            found[name] = value.strip("\"'")
         else:
-            making.notes.append(f"line {value.line}: the variable {name}={shown(value.text)[:80]}")
-    if found:
-        making.values["variables"] = found
+            making.notes.append(f"line {launch.line}: the variable {name}={shown(value)[:80]}")
+    making.values["variables"] = found or None
 
 
-def _plain_program(making: _Making) -> None:
-    """A script that starts no ranks: its last Python command is the program, run once."""
-    for resolved in reversed(making.script.commands):
-        program = python_program(resolved.argv)
+def _plain_program(case: Case, making: _Making, ray: list[Launch]) -> int:
+    """The driver of a Ray cluster, or the program of a script that starts no ranks; the line that it is on.
+
+    Ray: the last Python command, bare or as a launch of its own; `backend: ray` starts the head and the workers.
+    """
+    script, request = making.script, making.script.request
+    making.values["backend"], making.values["ranks_per_node"] = ("ray" if ray else "any"), 1
+    if ray:
+        making.notes.append("the lines that start Ray, wait for it and stop it: backend: ray does that")
+        making.values["cores_per_rank"], making.values["gpus_per_rank"] = request.cpus_per_task, request.node_gpus
+    for resolved in reversed(script.commands):
+        starts = [each for each in case.launches if each.command is resolved]
+        if any(each.kind == "ray" for each in starts):
+            continue
+        program = python_program(starts[-1].program if starts else resolved.argv)
         if program:
-            making.values["program"] = tuple(shown(word) for word in program)
-            making.values["ranks_per_node"] = 1
-            making.values["backend"] = "any"
-            return
+            making.values["program"] = _known_words(making, resolved.line, program)
+            return resolved.line
     making.notes.append("no launch line was found: program is to be filled in")
+    return len(script.text)
 
 
-def _body(making: _Making) -> None:
-    for resolved in making.script.commands:
-        name = resolved.argv[0] if resolved.argv else ""
-        if name in _MOVED and len(resolved.argv) > 1:
-            making.notes.append(
-                f"line {resolved.line}: {_MOVED[name]}: {shown(' '.join(resolved.argv))[:80]} (see `stack:`)"
-            )
-        elif name in ("cd", "pushd") and len(resolved.argv) > 1:
-            path = resolved.argv[1]
-            if is_known(path) and path.startswith("/"):
-                making.values["cwd"] = path
-            elif "PBS_O_WORKDIR" not in path and "SLURM_SUBMIT_DIR" not in path:
-                making.notes.append(f"line {resolved.line}: cd {shown(path)}")
-        elif name in ("mkdir", "cp", "rsync", "tar", "sed", "ln", "mv", "rm", "sbcast"):
-            making.notes.append(f"line {resolved.line}: {shown(' '.join(resolved.argv))[:80]}")
+def _known_words(making: _Making, line: int, words: tuple[str, ...]) -> tuple[str, ...]:
+    """The program's words as a person writes them; a note where they hold variables of the script."""
+    words = ("python", *words) if words[:1] in (("-m",), ("-c",)) else words
+    open_words = [shown(word) for word in words if not is_known(word)]
+    if open_words:
+        making.notes.append(f"line {line}: the script's variables in {' '.join(' '.join(open_words).split())[:100]}")
+    return tuple(shown(word) for word in words)

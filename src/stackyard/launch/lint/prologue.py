@@ -1,0 +1,130 @@
+"""What a batch script does before it starts its ranks, as lines for a job file's `prologue`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from stackyard.launch.lint.scope import Resolved
+from stackyard.launch.lint.script import Script
+from stackyard.launch.lint.words import is_known, shown
+
+OWN_VARIABLES = re.compile(
+    r"^(?:MASTER_|RANK$|LOCAL_RANK$|WORLD_SIZE$|NODE_RANK$|SLURM|SRUN_|LSB_|PBS_|HOSTFILE|NNODES|RDZV|OMP_NUM_THREADS$"
+    r"|CUDA_VISIBLE_DEVICES$|ROCR_VISIBLE|HIP_VISIBLE)"
+)
+"""Variables that Stackyard gives every rank itself."""
+
+_CARRIED_WORDS = (
+    "module ml source . conda mamba micromamba spack eval export declare unset ulimit umask mkdir cp rsync tar ln mv "
+    "rm touch sbcast lfs cat tee setenv alias shopt trap"
+)
+_CARRIED = frozenset(_CARRIED_WORDS.split())
+_SILENT_WORDS = (
+    "echo printf date hostname env printenv set pwd ls nvidia-smi rocm-smi true : wait exit time sleep squeue"
+)
+_SILENT = frozenset(_SILENT_WORDS.split())
+_FOLDERS = re.compile(r"^\S*(?:PBS_O_WORKDIR|SLURM_SUBMIT_DIR|LS_SUBCWD)\S*$")
+
+
+@dataclass
+class Before:
+    """The lines before the start, the folder that the program runs in, and what could not be taken over."""
+
+    lines: list[str] = field(default_factory=list)
+    folder: str = ""
+    notes: list[str] = field(default_factory=list)
+
+
+def lines_before(script: Script, end: int) -> Before:
+    """The commands above line `end` that prepare the run: modules, environments, variables, folders, files.
+
+    Their order and their text stay. What Stackyard sets itself, and what stands in a condition or a loop, is noted.
+    """
+    before = Before()
+    started = {id(each.command) for each in script.launches}
+    for resolved in script.commands:
+        if resolved.line >= end:
+            break
+        if id(resolved) not in started and not resolved.command.within("function"):
+            _carry(script, before, resolved)
+    return before
+
+
+def _carry(script: Script, before: Before, resolved: Resolved) -> None:
+    command, name = resolved.command, resolved.argv[0] if resolved.argv else ""
+    nested = command.within("branch") or command.within("loop")
+    text = " ".join(word.raw for word in command.words)
+    if not command.words:
+        _assignments(before, resolved, nested)
+    elif name in ("cd", "pushd"):
+        _folder(before, resolved)
+    elif nested or command.background or command.piped:
+        if name in _CARRIED:
+            before.notes.append(f"line {resolved.line}: only under a condition: {shown(text)[:80]}")
+    elif name in ("export", "declare"):
+        _exports(before, resolved)
+    elif name in _CARRIED:
+        before.lines += _source(script, resolved)
+    elif name not in _SILENT:
+        before.notes.append(f"line {resolved.line}: {shown(text)[:80]}")
+
+
+def _assignments(before: Before, resolved: Resolved, nested: bool) -> None:
+    for assignment in resolved.command.assignments:
+        plus = "+" if assignment.append else ""
+        if OWN_VARIABLES.match(assignment.name):
+            before.notes.append(f"line {resolved.line}: {assignment.name}, which Stackyard sets itself")
+        elif nested:
+            before.notes.append(
+                f"line {resolved.line}: only under a condition: {assignment.name}={assignment.raw[:60]}"
+            )
+        else:
+            before.lines.append(_joined(f"{assignment.name}{plus}={assignment.raw}"))
+
+
+def _exports(before: Before, resolved: Resolved) -> None:
+    words = [word.raw for word in resolved.command.words]
+    own = [word for word in words[1:] if OWN_VARIABLES.match(word.partition("=")[0])]
+    for word in own:
+        before.notes.append(f"line {resolved.line}: {word.partition('=')[0]}, which Stackyard sets itself")
+    kept = [word for word in words if word not in own]
+    if any(not word.startswith("-") for word in kept[1:]):
+        before.lines.append(_joined(" ".join(kept)))
+
+
+def _folder(before: Before, resolved: Resolved) -> None:
+    """``cd``: where the program runs, and where the lines after it do."""
+    path = resolved.argv[1] if len(resolved.argv) > 1 else ""
+    if not path or _FOLDERS.match(shown(path)):
+        return
+    before.lines.append(_joined(" ".join(word.raw for word in resolved.command.words)))
+    if is_known(path) and path.startswith("/"):
+        before.folder = path
+    else:
+        before.notes.append(f"line {resolved.line}: cd {shown(path)}: say cwd, or submit from there")
+
+
+def _source(script: Script, resolved: Resolved) -> Sequence[str]:
+    """A command as its own rows, with what is redirected into it."""
+    rows = script.text.splitlines()
+    command = resolved.command
+    if command.here:
+        return rows[resolved.line - 1 : command.here_line + command.here.count("\n")]
+    first = rows[resolved.line - 1].strip()
+    text = " ".join(word.raw for word in command.words)
+    whole = (
+        first.startswith(command.words[0].raw) and not first.endswith("\\") and not re.search(r"[;|]|&[^>\d]", first)
+    )
+    return [first.rstrip() if whole else _joined(text + "".join(_redirects(resolved)))]
+
+
+def _redirects(resolved: Resolved) -> Iterator[str]:
+    for operator, word in resolved.command.redirects:
+        yield f" {operator}{word.raw}"
+
+
+def _joined(text: str) -> str:
+    """Continued lines as one."""
+    return re.sub(r"\s*\\\n\s*", " ", text)
