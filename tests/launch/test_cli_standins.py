@@ -188,6 +188,19 @@ def test_an_array(cluster: Cluster) -> None:
     assert cluster.run("runs", "attach").code == 0
 
 
+@pytest.mark.parametrize("cluster", ["jsrun", "pals"], indirect=True)
+def test_an_array_that_is_cancelled(cluster: Cluster) -> None:
+    """One task runs, one waits: both are ended, and neither is said to have failed by itself."""
+    cluster.submit("-a", "1-2", "--no-follow", "hello.py", "wait")
+    run = cluster.last()
+    cluster.wait(run / "array" / "1" / "logs" / "rank-00000.log", "rank 0 met")
+    cluster.run("runs", "cancel", run.name)
+    done = cluster.run("runs", "attach", run.name, expect=None)
+    assert done.code not in (0, None)
+    assert "2 cancelled of 2 tasks" in done.err
+    assert cluster.left() == []
+
+
 def test_flux_has_no_arrays(tmp_path: Path) -> None:
     done = Cluster.make("flux", tmp_path).submit("-a", "1-2", "hello.py", expect=2)
     assert "Flux has no job arrays" in done.err

@@ -286,6 +286,7 @@ def qstat(words: list[str]) -> int:
             code = 35
         else:
             shown |= _attributes(text, found)
+            shown |= {job.facts["id"]: _one(job) for job in found} if "t" in given else {}
     if "f" in given and given.get("F") == "json":
         head = {"timestamp": int(time.time()), "pbs_version": "23.06.06", "pbs_server": SERVER}
         print(json.dumps({**head, **({"Jobs": shown} if shown else {})}, indent=4))

@@ -14,7 +14,7 @@ from pathlib import Path
 from stackyard.errors import InputError, StackyardError
 from stackyard.launch.batch import heads
 from stackyard.launch.batch.asking import end
-from stackyard.launch.batch.pbs_state import ask_state
+from stackyard.launch.batch.pbs_state import ask_state, ask_tasks
 from stackyard.launch.plan import Allocation, BatchHead, BatchRequest, JobState
 
 NAME_LENGTH = 15
@@ -54,6 +54,10 @@ class Pbs:
     def state(self, job: str) -> JobState:
         """Ask qstat, finished jobs included. Raises MissingError, CommandError."""
         return ask_state(job)
+
+    def task_states(self, job: str) -> dict[str, JobState]:
+        """The states of the subjobs of an array, by index."""
+        return ask_tasks(job)
 
     def cancel(self, job: str) -> None:
         """End a job; one that has ended already is no error. Raises CommandError."""

@@ -36,19 +36,35 @@ def ask_state(job: str) -> JobState:
     result = ask(("qstat", "-x", "-f", "-F", "json", job))
     if result.returncode and re.search(r"unknown job id", result.output, re.IGNORECASE):
         return JobState("unknown", "PBS no longer knows this job")
-    jobs = _jobs(result)
+    jobs = list(_jobs(result).values())
     if not jobs:
         raise CommandError(f"PBS does not say how job {job} is", result)
     return _state(jobs[0])
 
 
-def _jobs(result: Result) -> list[dict[str, Any]]:
+def ask_tasks(job: str) -> dict[str, JobState]:
+    """The states of an array's subjobs (``-t``), by index; none of an array that PBS has forgotten.
+
+    Raises MissingError (no qstat), CommandError (the server does not answer).
+    """
+    result = ask(("qstat", "-t", "-x", "-f", "-F", "json", job))
+    jobs = _jobs(result)
+    if not jobs and not re.search(r"unknown job id", result.output, re.IGNORECASE):
+        raise CommandError(f"PBS does not say how the tasks of job {job} are", result)
+    found = {}
+    for name, attributes in jobs.items():
+        if index := re.match(r"\d+\[(\d+)\]", name):
+            found[index[1]] = _state(attributes)
+    return found
+
+
+def _jobs(result: Result) -> dict[str, dict[str, Any]]:
     """OpenPBS 19 has written control characters into JSON; they are let pass."""
     try:
         value = json.loads(result.stdout, strict=False)
     except ValueError:
-        return []
-    return list(value.get("Jobs", {}).values()) if isinstance(value, dict) else []
+        return {}
+    return dict(value.get("Jobs", {})) if isinstance(value, dict) else {}
 
 
 def _state(attributes: dict[str, Any]) -> JobState:
