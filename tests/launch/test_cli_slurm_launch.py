@@ -130,6 +130,13 @@ def test_fewer_nodes_than_the_allocation_and_more(work: Work) -> None:
     assert len(list((work.folder / "runs").iterdir())) == 1
 
 
+def test_the_partition_is_that_of_the_only_kind(work: Work) -> None:
+    site = work.folder.parent / "site.yaml"
+    site.write_text(site.read_text().replace("    cores: 32\n", "    cores: 32\n    queue: elsewhere\n"))
+    shown = work.run("submit", "-N", "50", *RANKS, "--dry-run", "exit.py", "0")  # of which Slurm here knows nothing
+    assert "#SBATCH --partition=elsewhere" in shown.out
+
+
 def test_a_launch_outside_of_an_allocation_makes_one(work: Work) -> None:
     work.run("launch", *SHAPE, "-p", "short", "-A", "project", "-t", "1", "-J", "named", "exit.py", "0")
     words = ("--array", "0-1", "--scheduler-arg=--nodelist=n3,n4")

@@ -99,7 +99,7 @@ def with_offer(around: Surroundings, intent: Intent, site: Site) -> Surroundings
             gpus=counted and some and intent.gpus_per_rank != 0,
         )  # fmt: skip
         return replace(around, offer=offer if counted else replace(offer, gpus=None))
-    kind = site.nodes.get(intent.node_kind, NodeKind())
+    kind = site.nodes[nodes.pick_kind(site, intent).kind] if site.nodes else NodeKind()
     queue = intent.batch.queue or kind.queue or site.scheduler.queue
     there = slurmnodes.of_partition(queue)
     wanted = intent.nodes + intent.spare
