@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,13 @@ NAMES = {"jsrun": "lsf", "lsf": "lsf", "pals": "pbs", "pbs-openmpi": "pbs", "flu
 
 
 @pytest.fixture(params=SITES)
-def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Cluster:
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
     if why := missing(request.param):
         pytest.skip(why)
     made = Cluster.make(request.param, tmp_path)
     shutil.copy(HELLO, made.folder)
-    return made
+    yield made
+    made.close()
 
 
 def told(cluster: Cluster) -> list[dict[str, Any]]:

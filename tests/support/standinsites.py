@@ -154,6 +154,12 @@ class Cluster:
         """Where the launcher put the ranks."""
         return placed(self.env)
 
+    def close(self) -> None:
+        """End the jobs that a failed test has left."""
+        for file in Path(self.env["STANDIN_STATE"]).glob("jobs/*/job.json"):
+            if json.loads(file.read_text())["state"] != "ended":
+                (file.parent / "end").write_text("cancel")
+
     def left(self, patience_s: float = 15) -> list[str]:
         """Processes of this cluster's jobs that are still there when patience is over: ranks, agents, launchers."""
         until = time.monotonic() + patience_s
