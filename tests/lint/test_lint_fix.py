@@ -125,7 +125,7 @@ def test_the_job_file_asks_for_the_same(tmp_path: Path, monkeypatch: pytest.Monk
         if value not in (None, ""):
             assert getattr(got, field) == value, (field, shown)
     for row in text.splitlines():
-        if row.startswith(("module ", "source ", "N=")):
+        if row.startswith(("module ", "source ")):
             assert f"\n{row}\n" in shown
 
 
@@ -157,14 +157,18 @@ def test_what_prepares_the_run_is_carried_over_in_its_order() -> None:
 
 def test_ray_recipe_becomes_the_driver() -> None:
     text = HEAD + (
-        "#SBATCH --ntasks-per-node=1 -c 32\nmodule load ray\nhead=$(hostname)\n"
+        "#SBATCH --ntasks-per-node=1 -c 32\nmodule load ray\nhead=$(hostname)\nDATA=/d\nexport IN=$DATA/x\n"
         "srun -N1 -n1 -w $head ray start --head --block &\nsleep 20\n"
         "srun -N1 -n1 --exclude $head ray start --address $head:6379 --block &\nsleep 20\n"
         "python tune.py --samples 8\nray stop\n"
     )
     intent, notes = intent_of(text)
     assert (intent.backend, intent.program, intent.nodes) == ("ray", ("tune.py", "--samples", "8"), 2)
-    assert intent.prologue == ("module load ray", "head=$(hostname)")
+    assert intent.prologue == (
+        "module load ray",
+        "DATA=/d",
+        "export IN=$DATA/x",
+    )  # `head` is used by no line that is kept
     assert any("Ray" in note for note in notes)
 
 

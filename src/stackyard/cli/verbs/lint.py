@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +15,9 @@ from stackyard.cli.output import show_json
 
 if TYPE_CHECKING:
     from stackyard.launch.findings import Finding
+
+_WORDS = {"refused": ("error", "red"), "warning": ("warning", "yellow"), "note": ("note", "cyan")}
+_WIDEST = 110
 
 
 @click.command(short_help="what is wrong or wasteful in a batch script")
@@ -34,6 +40,8 @@ def command(context: Context, files: tuple[Path, ...], fix: bool, notes: bool, a
     else:
         for path, report in zip(files, reports, strict=True):
             _show(path, report, notes)
+        if len(files) > 1:
+            _show_total(reports)
     if fix:
         for path, report in zip(files, reports, strict=True):
             _fix(path, report)
@@ -43,25 +51,64 @@ def command(context: Context, files: tuple[Path, ...], fix: bool, notes: bool, a
 
 
 def _show(path: Path, report: Any, notes: bool) -> None:
-    shown = [f for f in report.findings if notes or f.severity != "note"]
-    found = sum(f.severity != "note" for f in report.findings)
-    click.echo(f"{click.style(str(path), bold=True)}: {report.summary}" if report.summary else str(path))
-    for finding in shown:
-        _show_finding(finding)
-    said = f"{found} finding{'s' * (found != 1)}" if found else click.style("clean", fg="green")
-    click.echo(f"  {said}\n" if shown else f"  {said}")
+    """One script: what it asks for, its findings, then its notes, and how many there are of each."""
+    place = _short(path)
+    rows = report.script.text.splitlines()
+    click.echo(click.style(place, bold=True) + (f": {report.summary}" if report.summary else ""))
+    said: set[str] = set()
+    for group in _groups(report.findings, notes):
+        _show_group(place, group, rows, said)
+    click.echo(f"  {_counted(report.findings)}")
 
 
-def _show_finding(finding: Finding) -> None:
-    color = {"refused": "red", "warning": "yellow", "note": "cyan"}[finding.severity]
-    word = {"refused": "error", "warning": "warning", "note": "note"}[finding.severity]
-    place = f"{finding.where}: " if finding.where else ""
-    rule = click.style(f"[{finding.rule}]", dim=True)
-    click.echo(f"{place}{click.style(word, fg=color)}: {finding.message} {rule}")
-    if finding.reason:
-        click.echo(f"    {finding.reason}")
-    for number, line in enumerate(finding.better.splitlines()):
+def _groups(findings: Iterable[Finding], notes: bool) -> list[list[Finding]]:
+    """Findings that say the same of several lines together; notes last."""
+    groups: dict[tuple[str, str, str], list[Finding]] = {}
+    for finding in findings:
+        if notes or finding.severity != "note":
+            groups.setdefault((finding.rule, finding.severity, finding.message), []).append(finding)
+    return sorted(groups.values(), key=lambda group: group[0].severity == "note")
+
+
+def _show_group(place: str, group: Sequence[Finding], rows: Sequence[str], said: set[str]) -> None:
+    first = group[0]
+    word, color = _WORDS[first.severity]
+    lines = [finding.where.line if finding.where else 0 for finding in group]
+    click.echo(
+        f"{place}:{lines[0]}: {click.style(word, fg=color)}: {first.message} {click.style(f'[{first.rule}]', dim=True)}"
+    )
+    if 0 < lines[0] <= len(rows) and rows[lines[0] - 1].strip():
+        click.echo(click.style(f"    | {_cut(rows[lines[0] - 1].strip())}", dim=True))
+    if len(lines) > 1:
+        click.echo("    also " + " ".join(f"{place}:{line}" for line in lines[1:]))
+    if first.reason and first.reason not in said:
+        said.add(first.reason)
+        click.echo(f"    {first.reason}")
+    for number, line in enumerate(first.better.splitlines()):
         click.echo(f"    {click.style('better:' if number == 0 else '       ', fg='cyan')} {line}")
+
+
+def _counted(findings: Iterable[Finding]) -> str:
+    """``1 error, 2 warnings, 3 notes``, or ``clean``."""
+    count: Counter[str] = Counter(finding.severity for finding in findings)
+    said = [f"{count[kind]} {word}{'s' * (count[kind] != 1)}" for kind, (word, _) in _WORDS.items() if count[kind]]
+    found = count["refused"] + count["warning"]
+    return ", ".join(said if found else [click.style("clean", fg="green"), *said])
+
+
+def _show_total(reports: Sequence[Any]) -> None:
+    clean = sum(report.exit_code == 0 for report in reports)
+    click.echo(f"{len(reports)} scripts, {clean} clean: {_counted(f for report in reports for f in report.findings)}")
+
+
+def _short(path: Path) -> str:
+    """The path as it is shortest: from the working folder where it lies in it."""
+    relative = os.path.relpath(path)
+    return str(path) if relative.startswith("..") else relative
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _WIDEST else text[: _WIDEST - 3] + "..."
 
 
 def _fix(path: Path, report: Any) -> None:
@@ -72,6 +119,6 @@ def _fix(path: Path, report: Any) -> None:
     intent, notes = lint.to_intent(report.script)
     target = path.with_name(path.name + ".job.yaml")
     atomic.write_text(target, job_text(intent, [f"made from {path.name} by stackyard lint --fix", *notes]))
-    click.echo(f"wrote {target}: stackyard submit --job {target}")
+    click.echo(f"wrote {_short(target)}: stackyard submit --job {_short(target)}")
     for note in notes:
         click.echo(f"    {click.style('not carried over:', fg='yellow')} {note}")

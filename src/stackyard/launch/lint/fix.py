@@ -342,6 +342,9 @@ def _plain_program(case: Case, making: _Making, ray: list[Launch]) -> int:
         if any(each.kind == "ray" for each in starts):
             continue
         program = python_program(starts[-1].program if starts else resolved.argv)
+        if starts and not program:
+            inside = [python_program(each.resolved.argv) for each in script.inner if each.launch in starts]
+            program = next((each for each in inside if each and each[:1] != ("-c",)), None)
         if program:
             making.values["program"] = _known_words(making, resolved.line, program)
             return resolved.line

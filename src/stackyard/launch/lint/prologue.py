@@ -11,7 +11,7 @@ from stackyard.launch.lint.script import Script
 from stackyard.launch.lint.words import is_known, shown
 
 OWN_VARIABLES = re.compile(
-    r"^(?:MASTER_|RANK$|LOCAL_RANK$|WORLD_SIZE$|NODE_RANK$|SLURM|SRUN_|LSB_|PBS_|HOSTFILE|NNODES|RDZV|OMP_NUM_THREADS$"
+    r"^(?:MASTER_|RANK$|LOCAL_RANK$|WORLD_SIZE$|NODE_RANK$|SLURM_|SRUN_CPUS|LSB_|PBS_|HOSTFILE|NNODES|RDZV|OMP_NUM_THREADS$"
     r"|CUDA_VISIBLE_DEVICES$|ROCR_VISIBLE|HIP_VISIBLE)"
 )
 """Variables that Stackyard gives every rank itself."""
@@ -22,7 +22,8 @@ _CARRIED_WORDS = (
 )
 _CARRIED = frozenset(_CARRIED_WORDS.split())
 _SILENT_WORDS = (
-    "echo printf date hostname env printenv set pwd ls nvidia-smi rocm-smi true : wait exit time sleep squeue"
+    "echo printf date hostname env printenv set pwd ls nvidia-smi rocm-smi true : wait exit time sleep squeue read "
+    "mapfile readarray local [ [[ test shift break continue return which scontrol df free lscpu"
 )
 _SILENT = frozenset(_SILENT_WORDS.split())
 _FOLDERS = re.compile(r"^\S*(?:PBS_O_WORKDIR|SLURM_SUBMIT_DIR|LS_SUBCWD)\S*$")
@@ -30,11 +31,16 @@ _FOLDERS = re.compile(r"^\S*(?:PBS_O_WORKDIR|SLURM_SUBMIT_DIR|LS_SUBCWD)\S*$")
 
 @dataclass
 class Before:
-    """The lines before the start, the folder that the program runs in, and what could not be taken over."""
+    """The lines before the start, the folder that the program runs in, and what could not be taken over.
+
+    `names` has, for a line that only sets a variable of the script itself, its name.
+    """
 
     lines: list[str] = field(default_factory=list)
     folder: str = ""
     notes: list[str] = field(default_factory=list)
+    names: dict[int, str] = field(default_factory=dict)
+    unsure: list[tuple[str, str]] = field(default_factory=list)
 
 
 def lines_before(script: Script, end: int) -> Before:
@@ -49,7 +55,21 @@ def lines_before(script: Script, end: int) -> Before:
             break
         if id(resolved) not in started and not resolved.command.within("function"):
             _carry(script, before, resolved)
+    _prune(before)
     return before
+
+
+def _prune(before: Before) -> None:
+    """Leaves variables out that no later line uses; those set under a condition are noted where one does."""
+    kept: list[str] = []
+    for at in reversed(range(len(before.lines))):
+        name = before.names.get(at)
+        if name is None or any(re.search(rf"\$\{{?[#!]?{name}\b|^export\b.*\b{name}\b", line) for line in kept):
+            kept.insert(0, before.lines[at])
+    for name, note in before.unsure:
+        if any(re.search(rf"\$\{{?[#!]?{name}\b", line) for line in kept):
+            before.notes.append(note)
+    before.lines = kept
 
 
 def _carry(script: Script, before: Before, resolved: Resolved) -> None:
@@ -77,10 +97,10 @@ def _assignments(before: Before, resolved: Resolved, nested: bool) -> None:
         if OWN_VARIABLES.match(assignment.name):
             before.notes.append(f"line {resolved.line}: {assignment.name}, which Stackyard sets itself")
         elif nested:
-            before.notes.append(
-                f"line {resolved.line}: only under a condition: {assignment.name}={assignment.raw[:60]}"
-            )
+            note = f"line {resolved.line}: only under a condition: {assignment.name}={assignment.raw[:60]}"
+            before.unsure.append((assignment.name, note))
         else:
+            before.names[len(before.lines)] = assignment.name
             before.lines.append(_joined(f"{assignment.name}{plus}={assignment.raw}"))
 
 

@@ -20,6 +20,9 @@ _OWN_NAME = re.compile(
 )
 
 
+_CUT = re.compile(r"^\$\(\s*echo\s+\S*SLURM_(?:JOB_)?NODELIST\S*\s*\|\s*cut\s+-d\s?\S+\s+-f\s?1\s*\)$")
+
+
 @dataclass(frozen=True)
 class Address:
     """One place where the address of rank 0 is written, where it comes from, and whether each task evaluates it."""
@@ -187,25 +190,7 @@ def address_launch_node(case: Case) -> Iterator[Hit]:
                 _set(address, _start(case)),
                 "note" if inside else None,
             )
-    nodes = case.script.request.nodes
-    for address in addresses(case) if nodes and nodes > 1 else ():
-        last = re.search(r"(?:hostnames?|NODEFILE)\b[^|]*\|\s*tail\b(?!\s+-n\s*\+)", address.origin)
-        item = re.search(r"\w\[-1\]\}|\w: -1\}", address.text + address.origin)
-        if last or (item and "hostnames" in _made(case, address)):
-            text = f"{address.option} is the last node of the job, not that of rank 0"
-            yield Hit(address.line, text, _set(address, _start(case)))
-        elif re.search(
-            r"^\$\(\s*echo\s+\S*SLURM_(?:JOB_)?NODELIST\S*\s*\|\s*cut\s+-d\s?\S+\s+-f\s?1\s*\)$", address.origin
-        ):
-            text = f"{address.option} is cut from a list such as node[1-{nodes}], not from names"
-            yield Hit(address.line, text, _set(address, _start(case)))
-        elif re.fullmatch(r"login[-\w.]*", address.text, re.I):
-            yield Hit(
-                address.line, f"{address.option} is {address.text}, where no rank runs", _set(address, _start(case))
-            )
-        elif re.fullmatch(r"\$\{?SLURM_(?:JOB_)?NODELIST\}?", address.origin.strip("\"'")):
-            text = f"{address.option} is the whole list, as node[1-{nodes}], not a name"
-            yield Hit(address.line, text, _set(address, _start(case)))
+    yield from _not_rank_0(case)
     for launch in case.launches:
         source = case.source(launch)
         if source and source.launch_node_line:
@@ -215,6 +200,27 @@ def address_launch_node(case: Case) -> Iterator[Hit]:
                 "pass MASTER_ADDR from the script",
                 "note",
             )
+
+
+def _not_rank_0(case: Case) -> Iterator[Hit]:
+    """The last node, a node of another kind, or what is no node's name."""
+    nodes = case.script.request.nodes
+    reason = "Rank 0 runs on the first node of the job: ranks that look for it elsewhere wait until they time out"
+    for address in addresses(case) if nodes and nodes > 1 else ():
+        origin, plain = address.origin, address.origin.strip("\"'")
+        last = re.search(r"(?:hostnames?|NODEFILE)\b[^|]*\|\s*tail\b(?!\s+-n\s*\+)", origin)
+        item = re.search(r"\w\[-1\]\}|\w: -1\}", address.text + origin)
+        text = ""
+        if last or (item and "hostnames" in _made(case, address)):
+            text = "is the last node of the job, not that of rank 0"
+        elif _CUT.search(origin):
+            text = f"is cut from a list such as node[1-{nodes}], not from names"
+        elif re.fullmatch(r"login[-\w.]*", address.text, re.I):
+            text = f"is {address.text}, where no rank runs"
+        elif re.fullmatch(r"\$\{?SLURM_(?:JOB_)?NODELIST\}?", plain):
+            text = f"is the whole list, as node[1-{nodes}], not a name"
+        if text:
+            yield Hit(address.line, f"{address.option} {text}", _set(address, _start(case)), reason=reason)
 
 
 @rule(
