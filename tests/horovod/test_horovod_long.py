@@ -1,7 +1,6 @@
 """Horovod, compiled for real: the example is deployed as a user would, its table is read, two ranks all-reduce.
 
-Takes some minutes of compiling. With STACKYARD_KEEP_HOROVOD=DIR the example and its yard are kept in that folder, and
-the next run finds everything built.
+Takes some minutes of compiling the first time. The yard is the one in ``.cache`` that the launch tests use, too.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -18,9 +16,10 @@ from typing import Any
 
 import pytest
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "kaust-horovod"
+from stackyard.errors import MissingError
+from support import torchstack
+
 STACKYARD = Path(sys.executable).with_name("stackyard")
-TOOLS = ("cmake", "g++", "mpicxx", "mpirun", "patch")
 MINUTES_40 = 2400
 HOME = os.environ.get("HOME", "/")  # of the person who runs the tests: where pip.conf may be
 
@@ -39,26 +38,20 @@ if hvd.rank() == 0:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the example and its yard are."""
-    missing = [tool for tool in TOOLS if shutil.which(tool) is None]
-    if missing:
-        pytest.skip(f"not on this machine: {', '.join(missing)}")
-    kept = os.environ.get("STACKYARD_KEEP_HOROVOD")
-    return Path(kept).absolute() if kept else tmp_path_factory.mktemp("horovod")
-
-
-@pytest.fixture(scope="module")
-def example(place: Path) -> Path:
-    """The example in a folder of its own, so that its lock does not land in the checkout."""
-    return Path(shutil.copytree(EXAMPLE, place / "example", dirs_exist_ok=True))
-
-
-@pytest.fixture(scope="module")
-def yard(place: Path, example: Path) -> Path:
+def yard() -> Path:
     """A yard in which the example was deployed."""
-    stackyard(place / "yard", "deploy", example / "stack.yaml")
-    return place / "yard"
+    try:
+        return torchstack.horovod_yard()
+    except MissingError as error:
+        if error.detail is None:
+            pytest.skip(str(error))
+        raise
+
+
+@pytest.fixture
+def example(yard: Path) -> Path:
+    """The example in a folder of its own, with the lock that was deployed."""
+    return torchstack.horovod_example()
 
 
 def stackyard(yard: Path, *words: str | Path, **extra: str) -> str:
@@ -128,6 +121,7 @@ def test_a_second_deploy_compiles_nothing(yard: Path, example: Path) -> None:
 
 
 def test_without_the_patch_the_wheel_in_the_cache_is_not_taken(yard: Path, example: Path) -> None:
+    before = json.loads(stackyard(yard, "list", "--json"))
     stack = (example / "stack.yaml").read_text()
     other = example / "unpatched.yaml"
     other.write_text(stack.replace("patches: [patches/horovod-cxx17.patch]", "patches: []"))
@@ -137,4 +131,4 @@ def test_without_the_patch_the_wheel_in_the_cache_is_not_taken(yard: Path, examp
     log = re.search(r"(/\S+/build\.log)", done.stdout + done.stderr)
     assert log, done.stderr
     assert "C++17 or later compatible compiler is required" in Path(log[1]).read_text()
-    assert len(json.loads(stackyard(yard, "list", "--json"))) == 1
+    assert json.loads(stackyard(yard, "list", "--json")) == before

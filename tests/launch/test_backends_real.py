@@ -182,6 +182,7 @@ def test_the_wire_up_survives_the_shim(
     assert lines(logs, "sum") == [f"sum 6.0 {rank} 4" for rank in range(4)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("controller", ["mpi", "gloo"])
 def test_horovod(slurm: SlurmCluster, tmp_path: Path, horovod_python: Path, controller: str) -> None:
     mpi = "pmix" if controller == "mpi" else "none"

@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from filelock import FileLock
@@ -31,11 +32,8 @@ def torch_yard() -> Path:
     Raises:
         MissingError: it could not be deployed, with what was printed.
     """
-    inputs = [EXAMPLES / "resnet" / name for name in ("stack.yaml", "requirements.txt")]
-    digest = hashlib.sha256(f"{sys.base_prefix} {sys.version}".encode())
-    for path in inputs:
-        digest.update(path.read_bytes())
-    place = cache_folder() / f"torch-{digest.hexdigest()[:12]}"
+    digest = _digest(EXAMPLES / "resnet" / name for name in ("stack.yaml", "requirements.txt"))
+    place = cache_folder() / f"torch-{digest}"
     with FileLock(f"{place}.lock"):
         if not (place / "yard" / "modules").exists():  # published last
             # a folder of its own, so that the lock of the stack does not land in the checkout
@@ -47,24 +45,42 @@ def torch_yard() -> Path:
 def horovod_yard() -> Path:
     """A yard with the stack of examples/kaust-horovod, ``.cache/horovod-yard``; minutes of compiling the first time.
 
+    When the example has changed it is deployed in the same yard again, which builds no more than it must.
+
     Raises:
         MissingError: a tool is missing, or it could not be deployed.
     """
     missing = [tool for tool in HOROVOD_TOOLS if shutil.which(tool) is None]
     if missing:
         raise MissingError(f"not on this machine: {', '.join(missing)}", hint="see scripts/test-programs.sh")
-    yard = cache_folder().parent / "horovod-yard"
+    yard, example = cache_folder().parent / "horovod-yard", EXAMPLES / "kaust-horovod"
+    digest = _digest(sorted(path for path in example.rglob("*") if path.is_file() and path.suffix != ".md"))
+    made = yard.with_name(f"{yard.name}.made-of")
     with FileLock(f"{yard}.lock"):
-        if not (yard / "modules").exists():  # published last
-            copy = shutil.copytree(EXAMPLES / "kaust-horovod", cache_folder() / "horovod-example", dirs_exist_ok=True)
-            _deploy(yard, copy / "stack.yaml")
+        if not (made.exists() and made.read_text() == digest):
+            _deploy(yard, shutil.copytree(example, horovod_example(), dirs_exist_ok=True) / "stack.yaml")
+            made.write_text(digest)
     return yard
 
 
+def horovod_example() -> Path:
+    """The copy of examples/kaust-horovod that `horovod_yard` deploys, with its lock."""
+    return cache_folder() / "horovod-example"
+
+
 def python(yard: Path) -> Path:
-    """The Python of the published revision in a yard with one stack."""
+    """The Python of the revision that the bare name loads, in a yard with one stack."""
     shown = subprocess.run([STACKYARD, "--yard", yard, "list", "--json"], check=True, text=True, stdout=subprocess.PIPE)
-    return Path(json.loads(shown.stdout)[0]["path"]) / "prefix" / "bin" / "python"
+    (newest,) = (revision for revision in json.loads(shown.stdout) if revision["default"])
+    return Path(newest["path"]) / "prefix" / "bin" / "python"
+
+
+def _digest(inputs: Iterable[Path]) -> str:
+    """What a stack is made of, this interpreter included."""
+    digest = hashlib.sha256(f"{sys.base_prefix} {sys.version}".encode())
+    for path in inputs:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 def _deploy(yard: Path, stack: Path) -> None:
