@@ -6,7 +6,6 @@
 #BSUB -csm y
 #BSUB -n 6049
 #BSUB -R "1*{select[((LN)&&(type==any))]order[r15s:pg]span[hosts=1]cu[type=rack:pref=config]}+6048*{select[((CN)&&(type==any))]order[r15s:pg]span[ptile=42]cu[type=rack:maxcus=8]}"
-#BSUB -alloc_flags nvme
 #BSUB -o "/home/user/work/runs/2026-11-21-001/batch.log"
 #BSUB -e "/home/user/work/runs/2026-11-21-001/batch.log"
 

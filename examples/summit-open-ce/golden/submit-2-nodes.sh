@@ -4,7 +4,6 @@
 #BSUB -q batch
 #BSUB -W 1:00
 #BSUB -nnodes 2
-#BSUB -alloc_flags nvme
 #BSUB -o "/home/user/work/runs/2026-11-21-001/batch.log"
 #BSUB -e "/home/user/work/runs/2026-11-21-001/batch.log"
 

@@ -82,7 +82,7 @@ def _intent(kind: str, files: Sequence[Path], batch: dict[str, Any]) -> Intent:
     from stackyard.launch.intent import BatchOptions, Intent
 
     given = {k: v for k, v in batch.items() if v not in (None, "", ())}
-    options = BatchOptions(name=given.pop("name", "deploy-" + files[0].stem), exclusive=True, **given)
+    options = BatchOptions(name=given.pop("name", "deploy-" + files[0].stem), exclusive=True, local_disk=True, **given)
     return Intent(
         program=("stackyard", "deploy", *map(str, files)), ranks_per_node=1, straddle=True, node_kind=kind,
         batch=options, backend="any", gpu_visibility="all",

@@ -91,6 +91,7 @@ BATCH = (
     click.option("--signal", "signal_s", type=int, metavar="S", help="SIGUSR1 for the ranks S seconds before the end."),
     click.option("--memory", "memory_gib", type=float, metavar="GIB", help="Memory per node."),
     click.option("--exclusive/--shared", default=None, help="Whole nodes, or parts. Default: the site's."),
+    click.option("--local-disk", is_flag=True, default=None, help="Ask for the nodes' own disks (LSF: nvme)."),
     click.option("--pack", type=click.Choice(["racks"]), help="Nodes from as few racks as possible."),
     click.option("--scheduler-arg", "scheduler_args", multiple=True, help="A batch option, passed on as it is."),
 )

@@ -32,6 +32,7 @@ class BatchOptions(Model):
     signal_s: int = Field(0, ge=0, description="Seconds before the end at which the ranks get SIGUSR1; 0: none")
     memory_gib: float = Field(0, ge=0, description="Per node; 0: all, or the scheduler's default")
     exclusive: bool | None = Field(None, description="Whole nodes; None: as the site says")
+    local_disk: bool = Field(False, description="Ask for the nodes' own disks, where these must be asked for")
     pack: Literal["", "racks"] = Field("", description="Nodes from as few racks as possible")
     scheduler_args: tuple[str, ...] = Field((), description="Passed through as they are")
 

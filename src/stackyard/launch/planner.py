@@ -296,7 +296,7 @@ def _head(intent: Intent, site: Site, layout: Layout, around: Surroundings) -> B
         nodes=intent.nodes + intent.spare,
         output=options.output or ("{step}/batch-{index}.log" if options.array else "{step}/batch.log"),
         name=options.name or job_name(intent),
-        node_local_disk=bool(kind.local_disk),
+        node_local_disk=options.local_disk and bool(kind.local_disk),
     )
     return batch.get(around.scheduler, site.scheduler).head(request)
 
