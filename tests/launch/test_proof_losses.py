@@ -33,7 +33,11 @@ MPI_AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": 
 DDP, MPI, HOROVOD = (str(torchstack.EXAMPLES / "resnet" / f"train{kind}.py") for kind in ("", "_mpi", "_horovod"))
 CONTAINER = """\
 launch:
-  container: {runtime: apptainer}
+  container:
+    runtime: apptainer
+    binds:
+      - {pmix}  # PMIxCliTmpDirBase of mpi.conf
+      - {spy}:/usr/bin/py-spy
 """
 
 
@@ -159,5 +163,5 @@ def enter(work: Work, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.setenv(name, environ[name])
     spy = had(lambda: venvs.python("py-spy")).with_name("py-spy")
     site = work.folder.parent / "site.yaml"
-    site.write_text(site.read_text() + CONTAINER.replace("}", f", binds: ['{spy}:/usr/bin/py-spy']}}"))
+    site.write_text(site.read_text() + CONTAINER.format(spy=spy, pmix=work.cluster.folder / "spmix"))
     return image
