@@ -61,7 +61,11 @@ _PYTHON = re.compile(r"^(?:.*/)?python(?:\d(?:\.\d+)?)?$")
 _SHELL = re.compile(r"^(?:.*/)?(?:bash|sh|zsh|dash|ksh)$")
 
 
-@dataclass(frozen=True)
+_MOST = 400
+"""Launches that are looked at: longer lists are made by programs, and all alike."""
+
+
+@dataclass(frozen=True, eq=False)
 class Launch:
     """One starter with its options. `program` is what it starts; `via` are the launches around it, outermost first.
 
@@ -123,7 +127,7 @@ def find_launches(commands: Iterable[Resolved]) -> tuple[list[Launch], list[Inne
     """The launches of the commands in their order, and the commands of the shells that they start."""
     found = _Found()
     for resolved in commands:
-        if resolved.argv:
+        if resolved.argv and len(found.launches) < _MOST:
             found.files.update(_written(resolved))
             _look(found, resolved, list(resolved.argv), resolved.line, (), False, 0)
     return found.launches, found.inner

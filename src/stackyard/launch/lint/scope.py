@@ -16,6 +16,8 @@ from stackyard.launch.lint.words import OPEN, Part, Word, WordReader, is_known, 
 
 _EXPRESSION = re.compile(r"^([A-Za-z_]\w*|[@*#?$!0-9-])(?:(:?[-=+?])(.*))?$", re.S)
 _SETTERS = {"export", "declare", "local", "readonly", "typeset", "setenv"}
+_LONGEST = 100_000
+"""Characters of a value beyond which it counts as not known: ``A=$A$A`` in a row doubles it each time."""
 _SPLIT = re.compile(f"(?:{OPEN}[^\ue001]*\ue001|[^ \t\n])+")
 
 
@@ -105,6 +107,7 @@ class Scope:
         items = self._items(assignment, old)
         if assignment.append:
             text = (self._lookup(name) or "") + text
+        text = text if len(text) <= _LONGEST else self._unknown(f"${name}")
         kept = exported or bool(old and old.exported)
         self._set(name, Value(text, assignment.raw, line, self._blocks, kept, items))
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 
 from stackyard.launch.lint.words import Word, WordReader, closing
 
+_DEEPEST = 50
+"""Blocks around a command that are kept; no person nests deeper."""
 _ASSIGNMENT = re.compile(r"^([A-Za-z_]\w*)(\[[^]]*\])?(\+?)=")
 _OPENERS = {"if": "branch", "while": "loop", "until": "loop", "for": "loop", "select": "loop", "case": "branch"}
 _OPENERS |= {"{": "group"}
@@ -196,7 +198,7 @@ class _Reader:
 
     def _current(self) -> Command:
         if self._now is None:
-            self._now = Command(self._line(), blocks=tuple(self._blocks), conditional=self._conditional)
+            self._now = Command(self._line(), blocks=tuple(self._blocks[-_DEEPEST:]), conditional=self._conditional)
         return self._now
 
     def _end(self) -> None:
@@ -310,7 +312,7 @@ class _Reader:
         if keyword in ("for", "select"):
             match = re.compile(r"[ \t]*([A-Za-z_]\w*)([^\n;]*)").match(self.text, self.at)
             if match:
-                loop = Command(self._line(), blocks=tuple(self._blocks))
+                loop = Command(self._line(), blocks=tuple(self._blocks[-_DEEPEST:]))
                 loop.assignments.append(Assignment(match[1], None, match[2].strip()))
                 self.commands.append(loop)
                 self.at = match.end()
