@@ -54,7 +54,8 @@ def test_damaged_scripts(seed: int) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        "$(" * 20_000, "{ " * 20_000, '"' * 40_001, "x" * 1_000_000, "srun " + "a " * 20_000, "srun -n 2 ./a &\n" * 3000,
+        "$(" * 20_000, "{ " * 20_000, '"' * 40_001, "x" * 1_000_000, "srun " + "a " * 20_000,
+        "srun -n 2 ./a &\n" * 3000,
         "A=xy\n" + 'A="$A $A"\n' * 60 + "srun $A\n", "if a; then\n" * 8000, "cat <<E\n" * 8000, "srun bash -c '" * 2000,
     ],
     ids=["open", "deep", "quotes", "word", "line", "launches", "doubling", "branches", "here", "shells"],

@@ -47,7 +47,7 @@ def read_directives(text: str, inner: set[int]) -> tuple[Directive, ...]:
             made = _directive(match, number, begun)
             further = further or (made.state == "read" and made.text.split()[:1] in (["hetjob"], ["packjob"]))
             found.append(replace(made, state="component") if further and made.state == "read" else made)
-        elif row.strip() and not row.lstrip().startswith("#"):
+        elif row.strip() and not row.lstrip().startswith(("#", "{{")):
             begun = not template
     return tuple(found)
 

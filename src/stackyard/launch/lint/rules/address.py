@@ -237,8 +237,9 @@ def address_lsf_first_host(case: Case) -> Iterator[Hit]:
         listed = re.search(r"LSB_(?:DJOB_HOSTFILE|HOSTS|DJOB_RANKFILE|MCPU_HOSTS)", address.origin)
         if not listed:
             continue
+        origin = re.sub(r"\|\s*awk\s+'\{\s*print \$1;?\s*\}'", "", address.origin)  # the first word is the first host
         removed = re.search(
-            r"grep\s+(?:-\w*\s+)*-?\w*v|batch|login|tail|sed|awk|NR|-f\s?[23]|\[[1-9]\]|\$[23]|1d", address.origin
+            r"grep\s+(?:-\w*\s+)*-?\w*v|batch|login|tail|sed|awk|NR|-f\s?[23]|\[[1-9]\]|\$[23]|1d", origin
         )
         ordered = re.search(r"\bsort\b|\buniq\b.*-u|set\(", address.origin)
         if not removed:

@@ -98,7 +98,8 @@ def directive_spaced(case: Case) -> Iterator[Hit]:
         names = {option.name for option in each.options}
         if names & active or is_template(each.text) or _is_prose(each):
             continue
-        meant = (bool(names & _SIZES) or not active) and not off
+        pasted = script.text[:1] in " \t" and script.text.lstrip().startswith("#!")  # all of it is indented alike
+        meant = (bool(names & _SIZES) or not active) and not off and not pasted
         better = f"{_TAGS[each.kind]} {each.text}"
         yield Hit(
             each.line,
