@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import time
@@ -16,6 +17,11 @@ from support.slurmcli import SHAPE, Work, working
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
+UNEVEN = """\
+import os, time
+time.sleep(4 * int(os.environ["RANK"]))
+print("finished", flush=True)
+"""
 BEFORE = (130, 143, 1, -signal.SIGINT, -signal.SIGTERM)
 """Also the codes of a Python that a signal ends before it has read the command line; salloc makes 1 of its death."""
 
@@ -39,6 +45,15 @@ def test_at_any_moment(work: Work, after_s: float, number: signal.Signals, alloc
     assert started.returncode in BEFORE, err
     work.nothing_left()
     work.until(lambda: _jobs(work) <= before)
+
+
+def test_ranks_may_take_different_times(work: Work) -> None:
+    """Neither srun's own patience nor the site's ends ranks that work longer than the first."""
+    (work.folder / "uneven.py").write_text(UNEVEN)
+    done = work.run("launch", *SHAPE, "--stream", "all", "uneven.py", SLURM_WAIT="1")
+    assert "[1] finished" in done.out
+    command = json.loads((work.last / "record.json").read_text())["plan"]["command"]
+    assert "--wait=0" in command
 
 
 def test_when_srun_does_not_answer(work: Work) -> None:

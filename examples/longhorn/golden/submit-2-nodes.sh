@@ -15,7 +15,7 @@
 #   stackyard --site /opt/stackyard/examples/longhorn/site.yaml submit -N 2 -t 60 -A PROJ train.py
 # starts the ranks with:
 #   srun -N 2 -n 8 --ntasks-per-node=4 --distribution=block:block -c 10 --threads-per-core=1 --cpu-bind=threads
-#   --mpi=none --export=ALL --kill-on-bad-exit=1 --wait=60 /home/user/work/runs/2026-11-21-001/rank.sh
+#   --mpi=none --export=ALL --kill-on-bad-exit=1 --wait=0 /home/user/work/runs/2026-11-21-001/rank.sh
 # and rank.sh runs:
 #   python train.py
 

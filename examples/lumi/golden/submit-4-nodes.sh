@@ -18,7 +18,7 @@
 # starts the ranks with:
 #   srun -N 4 -n 32 --ntasks-per-node=8 --distribution=block:block
 #   --cpu-bind=mask_cpu:0xfe000000000000,0xfe00000000000000,0xfe0000,0xfe000000,0xfe,0xfe00,0xfe00000000,0xfe0000000000
-#   --gpus-per-node=8 --gpu-bind=none --mpi=none --export=ALL --kill-on-bad-exit=1 --wait=60
+#   --gpus-per-node=8 --gpu-bind=none --mpi=none --export=ALL --kill-on-bad-exit=1 --wait=0
 #   /home/user/work/runs/2026-11-21-001/rank.sh
 # and rank.sh runs:
 #   python train.py

@@ -18,7 +18,7 @@
 #   --node-kind cpu train.py
 # starts the ranks with:
 #   srun -N 4 -n 8 --ntasks-per-node=2 --distribution=block:block -c 64 --threads-per-core=1 --cpu-bind=threads
-#   --mpi=none --export=ALL --kill-on-bad-exit=1 --wait=60 /home/user/work/runs/2026-11-21-001/rank.sh
+#   --mpi=none --export=ALL --kill-on-bad-exit=1 --wait=0 /home/user/work/runs/2026-11-21-001/rank.sh
 # and rank.sh runs:
 #   python train.py
 

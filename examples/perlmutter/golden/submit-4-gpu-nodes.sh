@@ -19,7 +19,7 @@
 # starts the ranks with:
 #   srun -N 4 -n 16 --ntasks-per-node=4 --distribution=block:block
 #   --cpu-bind=mask_cpu:0xffff000000000000,0xffff00000000,0xffff0000,0xffff --gpus-per-node=4 --gpu-bind=none
-#   --mpi=none --export=ALL --kill-on-bad-exit=1 --wait=60 /home/user/work/runs/2026-11-21-001/rank.sh
+#   --mpi=none --export=ALL --kill-on-bad-exit=1 --wait=0 /home/user/work/runs/2026-11-21-001/rank.sh
 # and rank.sh runs:
 #   python train.py
 

@@ -14,7 +14,7 @@
 #   stackyard --site /opt/stackyard/examples/slurm-cluster/site.yaml submit -N 2 -t 60 -A PROJ train.py
 # starts the ranks with:
 #   srun -N 2 -n 8 --ntasks-per-node=4 --distribution=block:block -c 10 --cpu-bind=cores --gres=gpu:v100:4
-#   --mpi=none --export=ALL --kill-on-bad-exit=1 --wait=60 /home/user/work/runs/2026-11-21-001/rank.sh
+#   --mpi=none --export=ALL --kill-on-bad-exit=1 --wait=0 /home/user/work/runs/2026-11-21-001/rank.sh
 # and rank.sh runs:
 #   python train.py
 

@@ -37,7 +37,8 @@ class Flux:
         self._placing(words, request)
         if request.mpi and request.scheduler.mpi:
             words.add("how the ranks are wired up as MPI processes", "-o", f"pmi={request.scheduler.mpi}")
-        words.add("60 s after the first rank has ended the others are ended", "-o", "exit-timeout=60s")
+        # else Flux ends the job 30 s after its first task (flux-run(1), shell options)
+        words.add("ranks that are done earlier do not end the others", "-o", "exit-timeout=none")
         words.own(request)
         return LaunchLine(words.words, "flux", words.reasons)
 

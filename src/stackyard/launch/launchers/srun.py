@@ -127,7 +127,8 @@ class Srun:
 
     def _ending(self, words: Words) -> None:
         words.add("one rank that fails ends all", "--kill-on-bad-exit=1")
-        words.add("60 s after the first rank has ended the others are ended", "--wait=60")
+        # Slurm's WaitTime, or another number here, ends ranks that still work some time after the first that is done
+        words.add("ranks that are done earlier do not end the others", "--wait=0")
 
     def _findings(self, layout: Layout, scheduler: Scheduler) -> tuple[Finding, ...]:
         if not needs_masks(layout) or scheduler.exclusive:
