@@ -323,6 +323,7 @@ def check_program(intent: Intent) -> None:
     Programs without a folder in their name are looked up on the nodes, where the stack's PATH holds; what is inside an
     image cannot be seen from here.
     """
+    _check_program(intent, None)
     word = intent.program[0]
     path = Path(intent.cwd or Path.cwd()) / word
     if (word.endswith(".py") or "/" in word) and not path.exists() and not intent.container:

@@ -1,0 +1,47 @@
+"""What a person reads who asks for something that cannot be: one error, what to do, exit code 2, nothing written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support.cli import stackyard
+
+LAPTOP = "name: laptop\nscheduler: {kind: none}\nnodes: {here: {cores: 6, sockets: 2}}\n"
+WRONG = {
+    "no program": ([], "say which program to run"),
+    "a program that is not there": (["nope.py"], "there is no nope.py in"),
+    "more nodes than one": (["-N", "3", "hello.py"], "there is only this machine"),
+    "more cores than there are": (["-r", "2", "-c", "9", "hello.py"], "a node has 6"),
+    "a rank on two sockets": (["-r", "3", "-c", "2", "hello.py"], "two sockets"),
+    "an unknown profiler": (["--profile", "nsysx", "hello.py"], "did you mean nsys?"),
+    "an image that is not there": (["--container", "none.sif", "hello.py"], "there is no image none.sif"),
+    "an unknown revision": (["--with", "nothing", "hello.py"], "there is no revision nothing"),
+    "an unknown node kind": (["--node-kind", "nix", "hello.py"], "no node kind nix"),
+    "no name for a value": (["--env", "FOO", "hello.py"], "is no NAME=VALUE"),
+    "no time": (["-t", "1:xx", "hello.py"], "is no time"),
+    "an unknown run": (["--again", "077"], "there is no run 077"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_request_is_refused_with_what_to_do(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words, message = WRONG[case]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "site.yaml").write_text(LAPTOP)
+    (tmp_path / "hello.py").write_text("print('hello')\n")
+    done = stackyard("--site", "site.yaml", "launch", *words, expect=2)
+    assert message in done.err and "Traceback" not in done.err
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("verb", ["launch", "submit"])
+def test_a_submission_without_a_scheduler_names_the_other_way(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "site.yaml").write_text(LAPTOP)
+    (tmp_path / "hello.py").write_text("print('hello')\n")
+    done = stackyard("--site", "site.yaml", verb, "-r", "1", "hello.py", expect=None)
+    assert (done.code, "stackyard launch" in done.err) == ((0, False) if verb == "launch" else (4, True)), done.err
