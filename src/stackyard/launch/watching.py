@@ -95,12 +95,12 @@ class Hub:
         while self.asked:
             self._asked(self.asked.pop(0), now)
         self._launcher(now)
+        if not self.state and not self.went:
+            self._begin(now)  # at once: every rank waits for it
         if now < self.next_look:
             return
         self.next_look = now + TICK_S
         if not self.state:
-            if not self.went:
-                self._begin(now)
             self._silent(now)
             self._judge(now)
             self._hang(now)
@@ -253,8 +253,8 @@ class Hub:
             names = ["MASTER_PORT", *(f"STACKYARD_PORT_{i}" for i in range(1, len(self.ports)))]
             self.went = now
             self.seen.nodes_s = now - self.began
-            self._phase("first output")
             self._say("go", {"MASTER_ADDR": address, **dict(zip(names, self.ports, strict=True))})
+            self._phase("first output")
         elif self.launcher_ended and now > self.launcher_ended + 0.3:
             self._fail("no-start", self.seen.not_there("the launcher ended"), code=self.seen.launcher_code or 1)
         elif now > self.expected_since + self.options.start_s and (self.seen.hosts or not self.options.queued):
