@@ -23,8 +23,8 @@ def connect(hubs: "list[str]", deadline: "float", wanted: "Callable[[], bool]") 
         waiting = selectors.DefaultSelector()
         todo, until = list(hubs), min(deadline, time.monotonic() + 3)
         while time.monotonic() < until and (todo or waiting.get_map()):
-            if todo:
-                _begin(todo.pop(0), waiting)
+            if todo and not _begin(todo.pop(0), waiting) and (todo or not waiting.get_map()):
+                continue  # no way to that address, which is known at once
             for key, _ in waiting.select(0.1 if todo else max(0.0, until - time.monotonic())):
                 found = key.fileobj
                 waiting.unregister(found)
@@ -37,7 +37,8 @@ def connect(hubs: "list[str]", deadline: "float", wanted: "Callable[[], bool]") 
     return None
 
 
-def _begin(hub: "str", waiting: "selectors.BaseSelector") -> "None":
+def _begin(hub: "str", waiting: "selectors.BaseSelector") -> "bool":
+    """Whether a connection is under way."""
     address, _, port = hub.rpartition(":")
     made = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
     made.setblocking(False)
@@ -45,8 +46,9 @@ def _begin(hub: "str", waiting: "selectors.BaseSelector") -> "None":
     made.setsockopt(socket.IPPROTO_TCP, getattr(socket, "TCP_USER_TIMEOUT", 18), HUB_SILENT_MS)
     if made.connect_ex((address.strip("[]"), int(port))) in (0, 11, 36, 115):  # EAGAIN, EINPROGRESS
         waiting.register(made, selectors.EVENT_WRITE, hub)
-    else:
-        made.close()
+        return True
+    made.close()
+    return False
 
 
 def _close_all(waiting: "selectors.BaseSelector") -> "None":
