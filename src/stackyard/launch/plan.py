@@ -149,6 +149,18 @@ class Batch(Protocol):
         """End a job. Raises CommandError."""
         ...
 
+    def task_states(self, job: str) -> dict[str, JobState] | None:
+        """How each task of an array is, by its index; None where this scheduler is not asked for them one by one."""
+        ...
+
+    def preempted(self, job: str) -> bool:
+        """Whether a job that is being ended starts again by itself, because another one needs its nodes."""
+        ...
+
+    def requeue_argv(self, job: str) -> tuple[str, ...]:
+        """The command that starts a running job again from its beginning, under the same id; empty: there is none."""
+        ...
+
     def allocation(self, environ: dict[str, str]) -> Allocation | None:
         """The nodes of the allocation that `environ` describes, or None outside of one."""
         ...

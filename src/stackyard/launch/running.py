@@ -134,7 +134,7 @@ def _waits(job: Job, recorder: Recorder, result: StepResult) -> str:
         return ""
     ended = result.code == 128 + signal.SIGTERM
     if recorder.out_of_time or (ended and _preempted(job)):
-        if hasattr(batch.get(job.around.scheduler), "requeue_argv"):
+        if batch.get(job.around.scheduler).requeue_argv(job_id(job.around)):
             return OUT_OF_TIME if recorder.out_of_time else PREEMPTED
         recorder.notice(f"{job.around.scheduler} cannot start a job again; submit it again: stackyard submit --again")
         return ""
@@ -152,9 +152,7 @@ def _begin(before: RunStatus, around: planner.Surroundings) -> RunStatus:
 
 def _preempted(job: Job) -> bool:
     """Whether a preemption is what has ended the ranks: Slurm ends them first, and leaves their watcher a while."""
-    allocation = job.around.allocation
-    ask = getattr(batch.get(job.around.scheduler), "preempted", None)
-    return bool(allocation is not None and ask and ask(job_id(job.around)))
+    return job.around.allocation is not None and batch.get(job.around.scheduler).preempted(job_id(job.around))
 
 
 def job_id(around: planner.Surroundings) -> str:
@@ -173,11 +171,9 @@ def job_id(around: planner.Surroundings) -> str:
 
 def _again(job: Job, recorder: Recorder) -> None:
     """Put the job back into its queue. The scheduler ends this process when it does that, so it comes last."""
-    allocation = job.around.allocation
-    assert allocation is not None
-    requeue = getattr(batch.get(job.around.scheduler), "requeue_argv")  # noqa: B009
-    recorder.event("requeue", {"job": job_id(job.around)})
-    run(requeue(job_id(job.around)), timeout_s=60)
+    job_now = job_id(job.around)
+    recorder.event("requeue", {"job": job_now})
+    run(batch.get(job.around.scheduler).requeue_argv(job_now), timeout_s=60)
 
 
 def _end(job: Job, recorder: Recorder, result: StepResult, waits: str) -> None:

@@ -122,8 +122,8 @@ def _task_states(paths: RunPaths, job: str, array: str) -> dict[str, RunStatus]:
 
     scheduler = batch.get(read_run(paths).scheduler)
     try:
-        each = getattr(scheduler, "task_states", None)
-        states = each(job) if each else dict.fromkeys(map(str, arrays.indices(array)), scheduler.state(job))
+        each = scheduler.task_states(job)
+        states = each if each is not None else dict.fromkeys(map(str, arrays.indices(array)), scheduler.state(job))
     except StackyardError:
         return {}
     found: dict[str, RunStatus] = {}

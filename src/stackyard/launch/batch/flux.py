@@ -65,6 +65,18 @@ class Flux:
         """Ask flux jobs. Raises MissingError, CommandError."""
         return ask_state(job)
 
+    def task_states(self, job: str) -> dict[str, JobState] | None:
+        """None: an array is asked after as a whole here."""
+        return None
+
+    def preempted(self, job: str) -> bool:
+        """A job that is preempted here ends without a word to it."""
+        return False
+
+    def requeue_argv(self, job: str) -> tuple[str, ...]:
+        """None: Flux has no command that starts a job again."""
+        return ()
+
     def cancel(self, job: str) -> None:
         """End a job; one that has ended already is no error. Raises CommandError."""
         end(("flux", "cancel", job), ("is inactive", "unknown job", "inactive"))

@@ -83,6 +83,14 @@ class Lsf:
         """Ask bjobs. Raises MissingError, CommandError."""
         return ask_state(job)
 
+    def task_states(self, job: str) -> dict[str, JobState] | None:
+        """None: an array is asked after as a whole here."""
+        return None
+
+    def preempted(self, job: str) -> bool:
+        """A job that is preempted here ends without a word to it."""
+        return False
+
     def cancel(self, job: str) -> None:
         """End a job; one that has ended already is no error. Raises CommandError."""
         end(("bkill", job), ("already finished", "already exited"))

@@ -55,9 +55,13 @@ class Pbs:
         """Ask qstat, finished jobs included. Raises MissingError, CommandError."""
         return ask_state(job)
 
-    def task_states(self, job: str) -> dict[str, JobState]:
+    def task_states(self, job: str) -> dict[str, JobState] | None:
         """The states of the subjobs of an array, by index."""
         return ask_tasks(job)
+
+    def preempted(self, job: str) -> bool:
+        """A job that is preempted here ends without a word to it."""
+        return False
 
     def cancel(self, job: str) -> None:
         """End a job; one that has ended already is no error. Raises CommandError."""

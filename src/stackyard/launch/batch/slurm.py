@@ -61,7 +61,7 @@ class Slurm:
         """Ask the controller, and the accounting where it has forgotten the job. Raises MissingError, CommandError."""
         return ask_state(job)
 
-    def task_states(self, job: str) -> dict[str, JobState]:
+    def task_states(self, job: str) -> dict[str, JobState] | None:
         """How each task of an array is, by its index. Raises MissingError, CommandError."""
         return ask_tasks(job)
 
