@@ -70,6 +70,8 @@ def _is_here(name: str, environ: Mapping[str, str]) -> bool:
         return False
     if name != "slurm" or environ.get("SLURM_CONF") or any(Path(file).exists() for file in _SLURM_CONF):
         return True
+    if which("scontrol", environ) is None:
+        return True  # a site that wraps sbatch alone
     return run(["scontrol", "ping"], env=dict(environ), check=False, timeout_s=20).returncode == 0
 
 
