@@ -20,7 +20,7 @@ test: .venv/.installed-dev  ## lint, types and all tests but the long ones, with
 	@PYTHONPATH=tests $(BIN)/python -m support.prepare
 	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not long"
 
-test-long: .venv/.installed-dev  ## the tests that compile Horovod (about ten minutes)
+test-long: .venv/.installed-dev  ## the tests that compile Horovod, start Ray, wait for time limits (twenty minutes)
 	@scripts/test-programs.sh
 	$(BIN)/pytest -m long
 

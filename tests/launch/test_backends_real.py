@@ -132,6 +132,7 @@ def lines(logs: list[str], first: str) -> list[str]:
     return sorted(line for text in logs for line in text.splitlines() if line.startswith(f"{first} "))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("direct", [True, False], ids=["direct", "torchrun"])
 def test_torch(slurm: SlurmCluster, tmp_path: Path, torch_python: Path, direct: bool) -> None:
     result, logs = run(tmp_path, torch_python, TORCH, direct=direct)
@@ -191,12 +192,14 @@ def test_horovod(slurm: SlurmCluster, tmp_path: Path, horovod_python: Path, cont
     assert lines(logs, "sum") == [f"sum 6.0 {rank} 4 {rank % 2} {controller}" for rank in range(4)]
 
 
+@pytest.mark.long
 def test_jax(slurm: SlurmCluster, tmp_path: Path) -> None:
     result, logs = run(tmp_path, python_of(lambda: venvs.python("jax")), JAX)
     assert (result.state, result.code) == ("done", 0), logs
     assert lines(logs, "jax") == [f"jax {rank} 4 4" for rank in range(4)]
 
 
+@pytest.mark.long
 def test_ray(slurm: SlurmCluster, tmp_path: Path) -> None:
     """The cluster spans both nodes, the code is the program's, and no process or folder is left."""
     result, logs = run(tmp_path, python_of(lambda: venvs.python("ray")), RAY)

@@ -109,7 +109,7 @@ def test_an_array_is_as_its_worst_task(slurm: SlurmCluster, tmp_path: Path) -> N
     assert SCHEDULER.state(f"{job}_2").exit_code == 2
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_script_gets_the_signal_and_then_runs_out_of_time(slurm: SlurmCluster, tmp_path: Path) -> None:
     body = "trap 'echo got it' USR1\nwhile true; do sleep 0.2; done"
     job = submit(slurm, tmp_path, body, time_min=1, signal_s=50, queue="short")
@@ -168,7 +168,7 @@ def test_an_array_goes_on_while_one_task_does() -> None:
     assert together([]).phase == "unknown"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_preempted_job_starts_again(slurm_exclusive: SlurmCluster, tmp_path: Path) -> None:
     body = f"trap 'echo asked >> {tmp_path}/asked; exit 1' TERM\nsleep 300 & wait"
     whole = SLURM.model_copy(update={"exclusive": True})

@@ -168,7 +168,7 @@ def test_without_a_spare_node_the_gate_does_not_pass_and_names_the_bad_one(bed: 
     assert json.loads(bed.run.gate.read_text())["bad"] == {"n2": "rank 1 did not answer"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_slow_link_of_a_node_is_seen_by_plain_tcp(own_bed: Bed) -> None:
     slow_down(own_bed.cluster, "n3")
     report = own_bed.gate(spare=1, options=GateOptions(stages=("identity", "libraries", "tcp"), seconds=0.2,
@@ -208,7 +208,7 @@ def test_a_slow_node_is_found_by_bisection_against_the_reference(own_bed: Bed, t
     assert any(note.startswith("all: searched in") for note in report.notes)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_slow_node_is_seen_in_its_pairs(own_bed: Bed, torch_python: Path) -> None:
     own_bed.python(torch_python)
     slow_down(own_bed.cluster, "n4")

@@ -75,7 +75,7 @@ def test_a_cancelled_job_is_over_and_leaves_no_process(slurm: SlurmCluster, tmp_
         time.sleep(0.1)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_signal_comes_before_the_end_of_the_time(slurm: SlurmCluster, tmp_path: Path) -> None:
     body = ("trap 'echo told; exit 0' USR1", "sleep 60 & wait")
     job = slurm.submit("--time=1", "--signal=B:USR1@60", script(tmp_path, *body))  # a minute before the end: at once
@@ -83,7 +83,7 @@ def test_a_signal_comes_before_the_end_of_the_time(slurm: SlurmCluster, tmp_path
     assert "told" in (tmp_path / "out.txt").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_preempted_job_is_told_and_starts_again(slurm_exclusive: SlurmCluster, tmp_path: Path) -> None:
     slurm = slurm_exclusive
     body = ("trap 'echo told $SLURM_RESTART_COUNT' USR1", "echo begun ${SLURM_RESTART_COUNT:-0}",
