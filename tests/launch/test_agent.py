@@ -137,6 +137,9 @@ def test_processes_below_a_shell() -> None:
     finally:
         os.killpg(shell.pid, signal.SIGKILL)
         shell.wait()
+    end = time.monotonic() + 10  # the kernel takes its time to end what was killed
+    while any(processes.alive(pid, born) for pid, born in below.items()) and time.monotonic() < end:
+        time.sleep(0.02)
     assert not any(processes.alive(pid, born) for pid, born in below.items())
 
 
