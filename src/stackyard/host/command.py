@@ -69,12 +69,8 @@ def run(
             stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8", errors="replace",
         )  # fmt: skip
-    except FileNotFoundError as error:
-        if cwd is not None and not cwd.is_dir():
-            raise StackyardError(f"cannot run {words[0]} in {cwd}: no such folder") from error
-        raise MissingError(f"the program {words[0]} is not on this machine") from error
-    except PermissionError as error:
-        raise StackyardError(f"{words[0]} is not executable: {error.strerror}") from error
+    except (FileNotFoundError, PermissionError) as error:
+        raise cannot_start(words, cwd, error) from error
     timed_out = False
     try:
         out, err = process.communicate(stdin, timeout=timeout_s)
@@ -94,6 +90,17 @@ def run(
     if check and result.returncode != 0:
         raise CommandError(f"{shlex.join(words[:4])} ended with code {result.returncode}", result)
     return result
+
+
+def cannot_start(words: Sequence[str], cwd: Path | None, error: OSError) -> StackyardError:
+    """What it means that a program could not be started, in a person's words."""
+    if isinstance(error, FileNotFoundError):
+        if cwd is not None and not cwd.is_dir():
+            return StackyardError(f"cannot run {words[0]} in {cwd}: no such folder")
+        return MissingError(f"the program {words[0]} is not on this machine")
+    if isinstance(error, PermissionError):
+        return StackyardError(f"{words[0]} is not executable: {error.strerror}")
+    return StackyardError(f"cannot run {shlex.join(words[:4])}: {error.strerror}")
 
 
 def which(name: str, environ: Mapping[str, str] | None = None) -> Path | None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from stackyard.errors import MissingError, StackyardError
+from stackyard.host.command import cannot_start
 
 HELPERS_S = 5.0
 """How long other processes of a program's group may go on after it."""
@@ -114,10 +113,6 @@ def start(argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = Non
                 words, env=None if env is None else dict(env), cwd=cwd, start_new_session=True,
                 stdin=subprocess.DEVNULL, stdout=stream, stderr=stream,
             )  # fmt: skip
-    except FileNotFoundError as error:
-        if cwd is not None and not cwd.is_dir():
-            raise StackyardError(f"cannot run {words[0]} in {cwd}: no such folder") from error
-        raise MissingError(f"the program {words[0]} is not on this machine") from error
     except OSError as error:
-        raise StackyardError(f"cannot run {shlex.join(words[:4])}: {error.strerror}") from error
+        raise cannot_start(words, cwd, error) from error
     return Child(words, process, log)

@@ -51,7 +51,6 @@ class Surroundings:
 
     Attributes:
         allocation: the nodes in hand, or None (not yet, or never: one machine).
-        step: the folder of the run, for the program's own files.
         environ: the variables of the person's shell.
         offer: what the scheduler says of the nodes; None: not asked (`with_offer`).
     """
@@ -59,7 +58,6 @@ class Surroundings:
     scheduler: str = "none"
     allocation: Allocation | None = None
     stack: StackInUse = field(default_factory=StackInUse)
-    step: str = ""
     environ: Mapping[str, str] = field(default_factory=dict)
     offer: slurmnodes.Offer | None = None
 
