@@ -20,17 +20,13 @@ from stackyard.launch import sh
 from stackyard.launch.node import shim
 from stackyard.launch.node.step import PlannedSlot
 from stackyard.launch.plan import Wrapper
-from support.shimstep import SHOW, STANDIN, Step, error_of, text_of, wait_for
+from support.shimstep import SHOW, Step, error_of, standing_in, text_of, wait_for
 
 
 @pytest.fixture
 def step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Step]:
-    monkeypatch.setattr(shim, "AGENT", STANDIN)
-    made = Step(tmp_path / "a step's folder")
-    yield made
-    for process in made.started:
-        if process.poll() is None:
-            process.kill()
+    with standing_in(tmp_path / "a step's folder", monkeypatch) as made:
+        yield made
 
 
 def test_a_rank_finds_its_place(step: Step) -> None:

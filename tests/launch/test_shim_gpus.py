@@ -7,19 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.launch.node import shim
 from stackyard.launch.node.step import PlannedSlot
-from support.shimstep import SHOW, STANDIN, Step, error_of
+from support.shimstep import SHOW, Step, error_of, standing_in
 
 
 @pytest.fixture
 def step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Step]:
-    monkeypatch.setattr(shim, "AGENT", STANDIN)
-    made = Step(tmp_path / "a step's folder")
-    yield made
-    for process in made.started:
-        if process.poll() is None:
-            process.kill()
+    with standing_in(tmp_path / "a step's folder", monkeypatch) as made:
+        yield made
 
 
 GPUS: dict[str, tuple[str, str, int, str | None, str | None, str]] = {

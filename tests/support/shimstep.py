@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+import pytest
 
 from stackyard.change import EnvironmentChange
 from stackyard.launch.layout import Block, Layout, Node, NodeDomain, Slot
@@ -16,6 +20,7 @@ from stackyard.launch.node import shim
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.paths import StepPaths
 from stackyard.launch.plan import LaunchLine, Plan, RankProgram, Wrapper
+from support.processes import command_line
 
 STANDIN = Path(__file__).with_name("standinagent.py")
 SHOW = (sys.executable, "-c", "import json,os,sys;print(json.dumps([sys.argv[1:],dict(os.environ),os.getcwd()]))")
@@ -24,6 +29,23 @@ SHOW = (sys.executable, "-c", "import json,os,sys;print(json.dumps([sys.argv[1:]
 def layout(tasks: int, nodes: int = 1) -> Layout:
     slots = tuple(Slot(n, (n,)) for n in range(tasks))
     return Layout(Node("test", (NodeDomain(0, tuple(range(tasks))),), tasks), (Block(0, nodes, slots),), threads=3)
+
+
+@contextmanager
+def standing_in(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Step]:
+    """A step whose agent is a stand-in; its shims and agents are ended with it."""
+    monkeypatch.setattr(shim, "AGENT", STANDIN)
+    made = Step(root)
+    try:
+        yield made
+    finally:
+        for process in made.started:
+            if process.poll() is None:
+                process.kill()
+        for name in os.listdir("/proc"):
+            if name.isdigit() and f"{STANDIN} {root}" in command_line(int(name)):
+                with suppress(ProcessLookupError):
+                    os.kill(int(name), signal.SIGKILL)
 
 
 class Step:
