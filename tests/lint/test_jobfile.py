@@ -9,7 +9,7 @@ import pytest
 from stackyard.errors import InputError, ManyErrors
 from stackyard.launch.intent import BatchOptions, Intent
 from stackyard.launch.jobfile import job_text, load_job
-from stackyard.launch.lint import lint_file, lint_text, to_intent
+from stackyard.lint import lint_file, lint_text, to_intent
 
 FOLDER = Path(__file__).parent.parent / "data" / "lint"
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from stackyard.launch.jobfile import job_text
-from stackyard.launch.lint import lint_text, parse_script, to_intent
-from stackyard.launch.lint.rules.base import Case
-from stackyard.launch.lint.rules.jsrun import sets_of
-from stackyard.launch.lint.rules.torch import ranks_per_agent
-from stackyard.launch.lint.script import Script
+from stackyard.lint import lint_text, parse_script, to_intent
+from stackyard.lint.rules.base import Case
+from stackyard.lint.rules.jsrun import sets_of
+from stackyard.lint.rules.torch import ranks_per_agent
+from stackyard.lint.script import Script
 from support.cli import stackyard
 
 SITES = Path(__file__).parents[2] / "examples"

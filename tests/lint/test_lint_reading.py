@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from stackyard.launch.lint import parse_script
-from stackyard.launch.lint.request import mebibytes, minutes
-from stackyard.launch.lint.scope import resolve
-from stackyard.launch.lint.shell import lines_inside, parse_shell
-from stackyard.launch.lint.words import shown
+from stackyard.lint import parse_script
+from stackyard.lint.request import mebibytes, minutes
+from stackyard.lint.scope import resolve
+from stackyard.lint.shell import lines_inside, parse_shell
+from stackyard.lint.words import shown
 
 
 def argvs(text: str, **known: str) -> list[list[str]]:

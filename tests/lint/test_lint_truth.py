@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.launch.lint import lint_file
+from stackyard.lint import lint_file
 
 FOLDER = Path(__file__).parent.parent / "data" / "lint"
 TRUTH = json.loads((FOLDER / "truth.json").read_text())
@@ -37,7 +37,7 @@ def test_the_corpus(name: str) -> None:
 
 
 def test_every_rule_that_needs_only_the_script_or_source_has_a_planted_fault() -> None:
-    from stackyard.launch.lint.rules import TABLE
+    from stackyard.lint.rules import TABLE
 
     planted = {rule for faults in TRUTH["bad"].values() for rule, _ in faults}
     missing = {

@@ -31,7 +31,7 @@ def command(context: Context, files: tuple[Path, ...], fix: bool, notes: bool, a
 
     Exit code 0: clean, or only notes; 3: something was found.
     """
-    from stackyard.launch import lint
+    from stackyard import lint
 
     site = context.site() if context.site_file() else None
     reports = [lint.lint_file(path, site=site) for path in files]
@@ -112,7 +112,7 @@ def _cut(text: str) -> str:
 
 
 def _fix(path: Path, report: Any) -> None:
-    from stackyard.launch import lint
+    from stackyard import lint
     from stackyard.launch.jobfile import job_text
     from stackyard.yard import atomic
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stackyard.launch.lint.launches import AGENTS, Launch, python_program
-from stackyard.launch.lint.rules.base import Case, Hit, rule
-from stackyard.launch.lint.words import is_known
+from stackyard.lint.launches import AGENTS, Launch, python_program
+from stackyard.lint.rules.base import Case, Hit, rule
+from stackyard.lint.words import is_known
 
 
 @rule(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from stackyard.launch.lint.launches import AGENTS, RANKS, Launch
-from stackyard.launch.lint.rules.base import Case, Hit, rule
-from stackyard.launch.lint.scope import Resolved, resolve
-from stackyard.launch.lint.shell import parse_shell
-from stackyard.launch.lint.words import OPEN, TASK
+from stackyard.lint.launches import AGENTS, RANKS, Launch
+from stackyard.lint.rules.base import Case, Hit, rule
+from stackyard.lint.scope import Resolved, resolve
+from stackyard.lint.shell import parse_shell
+from stackyard.lint.words import OPEN, TASK
 
 _PER_TASK = re.compile(
     r"\$\{?(SLURM_PROCID|SLURM_LOCALID|SLURM_NODEID|OMPI_COMM_WORLD_(?:LOCAL_)?RANK|PMI_RANK|PMIX_RANK|JSM_NAMESPACE_(?:LOCAL_)?RANK"

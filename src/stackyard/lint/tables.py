@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stackyard.launch.lint.options import Table, names
+from stackyard.lint.options import Table, names
 
 _SLURM_VALUED = names(
     "account acctg-freq array batch bb bbf begin chdir cluster cluster-constraint clusters comment "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stackyard.launch.lint.rules import TABLE, Rule
+from stackyard.lint.rules import TABLE, Rule
 
 _HEAD = """# Lint: the rules
 

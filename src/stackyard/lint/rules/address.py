@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stackyard.launch.lint.launches import AGENTS, RANKS
-from stackyard.launch.lint.request import Request
-from stackyard.launch.lint.rules.base import Case, Hit, rule
-from stackyard.launch.lint.scope import Resolved
-from stackyard.launch.lint.words import OPEN, TASK, is_known, shown
+from stackyard.lint.launches import AGENTS, RANKS
+from stackyard.lint.request import Request
+from stackyard.lint.rules.base import Case, Hit, rule
+from stackyard.lint.scope import Resolved
+from stackyard.lint.words import OPEN, TASK, is_known, shown
 
 _NAMES = ("MASTER_ADDR", "MAIN_PROCESS_IP", "master_addr")
 _PORTS = ("MASTER_PORT",)

@@ -1,7 +1,7 @@
 """Lint: what is wrong or wasteful in somebody's own batch script, line by line, with the better line."""
 
-from stackyard.launch.lint.fix import to_intent
-from stackyard.launch.lint.report import LintReport, lint_file, lint_text
-from stackyard.launch.lint.script import Script, parse_script
+from stackyard.lint.fix import to_intent
+from stackyard.lint.report import LintReport, lint_file, lint_text
+from stackyard.lint.script import Script, parse_script
 
 __all__ = ["LintReport", "Script", "lint_file", "lint_text", "parse_script", "to_intent"]

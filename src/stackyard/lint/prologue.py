@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from stackyard.launch.lint.scope import Resolved
-from stackyard.launch.lint.script import Script
-from stackyard.launch.lint.words import is_known, shown
+from stackyard.lint.scope import Resolved
+from stackyard.lint.script import Script
+from stackyard.lint.words import is_known, shown
 
 OWN_VARIABLES = re.compile(
     r"^(?:MASTER_|RANK$|LOCAL_RANK$|WORLD_SIZE$|NODE_RANK$|SLURM_|SRUN_CPUS|LSB_|PBS_|HOSTFILE|NNODES|RDZV|OMP_NUM_THREADS$"

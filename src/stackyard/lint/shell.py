@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from stackyard.launch.lint.words import Word, WordReader, closing
+from stackyard.lint.words import Word, WordReader, closing
 
 _DEEPEST = 50
 """Blocks around a command that are kept; no person nests deeper."""

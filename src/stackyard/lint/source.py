@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from stackyard.launch.lint.launches import Launch, python_program
-from stackyard.launch.lint.words import is_known
+from stackyard.lint.launches import Launch, python_program
+from stackyard.lint.words import is_known
 
 _LARGEST = 2_000_000
 

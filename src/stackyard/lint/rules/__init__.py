@@ -1,7 +1,7 @@
 """The rules of lint: a table of small functions. Importing this package fills the table."""
 
-from stackyard.launch.lint.rules import address, head, jsrun, lsf, program, ranks, resources, shape, torch, waiting
-from stackyard.launch.lint.rules.base import TABLE, Case, Hit, Rule
+from stackyard.lint.rules import address, head, jsrun, lsf, program, ranks, resources, shape, torch, waiting
+from stackyard.lint.rules.base import TABLE, Case, Hit, Rule
 
 __all__ = [
     "TABLE",

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stackyard.launch.lint.launches import Launch
-from stackyard.launch.lint.rules.base import Case, Hit, rule
+from stackyard.lint.launches import Launch
+from stackyard.lint.rules.base import Case, Hit, rule
 
 _LEARNING = re.compile(r"open-ce|wml-ce|powerai|conda|pytorch|torch|tensorflow|keras|horovod", re.I)
 

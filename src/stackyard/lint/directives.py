@@ -12,8 +12,8 @@ import re
 import shlex
 from dataclasses import dataclass, replace
 
-from stackyard.launch.lint.options import Option, read_options
-from stackyard.launch.lint.tables import HEADS
+from stackyard.lint.options import Option, read_options
+from stackyard.lint.tables import HEADS
 
 _TAG = re.compile(
     r"^(?P<lead>[ \t]*)(?P<hash>#+)(?P<gap>[ \t]*)(?P<tag>SBATCH|BSUB|PBS|COBALT|flux:|\$(?=\s+-))(?P<rest>.*)$"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from stackyard.launch.lint.rules.base import Case, Hit, rule
-from stackyard.launch.lint.scope import Resolved
-from stackyard.launch.lint.words import shown
+from stackyard.lint.rules.base import Case, Hit, rule
+from stackyard.lint.scope import Resolved
+from stackyard.lint.words import shown
 
 _WAITS = re.compile(r"\b(?:wait|jswait|fg|tail\s+--pid|flux queue drain|flux jobs|kill -0|pgrep|jslist|sleep inf)")
 _RAY = re.compile(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from stackyard.launch.lint.directives import Directive
+from stackyard.lint.directives import Directive
 
 
 @dataclass

@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from stackyard.launch.lint.options import Option, Reading, Table, read_options
-from stackyard.launch.lint.request import number
-from stackyard.launch.lint.scope import Resolved, Scope, Value
-from stackyard.launch.lint.shell import parse_shell
-from stackyard.launch.lint.tables import (
+from stackyard.lint.options import Option, Reading, Table, read_options
+from stackyard.lint.request import number
+from stackyard.lint.scope import Resolved, Scope, Value
+from stackyard.lint.shell import parse_shell
+from stackyard.lint.tables import (
     ACCELERATE,
     APRUN,
     CONTAINER,
@@ -29,7 +29,7 @@ from stackyard.launch.lint.tables import (
     SRUN,
     TORCHRUN,
 )
-from stackyard.launch.lint.words import OPEN
+from stackyard.lint.words import OPEN
 
 STARTERS: dict[str, tuple[str, Table]] = {
     "srun": ("srun", SRUN),

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stackyard.launch.intent import BatchOptions, Intent
-from stackyard.launch.lint.launches import AGENTS, RANKS, Launch, python_program
-from stackyard.launch.lint.prologue import OWN_VARIABLES, lines_before
-from stackyard.launch.lint.report import LintReport
-from stackyard.launch.lint.request import Request
-from stackyard.launch.lint.rules.base import Case, is_template
-from stackyard.launch.lint.rules.jsrun import sets_of
-from stackyard.launch.lint.rules.torch import ranks_per_agent
-from stackyard.launch.lint.script import Script
-from stackyard.launch.lint.words import is_known, shown
+from stackyard.lint.launches import AGENTS, RANKS, Launch, python_program
+from stackyard.lint.prologue import OWN_VARIABLES, lines_before
+from stackyard.lint.report import LintReport
+from stackyard.lint.request import Request
+from stackyard.lint.rules.base import Case, is_template
+from stackyard.lint.rules.jsrun import sets_of
+from stackyard.lint.rules.torch import ranks_per_agent
+from stackyard.lint.script import Script
+from stackyard.lint.words import is_known, shown
 
 _SLURM_NAMES = {
     "qos": "qos",

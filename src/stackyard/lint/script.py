@@ -6,11 +6,11 @@ import re
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from stackyard.launch.lint.directives import Directive, read_directives, scheduler_of
-from stackyard.launch.lint.launches import Inner, Launch, find_launches
-from stackyard.launch.lint.request import Request, read_request, slurm_variables
-from stackyard.launch.lint.scope import Resolved, resolve
-from stackyard.launch.lint.shell import lines_inside, parse_shell
+from stackyard.lint.directives import Directive, read_directives, scheduler_of
+from stackyard.lint.launches import Inner, Launch, find_launches
+from stackyard.lint.request import Request, read_request, slurm_variables
+from stackyard.lint.scope import Resolved, resolve
+from stackyard.lint.shell import lines_inside, parse_shell
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from stackyard.launch.lint.rules.base import Case, Hit, rule
+from stackyard.lint.rules.base import Case, Hit, rule
 
 
 @rule(
@@ -127,7 +127,7 @@ def idle_nodes(case: Case) -> Iterator[Hit]:
 
 def _used(case: Case, launch: object) -> int | None:
     """Nodes that a launch surely does not exceed; None where that is not known."""
-    from stackyard.launch.lint.launches import Launch
+    from stackyard.lint.launches import Launch
 
     assert isinstance(launch, Launch)
     if launch.kind == "srun":
@@ -150,8 +150,8 @@ def _used(case: Case, launch: object) -> int | None:
 )
 def only_first_node(case: Case) -> Iterator[Hit]:
     """A plain Python program in a job of several nodes; a note unless its source shows that it is distributed."""
-    from stackyard.launch.lint.launches import python_program
-    from stackyard.launch.lint.source import read_source
+    from stackyard.lint.launches import python_program
+    from stackyard.lint.source import read_source
 
     nodes = case.script.request.nodes
     if not nodes or nodes == 1 or case.launches or not case.script.scheduler:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from stackyard.launch.lint.rules.base import Case, Hit, is_template, rule
+from stackyard.lint.rules.base import Case, Hit, is_template, rule
 
 
 @rule(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from stackyard.launch.lint.directives import Directive, split_directive
-from stackyard.launch.lint.options import read_options
-from stackyard.launch.lint.request import mebibytes, minutes
-from stackyard.launch.lint.rules.base import Case, Hit, is_template, rule
-from stackyard.launch.lint.tables import HEADS, PLUGIN_OPTIONS, SBATCH
+from stackyard.lint.directives import Directive, split_directive
+from stackyard.lint.options import read_options
+from stackyard.lint.request import mebibytes, minutes
+from stackyard.lint.rules.base import Case, Hit, is_template, rule
+from stackyard.lint.tables import HEADS, PLUGIN_OPTIONS, SBATCH
 
 _TAGS = {"slurm": "#SBATCH", "lsf": "#BSUB", "pbs": "#PBS", "flux": "# flux:"}
 _SIZES = {

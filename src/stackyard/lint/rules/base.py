@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Literal
 
 from stackyard.launch.findings import Severity
-from stackyard.launch.lint.launches import RANKS, Launch, python_program
-from stackyard.launch.lint.script import Script
-from stackyard.launch.lint.source import Source, source_of
-from stackyard.launch.lint.words import is_known, shown
+from stackyard.lint.launches import RANKS, Launch, python_program
+from stackyard.lint.script import Script
+from stackyard.lint.source import Source, source_of
+from stackyard.lint.words import is_known, shown
 from stackyard.spec.sitemodels import NodeKind, Site
 
 Evidence = Literal["script", "site", "source"]

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from stackyard.launch.lint.shell import Assignment, Command
-from stackyard.launch.lint.words import OPEN, Part, Word, WordReader, is_known, unknown
+from stackyard.lint.shell import Assignment, Command
+from stackyard.lint.words import OPEN, Part, Word, WordReader, is_known, unknown
 
 _EXPRESSION = re.compile(r"^([A-Za-z_]\w*|[@*#?$!0-9-])(?:(:?[-=+?])(.*))?$", re.S)
 _SETTERS = {"export", "declare", "local", "readonly", "typeset", "setenv"}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from stackyard.launch.lint.launches import AGENTS, Launch
-from stackyard.launch.lint.rules.base import Case, Hit, rule
-from stackyard.launch.lint.rules.resources import launch_gpus
-from stackyard.launch.lint.words import TASK, is_known
+from stackyard.lint.launches import AGENTS, Launch
+from stackyard.lint.rules.base import Case, Hit, rule
+from stackyard.lint.rules.resources import launch_gpus
+from stackyard.lint.words import TASK, is_known
 
 _ONE_EACH = {"srun": "srun --ntasks-per-node=1 ...", "jsrun": "jsrun -r1 -a1 ...", "mpirun": "mpiexec --ppn 1 ..."}
 _MANY = re.compile(r"nnodes[= ]|rdzv|SLURM_(?:NNODES|JOB_NUM_NODES)|num_machines")

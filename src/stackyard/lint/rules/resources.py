@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from stackyard.launch.lint.launches import Launch
-from stackyard.launch.lint.rules.base import Case, Hit, rule
-from stackyard.launch.lint.scope import Resolved
-from stackyard.launch.lint.words import is_known, shown
+from stackyard.lint.launches import Launch
+from stackyard.lint.rules.base import Case, Hit, rule
+from stackyard.lint.scope import Resolved
+from stackyard.lint.words import is_known, shown
 
 _GPU_LISTS = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 
@@ -280,7 +280,7 @@ def launch_gpus(case: Case, launch: Launch) -> int | None:
         for name in ("gpus-per-node", "gres", "gpus"):
             text = outer.get(name)
             if text:
-                from stackyard.launch.lint.request import gpus_of, number
+                from stackyard.lint.request import gpus_of, number
 
                 return gpus_of(text) if name == "gres" else (number(text.split(":")[-1]) if name != "gpus" else None)
     return case.script.request.node_gpus

@@ -8,10 +8,10 @@ from typing import Any
 
 from stackyard.errors import Where
 from stackyard.launch.findings import Finding
-from stackyard.launch.lint.launches import Launch
-from stackyard.launch.lint.rules import TABLE, Case
-from stackyard.launch.lint.script import Script, parse_script
-from stackyard.launch.lint.words import shown
+from stackyard.lint.launches import Launch
+from stackyard.lint.rules import TABLE, Case
+from stackyard.lint.script import Script, parse_script
+from stackyard.lint.words import shown
 from stackyard.spec.sitemodels import Site
 from stackyard.spec.yamlfile import read_text
 
