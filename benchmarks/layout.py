@@ -34,9 +34,9 @@ def measure(pairs: int = 7) -> list[Figure]:
 
 def plan(nodes: int) -> Any:
     """The layout of that many nodes of Frontier, eight ranks each, with names."""
-    from stackyard.launch.intent import Intent
     from stackyard.launch.nodes import pick_kind
     from stackyard.launch.placing import plan_layout
+    from stackyard.launch.request.intent import Intent
     from stackyard.spec.site import load_site
 
     hosts = tuple(f"frontier{number:05d}" for number in range(1, nodes + 1))

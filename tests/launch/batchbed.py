@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from stackyard.launch import batch
-from stackyard.launch.intent import BatchOptions, Intent
 from stackyard.launch.layout import Node, NodeDomain
 from stackyard.launch.placing import plan_layout
 from stackyard.launch.plan import BatchHead, BatchRequest
+from stackyard.launch.request.intent import BatchOptions, Intent
 from stackyard.spec.models import Scheduler
 
 GOLDEN = Path(__file__).parent / "golden" / "batch"

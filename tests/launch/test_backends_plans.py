@@ -8,9 +8,9 @@ import pytest
 
 from stackyard.errors import InputError
 from stackyard.launch.backends import BY_IMPORT, TABLE, BackendContext, choose, get
-from stackyard.launch.intent import Intent
 from stackyard.launch.layout import Block, Layout, Node, NodeDomain, Slot
 from stackyard.launch.plan import RankProgram
+from stackyard.launch.request.intent import Intent
 
 HERE = BackendContext()
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from launcherbed import shown, text_of
 
-from stackyard.launch.findings import refuse
-from stackyard.launch.intent import Intent
 from stackyard.launch.launchers import default_name, get
 from stackyard.launch.nodes import pick_kind
 from stackyard.launch.placing import plan_layout
 from stackyard.launch.plan import LaunchRequest
+from stackyard.launch.request.findings import refuse
+from stackyard.launch.request.intent import Intent
 from stackyard.spec.models import Site
 from stackyard.spec.site import load_site
 

@@ -8,11 +8,11 @@ import pytest
 from launcherbed import ready
 
 from stackyard.host.command import run, which
-from stackyard.launch.intent import Intent
 from stackyard.launch.launchers import get
 from stackyard.launch.layout import Node, NodeDomain
 from stackyard.launch.placing import plan_layout
 from stackyard.launch.plan import LaunchRequest
+from stackyard.launch.request.intent import Intent
 from stackyard.spec.models import Scheduler
 from support.slurm import SlurmCluster
 

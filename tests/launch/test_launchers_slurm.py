@@ -9,11 +9,11 @@ import pytest
 from launcherbed import placed, ready, span
 
 from stackyard.host.command import which
-from stackyard.launch.intent import Intent
 from stackyard.launch.launchers import get
 from stackyard.launch.layout import Block, Layout, Node, NodeDomain
 from stackyard.launch.placing import plan_layout
 from stackyard.launch.plan import LaunchRequest
+from stackyard.launch.request.intent import Intent
 from stackyard.spec.models import Scheduler
 from support.slurm import SlurmCluster
 

@@ -12,11 +12,11 @@ import pytest
 from launcherbed import CSM, ready
 
 from stackyard.host.command import run
-from stackyard.launch.intent import Intent
 from stackyard.launch.launchers import get
 from stackyard.launch.layout import Layout, Node, NodeDomain
 from stackyard.launch.placing import plan_layout
 from stackyard.launch.plan import LaunchRequest
+from stackyard.launch.request.intent import Intent
 from stackyard.spec.models import Scheduler
 from support.standins import MACHINES, USUAL, Family, placed, standins
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stackyard.launch.intent import Intent
 from stackyard.launch.layout import Node, NodeDomain
 from stackyard.launch.picture import IDLE, KEPT, draw
 from stackyard.launch.placing import plan_layout
+from stackyard.launch.request.intent import Intent
 from stackyard.launch.thisnode import THIS
 from support.layoutnodes import LAPTOP, LUMI, PLAIN, SUMMIT, nodes
 

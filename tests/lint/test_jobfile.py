@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from stackyard.errors import InputError, ManyErrors
-from stackyard.launch.intent import BatchOptions, Intent
-from stackyard.launch.jobfile import job_text, load_job
+from stackyard.launch.request.intent import BatchOptions, Intent
+from stackyard.launch.request.job_file import job_text, load_job
 from stackyard.lint import lint_file, lint_text, to_intent
 
 FOLDER = Path(__file__).parent.parent / "data" / "lint"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.launch.jobfile import job_text
+from stackyard.launch.request.job_file import job_text
 from stackyard.lint import lint_text, to_intent
 
 FOLDER = Path(__file__).parent.parent / "data" / "lint"

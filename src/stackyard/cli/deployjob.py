@@ -19,8 +19,8 @@ from stackyard.cli.context import Context
 from stackyard.errors import InputError, StackyardError
 
 if TYPE_CHECKING:
-    from stackyard.launch.intent import Intent
     from stackyard.launch.paths import RunPaths
+    from stackyard.launch.request.intent import Intent
     from stackyard.spec.sitemodels import Site
 
 
@@ -79,7 +79,7 @@ def node_kind(site: Site, wanted: str) -> str:
 
 
 def _intent(kind: str, files: Sequence[Path], batch: dict[str, Any]) -> Intent:
-    from stackyard.launch.intent import BatchOptions, Intent
+    from stackyard.launch.request.intent import BatchOptions, Intent
 
     given = {k: v for k, v in batch.items() if v not in (None, "", ())}
     options = BatchOptions(name=given.pop("name", "deploy-" + files[0].stem), exclusive=True, local_disk=True, **given)

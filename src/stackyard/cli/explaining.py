@@ -9,9 +9,9 @@ from typing import Any
 
 from stackyard.errors import InputError
 from stackyard.launch import launchers, planner
-from stackyard.launch.findings import Finding
-from stackyard.launch.intent import Intent
 from stackyard.launch.plan import Allocation, BatchHead, Plan, Reason
+from stackyard.launch.request.findings import Finding
+from stackyard.launch.request.intent import Intent
 from stackyard.launch.script import program_text, shown_words
 from stackyard.spec.sitemodels import Site
 

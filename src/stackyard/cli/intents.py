@@ -11,7 +11,7 @@ import click
 from stackyard.errors import InputError
 
 if TYPE_CHECKING:
-    from stackyard.launch.intent import Intent
+    from stackyard.launch.request.intent import Intent
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -121,7 +121,7 @@ def make_intent(options: dict[str, Any], program: tuple[str, ...], nodes: int = 
     """
     from pydantic import ValidationError
 
-    from stackyard.launch.intent import BatchOptions, Intent
+    from stackyard.launch.request.intent import BatchOptions, Intent
 
     base = _job_file(options.get("job_file"))
     given = {k: v for k, v in options.items() if v not in (None, "", ())}
@@ -146,7 +146,7 @@ def make_intent(options: dict[str, Any], program: tuple[str, ...], nodes: int = 
 def _job_file(path: Path | None) -> Intent | None:
     if path is None:
         return None
-    from stackyard.launch.jobfile import load_job
+    from stackyard.launch.request.job_file import load_job
 
     return load_job(path)
 

@@ -15,9 +15,9 @@ from stackyard.launch import record
 from stackyard.launch.paths import RunPaths
 
 if TYPE_CHECKING:
-    from stackyard.launch.intent import Intent
     from stackyard.launch.plan import Plan
     from stackyard.launch.planner import StackInUse, Surroundings
+    from stackyard.launch.request.intent import Intent
     from stackyard.spec.sitemodels import Site
 
 

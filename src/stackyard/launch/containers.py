@@ -19,10 +19,10 @@ from stackyard.errors import InputError, MissingError
 from stackyard.host.command import which
 from stackyard.launch.backends import source
 from stackyard.launch.backends.base import HELPERS
-from stackyard.launch.findings import Finding
-from stackyard.launch.intent import Intent
 from stackyard.launch.layout import Layout
 from stackyard.launch.plan import RankProgram, Reason, Wrapper
+from stackyard.launch.request.findings import Finding
+from stackyard.launch.request.intent import Intent
 from stackyard.spec.sitemodels import ContainerPolicy, Site
 
 PROGRAMS = {"apptainer": "apptainer", "singularity": "singularity", "charliecloud": "ch-run"}

@@ -24,9 +24,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from stackyard.launch.coreplaces import gpus_each, homes_of, most_cores, own_gpus, place, socket_cores, straddlers
-from stackyard.launch.findings import Finding, Severity
-from stackyard.launch.intent import Intent
 from stackyard.launch.layout import Layout, Node, Slot
+from stackyard.launch.request.findings import Finding, Severity
+from stackyard.launch.request.intent import Intent
 
 _ORDER: dict[Severity, int] = {"refused": 0, "warning": 1, "note": 2}
 

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Sequence
 
 from stackyard.errors import InputError
-from stackyard.launch.intent import Intent
 from stackyard.launch.layout import Node, NodeDomain
+from stackyard.launch.request.intent import Intent
 from stackyard.launch.thisnode import this_node
 from stackyard.spec.sitemodels import NodeKind, Site
 

@@ -2,7 +2,7 @@
 
 `plan_layout` chooses what nobody said (ranks per node, cores, threads, GPUs, visibility), places one node's ranks
 with `coreplaces`, and lets `layoutrules` judge the result. It refuses nothing itself: what may not be started is a
-finding with severity ``refused`` (`stackyard.launch.findings.refuse`), so that a bad layout can be drawn too.
+finding with severity ``refused`` (`stackyard.launch.request.findings.refuse`), so that a bad layout can be drawn too.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Literal
 
 from stackyard.errors import InputError
 from stackyard.launch.coreplaces import gpus_each, homes_of, most_cores, own_gpus, place
-from stackyard.launch.intent import Intent
 from stackyard.launch.layout import Block, Layout, Node, Slot
 from stackyard.launch.layoutrules import counted, judge
+from stackyard.launch.request.intent import Intent
 
 __all__ = ["masks", "plan_layout"]
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from stackyard.change import EnvironmentChange
-from stackyard.launch.findings import Finding
-from stackyard.launch.intent import BatchOptions
 from stackyard.launch.layout import Layout
+from stackyard.launch.request.findings import Finding
+from stackyard.launch.request.intent import BatchOptions
 from stackyard.spec.sitemodels import Scheduler
 
 Family = Literal["slurm", "openmpi", "jsrun", "pals", "cray", "hydra", "mvapich", "flux", "torchrun", "stackyard"]

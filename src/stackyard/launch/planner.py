@@ -11,8 +11,6 @@ from stackyard.change import EnvironmentChange
 from stackyard.errors import InputError, MissingError
 from stackyard.host.mpi import find_mpi
 from stackyard.launch import backends, batch, containers, launchers, nodes, placing, profilers, slurmnodes
-from stackyard.launch.findings import refuse
-from stackyard.launch.intent import Intent
 from stackyard.launch.layout import Layout, Node
 from stackyard.launch.plan import (
     Allocation,
@@ -24,6 +22,8 @@ from stackyard.launch.plan import (
     RankProgram,
     Wrapper,
 )
+from stackyard.launch.request.findings import refuse
+from stackyard.launch.request.intent import Intent
 from stackyard.launch.script import CARRIED, CARRIED_PREFIXES
 from stackyard.spec.sitemodels import NodeKind, Scheduler, Site
 

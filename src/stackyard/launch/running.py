@@ -13,12 +13,12 @@ from typing import Any
 from stackyard.errors import StackyardError
 from stackyard.host.command import run
 from stackyard.launch import batch, hub, nodes, planner
-from stackyard.launch.intent import Intent
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.outcome import Listener, StepResult
 from stackyard.launch.paths import RunPaths, StepPaths
 from stackyard.launch.plan import Plan
 from stackyard.launch.record import RunStatus, add_event, hostname, read_status, write_status
+from stackyard.launch.request.intent import Intent
 from stackyard.launch.starting import WatchOptions
 from stackyard.spec.sitemodels import NodeKind, Site
 from stackyard.yard import atomic

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from stackyard.launch.intent import BatchOptions, Intent
+from stackyard.launch.request.intent import BatchOptions, Intent
 from stackyard.lint.launches import AGENTS, RANKS, Launch, python_program
 from stackyard.lint.prologue import OWN_VARIABLES, lines_before
 from stackyard.lint.report import LintReport

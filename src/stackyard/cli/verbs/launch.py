@@ -16,10 +16,10 @@ from stackyard.cli.output import show_json, show_notice
 from stackyard.errors import InputError
 
 if TYPE_CHECKING:
-    from stackyard.launch.intent import Intent
     from stackyard.launch.outcome import StepResult
     from stackyard.launch.paths import RunPaths
     from stackyard.launch.planner import Surroundings
+    from stackyard.launch.request.intent import Intent
     from stackyard.launch.starting import WatchOptions
     from stackyard.spec.sitemodels import Site
 
@@ -65,8 +65,8 @@ def command(context: Context, /, program: tuple[str, ...], **options: Any) -> No
 
 def _say_unused(options: dict[str, Any], around: Surroundings) -> None:
     """Nothing that was asked for is left out in silence."""
-    from stackyard.launch.intent import BatchOptions
     from stackyard.launch.planner import unused
+    from stackyard.launch.request.intent import BatchOptions
 
     left = unused([name for name in BatchOptions.model_fields if options[name] not in (None, "", ())], around)
     if left:
@@ -83,8 +83,8 @@ def intent_for(
     """The intent of a command line, on top of a recorded run where one is repeated; and that run's revision folder."""
     if again is None:
         return make_intent(options, program, nodes), ""
-    from stackyard.launch.intent import Intent
     from stackyard.launch.record import read_run
+    from stackyard.launch.request.intent import Intent
 
     record = read_run(again)
     if record.how == "deploy":
@@ -135,8 +135,8 @@ def _carry_out_recorded(context: Context, options: dict[str, Any]) -> None:
     from stackyard.cli.jobs import stack_in_use
     from stackyard.launch import planner, record
     from stackyard.launch.arrays import begin_task
-    from stackyard.launch.intent import Intent
     from stackyard.launch.paths import RunPaths
+    from stackyard.launch.request.intent import Intent
     from stackyard.launch.running import array_index
 
     paths = RunPaths(options["recorded"].absolute())

@@ -14,7 +14,7 @@ from stackyard.cli.context import Context
 from stackyard.cli.output import show_json
 
 if TYPE_CHECKING:
-    from stackyard.launch.findings import Finding
+    from stackyard.launch.request.findings import Finding
 
 _WORDS = {"refused": ("error", "red"), "warning": ("warning", "yellow"), "note": ("note", "cyan")}
 _WIDEST = 110
@@ -113,7 +113,7 @@ def _cut(text: str) -> str:
 
 def _fix(path: Path, report: Any) -> None:
     from stackyard import lint
-    from stackyard.launch.jobfile import job_text
+    from stackyard.launch.request.job_file import job_text
     from stackyard.yard import atomic
 
     intent, notes = lint.to_intent(report.script)

@@ -17,10 +17,10 @@ from stackyard.cli.output import show_json, show_notice
 from stackyard.cli.verbs.launch import intent_for
 
 if TYPE_CHECKING:
-    from stackyard.launch.intent import Intent
     from stackyard.launch.paths import RunPaths
     from stackyard.launch.plan import Plan
     from stackyard.launch.planner import Surroundings
+    from stackyard.launch.request.intent import Intent
     from stackyard.spec.sitemodels import Site
 
 

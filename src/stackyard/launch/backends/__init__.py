@@ -9,8 +9,8 @@ from stackyard.launch.backends.horovod import Horovod
 from stackyard.launch.backends.ray import Ray
 from stackyard.launch.backends.simple import Any, DeepSpeed, Jax, Mpi
 from stackyard.launch.backends.torchrun import Torchrun
-from stackyard.launch.intent import Intent
 from stackyard.launch.plan import Reason
+from stackyard.launch.request.intent import Intent
 
 TABLE: dict[str, Backend] = {
     made.name: made for made in (Torchrun(), Horovod(), Mpi(), DeepSpeed(), Jax(), Ray(), Any())

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from stackyard.launch.findings import Finding
-from stackyard.launch.intent import Intent
 from stackyard.launch.layout import Layout
 from stackyard.launch.plan import RankProgram
+from stackyard.launch.request.findings import Finding
+from stackyard.launch.request.intent import Intent
 
 HELPERS = Path(__file__).parent / "helpers"
 """Where the programs lie that a backend runs on the nodes; containers bind it."""

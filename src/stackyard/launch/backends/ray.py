@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from stackyard.launch.backends.base import HELPERS, UNBUFFERED, BackendContext, command, nested
-from stackyard.launch.intent import Intent
 from stackyard.launch.layout import Layout
 from stackyard.launch.plan import RankProgram, Reason
+from stackyard.launch.request.intent import Intent
 
 
 class Ray:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stackyard.errors import Where
-from stackyard.launch.findings import Finding
-from stackyard.launch.intent import Intent
+from stackyard.launch.request.findings import Finding
+from stackyard.launch.request.intent import Intent
 
 MOST_FILES = 40
 """Modules of the program's own folder that are followed."""

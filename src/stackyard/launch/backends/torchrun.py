@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from stackyard.launch.backends.base import UNBUFFERED, BackendContext, command, nested
-from stackyard.launch.intent import Intent
 from stackyard.launch.layout import Layout
 from stackyard.launch.plan import RankProgram, Reason
+from stackyard.launch.request.intent import Intent
 
 
 class Torchrun:

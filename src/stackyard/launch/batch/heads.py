@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from stackyard.errors import InputError
-from stackyard.launch.findings import Finding
 from stackyard.launch.plan import BatchHead, BatchRequest, Reason
+from stackyard.launch.request.findings import Finding
 
 SchedulerName = Literal["slurm", "lsf", "pbs", "flux"]
 

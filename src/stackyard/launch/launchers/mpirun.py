@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stackyard.errors import InputError
-from stackyard.launch.findings import Finding
 from stackyard.launch.launchers.words import Words, ranges, shares_cores
 from stackyard.launch.layout import Layout, Slot
 from stackyard.launch.plan import LaunchLine, LaunchRequest
+from stackyard.launch.request.findings import Finding
 
 
 class Mpirun:

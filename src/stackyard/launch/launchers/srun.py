@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from stackyard.errors import InputError
 from stackyard.launch.batch.hostlist import compress
-from stackyard.launch.findings import Finding
 from stackyard.launch.launchers.words import (
     Words,
     mask,
@@ -22,6 +21,7 @@ from stackyard.launch.launchers.words import (
 from stackyard.launch.layout import Layout
 from stackyard.launch.layoutrules import counted
 from stackyard.launch.plan import LaunchLine, LaunchRequest
+from stackyard.launch.request.findings import Finding
 from stackyard.spec.sitemodels import Scheduler
 
 

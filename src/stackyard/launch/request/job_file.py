@@ -19,7 +19,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from stackyard.errors import InputError
-from stackyard.launch.intent import Intent
+from stackyard.launch.request.intent import Intent
 
 FORMAT = 1
 _PLAIN = re.compile(r"^[A-Za-z_./][\w./@%+=-]*(?: [\w./@%+=(),-]+)*$")
