@@ -34,8 +34,8 @@ def measure(pairs: int = 7) -> list[Figure]:
 
 def plan(nodes: int) -> Any:
     """The layout of that many nodes of Frontier, eight ranks each, with names."""
-    from stackyard.launch.nodes import pick_kind
-    from stackyard.launch.placing import plan_layout
+    from stackyard.launch.layout.nodes import pick_kind
+    from stackyard.launch.layout.placing import plan_layout
     from stackyard.launch.request.intent import Intent
     from stackyard.spec.site import load_site
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from stackyard.launch import batch
-from stackyard.launch.layout import Node, NodeDomain
-from stackyard.launch.placing import plan_layout
+from stackyard.launch.layout.model import Node, NodeDomain
+from stackyard.launch.layout.placing import plan_layout
 from stackyard.launch.plan import BatchHead, BatchRequest
 from stackyard.launch.request.intent import BatchOptions, Intent
 from stackyard.spec.models import Scheduler

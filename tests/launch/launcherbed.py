@@ -8,7 +8,7 @@ from pathlib import Path
 from stackyard.errors import InputError
 from stackyard.launch.launchers import TABLE
 from stackyard.launch.launchers.local import SPAWN
-from stackyard.launch.layout import Block, Layout, Node, NodeDomain, Slot
+from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
 from stackyard.launch.plan import LaunchLine, LaunchRequest
 from stackyard.spec.models import Scheduler
 

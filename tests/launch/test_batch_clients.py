@@ -15,7 +15,7 @@ from stackyard.errors import InputError, MissingError, StackyardError
 from stackyard.host.command import CommandError
 from stackyard.launch import batch
 from stackyard.launch.batch.pbs_state import ended
-from stackyard.launch.layout import Node
+from stackyard.launch.layout.model import Node
 from stackyard.launch.plan import Allocation, Batch, JobState
 from stackyard.spec.models import Scheduler
 from support.standins import Family, standins

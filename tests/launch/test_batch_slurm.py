@@ -13,7 +13,7 @@ from batchbed import request
 from stackyard.host.command import CommandError
 from stackyard.launch import batch
 from stackyard.launch.batch.slurm_state import state_of, together
-from stackyard.launch.layout import Node, NodeDomain
+from stackyard.launch.layout.model import Node, NodeDomain
 from stackyard.launch.plan import JobState
 from stackyard.spec.models import Scheduler
 from support.slurm import SlurmCluster

@@ -13,7 +13,7 @@ from stackyard.change import EnvironmentChange, Prepend, Set
 from stackyard.errors import InputError, MissingError
 from stackyard.launch import sh
 from stackyard.launch.containers import wrap
-from stackyard.launch.layout import Block, Layout, Node, NodeDomain, Slot
+from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
 from stackyard.launch.plan import RankProgram, Wrapper
 from stackyard.launch.request.intent import Intent
 from stackyard.spec.models import ContainerPolicy, LaunchPolicy, Site

@@ -15,7 +15,7 @@ from stackyard.launch.gate.model import GateReport, Measurement, Stage, Verdict
 from stackyard.launch.gate.node.compare import compare
 from stackyard.launch.gate.node.groups import rounds
 from stackyard.launch.gate.node.rank import device_of
-from stackyard.launch.layout import Block, Layout, Node, NodeDomain, Slot
+from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
 from stackyard.launch.outcome import Failure, StepResult
 from stackyard.spec.models import Reference
 

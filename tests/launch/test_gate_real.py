@@ -13,7 +13,7 @@ import pytest
 from stackyard.errors import ChecksFailed, MissingError, StackyardError
 from stackyard.launch import hub
 from stackyard.launch.gate import GateOptions, GateReport, run_gate
-from stackyard.launch.layout import Block, Layout, Node, NodeDomain, Slot
+from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
 from stackyard.launch.outcome import StepResult
 from stackyard.launch.paths import RunPaths, StepPaths
 from stackyard.launch.plan import LaunchLine, Plan, RankProgram

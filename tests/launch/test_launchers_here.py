@@ -16,7 +16,7 @@ from launcherbed import ready
 from stackyard.host.command import Result, run, which
 from stackyard.launch.launchers import get
 from stackyard.launch.launchers.local import SPAWN
-from stackyard.launch.layout import Block, Layout, Node, NodeDomain, Slot
+from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
 from stackyard.launch.plan import LaunchRequest
 from stackyard.spec.models import Scheduler
 

@@ -9,8 +9,8 @@ from launcherbed import ready
 
 from stackyard.host.command import run, which
 from stackyard.launch.launchers import get
-from stackyard.launch.layout import Node, NodeDomain
-from stackyard.launch.placing import plan_layout
+from stackyard.launch.layout.model import Node, NodeDomain
+from stackyard.launch.layout.placing import plan_layout
 from stackyard.launch.plan import LaunchRequest
 from stackyard.launch.request.intent import Intent
 from stackyard.spec.models import Scheduler

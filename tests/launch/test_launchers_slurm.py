@@ -10,8 +10,8 @@ from launcherbed import placed, ready, span
 
 from stackyard.host.command import which
 from stackyard.launch.launchers import get
-from stackyard.launch.layout import Block, Layout, Node, NodeDomain
-from stackyard.launch.placing import plan_layout
+from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain
+from stackyard.launch.layout.placing import plan_layout
 from stackyard.launch.plan import LaunchRequest
 from stackyard.launch.request.intent import Intent
 from stackyard.spec.models import Scheduler

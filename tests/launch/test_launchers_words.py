@@ -13,7 +13,7 @@ from launcherbed import CPU, CSM, HERE, LUMI_G, PERLMUTTER, SLURM, SUMMIT, WORKS
 from stackyard.errors import InputError
 from stackyard.launch.launchers import TABLE, get
 from stackyard.launch.launchers.words import mask, ranges, version_of
-from stackyard.launch.layout import Block, Layout
+from stackyard.launch.layout.model import Block, Layout
 from stackyard.launch.plan import LaunchLine, LaunchRequest
 from stackyard.spec.models import Scheduler
 

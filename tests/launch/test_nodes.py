@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stackyard.errors import InputError
-from stackyard.launch.layout import Node, NodeDomain
-from stackyard.launch.nodes import core_list, core_ranges, node_of, pick_kind, this_node
+from stackyard.launch.layout.model import Node, NodeDomain
+from stackyard.launch.layout.nodes import core_list, core_ranges, node_of, pick_kind, this_node
+from stackyard.launch.layout.this_node import THIS
 from stackyard.launch.request.intent import Intent
-from stackyard.launch.thisnode import THIS
 from stackyard.spec.models import NodeKind, Site
 
 SUMMIT: dict[str, Any] = {

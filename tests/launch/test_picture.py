@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stackyard.launch.layout import Node, NodeDomain
-from stackyard.launch.picture import IDLE, KEPT, draw
-from stackyard.launch.placing import plan_layout
+from stackyard.launch.layout.model import Node, NodeDomain
+from stackyard.launch.layout.picture import IDLE, KEPT, draw
+from stackyard.launch.layout.placing import plan_layout
+from stackyard.launch.layout.this_node import THIS
 from stackyard.launch.request.intent import Intent
-from stackyard.launch.thisnode import THIS
 from support.layoutnodes import LAPTOP, LUMI, PLAIN, SUMMIT, nodes
 
 SGR = re.compile(r"\033\[[0-9;]*m")

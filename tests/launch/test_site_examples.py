@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from stackyard.launch.layout import Layout, Node
-from stackyard.launch.nodes import core_ranges, node_of, pick_kind
-from stackyard.launch.picture import draw
-from stackyard.launch.placing import masks, plan_layout
+from stackyard.launch.layout.model import Layout, Node
+from stackyard.launch.layout.nodes import core_ranges, node_of, pick_kind
+from stackyard.launch.layout.picture import draw
+from stackyard.launch.layout.placing import masks, plan_layout
 from stackyard.launch.request.intent import Intent
 from stackyard.spec.models import ContainerPolicy, Domain, LaunchPolicy, NodeKind, Reference, Scheduler, Site
 from stackyard.spec.site import load_site

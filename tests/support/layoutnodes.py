@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from stackyard.launch.layout import Node, NodeDomain
+from stackyard.launch.layout.model import Node, NodeDomain
 
 SUMMIT = Node(
     "batch",

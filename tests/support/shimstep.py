@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from stackyard.change import EnvironmentChange
-from stackyard.launch.layout import Block, Layout, Node, NodeDomain, Slot
+from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
 from stackyard.launch.node import shim
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.paths import StepPaths

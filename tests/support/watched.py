@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stackyard.launch import hub
-from stackyard.launch.layout import Block, Layout, Node, NodeDomain, Slot
+from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
 from stackyard.launch.outcome import StepResult
 from stackyard.launch.paths import StepPaths
 from stackyard.launch.plan import LaunchLine, Plan, RankProgram

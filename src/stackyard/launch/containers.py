@@ -19,7 +19,7 @@ from stackyard.errors import InputError, MissingError
 from stackyard.host.command import which
 from stackyard.launch.backends import source
 from stackyard.launch.backends.base import HELPERS
-from stackyard.launch.layout import Layout
+from stackyard.launch.layout.model import Layout
 from stackyard.launch.plan import RankProgram, Reason, Wrapper
 from stackyard.launch.request.findings import Finding
 from stackyard.launch.request.intent import Intent

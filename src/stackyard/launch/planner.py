@@ -10,8 +10,9 @@ from pathlib import Path
 from stackyard.change import EnvironmentChange
 from stackyard.errors import InputError, MissingError
 from stackyard.host.mpi import find_mpi
-from stackyard.launch import backends, batch, containers, launchers, nodes, placing, profilers, slurmnodes
-from stackyard.launch.layout import Layout, Node
+from stackyard.launch import backends, batch, containers, launchers, profilers, slurmnodes
+from stackyard.launch.layout import nodes, placing
+from stackyard.launch.layout.model import Layout, Node
 from stackyard.launch.plan import (
     Allocation,
     BatchHead,

@@ -12,7 +12,8 @@ from typing import Any
 
 from stackyard.errors import StackyardError
 from stackyard.host.command import run
-from stackyard.launch import batch, hub, nodes, planner
+from stackyard.launch import batch, hub, planner
+from stackyard.launch.layout import nodes
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.outcome import Listener, StepResult
 from stackyard.launch.paths import RunPaths, StepPaths

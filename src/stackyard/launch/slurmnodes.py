@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from stackyard.errors import InputError, MissingError
 from stackyard.host.command import CommandError
 from stackyard.launch.batch.asking import ask
-from stackyard.launch.layout import Layout, Node, NodeDomain
-from stackyard.launch.layoutrules import counted
-from stackyard.launch.nodes import even_split, this_node
+from stackyard.launch.layout.model import Layout, Node, NodeDomain
+from stackyard.launch.layout.nodes import even_split, this_node
+from stackyard.launch.layout.rules import counted
 from stackyard.launch.plan import Allocation
 
 _AMD = ("mi", "amd", "instinct")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stackyard.errors import StackyardError
-from stackyard.launch.layout import Layout
+from stackyard.launch.layout.model import Layout
 from stackyard.launch.node.machine import addresses, is_loopback
 from stackyard.launch.node.shim import shim_text, sidecar_argv
 from stackyard.launch.node.sockets import hold_port

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stackyard.cli.explaining import Explained
-    from stackyard.launch.layout import Layout
+    from stackyard.launch.layout.model import Layout
     from stackyard.launch.request.findings import Finding
 
 COLUMN = 30
@@ -40,7 +40,8 @@ def command(context: Context, /, program: tuple[str, ...], only: str | None, **o
     """Show how the job that `launch` or `submit` would start looks as srun, jsrun, mpirun, mpiexec, flux, and why."""
     from stackyard.cli import explaining
     from stackyard.cli.jobs import stack_in_use
-    from stackyard.launch import nodes, placing, planner, record
+    from stackyard.launch import planner, record
+    from stackyard.launch.layout import nodes, placing
 
     site = context.site()
     intent = make_intent(options, program or (() if options["job_file"] else ("train.py",)))
@@ -88,7 +89,7 @@ def _layout_json(layout: Layout) -> dict[str, Any]:
 
 
 def _show_layout(layout: Layout, picture: bool, width: int) -> None:
-    from stackyard.launch.picture import draw
+    from stackyard.launch.layout.picture import draw
 
     node = layout.node
     title = f"{_counted(layout.ranks, 'rank')} on {_counted(layout.nodes, 'node')} of kind {node.kind}"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from stackyard.launch.layout import Layout
+from stackyard.launch.layout.model import Layout
 from stackyard.launch.plan import RankProgram
 from stackyard.launch.request.findings import Finding
 from stackyard.launch.request.intent import Intent

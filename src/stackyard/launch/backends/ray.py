@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stackyard.launch.backends.base import HELPERS, UNBUFFERED, BackendContext, command, nested
-from stackyard.launch.layout import Layout
+from stackyard.launch.layout.model import Layout
 from stackyard.launch.plan import RankProgram, Reason
 from stackyard.launch.request.intent import Intent
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stackyard.launch.backends import source
 from stackyard.launch.backends.base import UNBUFFERED, BackendContext, command, nested
-from stackyard.launch.layout import Layout
+from stackyard.launch.layout.model import Layout
 from stackyard.launch.plan import RankProgram, Reason
 from stackyard.launch.request.findings import Finding
 from stackyard.launch.request.intent import Intent

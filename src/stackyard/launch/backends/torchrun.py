@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from stackyard.launch.backends.base import UNBUFFERED, BackendContext, command, nested
-from stackyard.launch.layout import Layout
+from stackyard.launch.layout.model import Layout
 from stackyard.launch.plan import RankProgram, Reason
 from stackyard.launch.request.intent import Intent
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from stackyard.launch.gate.judge import judge
 from stackyard.launch.gate.model import WORST, Measurement, Outcome, Stage, Verdict
-from stackyard.launch.layout import Layout
+from stackyard.launch.layout.model import Layout
 from stackyard.launch.outcome import StepResult
 from stackyard.launch.receipt import same_host
 from stackyard.spec.sitemodels import Reference

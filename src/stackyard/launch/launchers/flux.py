@@ -11,7 +11,7 @@ from __future__ import annotations
 from stackyard.errors import InputError
 from stackyard.launch.batch.hostlist import compress
 from stackyard.launch.launchers.words import Words, need_hosts, ranges, shares_cores, threads_of, uniform
-from stackyard.launch.layout import Layout
+from stackyard.launch.layout.model import Layout
 from stackyard.launch.plan import LaunchLine, LaunchRequest
 
 

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from stackyard.launch.launchers.words import Words, need_hosts, ranges, shares_cores
-from stackyard.launch.layout import Layout, Slot
-from stackyard.launch.layoutrules import counted
+from stackyard.launch.layout.model import Layout, Slot
+from stackyard.launch.layout.rules import counted
 from stackyard.launch.plan import LaunchLine, LaunchRequest
 from stackyard.launch.request.findings import Finding
 from stackyard.spec.sitemodels import Scheduler

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from stackyard.errors import InputError
 from stackyard.launch.launchers.words import Words, ranges, shares_cores
-from stackyard.launch.layout import Layout, Slot
+from stackyard.launch.layout.model import Layout, Slot
 from stackyard.launch.plan import LaunchLine, LaunchRequest
 from stackyard.launch.request.findings import Finding
 

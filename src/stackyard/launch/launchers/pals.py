@@ -7,7 +7,7 @@ Sources: HPE, the published client of PALS (options and their environment variab
 from __future__ import annotations
 
 from stackyard.launch.launchers.words import Words, need_hosts, ranges, refuse_cyclic, threads_of, uniform
-from stackyard.launch.layout import Layout
+from stackyard.launch.layout.model import Layout
 from stackyard.launch.plan import LaunchLine, LaunchRequest
 
 

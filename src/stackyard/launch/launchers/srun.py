@@ -18,8 +18,8 @@ from stackyard.launch.launchers.words import (
     used_gpus,
     version_of,
 )
-from stackyard.launch.layout import Layout
-from stackyard.launch.layoutrules import counted
+from stackyard.launch.layout.model import Layout
+from stackyard.launch.layout.rules import counted
 from stackyard.launch.plan import LaunchLine, LaunchRequest
 from stackyard.launch.request.findings import Finding
 from stackyard.spec.sitemodels import Scheduler

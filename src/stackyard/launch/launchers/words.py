@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from stackyard.errors import InputError
-from stackyard.launch.layout import Layout, Slot
+from stackyard.launch.layout.model import Layout, Slot
 from stackyard.launch.plan import LaunchRequest, Reason
 
 

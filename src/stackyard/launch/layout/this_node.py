@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from stackyard.host.probe import memory_gib
-from stackyard.launch.layout import Node, NodeDomain
+from stackyard.launch.layout.model import Node, NodeDomain
 
 THIS = "this machine"
 """The kind's name of a node that no site file describes."""

@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from stackyard.launch.coreplaces import domain_cores, straddlers
-from stackyard.launch.layout import Layout, Node
-from stackyard.launch.layoutrules import counted
-from stackyard.launch.nodes import core_ranges
-from stackyard.launch.thisnode import THIS
+from stackyard.launch.layout.cores import domain_cores, straddlers
+from stackyard.launch.layout.model import Layout, Node
+from stackyard.launch.layout.nodes import core_ranges
+from stackyard.launch.layout.rules import counted
+from stackyard.launch.layout.this_node import THIS
 
 IDLE, KEPT, STRADDLES, SHARED = "·", "×", "!", "+"
 """A core that no rank has; one that is not for jobs; the marks of a rank on two sockets and of a core of several."""

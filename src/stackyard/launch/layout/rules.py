@@ -23,8 +23,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from stackyard.launch.coreplaces import gpus_each, homes_of, most_cores, own_gpus, place, socket_cores, straddlers
-from stackyard.launch.layout import Layout, Node, Slot
+from stackyard.launch.layout.cores import gpus_each, homes_of, most_cores, own_gpus, place, socket_cores, straddlers
+from stackyard.launch.layout.model import Layout, Node, Slot
 from stackyard.launch.request.findings import Finding, Severity
 from stackyard.launch.request.intent import Intent
 

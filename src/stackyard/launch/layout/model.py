@@ -27,7 +27,7 @@ class NodeDomain:
 
 @dataclass(frozen=True)
 class Node:
-    """What one node of a kind offers to jobs. Made by `stackyard.launch.nodes.node_of`.
+    """What one node of a kind offers to jobs. Made by `stackyard.launch.layout.nodes.node_of`.
 
     `assumed` holds sentences on what the site file did not say and was taken to be so (an even split over sockets).
     """

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from stackyard.errors import InputError
-from stackyard.launch.coreplaces import gpus_each, homes_of, most_cores, own_gpus, place
-from stackyard.launch.layout import Block, Layout, Node, Slot
-from stackyard.launch.layoutrules import counted, judge
+from stackyard.launch.layout.cores import gpus_each, homes_of, most_cores, own_gpus, place
+from stackyard.launch.layout.model import Block, Layout, Node, Slot
+from stackyard.launch.layout.rules import counted, judge
 from stackyard.launch.request.intent import Intent
 
 __all__ = ["masks", "plan_layout"]

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterable, Sequence
 
 from stackyard.errors import InputError
-from stackyard.launch.layout import Node, NodeDomain
+from stackyard.launch.layout.model import Node, NodeDomain
+from stackyard.launch.layout.this_node import this_node
 from stackyard.launch.request.intent import Intent
-from stackyard.launch.thisnode import this_node
 from stackyard.spec.sitemodels import NodeKind, Site
 
 __all__ = ["core_list", "core_ranges", "even_split", "node_of", "pick_kind", "this_node"]

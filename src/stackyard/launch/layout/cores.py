@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from stackyard.launch.layout import Node
+from stackyard.launch.layout.model import Node
 
 KEEP_TO_DOMAINS = 0.75
 """Ranks are kept within their own domains where this costs no more than a quarter of the cores that they would get
