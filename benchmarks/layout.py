@@ -50,8 +50,8 @@ def places(nodes: int) -> Any:
 
 def line(nodes: int, name: str) -> Any:
     """The command line and the files of one launcher."""
-    from stackyard.launch.launchers import get
-    from stackyard.launch.plan import LaunchRequest
+    from stackyard.launch.plan.launchers import get
+    from stackyard.launch.plan.model import LaunchRequest
     from stackyard.spec.site import load_site
 
     return get(name).line(LaunchRequest(plan(nodes), _kept(load_site).scheduler))

@@ -15,8 +15,8 @@ from stackyard.cli.verbs.submit import asked_for
 from stackyard.launch import arrays, runs
 from stackyard.launch.follow import follow
 from stackyard.launch.paths import RunPaths
-from stackyard.launch.plan import Allocation
-from stackyard.launch.planner import Surroundings
+from stackyard.launch.plan.make import Surroundings
+from stackyard.launch.plan.model import Allocation
 from stackyard.launch.record import RunRecord, RunStatus, add_event, read_run, write_record, write_status
 from stackyard.launch.running import job_id
 from support.cli import stackyard

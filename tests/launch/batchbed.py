@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from stackyard.launch import batch
 from stackyard.launch.layout.model import Node, NodeDomain
 from stackyard.launch.layout.placing import plan_layout
-from stackyard.launch.plan import BatchHead, BatchRequest
+from stackyard.launch.plan import schedulers
+from stackyard.launch.plan.model import BatchHead, BatchRequest
 from stackyard.launch.request.intent import BatchOptions, Intent
 from stackyard.spec.models import Scheduler
 
@@ -99,7 +99,7 @@ REQUESTS["lsf-disk"] = replace(REQUESTS["lsf-easy"], node_local_disk=True)
 def head(name: str) -> tuple[BatchHead, str]:
     """The head of a request, and its text."""
     asked = REQUESTS[name]
-    scheduler = batch.get(asked.scheduler.kind, asked.scheduler)
+    scheduler = schedulers.get(asked.scheduler.kind, asked.scheduler)
     made = scheduler.head(asked)
     return made, scheduler.head_text(made)
 

@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 from stackyard.errors import InputError
-from stackyard.launch.launchers import TABLE
-from stackyard.launch.launchers.local import SPAWN
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
-from stackyard.launch.plan import LaunchLine, LaunchRequest
+from stackyard.launch.plan.launchers import TABLE
+from stackyard.launch.plan.launchers.local import SPAWN
+from stackyard.launch.plan.model import LaunchLine, LaunchRequest
 from stackyard.spec.models import Scheduler
 
 GOLDEN = Path(__file__).parent / "golden" / "launchers"

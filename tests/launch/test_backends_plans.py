@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from stackyard.errors import InputError
-from stackyard.launch.backends import BY_IMPORT, TABLE, BackendContext, choose, get
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
-from stackyard.launch.plan import RankProgram
+from stackyard.launch.plan.backends import BY_IMPORT, TABLE, BackendContext, choose, get
+from stackyard.launch.plan.model import RankProgram
 from stackyard.launch.request.intent import Intent
 
 HERE = BackendContext()

@@ -13,10 +13,10 @@ from batchbed import CSM, FLUX, LSF, PBS, POLARIS, REQUESTS, SUMMIT, TUOLUMNE, r
 
 from stackyard.errors import InputError, MissingError, StackyardError
 from stackyard.host.command import CommandError
-from stackyard.launch import batch
-from stackyard.launch.batch.pbs_state import ended
 from stackyard.launch.layout.model import Node
-from stackyard.launch.plan import Allocation, Batch, JobState
+from stackyard.launch.plan import schedulers
+from stackyard.launch.plan.model import Allocation, Batch, JobState
+from stackyard.launch.plan.schedulers.pbs_state import ended
 from stackyard.spec.models import Scheduler
 from support.standins import Family, standins
 
@@ -46,7 +46,7 @@ class Bed:
         for name, value in standins(folder, self.family).items():
             monkeypatch.setenv(name, value)
         monkeypatch.setenv("HOME", str(folder))
-        self.scheduler: Batch = batch.get(self.family, self.site)
+        self.scheduler: Batch = schedulers.get(self.family, self.site)
 
     def submit(self, body: str, **more: Any) -> str:
         options = {**self.options, "output": str(self.folder / "out"), **more}
@@ -129,8 +129,8 @@ def test_the_allocation_as_the_script_sees_it(bed: Bed, monkeypatch: pytest.Monk
     environ = dict(item.split("=", 1) for item in (bed.folder / "environment").read_text().split("\0") if item)
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
-    assert batch.allocation(environ) == Allocation(bed.family, job, hosts)
-    assert batch.detect(environ) == bed.family
+    assert schedulers.allocation(environ) == Allocation(bed.family, job, hosts)
+    assert schedulers.detect(environ) == bed.family
     assert all("batch1" not in host for host in hosts)
     bed.scheduler.cancel(job)
 
@@ -173,7 +173,7 @@ def test_every_golden_head_is_taken(name: str, tmp_path: Path, monkeypatch: pyte
     small = {"lsf": "bsub -n 1 true", "pbs": "echo true | qsub", "flux": "flux batch -N1 --wrap true"}[family]
     for _ in range(2):  # jobs 101 and 102, for which some of them wait
         subprocess.run(small, shell=True, check=True, capture_output=True, cwd=tmp_path)
-    scheduler = batch.get(family, asked.scheduler)
+    scheduler = schedulers.get(family, asked.scheduler)
     text = scheduler.head_text(scheduler.head(asked)).replace("/runs/1", str(tmp_path)).replace("/ccs/home/user", ".")
     for old, new in (("(12)", "(101)"), ("(13)", "(102)"), (":12.pbs:13.pbs", ":101.pbs:102.pbs"), ("ƒ2Tz1", "ƒ2k")):
         text = text.replace(old, new)
@@ -195,21 +195,21 @@ def test_every_golden_head_is_taken(name: str, tmp_path: Path, monkeypatch: pyte
     ("flux", "ƒ2Tz1\n", "ƒ2Tz1"), ("flux", "f2Tz1\n", "f2Tz1"),
 ])  # fmt: skip
 def test_the_id_is_found_in_the_answer(name: str, output: str, job: str) -> None:
-    assert batch.get(name).job_id(output) == job
+    assert schedulers.get(name).job_id(output) == job
 
 
-@pytest.mark.parametrize("name", batch.TABLE)
+@pytest.mark.parametrize("name", schedulers.TABLE)
 def test_no_id_is_an_error_that_shows_the_answer(name: str) -> None:
     with pytest.raises(StackyardError, match="printed no job id") as caught:
-        batch.get(name).job_id("Something is wrong here\n")
+        schedulers.get(name).job_id("Something is wrong here\n")
     assert caught.value.detail == "Something is wrong here\n"
 
 
-@pytest.mark.parametrize("name", batch.TABLE)
+@pytest.mark.parametrize("name", schedulers.TABLE)
 def test_without_the_programs_it_says_what_is_missing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(MissingError, match="is not on this machine") as caught:
-        batch.get(name).state("1")
+        schedulers.get(name).state("1")
     assert caught.value.hint
 
 
@@ -222,23 +222,23 @@ def _programs(folder: Path, *names: str) -> dict[str, str]:
 
 
 def test_the_only_scheduler_is_meant(tmp_path: Path) -> None:
-    assert batch.detect(_programs(tmp_path / "a")) == "none"
-    assert batch.detect(_programs(tmp_path / "b", "sbatch")) == "slurm"
-    assert batch.detect(_programs(tmp_path / "c", "qsub")) == "pbs"
+    assert schedulers.detect(_programs(tmp_path / "a")) == "none"
+    assert schedulers.detect(_programs(tmp_path / "b", "sbatch")) == "slurm"
+    assert schedulers.detect(_programs(tmp_path / "c", "qsub")) == "pbs"
 
 
 def test_of_several_the_one_of_the_allocation_is_meant(tmp_path: Path) -> None:
     both = _programs(tmp_path, "sbatch", "qsub")
-    assert batch.detect(both | {"PBS_JOBID": "1.pbs"}) == "pbs"
-    assert batch.detect(both | {"SLURM_JOB_ID": "1"}) == "slurm"
-    assert batch.detect(both | {"SLURM_JOB_ID": "1", "FLUX_URI": "local:///x"}) == "flux"
+    assert schedulers.detect(both | {"PBS_JOBID": "1.pbs"}) == "pbs"
+    assert schedulers.detect(both | {"SLURM_JOB_ID": "1"}) == "slurm"
+    assert schedulers.detect(both | {"SLURM_JOB_ID": "1", "FLUX_URI": "local:///x"}) == "flux"
     with pytest.raises(InputError, match="several schedulers are found here: slurm, pbs") as caught:
-        batch.detect(both)
+        schedulers.detect(both)
     assert "scheduler.kind" in str(caught.value.hint)
 
 
 def test_no_allocation_outside_of_a_job() -> None:
-    assert batch.allocation({"PATH": "/usr/bin", "LSB_MCPU_HOSTS": "a 1"}) is None
+    assert schedulers.allocation({"PATH": "/usr/bin", "LSB_MCPU_HOSTS": "a 1"}) is None
 
 
 @pytest.mark.parametrize(("environ", "hosts"), [
@@ -249,25 +249,25 @@ def test_no_allocation_outside_of_a_job() -> None:
     ({"LSB_HOSTS": "b1 h2 h2 h1 h1"}, ("h2", "h1")),
 ])  # fmt: skip
 def test_hosts_of_an_lsf_job(environ: dict[str, str], hosts: tuple[str, ...]) -> None:
-    assert batch.allocation({"LSB_JOBID": "7", **environ}) == Allocation("lsf", "7", hosts)
+    assert schedulers.allocation({"LSB_JOBID": "7", **environ}) == Allocation("lsf", "7", hosts)
 
 
 def test_hosts_of_an_lsf_job_from_its_file(tmp_path: Path) -> None:
     (tmp_path / "ranks").write_text("batch5\n" + "h02\n" * 42 + "h01\n" * 42)
     environ = {"LSB_JOBID": "7", "LSB_DJOB_RANKFILE": str(tmp_path / "ranks")}
-    assert batch.allocation(environ) == Allocation("lsf", "7", ("h02", "h01"))
+    assert schedulers.allocation(environ) == Allocation("lsf", "7", ("h02", "h01"))
     with pytest.raises(StackyardError, match="cannot be read"):
-        batch.allocation({"LSB_JOBID": "7", "LSB_DJOB_RANKFILE": str(tmp_path / "none")})
+        schedulers.allocation({"LSB_JOBID": "7", "LSB_DJOB_RANKFILE": str(tmp_path / "none")})
 
 
 def test_a_scheduler_that_does_not_answer_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", _programs(tmp_path, "bjobs", "qstat", "flux", "scontrol", "scancel", "bkill")["PATH"])
-    for name in batch.TABLE:
+    for name in schedulers.TABLE:
         with pytest.raises(CommandError, match="does not say how job 1 is"):
-            batch.get(name).state("1")
+            schedulers.get(name).state("1")
     for name in ("slurm", "lsf"):
         with pytest.raises(CommandError, match="could not end job 1"):
-            batch.get(name).cancel("1")
+            schedulers.get(name).cancel("1")
 
 
 @pytest.mark.parametrize(("status", "comment", "phase", "code"), [

@@ -27,9 +27,9 @@ from batchbed import (
 )
 
 from stackyard.errors import InputError
-from stackyard.launch import batch
-from stackyard.launch.batch.lsf import reservation
-from stackyard.launch.plan import BatchHead, Reason
+from stackyard.launch.plan import schedulers
+from stackyard.launch.plan.model import BatchHead, Reason
+from stackyard.launch.plan.schedulers.lsf import reservation
 
 PAGES = Path(__file__).resolve().parents[3] / "shared" / "seeds"
 
@@ -147,7 +147,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
 def test_what_cannot_be_said_is_an_error_with_a_hint(what: str) -> None:
     asked, message = REFUSED[what]
     with pytest.raises(InputError, match=re.escape(message)) as caught:
-        batch.get(asked.scheduler.kind, asked.scheduler).head(asked)
+        schedulers.get(asked.scheduler.kind, asked.scheduler).head(asked)
     assert caught.value.hint or "split" in message
 
 
@@ -155,27 +155,27 @@ def test_what_cannot_be_said_is_an_error_with_a_hint(what: str) -> None:
 @pytest.mark.parametrize("word", ["both ' and \"", "two\nlines"])
 def test_a_word_that_no_quotes_can_hold(kind: str, word: str) -> None:
     with pytest.raises(InputError):
-        batch.get(kind).head_text(BatchHead("#X", (("-J", word),), (Reason(("-J", word), "x"),)))
+        schedulers.get(kind).head_text(BatchHead("#X", (("-J", word),), (Reason(("-J", word), "x"),)))
 
 
 def test_linear_selection_gets_gpus_per_node() -> None:
     scheduler = SLURM.model_copy(update={"linear": True, "gpu_request": "gpus-per-task"})
-    made = batch.get("slurm").head(request(PERLMUTTER, scheduler))
+    made = schedulers.get("slurm").head(request(PERLMUTTER, scheduler))
     assert ("--gpus-per-node=4",) in made.directives
     assert [finding.rule for finding in made.findings] == ["gpus-per-node-instead"]
 
 
 def test_spare_nodes_are_asked_for_too() -> None:
-    made = batch.get("slurm").head(replace(request(PERLMUTTER, SLURM), nodes=3))
+    made = schedulers.get("slurm").head(replace(request(PERLMUTTER, SLURM), nodes=3))
     assert ("--nodes=3",) in made.directives
 
 
 def test_a_user_may_have_less_than_the_sites_whole_nodes() -> None:
-    assert ("--exclusive",) not in batch.get("slurm").head(request(PLAIN, SLURM, exclusive=False)).directives
-    assert ("-x",) not in batch.get("lsf").head(request(PLAIN, LSF, exclusive=False)).directives
+    assert ("--exclusive",) not in schedulers.get("slurm").head(request(PLAIN, SLURM, exclusive=False)).directives
+    assert ("-x",) not in schedulers.get("lsf").head(request(PLAIN, LSF, exclusive=False)).directives
 
 
 def test_an_unknown_scheduler_names_the_known_ones() -> None:
     with pytest.raises(InputError) as caught:
-        batch.get("sge")
+        schedulers.get("sge")
     assert "slurm, lsf, pbs, flux" in str(caught.value.hint)

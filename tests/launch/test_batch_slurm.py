@@ -11,17 +11,17 @@ import pytest
 from batchbed import request
 
 from stackyard.host.command import CommandError
-from stackyard.launch import batch
-from stackyard.launch.batch.slurm_state import state_of, together
 from stackyard.launch.layout.model import Node, NodeDomain
-from stackyard.launch.plan import JobState
+from stackyard.launch.plan import schedulers
+from stackyard.launch.plan.model import JobState
+from stackyard.launch.plan.schedulers.slurm_state import state_of, together
 from stackyard.spec.models import Scheduler
 from support.slurm import SlurmCluster
 
 NODE = Node("test", (NodeDomain(0, tuple(range(16)), (0, 1)), NodeDomain(1, tuple(range(16, 32)), (2, 3))), 32)
 SLURM = Scheduler(kind="slurm", exclusive=False)
 SMALL = {"ranks_per_node": 2, "cores_per_rank": 1}
-SCHEDULER = batch.get("slurm")
+SCHEDULER = schedulers.get("slurm")
 ENDED = ("done", "failed", "cancelled", "timeout", "node-fail")
 
 
@@ -137,10 +137,10 @@ def test_the_allocation_inside_a_job(slurm: SlurmCluster, tmp_path: Path) -> Non
     job = submit(slurm, tmp_path, "env | grep ^SLURM")
     assert end(job).phase == "done"
     environ = dict(line.split("=", 1) for line in (tmp_path / "out").read_text().splitlines() if "=" in line)
-    found = batch.allocation(environ)
+    found = schedulers.allocation(environ)
     assert found is not None
     assert (found.scheduler, found.job, found.hosts) == ("slurm", job, SCHEDULER.state(job).hosts)
-    assert batch.detect({**environ, "PATH": ""}) == "slurm"
+    assert schedulers.detect({**environ, "PATH": ""}) == "slurm"
 
 
 def test_no_controller_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

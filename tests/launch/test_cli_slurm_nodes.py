@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stackyard.launch import slurmnodes
+from stackyard.launch.plan import slurm_nodes
 from support.slurm import SlurmCluster
 from support.slurmcli import Work, working
 
@@ -90,7 +90,7 @@ LINE = "NodeName=x CPUTot={} CPUEfctv={} Sockets={} CoresPerSocket={} ThreadsPer
     ((128, 128, 2, 32, 2, "gpu:mi250:8,shard:3"), 16, (8, 1, 2, 8)),
 ])  # fmt: skip
 def test_what_a_line_of_scontrol_means(said: tuple[Any, ...], cpus: int, shape: tuple[int, int, int, int]) -> None:
-    node = slurmnodes._node(slurmnodes._fields(LINE.format(*said)), "these", cpus, None)
+    node = slurm_nodes._node(slurm_nodes._fields(LINE.format(*said)), "these", cpus, None)
     assert (node.cores, node.sockets, node.smt, node.gpus) == shape
     assert node.gpu_vendor == ("" if not node.gpus else "amd" if "mi250" in said[-1] else "nvidia")
     assert [core for domain in node.domains for core in domain.cores] == list(range(node.cores))
@@ -101,11 +101,11 @@ def test_what_a_line_of_scontrol_means(said: tuple[Any, ...], cpus: int, shape: 
     ({"SLURM_GPUS_PER_NODE": "a100:2,h100:1"}, 3), ({}, None),
 ])  # fmt: skip
 def test_gpus_in_the_variables_of_an_allocation(environ: dict[str, str], gpus: int | None) -> None:
-    assert slurmnodes._gpus_given(environ) == gpus
+    assert slurm_nodes._gpus_given(environ) == gpus
 
 
 @pytest.mark.parametrize(("text", "found"), [
     ("32(x4)", [32, 32, 32, 32]), ("3,1", [3, 1]), ("8(x2),4", [8, 8, 4]), ("", []),
 ])  # fmt: skip
 def test_counts_of_nodes(text: str, found: list[int]) -> None:
-    assert slurmnodes.counts(text) == found
+    assert slurm_nodes.counts(text) == found

@@ -12,9 +12,9 @@ import pytest
 from stackyard.change import EnvironmentChange, Prepend, Set
 from stackyard.errors import InputError, MissingError
 from stackyard.launch import sh
-from stackyard.launch.containers import wrap
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
-from stackyard.launch.plan import RankProgram, Wrapper
+from stackyard.launch.plan.containers import wrap
+from stackyard.launch.plan.model import RankProgram, Wrapper
 from stackyard.launch.request.intent import Intent
 from stackyard.spec.models import ContainerPolicy, LaunchPolicy, Site
 
@@ -69,7 +69,7 @@ def test_without_gpus_no_flag(intent: Intent) -> None:
 
 
 def test_helpers_are_bound_where_they_are_run(intent: Intent) -> None:
-    from stackyard.launch.backends import HELPERS
+    from stackyard.launch.plan.backends import HELPERS
 
     program = RankProgram(layout(), ("python", f"{HELPERS}/ray_node.py"))
     assert str(HELPERS) in wrap(intent, site(runtime="apptainer"), layout(), STACK, program=program).argv

@@ -16,7 +16,7 @@ from stackyard.launch.gate import GateOptions, GateReport, run_gate
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
 from stackyard.launch.outcome import StepResult
 from stackyard.launch.paths import RunPaths, StepPaths
-from stackyard.launch.plan import LaunchLine, Plan, RankProgram
+from stackyard.launch.plan.model import LaunchLine, Plan, RankProgram
 from stackyard.launch.starting import WatchOptions
 from stackyard.spec.models import Reference
 from support import torchstack

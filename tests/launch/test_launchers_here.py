@@ -14,10 +14,10 @@ import pytest
 from launcherbed import ready
 
 from stackyard.host.command import Result, run, which
-from stackyard.launch.launchers import get
-from stackyard.launch.launchers.local import SPAWN
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
-from stackyard.launch.plan import LaunchRequest
+from stackyard.launch.plan.launchers import get
+from stackyard.launch.plan.launchers.local import SPAWN
+from stackyard.launch.plan.model import LaunchRequest
 from stackyard.spec.models import Scheduler
 
 CPUS = sorted(os.sched_getaffinity(0))

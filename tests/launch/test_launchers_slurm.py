@@ -9,10 +9,10 @@ import pytest
 from launcherbed import placed, ready, span
 
 from stackyard.host.command import which
-from stackyard.launch.launchers import get
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain
 from stackyard.launch.layout.placing import plan_layout
-from stackyard.launch.plan import LaunchRequest
+from stackyard.launch.plan.launchers import get
+from stackyard.launch.plan.model import LaunchRequest
 from stackyard.launch.request.intent import Intent
 from stackyard.spec.models import Scheduler
 from support.slurm import SlurmCluster

@@ -11,10 +11,10 @@ import pytest
 from launcherbed import CPU, CSM, HERE, LUMI_G, PERLMUTTER, SLURM, SUMMIT, WORKSTATION, packed, placed, span
 
 from stackyard.errors import InputError
-from stackyard.launch.launchers import TABLE, get
-from stackyard.launch.launchers.words import mask, ranges, version_of
 from stackyard.launch.layout.model import Block, Layout
-from stackyard.launch.plan import LaunchLine, LaunchRequest
+from stackyard.launch.plan.launchers import TABLE, get
+from stackyard.launch.plan.launchers.words import mask, ranges, version_of
+from stackyard.launch.plan.model import LaunchLine, LaunchRequest
 from stackyard.spec.models import Scheduler
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from stackyard.errors import InputError, MissingError
 from stackyard.launch import sh
-from stackyard.launch.profilers import TABLE, wrap
+from stackyard.launch.plan.profilers import TABLE, wrap
 from support import venvs
 
 

@@ -19,7 +19,7 @@ from stackyard.change import Borrow, Default, EnvironmentChange, Flags, Prepend,
 from stackyard.launch import sh
 from stackyard.launch.node import shim
 from stackyard.launch.node.step import PlannedSlot
-from stackyard.launch.plan import Wrapper
+from stackyard.launch.plan.model import Wrapper
 from support.shimstep import SHOW, Step, error_of, standing_in, text_of, wait_for
 
 

@@ -14,7 +14,7 @@ from stackyard.launch import hub
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
 from stackyard.launch.outcome import StepResult
 from stackyard.launch.paths import StepPaths
-from stackyard.launch.plan import LaunchLine, Plan, RankProgram
+from stackyard.launch.plan.model import LaunchLine, Plan, RankProgram
 
 LOCAL = """
 import os, subprocess, sys

@@ -37,15 +37,16 @@ def deploy_on(
     from stackyard.cli.jobs import make_record
     from stackyard.cli.output import show_json
     from stackyard.cli.verbs.submit import follow_run, send
-    from stackyard.launch import planner, record
+    from stackyard.launch import record
+    from stackyard.launch.plan.make import need_scheduler, surroundings, with_offer
 
     site = context.site()
     name = node_kind(site, kind)
-    around = replace(planner.surroundings(site, os.environ), allocation=None)
-    planner.need_scheduler(around)
+    around = replace(surroundings(site, os.environ), allocation=None)
+    need_scheduler(around)
     folder = Path.cwd() / site.launch.runs
     intent = _intent(name, files, batch)
-    around = planner.with_offer(around, intent, site)
+    around = with_offer(around, intent, site)
     paths = record.next_run(folder)
     script = _script(context, site, around, intent, paths)  # refuse what cannot be before anything is written
     if dry_run:
@@ -94,10 +95,11 @@ def _script(context: Context, site: Site, around: Any, intent: Intent, paths: Ru
     this command without --on.
     """
     from stackyard.cli.jobs import global_words
-    from stackyard.launch import batch, planner
+    from stackyard.launch.plan import schedulers
+    from stackyard.launch.plan.make import make_plan
     from stackyard.launch.record import this_program
 
-    head = planner.make_plan(intent, site, around, head=True).head
+    head = make_plan(intent, site, around, head=True).head
     assert head is not None
     disk = site.nodes[intent.node_kind].local_disk
     words = [*this_program(), *global_words(context), "deploy", "--recorded", str(paths.root), *_without_on(sys.argv)]
@@ -105,7 +107,7 @@ def _script(context: Context, site: Site, around: Any, intent: Intent, paths: Ru
     temporary = f'export TMPDIR="{disk}/stackyard-$$"\nmkdir -p "$TMPDIR" || exit 1\n{cleaned}\n' if disk else ""
     return (
         "#!/bin/bash\n"
-        + batch.get(around.scheduler, site.scheduler).head_text(head).replace("{step}", str(paths.root)).rstrip()
+        + schedulers.get(around.scheduler, site.scheduler).head_text(head).replace("{step}", str(paths.root)).rstrip()
         + "\n\n"
         + "".join(f"{line}\n" for line in site.launch.prologue)
         + temporary

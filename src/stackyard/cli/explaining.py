@@ -8,11 +8,12 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from stackyard.errors import InputError
-from stackyard.launch import launchers, planner
-from stackyard.launch.plan import Allocation, BatchHead, Plan, Reason
+from stackyard.launch.plan import launchers
+from stackyard.launch.plan.make import Surroundings, make_plan
+from stackyard.launch.plan.model import Allocation, BatchHead, Plan, Reason
+from stackyard.launch.plan.script import program_text, shown_words
 from stackyard.launch.request.findings import Finding
 from stackyard.launch.request.intent import Intent
-from stackyard.launch.script import program_text, shown_words
 from stackyard.spec.sitemodels import Site
 
 IDENTITY = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -45,7 +46,7 @@ def stand_for(nodes: int) -> tuple[str, ...]:
     return tuple(f"node{number}" for number in range(1, nodes + 1))
 
 
-def explain(intent: Intent, site: Site, around: planner.Surroundings, names: Iterable[str], run: str) -> Explained:
+def explain(intent: Intent, site: Site, around: Surroundings, names: Iterable[str], run: str) -> Explained:
     """The job as each of the launchers `names` would start it, the site's own first.
 
     Args:
@@ -56,9 +57,7 @@ def explain(intent: Intent, site: Site, around: planner.Surroundings, names: Ite
         MissingError: a program that the plan needs is not here.
     """
     kind: Any = around.scheduler
-    fixed = planner.Surroundings(
-        kind, Allocation(kind, "", stand_for(intent.nodes)), around.stack, environ=around.environ
-    )
+    fixed = Surroundings(kind, Allocation(kind, "", stand_for(intent.nodes)), around.stack, environ=around.environ)
     own = intent.launcher or launchers.default_name(site.scheduler.model_copy(update={"kind": kind}))
     plans: dict[str, Plan | InputError] = {}
     for name in sorted(names, key=lambda name: name != own):
@@ -76,7 +75,7 @@ def explain(intent: Intent, site: Site, around: planner.Surroundings, names: Ite
     )  # fmt: skip
 
 
-def _plan(name: str, own: str, intent: Intent, site: Site, around: planner.Surroundings) -> Plan | InputError:
+def _plan(name: str, own: str, intent: Intent, site: Site, around: Surroundings) -> Plan | InputError:
     """The plan with this launcher.
 
     What the site says of its own launcher's options does not hold for the others, nor does the MPI that is here.
@@ -88,7 +87,7 @@ def _plan(name: str, own: str, intent: Intent, site: Site, around: planner.Surro
             around = replace(around, environ={**around.environ, "PATH": ""})
     wanted = intent.model_copy(update={"launcher": name})
     try:
-        return planner.make_plan(wanted, site, around, head=around.scheduler != "none")
+        return make_plan(wanted, site, around, head=around.scheduler != "none")
     except InputError as error:
         return error
 

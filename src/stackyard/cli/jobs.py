@@ -15,8 +15,8 @@ from stackyard.launch import record
 from stackyard.launch.paths import RunPaths
 
 if TYPE_CHECKING:
-    from stackyard.launch.plan import Plan
-    from stackyard.launch.planner import StackInUse, Surroundings
+    from stackyard.launch.plan.make import StackInUse, Surroundings
+    from stackyard.launch.plan.model import Plan
     from stackyard.launch.request.intent import Intent
     from stackyard.spec.sitemodels import Site
 
@@ -30,7 +30,7 @@ def stack_in_use(context: Context, site: Site, name: str, folder: str = "") -> S
     Raises:
         InputError: there is no such revision.
     """
-    from stackyard.launch.planner import StackInUse
+    from stackyard.launch.plan.make import StackInUse
 
     if not name:
         return StackInUse()
@@ -88,7 +88,7 @@ def restore(paths: RunPaths) -> list[str]:
 
 def plan_json(plan: Plan | None, step: str) -> dict[str, Any]:
     """A plan as plain values: the exact command, the program, the layout's numbers, reasons, findings."""
-    from stackyard.launch.script import launch_command, program_text
+    from stackyard.launch.plan.script import launch_command, program_text
 
     if plan is None:
         return {}
@@ -119,7 +119,7 @@ def plan_json(plan: Plan | None, step: str) -> dict[str, Any]:
 
 
 def _shell_variables() -> dict[str, str]:
-    from stackyard.launch.script import carried
+    from stackyard.launch.plan.script import carried
 
     return carried(os.environ)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stackyard.launch.outcome import StepResult
-    from stackyard.launch.plan import Plan
+    from stackyard.launch.plan.model import Plan
 
 
 class LaunchView:
@@ -86,7 +86,7 @@ class LaunchView:
 
 def show_plan(plan: Plan, step: str, *, err: bool = True) -> None:
     """The exact command, what each rank runs, and what should be known about it."""
-    from stackyard.launch.script import launch_command, program_text
+    from stackyard.launch.plan.script import launch_command, program_text
 
     layout = plan.layout
     gpus = f", {layout.gpus_per_rank} GPU{'s' * (layout.gpus_per_rank != 1)}" if layout.gpus_per_rank else ""

@@ -13,7 +13,7 @@ from stackyard.host import process
 from stackyard.launch import starting
 from stackyard.launch.outcome import Listener, StepResult
 from stackyard.launch.paths import StepPaths
-from stackyard.launch.plan import Plan
+from stackyard.launch.plan.model import Plan
 from stackyard.launch.starting import WatchOptions
 
 __all__ = ["WatchOptions", "run_step"]

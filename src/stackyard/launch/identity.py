@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from stackyard.errors import InputError
-from stackyard.launch.plan import Family
+from stackyard.launch.plan.model import Family
 
 
 @dataclass(frozen=True)

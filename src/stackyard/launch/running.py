@@ -12,12 +12,14 @@ from typing import Any
 
 from stackyard.errors import StackyardError
 from stackyard.host.command import run
-from stackyard.launch import batch, hub, planner
+from stackyard.launch import hub
 from stackyard.launch.layout import nodes
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.outcome import Listener, StepResult
 from stackyard.launch.paths import RunPaths, StepPaths
-from stackyard.launch.plan import Plan
+from stackyard.launch.plan import schedulers
+from stackyard.launch.plan.make import Surroundings, make_plan
+from stackyard.launch.plan.model import Plan
 from stackyard.launch.record import RunStatus, add_event, hostname, read_status, write_status
 from stackyard.launch.request.intent import Intent
 from stackyard.launch.starting import WatchOptions
@@ -36,7 +38,7 @@ class Job:
     paths: RunPaths
     intent: Intent
     site: Site
-    around: planner.Surroundings
+    around: Surroundings
     options: WatchOptions
 
 
@@ -113,7 +115,7 @@ def carry_out(job: Job, shown: Listener, announce: Callable[[Plan], None]) -> St
         recorder.end_within_s = max(1.0, job.intent.batch.signal_s - LEAVE_S)
     try:
         hosts = _gate(job, recorder) if job.intent.check or job.intent.spare else None
-        plan = planner.make_plan(job.intent, job.site, job.around, hosts=hosts)
+        plan = make_plan(job.intent, job.site, job.around, hosts=hosts)
         announce(plan)
         result = hub.run_step(job.paths.main, plan, recorder, run=job.paths.name, options=job.options)
     except BaseException as error:
@@ -135,14 +137,14 @@ def _waits(job: Job, recorder: Recorder, result: StepResult) -> str:
         return ""
     ended = result.code == 128 + signal.SIGTERM
     if recorder.out_of_time or (ended and _preempted(job)):
-        if batch.get(job.around.scheduler).requeue_argv(job_id(job.around)):
+        if schedulers.get(job.around.scheduler).requeue_argv(job_id(job.around)):
             return OUT_OF_TIME if recorder.out_of_time else PREEMPTED
         recorder.notice(f"{job.around.scheduler} cannot start a job again; submit it again: stackyard submit --again")
         return ""
     return "ended by the scheduler" if ended and result.state == "cancelled" else ""  # it says what comes next
 
 
-def _begin(before: RunStatus, around: planner.Surroundings) -> RunStatus:
+def _begin(before: RunStatus, around: Surroundings) -> RunStatus:
     if not before.job and around.allocation is not None and array_index(around.environ):
         before = replace(before, job=job_id(around))  # so that a task can be asked after, and ended, alone
     return replace(
@@ -153,10 +155,10 @@ def _begin(before: RunStatus, around: planner.Surroundings) -> RunStatus:
 
 def _preempted(job: Job) -> bool:
     """Whether a preemption is what has ended the ranks: Slurm ends them first, and leaves their watcher a while."""
-    return job.around.allocation is not None and batch.get(job.around.scheduler).preempted(job_id(job.around))
+    return job.around.allocation is not None and schedulers.get(job.around.scheduler).preempted(job_id(job.around))
 
 
-def job_id(around: planner.Surroundings) -> str:
+def job_id(around: Surroundings) -> str:
     """The id of the job that we are in; in an array that of this task, and of no other.
 
     LSF's variable is that of the whole array, and so is SLURM_JOB_ID in its last task; PBS has one for each task.
@@ -174,7 +176,7 @@ def _again(job: Job, recorder: Recorder) -> None:
     """Put the job back into its queue. The scheduler ends this process when it does that, so it comes last."""
     job_now = job_id(job.around)
     recorder.event("requeue", {"job": job_now})
-    run(batch.get(job.around.scheduler).requeue_argv(job_now), timeout_s=60)
+    run(schedulers.get(job.around.scheduler).requeue_argv(job_now), timeout_s=60)
 
 
 def _end(job: Job, recorder: Recorder, result: StepResult, waits: str) -> None:
@@ -203,9 +205,9 @@ def _gate(job: Job, recorder: Recorder) -> tuple[str, ...]:
     if len(everywhere) < wanted:
         raise StackyardError(f"{wanted} nodes are asked for, and this allocation has {len(everywhere)}")
 
-    def make(hosts: tuple[str, ...], argv: tuple[str, ...]) -> Plan:
+    def plan_for(hosts: tuple[str, ...], argv: tuple[str, ...]) -> Plan:
         narrowed = job.intent.model_copy(update={"nodes": len(hosts), "profile": ()})
-        return planner.make_plan(narrowed, job.site, job.around, hosts=hosts, program=argv)
+        return make_plan(narrowed, job.site, job.around, hosts=hosts, program=argv)
 
     def start(step: StepPaths, plan: Plan, listener: Listener) -> StepResult:
         return hub.run_step(step, plan, listener, run=job.paths.name, options=job.options)
@@ -213,7 +215,7 @@ def _gate(job: Job, recorder: Recorder) -> tuple[str, ...]:
     recorder.phase("gate")
     kind = job.site.nodes.get(nodes.pick_kind(job.site, job.intent).kind, NodeKind())
     report = gate.run_gate(
-        job.paths, make, everywhere[: wanted + job.intent.spare],
+        job.paths, plan_for, everywhere[: wanted + job.intent.spare],
         spare=job.intent.spare, references=kind.references, run_step=start, listener=recorder,
     )  # fmt: skip
     for line in report.summary():

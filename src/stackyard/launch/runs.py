@@ -95,8 +95,8 @@ def _array_of(paths: RunPaths) -> str:
     """What was asked with ``--array``, for the run as a whole; empty for any other, and for one of its tasks."""
     if paths.root.parent.name == "array":
         return ""
-    batch: Mapping[str, Any] = read_run(paths).intent.get("batch", {})
-    return str(batch.get("array", ""))
+    schedulers: Mapping[str, Any] = read_run(paths).intent.get("batch", {})
+    return str(schedulers.get("array", ""))
 
 
 def array_tasks(paths: RunPaths, *, ask: bool = True) -> dict[str, RunStatus]:
@@ -117,10 +117,10 @@ def _array_status(paths: RunPaths, array: str, status: RunStatus, *, ask: bool) 
 
 def _task_states(paths: RunPaths, job: str, array: str) -> dict[str, RunStatus]:
     """What the scheduler says of the tasks: of each where it can, else of all together once that is over."""
-    from stackyard.launch import batch
-    from stackyard.launch.plan import JobState
+    from stackyard.launch.plan import schedulers
+    from stackyard.launch.plan.model import JobState
 
-    scheduler = batch.get(read_run(paths).scheduler)
+    scheduler = schedulers.get(read_run(paths).scheduler)
     try:
         each = scheduler.task_states(job)
         states = each if each is not None else dict.fromkeys(map(str, arrays.indices(array)), scheduler.state(job))
@@ -140,13 +140,13 @@ def _task_states(paths: RunPaths, job: str, array: str) -> dict[str, RunStatus]:
 
 
 def _scheduler_says(paths: RunPaths, status: RunStatus) -> RunStatus:
-    from stackyard.launch import batch
+    from stackyard.launch.plan import schedulers
 
     record = read_run(paths)
     if record.scheduler == "none":
         return status
     try:
-        state = batch.get(record.scheduler).state(status.job)
+        state = schedulers.get(record.scheduler).state(status.job)
     except StackyardError as error:
         return replace(status, message=f"{record.scheduler} does not answer: {error.message}")
     if state.phase in ("queued", "starting"):
@@ -176,11 +176,11 @@ def why_ended(paths: RunPaths, status: RunStatus, *, patience_s: float = 10.0) -
     """
     if status.state != "cancelled" or not status.job or status.message:
         return status
-    from stackyard.launch import batch
+    from stackyard.launch.plan import schedulers
 
     until = time.monotonic() + patience_s
     try:
-        scheduler = batch.get(read_run(paths).scheduler)
+        scheduler = schedulers.get(read_run(paths).scheduler)
         while (state := scheduler.state(status.job)).phase in ("running", "starting") and time.monotonic() < until:
             time.sleep(0.5)
     except StackyardError:
@@ -202,9 +202,9 @@ def cancel(paths: RunPaths) -> str:
     if status.over:
         raise InputError(f"run {paths.name} has ended already ({status.state})")
     if status.job and record.how != "launch":
-        from stackyard.launch import batch
+        from stackyard.launch.plan import schedulers
 
-        batch.get(record.scheduler).cancel(status.job)
+        schedulers.get(record.scheduler).cancel(status.job)
         return f"told {record.scheduler} to end job {status.job}"
     if not status.pid:
         raise InputError(f"run {paths.name} was only planned", hint="nothing runs, so there is nothing to cancel")

@@ -40,15 +40,16 @@ def command(context: Context, /, program: tuple[str, ...], only: str | None, **o
     """Show how the job that `launch` or `submit` would start looks as srun, jsrun, mpirun, mpiexec, flux, and why."""
     from stackyard.cli import explaining
     from stackyard.cli.jobs import stack_in_use
-    from stackyard.launch import planner, record
+    from stackyard.launch import record
     from stackyard.launch.layout import nodes, placing
+    from stackyard.launch.plan.make import surroundings
 
     site = context.site()
     intent = make_intent(options, program or (() if options["job_file"] else ("train.py",)))
     layout = placing.plan_layout(intent, nodes.pick_kind(site, intent))
     names = [name.strip() for name in only.split(",")] if only else LAUNCHERS
     stack = stack_in_use(context, site, intent.stack)
-    around = planner.surroundings(site, os.environ, stack)
+    around = surroundings(site, os.environ, stack)
     run = record.next_run(Path.cwd() / site.launch.runs)
     told = explaining.explain(intent, site, around, names, str(run.root))
     if options["as_json"]:
@@ -113,8 +114,8 @@ def _show_findings(findings: Sequence[Finding], width: int) -> None:
 
 
 def _show_line(name: str, line: dict[str, Any], own: str, width: int) -> None:
+    from stackyard.launch.plan.script import shown_words
     from stackyard.launch.request.findings import Finding
-    from stackyard.launch.script import shown_words
 
     click.echo(f"\n{click.style(name, bold=True)}{', which starts the ranks here' if name == own else ''}")
     if "cannot" in line:

@@ -18,7 +18,7 @@ from stackyard.errors import InputError
 if TYPE_CHECKING:
     from stackyard.launch.outcome import StepResult
     from stackyard.launch.paths import RunPaths
-    from stackyard.launch.planner import Surroundings
+    from stackyard.launch.plan.make import Surroundings
     from stackyard.launch.request.intent import Intent
     from stackyard.launch.starting import WatchOptions
     from stackyard.spec.sitemodels import Site
@@ -45,17 +45,18 @@ def command(context: Context, /, program: tuple[str, ...], **options: Any) -> No
         _carry_out_recorded(context, options)
         return
     from stackyard.cli.jobs import default_nodes, restore, stack_in_use
-    from stackyard.launch import planner, runs
+    from stackyard.launch import runs
+    from stackyard.launch.plan.make import surroundings, with_offer
 
     site = context.site()
     again = runs.find_run(options["again"], _runs_folder(site)) if options["again"] else None
     for sentence in restore(again) if again else []:
         show_notice(sentence)
-    around = planner.surroundings(site, os.environ, launcher=options["launcher"] or "")
+    around = surroundings(site, os.environ, launcher=options["launcher"] or "")
     have = default_nodes(around.allocation.hosts if around.allocation else None)
     intent, folder = intent_for(options, program, again, max(1, have - (options["spare"] or 0)))
     stack = stack_in_use(context, site, intent.stack, folder)
-    around = planner.with_offer(replace(around, stack=stack), intent, site)
+    around = with_offer(replace(around, stack=stack), intent, site)
     _say_unused(options, around)
     if options["dry_run"]:
         _dry_run(intent, site, around, options["as_json"])
@@ -65,7 +66,7 @@ def command(context: Context, /, program: tuple[str, ...], **options: Any) -> No
 
 def _say_unused(options: dict[str, Any], around: Surroundings) -> None:
     """Nothing that was asked for is left out in silence."""
-    from stackyard.launch.planner import unused
+    from stackyard.launch.plan.make import unused
     from stackyard.launch.request.intent import BatchOptions
 
     left = unused([name for name in BatchOptions.model_fields if options[name] not in (None, "", ())], around)
@@ -121,10 +122,11 @@ def _launch(
     context: Context, intent: Intent, site: Site, around: Surroundings, options: dict[str, Any], again: RunPaths | None
 ) -> None:
     from stackyard.cli.jobs import make_record
-    from stackyard.launch import planner, record
+    from stackyard.launch import record
+    from stackyard.launch.plan.make import check_program, make_plan
 
-    planner.check_program(intent)
-    plan = planner.make_plan(intent, site, around)  # refuse what cannot be before anything is written
+    check_program(intent)
+    plan = make_plan(intent, site, around)  # refuse what cannot be before anything is written
     paths = record.new_run(_runs_folder(site))
     make_record(context, "launch", paths, intent, plan, around, again_of=str(again.root) if again else "")
     carry_out(paths, intent, site, around, options["stream"], options["as_json"])
@@ -133,9 +135,10 @@ def _launch(
 def _carry_out_recorded(context: Context, options: dict[str, Any]) -> None:
     """Carry out what a batch script's job was submitted for, on the nodes that it got."""
     from stackyard.cli.jobs import stack_in_use
-    from stackyard.launch import planner, record
+    from stackyard.launch import record
     from stackyard.launch.arrays import begin_task
     from stackyard.launch.paths import RunPaths
+    from stackyard.launch.plan.make import surroundings, with_offer
     from stackyard.launch.request.intent import Intent
     from stackyard.launch.running import array_index
 
@@ -144,7 +147,7 @@ def _carry_out_recorded(context: Context, options: dict[str, Any]) -> None:
     site = context.site()
     stack = stack_in_use(context, site, kept.stack.get("module", ""), kept.stack.get("folder", ""))
     intent = Intent.model_validate(kept.intent)
-    around = planner.with_offer(planner.surroundings(site, os.environ, stack), intent, site)
+    around = with_offer(surroundings(site, os.environ, stack), intent, site)
     index = array_index(os.environ)
     if index:
         paths = begin_task(paths, kept, index)
@@ -179,11 +182,11 @@ def carry_out(paths: RunPaths, intent: Intent, site: Site, around: Surroundings,
 def _dry_run(intent: Intent, site: Site, around: Surroundings, as_json: bool) -> None:
     from stackyard.cli.jobs import plan_json
     from stackyard.cli.launchview import show_plan
-    from stackyard.launch import planner
+    from stackyard.launch.plan.make import make_plan
+    from stackyard.launch.plan.script import preview
     from stackyard.launch.record import next_run
-    from stackyard.launch.script import preview
 
-    plan = planner.make_plan(intent, site, around)
+    plan = make_plan(intent, site, around)
     step = next_run(_runs_folder(site))
     if as_json:
         show_json({"dry_run": True, **plan_json(plan, str(step.root))})

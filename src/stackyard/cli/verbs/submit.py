@@ -18,8 +18,8 @@ from stackyard.cli.verbs.launch import intent_for
 
 if TYPE_CHECKING:
     from stackyard.launch.paths import RunPaths
-    from stackyard.launch.plan import Plan
-    from stackyard.launch.planner import Surroundings
+    from stackyard.launch.plan.make import Surroundings
+    from stackyard.launch.plan.model import Plan
     from stackyard.launch.request.intent import Intent
     from stackyard.spec.sitemodels import Site
 
@@ -39,7 +39,8 @@ def command(context: Context, /, program: tuple[str, ...], **options: Any) -> No
     """
     from stackyard.cli.jobs import make_record, restore, stack_in_use
     from stackyard.cli.launchview import show_plan
-    from stackyard.launch import planner, record, runs
+    from stackyard.launch import record, runs
+    from stackyard.launch.plan.make import check_program, make_plan, need_scheduler, surroundings, with_offer
 
     site = context.site()
     folder = Path.cwd() / site.launch.runs
@@ -48,12 +49,12 @@ def command(context: Context, /, program: tuple[str, ...], **options: Any) -> No
         show_notice(sentence)
     intent, revision = intent_for(options, program, again, 1)
     stack = stack_in_use(context, site, intent.stack, revision)
-    around = replace(planner.surroundings(site, os.environ, stack), allocation=None)
-    planner.need_scheduler(around)
-    around = planner.with_offer(around, intent, site)
-    plan = planner.make_plan(intent, site, around, head=True)
+    around = replace(surroundings(site, os.environ, stack), allocation=None)
+    need_scheduler(around)
+    around = with_offer(around, intent, site)
+    plan = make_plan(intent, site, around, head=True)
     if not options["dry_run"]:
-        planner.check_program(intent)
+        check_program(intent)
     paths = record.next_run(folder) if options["dry_run"] else record.new_run(folder)
     script = batch_script(context, intent, plan, site, around, paths)
     if options["dry_run"]:
@@ -73,13 +74,13 @@ def batch_script(
     import sys
 
     from stackyard.cli.jobs import global_words
-    from stackyard.launch import batch
+    from stackyard.launch.plan import schedulers
+    from stackyard.launch.plan.script import carried, script_text
     from stackyard.launch.record import this_program
-    from stackyard.launch.script import carried, script_text
 
     assert plan.head is not None
     run = str(paths.root)
-    head = batch.get(around.scheduler, site.scheduler).head_text(plan.head).replace("{step}", run)
+    head = schedulers.get(around.scheduler, site.scheduler).head_text(plan.head).replace("{step}", run)
     return script_text(
         plan, head, run=run, command=("stackyard", *asked_for(sys.argv[1:], intent.program)),
         start=(*this_program(), *global_words(context), "launch", "--recorded", run),
@@ -103,11 +104,11 @@ def send(paths: RunPaths, script: str, site: Site, around: Surroundings) -> str:
     """
     from stackyard.errors import StackyardError
     from stackyard.host.command import run
-    from stackyard.launch import batch
+    from stackyard.launch.plan import schedulers
     from stackyard.launch.record import RunStatus, write_status
     from stackyard.yard import atomic
 
-    scheduler = batch.get(around.scheduler, site.scheduler)
+    scheduler = schedulers.get(around.scheduler, site.scheduler)
     atomic.write_text(paths.script, script, mode=0o755)
     try:
         result = run(
@@ -164,9 +165,9 @@ def follow_run(paths: RunPaths, *, as_json: bool = False, logs: tuple[Path, ...]
 def _show(plan: Plan, script: str, site: Site, around: Surroundings, paths: RunPaths, as_json: bool) -> None:
     from stackyard.cli.jobs import plan_json
     from stackyard.cli.launchview import show_findings
-    from stackyard.launch import batch
+    from stackyard.launch.plan import schedulers
 
-    scheduler = batch.get(around.scheduler, site.scheduler)
+    scheduler = schedulers.get(around.scheduler, site.scheduler)
     submit = " ".join(scheduler.submit_argv(str(paths.script)))
     if scheduler.submit_stdin:
         submit += f" < {paths.script}"

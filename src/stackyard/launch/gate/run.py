@@ -16,7 +16,7 @@ from stackyard.launch.gate.model import GateReport, Measurement, Stage
 from stackyard.launch.gate.trial import GateOptions, Trial
 from stackyard.launch.outcome import Listener, StepResult
 from stackyard.launch.paths import RunPaths, StepPaths
-from stackyard.launch.plan import Plan
+from stackyard.launch.plan.model import Plan
 from stackyard.spec.sitemodels import Reference
 from stackyard.yard.atomic import write_json, write_text
 

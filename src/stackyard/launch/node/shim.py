@@ -30,7 +30,7 @@ from stackyard.launch.identity import names_of, shell
 from stackyard.launch.node.gpus import gpu_text
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.paths import StepPaths
-from stackyard.launch.plan import Plan, Wrapper
+from stackyard.launch.plan.model import Plan, Wrapper
 
 STOPPED = 70
 UNFIT = 71

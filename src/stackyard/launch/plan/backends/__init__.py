@@ -1,0 +1,48 @@
+"""What a kind of program needs around it: torchrun, Horovod, MPI, DeepSpeed, JAX, Ray, or nothing."""
+
+from __future__ import annotations
+
+from stackyard.errors import InputError, Where
+from stackyard.launch.plan.backends import source
+from stackyard.launch.plan.backends.base import HELPERS, Backend, BackendContext, command
+from stackyard.launch.plan.backends.horovod import Horovod
+from stackyard.launch.plan.backends.ray import Ray
+from stackyard.launch.plan.backends.simple import Any, DeepSpeed, Jax, Mpi
+from stackyard.launch.plan.backends.torchrun import Torchrun
+from stackyard.launch.plan.model import Reason
+from stackyard.launch.request.intent import Intent
+
+TABLE: dict[str, Backend] = {
+    made.name: made for made in (Torchrun(), Horovod(), Mpi(), DeepSpeed(), Jax(), Ray(), Any())
+}
+BY_IMPORT = {
+    "horovod": "horovod", "deepspeed": "deepspeed", "ray": "ray", "jax": "jax", "mpi4py": "mpi", "torch": "torchrun",
+}  # fmt: skip
+"""Which backend a package speaks for, in the order in which they win: a Horovod program imports torch too."""
+
+__all__ = ["BY_IMPORT", "HELPERS", "TABLE", "Backend", "BackendContext", "choose", "command", "get"]
+
+
+def get(name: str) -> Backend:
+    """The backend of this name. Raises InputError with the known ones."""
+    if name not in TABLE:
+        raise InputError(f"there is no backend {name!r}", hint=f"one of: {', '.join(('auto', *TABLE))}")
+    return TABLE[name]
+
+
+def choose(intent: Intent) -> tuple[str, tuple[Reason, ...]]:
+    """The backend of an intent and why: the one that was asked for, else by what the program imports.
+
+    The program and the modules beside it are read, never run. One that cannot be read, or that imports none of the
+    packages, is `any`: it finds RANK, WORLD_SIZE, MASTER_ADDR and the rest all the same.
+    """
+    if intent.backend != "auto":
+        return get(intent.backend).name, ()
+    found = source.read(intent)
+    if found.unread:
+        return "any", (Reason(("--backend", "any"), found.unread),)
+    for package, name in BY_IMPORT.items():
+        place = found.imported(package)
+        if place is not None:
+            return name, (Reason(("--backend", name), f"{Where(place.file, place.line)} imports {package}"),)
+    return "any", (Reason(("--backend", "any"), f"{found.script} imports none of {', '.join(BY_IMPORT)}"),)

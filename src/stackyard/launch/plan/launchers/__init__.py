@@ -1,0 +1,45 @@
+"""The launchers: how one `Layout` is said to srun, jsrun, mpirun, hydra, PALS, Flux and this machine.
+
+Each is a small class with one method that turns a `LaunchRequest` into words, every group of words with the reason for
+it. The complete command is ``line.words + (path of rank.sh,)``; the rank's script holds the program, so nothing is
+quoted here. Nothing on a command line grows with the number of hosts, except a compressed host list.
+"""
+
+from __future__ import annotations
+
+from stackyard.errors import InputError
+from stackyard.launch.plan.launchers.flux import Flux
+from stackyard.launch.plan.launchers.jsrun import Jsrun
+from stackyard.launch.plan.launchers.local import Local
+from stackyard.launch.plan.launchers.mpich import Mpich
+from stackyard.launch.plan.launchers.mpirun import Mpirun
+from stackyard.launch.plan.launchers.pals import Pals
+from stackyard.launch.plan.launchers.srun import Srun
+from stackyard.launch.plan.model import Launcher
+from stackyard.spec.sitemodels import Scheduler
+
+TABLE: dict[str, Launcher] = {
+    launcher.name: launcher for launcher in (Srun(), Jsrun(), Mpirun(), Mpich(), Pals(), Flux(), Local())
+}
+
+_BY_KIND = {"slurm": "srun", "pbs": "pals", "flux": "flux", "none": "local", "": "local"}
+
+
+def get(name: str) -> Launcher:
+    """The launcher of that name. Raises InputError, which lists the known ones."""
+    if name not in TABLE:
+        raise InputError(f"there is no launcher {name!r}", hint=f"one of {', '.join(TABLE)}")
+    return TABLE[name]
+
+
+def default_name(scheduler: Scheduler) -> str:
+    """The launcher that a site's scheduler brings along, unless the site names another one.
+
+    LSF has jsrun where it runs with CSM (Summit, Sierra) and leaves it to mpirun elsewhere; PBS on HPE Cray systems has
+    PALS; without a scheduler ranks start on this machine.
+    """
+    if scheduler.launcher:
+        return scheduler.launcher
+    if scheduler.kind == "lsf":
+        return "jsrun" if scheduler.csm else "mpirun"
+    return _BY_KIND[scheduler.kind]

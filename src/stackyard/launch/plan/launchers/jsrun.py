@@ -1,0 +1,227 @@
+"""jsrun: the launcher of IBM's Job Step Manager, beside LSF with CSM (Summit, Sierra).
+
+Sources: IBM, *jsrun command* and *Explicit Resource File (ERF) format* (Job Step Manager 10.3); OLCF, Summit User Guide
+and the tutorials *jsrun Quick Start Guide* and *ERF CPU Indexing*. IBM's default for -d is cyclic and OLCF's is packed:
+it is always written. All resource sets of a start are alike; a layout that such sets cannot express is written as an
+ERF file. Variables need no -E: jsrun passes its environment on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from stackyard.launch.layout.model import Layout, Slot
+from stackyard.launch.layout.rules import counted
+from stackyard.launch.plan.launchers.words import Words, need_hosts, ranges, shares_cores
+from stackyard.launch.plan.model import LaunchLine, LaunchRequest
+from stackyard.launch.request.findings import Finding
+from stackyard.spec.sitemodels import Scheduler
+
+Group = tuple[Slot, ...]
+
+
+@dataclass(frozen=True)
+class ResourceSets:
+    """Equal resource sets: `per_host` of them with `tasks` ranks, `cores` and `gpus` each, `bind` as -b wants it."""
+
+    per_host: int
+    tasks: int
+    cores: int
+    gpus: int
+    bind: str
+
+
+class Jsrun:
+    """Ranks in resource sets, or at places that a file lists."""
+
+    name = "jsrun"
+
+    def line(self, request: LaunchRequest) -> LaunchLine:
+        """Resource sets where equal sets express the layout, else an ERF file.
+
+        Raises InputError where some hosts of an allocation are to be used and their names are not known.
+        """
+        layout = request.layout
+        sets = resource_sets(layout, request.scheduler) if request.inside else None
+        words = Words("jsrun", buys="starts the ranks on the compute nodes of the allocation")
+        files: dict[str, str] = {}
+        findings: tuple[Finding, ...] = ()
+        if sets is None:
+            hosts = () if request.inside else need_hosts(request, self.name)
+            files["erf"] = "".join(erf_lines(layout, request.scheduler, hosts))
+            words.add("the place of every rank, as equal resource sets cannot say it", "--erf_input", "{step}/erf")
+            findings = (_ERF_NOTE,)
+        else:
+            self._sets(words, layout, sets)
+        words.add("a rank that fails ends all others", "-X1")
+        self._mpi(words, request)
+        words.own(request)
+        return LaunchLine(words.words, "jsrun", words.reasons, files, findings=findings)
+
+    def _sets(self, words: Words, layout: Layout, sets: ResourceSets) -> None:
+        in_all = layout.nodes * sets.per_host
+        words.add(f"{counted(in_all, 'resource set')} on {counted(layout.nodes, 'node')}", f"-n{in_all}")
+        words.add("resource sets on each node", f"-r{sets.per_host}")
+        if sets.gpus:
+            words.add(f"{counted(sets.gpus, 'GPU')} in each set, which all of its ranks see", f"-g{sets.gpus}")
+        words.add("ranks in each set", f"-a{sets.tasks}")
+        words.add("physical cores in each set", f"-c{sets.cores}")
+        words.add("what each rank is bound to, one after the other", f"-b{sets.bind}")
+        if layout.distribution == "cyclic":
+            words.add("ranks are dealt over the sets", "-dcyclic")
+        else:
+            words.add("ranks fill a set before the next one", "-dpacked")
+
+    def _mpi(self, words: Words, request: LaunchRequest) -> None:
+        if not request.mpi:
+            words.add("Spectrum MPI is not loaded: the ranks are not MPI processes", "--smpiargs=off")
+        elif request.gpu_aware_mpi:
+            words.add("MPI may be given addresses in GPU memory", "--smpiargs=-gpu")
+
+
+_ERF_NOTE = Finding(
+    "explicit-resource-file", "note", "the ranks are placed by an explicit resource file",
+    "equal resource sets cannot express this layout; OLCF has reported faults of jsrun with such files",
+    "give each rank a number of cores that divides the cores of a socket",
+)  # fmt: skip
+
+
+def thread_level(node_smt: int, scheduler: Scheduler) -> int:
+    """Hardware threads of a core that a job has: the site's ``smt1``, ``smt2`` or ``smt4`` flag, else all."""
+    for flag in scheduler.alloc_flags:
+        found = re.fullmatch(r"smt(\d)", flag, re.IGNORECASE)
+        if found:
+            return int(found[1])
+    return node_smt
+
+
+def resource_sets(layout: Layout, scheduler: Scheduler) -> ResourceSets | None:
+    """Equal resource sets that give every rank exactly its cores, or None.
+
+    One set per node where all ranks see all GPUs (NCCL reaches its peers only then); one per group of ranks with the
+    same GPUs where each sees its own; one per socket where there are no GPUs and one set would leave cores out.
+    """
+    slots = layout.slots
+    if shares_cores(layout) or any(block.slots != slots for block in layout.blocks):
+        return None
+    bind = _bind(layout, scheduler)
+    for groups in _candidates(layout, slots):
+        fitted = _fit(layout, groups, bind) if bind else None
+        if fitted and (fitted.per_host == 1 or layout.nodes == 1 or layout.distribution == "block"):
+            return fitted
+    return None
+
+
+def _bind(layout: Layout, scheduler: Scheduler) -> str:
+    """What -b says: whole cores, or hardware threads where the job has exactly as many as the layout uses."""
+    if layout.smt == 1:
+        return f"packed:{layout.cores_per_rank}"
+    if layout.smt == thread_level(layout.node.smt, scheduler):
+        return f"packed:smt:{layout.cores_per_rank * layout.smt}"
+    return ""
+
+
+def _candidates(layout: Layout, slots: Group) -> Iterator[list[Group]]:
+    groups = _groups(layout, slots)
+    yield groups
+    if layout.gpus_per_rank == 0 and len(groups) == 1:
+        by_socket: dict[int, list[Slot]] = {}
+        for slot in slots:
+            by_socket.setdefault(layout.node.socket_of(slot.cores[0]), []).append(slot)
+        yield [tuple(group) for group in by_socket.values()]
+
+
+def _groups(layout: Layout, slots: Group) -> list[Group]:
+    """Ranks that see the same GPUs, in the order of their first rank."""
+    if layout.gpu_visibility == "all" or layout.gpus_per_rank == 0:
+        return [slots]
+    by_gpus: dict[tuple[int, ...], list[Slot]] = {}
+    for slot in slots:
+        by_gpus.setdefault(slot.gpus, []).append(slot)
+    return [tuple(group) for group in by_gpus.values()]
+
+
+def _fit(layout: Layout, groups: list[Group], bind: str) -> ResourceSets | None:
+    tasks = len(groups[0])
+    if [slot.local_rank for group in groups for slot in group] != list(range(len(groups) * tasks)):
+        return None
+    if any(len(group) != tasks for group in groups):
+        return None
+    own = len(groups) > 1
+    cores = _cores_of_a_set(layout, len(groups)) if own else layout.node.cores
+    starts = _starts(layout, len(groups), cores)
+    for group, start in zip(groups, starts, strict=False):
+        planned = [core for slot in group for core in slot.cores]
+        if planned != list(range(start, start + len(planned))) or len(planned) > cores:
+            return None
+    if len(starts) != len(groups):
+        return None
+    gpus = _gpus_of_a_set(layout, groups)
+    return None if gpus is None else ResourceSets(len(groups), tasks, cores, gpus, bind)
+
+
+def _sockets(layout: Layout) -> list[list[int]]:
+    """Usable cores by socket."""
+    sockets: dict[int, list[int]] = {}
+    for core in range(layout.node.cores):
+        sockets.setdefault(layout.node.socket_of(core), []).append(core)
+    return list(sockets.values())
+
+
+def _cores_of_a_set(layout: Layout, sets: int) -> int:
+    return min(len(cores) for cores in _sockets(layout)) // max(1, -(-sets // len(_sockets(layout))))
+
+
+def _starts(layout: Layout, sets: int, cores: int) -> list[int]:
+    """The first core of every set; fewer than `sets` where they do not spread evenly over the sockets."""
+    if sets == 1:
+        return [0]
+    sockets = _sockets(layout)
+    if sets % len(sockets) or len({len(socket) for socket in sockets}) > 1:
+        return []
+    return [socket[0] + i * cores for socket in sockets for i in range(sets // len(sockets))]
+
+
+def _gpus_of_a_set(layout: Layout, groups: list[Group]) -> int | None:
+    """GPUs in each set; None where jsrun, which gives them out in order, would give other ones."""
+    if layout.gpus_per_rank == 0:
+        return 0
+    if len(groups) == 1:
+        return layout.node.gpus if layout.gpu_visibility == "all" else len(groups[0][0].gpus)
+    planned = [gpu for group in groups for gpu in group[0].gpus]
+    per_socket = len(groups) // len(_sockets(layout))
+    given: list[int] = []
+    for socket in dict.fromkeys(domain.socket for domain in layout.node.domains):
+        there = [gpu for domain in layout.node.domains if domain.socket == socket for gpu in domain.gpus]
+        given += there[: per_socket * layout.gpus_per_rank]
+    return layout.gpus_per_rank if planned == given else None
+
+
+def erf_lines(layout: Layout, scheduler: Scheduler, hosts: tuple[str, ...] = ()) -> Iterator[str]:
+    """The lines of an ERF file, one per resource set. Hosts are counted from 1 unless their names are given.
+
+    CPU numbers are logical hardware threads: thread t of usable core c is c x s + t, where a job has s threads per core
+    (ERF CPU Indexing: 0 to 41 under SMT1, 0 to 167 under SMT4). A rank that uses one thread per core owns all of them.
+    """
+    yield "cpu_index_using: logical\n"
+    if shares_cores(layout):
+        yield "overlapping_rs: allow\noversubscribe_cpu: allow\n"
+    level = thread_level(layout.node.smt, scheduler)
+    used = level if layout.smt == 1 else min(layout.smt, level)
+    for block in layout.blocks:
+        sets = [_erf_set(layout, group, level, used) for group in _groups(layout, block.slots)]
+        for host in range(block.first, block.first + block.count):
+            name = hosts[host] if hosts else str(host + 1)
+            for group, places in sets:
+                ranks = ",".join(str(layout.rank(host, slot.local_rank)) for slot in group)
+                yield f"rank: {ranks}: {{ host: {name}; {places} }}\n"
+
+
+def _erf_set(layout: Layout, group: Group, level: int, used: int) -> tuple[Group, str]:
+    cpus = ",".join("{" + ranges(core * level + t for core in slot.cores for t in range(used)) + "}" for slot in group)
+    if layout.gpus_per_rank == 0:
+        return group, f"cpu: {cpus}"
+    seen = range(layout.node.gpus) if layout.gpu_visibility == "all" else group[0].gpus
+    return group, f"cpu: {cpus}; gpu: {{{ranges(seen)}}}"

@@ -1,0 +1,227 @@
+"""`Plan`: exactly what will be started, with the reason for every word. Types only; `planner` makes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from stackyard.change import EnvironmentChange
+from stackyard.launch.layout.model import Layout
+from stackyard.launch.request.findings import Finding
+from stackyard.launch.request.intent import BatchOptions
+from stackyard.spec.sitemodels import Scheduler
+
+Family = Literal["slurm", "openmpi", "jsrun", "pals", "cray", "hydra", "mvapich", "flux", "torchrun", "stackyard"]
+
+
+@dataclass(frozen=True)
+class Reason:
+    """What some words of a command line buy: ``("-c", "7")`` buys ``7 cores for each rank``."""
+
+    words: tuple[str, ...]
+    buys: str
+
+
+@dataclass(frozen=True)
+class LaunchLine:
+    """One launcher's rendering of a layout, without the program.
+
+    `words` begin with the launcher's name. Files that the words refer to (rankfile, hostfile, ERF) are in `files`, by
+    name; the words name them as ``{step}/<name>``, which is replaced by the step's folder. `variables` are set for the
+    launcher itself. `family` says which variables tell a rank who it is.
+    """
+
+    words: tuple[str, ...]
+    family: Family
+    reasons: tuple[Reason, ...] = ()
+    files: dict[str, str] = field(default_factory=dict)
+    variables: dict[str, str] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True)
+class LaunchRequest:
+    """What a launcher must render besides the layout.
+
+    `mpi`: the ranks are MPI processes and must be wired up by the launcher. `inside`: it runs inside an allocation of
+    exactly these nodes (True), or the layout's hosts are a part of a larger allocation and must be named (False).
+    """
+
+    layout: Layout
+    scheduler: Scheduler
+    mpi: bool = False
+    gpu_aware_mpi: bool = False
+    inside: bool = True
+    args: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
+
+
+class Launcher(Protocol):
+    """A row of the table in `stackyard.launch.plan.launchers`."""
+
+    name: str
+
+    def line(self, request: LaunchRequest) -> LaunchLine:
+        """The command line. Raises InputError where this launcher cannot express the layout, and says which part."""
+        ...
+
+
+@dataclass(frozen=True)
+class BatchRequest:
+    """What a scheduler must render into the head of a batch script."""
+
+    layout: Layout
+    options: BatchOptions
+    scheduler: Scheduler
+    queue: str = ""
+    constraint: str = ""
+    nodes: int = 1
+    output: str = ""
+    name: str = "stackyard"
+    node_local_disk: bool = False
+
+
+@dataclass(frozen=True)
+class BatchHead:
+    """The directives of a batch script, each ``("-n", "85")`` or ``("--nodes=2",)``, with reasons and findings.
+
+    `prefix` is ``#SBATCH``, ``#BSUB``, ``#PBS`` or ``#flux:``; `text()` quotes each word once, as the scheduler reads
+    it.
+    """
+
+    prefix: str
+    directives: tuple[tuple[str, ...], ...]
+    reasons: tuple[Reason, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+JobPhase = Literal["queued", "starting", "running", "done", "failed", "cancelled", "timeout", "node-fail", "unknown"]
+
+
+@dataclass(frozen=True)
+class JobState:
+    """What a scheduler says about a job now. `reason` is its own word (Priority, Resources), `exit_code` once known."""
+
+    phase: JobPhase
+    reason: str = ""
+    exit_code: int | None = None
+    hosts: tuple[str, ...] = ()
+    restarts: int = 0
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """The nodes that this process may use now. `job` is the scheduler's id."""
+
+    scheduler: Literal["slurm", "lsf", "pbs", "flux", "none"]
+    job: str
+    hosts: tuple[str, ...]
+
+
+class Batch(Protocol):
+    """A row of the table in `stackyard.launch.plan.schedulers`: one scheduler's script head and client programs."""
+
+    name: Literal["slurm", "lsf", "pbs", "flux"]
+
+    def head(self, request: BatchRequest) -> BatchHead:
+        """The directives. Raises InputError where the scheduler cannot express a request."""
+        ...
+
+    def head_text(self, head: BatchHead) -> str:
+        """The directives as lines of a script, each quoted as this scheduler reads it."""
+        ...
+
+    def submit_argv(self, script: str) -> tuple[str, ...]:
+        """The command that submits a script file (bsub reads it from standard input: `submit_stdin`)."""
+        ...
+
+    submit_stdin: bool
+
+    def job_id(self, output: str) -> str:
+        """The job's id from what the submit command printed. Raises StackyardError."""
+        ...
+
+    def state(self, job: str) -> JobState:
+        """Ask the scheduler. Raises MissingError, CommandError."""
+        ...
+
+    def cancel(self, job: str) -> None:
+        """End a job. Raises CommandError."""
+        ...
+
+    def task_states(self, job: str) -> dict[str, JobState] | None:
+        """How each task of an array is, by its index; None where this scheduler is not asked for them one by one."""
+        ...
+
+    def preempted(self, job: str) -> bool:
+        """Whether a job that is being ended starts again by itself, because another one needs its nodes."""
+        ...
+
+    def requeue_argv(self, job: str) -> tuple[str, ...]:
+        """The command that starts a running job again from its beginning, under the same id; empty: there is none."""
+        ...
+
+    def allocation(self, environ: dict[str, str]) -> Allocation | None:
+        """The nodes of the allocation that `environ` describes, or None outside of one."""
+        ...
+
+
+@dataclass(frozen=True)
+class RankProgram:
+    """What a backend makes of an intent: what each task runs and what must be around it.
+
+    Attributes:
+        layout: one slot per task that the launcher starts (`Layout.per_node()` for torchrun itself and Ray).
+        argv: the command of each task. Words may hold ``${NAME}`` of the rank's own variables (below), nothing else is
+            expanded; the shim writes them so that the shell replaces exactly these.
+        variables: for every task; values may hold ``${NAME}`` in the same way.
+        mpi: the launcher must wire the tasks up as MPI processes.
+        ports: how many ports are bound on rank 0's node and handed to all: MASTER_PORT, STACKYARD_PORT_1, ...
+        sidecar: a program that the agent of rank 0's node runs beside the ranks (Horovod's rendezvous server), which
+            ends with them; its output goes to logs/sidecar.log.
+        ranks_per_task: how many ranks each task stands for (torchrun: ranks per node).
+    """
+
+    layout: Layout
+    argv: tuple[str, ...]
+    variables: dict[str, str] = field(default_factory=dict)
+    mpi: bool = False
+    ports: int = 1
+    sidecar: tuple[str, ...] = ()
+    ranks_per_task: int = 1
+    reasons: tuple[Reason, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True)
+class Wrapper:
+    """Words put before the program of some tasks: a container's exec, a profiler. `tasks` None means all.
+
+    Words may hold ``${NAME}`` of the rank's variables, as in `RankProgram.argv`. The first wrapper is the outermost.
+    """
+
+    argv: tuple[str, ...]
+    tasks: tuple[int, ...] | None = None
+    variables: dict[str, str] = field(default_factory=dict)
+    reasons: tuple[Reason, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything about a start, before it happens.
+
+    `line` is the launch line; the complete command is ``line.words + (shim,) + nothing``: the shim holds the program.
+    `change` is the stack's environment, `variables` come after it.
+    """
+
+    layout: Layout
+    program: RankProgram
+    line: LaunchLine
+    wrappers: tuple[Wrapper, ...] = ()
+    change: EnvironmentChange = field(default_factory=EnvironmentChange)
+    variables: dict[str, str] = field(default_factory=dict)
+    cwd: str = ""
+    head: BatchHead | None = None
+    reasons: tuple[Reason, ...] = ()
+    findings: tuple[Finding, ...] = ()

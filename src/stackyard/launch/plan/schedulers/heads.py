@@ -1,0 +1,148 @@
+"""What the heads of all schedulers share: directives with their reasons, times, what a request means. Pure."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from typing import Literal
+
+from stackyard.errors import InputError
+from stackyard.launch.plan.model import BatchHead, BatchRequest, Reason
+from stackyard.launch.request.findings import Finding
+
+SchedulerName = Literal["slurm", "lsf", "pbs", "flux"]
+
+_PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./~^-][A-Za-z0-9_@%+=:,./~^\[\]{}-]*")
+
+
+class Directives:
+    """A head that grows directive by directive."""
+
+    def __init__(self) -> None:
+        self._reasons: list[Reason] = []
+        self._findings: list[Finding] = []
+
+    def add(self, buys: str, *words: str) -> None:
+        """Append one directive and what it asks for, in one sentence without a full stop."""
+        self._reasons.append(Reason(words, buys))
+
+    def note(self, rule: str, message: str, reason: str = "", better: str = "") -> None:
+        """Say something that does not stop the job."""
+        self._findings.append(Finding(rule, "note", message, reason, better))
+
+    def own(self, request: BatchRequest) -> None:
+        """Append the site's own options and those passed through, each split into words as a shell would."""
+        for option in request.scheduler.options:
+            self.add("an option of every batch script at this site", *_words(option))
+        for option in request.options.scheduler_args:
+            self.add("passed through as it was given", *_words(option))
+
+    def head(self, prefix: str) -> BatchHead:
+        """All directives."""
+        reasons = tuple(self._reasons)
+        return BatchHead(prefix, tuple(reason.words for reason in reasons), reasons, tuple(self._findings))
+
+
+def _words(option: str) -> list[str]:
+    try:
+        return shlex.split(option)
+    except ValueError as error:
+        raise InputError(f"the scheduler option {option!r} cannot be split into words: {error}") from error
+
+
+def quoted_once(word: str) -> str:
+    """A word for ``#BSUB`` and ``#PBS`` lines, which know both quotes and no escape inside of them.
+
+    No shell reads these lines: words end at blanks, the quote that comes first encloses the rest of a word, and a
+    word that begins with # ends the line (parseLine in openlava's lsb.sub.c; make_argv in OpenPBS's qsub.c).
+
+    Raises InputError for a word that needs quotes and has both kinds, or spans lines.
+    """
+    if "\n" in word:
+        raise InputError(f"a directive cannot span lines: {word!r}")
+    if _PLAIN.fullmatch(word):
+        return word
+    for quote in ('"', "'"):
+        if quote not in word:
+            return f"{quote}{word}{quote}"
+    raise InputError(
+        f"a directive cannot hold both kinds of quotes: {word}", hint="choose a name or a path without quotes"
+    )
+
+
+def lines(head: BatchHead, words: Sequence[Sequence[str]]) -> str:
+    """The directives as lines of a script."""
+    return "".join(f"{head.prefix} {' '.join(directive)}\n" for directive in words)
+
+
+def minutes(request: BatchRequest) -> int:
+    """The wall time in whole minutes, rounded up; 0 where none is said."""
+    return -(-round(request.options.time_min * 60) // 60)
+
+
+def clock(request: BatchRequest) -> str:
+    """The wall time as ``hours:minutes:seconds``."""
+    seconds = round(request.options.time_min * 60)
+    return f"{seconds // 3600}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+
+
+def queue(request: BatchRequest) -> str:
+    """The partition or queue: what the user said, else what the plan resolved, else the site's."""
+    return request.options.queue or request.queue or request.scheduler.queue
+
+
+def constraint(request: BatchRequest) -> str:
+    """The feature that nodes must have."""
+    return request.options.constraint or request.constraint
+
+
+def output(request: BatchRequest, index: str = "") -> str:
+    """Where the script's own output goes; `index` is the scheduler's name for the index of an array's job."""
+    return request.options.output or request.output.replace("{index}", index)
+
+
+def name(request: BatchRequest) -> str:
+    """The job's name."""
+    return request.options.name or request.name
+
+
+def exclusive(request: BatchRequest) -> bool:
+    """Whether the job wants whole nodes."""
+    said = request.options.exclusive
+    return request.scheduler.exclusive if said is None else said
+
+
+def gpus(request: BatchRequest) -> int:
+    """GPUs that the ranks of a node own together."""
+    return len({gpu for slot in request.layout.slots for gpu in slot.gpus})
+
+
+def cores(request: BatchRequest) -> int:
+    """Cores that the ranks of a node have together."""
+    return len({core for slot in request.layout.slots for core in slot.cores})
+
+
+def racks(request: BatchRequest) -> int:
+    """The fewest racks that can hold the nodes: nodes / nodes of a rack, rounded up; 0 where racks do not matter.
+
+    Raises InputError where racks are asked for and the site does not say how many nodes are in one.
+    """
+    if request.options.pack != "racks":
+        return 0
+    if request.scheduler.rack_nodes == 0:
+        raise InputError(
+            "nodes from as few racks as possible were asked for, but it is not known how many nodes a rack has",
+            hint="set scheduler.rack_nodes in site.yaml, or leave out --pack racks",
+        )
+    return -(-request.nodes // request.scheduler.rack_nodes)
+
+
+def counted(number: int, thing: str) -> str:
+    """``1 GPU``, ``4 GPUs``."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
+def unsupported(scheduler: str, what: str, hint: str) -> InputError:
+    """A request that a scheduler has no option for."""
+    return InputError(f"{scheduler} has no {what}", hint=hint)

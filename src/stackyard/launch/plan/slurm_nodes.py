@@ -1,0 +1,195 @@
+"""What Slurm says that a node has, where the site describes none; and how much of a node an allocation has.
+
+A login node is seldom like the nodes that one gets, so `this_node` would be a wrong guess. The variables are those of
+salloc(1) and sbatch(1), OUTPUT ENVIRONMENT VARIABLES; the lines those of scontrol(1) ``-o -d show job`` and ``show
+node``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from stackyard.errors import InputError, MissingError
+from stackyard.host.command import CommandError
+from stackyard.launch.layout.model import Layout, Node, NodeDomain
+from stackyard.launch.layout.nodes import even_split, this_node
+from stackyard.launch.layout.rules import counted
+from stackyard.launch.plan.model import Allocation
+from stackyard.launch.plan.schedulers.asking import ask
+
+_AMD = ("mi", "amd", "instinct")
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a job may use of each of its nodes.
+
+    Attributes:
+        node: the node, as far as Slurm describes it; None: not asked, since the site does.
+        cpus: hardware threads that the allocation has on each node, on the one with the fewest; 0: not known.
+        gpus: GPUs likewise; None: not known.
+        partition: where no nodes are in hand yet: from where they come.
+        nodes: how many nodes that has.
+    """
+
+    node: Node | None = None
+    cpus: int = 0
+    gpus: int | None = None
+    partition: str = ""
+    nodes: int = 0
+
+
+def of_allocation(
+    allocation: Allocation, environ: Mapping[str, str], *, here: str = "", described: bool = False, gpus: bool = True
+) -> Offer:
+    """What the nodes of an allocation offer.
+
+    Args:
+        here: this host's name: where it is one of them and all of it is ours, the kernel knows more than Slurm.
+        described: the site says what its nodes are, so only how much of them we have is asked.
+        gpus: whether GPUs matter to the job; the controller is asked for them only then.
+    """
+    cpus = min(counts(environ.get("SLURM_JOB_CPUS_PER_NODE", "")) or [0])
+    given = _gpus_given(environ)
+    if given is None and gpus:
+        job = _fields(_line(("scontrol", "-o", "-d", "show", "job", allocation.job)))
+        given = _gpu_count(job.get("GRES", "")) if job else None
+    if described:
+        return Offer(None, cpus, given)
+    if here in {host.partition(".")[0] for host in allocation.hosts}:
+        own = this_node()
+        if own.cores * own.smt == int(environ.get("SLURM_CPUS_ON_NODE", "0")) == cpus:
+            return Offer(own, cpus, given)
+    facts = _fields(_line(("scontrol", "-o", "show", "node", allocation.hosts[0])))
+    return Offer(_node(facts, "this allocation", cpus, given or 0), cpus, given)
+
+
+def of_partition(queue: str) -> Offer | None:
+    """What the nodes of a partition offer to a job that has them whole; the smallest where they differ.
+
+    None where there is no such partition (sbatch then says so) or Slurm cannot be asked.
+
+    Args:
+        queue: its name; empty: the default one.
+    """
+    try:
+        result = ask(("sinfo", "-h", "-N", "-o", "%R|%P|%N|%c", *(("-p", queue) if queue else ())))
+    except (CommandError, MissingError):
+        return None
+    rows = [line.split("|") for line in result.stdout.splitlines() if line.count("|") == 3]
+    name = queue or next((name for name, shown, *_ in rows if shown.endswith("*")), "")
+    mine = sorted((int(re.sub(r"\D", "", cpus) or 0), host) for row, _, host, cpus in rows if row == name)
+    if not mine:
+        return None
+    facts = _fields(_line(("scontrol", "-o", "show", "node", mine[0][1])))
+    differ = mine[0][0] != mine[-1][0]
+    notes = (f"the nodes of partition {name} differ: the smallest is taken, {mine[0][1]}",) if differ else ()
+    return Offer(_node(facts, f"partition {name}", 0, None, notes), partition=name, nodes=len({h for _, h in mine}))
+
+
+def counts(text: str) -> list[int]:
+    """``32(x4),16`` as 32, 32, 32, 32, 16: how Slurm writes a number for each node."""
+    found: list[int] = []
+    for number, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", text):
+        found += [int(number)] * int(times or 1)
+    return found
+
+
+def need(layout: Layout, offer: Offer, *, oversubscribe: bool) -> None:
+    """Raise InputError where the allocation has fewer CPUs or GPUs on a node than the ranks need.
+
+    srun would only say "More processors requested than permitted", after the job's time has begun to run.
+    """
+    threads = layout.ranks_per_node * layout.cores_per_rank * layout.smt
+    ranks, each = counted(layout.ranks_per_node, "rank"), layout.cores_per_rank * layout.smt
+    if offer.cpus and threads > offer.cpus and not oversubscribe:
+        raise InputError(
+            f"{ranks} with {counted(each, 'CPU')} each need {threads} CPUs of a node, and this allocation has "
+            f"{offer.cpus}",
+            hint=f"salloc -N {layout.nodes} --exclusive, or salloc -N {layout.nodes} "
+            f"--ntasks-per-node={layout.ranks_per_node} --cpus-per-task={each}",
+        )
+    gpus = len({gpu for slot in layout.slots for gpu in slot.gpus})
+    if offer.gpus is not None and gpus > offer.gpus:
+        raise InputError(
+            f"{ranks} with {counted(layout.gpus_per_rank, 'GPU')} each need {gpus} of a node, and this allocation has "
+            f"{offer.gpus or 'none'}",
+            hint=f"salloc -N {layout.nodes} --gpus-per-node={gpus} ..., or --gpus-per-rank 0",
+        )
+
+
+def _node(facts: Mapping[str, str], kind: str, cpus: int, gpus: int | None, notes: tuple[str, ...] = ()) -> Node:
+    """A node from ``scontrol show node``; `cpus` of it where they are not all ours.
+
+    Slurm's CPUs are hardware threads, or cores where a node is so configured: as many as sockets times cores. A node
+    that is configured by ``CPUs=`` alone is shown with as many sockets as CPUs: that says nothing. CPUEfctv (since
+    22.05) leaves out what is kept for the system.
+    """
+    every = _number(facts, "CPUEfctv") or _number(facts, "CPUTot") or cpus or 1
+    per_socket = _number(facts, "CoresPerSocket") or 1
+    in_all = per_socket * (_number(facts, "Sockets") or 1)
+    smt = max(1, (_number(facts, "CPUTot") or every) // max(1, in_all))
+    cores, whole = (cpus or every) // smt or 1, not cpus or cpus == every
+    sockets = max(1, _number(facts, "Sockets")) if whole and per_socket > 1 else 1
+    there = _gpu_count(facts.get("Gres", "")) if gpus is None else gpus
+    part = "" if whole else f" of {every // smt}"
+    said = f"{counted(cores, 'core')}{part}" + (f", {counted(there, 'GPU')}" if there else "")
+    where = "" if sockets == 1 else f" on {sockets} sockets, split evenly"
+    assumed = (f"a node of {kind} has {said}{where}, as Slurm says: no site file describes it", *notes)
+    sizes, shares = even_split(cores, sockets), even_split(there, sockets)
+    domains, core, gpu = [], 0, 0
+    for socket, (size, share) in enumerate(zip(sizes, shares, strict=True)):
+        domains.append(NodeDomain(socket, tuple(range(core, core + size)), tuple(range(gpu, gpu + share))))
+        core, gpu = core + size, gpu + share
+    memory = _number(facts, "RealMemory") / 1024
+    vendor = "" if not there else "amd" if _gpu_type(facts.get("Gres", "")).startswith(_AMD) else "nvidia"
+    return Node(kind, tuple(domains), cores, smt, gpu_vendor=vendor, memory_gib=round(memory, 1), assumed=assumed)
+
+
+def _number(facts: Mapping[str, str], name: str) -> int:
+    return int(facts[name]) if facts.get(name, "").isdigit() else 0
+
+
+def _gpus_given(environ: Mapping[str, str]) -> int | None:
+    """GPUs of the allocation on each node; None where the variables do not say it (``--gres`` sets none in salloc)."""
+    if environ.get("SLURM_GPUS_ON_NODE"):
+        return _last_number(environ["SLURM_GPUS_ON_NODE"])
+    if environ.get("SLURM_GPUS_PER_NODE"):
+        return sum(_last_number(part) for part in environ["SLURM_GPUS_PER_NODE"].split(","))
+    return None
+
+
+def _last_number(text: str) -> int:
+    """``4`` and ``a100:4`` as 4; a type alone is one."""
+    last = text.rpartition(":")[2]
+    return int(last) if last.isdigit() else 1
+
+
+def _gpu_count(gres: str) -> int:
+    """``gpu:h100:4(S:0-1),gpu:a100:2(IDX:0-1)`` as 6; 0 where there is no GPU."""
+    plain = re.sub(r"\([^)]*\)", "", gres)
+    return sum(int(found) for found in re.findall(r"(?:^|,)gpu(?::[^:,]+)?:(\d+)", plain))
+
+
+def _gpu_type(gres: str) -> str:
+    found = re.search(r"(?:^|,)gpu:([^:,(]*[a-zA-Z][^:,(]*):\d", gres)
+    return found[1].lower() if found else ""
+
+
+def _line(argv: tuple[str, ...]) -> str:
+    """The first line of an answer; empty where there is none."""
+    try:
+        result = ask(argv)
+    except (CommandError, MissingError):
+        return ""
+    return (result.stdout.splitlines() or [""])[0] if result.returncode == 0 else ""
+
+
+def _fields(line: str) -> dict[str, str]:
+    """``Name=value`` words; of each name the first one."""
+    found: dict[str, str] = {}
+    for name, value in re.findall(r"(?:^| )([A-Za-z][A-Za-z_/:]*)=(\S*)", line):
+        found.setdefault(name, value)
+    return found
