@@ -12,12 +12,13 @@ import pytest
 
 from stackyard.cli.deployjob import _without_on
 from stackyard.cli.verbs.submit import asked_for
-from stackyard.launch import arrays, runs
-from stackyard.launch.follow import follow
-from stackyard.launch.paths import RunPaths
 from stackyard.launch.plan.make import Surroundings
 from stackyard.launch.plan.model import Allocation
-from stackyard.launch.record import RunRecord, RunStatus, add_event, read_run, write_record, write_status
+from stackyard.launch.records import arrays
+from stackyard.launch.records.find import known_runs
+from stackyard.launch.records.follow import follow
+from stackyard.launch.records.paths import RunPaths
+from stackyard.launch.records.record import RunRecord, RunStatus, add_event, read_run, write_record, write_status
 from stackyard.launch.running import job_id
 from support.cli import stackyard
 from support.watched import Heard
@@ -85,7 +86,7 @@ def test_what_a_task_of_an_array_was_started_with(tmp_path: Path) -> None:
     paths = made(tmp_path, array="0-1", job="7", state="queued")
     command = read_run(task(paths, "1", state="running")).plan["command"]
     assert command == f"srun -n 1 {paths.root}/array/1/rank.sh"
-    assert [run.name for run in runs.known_runs(tmp_path / "runs")] == ["2026-11-21-001"]
+    assert [run.name for run in known_runs(tmp_path / "runs")] == ["2026-11-21-001"]
 
 
 @pytest.mark.parametrize(("scheduler", "job", "environ", "found"), [
@@ -124,7 +125,7 @@ def test_a_follower_hears_the_last_phase_and_the_whole_output(tmp_path: Path) ->
 
 
 def test_a_log_that_was_replaced_by_a_longer_one_is_shown_whole(tmp_path: Path) -> None:
-    from stackyard.launch.follow import _Tail
+    from stackyard.launch.records.follow import _Tail
 
     log = tmp_path / "log"
     log.write_text("first\n")

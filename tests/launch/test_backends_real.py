@@ -13,11 +13,11 @@ import pytest
 from stackyard.change import EnvironmentChange, Prepend
 from stackyard.errors import MissingError
 from stackyard.launch.hub import run_step
-from stackyard.launch.outcome import StepResult
-from stackyard.launch.paths import StepPaths
 from stackyard.launch.plan import containers
 from stackyard.launch.plan.backends import BackendContext, choose, get
 from stackyard.launch.plan.model import LaunchLine, Plan
+from stackyard.launch.records.outcome import StepResult
+from stackyard.launch.records.paths import StepPaths
 from stackyard.launch.request.intent import Intent
 from stackyard.launch.starting import WatchOptions
 from stackyard.spec.models import ContainerPolicy, LaunchPolicy, Site

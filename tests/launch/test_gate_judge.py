@@ -16,7 +16,7 @@ from stackyard.launch.gate.node.compare import compare
 from stackyard.launch.gate.node.groups import rounds
 from stackyard.launch.gate.node.rank import device_of
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
-from stackyard.launch.outcome import Failure, StepResult
+from stackyard.launch.records.outcome import Failure, StepResult
 from stackyard.spec.models import Reference
 
 NODE = {"cpu": "EPYC", "cores": 64, "memory_gib": 503.2, "gpus": ["H100 81559 MiB"] * 4, "driver": "550.54.15",

@@ -14,9 +14,9 @@ from stackyard.errors import ChecksFailed, MissingError, StackyardError
 from stackyard.launch import hub
 from stackyard.launch.gate import GateOptions, GateReport, run_gate
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
-from stackyard.launch.outcome import StepResult
-from stackyard.launch.paths import RunPaths, StepPaths
 from stackyard.launch.plan.model import LaunchLine, Plan, RankProgram
+from stackyard.launch.records.outcome import StepResult
+from stackyard.launch.records.paths import RunPaths, StepPaths
 from stackyard.launch.starting import WatchOptions
 from stackyard.spec.models import Reference
 from support import torchstack

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from stackyard.launch import hub, starting, verdict
-from stackyard.launch.outcome import StepResult
-from stackyard.launch.paths import StepPaths
 from stackyard.launch.plan.model import LaunchLine
+from stackyard.launch.records.outcome import StepResult
+from stackyard.launch.records.paths import StepPaths
 from stackyard.launch.verdict import Ended
 from support.slurm import SlurmCluster
 from support.watched import (

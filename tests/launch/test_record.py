@@ -15,39 +15,50 @@ from pathlib import Path
 import pytest
 
 from stackyard.errors import InputError
-from stackyard.launch import record, runs
-from stackyard.launch.follow import follow
-from stackyard.launch.paths import RunPaths
-from stackyard.launch.record import RunRecord, RunStatus
+from stackyard.launch.records.find import cancel, compare, current_status, find_run
+from stackyard.launch.records.follow import follow
+from stackyard.launch.records.paths import RunPaths
+from stackyard.launch.records.record import (
+    RunRecord,
+    RunStatus,
+    hostname,
+    new_run,
+    next_run,
+    read_run,
+    read_status,
+    set_aside,
+    write_record,
+    write_status,
+)
 
 
 def make_run(folder: Path, **values: object) -> RunPaths:
-    paths = record.new_run(folder)
+    paths = new_run(folder)
     made = RunRecord(
         paths.name, "2026-01-01T00:00:00", "launch", ("stackyard", "launch"), {"nodes": 1, "program": ["a"]}
     )
-    record.write_record(paths, replace(made, **values))  # type: ignore[arg-type]
+    write_record(paths, replace(made, **values))  # type: ignore[arg-type]
     return paths
 
 
 def _several(folder: str, count: int) -> list[str]:
-    return [record.new_run(Path(folder)).name for _ in range(count)]
+    return [new_run(Path(folder)).name for _ in range(count)]
 
 
 def test_runs_made_at_once_get_different_folders(tmp_path: Path) -> None:
     with multiprocessing.get_context("spawn").Pool(3) as pool:
         names = [n for part in pool.starmap(_several, [(str(tmp_path), 5)] * 3) for n in part]
     assert len(set(names)) == 15
-    assert record.next_run(tmp_path).name.endswith("-016")
+    assert next_run(tmp_path).name.endswith("-016")
 
 
 def test_record_and_status_come_back_as_written(tmp_path: Path) -> None:
     paths = make_run(tmp_path, scheduler="slurm", stack={"module": "pytorch/2.13-1"})
-    assert record.read_run(paths).stack == {"module": "pytorch/2.13-1"}
-    assert record.read_status(paths).state == "planned"
+    assert read_run(paths).stack == {"module": "pytorch/2.13-1"}
+    assert read_status(paths).state == "planned"
     status = RunStatus(state="failed", code=3, hosts=("n1", "n2"), first={"task": 5})
-    record.write_status(paths, status)
-    assert record.read_status(paths) == status
+    write_status(paths, status)
+    assert read_status(paths) == status
 
 
 def test_a_damaged_or_newer_record_says_so(tmp_path: Path) -> None:
@@ -55,64 +66,64 @@ def test_a_damaged_or_newer_record_says_so(tmp_path: Path) -> None:
     value = json.loads(paths.record.read_text())
     paths.record.write_text(json.dumps({**value, "format": 99}))
     with pytest.raises(InputError, match="format 99"):
-        record.read_run(paths)
+        read_run(paths)
     paths.record.write_text("{")
     with pytest.raises(InputError, match=r"cannot read .*record\.json"):
-        record.read_run(paths)
+        read_run(paths)
     with pytest.raises(InputError, match="is no run"):
-        record.read_run(RunPaths(tmp_path / "nothing"))
+        read_run(RunPaths(tmp_path / "nothing"))
 
 
 def test_runs_are_found_by_name_end_of_name_folder_and_last(tmp_path: Path) -> None:
     first, second = make_run(tmp_path / "runs"), make_run(tmp_path / "runs")
     here = tmp_path / "runs"
-    assert runs.find_run(first.name, here).root == first.root
-    assert runs.find_run("002", here).root == second.root
-    assert runs.find_run("last", here).root == second.root
-    assert runs.find_run(str(first.root), here).root == first.root
-    assert runs.find_run("002", tmp_path / "elsewhere").root == second.root  # through the index of all runs
+    assert find_run(first.name, here).root == first.root
+    assert find_run("002", here).root == second.root
+    assert find_run("last", here).root == second.root
+    assert find_run(str(first.root), here).root == first.root
+    assert find_run("002", tmp_path / "elsewhere").root == second.root  # through the index of all runs
     make_run(tmp_path / "other")
     with pytest.raises(InputError, match="several runs"):
-        runs.find_run("001", tmp_path / "elsewhere")
+        find_run("001", tmp_path / "elsewhere")
     with pytest.raises(InputError, match="no run 077"):
-        runs.find_run("077", here)
+        find_run("077", here)
 
 
 def test_a_run_whose_watcher_died_is_lost_and_one_that_lives_is_not(tmp_path: Path) -> None:
     paths = make_run(tmp_path)
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    record.write_status(paths, RunStatus(state="running", pid=child.pid, host=record.hostname()))
-    assert runs.current_status(paths).state == "running"
+    write_status(paths, RunStatus(state="running", pid=child.pid, host=hostname()))
+    assert current_status(paths).state == "running"
     child.kill()
     child.wait()
-    assert runs.current_status(paths).state == "lost"
-    assert record.read_status(paths).over
+    assert current_status(paths).state == "lost"
+    assert read_status(paths).over
 
 
 def test_cancel_interrupts_the_watcher_here_and_refuses_elsewhere(tmp_path: Path) -> None:
     paths = make_run(tmp_path)
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    record.write_status(paths, RunStatus(state="running", pid=child.pid, host="elsewhere"))
+    write_status(paths, RunStatus(state="running", pid=child.pid, host="elsewhere"))
     with pytest.raises(InputError, match="watched on elsewhere"):
-        runs.cancel(paths)
-    record.write_status(paths, RunStatus(state="running", pid=child.pid, host=record.hostname()))
-    assert str(child.pid) in runs.cancel(paths)
+        cancel(paths)
+    write_status(paths, RunStatus(state="running", pid=child.pid, host=hostname()))
+    assert str(child.pid) in cancel(paths)
     assert child.wait(10) in (-signal.SIGINT, 1)
-    record.write_status(paths, RunStatus(state="done", code=0))
+    write_status(paths, RunStatus(state="done", code=0))
     with pytest.raises(InputError, match="ended already"):
-        runs.cancel(paths)
+        cancel(paths)
 
 
 def test_two_runs_differ_where_they_differ(tmp_path: Path) -> None:
     a = make_run(tmp_path, intent={"nodes": 2, "variables": {"A": "1"}}, versions={"stackyard": "1"})
     b = make_run(tmp_path, intent={"nodes": 4, "variables": {"A": "1"}}, versions={"stackyard": "1"})
-    record.write_status(b, RunStatus(state="failed", code=1))
-    assert runs.compare(a, b) == [
+    write_status(b, RunStatus(state="failed", code=1))
+    assert compare(a, b) == [
         ("intent.nodes", "2", "4"),
         ("state", "planned", "failed"),
         ("exit code", "", "1"),
     ]
-    assert runs.compare(a, a) == []
+    assert compare(a, a) == []
 
 
 class Seen:
@@ -166,6 +177,6 @@ def test_what_an_earlier_attempt_left_is_set_aside(tmp_path: Path) -> None:
     paths = make_run(tmp_path)
     paths.main.logs.mkdir()
     paths.main.rank_log(0).write_text("first attempt")
-    record.set_aside(paths, 1)
+    set_aside(paths, 1)
     assert not paths.main.logs.exists()
     assert (paths.root / "attempts/1/logs/rank-00000.log").read_text() == "first attempt"

@@ -18,8 +18,8 @@ from stackyard.change import EnvironmentChange
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
 from stackyard.launch.node import shim
 from stackyard.launch.node.step import StepFile
-from stackyard.launch.paths import StepPaths
 from stackyard.launch.plan.model import LaunchLine, Plan, RankProgram, Wrapper
+from stackyard.launch.records.paths import StepPaths
 from support.processes import command_line
 
 STANDIN = Path(__file__).with_name("standinagent.py")

@@ -12,9 +12,9 @@ from typing import Any
 
 from stackyard.launch import hub
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
-from stackyard.launch.outcome import StepResult
-from stackyard.launch.paths import StepPaths
 from stackyard.launch.plan.model import LaunchLine, Plan, RankProgram
+from stackyard.launch.records.outcome import StepResult
+from stackyard.launch.records.paths import StepPaths
 
 LOCAL = """
 import os, subprocess, sys

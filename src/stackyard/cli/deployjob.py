@@ -19,7 +19,7 @@ from stackyard.cli.context import Context
 from stackyard.errors import InputError, StackyardError
 
 if TYPE_CHECKING:
-    from stackyard.launch.paths import RunPaths
+    from stackyard.launch.records.paths import RunPaths
     from stackyard.launch.request.intent import Intent
     from stackyard.spec.sitemodels import Site
 
@@ -37,8 +37,8 @@ def deploy_on(
     from stackyard.cli.jobs import make_record
     from stackyard.cli.output import show_json
     from stackyard.cli.verbs.submit import follow_run, send
-    from stackyard.launch import record
     from stackyard.launch.plan.make import need_scheduler, surroundings, with_offer
+    from stackyard.launch.records.record import new_run, next_run
 
     site = context.site()
     name = node_kind(site, kind)
@@ -47,13 +47,13 @@ def deploy_on(
     folder = Path.cwd() / site.launch.runs
     intent = _intent(name, files, batch)
     around = with_offer(around, intent, site)
-    paths = record.next_run(folder)
+    paths = next_run(folder)
     script = _script(context, site, around, intent, paths)  # refuse what cannot be before anything is written
     if dry_run:
         show_json({"dry_run": True, "script": script}) if as_json else click.echo(script, nl=False)
         return
     _check_files(files)
-    paths = record.new_run(folder)
+    paths = new_run(folder)
     script = _script(context, site, around, intent, paths)
     make_record(context, "deploy", paths, intent, None, around)
     job = send(paths, script, site, around)
@@ -97,7 +97,7 @@ def _script(context: Context, site: Site, around: Any, intent: Intent, paths: Ru
     from stackyard.cli.jobs import global_words
     from stackyard.launch.plan import schedulers
     from stackyard.launch.plan.make import make_plan
-    from stackyard.launch.record import this_program
+    from stackyard.launch.records.record import this_program
 
     head = make_plan(intent, site, around, head=True).head
     assert head is not None
@@ -137,19 +137,19 @@ def _without_on(argv: Sequence[str]) -> list[str]:
 @contextmanager
 def recorded(folder: Path | None) -> Iterator[None]:
     """Keep how a deploy in a batch job ends, for those who follow it; nothing without a folder."""
-    from stackyard.launch import record
-    from stackyard.launch.paths import RunPaths
+    from stackyard.launch.records.paths import RunPaths
+    from stackyard.launch.records.record import add_event, hostname, read_status, write_status
 
     if folder is None:
         yield
         return
     paths = RunPaths(folder)
     status = replace(
-        record.read_status(paths), state="running", started=time.time(), pid=os.getpid(), host=record.hostname(),
-        hosts=(record.hostname(),), phase=f"running on {record.hostname()}",
+        read_status(paths), state="running", started=time.time(), pid=os.getpid(), host=hostname(),
+        hosts=(hostname(),), phase=f"running on {hostname()}",
     )  # fmt: skip
-    record.write_status(paths, status)
-    record.add_event(paths, "phase", {"phase": "running", "detail": f"on {record.hostname()}"})
+    write_status(paths, status)
+    add_event(paths, "phase", {"phase": "running", "detail": f"on {hostname()}"})
     code, message = 0, ""
     try:
         yield
@@ -165,7 +165,7 @@ def recorded(folder: Path | None) -> Iterator[None]:
     finally:
         ended = time.time()
         state = "failed" if code else "done"
-        record.write_status(
+        write_status(
             paths,
             replace(status, state=state, code=code, ended=ended, message=message, phase="",
                     seconds={"total": round(ended - status.started, 1)}),

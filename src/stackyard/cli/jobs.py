@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stackyard.cli.context import Context
-from stackyard.launch import record
-from stackyard.launch.paths import RunPaths
+from stackyard.launch.records.paths import RunPaths
+from stackyard.launch.records.record import RunRecord, code_state, hostname, read_run, versions, whoami, write_record
 
 if TYPE_CHECKING:
     from stackyard.launch.plan.make import StackInUse, Surroundings
@@ -50,7 +50,7 @@ def default_nodes(around_hosts: tuple[str, ...] | None) -> int:
 
 def make_record(
     context: Context, how: str, paths: RunPaths, intent: Intent, plan: Plan | None, around: Surroundings, **more: Any
-) -> record.RunRecord:
+) -> RunRecord:
     """The record of a run that is about to start."""
     file = context.site_file()
     site = {"file": str(file.absolute()), "sha256": hashlib.sha256(file.read_bytes()).hexdigest()} if file else {}
@@ -59,13 +59,13 @@ def make_record(
     if plan is not None:
         environment["stack"] = plan.change.to_json()
         environment["ranks"] = {**plan.variables, **plan.program.variables}
-    made = record.RunRecord(
+    made = RunRecord(
         paths.name, time.strftime("%Y-%m-%dT%H:%M:%S%z"), how, tuple(sys.argv), intent.model_dump(mode="json"),
         scheduler=around.scheduler, plan=plan_json(plan, str(paths.root)), stack=stack, site=site,
-        code=record.code_state(Path(intent.cwd or Path.cwd()), intent.program), environment=environment,
-        versions=record.versions(), yard=str(context.yard().root), user=record.whoami(), host=record.hostname(), **more,
+        code=code_state(Path(intent.cwd or Path.cwd()), intent.program), environment=environment,
+        versions=versions(), yard=str(context.yard().root), user=whoami(), host=hostname(), **more,
     )  # fmt: skip
-    record.write_record(paths, made)
+    write_record(paths, made)
     return made
 
 
@@ -74,12 +74,12 @@ def restore(paths: RunPaths) -> list[str]:
 
     Only variables that matter to a job were recorded and come back: PATH, LD_LIBRARY_PATH, NCCL_... and their like.
     """
-    kept = record.read_run(paths)
+    kept = read_run(paths)
     shell = {name: value for name, value in kept.environment.get("shell", {}).items() if name != "SLURM_CONF"}
     different = sorted(name for name, value in shell.items() if os.environ.get(name) != value)
     os.environ.update(shell)
     said = [f"as in run {paths.name}, not as in this shell: {', '.join(different)}"] if different else []
-    code = record.code_state(Path(kept.code.get("folder", ".")), tuple(kept.intent.get("program", ())))
+    code = code_state(Path(kept.code.get("folder", ".")), tuple(kept.intent.get("program", ())))
     for key, what in (("program_sha256", "the program"), ("commit", "the commit"), ("changes_sha256", "local changes")):
         if kept.code.get(key) != code.get(key):
             said.append(f"{what} is not what it was in run {paths.name}: `stackyard runs diff` shows it afterwards")

@@ -15,8 +15,8 @@ from stackyard.errors import StackyardError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from stackyard.launch.outcome import StepResult
     from stackyard.launch.plan.model import Plan
+    from stackyard.launch.records.outcome import StepResult
 
 
 class LaunchView:

@@ -10,7 +10,7 @@ from importlib import resources
 from typing import Any
 
 from stackyard.errors import StackyardError
-from stackyard.launch.outcome import Cause
+from stackyard.launch.records.outcome import Cause
 
 _KEYS = {"name", "patterns", "codes", "when", "cause", "remedy", "source"}
 _AT_LEAST = re.compile(r">= *(\d+)$")

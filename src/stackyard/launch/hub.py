@@ -11,9 +11,9 @@ from pathlib import Path
 
 from stackyard.host import process
 from stackyard.launch import starting
-from stackyard.launch.outcome import Listener, StepResult
-from stackyard.launch.paths import StepPaths
 from stackyard.launch.plan.model import Plan
+from stackyard.launch.records.outcome import Listener, StepResult
+from stackyard.launch.records.paths import StepPaths
 from stackyard.launch.starting import WatchOptions
 
 __all__ = ["WatchOptions", "run_step"]

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from stackyard.launch.node.step import PlannedSlot, StepFile
-from stackyard.launch.outcome import Placement
+from stackyard.launch.records.outcome import Placement
 
 Verdict = Literal["as planned", "differs", "not enforced here"]
 

@@ -15,12 +15,12 @@ from stackyard.host.command import run
 from stackyard.launch import hub
 from stackyard.launch.layout import nodes
 from stackyard.launch.node.step import StepFile
-from stackyard.launch.outcome import Listener, StepResult
-from stackyard.launch.paths import RunPaths, StepPaths
 from stackyard.launch.plan import schedulers
 from stackyard.launch.plan.make import Surroundings, make_plan
 from stackyard.launch.plan.model import Plan
-from stackyard.launch.record import RunStatus, add_event, hostname, read_status, write_status
+from stackyard.launch.records.outcome import Listener, StepResult
+from stackyard.launch.records.paths import RunPaths, StepPaths
+from stackyard.launch.records.record import RunStatus, add_event, hostname, read_status, write_status
 from stackyard.launch.request.intent import Intent
 from stackyard.launch.starting import WatchOptions
 from stackyard.spec.sitemodels import NodeKind, Site

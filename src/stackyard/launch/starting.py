@@ -17,8 +17,8 @@ from stackyard.launch.node.machine import addresses, is_loopback
 from stackyard.launch.node.shim import shim_text, sidecar_argv
 from stackyard.launch.node.sockets import hold_port
 from stackyard.launch.node.step import PlannedSlot, StepFile
-from stackyard.launch.paths import StepPaths
 from stackyard.launch.plan.model import Plan
+from stackyard.launch.records.paths import StepPaths
 from stackyard.yard.atomic import write_json, write_text
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from stackyard.host.process import Child
 from stackyard.launch import causes
 from stackyard.launch.node.step import StepFile
-from stackyard.launch.outcome import Cause, Failure, Listener, Placement, State, StepResult
-from stackyard.launch.paths import StepPaths
 from stackyard.launch.plan.model import Plan
+from stackyard.launch.records.outcome import Cause, Failure, Listener, Placement, State, StepResult
+from stackyard.launch.records.paths import StepPaths
 from stackyard.launch.verdict import Ended, describe, first_of
 from stackyard.yard.atomic import write_text
 

@@ -17,8 +17,8 @@ from stackyard.host import process
 from stackyard.launch import starting, summing
 from stackyard.launch.links import Link
 from stackyard.launch.node.step import StepFile
-from stackyard.launch.outcome import Listener, State
-from stackyard.launch.paths import StepPaths
+from stackyard.launch.records.outcome import Listener, State
+from stackyard.launch.records.paths import StepPaths
 from stackyard.launch.starting import WatchOptions
 from stackyard.launch.summing import Seen
 from stackyard.launch.verdict import Ended, is_consequence

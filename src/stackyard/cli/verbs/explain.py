@@ -40,9 +40,9 @@ def command(context: Context, /, program: tuple[str, ...], only: str | None, **o
     """Show how the job that `launch` or `submit` would start looks as srun, jsrun, mpirun, mpiexec, flux, and why."""
     from stackyard.cli import explaining
     from stackyard.cli.jobs import stack_in_use
-    from stackyard.launch import record
     from stackyard.launch.layout import nodes, placing
     from stackyard.launch.plan.make import surroundings
+    from stackyard.launch.records.record import next_run
 
     site = context.site()
     intent = make_intent(options, program or (() if options["job_file"] else ("train.py",)))
@@ -50,7 +50,7 @@ def command(context: Context, /, program: tuple[str, ...], only: str | None, **o
     names = [name.strip() for name in only.split(",")] if only else LAUNCHERS
     stack = stack_in_use(context, site, intent.stack)
     around = surroundings(site, os.environ, stack)
-    run = record.next_run(Path.cwd() / site.launch.runs)
+    run = next_run(Path.cwd() / site.launch.runs)
     told = explaining.explain(intent, site, around, names, str(run.root))
     if options["as_json"]:
         show_json({"layout": _layout_json(layout), "own": told.own, "launchers": told.lines, **_more_json(told)})

@@ -16,9 +16,9 @@ from stackyard.cli.output import show_json, show_notice
 from stackyard.errors import InputError
 
 if TYPE_CHECKING:
-    from stackyard.launch.outcome import StepResult
-    from stackyard.launch.paths import RunPaths
     from stackyard.launch.plan.make import Surroundings
+    from stackyard.launch.records.outcome import StepResult
+    from stackyard.launch.records.paths import RunPaths
     from stackyard.launch.request.intent import Intent
     from stackyard.launch.starting import WatchOptions
     from stackyard.spec.sitemodels import Site
@@ -45,11 +45,11 @@ def command(context: Context, /, program: tuple[str, ...], **options: Any) -> No
         _carry_out_recorded(context, options)
         return
     from stackyard.cli.jobs import default_nodes, restore, stack_in_use
-    from stackyard.launch import runs
     from stackyard.launch.plan.make import surroundings, with_offer
+    from stackyard.launch.records.find import find_run
 
     site = context.site()
-    again = runs.find_run(options["again"], _runs_folder(site)) if options["again"] else None
+    again = find_run(options["again"], _runs_folder(site)) if options["again"] else None
     for sentence in restore(again) if again else []:
         show_notice(sentence)
     around = surroundings(site, os.environ, launcher=options["launcher"] or "")
@@ -84,7 +84,7 @@ def intent_for(
     """The intent of a command line, on top of a recorded run where one is repeated; and that run's revision folder."""
     if again is None:
         return make_intent(options, program, nodes), ""
-    from stackyard.launch.record import read_run
+    from stackyard.launch.records.record import read_run
     from stackyard.launch.request.intent import Intent
 
     record = read_run(again)
@@ -122,8 +122,8 @@ def _launch(
     context: Context, intent: Intent, site: Site, around: Surroundings, options: dict[str, Any], again: RunPaths | None
 ) -> None:
     from stackyard.cli.jobs import make_record
-    from stackyard.launch import record
     from stackyard.launch.plan.make import check_program, make_plan
+    from stackyard.launch.records import record
 
     check_program(intent)
     plan = make_plan(intent, site, around)  # refuse what cannot be before anything is written
@@ -135,10 +135,10 @@ def _launch(
 def _carry_out_recorded(context: Context, options: dict[str, Any]) -> None:
     """Carry out what a batch script's job was submitted for, on the nodes that it got."""
     from stackyard.cli.jobs import stack_in_use
-    from stackyard.launch import record
-    from stackyard.launch.arrays import begin_task
-    from stackyard.launch.paths import RunPaths
     from stackyard.launch.plan.make import surroundings, with_offer
+    from stackyard.launch.records import record
+    from stackyard.launch.records.arrays import begin_task
+    from stackyard.launch.records.paths import RunPaths
     from stackyard.launch.request.intent import Intent
     from stackyard.launch.running import array_index
 
@@ -184,7 +184,7 @@ def _dry_run(intent: Intent, site: Site, around: Surroundings, as_json: bool) ->
     from stackyard.cli.launchview import show_plan
     from stackyard.launch.plan.make import make_plan
     from stackyard.launch.plan.script import preview
-    from stackyard.launch.record import next_run
+    from stackyard.launch.records.record import next_run
 
     plan = make_plan(intent, site, around)
     step = next_run(_runs_folder(site))

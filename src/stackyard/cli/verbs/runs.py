@@ -26,11 +26,11 @@ def command(ctx: click.Context, everywhere: bool, as_json: bool) -> None:
     """
     if ctx.invoked_subcommand is not None:
         return
-    from stackyard.launch import runs
-    from stackyard.launch.record import read_run
+    from stackyard.launch.records import find
+    from stackyard.launch.records.record import read_run
 
-    found = runs.known_runs(_folder(ctx.obj), everywhere=everywhere)
-    rows = [runs.row(paths, read_run(paths), runs.current_status(paths)) for paths in found]
+    found = find.known_runs(_folder(ctx.obj), everywhere=everywhere)
+    rows = [find.row(paths, read_run(paths), find.current_status(paths)) for paths in found]
     if as_json:
         show_json(rows)
         return
@@ -94,9 +94,9 @@ def logs(context: Context, run: str, rank: int | None, launcher: bool, where: bo
 @click.pass_obj
 def cancel(context: Context, run: str) -> None:
     """End a queued or running run: all of its ranks."""
-    from stackyard.launch import runs
+    from stackyard.launch.records import find
 
-    click.echo(runs.cancel(_find(context, run)))
+    click.echo(find.cancel(_find(context, run)))
 
 
 @command.command(short_help="everything known about a run")
@@ -109,16 +109,16 @@ def show(context: Context, run: str, as_json: bool) -> None:
     from dataclasses import asdict
 
     from stackyard.cli.launchview import show_failure
-    from stackyard.launch import runs
-    from stackyard.launch.record import read_run
+    from stackyard.launch.records import find
+    from stackyard.launch.records.record import read_run
 
     paths = _find(context, run)
-    record, status = read_run(paths), runs.why_ended(paths, runs.current_status(paths), patience_s=0)
+    record, status = read_run(paths), find.why_ended(paths, find.current_status(paths), patience_s=0)
     more = {
         path.stem: json.loads(path.read_text(encoding="utf-8")) for path in (paths.receipt, paths.gate) if path.exists()
     }
     if as_json:
-        tasks = {index: asdict(each) for index, each in runs.array_tasks(paths).items()}
+        tasks = {index: asdict(each) for index, each in find.array_tasks(paths).items()}
         show_json({"record": asdict(record), "status": asdict(status), **({"tasks": tasks} if tasks else {}), **more})
         return
     state = click.style(status.state, fg=COLORS.get(status.state, "red"))
@@ -141,7 +141,7 @@ def show(context: Context, run: str, as_json: bool) -> None:
     ):
         if text:
             click.echo(f"  {click.style(title.ljust(10), fg='cyan')} {text}")
-    for index, each in runs.array_tasks(paths).items():
+    for index, each in find.array_tasks(paths).items():
         why = (each.first or {}).get("message", "") or each.message
         colored = click.style(each.state, fg=COLORS.get(each.state, "red"))
         click.echo(f"  {click.style(f'task {index}'.ljust(10), fg='cyan')} {colored} {why}".rstrip())
@@ -156,9 +156,9 @@ def show(context: Context, run: str, as_json: bool) -> None:
 @click.pass_obj
 def diff(context: Context, a: str, b: str, as_json: bool) -> None:
     """Compare two runs: what was asked, stack, code, environment, versions, hosts, times, end."""
-    from stackyard.launch import runs
+    from stackyard.launch.records import find
 
-    rows = runs.compare(_find(context, a), _find(context, b))
+    rows = find.compare(_find(context, a), _find(context, b))
     if as_json:
         show_json([{"what": what, "a": left, "b": right} for what, left, right in rows])
         return
@@ -176,6 +176,6 @@ def _folder(context: Context) -> Path:
 
 
 def _find(context: Context, name: str) -> Any:
-    from stackyard.launch.runs import find_run
+    from stackyard.launch.records.find import find_run
 
     return find_run(name, _folder(context))

@@ -17,9 +17,9 @@ from stackyard.cli.output import show_json, show_notice
 from stackyard.cli.verbs.launch import intent_for
 
 if TYPE_CHECKING:
-    from stackyard.launch.paths import RunPaths
     from stackyard.launch.plan.make import Surroundings
     from stackyard.launch.plan.model import Plan
+    from stackyard.launch.records.paths import RunPaths
     from stackyard.launch.request.intent import Intent
     from stackyard.spec.sitemodels import Site
 
@@ -39,12 +39,13 @@ def command(context: Context, /, program: tuple[str, ...], **options: Any) -> No
     """
     from stackyard.cli.jobs import make_record, restore, stack_in_use
     from stackyard.cli.launchview import show_plan
-    from stackyard.launch import record, runs
     from stackyard.launch.plan.make import check_program, make_plan, need_scheduler, surroundings, with_offer
+    from stackyard.launch.records.find import find_run
+    from stackyard.launch.records.record import new_run, next_run
 
     site = context.site()
     folder = Path.cwd() / site.launch.runs
-    again = runs.find_run(options["again"], folder) if options["again"] else None
+    again = find_run(options["again"], folder) if options["again"] else None
     for sentence in restore(again) if again else []:
         show_notice(sentence)
     intent, revision = intent_for(options, program, again, 1)
@@ -55,7 +56,7 @@ def command(context: Context, /, program: tuple[str, ...], **options: Any) -> No
     plan = make_plan(intent, site, around, head=True)
     if not options["dry_run"]:
         check_program(intent)
-    paths = record.next_run(folder) if options["dry_run"] else record.new_run(folder)
+    paths = next_run(folder) if options["dry_run"] else new_run(folder)
     script = batch_script(context, intent, plan, site, around, paths)
     if options["dry_run"]:
         _show(plan, script, site, around, paths, options["as_json"])
@@ -76,7 +77,7 @@ def batch_script(
     from stackyard.cli.jobs import global_words
     from stackyard.launch.plan import schedulers
     from stackyard.launch.plan.script import carried, script_text
-    from stackyard.launch.record import this_program
+    from stackyard.launch.records.record import this_program
 
     assert plan.head is not None
     run = str(paths.root)
@@ -105,7 +106,7 @@ def send(paths: RunPaths, script: str, site: Site, around: Surroundings) -> str:
     from stackyard.errors import StackyardError
     from stackyard.host.command import run
     from stackyard.launch.plan import schedulers
-    from stackyard.launch.record import RunStatus, write_status
+    from stackyard.launch.records.record import RunStatus, write_status
     from stackyard.yard import atomic
 
     scheduler = schedulers.get(around.scheduler, site.scheduler)
@@ -138,8 +139,8 @@ def _say(intent: Intent, paths: RunPaths, job: str, around: Surroundings, option
 def follow_run(paths: RunPaths, *, as_json: bool = False, logs: tuple[Path, ...] = ()) -> None:
     """Follow a run to its end and end with its code; Ctrl-C leaves it alone."""
     from stackyard.cli.launchview import LaunchView, show_failure
-    from stackyard.launch.follow import follow
-    from stackyard.launch.record import read_status
+    from stackyard.launch.records.follow import follow
+    from stackyard.launch.records.record import read_status
 
     try:
         status = follow(paths, LaunchView(quiet=as_json), logs=logs)

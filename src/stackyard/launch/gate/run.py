@@ -14,9 +14,9 @@ from stackyard.launch.gate.bisect import Found, Group, find_bad, suspects
 from stackyard.launch.gate.judge import floor
 from stackyard.launch.gate.model import GateReport, Measurement, Stage
 from stackyard.launch.gate.trial import GateOptions, Trial
-from stackyard.launch.outcome import Listener, StepResult
-from stackyard.launch.paths import RunPaths, StepPaths
 from stackyard.launch.plan.model import Plan
+from stackyard.launch.records.outcome import Listener, StepResult
+from stackyard.launch.records.paths import RunPaths, StepPaths
 from stackyard.spec.sitemodels import Reference
 from stackyard.yard.atomic import write_json, write_text
 

@@ -29,8 +29,8 @@ from stackyard.launch import sh
 from stackyard.launch.identity import names_of, shell
 from stackyard.launch.node.gpus import gpu_text
 from stackyard.launch.node.step import StepFile
-from stackyard.launch.paths import StepPaths
 from stackyard.launch.plan.model import Plan, Wrapper
+from stackyard.launch.records.paths import StepPaths
 
 STOPPED = 70
 UNFIT = 71

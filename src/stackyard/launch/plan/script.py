@@ -6,8 +6,8 @@ import shlex
 import textwrap
 from collections.abc import Mapping, Sequence
 
-from stackyard.launch.paths import StepPaths
 from stackyard.launch.plan.model import Plan
+from stackyard.launch.records.paths import StepPaths
 
 CARRIED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX", "SLURM_CONF")
 CARRIED_PREFIXES = (

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from stackyard.errors import InputError, StackyardError
-from stackyard.launch import arrays
-from stackyard.launch.paths import RunPaths
-from stackyard.launch.record import (
+from stackyard.launch.records import arrays
+from stackyard.launch.records.paths import RunPaths
+from stackyard.launch.records.record import (
     RunRecord,
     RunStatus,
     hostname,

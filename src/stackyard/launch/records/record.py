@@ -24,7 +24,7 @@ from typing import Any
 from stackyard import __version__
 from stackyard.errors import InputError, StackyardError
 from stackyard.host.command import run, which
-from stackyard.launch.paths import RunPaths
+from stackyard.launch.records.paths import RunPaths
 from stackyard.yard import atomic
 
 FORMAT = 1

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 
-from stackyard.launch.paths import RunPaths
-from stackyard.launch.record import RunRecord, RunStatus, read_status
+from stackyard.launch.records.paths import RunPaths
+from stackyard.launch.records.record import RunRecord, RunStatus, read_status
 from stackyard.yard import atomic
 
 _RANGE = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")

@@ -12,11 +12,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from stackyard.launch import arrays
-from stackyard.launch.outcome import Listener
-from stackyard.launch.paths import RunPaths
-from stackyard.launch.record import RunStatus
-from stackyard.launch.runs import array_tasks, current_status, why_ended
+from stackyard.launch.records import arrays
+from stackyard.launch.records.find import array_tasks, current_status, why_ended
+from stackyard.launch.records.outcome import Listener
+from stackyard.launch.records.paths import RunPaths
+from stackyard.launch.records.record import RunStatus
 
 ASK_FIRST_S, ASK_MOST_S = 1.0, 30.0
 """How often the scheduler is asked: often at first, then less, since it serves everybody."""
