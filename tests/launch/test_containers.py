@@ -11,11 +11,11 @@ import pytest
 
 from stackyard.change import EnvironmentChange, Prepend, Set
 from stackyard.errors import InputError, MissingError
-from stackyard.launch import sh
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
 from stackyard.launch.plan.containers import wrap
 from stackyard.launch.plan.model import RankProgram, Wrapper
 from stackyard.launch.request.intent import Intent
+from stackyard.launch.shim import shell
 from stackyard.spec.models import ContainerPolicy, LaunchPolicy, Site
 
 STACK = EnvironmentChange((Prepend("PATH", "/yard/base/bin"), Set("X", "1"), Prepend("PATH", "/yard/stack/bin")))
@@ -136,8 +136,8 @@ def image(folder: Path, *mounts: str) -> Path:
 
 def run(made: Wrapper, *program: str, **environ: str) -> subprocess.CompletedProcess[str]:
     """A wrapper around a program, rendered as the shim does."""
-    text = sh.exports(made.variables) + sh.array("words", program)
-    text += sh.array("words", made.argv, '"${words[@]}"') + '"${words[@]}"'
+    text = shell.exports(made.variables) + shell.array("words", program)
+    text += shell.array("words", made.argv, '"${words[@]}"') + '"${words[@]}"'
     return subprocess.run(
         ["/bin/bash", "-c", text], env={"USER": "root", **os.environ, **environ}, capture_output=True, text=True,
         check=False, timeout=60,

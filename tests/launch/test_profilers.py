@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from stackyard.errors import InputError, MissingError
-from stackyard.launch import sh
 from stackyard.launch.plan.profilers import TABLE, wrap
+from stackyard.launch.shim import shell
 from support import venvs
 
 
@@ -72,7 +72,7 @@ def test_every_row_can_be_asked_for() -> None:
 def _run(spec: str, step: Path, program: tuple[str, ...], path: Path) -> int:
     """A wrapper around a program, rendered as the shim does."""
     (wrapper,) = wrap([spec], 1, str(step))
-    text = sh.array("words", program) + sh.array("words", wrapper.argv, '"${words[@]}"') + '"${words[@]}"'
+    text = shell.array("words", program) + shell.array("words", wrapper.argv, '"${words[@]}"') + '"${words[@]}"'
     environ = {**os.environ, "PATH": f"{path}:{os.environ['PATH']}", "STACKYARD_TASK": "0"}
     return subprocess.run(["/bin/bash", "-c", text], env=environ, check=False, timeout=60).returncode
 

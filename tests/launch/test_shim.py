@@ -16,10 +16,9 @@ from pathlib import Path
 import pytest
 
 from stackyard.change import Borrow, Default, EnvironmentChange, Flags, Prepend, Remember, Set, UserPath
-from stackyard.launch import sh
-from stackyard.launch.node import shim
 from stackyard.launch.node.step import PlannedSlot
 from stackyard.launch.plan.model import Wrapper
+from stackyard.launch.shim import rank_sh, shell
 from support.shimstep import SHOW, Step, error_of, standing_in, text_of, wait_for
 
 
@@ -99,7 +98,7 @@ BEFORE = {
 
 @pytest.mark.parametrize("before", [BEFORE, {**BEFORE, "MANPATH": "/a:/b", "SCRATCH": "", "CFLAGS": ""}])
 def test_the_shell_does_what_apply_does(before: dict[str, str]) -> None:
-    script = sh.change_text(CHANGE) + sh.array("words", SHOW) + '"${words[@]}"'
+    script = shell.change_text(CHANGE) + shell.array("words", SHOW) + '"${words[@]}"'
     done = subprocess.run(["/bin/bash", "-c", script], env=before, capture_output=True, text=True, check=True)
     after = json.loads(done.stdout)[1]
     for name in ("_", "PWD", "SHLVL", "OLDPWD", "LC_CTYPE"):
@@ -172,7 +171,7 @@ def test_stop(step: Step) -> None:
 
 
 def test_nobody_answers(step: Step, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shim, "AGENT", Path("/no/such/agent.py"))
+    monkeypatch.setattr(rank_sh, "AGENT", Path("/no/such/agent.py"))
     step.write(start_s=1)
     process = step.run()
     assert process.returncode == 71
@@ -269,7 +268,7 @@ def test_sidecar(step: Step) -> None:
     )  # fmt: skip
     process = step.start(0)
     wait_for(lambda: bool(list(step.root.glob("stackyard-*/go"))))
-    words = shim.sidecar_argv(step.paths, step.plan)
+    words = rank_sh.sidecar_argv(step.paths, step.plan)
     environ = {**os.environ, "STACKYARD_TMP": str(step.root)}
     done = subprocess.run(words, env=environ, capture_output=True, text=True, check=True)
     argv, inside, _ = json.loads(done.stdout)
@@ -299,7 +298,7 @@ def test_cheap(step: Step) -> None:
 def test_the_text_depends_on_the_plan_alone(step: Step) -> None:
     """Written twice, it is the same."""
     step.write(HARD, tasks=2)
-    again = shim.shim_text(step.paths, step.file, dataclasses.replace(step.plan), python=sys.executable)
+    again = rank_sh.shim_text(step.paths, step.file, dataclasses.replace(step.plan), python=sys.executable)
     assert again == step.paths.shim.read_text()
 
 

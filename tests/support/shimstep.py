@@ -16,10 +16,10 @@ import pytest
 
 from stackyard.change import EnvironmentChange
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
-from stackyard.launch.node import shim
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.plan.model import LaunchLine, Plan, RankProgram, Wrapper
 from stackyard.launch.records.paths import StepPaths
+from stackyard.launch.shim import rank_sh
 from support.processes import command_line
 
 STANDIN = Path(__file__).with_name("standinagent.py")
@@ -34,7 +34,7 @@ def layout(tasks: int, nodes: int = 1) -> Layout:
 @contextmanager
 def standing_in(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Step]:
     """A step whose agent is a stand-in; its shims and agents are ended with it."""
-    monkeypatch.setattr(shim, "AGENT", STANDIN)
+    monkeypatch.setattr(rank_sh, "AGENT", STANDIN)
     made = Step(root)
     try:
         yield made
@@ -85,7 +85,7 @@ class Step:
         )  # fmt: skip
         answer = answer or {"go": {"MASTER_ADDR": "10.0.0.7", "MASTER_PORT": "4242", "STACKYARD_PORT_1": "4243"}}
         (self.root / "answer.json").write_text(json.dumps({"tasks": tasks, **answer}))
-        self.paths.shim.write_text(shim.shim_text(self.paths, step, plan, python=sys.executable))
+        self.paths.shim.write_text(rank_sh.shim_text(self.paths, step, plan, python=sys.executable))
         self.paths.shim.chmod(0o755)
         self.file, self.plan = step, plan
         return self

@@ -14,11 +14,11 @@ from typing import Any, Literal
 from stackyard.errors import StackyardError
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.node.machine import addresses, is_loopback
-from stackyard.launch.node.shim import shim_text, sidecar_argv
 from stackyard.launch.node.sockets import hold_port
 from stackyard.launch.node.step import PlannedSlot, StepFile
 from stackyard.launch.plan.model import Plan
 from stackyard.launch.records.paths import StepPaths
+from stackyard.launch.shim.rank_sh import shim_text, sidecar_argv
 from stackyard.yard.atomic import write_json, write_text
 
 

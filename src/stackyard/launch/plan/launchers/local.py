@@ -9,7 +9,7 @@ from stackyard.errors import InputError
 from stackyard.launch.plan.launchers.words import Words, ranges, threads_of
 from stackyard.launch.plan.model import LaunchLine, LaunchRequest
 
-SPAWN = Path(__file__).resolve().parent.parent / "node" / "spawn.py"
+SPAWN = Path(__file__).resolve().parents[2] / "node" / "spawn.py"
 
 
 class Local:

@@ -25,16 +25,16 @@ import re
 import shlex
 from pathlib import Path
 
-from stackyard.launch import sh
-from stackyard.launch.identity import names_of, shell
-from stackyard.launch.node.gpus import gpu_text
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.plan.model import Plan, Wrapper
 from stackyard.launch.records.paths import StepPaths
+from stackyard.launch.shim import shell
+from stackyard.launch.shim.gpus import gpu_text
+from stackyard.launch.shim.identity import identity_text, names_of
 
 STOPPED = 70
 UNFIT = 71
-AGENT = Path(__file__).parent / "agent.py"
+AGENT = Path(__file__).parent.parent / "node" / "agent.py"
 
 
 def shim_text(step: StepPaths, file: StepFile, plan: Plan, *, python: str) -> str:
@@ -159,7 +159,7 @@ def _environment(file: StepFile, plan: Plan) -> str:
     lines += [
         '  export STACKYARD_TASK="$sy_task" STACKYARD_LOCAL_TASK="$sy_local" STACKYARD_NODE="$sy_node"',
         f"  export STACKYARD_TASKS={file.tasks} STACKYARD_NODES={file.nodes}",
-        f"  {sh.export('STACKYARD_RUN', file.run)}",
+        f"  {shell.export('STACKYARD_RUN', file.run)}",
         '  export STACKYARD_STEP="$sy_step" STACKYARD_HOST="$sy_host" STACKYARD_DIR="$sy_dir"',
         '  sy_interface "${MASTER_ADDR-}"; export STACKYARD_INTERFACE',
         f"  export OMP_NUM_THREADS={plan.layout.threads}",
@@ -170,8 +170,8 @@ def _environment(file: StepFile, plan: Plan) -> str:
         "  [[ -n ${LC_ALL-}${LC_CTYPE-}${LANG-} ]] || export LANG=C.UTF-8",
     ]
     return "\n".join(
-        ("sy_environment() {", *lines, sh.change_text(plan.change) + _site_variables(plan.variables, file.run) + _GLOO
-         + sh.exports(plan.program.variables) + "}\n\n")
+        ("sy_environment() {", *lines, shell.change_text(plan.change)
+         + _site_variables(plan.variables, file.run) + _GLOO + shell.exports(plan.program.variables) + "}\n\n")
     )  # fmt: skip
 
 
@@ -210,7 +210,7 @@ fi
 
 def _sidecar(plan: Plan) -> str:
     everywhere = [wrapper for wrapper in plan.wrappers if wrapper.tasks is None]
-    return sh.array("sy_words", plan.program.sidecar) + "".join(_wrapped(w) for w in reversed(everywhere))
+    return shell.array("sy_words", plan.program.sidecar) + "".join(_wrapped(w) for w in reversed(everywhere))
 
 
 def _identity(file: StepFile, plan: Plan) -> str:
@@ -222,7 +222,8 @@ def _identity(file: StepFile, plan: Plan) -> str:
         place = f"sy_at=$(( sy_task % {file.nodes} )) sy_slot=$(( sy_task / {file.nodes} ))"
     else:
         place = f"sy_at=$(( sy_task / {file.tasks_per_node} )) sy_slot=$(( sy_task % {file.tasks_per_node} ))"
-    return shell(family, "sy_") + _CHECKS.format(place=place, names=names, starter=shlex.quote(Path(starter).name))
+    checks = _CHECKS.format(place=place, names=names, starter=shlex.quote(Path(starter).name))
+    return identity_text(family, "sy_") + checks
 
 
 _CHECKS = """sy_starter={starter}
@@ -308,13 +309,13 @@ def _directory(cwd: str) -> str:
 
 
 def _program(plan: Plan) -> str:
-    text = sh.array("sy_words", plan.program.argv)
+    text = shell.array("sy_words", plan.program.argv)
     return text + "".join(_wrapped(wrapper) for wrapper in reversed(plan.wrappers))
 
 
 def _wrapped(wrapper: Wrapper) -> str:
     """Put a wrapper before the words so far, for its tasks."""
-    text = sh.exports(wrapper.variables) + sh.array("sy_words", wrapper.argv, '"${sy_words[@]}"')
+    text = shell.exports(wrapper.variables) + shell.array("sy_words", wrapper.argv, '"${sy_words[@]}"')
     if wrapper.tasks is None:
         return text
     if not wrapper.tasks:

@@ -186,7 +186,7 @@ def _agree(whole: list[Identity], environ: Mapping[str, str]) -> None:
             )
 
 
-def shell(family: Family, prefix: str = "") -> str:
+def identity_text(family: Family, prefix: str = "") -> str:
     """Shell text that reads one family into ``task``, ``tasks``, ``local`` and ``node`` (empty where it is not there).
 
     Plain parameter expansion: no process is started. `prefix` stands before the four names, for a shell whose own
