@@ -12,14 +12,14 @@ import pytest
 
 from stackyard.change import EnvironmentChange, Prepend
 from stackyard.errors import MissingError
-from stackyard.launch.hub import run_step
 from stackyard.launch.plan import containers
 from stackyard.launch.plan.backends import BackendContext, choose, get
 from stackyard.launch.plan.model import LaunchLine, Plan
 from stackyard.launch.records.outcome import StepResult
 from stackyard.launch.records.paths import StepPaths
 from stackyard.launch.request.intent import Intent
-from stackyard.launch.starting import WatchOptions
+from stackyard.launch.run.start import WatchOptions
+from stackyard.launch.run.step import run_step
 from stackyard.spec.models import ContainerPolicy, LaunchPolicy, Site
 from support import images, torchstack, venvs, watched
 from support.slurm import SlurmCluster

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from stackyard.launch import causes
+from stackyard.launch.run.causes import explain, reference, rules
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES: list[dict[str, Any]] = YAML(typ="safe", pure=True).load(
@@ -19,7 +19,7 @@ EXAMPLES: list[dict[str, Any]] = YAML(typ="safe", pure=True).load(
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example["rule"])
 def test_real_output_has_its_cause(example: dict[str, Any]) -> None:
     noise = ["epoch 3 step 120 loss 1.234", "saving checkpoint"]
-    found = causes.explain(
+    found = explain(
         tail=[*noise, *example.get("tail", "").splitlines()],
         code=example["code"], launcher_output=example.get("launcher", ""), facts=example.get("facts", {}),
     )  # fmt: skip
@@ -29,7 +29,7 @@ def test_real_output_has_its_cause(example: dict[str, Any]) -> None:
 
 
 def test_every_rule_has_an_example() -> None:
-    names = [rule.name for rule in causes.rules()]
+    names = [rule.name for rule in rules()]
     assert len(set(names)) == len(names)
     assert sorted(names) == sorted(example["rule"] for example in EXAMPLES)
 
@@ -49,22 +49,20 @@ def test_every_rule_has_an_example() -> None:
     ],
 )  # fmt: skip
 def test_other_output_has_no_cause(lines: list[str]) -> None:
-    assert causes.explain(tail=lines, code=1, launcher_output="", facts={"family": "slurm", "tasks": 8}) is None
+    assert explain(tail=lines, code=1, launcher_output="", facts={"family": "slurm", "tasks": 8}) is None
     launcher = "srun: error: d1: task 0: Exited with exit code 1\nsrun: Terminating StepId=12.0"
-    assert causes.explain(tail=lines, code=1, launcher_output=launcher, facts={}) is None
+    assert explain(tail=lines, code=1, launcher_output=launcher, facts={}) is None
 
 
 def test_success_is_not_explained() -> None:
     for example in EXAMPLES:
         if "facts" not in example:
             tail = example.get("tail", "").splitlines()
-            assert causes.explain(tail=tail, code=0, launcher_output=example.get("launcher", ""), facts={}) is None
+            assert explain(tail=tail, code=0, launcher_output=example.get("launcher", ""), facts={}) is None
 
 
 def test_a_group_names_the_thing() -> None:
-    found = causes.explain(
-        tail=["ModuleNotFoundError: No module named 'horovod.torch'"], code=1, launcher_output="", facts={}
-    )
+    found = explain(tail=["ModuleNotFoundError: No module named 'horovod.torch'"], code=1, launcher_output="", facts={})
     assert found is not None
     assert "horovod.torch" in found.cause
     assert "stackyard why horovod.torch" in found.remedy
@@ -72,13 +70,11 @@ def test_a_group_names_the_thing() -> None:
 
 def test_dash_says_it_in_another_way() -> None:
     tail = ["/bin/sh: 1: exec: python3.99: not found"]
-    found = causes.explain(tail=tail, code=127, launcher_output="", facts={})
+    found = explain(tail=tail, code=127, launcher_output="", facts={})
     assert found is not None
     assert found.cause == "the program python3.99 is not on the nodes"
 
 
 def test_page_is_fresh() -> None:
     page = ROOT / "docs/reference/causes.md"
-    assert page.read_text(encoding="utf-8") == causes.reference(), (
-        "write causes.reference() to docs/reference/causes.md"
-    )
+    assert page.read_text(encoding="utf-8") == reference(), "write causes.reference() to docs/reference/causes.md"

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from stackyard.errors import ChecksFailed, MissingError, StackyardError
-from stackyard.launch import hub
 from stackyard.launch.gate import GateOptions, GateReport, run_gate
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
 from stackyard.launch.plan.model import LaunchLine, Plan, RankProgram
 from stackyard.launch.records.outcome import StepResult
 from stackyard.launch.records.paths import RunPaths, StepPaths
-from stackyard.launch.starting import WatchOptions
+from stackyard.launch.run.start import WatchOptions
+from stackyard.launch.run.step import run_step
 from stackyard.spec.models import Reference
 from support import torchstack
 from support.slurm import SlurmCluster, unavailable
@@ -76,7 +76,7 @@ class Bed:
         )  # fmt: skip
 
     def step(self, step: StepPaths, plan: Plan, listener: Any) -> StepResult:
-        return hub.run_step(step, plan, listener, run="run", options=WatchOptions(start_s=30, lost_s=10))
+        return run_step(step, plan, listener, run="run", options=WatchOptions(start_s=30, lost_s=10))
 
     def gate(
         self, spare: int = 0, references: Sequence[Reference] = (), options: GateOptions = QUICK, per_node: int = 1

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.launch import hub, starting, verdict
 from stackyard.launch.plan.model import LaunchLine
 from stackyard.launch.records.outcome import StepResult
 from stackyard.launch.records.paths import StepPaths
-from stackyard.launch.verdict import Ended
+from stackyard.launch.run import start
+from stackyard.launch.run.step import WatchOptions, run_step
+from stackyard.launch.run.verdict import Ended, first_of
 from support.slurm import SlurmCluster
 from support.watched import (
     Heard,
@@ -230,10 +231,10 @@ import sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 from support.watched import Heard, local_line, make_plan
-from stackyard.launch import hub
-from stackyard.launch.paths import StepPaths
+from stackyard.launch.run.step import WatchOptions, run_step
+from stackyard.launch.records.paths import StepPaths
 plan = make_plan(local_line(1, 2), 1, 2, *sys.argv[3:])
-result = hub.run_step(StepPaths(Path(sys.argv[2])), plan, Heard(), run="x", options=hub.WatchOptions(grace_s=5))
+result = run_step(StepPaths(Path(sys.argv[2])), plan, Heard(), run="x", options=WatchOptions(grace_s=5))
 print(result.state, result.code)
 """
 
@@ -379,7 +380,7 @@ def ended(at: float, task: int, code: int, *tail: str) -> Ended:
     ],
 )
 def test_which_failure_was_first(failures: list[Ended], first: int) -> None:
-    assert verdict.first_of(failures)[0].task == first
+    assert first_of(failures)[0].task == first
 
 
 @pytest.mark.parametrize(
@@ -392,7 +393,7 @@ def test_which_failure_was_first(failures: list[Ended], first: int) -> None:
 )
 def test_where_the_hub_is_reached(interface: str, alone: bool, expected: list[str]) -> None:
     found = {"lo": ["127.0.0.1"], "eth0": ["10.0.0.5", "fd00::5"], "hsn0": ["192.168.1.5"]}
-    assert starting.reachable(found, interface, alone=alone) == expected
+    assert start.reachable(found, interface, alone=alone) == expected
 
 
 def test_rank_zero_is_never_at_localhost_for_others() -> None:
@@ -400,12 +401,12 @@ def test_rank_zero_is_never_at_localhost_for_others() -> None:
 
     alone = {"host": "n0", "facts": {"interfaces": {"lo": ["127.0.0.1", "::1"]}}}
     with pytest.raises(StackyardError, match="no address but its loopback"):
-        starting.rendezvous(alone, "127.0.0.1", "", 2)
-    assert starting.rendezvous(alone, "127.0.0.1", "", 1) == "127.0.0.1"
+        start.rendezvous(alone, "127.0.0.1", "", 2)
+    assert start.rendezvous(alone, "127.0.0.1", "", 1) == "127.0.0.1"
     both = {"host": "n0", "facts": {"interfaces": {"eth0": ["10.0.0.5"], "hsn0": ["192.168.1.5"]}}}
-    assert starting.rendezvous(both, "10.0.0.5", "", 2) == "10.0.0.5"
-    assert starting.rendezvous(both, "10.0.0.5", "hsn", 2) == "192.168.1.5"
-    assert starting.rendezvous(both, "127.0.0.1", "", 2) == "10.0.0.5"
+    assert start.rendezvous(both, "10.0.0.5", "", 2) == "10.0.0.5"
+    assert start.rendezvous(both, "10.0.0.5", "hsn", 2) == "192.168.1.5"
+    assert start.rendezvous(both, "127.0.0.1", "", 2) == "10.0.0.5"
 
 
 FAKES = """
@@ -445,7 +446,7 @@ def test_eight_hundred_nodes(tmp_path: Path) -> None:
     plan = make_plan(LaunchLine(words, "stackyard"), 800, 1, "true")
     heard = Heard()
     before = time.process_time()
-    result = hub.run_step(StepPaths(tmp_path / "step"), plan, heard, run="x", options=hub.WatchOptions(start_s=30))
+    result = run_step(StepPaths(tmp_path / "step"), plan, heard, run="x", options=WatchOptions(start_s=30))
     assert (result.state, len(result.placements)) == ("done", 800), (result.first, result.launcher_output)
     assert time.process_time() - before < 6, "the hub's own work for some 6,000 messages"
 

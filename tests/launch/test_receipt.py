@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from stackyard.launch.node.step import PlannedSlot, StepFile
-from stackyard.launch.receipt import fold, ranges, receipt
 from stackyard.launch.records.outcome import Placement
+from stackyard.launch.run.placement import fold, ranges, receipt
 
 SLOTS = tuple(PlannedSlot(tuple(range(7 * i, 7 * i + 7)), (i,)) for i in range(2))
 

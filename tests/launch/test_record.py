@@ -147,8 +147,8 @@ class Seen:
 WRITER = """
 import sys, time
 from pathlib import Path
-from stackyard.launch import record
-from stackyard.launch.paths import RunPaths
+from stackyard.launch.records import record
+from stackyard.launch.records.paths import RunPaths
 paths = RunPaths(Path(sys.argv[1]))
 log = paths.main.rank_log(0)
 log.parent.mkdir()

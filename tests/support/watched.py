@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stackyard.launch import hub
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
 from stackyard.launch.plan.model import LaunchLine, Plan, RankProgram
 from stackyard.launch.records.outcome import StepResult
 from stackyard.launch.records.paths import StepPaths
+from stackyard.launch.run.step import WatchOptions, run_step
 
 LOCAL = """
 import os, subprocess, sys
@@ -97,12 +97,12 @@ class Running:
         self.step, self.heard = StepPaths(root), Heard()
         self.result: StepResult | None = None
         self.error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, args=(plan, hub.WatchOptions(**options)))
+        self._thread = threading.Thread(target=self._run, args=(plan, WatchOptions(**options)))
         self._thread.start()
 
-    def _run(self, plan: Plan, options: hub.WatchOptions) -> None:
+    def _run(self, plan: Plan, options: WatchOptions) -> None:
         try:
-            self.result = hub.run_step(self.step, plan, self.heard, run="test-001", options=options)
+            self.result = run_step(self.step, plan, self.heard, run="test-001", options=options)
         except BaseException as error:
             self.error = error
 

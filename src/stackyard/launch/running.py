@@ -12,7 +12,6 @@ from typing import Any
 
 from stackyard.errors import StackyardError
 from stackyard.host.command import run
-from stackyard.launch import hub
 from stackyard.launch.layout import nodes
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.plan import schedulers
@@ -22,7 +21,8 @@ from stackyard.launch.records.outcome import Listener, StepResult
 from stackyard.launch.records.paths import RunPaths, StepPaths
 from stackyard.launch.records.record import RunStatus, add_event, hostname, read_status, write_status
 from stackyard.launch.request.intent import Intent
-from stackyard.launch.starting import WatchOptions
+from stackyard.launch.run.step import run_step
+from stackyard.launch.run.start import WatchOptions
 from stackyard.spec.sitemodels import NodeKind, Site
 from stackyard.yard import atomic
 
@@ -117,7 +117,7 @@ def carry_out(job: Job, shown: Listener, announce: Callable[[Plan], None]) -> St
         hosts = _gate(job, recorder) if job.intent.check or job.intent.spare else None
         plan = make_plan(job.intent, job.site, job.around, hosts=hosts)
         announce(plan)
-        result = hub.run_step(job.paths.main, plan, recorder, run=job.paths.name, options=job.options)
+        result = run_step(job.paths.main, plan, recorder, run=job.paths.name, options=job.options)
     except BaseException as error:
         state = "cancelled" if isinstance(error, KeyboardInterrupt) else "failed"
         code = 130 if state == "cancelled" else getattr(error, "exit_code", 1)
@@ -182,7 +182,7 @@ def _again(job: Job, recorder: Recorder) -> None:
 def _end(job: Job, recorder: Recorder, result: StepResult, waits: str) -> None:
     """Keep the receipt and the end, or why the run waits to start again."""
     if result.placements and job.paths.main.plan.exists():
-        from stackyard.launch.receipt import receipt
+        from stackyard.launch.run.placement import receipt
 
         slip = receipt(StepFile.read(job.paths.main.plan), result.placements, result.hosts)
         atomic.write_json(job.paths.receipt, slip.to_json())
@@ -210,7 +210,7 @@ def _gate(job: Job, recorder: Recorder) -> tuple[str, ...]:
         return make_plan(narrowed, job.site, job.around, hosts=hosts, program=argv)
 
     def start(step: StepPaths, plan: Plan, listener: Listener) -> StepResult:
-        return hub.run_step(step, plan, listener, run=job.paths.name, options=job.options)
+        return run_step(step, plan, listener, run=job.paths.name, options=job.options)
 
     recorder.phase("gate")
     kind = job.site.nodes.get(nodes.pick_kind(job.site, job.intent).kind, NodeKind())

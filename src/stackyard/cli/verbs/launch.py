@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from stackyard.launch.records.outcome import StepResult
     from stackyard.launch.records.paths import RunPaths
     from stackyard.launch.request.intent import Intent
-    from stackyard.launch.starting import WatchOptions
+    from stackyard.launch.run.start import WatchOptions
     from stackyard.spec.sitemodels import Site
 
 Stream = Literal["first", "all", "none"]
@@ -109,7 +109,7 @@ def _runs_folder(site: Site) -> Path:
 def watch_options(intent: Intent, site: Site, stream: Stream, around: Surroundings) -> WatchOptions:
     """How the hub watches this job."""
     from stackyard.host.command import which
-    from stackyard.launch.starting import WatchOptions
+    from stackyard.launch.run.start import WatchOptions
 
     spy = which("py-spy")
     return WatchOptions(

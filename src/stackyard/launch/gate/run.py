@@ -29,7 +29,7 @@ SEARCHED = ("gloo", "pairs", "all", "mpi", "tcp")
 
 
 class RunStep(Protocol):
-    """`stackyard.launch.hub.run_step`, with the run's name and the options already given."""
+    """`stackyard.launch.run.step.run_step`, with the run's name and the options already given."""
 
     def __call__(self, step: StepPaths, plan: Plan, listener: Listener) -> StepResult:
         """Start, watch, end."""

@@ -12,8 +12,8 @@ from typing import Any
 from stackyard.launch.gate.judge import judge
 from stackyard.launch.gate.model import WORST, Measurement, Outcome, Stage, Verdict
 from stackyard.launch.layout.model import Layout
-from stackyard.launch.receipt import same_host
 from stackyard.launch.records.outcome import StepResult
+from stackyard.launch.run.placement import same_host
 from stackyard.spec.sitemodels import Reference
 from stackyard.yard.atomic import write_json, write_text
 

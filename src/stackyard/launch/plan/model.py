@@ -1,4 +1,4 @@
-"""`Plan`: exactly what will be started, with the reason for every word. Types only; `planner` makes it."""
+"""`Plan`: exactly what will be started, with the reason for every word. Types only; `make` makes it."""
 
 from __future__ import annotations
 

@@ -94,8 +94,8 @@ def _comment(title: str, text: str) -> list[str]:
 
 def preview(step: StepPaths, plan: Plan, *, run: str, python: str) -> dict[str, str]:
     """The files that a start would write, by name, without writing any; the addresses of the hub are not known yet."""
+    from stackyard.launch.run.start import WatchOptions, step_file
     from stackyard.launch.shim.rank_sh import shim_text
-    from stackyard.launch.starting import WatchOptions, step_file
 
     file = step_file(step, plan, run=run, hubs=(), options=WatchOptions())
     texts = {name: text.replace("{step}", str(step.root)) for name, text in plan.line.files.items()}

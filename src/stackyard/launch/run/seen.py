@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from stackyard.host.process import Child
-from stackyard.launch import causes
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.plan.model import Plan
 from stackyard.launch.records.outcome import Cause, Failure, Listener, Placement, State, StepResult
 from stackyard.launch.records.paths import StepPaths
-from stackyard.launch.verdict import Ended, describe, first_of
+from stackyard.launch.run.causes import explain
+from stackyard.launch.run.verdict import Ended, describe, first_of
 from stackyard.yard.atomic import write_text
 
 RANK_ZERO = re.compile(r"\b(?:rank|process|processor|task)\s*[:#=]?\s*0\s*(?:of|/|out of)\s*1\b", re.IGNORECASE)
@@ -128,7 +128,7 @@ def result(seen: Seen, plan: Plan, listener: Listener) -> StepResult:
         cause = _cause(first, output, facts)
         first = Failure(first.task, first.host, first.code, first.tail, cause, first.message)
     elif facts["ranks_claiming_zero"]:
-        _warn(causes.explain(tail=(), code=0, launcher_output=output, facts=facts), listener)
+        _warn(explain(tail=(), code=0, launcher_output=output, facts=facts), listener)
     hosts = tuple(seen.hosts[node] for node in sorted(seen.hosts))
     placements = tuple(seen.places[task] for task in sorted(seen.places))
     return StepResult(state, code, first, placements, hosts, seen.seconds, output, len(seen.failures))
@@ -181,7 +181,7 @@ def _head(path: Path) -> str:
 
 
 def _cause(first: Failure, output: str, facts: Mapping[str, object]) -> Cause | None:
-    return causes.explain(tail=first.tail, code=first.code, launcher_output=output, facts=facts)
+    return explain(tail=first.tail, code=first.code, launcher_output=output, facts=facts)
 
 
 def _warn(cause: Cause | None, listener: Listener) -> None:

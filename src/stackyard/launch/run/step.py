@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from stackyard.host import process
-from stackyard.launch import starting
 from stackyard.launch.plan.model import Plan
 from stackyard.launch.records.outcome import Listener, StepResult
 from stackyard.launch.records.paths import StepPaths
-from stackyard.launch.starting import WatchOptions
+from stackyard.launch.run import start
+from stackyard.launch.run.start import WatchOptions
 
 __all__ = ["WatchOptions", "run_step"]
 
@@ -37,20 +37,20 @@ def run_step(
     """
     options = options or WatchOptions()
     nodes = plan.program.layout.nodes
-    starting.raise_file_limit(nodes)
-    port, sockets = starting.listen(nodes)
+    start.raise_file_limit(nodes)
+    port, sockets = start.listen(nodes)
     try:
-        hubs = starting.hub_names(port, options.interface, nodes)
-        file = starting.step_file(step, plan, run=run, hubs=hubs, options=options)
-        argv = starting.prepare(step, plan, file, python=options.python)
+        hubs = start.hub_names(port, options.interface, nodes)
+        file = start.step_file(step, plan, run=run, hubs=hubs, options=options)
+        argv = start.prepare(step, plan, file, python=options.python)
         with _signals() as asked:
             launcher = process.start(
                 argv, log=step.launcher_log, env=_environment(plan),
                 cwd=Path(plan.cwd) if plan.cwd and Path(plan.cwd).is_dir() else None,
             )  # fmt: skip
             try:
-                from stackyard.launch import summing  # while the launcher reaches its nodes
-                from stackyard.launch.watching import Hub
+                from stackyard.launch.run import seen  # while the launcher reaches its nodes
+                from stackyard.launch.run.hub import Hub
 
                 watch = Hub(step, file, listener, options, sockets, launcher, asked)
                 try:
@@ -59,7 +59,7 @@ def run_step(
                     watch.close()
             finally:
                 launcher.end()
-        return summing.result(watch.seen, plan, listener)
+        return seen.result(watch.seen, plan, listener)
     finally:
         for one in sockets:
             one.close()

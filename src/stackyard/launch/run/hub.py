@@ -14,14 +14,14 @@ from typing import Any
 
 from stackyard.errors import StackyardError
 from stackyard.host import process
-from stackyard.launch import starting, summing
-from stackyard.launch.links import Link
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.records.outcome import Listener, State
 from stackyard.launch.records.paths import StepPaths
-from stackyard.launch.starting import WatchOptions
-from stackyard.launch.summing import Seen
-from stackyard.launch.verdict import Ended, is_consequence
+from stackyard.launch.run import seen, start
+from stackyard.launch.run.link import Link
+from stackyard.launch.run.seen import Seen
+from stackyard.launch.run.start import WatchOptions
+from stackyard.launch.run.verdict import Ended, is_consequence
 
 TICK_S = 0.05
 COLLECT_S = 1.0
@@ -37,7 +37,7 @@ TELLING = ((0.0, signal.SIGTERM), (1.5, signal.SIGTERM), (8.0, signal.SIGKILL))
 
 
 class Hub:
-    """The loop. What it has seen is in `seen`, from which `summing.result` makes the outcome."""
+    """The loop. What it has seen is in `seen`, from which `seen.result` makes the outcome."""
 
     def __init__(
         self, step: StepPaths, file: StepFile, listener: Listener, options: WatchOptions,
@@ -160,7 +160,7 @@ class Hub:
     # what agents say
 
     def _hello(self, link: Link, told: Any) -> bool:
-        if not isinstance(told, dict) or not summing.same(str(told.get("token")), self.file.token):
+        if not isinstance(told, dict) or not seen.same(str(told.get("token")), self.file.token):
             return False
         node = told["node"]
         link.hello, link.host = told, str(told["host"])
@@ -246,7 +246,7 @@ class Hub:
         if len(self.links) == self.file.nodes and len(self.ports) == self.file.ports:
             first = self.links[0]
             try:
-                address = starting.rendezvous(first.hello, first.peer, self.options.interface, self.file.nodes)
+                address = start.rendezvous(first.hello, first.peer, self.options.interface, self.file.nodes)
             except StackyardError as error:
                 self._fail("no-start", error.message)
                 return

@@ -73,7 +73,7 @@ def rules() -> tuple[Rule, ...]:
     """
     from ruamel.yaml import YAML
 
-    text = resources.files("stackyard.launch").joinpath("causes.yaml").read_text(encoding="utf-8")
+    text = resources.files("stackyard.launch.run").joinpath("causes.yaml").read_text(encoding="utf-8")
     return tuple(_rule(row) for row in YAML(typ="safe", pure=True).load(text))
 
 
@@ -96,7 +96,7 @@ def reference(table: Iterable[Rule] | None = None) -> str:
     """The page docs/reference/causes.md."""
     parts = [
         "# Known causes\n\nWhat `stackyard launch` names when a run has failed. Made from "
-        "`src/stackyard/launch/causes.yaml`; the first rule that matches is shown.\n"
+        "`src/stackyard/launch/run/causes.yaml`; the first rule that matches is shown.\n"
     ]
     for rule in rules() if table is None else table:
         seen = [f"`{one.pattern}`" for one in rule.patterns]
