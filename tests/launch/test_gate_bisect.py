@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stackyard.launch.gate.bisect import Found, all_pairs, find_bad, suspects
+from stackyard.launch.preflight.bisect import Found, all_pairs, find_bad, suspects
 
 
 class Cluster:

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from stackyard.errors import InputError
-from stackyard.launch.gate import trial
-from stackyard.launch.gate.judge import floor, judge
-from stackyard.launch.gate.model import GateReport, Measurement, Stage, Verdict
-from stackyard.launch.gate.node.compare import compare
-from stackyard.launch.gate.node.groups import rounds
-from stackyard.launch.gate.node.rank import device_of
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
+from stackyard.launch.preflight import trial
+from stackyard.launch.preflight.judge import floor, judge
+from stackyard.launch.preflight.model import GateReport, Measurement, Stage, Verdict
+from stackyard.launch.preflight.node.compare import compare
+from stackyard.launch.preflight.node.groups import rounds
+from stackyard.launch.preflight.node.rank import device_of
 from stackyard.launch.records.outcome import Failure, StepResult
 from stackyard.spec.models import Reference
 

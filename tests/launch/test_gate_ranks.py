@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from stackyard.errors import MissingError
-from stackyard.launch.gate import GateOptions, trial
-from stackyard.launch.gate.node import probe
+from stackyard.launch.preflight import GateOptions, trial
+from stackyard.launch.preflight.node import probe
 from support import torchstack
 
 QUICK = GateOptions(seconds=0.1, speed_seconds=0.05, start_s=10, answer_s=40, connect_s=20, collective_s=6)

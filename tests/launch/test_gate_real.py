@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from stackyard.errors import ChecksFailed, MissingError, StackyardError
-from stackyard.launch.gate import GateOptions, GateReport, run_gate
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
 from stackyard.launch.plan.model import LaunchLine, Plan, RankProgram
+from stackyard.launch.preflight import GateOptions, GateReport, run_gate
 from stackyard.launch.records.outcome import StepResult
 from stackyard.launch.records.paths import RunPaths, StepPaths
 from stackyard.launch.run.start import WatchOptions

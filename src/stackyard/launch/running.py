@@ -21,8 +21,8 @@ from stackyard.launch.records.outcome import Listener, StepResult
 from stackyard.launch.records.paths import RunPaths, StepPaths
 from stackyard.launch.records.record import RunStatus, add_event, hostname, read_status, write_status
 from stackyard.launch.request.intent import Intent
-from stackyard.launch.run.step import run_step
 from stackyard.launch.run.start import WatchOptions
+from stackyard.launch.run.step import run_step
 from stackyard.spec.sitemodels import NodeKind, Site
 from stackyard.yard import atomic
 
@@ -197,7 +197,7 @@ def _end(job: Job, recorder: Recorder, result: StepResult, waits: str) -> None:
 
 def _gate(job: Job, recorder: Recorder) -> tuple[str, ...]:
     """Run the gate on all nodes in hand; the hosts that the program gets."""
-    from stackyard.launch import gate
+    from stackyard.launch import preflight
 
     allocation = job.around.allocation
     everywhere = allocation.hosts if allocation else (os.uname().nodename,)
@@ -214,7 +214,7 @@ def _gate(job: Job, recorder: Recorder) -> tuple[str, ...]:
 
     recorder.phase("gate")
     kind = job.site.nodes.get(nodes.pick_kind(job.site, job.intent).kind, NodeKind())
-    report = gate.run_gate(
+    report = preflight.run_gate(
         job.paths, plan_for, everywhere[: wanted + job.intent.spare],
         spare=job.intent.spare, references=kind.references, run_step=start, listener=recorder,
     )  # fmt: skip

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stackyard.launch.gate.judge import judge
-from stackyard.launch.gate.model import WORST, Measurement, Outcome, Stage, Verdict
 from stackyard.launch.layout.model import Layout
+from stackyard.launch.preflight.judge import judge
+from stackyard.launch.preflight.model import WORST, Measurement, Outcome, Stage, Verdict
 from stackyard.launch.records.outcome import StepResult
 from stackyard.launch.run.placement import same_host
 from stackyard.spec.sitemodels import Reference
@@ -22,7 +22,7 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from stackyard_gate.rank import main
+from stackyard_preflight.rank import main
 
 main()
 """
@@ -89,7 +89,7 @@ def install(folder: Path) -> Path:
     """Write the ranks' program below `folder`, where all nodes can read it; its start file."""
     source = Path(__file__).parent / "node"
     for file in sorted(source.glob("*.py")):
-        write_text(folder / "stackyard_gate" / file.name, file.read_text(encoding="utf-8"))
+        write_text(folder / "stackyard_preflight" / file.name, file.read_text(encoding="utf-8"))
     start = folder / "start.py"
     write_text(start, START)
     return start

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from stackyard.errors import InputError
-from stackyard.launch.gate.model import Measurement, Verdict
+from stackyard.launch.preflight.model import Measurement, Verdict
 from stackyard.spec.sitemodels import Reference
 
 RELATIVE = {"cpu": 0.5, "memory": 0.4, "gpu": 0.7, "allreduce_node": 0.5, "allreduce_pair": 0.33, "tcp": 0.33}

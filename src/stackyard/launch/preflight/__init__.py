@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from stackyard.launch.gate.model import GateReport
-from stackyard.launch.gate.run import run_gate
-from stackyard.launch.gate.trial import GateOptions
+from stackyard.launch.preflight.model import GateReport
+from stackyard.launch.preflight.run import run_gate
+from stackyard.launch.preflight.trial import GateOptions
 
 __all__ = ["GateOptions", "GateReport", "run_gate"]

@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from stackyard.errors import ChecksFailed, InputError, StackyardError
-from stackyard.launch.gate import trial
-from stackyard.launch.gate.bisect import Found, Group, find_bad, suspects
-from stackyard.launch.gate.judge import floor
-from stackyard.launch.gate.model import GateReport, Measurement, Stage
-from stackyard.launch.gate.trial import GateOptions, Trial
 from stackyard.launch.plan.model import Plan
+from stackyard.launch.preflight import trial
+from stackyard.launch.preflight.bisect import Found, Group, find_bad, suspects
+from stackyard.launch.preflight.judge import floor
+from stackyard.launch.preflight.model import GateReport, Measurement, Stage
+from stackyard.launch.preflight.trial import GateOptions, Trial
 from stackyard.launch.records.outcome import Listener, StepResult
 from stackyard.launch.records.paths import RunPaths, StepPaths
 from stackyard.spec.sitemodels import Reference
