@@ -13,12 +13,12 @@ import pytest
 from buildbed import build, conda_packages, locked, sdist, sha256, wheel
 
 from stackyard.build import builder
-from stackyard.build.audit import audit
 from stackyard.build.tree import tree_hash
 from stackyard.errors import MissingError, StackyardError
 from stackyard.lock.model import LockedInterpreter, LockedVariant, PipPackage
 from stackyard.progress import Silent
 from stackyard.spec.models import Check, Environment, Permissions, Site, Variant
+from stackyard.yard.audit import audit
 from stackyard.yard.layout import RevisionPaths, Yard
 from stackyard.yard.record import BuildRecord, read_record
 from support.channel import Link, Package, make_channel

@@ -14,12 +14,12 @@ import pytest
 from buildbed import build, locked, sdist
 
 from stackyard.build import source, wheelkey, wheels
-from stackyard.build.audit import audit
 from stackyard.errors import InputError, MissingError, StackyardError
 from stackyard.host import command
-from stackyard.lock.hashing import sha256_tree
+from stackyard.host.hashing import sha256_tree
 from stackyard.lock.model import PipPackage
 from stackyard.spec.models import BuildSpec, HostTool, PackageBuild, Variant
+from stackyard.yard.audit import audit
 from stackyard.yard.layout import RevisionPaths, Yard
 from support.channel import Package, make_channel
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from stackyard.lock.names import conda_name, pip_name
+from stackyard.host.names import conda_name, pip_name
 from stackyard.spec.models import CondaRequirement, Environment, PipRequirement, Stack, Variant
 
 

@@ -11,8 +11,8 @@ import pytest
 from helpers_lock import conda, pip, stack, variant, wheel
 
 from stackyard.errors import InputError, MissingError
+from stackyard.host.hashing import sha256_file
 from stackyard.lock import interpreter, solve, text
-from stackyard.lock.hashing import sha256_file
 from stackyard.lock.model import Lock
 from stackyard.lock.virtual import machine_platform
 from stackyard.progress import Silent

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from stackyard.errors import InputError
+from stackyard.host.names import conda_name, distributions, pip_name
 from stackyard.lock.diff import compare
 from stackyard.lock.model import CondaPackage, LockedInterpreter, LockedVariant, PipPackage
-from stackyard.lock.names import conda_name, distributions, pip_name
 from stackyard.lock.why import chains
 from stackyard.yard.record import BuildRecord, PackageRecord
 

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 import stackyard as stackyard_package
-from stackyard.build.audit import audit, unfinished
 from stackyard.build.tree import tree_hash
+from stackyard.yard.audit import audit, unfinished
 from stackyard.yard.layout import Yard
 from support.cli import STACKYARD, Done, stackyard
 

@@ -65,7 +65,7 @@ def build(
     digest = input_hash(variant, locked, site)
     if paths.record.exists():
         return _finished(paths, digest)
-    from stackyard.build.permissions import applied
+    from stackyard.yard.permissions import applied
 
     job = Job(variant, locked, site, yard, paths, module, progress)
     with applied(site.permissions, yard.root, yard.cache, paths.root):

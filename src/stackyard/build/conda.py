@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from stackyard.build.fetch import check_local_archives, file_name
 from stackyard.build.job import Job
 from stackyard.errors import StackyardError
+from stackyard.host.secrets import revealed
 from stackyard.lock.model import CondaPackage
-from stackyard.lock.probe import revealed
 from stackyard.yard import disk
 from stackyard.yard.atomic import fault_point
 

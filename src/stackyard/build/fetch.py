@@ -19,9 +19,10 @@ from urllib.parse import unquote, urlsplit
 
 from stackyard.build.job import Job, cores
 from stackyard.errors import StackyardError
-from stackyard.lock.hashing import local_path, sha256_file
+from stackyard.host.hashing import local_path, sha256_file
+from stackyard.host.http import opened
+from stackyard.host.secrets import revealed
 from stackyard.lock.model import CondaPackage, PipPackage
-from stackyard.lock.probe import opened, revealed
 from stackyard.yard import disk
 from stackyard.yard.atomic import fault_point
 from stackyard.yard.layout import Yard

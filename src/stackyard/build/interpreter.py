@@ -7,7 +7,7 @@ from pathlib import Path
 from stackyard.build import indexes, programs
 from stackyard.build.job import Job
 from stackyard.errors import MissingError, StackyardError
-from stackyard.lock.hashing import sha256_file
+from stackyard.host.hashing import sha256_file
 from stackyard.lock.uvcompile import uv
 
 # what uv writes for people who activate environments by hand; modules do that here

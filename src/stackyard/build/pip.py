@@ -14,8 +14,8 @@ from pathlib import Path
 
 from stackyard.build import indexes, programs, uvcache
 from stackyard.build.job import Job
+from stackyard.host.secrets import revealed
 from stackyard.lock.model import PipPackage
-from stackyard.lock.probe import revealed
 from stackyard.lock.uvcompile import uv
 from stackyard.yard import disk
 from stackyard.yard.atomic import fault_point, write_text

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from stackyard.lock.names import canonical
+from stackyard.host.names import canonical
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from stackyard.errors import MissingError, StackyardError
 from stackyard.host import command
-from stackyard.lock.names import pip_name
+from stackyard.host.names import pip_name
 
 if TYPE_CHECKING:
     from stackyard.lock.model import LockedVariant

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from stackyard.build.job import cores
-from stackyard.lock.hashing import sha256_file
+from stackyard.host.hashing import sha256_file
 
 _DIST_INFO = {"RECORD", "INSTALLER", "REQUESTED", "direct_url.json"}
 _CONDA_META = ("extracted_package_dir", "package_tarball_full_path", "link", "requested_spec", "requested_specs")

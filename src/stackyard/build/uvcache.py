@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stackyard.build.job import Job
-from stackyard.lock.names import canonical
+from stackyard.host.names import canonical
 from stackyard.yard import disk
 from stackyard.yard.atomic import fault_point
 

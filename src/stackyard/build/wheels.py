@@ -29,10 +29,10 @@ from stackyard.build.fetch import sha256_text
 from stackyard.build.job import Job, cores
 from stackyard.build.toolchain import Toolchain
 from stackyard.errors import StackyardError
-from stackyard.lock.hashing import sha256_file
+from stackyard.host.hashing import sha256_file
+from stackyard.host.names import canonical, pip_name
 from stackyard.lock.inputs import package_build
 from stackyard.lock.model import PipPackage
-from stackyard.lock.names import canonical, pip_name
 from stackyard.lock.uvcompile import uv
 from stackyard.yard.atomic import fault_point, write_json
 

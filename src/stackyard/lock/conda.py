@@ -28,11 +28,11 @@ from rattler import (
 from rattler.exceptions import GatewayError, InvalidMatchSpecError, SolverError
 
 from stackyard.errors import InputError, StackyardError, Where
+from stackyard.host.hashing import local_path, sha256_file, sha256_url
+from stackyard.host.names import conda_name
 from stackyard.lock.channels import Channel
-from stackyard.lock.hashing import local_path, sha256_file, sha256_url
 from stackyard.lock.model import CondaPackage
-from stackyard.lock.names import conda_name
-from stackyard.lock.probe import Target, check
+from stackyard.lock.reach import Target, check
 
 RELAX_BUDGET_S = 5.0
 _INDEXES = ("repodata.json", "repodata.json.zst", "repodata_shards.msgpack.zst")

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from stackyard.host.names import canonical
 from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage
-from stackyard.lock.names import canonical
 from stackyard.yard.record import BuildRecord, PackageRecord
 
 

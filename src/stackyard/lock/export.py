@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from stackyard.lock.hashing import local_path
+from stackyard.host.hashing import local_path
+from stackyard.host.names import canonical, conda_name, pip_name
 from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage
-from stackyard.lock.names import canonical, conda_name, pip_name
 from stackyard.lock.text import toml_value
 
 _NOARCH: Mapping[str, Literal["python", "generic"]] = {"python": "python", "generic": "generic"}

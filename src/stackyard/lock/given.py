@@ -16,8 +16,8 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
+from stackyard.host.names import canonical, distributions
 from stackyard.lock.model import CondaPackage
-from stackyard.lock.names import canonical, distributions
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from stackyard.errors import InputError
-from stackyard.lock.hashing import sha256_file
-from stackyard.lock.names import canonical
+from stackyard.host.hashing import sha256_file
+from stackyard.host.names import canonical
 from stackyard.spec.models import BuildSpec, PackageBuild, PipRequirement
 
 

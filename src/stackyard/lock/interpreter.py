@@ -13,7 +13,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from stackyard.errors import InputError, MissingError, StackyardError, Where
 from stackyard.host.command import CommandError, run, which
-from stackyard.lock.hashing import sha256_file
+from stackyard.host.hashing import sha256_file
 from stackyard.lock.model import CondaPackage, LockedInterpreter
 from stackyard.lock.uvcompile import uv, uv_environment
 from stackyard.lock.virtual import machine_platform

@@ -10,14 +10,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from stackyard.errors import InputError, StackyardError, Where
+from stackyard.host.names import canonical, pip_name
+from stackyard.host.secrets import without_login
 from stackyard.lock.given import Given, write_constraints
 from stackyard.lock.inputs import build_inputs
 from stackyard.lock.model import PipPackage
-from stackyard.lock.names import canonical, pip_name
 from stackyard.lock.pipconf import PipSettings, compiling
-from stackyard.lock.probe import Target as ProbeTarget
-from stackyard.lock.probe import check, without_login
 from stackyard.lock.pylock import Target, Wanted, package
+from stackyard.lock.reach import Target as ProbeTarget
+from stackyard.lock.reach import check
 from stackyard.lock.relax import relax_pip
 from stackyard.lock.tags import uv_platform, wheel_tags
 from stackyard.lock.uvcompile import Answer, Question, Unsolvable, compile_requirements, local_version

@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stackyard.errors import InputError, Where
-from stackyard.lock.hashing import local_path
-from stackyard.lock.names import canonical
+from stackyard.host.hashing import local_path
+from stackyard.host.names import canonical
 from stackyard.spec.models import PipOptions, PipPolicy
 from stackyard.spec.piprequirement import expand
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from stackyard.errors import StackyardError
+from stackyard.host.secrets import without_secrets
 from stackyard.lock.given import Given
-from stackyard.lock.probe import without_secrets
 from stackyard.lock.uvcompile import Question, Unsolvable, compile_requirements
 
 BUDGET_S = 6.0

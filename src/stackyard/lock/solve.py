@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from stackyard.errors import InputError, Where
+from stackyard.host.hashing import local_path
 from stackyard.lock import interpreter as python
 from stackyard.lock import text
 from stackyard.lock.fingerprint import (
@@ -22,9 +23,8 @@ from stackyard.lock.fingerprint import (
     wanted,
     where_of,
 )
-from stackyard.lock.hashing import local_path
 from stackyard.lock.model import Lock, LockedInterpreter, LockedVariant, PipPackage
-from stackyard.lock.secrets import hidden, variables_of
+from stackyard.lock.redact import redact, variables_of
 from stackyard.lock.virtual import Virtual, for_platform, machine_platform
 from stackyard.progress import Progress
 from stackyard.spec.models import CondaRequirement, Interpreter, Site, Stack, Variant
@@ -191,7 +191,7 @@ def _solve(
         locked = replace(locked, interpreter=_interpreter(source, asked, locked, variant, yard))
     pip, notices = _pip(locked, variant, site, yard, virtual, subject, progress)
     locked = replace(locked, pip=pip, notices=(*virtual.notices, *locked.notices, *notices))
-    return hidden(locked, variables_of(variant.environment), os.environ)
+    return redact(locked, variables_of(variant.environment), os.environ)
 
 
 def _with_conda(

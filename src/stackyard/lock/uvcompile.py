@@ -15,7 +15,7 @@ from typing import Any
 
 from stackyard.errors import MissingError, StackyardError
 from stackyard.host.command import Result, run
-from stackyard.lock.names import canonical
+from stackyard.host.names import canonical
 from stackyard.lock.pipconf import PipSettings
 
 if sys.version_info >= (3, 11):

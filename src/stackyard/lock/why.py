@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 
 from stackyard.errors import InputError
+from stackyard.host.names import canonical, conda_name, distributions, pip_name
 from stackyard.lock.model import LockedVariant
-from stackyard.lock.names import canonical, conda_name, distributions, pip_name
 
 Node = tuple[str, str]
 

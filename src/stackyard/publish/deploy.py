@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from stackyard.build import builder
-from stackyard.build.audit import unfinished
 from stackyard.errors import InputError, StackyardError
 from stackyard.expose.generation import write_modules
 from stackyard.expose.root import check_root, make_root
@@ -29,6 +28,7 @@ from stackyard.spec.models import Site, Stack
 from stackyard.verify import verify
 from stackyard.verify.report import Report
 from stackyard.yard import atomic, disk, generations, revisions
+from stackyard.yard.audit import unfinished
 from stackyard.yard.layout import RevisionPaths, Yard
 from stackyard.yard.record import BuildRecord, Entry, read_record
 

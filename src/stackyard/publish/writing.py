@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from stackyard.build.permissions import applied
 from stackyard.spec.models import Site
 from stackyard.yard.layout import Yard
 from stackyard.yard.lease import lease
+from stackyard.yard.permissions import applied
 
 
 @contextmanager

@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
 
+from stackyard.host.hostlibs import missing_driver
 from stackyard.verify.commands import file_problem
 from stackyard.verify.context import Context, excepted
 from stackyard.verify.distributions import Distribution, Script, distributions, normal
-from stackyard.verify.hostlibs import missing_driver
 from stackyard.verify.report import CheckResult, Kind
 from stackyard.verify.tasks import ImportTask, Problem, TaskOutcome, run_tasks
 

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from stackyard.errors import StackyardError
 from stackyard.host.command import clean_environment, run
+from stackyard.host.elf import ElfFile, read_elf
+from stackyard.host.hostlibs import driver_vendor, is_fabric, is_plugin
 from stackyard.verify.context import Context, excepted
-from stackyard.verify.elf import ElfFile, read_elf
-from stackyard.verify.hostlibs import driver_vendor, is_fabric, is_plugin
 from stackyard.verify.report import CheckResult
 
 _DEFAULT_FOLDERS = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")

@@ -1,7 +1,7 @@
 """Values of variables stay out of locks: a URL that holds one is recorded with ``${NAME}`` in its place.
 
 Channels, indexes and requirements may name variables, which often hold a token. What is locked has the names; the
-values are put back where something is fetched (`probe.revealed`), from the environment of whoever builds.
+values are put back where something is fetched (`host.secrets.revealed`), from the environment of whoever builds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def variables_of(environment: Environment) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*names, *(name for text in texts for name in _NAME.findall(text))]))
 
 
-def hidden(locked: LockedVariant, names: Iterable[str], environ: Mapping[str, str]) -> LockedVariant:
+def redact(locked: LockedVariant, names: Iterable[str], environ: Mapping[str, str]) -> LockedVariant:
     """A locked variant whose URLs have the names of variables where their values were."""
     values = {n: environ[n] for n in names if len(environ.get(n, "")) >= _SHORTEST}
     if not values:

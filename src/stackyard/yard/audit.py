@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from stackyard.lock.hashing import sha256_file
+from stackyard.host.hashing import sha256_file
 from stackyard.yard.layout import Yard
 
 

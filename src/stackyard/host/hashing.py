@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from stackyard.errors import StackyardError
 from stackyard.host.command import run, which
-from stackyard.lock.probe import opened
+from stackyard.host.http import opened
 
 LOCK_MARK = "# Written by `stackyard lock`."
 """How every lock of ours begins."""
