@@ -37,7 +37,7 @@ class Set:
 
 
 @dataclass(frozen=True)
-class Borrow:
+class SetRestorable:
     """Set a variable that is the user's, and give his value back; `value` None means unset while loaded."""
 
     op: ClassVar[str] = "borrow"
@@ -55,7 +55,7 @@ class Default:
 
 
 @dataclass(frozen=True)
-class Remember:
+class SaveValue:
     """Keep in `variable` the value that `source` has when the stack is loaded (empty if unset), for `OnUnload`."""
 
     op: ClassVar[str] = "remember"
@@ -116,7 +116,7 @@ class OnUnload:
     """Commands run when the stack is unloaded, per shell. The one thing an unload may execute; it carries its own
     definitions and absolute paths, because module systems unwind variables and functions first.
 
-    `carry` names variables set by `Remember` whose value the commands find in a shell variable of the same name.
+    `carry` names variables set by `SaveValue` whose value the commands find in a shell variable of the same name.
     """
 
     op: ClassVar[str] = "on_unload"
@@ -132,9 +132,12 @@ class Notice:
     text: str
 
 
-Operation = Prepend | Set | Borrow | Default | Remember | Flags | UserPath | Function | Alias | OnUnload | Notice
+Operation = (
+    Prepend | Set | SetRestorable | Default | SaveValue | Flags | UserPath | Function | Alias | OnUnload | Notice
+)
 _OPERATIONS: dict[str, type[Any]] = {
-    cls.op: cls for cls in (Prepend, Set, Borrow, Default, Remember, Flags, UserPath, Function, Alias, OnUnload, Notice)
+    cls.op: cls
+    for cls in (Prepend, Set, SetRestorable, Default, SaveValue, Flags, UserPath, Function, Alias, OnUnload, Notice)
 }
 
 
@@ -185,13 +188,13 @@ def _apply(operation: Operation, environ: dict[str, str]) -> None:
             environ[variable] = f"{directory}:{old}" if old else alone
         case Set(variable, value):
             environ[variable] = value
-        case Borrow(variable, None):
+        case SetRestorable(variable, None):
             environ.pop(variable, None)
-        case Borrow(variable, str() as value):
+        case SetRestorable(variable, str() as value):
             environ[variable] = value
         case Default(variable, value):
             environ.setdefault(variable, value)
-        case Remember(variable, source):
+        case SaveValue(variable, source):
             environ[variable] = environ.get(source, "")
         case Flags(variable, text):
             environ[variable] = f"{environ[variable]} {text}" if environ.get(variable) else text

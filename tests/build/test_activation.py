@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stackyard.build.activation import capture
-from stackyard.change import Alias, Borrow, Default, Flags, Function, Prepend
+from stackyard.change import Alias, Default, Flags, Function, Prepend, SetRestorable
 from stackyard.errors import StackyardError
 
 
@@ -26,12 +26,12 @@ def prefix_with(tmp_path: Path, **scripts: str) -> Path:
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("export PROJ_DATA=/p/share/proj", Borrow("PROJ_DATA", "/p/share/proj")),
+        ("export PROJ_DATA=/p/share/proj", SetRestorable("PROJ_DATA", "/p/share/proj")),
         ('export XDG_DATA_DIRS="/p/share:${XDG_DATA_DIRS}"', Prepend("XDG_DATA_DIRS", "/p/share")),
         ('export GI_PATH="/p/gi${GI_PATH:+:$GI_PATH}"', Prepend("GI_PATH", "/p/gi")),
-        ("export ${UNUSED:-EMPTY_ONE}=''", Borrow("EMPTY_ONE", "")),
+        ("export ${UNUSED:-EMPTY_ONE}=''", SetRestorable("EMPTY_ONE", "")),
         ('[ -n "$R_HOME" ] || export R_HOME=/p/R', Default("R_HOME", "/p/R")),
-        ("export QUOTED='it'\"'\"'s \"x\" $HOME'", Borrow("QUOTED", 'it\'s "x" $HOME')),
+        ("export QUOTED='it'\"'\"'s \"x\" $HOME'", SetRestorable("QUOTED", 'it\'s "x" $HOME')),
         ("alias ipy='ipython --quiet'", Alias("ipy", "ipython --quiet")),
     ],
 )
@@ -49,14 +49,14 @@ def test_build_only_variables_are_dropped_unless_kept(tmp_path: Path) -> None:
     )
     prefix = prefix_with(tmp_path, gcc_sh=script)
     found = capture(prefix)
-    assert list(found.change) == [Borrow("KMP_X", "1")]
+    assert list(found.change) == [SetRestorable("KMP_X", "1")]
     assert {"CC", "CFLAGS", "LDFLAGS", "CMAKE_ARGS", "_CONDA_X"} <= set(found.build_only)
     kept = capture(prefix, keep=("CC", "CFLAGS", "LDFLAGS")).change
     assert set(kept) == {
-        Borrow("CC", "/p/bin/gcc"),
+        SetRestorable("CC", "/p/bin/gcc"),
         Flags("CFLAGS", "-O2 -isystem /p/include"),
         Flags("LDFLAGS", "-Wl,-z"),
-        Borrow("KMP_X", "1"),
+        SetRestorable("KMP_X", "1"),
     }
 
 
@@ -75,7 +75,7 @@ def test_build_only_variables_are_dropped_unless_kept(tmp_path: Path) -> None:
 )
 def test_what_depends_on_circumstances_is_reported_with_its_script(tmp_path: Path, line: str, name: str) -> None:
     found = capture(prefix_with(tmp_path, a_sh="export FINE=1\n", guilty_sh=line + "\n"))
-    assert list(found.change) == [Borrow("FINE", "1")]
+    assert list(found.change) == [SetRestorable("FINE", "1")]
     assert len(found.uncaptured) == 1
     assert "guilty.sh" in found.uncaptured[0]
     assert name in found.uncaptured[0]
@@ -102,7 +102,7 @@ def test_variables_of_packages_and_of_the_environment(tmp_path: Path) -> None:
     (prefix / "conda-meta").mkdir()
     state = {"env_vars": {"FROM_STATE": "a b", "BOTH": "state", "GONE": "***unset***"}}
     (prefix / "conda-meta/state").write_text(json.dumps(state))
-    values = {op.variable: op.value for op in capture(prefix).change if isinstance(op, Borrow)}
+    values = {op.variable: op.value for op in capture(prefix).change if isinstance(op, SetRestorable)}
     assert values == {"FROM_PKG": "1", "FROM_STATE": "a b", "BOTH": "state", "SEEN": "a b"}
 
 
@@ -112,7 +112,7 @@ def test_scripts_run_in_order_and_find_themselves(tmp_path: Path) -> None:
         b_sh='export ORDER="${FIRST_ONE}b"\n',
         a_sh='export FIRST_ONE=a\nexport MINE="$(dirname "${BASH_SOURCE[0]}")"\n',
     )
-    values = {op.variable: op.value for op in capture(prefix).change if isinstance(op, Borrow)}
+    values = {op.variable: op.value for op in capture(prefix).change if isinstance(op, SetRestorable)}
     assert values == {"FIRST_ONE": "a", "ORDER": "ab", "MINE": str(prefix / "etc/conda/activate.d")}
 
 

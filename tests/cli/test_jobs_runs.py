@@ -12,7 +12,7 @@ import pytest
 
 from stackyard.cli.deployjob import _without_on
 from stackyard.cli.verbs.submit import asked_for
-from stackyard.launch.plan.make import Surroundings
+from stackyard.launch.plan.make import PlanContext
 from stackyard.launch.plan.model import Allocation
 from stackyard.launch.records import arrays
 from stackyard.launch.records.find import known_runs
@@ -99,7 +99,7 @@ def test_what_a_task_of_an_array_was_started_with(tmp_path: Path) -> None:
 def test_the_id_of_a_task_is_not_that_of_its_array(
     scheduler: Any, job: str, environ: dict[str, str], found: str
 ) -> None:
-    assert job_id(Surroundings(scheduler, Allocation(scheduler, job, ("n1",)), environ=environ)) == found
+    assert job_id(PlanContext(scheduler, Allocation(scheduler, job, ("n1",)), environ=environ)) == found
 
 
 def test_two_runs_do_not_differ_by_their_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.change import Borrow, Function, Set
+from stackyard.change import Function, Set, SetRestorable
 from stackyard.expose.base import base_change
 from stackyard.spec.models import Site
 from stackyard.yard.layout import Yard
@@ -48,7 +48,7 @@ def play(base: tuple[Yard, BuildRecord], system: str, shell: str, place: Path, *
 
 def test_the_base_sets_neither_level_nor_prefix(base: tuple[Yard, BuildRecord]) -> None:
     change = base_change(base[1], Site())
-    variables = {op.variable for op in change if isinstance(op, Borrow | Set)}
+    variables = {op.variable for op in change if isinstance(op, SetRestorable | Set)}
     assert not variables & {"CONDA_SHLVL", "CONDA_PREFIX", "CONDA_DEFAULT_ENV"}
     assert {"sh", "fish", "csh"} == set(next(op for op in change if isinstance(op, Function)).bodies)
 

@@ -11,7 +11,6 @@ import pytest
 
 from stackyard.build.seal import pinned_text
 from stackyard.change import (
-    Borrow,
     Default,
     EnvironmentChange,
     Flags,
@@ -21,13 +20,14 @@ from stackyard.change import (
     Operation,
     Prepend,
     Set,
+    SetRestorable,
     UserPath,
 )
 from stackyard.errors import StackyardError
 from stackyard.expose import lua, tcl
 from stackyard.expose.base import base_change, condarc_text, full_change, merged
 from stackyard.expose.generation import module_texts
-from stackyard.expose.limits import limits, unspeakable
+from stackyard.expose.limits import limits, unquotable_in
 from stackyard.expose.names import alias_modules
 from stackyard.expose.published import change_of, freeze
 from stackyard.spec.models import ChannelPolicy, CondaRc, ModulePolicy, Site, UserPaths
@@ -117,7 +117,7 @@ def test_nothing_is_run_and_no_file_is_looked_at(format: str) -> None:
 def test_the_stacks_own_part() -> None:
     change = base_change(fixed(), Site())
     assert Prepend("PATH", f"{fixed().prefix}/bin") in change.operations
-    assert {Borrow("PYTHONPATH", None), Borrow("PYTHONHOME", None)} <= set(change.operations)
+    assert {SetRestorable("PYTHONPATH", None), SetRestorable("PYTHONHOME", None)} <= set(change.operations)
     assert not any(getattr(op, "variable", "") == "LD_LIBRARY_PATH" for op in change)
     assert not any(isinstance(op, Function | OnUnload) for op in change)
 
@@ -138,13 +138,13 @@ def test_the_users_folders(tmp_path: Path, environ: dict[str, str], expected: st
 
 def test_a_variable_is_borrowed_once() -> None:
     operations: list[Operation] = [
-        Borrow("A", "1"),
+        SetRestorable("A", "1"),
         Flags("C", "-x"),
-        Borrow("A", "2"),
+        SetRestorable("A", "2"),
         Flags("C", "-y"),
         Flags("A", "3"),
     ]
-    assert merged(EnvironmentChange(tuple(operations))).operations == (Borrow("A", "2 3"), Flags("C", "-x -y"))
+    assert merged(EnvironmentChange(tuple(operations))).operations == (SetRestorable("A", "2 3"), Flags("C", "-x -y"))
 
 
 def test_a_licences_variable_is_set_only_where_it_was_accepted(tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_the_policy_for_what_users_solve() -> None:
         (Set("A", "{b}"), "lua", "tcsh", "not set in tcsh"),
         (Set("A", "=b"), "tcl", "zsh", "not set in zsh"),
         (Set("A", "~/b"), "tcl", "bash", "another value"),
-        (Borrow("A", "b"), "lua", "bash", "empty value"),
+        (SetRestorable("A", "b"), "lua", "bash", "empty value"),
     ],
 )
 def test_limits_name_what_cannot_be_said(operation: Operation, format: str, shell: str, words: str) -> None:
@@ -267,7 +267,7 @@ def test_what_can_be_said_has_no_limits() -> None:
         (Prepend("PATH", "/p"), Set("A", "b c"), Default("D", "e"), Notice("n"), UserPath("U", ("S",), "s", "f"))
     )
     assert limits(change, "lua") == limits(change, "tcl", "fish") == []
-    assert unspeakable("plain", "lua") == ""
+    assert unquotable_in("plain", "lua") == ""
 
 
 def test_operations_survive_json() -> None:

@@ -107,7 +107,7 @@ def head(name: str) -> tuple[BatchHead, str]:
 def golden(name: str) -> str:
     """What a golden file holds: the directives, and below them what each asks for."""
     made, text = head(name)
-    reasons = "".join(f"# {' '.join(reason.words)}\n#     {reason.buys}\n" for reason in made.reasons)
+    reasons = "".join(f"# {' '.join(reason.words)}\n#     {reason.reason}\n" for reason in made.reasons)
     notes = "".join(f"# {finding.severity}: {finding.message} ({finding.reason})\n" for finding in made.findings)
     return f"{text}\n{reasons}{notes}"
 

@@ -93,7 +93,7 @@ def text_of(layout: Layout, scheduler: Scheduler, **changes: object) -> str:
 def shown(line: LaunchLine) -> str:
     """The line, its groups of words with reasons, what is to be known of it, and its files."""
     rows = [_here(line.words), ""]
-    rows += [f"  {_here(reason.words):<40} {reason.buys}" for reason in line.reasons]
+    rows += [f"  {_here(reason.words):<40} {reason.reason}" for reason in line.reasons]
     for finding in line.findings:
         rows.append(f"{finding.severity}: {finding.message} ({finding.reason}); {finding.better}")
     for name, text in line.files.items():

@@ -138,14 +138,14 @@ def test_choose_says_where(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("def f(:\n")
     name, (reason,) = choose(Intent(program=("python", "-u", "train.py"), cwd=str(tmp_path)))
     assert name == "torchrun"
-    assert reason.buys == f"{tmp_path}/lib/__init__.py:3 imports torch"
+    assert reason.reason == f"{tmp_path}/lib/__init__.py:3 imports torch"
 
 
 @pytest.mark.parametrize("program", [("./a.out",), ("python", "-c", "import torch"), ("missing.py",)])
 def test_what_cannot_be_read_is_any(program: tuple[str, ...]) -> None:
     name, (reason,) = choose(Intent(program=program))
     assert name == "any"
-    assert "read" in reason.buys or "*.py" in reason.buys
+    assert "read" in reason.reason or "*.py" in reason.reason
 
 
 def test_the_program_is_not_run(tmp_path: Path) -> None:

@@ -43,7 +43,9 @@ def test_the_head_is_as_agreed(name: str) -> None:
 def test_every_directive_says_what_it_asks_for(name: str) -> None:
     made, text = head(name)
     assert [reason.words for reason in made.reasons] == list(made.directives)
-    assert all(reason.buys and not reason.buys.endswith(".") and "\n" not in reason.buys for reason in made.reasons)
+    assert all(
+        reason.reason and not reason.reason.endswith(".") and "\n" not in reason.reason for reason in made.reasons
+    )
     assert len(text.splitlines()) == len(made.directives)
     assert all(line.startswith(made.prefix + " ") for line in text.splitlines())
 

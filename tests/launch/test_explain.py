@@ -64,7 +64,7 @@ def test_it_says_what_submit_does(site: str, kind: str) -> None:
 def _every_word_is_explained(line: dict[str, Any]) -> None:
     words = [word for reason in line["reasons"] for word in reason["words"]]
     assert shlex.split(line["command"])[: len(words)] == words
-    assert all(reason["buys"] and reason["buys"][-1] != "." for reason in line["reasons"])
+    assert all(reason["reason"] and reason["reason"][-1] != "." for reason in line["reasons"])
 
 
 @pytest.mark.parametrize(("site", "kind"), KINDS)

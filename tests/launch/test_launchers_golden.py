@@ -36,8 +36,8 @@ def test_every_word_has_a_reason(name: str, launcher: str) -> None:
     )  # fmt: skip
     line = get(launcher).line(LaunchRequest(layout, scheduler, mpi=True))
     assert tuple(word for reason in line.reasons for word in reason.words) == line.words
-    assert all(reason.words and len(reason.buys.split()) >= 2 for reason in line.reasons)
-    assert not any(reason.buys.endswith(".") for reason in line.reasons)
+    assert all(reason.words and len(reason.reason.split()) >= 2 for reason in line.reasons)
+    assert not any(reason.reason.endswith(".") for reason in line.reasons)
     named = set(re.findall(r"\{step\}/([\w.]+)", " ".join(line.words)))
     assert named == set(line.files)
 

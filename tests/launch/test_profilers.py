@@ -22,7 +22,7 @@ def test_nsys_on_one_rank() -> None:
     assert wrapper.argv == (
         "nsys", "profile", "--output=${STACKYARD_STEP}/nsys-rank-${STACKYARD_TASK}", "--force-overwrite=true",
     )  # fmt: skip
-    assert "needs: nsys" in wrapper.reasons[0].buys
+    assert "needs: nsys" in wrapper.reasons[0].reason
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_every_row_can_be_asked_for() -> None:
         (wrapper,) = wrap([name], 1, "/run")
         assert wrapper.argv or wrapper.variables
         assert not any("{step}" in word for word in wrapper.argv)
-        assert row.buys
+        assert row.reason
 
 
 def _run(spec: str, step: Path, program: tuple[str, ...], path: Path) -> int:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.change import Borrow, Default, EnvironmentChange, Flags, Prepend, Remember, Set, UserPath
+from stackyard.change import Default, EnvironmentChange, Flags, Prepend, SaveValue, Set, SetRestorable, UserPath
 from stackyard.launch.node.step import PlannedSlot
 from stackyard.launch.plan.model import Wrapper
 from stackyard.launch.shim import rank_sh, shell
@@ -83,9 +83,9 @@ def test_words_and_values_arrive_as_they_are(step: Step) -> None:
 CHANGE = EnvironmentChange(
     (
         Prepend("PATH", "/opt/it's/bin"), Prepend("MANPATH", "/m", keep_system=True), Prepend("NEWPATH", "/n"),
-        Set("S", 'x"$HOME"\ny'), Borrow("GONE", None), Borrow("MINE", "2"), Default("KEPT", "new"),
+        Set("S", 'x"$HOME"\ny'), SetRestorable("GONE", None), SetRestorable("MINE", "2"), Default("KEPT", "new"),
         Default("EMPTY", "n"),
-        Default("FRESH", "a b"), Remember("OLD", "MINE"), Remember("NONE", "NOWHERE"), Flags("CFLAGS", "-g 'x'"),
+        Default("FRESH", "a b"), SaveValue("OLD", "MINE"), SaveValue("NONE", "NOWHERE"), Flags("CFLAGS", "-g 'x'"),
         Flags("LDFLAGS", "-L/x"), UserPath("ENVS", ("NOSUCH", "SCRATCH"), "a b/envs", "f", ("/site/envs",)),
         UserPath("PKGS", ("NOSUCH",), "s", "fall back"), UserPath("OWN", ("SCRATCH",), "s", "f"),
     )

@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stackyard.change import Alias, Borrow, EnvironmentChange, Flags, Function, Prepend, Set
-from stackyard.expose.limits import unspeakable
+from stackyard.change import Alias, EnvironmentChange, Flags, Function, Prepend, Set, SetRestorable
+from stackyard.expose.limits import unquotable_in
 from stackyard.yard.layout import Yard
 from stackyard.yard.record import BuildRecord
 from support import modules, stackrecords
@@ -24,7 +24,7 @@ CHANGE = EnvironmentChange(
     (
         Set("STRANGE", STRANGE),
         Set("PROJ_DATA", "/opt/share/proj"),
-        Borrow("OMP_NUM_THREADS", "4"),
+        SetRestorable("OMP_NUM_THREADS", "4"),
         Flags("CFLAGS", "-O2 -isystem /a -isystem /b"),
         Prepend("XDG_DATA_DIRS", "/opt/data"),
         Function("greet", {"sh": 'echo "hello $1"', "fish": 'echo "hello $argv[1]"', "csh": "echo hello"}),
@@ -251,7 +251,7 @@ def loaded_rightly(bench: Bench, system: str, shell: str, case: Case, got: Outco
     if got.loaded is None:
         return [f"the shell gave up while loading: {got.output[-300:]}"]
     now, record = got.loaded.environ, bench.first
-    barred = unspeakable(STRANGE, "lua" if system == "lmod" else "tcl")
+    barred = unquotable_in(STRANGE, "lua" if system == "lmod" else "tcl")
     wanted = {
         "PYTHONNOUSERSITE": "1", "CONDA_PREFIX": record.prefix, "OMP_NUM_THREADS": "4", "PYTHONPATH": None,
         "PYTHONHOME": None, "STRANGE": None if barred == shell.removeprefix("t") else STRANGE, **case.during,

@@ -118,7 +118,7 @@ def test_hostile_environment_of_the_caller(stack: Stack, systems: list[object], 
 def test_variable_that_only_the_stack_should_set_but_the_user_has(
     stack: Stack, systems: list[object], tmp_path: Path
 ) -> None:
-    """A plain setenv loses the user's value; the check sees that, which is why activation is captured as `Borrow`."""
+    """A plain setenv loses the user's value; the check sees that, so activation is captured as `SetRestorable`."""
     environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "FINE_HOME": "mine"}
     for check in good(stack).verify("symmetry", environ=environ).checks:
         assert check.status == "failed"

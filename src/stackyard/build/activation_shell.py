@@ -13,7 +13,7 @@ from stackyard.host import command
 
 
 @dataclass(frozen=True)
-class Circumstances:
+class ProbeEnvironment:
     """What a script may look at besides the prefix. `present`: variables that are set before activation."""
 
     user: str
@@ -32,8 +32,8 @@ class Shell:
     aliases: Mapping[str, str]
 
 
-FIRST = Circumstances("first", "2021-02-03 04:05:06", "home-first")
-SECOND = Circumstances(
+FIRST = ProbeEnvironment("first", "2021-02-03 04:05:06", "home-first")
+SECOND = ProbeEnvironment(
     "second",
     "2034-11-12 13:14:15",
     "other/home",
@@ -59,7 +59,7 @@ def observe(
     prefix: Path,
     scripts: Sequence[Path],
     variables: Mapping[str, str],
-    circumstances: Circumstances,
+    probe: ProbeEnvironment,
     folder: Path,
     timeout_s: float,
 ) -> list[Shell]:
@@ -72,14 +72,14 @@ def observe(
     bash = command.which("bash")
     if bash is None:
         raise MissingError("bash is not on this machine", hint="activation scripts are bash scripts; install bash")
-    home = folder / circumstances.home
-    work = folder / f"in-{circumstances.user}"
+    home = folder / probe.home
+    work = folder / f"in-{probe.user}"
     for each in (home, work, folder / "shim", folder / "states"):
         each.mkdir(parents=True)
     shim = folder / "shim" / "date"
-    shim.write_text(_DATE.format(date=shlex.quote(circumstances.date)))
+    shim.write_text(_DATE.format(date=shlex.quote(probe.date)))
     shim.chmod(0o755)
-    environ = _environment(prefix, circumstances, home, folder)
+    environ = _environment(prefix, probe, home, folder)
     program = folder / "run.sh"
     program.write_text(_program(scripts, variables, folder / "states"))
     result = command.run(
@@ -97,14 +97,14 @@ def observe(
     return states
 
 
-def _environment(prefix: Path, circumstances: Circumstances, home: Path, folder: Path) -> dict[str, str]:
+def _environment(prefix: Path, probe: ProbeEnvironment, home: Path, folder: Path) -> dict[str, str]:
     temporary = folder / "tmp"
     temporary.mkdir()
     return {
         "PATH": f"{folder / 'shim'}:{prefix}/bin:/usr/local/bin:/usr/bin:/bin",
-        "HOME": str(home), "USER": circumstances.user, "LOGNAME": circumstances.user, "LANG": "C.UTF-8",
-        "TMPDIR": str(temporary), "HOSTNAME": f"host-{circumstances.user}", "CONDA_PREFIX": str(prefix),
-        "CONDA_DEFAULT_ENV": str(prefix), "CONDA_SHLVL": "1", **circumstances.present,
+        "HOME": str(home), "USER": probe.user, "LOGNAME": probe.user, "LANG": "C.UTF-8",
+        "TMPDIR": str(temporary), "HOSTNAME": f"host-{probe.user}", "CONDA_PREFIX": str(prefix),
+        "CONDA_DEFAULT_ENV": str(prefix), "CONDA_SHLVL": "1", **probe.present,
     }  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from stackyard.change import Borrow, Default, Flags, Operation, Prepend
+from stackyard.change import Default, Flags, Operation, Prepend, SetRestorable
 
 # Compilers and binary tools as conda's compiler packages export them, their flags, and the tools' bookkeeping.
 _TOOLS = (
@@ -43,9 +43,9 @@ def operation(name: str, old: str | None, new: str | None, occupied: str | None,
         occupied: a value that it had in another run, and `after` what became of that.
     """
     if occupied is None or new is None or after is None:
-        return Borrow(name, new) if new == after or occupied is None else None
+        return SetRestorable(name, new) if new == after or occupied is None else None
     if after == new:
-        return Borrow(name, new)
+        return SetRestorable(name, new)
     if after == occupied and old is None:
         return Default(name, new)
     if after.endswith(f":{occupied}") and after[: -len(occupied) - 1] == new.rstrip(":"):

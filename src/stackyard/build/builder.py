@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from stackyard.build.inputs import input_hash
 from stackyard.build.job import Job
-from stackyard.change import Borrow, EnvironmentChange
+from stackyard.change import EnvironmentChange, SetRestorable
 from stackyard.errors import StackyardError
 from stackyard.lock.model import LockedVariant
 from stackyard.progress import Progress
@@ -235,7 +235,7 @@ def captured(job: Job) -> Activation:
     written = {k: v.replace("{prefix}", prefix) for k, v in variables.items()}
     found = capture(job.prefix, keep=(*job.variant.build.keep, *written), variables=written)
     own = {**job.site.run_variables, **job.variant.run_variables}
-    added = EnvironmentChange(tuple(Borrow(k, v.replace("{prefix}", prefix)) for k, v in own.items()))
+    added = EnvironmentChange(tuple(SetRestorable(k, v.replace("{prefix}", prefix)) for k, v in own.items()))
     return replace(found, change=found.change + added)
 
 

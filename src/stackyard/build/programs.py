@@ -88,10 +88,10 @@ def telling(output: str) -> str:
     end = max(len(lines) - _TAIL_LINES, 0)
     shown: list[int] = []
     for number in (n for n in range(end) if _CAUSE.search(lines[n])):
-        around = [n for n in range(max(number - 1, 0), min(number + 2, end)) if n not in shown]
-        if len(shown) + len(around) > _CAUSE_LINES:
+        context = [n for n in range(max(number - 1, 0), min(number + 2, end)) if n not in shown]
+        if len(shown) + len(context) > _CAUSE_LINES:
             break
-        shown += around
+        shown += context
     kept = [*shown, *range(end, len(lines))]
     parts: list[str] = []
     for before, number in zip([-1, *kept], kept, strict=False):

@@ -42,22 +42,24 @@ def deploy_on(
 
     site = context.site()
     name = node_kind(site, kind)
-    around = replace(surroundings(site, os.environ), allocation=None)
-    need_scheduler(around)
+    plan_context = replace(surroundings(site, os.environ), allocation=None)
+    need_scheduler(plan_context)
     folder = Path.cwd() / site.launch.runs
     intent = _intent(name, files, batch)
-    around = with_offer(around, intent, site)
+    plan_context = with_offer(plan_context, intent, site)
     paths = next_run(folder)
-    script = _script(context, site, around, intent, paths)  # refuse what cannot be before anything is written
+    script = _script(context, site, plan_context, intent, paths)  # refuse what cannot be before anything is written
     if dry_run:
         show_json({"dry_run": True, "script": script}) if as_json else click.echo(script, nl=False)
         return
     _check_files(files)
     paths = new_run(folder)
-    script = _script(context, site, around, intent, paths)
-    make_record(context, "deploy", paths, intent, None, around)
-    job = send(paths, script, site, around)
-    click.echo(f"run {click.style(paths.name, bold=True)}: {around.scheduler} job {job} on a node {name}", err=True)
+    script = _script(context, site, plan_context, intent, paths)
+    make_record(context, "deploy", paths, intent, None, plan_context)
+    job = send(paths, script, site, plan_context)
+    click.echo(
+        f"run {click.style(paths.name, bold=True)}: {plan_context.scheduler} job {job} on a node {name}", err=True
+    )
     follow_run(paths, as_json=as_json, logs=(paths.batch_log,))
 
 
@@ -90,7 +92,7 @@ def _intent(kind: str, files: Sequence[Path], batch: dict[str, Any]) -> Intent:
     )  # fmt: skip
 
 
-def _script(context: Context, site: Site, around: Any, intent: Intent, paths: RunPaths) -> str:
+def _script(context: Context, site: Site, plan_context: Any, intent: Intent, paths: RunPaths) -> str:
     """The batch script: the head for one whole node, all of its memory included, a temporary folder on its own disk,
     this command without --on.
     """
@@ -99,7 +101,7 @@ def _script(context: Context, site: Site, around: Any, intent: Intent, paths: Ru
     from stackyard.launch.plan.make import make_plan
     from stackyard.launch.records.record import this_program
 
-    head = make_plan(intent, site, around, head=True).head
+    head = make_plan(intent, site, plan_context, head=True).head
     assert head is not None
     disk = site.nodes[intent.node_kind].local_disk
     words = [*this_program(), *global_words(context), "deploy", "--recorded", str(paths.root), *_without_on(sys.argv)]
@@ -107,7 +109,10 @@ def _script(context: Context, site: Site, around: Any, intent: Intent, paths: Ru
     temporary = f'export TMPDIR="{disk}/stackyard-$$"\nmkdir -p "$TMPDIR" || exit 1\n{cleaned}\n' if disk else ""
     return (
         "#!/bin/bash\n"
-        + schedulers.get(around.scheduler, site.scheduler).head_text(head).replace("{step}", str(paths.root)).rstrip()
+        + schedulers.get(plan_context.scheduler, site.scheduler)
+        .head_text(head)
+        .replace("{step}", str(paths.root))
+        .rstrip()
         + "\n\n"
         + "".join(f"{line}\n" for line in site.launch.prologue)
         + temporary

@@ -1,4 +1,4 @@
-"""What `explain` says about one job: every launcher's line with what each word buys, the script's head, each rank."""
+"""What `explain` says about a job: every launcher's line with the reason for each word, the script's head, each rank."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from stackyard.errors import InputError
 from stackyard.launch.plan import launchers
-from stackyard.launch.plan.make import Surroundings, make_plan
+from stackyard.launch.plan.make import PlanContext, make_plan
 from stackyard.launch.plan.model import Allocation, BatchHead, Plan, Reason
 from stackyard.launch.plan.script import program_text, shown_words
 from stackyard.launch.request.findings import Finding
@@ -28,7 +28,7 @@ class Explained:
     Attributes:
         own: the launcher that `launch` and `submit` would take here.
         lines: by launcher: ``command``, ``reasons``, ``files`` and ``findings``, or ``cannot`` and ``hint``.
-        head: the directives of the batch script, each with what it buys; none without a scheduler.
+        head: the directives of the batch script, each with its reason; none without a scheduler.
         rank: what each rank runs, with the reasons for it.
         tells: the variables by which rank.sh tells it who it is.
     """
@@ -46,7 +46,7 @@ def stand_for(nodes: int) -> tuple[str, ...]:
     return tuple(f"node{number}" for number in range(1, nodes + 1))
 
 
-def explain(intent: Intent, site: Site, around: Surroundings, names: Iterable[str], run: str) -> Explained:
+def explain(intent: Intent, site: Site, context: PlanContext, names: Iterable[str], run: str) -> Explained:
     """The job as each of the launchers `names` would start it, the site's own first.
 
     Args:
@@ -56,8 +56,8 @@ def explain(intent: Intent, site: Site, around: Surroundings, names: Iterable[st
         InputError: no launcher could start such a job: the layout or the program is refused, or the script's head.
         MissingError: a program that the plan needs is not here.
     """
-    kind: Any = around.scheduler
-    fixed = Surroundings(kind, Allocation(kind, "", stand_for(intent.nodes)), around.stack, environ=around.environ)
+    kind: Any = context.scheduler
+    fixed = PlanContext(kind, Allocation(kind, "", stand_for(intent.nodes)), context.stack, environ=context.environ)
     own = intent.launcher or launchers.default_name(site.scheduler.model_copy(update={"kind": kind}))
     plans: dict[str, Plan | InputError] = {}
     for name in sorted(names, key=lambda name: name != own):
@@ -67,7 +67,7 @@ def explain(intent: Intent, site: Site, around: Surroundings, names: Iterable[st
     if plan is None:
         raise next(error for error in plans.values() if isinstance(error, InputError))
     head = plan.head or BatchHead("", ())
-    said = tuple(Reason(tuple(w.replace("{step}", run) for w in r.words), r.buys) for r in head.reasons)
+    said = tuple(Reason(tuple(w.replace("{step}", run) for w in r.words), r.reason) for r in head.reasons)
     return Explained(
         own, {name: _line(made) for name, made in plans.items()}, (head.prefix, said),
         (program_text(plan), _of_each_rank(plan)), head.findings,
@@ -75,7 +75,7 @@ def explain(intent: Intent, site: Site, around: Surroundings, names: Iterable[st
     )  # fmt: skip
 
 
-def _plan(name: str, own: str, intent: Intent, site: Site, around: Surroundings) -> Plan | InputError:
+def _plan(name: str, own: str, intent: Intent, site: Site, context: PlanContext) -> Plan | InputError:
     """The plan with this launcher.
 
     What the site says of its own launcher's options does not hold for the others, nor does the MPI that is here.
@@ -83,11 +83,11 @@ def _plan(name: str, own: str, intent: Intent, site: Site, around: Surroundings)
     if name != own:
         scheduler = site.scheduler.model_copy(update={"launcher_options": (), "mpi": ""})
         site = site.model_copy(update={"scheduler": scheduler})
-        if around.scheduler == "none" and not intent.container:
-            around = replace(around, environ={**around.environ, "PATH": ""})
+        if context.scheduler == "none" and not intent.container:
+            context = replace(context, environ={**context.environ, "PATH": ""})
     wanted = intent.model_copy(update={"launcher": name})
     try:
-        return make_plan(wanted, site, around, head=around.scheduler != "none")
+        return make_plan(wanted, site, context, head=context.scheduler != "none")
     except InputError as error:
         return error
 
@@ -99,7 +99,7 @@ def _line(made: Plan | InputError) -> dict[str, Any]:
     line = made.line
     return {
         "command": f"{shown_words([*map(_bare, line.words)])} {'rank.sh' if made.wrappers else program_text(made)}",
-        "reasons": [{"words": list(map(_bare, reason.words)), "buys": reason.buys} for reason in line.reasons],
+        "reasons": [{"words": list(map(_bare, reason.words)), "reason": reason.reason} for reason in line.reasons],
         "files": dict(line.files),
         "findings": [asdict(finding) for finding in line.findings],
     }

@@ -15,7 +15,7 @@ from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.record import RunRecord, code_state, hostname, read_run, versions, whoami, write_record
 
 if TYPE_CHECKING:
-    from stackyard.launch.plan.make import StackInUse, Surroundings
+    from stackyard.launch.plan.make import PlanContext, StackInUse
     from stackyard.launch.plan.model import Plan
     from stackyard.launch.request.intent import Intent
     from stackyard.spec.sitemodels import Site
@@ -43,25 +43,31 @@ def stack_in_use(context: Context, site: Site, name: str, folder: str = "") -> S
     return StackInUse(built.module, built.path, built.prefix, built.input_hash, change_of(built, site))
 
 
-def default_nodes(around_hosts: tuple[str, ...] | None) -> int:
+def default_nodes(hosts: tuple[str, ...] | None) -> int:
     """How many nodes a launch takes where nobody says: all of the allocation, else this machine."""
-    return len(around_hosts) if around_hosts else 1
+    return len(hosts) if hosts else 1
 
 
 def make_record(
-    context: Context, how: str, paths: RunPaths, intent: Intent, plan: Plan | None, around: Surroundings, **more: Any
+    context: Context,
+    how: str,
+    paths: RunPaths,
+    intent: Intent,
+    plan: Plan | None,
+    plan_context: PlanContext,
+    **more: Any,
 ) -> RunRecord:
     """The record of a run that is about to start."""
     file = context.site_file()
     site = {"file": str(file.absolute()), "sha256": hashlib.sha256(file.read_bytes()).hexdigest()} if file else {}
-    stack = {k: v for k, v in asdict(around.stack).items() if k != "change" and v}
+    stack = {k: v for k, v in asdict(plan_context.stack).items() if k != "change" and v}
     environment: dict[str, Any] = {"shell": _shell_variables()}
     if plan is not None:
         environment["stack"] = plan.change.to_json()
         environment["ranks"] = {**plan.variables, **plan.program.variables}
     made = RunRecord(
         paths.name, time.strftime("%Y-%m-%dT%H:%M:%S%z"), how, tuple(sys.argv), intent.model_dump(mode="json"),
-        scheduler=around.scheduler, plan=plan_json(plan, str(paths.root)), stack=stack, site=site,
+        scheduler=plan_context.scheduler, plan=plan_json(plan, str(paths.root)), stack=stack, site=site,
         code=code_state(Path(intent.cwd or Path.cwd()), intent.program), environment=environment,
         versions=versions(), yard=str(context.yard().root), user=whoami(), host=hostname(), **more,
     )  # fmt: skip

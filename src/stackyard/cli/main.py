@@ -26,7 +26,7 @@ VERBS = {
     "rollback": "go back to what users saw before",
     "launch": "start ranks on the nodes of this allocation, or on this machine; watch them to the end",
     "submit": "write and submit the batch script of a job; follow it",
-    "explain": "one job as srun, jsrun, mpirun, mpiexec, flux: every flag and what it buys",
+    "explain": "one job as srun, jsrun, mpirun, mpiexec, flux: every flag and why it is used",
     "lint": "what is wrong or wasteful in somebody's own batch script",
     "runs": "list, follow, end and compare runs",
     "schema": "the JSON Schema of stack.yaml or site.yaml, for editors",

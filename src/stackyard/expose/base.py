@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from stackyard.build.seal import brings_conda
 from stackyard.change import (
-    Borrow,
     Default,
     EnvironmentChange,
     Flags,
     Notice,
     Operation,
     Prepend,
-    Remember,
+    SaveValue,
     Set,
+    SetRestorable,
     UserPath,
 )
 from stackyard.expose.conda import conda_operations
@@ -45,14 +45,14 @@ def base_change(record: BuildRecord, site: Site) -> EnvironmentChange:
     operations: list[Operation] = [
         Prepend("PATH", f"{prefix}/bin"),
         Prepend("MANPATH", f"{prefix}/share/man", keep_system=True),
-        Borrow("PYTHONNOUSERSITE", "1"),
-        Borrow("PYTHONHOME", None),
-        Borrow("PYTHONPATH", None),
+        SetRestorable("PYTHONNOUSERSITE", "1"),
+        SetRestorable("PYTHONHOME", None),
+        SetRestorable("PYTHONPATH", None),
     ]
     if holds_conda(record):
         operations += conda_operations(record)
     else:
-        operations += [Borrow("CONDA_PREFIX", prefix), Borrow("CONDA_DEFAULT_ENV", prefix)]
+        operations += [SetRestorable("CONDA_PREFIX", prefix), SetRestorable("CONDA_DEFAULT_ENV", prefix)]
     operations += _user_paths(record, site)
     operations.append(Default("CONDARC", condarc_path(record)))
     return EnvironmentChange(tuple(operations))
@@ -70,7 +70,7 @@ def merged(change: EnvironmentChange) -> EnvironmentChange:
     """
     found: dict[tuple[str, str], Operation] = {}
     for number, operation in enumerate(change):
-        if isinstance(operation, Set | Borrow | Default | UserPath | Flags | Remember):
+        if isinstance(operation, Set | SetRestorable | Default | UserPath | Flags | SaveValue):
             key = ("variable", operation.variable)
             found[key] = _joined(found.get(key), operation)
         else:
@@ -84,7 +84,7 @@ def _joined(old: Operation | None, new: Operation) -> Operation:
     if isinstance(old, Flags):
         return Flags(new.variable, f"{old.text} {new.text}")
     value = getattr(old, "value", None)
-    return Borrow(new.variable, f"{value} {new.text}" if value else new.text)
+    return SetRestorable(new.variable, f"{value} {new.text}" if value else new.text)
 
 
 def condarc_path(record: BuildRecord) -> str:
@@ -152,8 +152,8 @@ def _variables(record: BuildRecord) -> EnvironmentChange:
     """The module's own variables, and a licence's where it was accepted. The build put the run-time variables of the
     site and of the stack into the activation already."""
     values: Mapping[str, str] = record.settings.get("variables") or {}
-    own = [Borrow(name, str(text).replace("{prefix}", record.prefix)) for name, text in values.items()]
-    accepted = [Borrow(str(entry["variable"]), "yes") for entry in record.licences if entry.get("variable")]
+    own = [SetRestorable(name, str(text).replace("{prefix}", record.prefix)) for name, text in values.items()]
+    accepted = [SetRestorable(str(entry["variable"]), "yes") for entry in record.licences if entry.get("variable")]
     return EnvironmentChange((*own, *accepted))
 
 

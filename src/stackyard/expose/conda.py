@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 
-from stackyard.change import Borrow, Function, OnUnload, Operation, Remember
+from stackyard.change import Function, OnUnload, Operation, SaveValue, SetRestorable
 from stackyard.yard.record import BuildRecord
 
 LEVEL = "__STACKYARD_CONDA_LEVEL"
@@ -100,16 +100,16 @@ def conda_operations(record: BuildRecord) -> list[Operation]:
     names = {p.name for p in record.packages if p.kind == "conda"} & {"conda", "mamba"}
     alone = names == {"mamba"}
     words = _dialect(record, alone)
-    operations: list[Operation] = [Remember(LEVEL, "CONDA_SHLVL")]
+    operations: list[Operation] = [SaveValue(LEVEL, "CONDA_SHLVL")]
     if alone:
         operations += [
-            Borrow("MAMBA_EXE", f"{record.prefix}/bin/mamba"),
-            Borrow("MAMBA_ROOT_PREFIX", record.prefix),
+            SetRestorable("MAMBA_EXE", f"{record.prefix}/bin/mamba"),
+            SetRestorable("MAMBA_ROOT_PREFIX", record.prefix),
         ]
     else:
         operations += [
-            Borrow("CONDA_EXE", f"{record.prefix}/bin/conda"),
-            Borrow("CONDA_PYTHON_EXE", f"{record.prefix}/bin/python"),
+            SetRestorable("CONDA_EXE", f"{record.prefix}/bin/conda"),
+            SetRestorable("CONDA_PYTHON_EXE", f"{record.prefix}/bin/python"),
         ]
     for name in sorted(names or {"conda"}):
         operations.append(Function(name, _bodies(record, name, words)))

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from stackyard.change import Alias, Borrow, EnvironmentChange, Flags, Function, OnUnload, Operation, Set
+from stackyard.change import Alias, EnvironmentChange, Flags, Function, OnUnload, Operation, Set, SetRestorable
 
 Format = Literal["lua", "tcl"]
 Shell = Literal["sh", "bash", "zsh", "csh", "tcsh", "fish"]
 _FAMILY = {"bash": "sh", "zsh": "sh", "tcsh": "csh"}
 
 
-def unspeakable(value: str, format: Format) -> str:
+def unquotable_in(value: str, format: Format) -> str:
     """The shell to which the module system cannot hand this value without an error that ends the load; else empty.
 
     Lmod passes braces to csh unquoted, Environment Modules brackets; both a leading ``=`` to zsh.
@@ -40,7 +40,7 @@ def notable(change: EnvironmentChange, formats: Iterable[Format]) -> list[str]:
     own = EnvironmentChange(tuple(op for op in change if not getattr(op, "name", "").startswith("__")))
     shells: tuple[Shell, ...] = ("bash", "zsh", "tcsh", "fish")
     found = [text for format in formats for shell in shells for text in limits(own, format, shell)]
-    usual = {_not_given_back(op.variable) for op in own if isinstance(op, Borrow | Flags)}
+    usual = {_not_given_back(op.variable) for op in own if isinstance(op, SetRestorable | Flags)}
     return [text for text in dict.fromkeys(found) if text not in usual]
 
 
@@ -57,15 +57,18 @@ def _limits(operation: Operation, format: Format, shell: Shell) -> list[str]:
             return [f"what must happen before an unload is not done in {shell}: no commands for it exist"]
         case Alias(name, value) if "\n" in value or (body != "sh" and "'" in value):
             return [f"the alias {name} cannot be written for {shell}"]
-        case Set(variable, value) | Borrow(variable, str() as value) | Flags(variable, value) if _broken(value):
+        case Set(variable, value) | SetRestorable(variable, str() as value) | Flags(variable, value) if _broken(value):
             return [f"{variable}: line breaks in its value become spaces (the module system cannot quote them)"]
-        case Set(variable, value) | Borrow(variable, str() as value) if unspeakable(value, format) in (shell, body):
+        case Set(variable, value) | SetRestorable(variable, str() as value) if unquotable_in(value, format) in (
+            shell,
+            body,
+        ):
             return [f"{variable} is not set in {shell}: the module system cannot quote its value there"]
-        case Set(variable, value) | Borrow(variable, str() as value) if _changed(value, format, body):
+        case Set(variable, value) | SetRestorable(variable, str() as value) if _changed(value, format, body):
             return [f"{variable}: the shell sees another value in {shell}, the module system does not quote all of it"]
         case _:
             pass
-    if format == "lua" and isinstance(operation, Borrow | Flags):
+    if format == "lua" and isinstance(operation, SetRestorable | Flags):
         return [_not_given_back(operation.variable)]
     return []
 

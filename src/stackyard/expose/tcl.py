@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from stackyard.change import (
     Alias,
-    Borrow,
     Default,
     EnvironmentChange,
     Flags,
@@ -20,11 +19,12 @@ from stackyard.change import (
     OnUnload,
     Operation,
     Prepend,
-    Remember,
+    SaveValue,
     Set,
+    SetRestorable,
     UserPath,
 )
-from stackyard.expose.limits import unspeakable
+from stackyard.expose.limits import unquotable_in
 from stackyard.expose.page import Page, page
 from stackyard.yard.record import BuildRecord, Entry
 
@@ -219,12 +219,12 @@ def _operation(operation: Operation) -> list[str]:
             return [f"{word} {quote(variable)} {quote(directory)}"]
         case Set(variable, value):
             return [_barred(value, f"setenv {quote(variable)} {_value(value)}")]
-        case Borrow(variable, lent):
+        case SetRestorable(variable, lent):
             line = f"borrow $this {quote(variable)}" + ("" if lent is None else f" {_value(lent)}")
             return [_barred(lent or "", line)]
         case Default(variable, value):
             return [f"offer $this {quote(variable)} {_value(value)}"]
-        case Remember(variable, source):
+        case SaveValue(variable, source):
             return [f"setenv {quote(variable)} [plain {quote(source)}]"]
         case Flags(variable, text):
             return [f"borrow $this {quote(variable)} [extended {quote(variable)} {_value(text)}]"]
@@ -248,7 +248,7 @@ def _value(text: str) -> str:
 def _barred(value: str, line: str) -> str:
     """The line, left out in a shell to which Environment Modules cannot hand the value (see `limits`)."""
     tests = {"csh": "[module-info shelltype] ne {csh}", "zsh": "[module-info shell] ne {zsh}", "": ""}
-    test = tests[unspeakable(value, "tcl")]
+    test = tests[unquotable_in(value, "tcl")]
     return f"if {{{test}}} {{ {line} }}" if test else line
 
 

@@ -15,7 +15,7 @@ from stackyard.host.command import run
 from stackyard.launch.layout import nodes
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.plan import schedulers
-from stackyard.launch.plan.make import Surroundings, make_plan
+from stackyard.launch.plan.make import PlanContext, make_plan
 from stackyard.launch.plan.model import Plan
 from stackyard.launch.records.outcome import Listener, StepResult
 from stackyard.launch.records.paths import RunPaths, StepPaths
@@ -38,7 +38,7 @@ class Job:
     paths: RunPaths
     intent: Intent
     site: Site
-    around: Surroundings
+    context: PlanContext
     options: WatchOptions
 
 
@@ -110,12 +110,12 @@ def carry_out(job: Job, shown: Listener, announce: Callable[[Plan], None]) -> St
         StackyardError, InputError, MissingError: it could not be started.
     """
     before = read_status(job.paths)
-    recorder = Recorder(job.paths, shown, _begin(before, job.around))
+    recorder = Recorder(job.paths, shown, _begin(before, job.context))
     if job.intent.batch.requeue and job.intent.batch.signal_s:
         recorder.end_within_s = max(1.0, job.intent.batch.signal_s - LEAVE_S)
     try:
         hosts = _gate(job, recorder) if job.intent.check or job.intent.spare else None
-        plan = make_plan(job.intent, job.site, job.around, hosts=hosts)
+        plan = make_plan(job.intent, job.site, job.context, hosts=hosts)
         announce(plan)
         result = run_step(job.paths.main, plan, recorder, run=job.paths.name, options=job.options)
     except BaseException as error:
@@ -133,20 +133,20 @@ def carry_out(job: Job, shown: Listener, announce: Callable[[Plan], None]) -> St
 
 def _waits(job: Job, recorder: Recorder, result: StepResult) -> str:
     """Why this is not the run's end, since its job starts again; empty where it is. Those who follow it stay."""
-    if not job.intent.batch.requeue or job.around.allocation is None or result.state == "done":
+    if not job.intent.batch.requeue or job.context.allocation is None or result.state == "done":
         return ""
     ended = result.code == 128 + signal.SIGTERM
     if recorder.out_of_time or (ended and _preempted(job)):
-        if schedulers.get(job.around.scheduler).requeue_argv(job_id(job.around)):
+        if schedulers.get(job.context.scheduler).requeue_argv(job_id(job.context)):
             return OUT_OF_TIME if recorder.out_of_time else PREEMPTED
-        recorder.notice(f"{job.around.scheduler} cannot start a job again; submit it again: stackyard submit --again")
+        recorder.notice(f"{job.context.scheduler} cannot start a job again; submit it again: stackyard submit --again")
         return ""
     return "ended by the scheduler" if ended and result.state == "cancelled" else ""  # it says what comes next
 
 
-def _begin(before: RunStatus, around: Surroundings) -> RunStatus:
-    if not before.job and around.allocation is not None and array_index(around.environ):
-        before = replace(before, job=job_id(around))  # so that a task can be asked after, and ended, alone
+def _begin(before: RunStatus, context: PlanContext) -> RunStatus:
+    if not before.job and context.allocation is not None and array_index(context.environ):
+        before = replace(before, job=job_id(context))  # so that a task can be asked after, and ended, alone
     return replace(
         before, state="running", phase="", code=None, started=time.time(), ended=0, pid=os.getpid(), host=hostname(),
         first={}, message="", attempts=before.attempts + 1,
@@ -155,28 +155,28 @@ def _begin(before: RunStatus, around: Surroundings) -> RunStatus:
 
 def _preempted(job: Job) -> bool:
     """Whether a preemption is what has ended the ranks: Slurm ends them first, and leaves their watcher a while."""
-    return job.around.allocation is not None and schedulers.get(job.around.scheduler).preempted(job_id(job.around))
+    return job.context.allocation is not None and schedulers.get(job.context.scheduler).preempted(job_id(job.context))
 
 
-def job_id(around: Surroundings) -> str:
+def job_id(context: PlanContext) -> str:
     """The id of the job that we are in; in an array that of this task, and of no other.
 
     LSF's variable is that of the whole array, and so is SLURM_JOB_ID in its last task; PBS has one for each task.
     """
-    assert around.allocation is not None
-    job, index = around.allocation.job, array_index(around.environ)
+    assert context.allocation is not None
+    job, index = context.allocation.job, array_index(context.environ)
     if not index:
         return job
-    if around.allocation.scheduler == "slurm":
-        return f"{around.environ.get('SLURM_ARRAY_JOB_ID', job)}_{index}"
-    return f"{job}[{index}]" if around.allocation.scheduler == "lsf" else job
+    if context.allocation.scheduler == "slurm":
+        return f"{context.environ.get('SLURM_ARRAY_JOB_ID', job)}_{index}"
+    return f"{job}[{index}]" if context.allocation.scheduler == "lsf" else job
 
 
 def _again(job: Job, recorder: Recorder) -> None:
     """Put the job back into its queue. The scheduler ends this process when it does that, so it comes last."""
-    job_now = job_id(job.around)
+    job_now = job_id(job.context)
     recorder.event("requeue", {"job": job_now})
-    run(schedulers.get(job.around.scheduler).requeue_argv(job_now), timeout_s=60)
+    run(schedulers.get(job.context.scheduler).requeue_argv(job_now), timeout_s=60)
 
 
 def _end(job: Job, recorder: Recorder, result: StepResult, waits: str) -> None:
@@ -199,7 +199,7 @@ def _gate(job: Job, recorder: Recorder) -> tuple[str, ...]:
     """Run the gate on all nodes in hand; the hosts that the program gets."""
     from stackyard.launch import preflight
 
-    allocation = job.around.allocation
+    allocation = job.context.allocation
     everywhere = allocation.hosts if allocation else (os.uname().nodename,)
     wanted = job.intent.nodes
     if len(everywhere) < wanted:
@@ -207,7 +207,7 @@ def _gate(job: Job, recorder: Recorder) -> tuple[str, ...]:
 
     def plan_for(hosts: tuple[str, ...], argv: tuple[str, ...]) -> Plan:
         narrowed = job.intent.model_copy(update={"nodes": len(hosts), "profile": ()})
-        return make_plan(narrowed, job.site, job.around, hosts=hosts, program=argv)
+        return make_plan(narrowed, job.site, job.context, hosts=hosts, program=argv)
 
     def start(step: StepPaths, plan: Plan, listener: Listener) -> StepResult:
         return run_step(step, plan, listener, run=job.paths.name, options=job.options)

@@ -151,7 +151,7 @@ async def _solve(request: CondaRequest) -> list[RepoDataRecord]:
         helpful = [] if request.pins and await solver.works(request.specs, ()) else await _helpful(solver, request)
         raise InputError(
             f"the conda packages of {request.subject} cannot be solved",
-            where=_guilty_place(request, reason, helpful),
+            where=_conflicting_place(request, reason, helpful),
             detail=reason,
             hint=await _relax(solver, request, reason, helpful),
         ) from error
@@ -164,7 +164,7 @@ async def _solve(request: CondaRequest) -> list[RepoDataRecord]:
         ) from error
 
 
-def _guilty_place(request: CondaRequest, reason: str, helpful: Sequence[str]) -> Where | None:
+def _conflicting_place(request: CondaRequest, reason: str, helpful: Sequence[str]) -> Where | None:
     """The line of the first requirement without which it can be solved; else of the first that the reason names."""
     places = dict(request.places)
     named = [s for s in places if re.search(rf"(?<![\w.-]){re.escape(conda_name(s))}(?![\w-])", reason)]
@@ -174,7 +174,7 @@ def _guilty_place(request: CondaRequest, reason: str, helpful: Sequence[str]) ->
 async def _relax(solver: _Solver, request: CondaRequest, reason: str, helpful: Sequence[str]) -> str:
     """What to change so that there is a solution, found by trying, within a few seconds."""
     if request.pins and await solver.works(request.specs, ()):
-        return await _guilty_pins(solver, request)
+        return await _conflicting_pins(solver, request)
     advice = _from_reason(request, reason)
     if request.priority == "strict" and await solver.works(request.specs, request.pins, ChannelPriority.Disabled):
         advice.append(
@@ -215,10 +215,12 @@ async def _helpful(solver: _Solver, request: CondaRequest) -> list[str]:
     return found
 
 
-async def _guilty_pins(solver: _Solver, request: CondaRequest) -> str:
-    guilty = [pin for pin in request.pins if await solver.works(request.specs, [p for p in request.pins if p != pin])]
+async def _conflicting_pins(solver: _Solver, request: CondaRequest) -> str:
+    conflicting = [
+        pin for pin in request.pins if await solver.works(request.specs, [p for p in request.pins if p != pin])
+    ]
     return (
-        f"the site's pin {_either(guilty or request.pins)} is in the way (pins: in site.yaml); "
+        f"the site's pin {_either(conflicting or request.pins)} is in the way (pins: in site.yaml); "
         "ask for versions that it allows, or have it changed"
     )
 

@@ -254,19 +254,19 @@ def _unsolvable(reason: str, question: Question, request: PipRequest) -> InputEr
     if named:
         provided = "; ".join(f"conda provides {g.name} {g.version} (package {g.conda})" for g in named)
         reason = f"{reason}\n{provided}, and pip packages are put on top of it"
-    hint, guilty = relax_pip(question, named, reason)
+    hint, conflicting = relax_pip(question, named, reason)
     return InputError(
         f"the pip packages of {request.subject} cannot be solved",
-        where=_guilty_place(request, reason, guilty),
+        where=_conflicting_place(request, reason, conflicting),
         detail=reason,
         hint=hint,
     )
 
 
-def _guilty_place(request: PipRequest, reason: str, guilty: Sequence[str]) -> Where | None:
+def _conflicting_place(request: PipRequest, reason: str, conflicting: Sequence[str]) -> Where | None:
     """The line of the first requirement that is in the way; else of the first that the reason names."""
     named = [r for r in request.requirements if r.name and _mentions(reason, r.name)]
-    found = [r for line in guilty for r in request.requirements if r.line == line]
+    found = [r for line in conflicting for r in request.requirements if r.line == line]
     return next((_where(r) for r in (*found, *named) if r.place.file), request.where)
 
 

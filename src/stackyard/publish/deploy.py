@@ -21,7 +21,7 @@ from stackyard.lock import solve
 from stackyard.progress import Progress
 from stackyard.publish import licences
 from stackyard.publish.entries import entries_after, now, present, relabelled
-from stackyard.publish.labels import lasting
+from stackyard.publish.labels import without_labels
 from stackyard.publish.locking import Locked, fresh_lock, write_lock
 from stackyard.publish.plan import Planner, Task
 from stackyard.spec.models import Site, Stack
@@ -161,7 +161,7 @@ def _ensure_built(task: Task, request: Request, progress: Progress) -> Task:
     agreed = licences.require(request.yard, task.variant.licences, request.accept)
     try:
         record = builder.build(
-            lasting(task.variant),
+            without_labels(task.variant),
             task.locked,
             request.site,
             request.yard,

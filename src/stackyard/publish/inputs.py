@@ -12,7 +12,7 @@ from stackyard.spec.models import Variant
 PIP_CONFIGS = ("/etc/pip.conf", "~/.pip/pip.conf", "~/.config/pip/pip.conf")
 
 
-def memorable(request: Request) -> list[str] | None:
+def memo_inputs(request: Request) -> list[str] | None:
     """All files that this deploy read, for the memo; None where something else could change its result.
 
     Something else is: a local project (a folder), a host tool, a host module, a variable named in a file.

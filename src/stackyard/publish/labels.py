@@ -19,7 +19,7 @@ def labels(variant: Variant) -> dict[str, Any]:
     return {name: getattr(variant.modules, name) for name in LABELS}
 
 
-def lasting(variant: Variant) -> Variant:
+def without_labels(variant: Variant) -> Variant:
     """The variant without its labels: what its build and the hash of its inputs are made of."""
     plain = type(variant.modules)()
     blank = {name: getattr(plain, name) for name in LABELS}

@@ -8,7 +8,7 @@ from typing import Literal
 from stackyard.build import builder
 from stackyard.errors import StackyardError
 from stackyard.lock.model import Lock, LockedVariant
-from stackyard.publish.labels import lasting
+from stackyard.publish.labels import without_labels
 from stackyard.spec import naming
 from stackyard.spec.models import Site, Stack, Variant
 from stackyard.yard import generations, revisions
@@ -59,7 +59,7 @@ class Planner:
         for rank, variant in enumerate(self.stack.variants):
             locked = self.lock.find(variant.version, variant.name, self.platform)
             if locked is not None:
-                digest = builder.input_hash(lasting(variant), locked, self.site)
+                digest = builder.input_hash(without_labels(variant), locked, self.site)
                 found = self._existing(variant, digest, known)
                 tasks.append(
                     self._reuse(variant, locked, rank, *found)

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from stackyard.change import (
     Alias,
-    Borrow,
     Default,
     EnvironmentChange,
     Flags,
     Function,
     Prepend,
-    Remember,
+    SaveValue,
     Set,
+    SetRestorable,
     UserPath,
 )
 from stackyard.errors import StackyardError
@@ -76,7 +76,7 @@ def unmet(change: EnvironmentChange, before: Mapping[str, str], after: ShellStat
             case Flags(variable, text):
                 if _flat(text) not in _flat(after.variables.get(variable)):
                     lines.append(f"{variable} does not hold {text!r}")
-            case Set() | Borrow() | Default() | Remember() | UserPath():
+            case Set() | SetRestorable() | Default() | SaveValue() | UserPath():
                 found, wanted = after.variables.get(operation.variable), expected.get(operation.variable)
                 if (found is None) != (wanted is None) or _flat(found) != _flat(wanted):
                     lines.append(_differs(operation.variable, found, wanted))

@@ -77,7 +77,7 @@ def _deploy(
 ) -> None:
     from stackyard.cli.display import display
     from stackyard.publish import deploy
-    from stackyard.publish.inputs import memorable
+    from stackyard.publish.inputs import memo_inputs
     from stackyard.publish.writing import writing
 
     request = _request(context, yard, files, options)
@@ -86,7 +86,7 @@ def _deploy(
         display() as progress,
     ):
         result = deploy.deploy(request, progress)
-        files_read = memorable(request) if result.is_final else None
+        files_read = memo_inputs(request) if result.is_final else None
         if files_read is not None:
             memo.remember(remembered, files_read, [outcome.module for outcome in result.outcomes])
     _report(context, result, request, progress.notices, as_json)

@@ -1,4 +1,4 @@
-"""``stackyard explain``: one job as every launcher would start it, and what each flag buys."""
+"""``stackyard explain``: one job as every launcher would start it, and why each flag is used."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def command(context: Context, /, program: tuple[str, ...], only: str | None, **o
     layout = placing.plan_layout(intent, nodes.pick_kind(site, intent))
     names = [name.strip() for name in only.split(",")] if only else LAUNCHERS
     stack = stack_in_use(context, site, intent.stack)
-    around = surroundings(site, os.environ, stack)
+    plan_context = surroundings(site, os.environ, stack)
     run = next_run(Path.cwd() / site.launch.runs)
-    told = explaining.explain(intent, site, around, names, str(run.root))
+    told = explaining.explain(intent, site, plan_context, names, str(run.root))
     if options["as_json"]:
         show_json({"layout": _layout_json(layout), "own": told.own, "launchers": told.lines, **_more_json(told)})
         return
@@ -69,7 +69,7 @@ def _more_json(told: Explained) -> dict[str, Any]:
 
     return {
         "rank": {"program": told.rank[0], "reasons": [asdict(reason) for reason in told.rank[1]]},
-        "head": [{"line": " ".join((told.head[0], *r.words)), "buys": r.buys} for r in told.head[1]],
+        "head": [{"line": " ".join((told.head[0], *r.words)), "reason": r.reason} for r in told.head[1]],
         "findings": [asdict(finding) for finding in told.findings],
     }
 
@@ -125,7 +125,7 @@ def _show_line(name: str, line: dict[str, Any], own: str, width: int) -> None:
     begun = " ".join(options)
     whole = line["command"].startswith(begun)
     _show_command([*options, *_options(line["command"][len(begun) + 1 :])] if whole else [line["command"]], width)
-    _show_reasons([(" ".join(reason["words"]), reason["buys"]) for reason in line["reasons"]], width, cut=True)
+    _show_reasons([(" ".join(reason["words"]), reason["reason"]) for reason in line["reasons"]], width, cut=True)
     for file, text in line["files"].items():
         shown = text.splitlines()
         more = [f"... {len(shown) - 6} lines more"] if len(shown) > 6 else []
@@ -155,9 +155,9 @@ def _options(program: str) -> list[str]:
 def _show_reasons(rows: Sequence[tuple[str, str]], width: int, *, cut: bool = False) -> None:
     """Words, and beside them what they buy. With `cut` long words end in dots: they are whole in the command."""
     column = min(COLUMN, max((len(words) for words, _ in rows), default=0))
-    for words, buys in rows:
+    for words, reason in rows:
         shown = click.style((_cut(words, width - 4) if cut else words).ljust(column), fg="cyan")
-        lines = textwrap.wrap(buys, width - column - 6)
+        lines = textwrap.wrap(reason, width - column - 6)
         start = "    " if len(words) <= column else f"    {shown}\n    {' ' * column}"
         first = shown if len(words) <= column else ""
         click.echo(start + first + "  " + f"\n{' ' * (column + 6)}".join(lines))
@@ -181,7 +181,7 @@ def _show_rank(told: Explained, width: int) -> None:
     )
     _wrapped(f"{text}, and runs", "  ", width)
     _show_command(_options(program), width)
-    _show_reasons([(" ".join(reason.words), reason.buys) for reason in reasons], width)
+    _show_reasons([(" ".join(reason.words), reason.reason) for reason in reasons], width)
 
 
 def _show_head(told: Explained, width: int) -> None:
@@ -189,7 +189,7 @@ def _show_head(told: Explained, width: int) -> None:
     if not reasons:
         return
     click.echo(f"\n{click.style('the batch script', bold=True)} that `submit` writes begins with")
-    _show_reasons([(" ".join((prefix, *reason.words)), reason.buys) for reason in reasons], width)
+    _show_reasons([(" ".join((prefix, *reason.words)), reason.reason) for reason in reasons], width)
     _show_findings(told.findings, width)
 
 

@@ -16,7 +16,7 @@ from stackyard.cli.output import show_json, show_notice
 from stackyard.errors import InputError
 
 if TYPE_CHECKING:
-    from stackyard.launch.plan.make import Surroundings
+    from stackyard.launch.plan.make import PlanContext
     from stackyard.launch.records.outcome import StepResult
     from stackyard.launch.records.paths import RunPaths
     from stackyard.launch.request.intent import Intent
@@ -52,29 +52,29 @@ def command(context: Context, /, program: tuple[str, ...], **options: Any) -> No
     again = find_run(options["again"], _runs_folder(site)) if options["again"] else None
     for sentence in restore(again) if again else []:
         show_notice(sentence)
-    around = surroundings(site, os.environ, launcher=options["launcher"] or "")
-    have = default_nodes(around.allocation.hosts if around.allocation else None)
+    plan_context = surroundings(site, os.environ, launcher=options["launcher"] or "")
+    have = default_nodes(plan_context.allocation.hosts if plan_context.allocation else None)
     intent, folder = intent_for(options, program, again, max(1, have - (options["spare"] or 0)))
     stack = stack_in_use(context, site, intent.stack, folder)
-    around = with_offer(replace(around, stack=stack), intent, site)
-    _say_unused(options, around)
+    plan_context = with_offer(replace(plan_context, stack=stack), intent, site)
+    _say_unused(options, plan_context)
     if options["dry_run"]:
-        _dry_run(intent, site, around, options["as_json"])
+        _dry_run(intent, site, plan_context, options["as_json"])
         return
-    _launch(context, intent, site, around, options, again)
+    _launch(context, intent, site, plan_context, options, again)
 
 
-def _say_unused(options: dict[str, Any], around: Surroundings) -> None:
+def _say_unused(options: dict[str, Any], plan_context: PlanContext) -> None:
     """Nothing that was asked for is left out in silence."""
     from stackyard.launch.plan.make import unused
     from stackyard.launch.request.intent import BatchOptions
 
-    left = unused([name for name in BatchOptions.model_fields if options[name] not in (None, "", ())], around)
+    left = unused([name for name in BatchOptions.model_fields if options[name] not in (None, "", ())], plan_context)
     if left:
         words = {"time_min": "--time", "signal_s": "--signal", "memory_gib": "--memory", "mail_events": "--mail-on",
                  "scheduler_args": "--scheduler-arg"}  # fmt: skip
         named = ", ".join(words.get(name, f"--{name}") for name in left)
-        why = "the nodes are there already" if around.allocation else "no batch job is made"
+        why = "the nodes are there already" if plan_context.allocation else "no batch job is made"
         show_notice(f"{named}: not used, since {why}; `stackyard submit` makes a job with it")
 
 
@@ -106,7 +106,7 @@ def _runs_folder(site: Site) -> Path:
     return Path.cwd() / site.launch.runs
 
 
-def watch_options(intent: Intent, site: Site, stream: Stream, around: Surroundings) -> WatchOptions:
+def watch_options(intent: Intent, site: Site, stream: Stream, plan_context: PlanContext) -> WatchOptions:
     """How the hub watches this job."""
     from stackyard.host.command import which
     from stackyard.launch.run.start import WatchOptions
@@ -114,22 +114,27 @@ def watch_options(intent: Intent, site: Site, stream: Stream, around: Surroundin
     spy = which("py-spy")
     return WatchOptions(
         hang_min=intent.hang_min, stream=stream, interface=site.launch.interface, py_spy=str(spy) if spy else "",
-        queued=around.scheduler != "none" and around.allocation is None,
+        queued=plan_context.scheduler != "none" and plan_context.allocation is None,
     )  # fmt: skip
 
 
 def _launch(
-    context: Context, intent: Intent, site: Site, around: Surroundings, options: dict[str, Any], again: RunPaths | None
+    context: Context,
+    intent: Intent,
+    site: Site,
+    plan_context: PlanContext,
+    options: dict[str, Any],
+    again: RunPaths | None,
 ) -> None:
     from stackyard.cli.jobs import make_record
     from stackyard.launch.plan.make import check_program, make_plan
     from stackyard.launch.records import record
 
     check_program(intent)
-    plan = make_plan(intent, site, around)  # refuse what cannot be before anything is written
+    plan = make_plan(intent, site, plan_context)  # refuse what cannot be before anything is written
     paths = record.new_run(_runs_folder(site))
-    make_record(context, "launch", paths, intent, plan, around, again_of=str(again.root) if again else "")
-    carry_out(paths, intent, site, around, options["stream"], options["as_json"])
+    make_record(context, "launch", paths, intent, plan, plan_context, again_of=str(again.root) if again else "")
+    carry_out(paths, intent, site, plan_context, options["stream"], options["as_json"])
 
 
 def _carry_out_recorded(context: Context, options: dict[str, Any]) -> None:
@@ -147,17 +152,19 @@ def _carry_out_recorded(context: Context, options: dict[str, Any]) -> None:
     site = context.site()
     stack = stack_in_use(context, site, kept.stack.get("module", ""), kept.stack.get("folder", ""))
     intent = Intent.model_validate(kept.intent)
-    around = with_offer(surroundings(site, os.environ, stack), intent, site)
+    plan_context = with_offer(surroundings(site, os.environ, stack), intent, site)
     index = array_index(os.environ)
     if index:
         paths = begin_task(paths, kept, index)
     before = record.read_status(paths)
     if before.attempts:
         record.set_aside(paths, before.attempts)
-    carry_out(paths, intent, site, around, options["stream"], options["as_json"])
+    carry_out(paths, intent, site, plan_context, options["stream"], options["as_json"])
 
 
-def carry_out(paths: RunPaths, intent: Intent, site: Site, around: Surroundings, stream: Stream, as_json: bool) -> None:
+def carry_out(
+    paths: RunPaths, intent: Intent, site: Site, plan_context: PlanContext, stream: Stream, as_json: bool
+) -> None:
     """Run, show what happens, say how it ended, and end with the code of the first failure."""
     from stackyard.cli.launchview import LaunchView, show_plan, show_result
     from stackyard.launch import running
@@ -166,7 +173,9 @@ def carry_out(paths: RunPaths, intent: Intent, site: Site, around: Surroundings,
     view = LaunchView(quiet=as_json)
     if stream == "all":
         view.show_numbers()
-    job = Job(paths, intent, site, around, watch_options(intent, site, "none" if as_json else stream, around))
+    job = Job(
+        paths, intent, site, plan_context, watch_options(intent, site, "none" if as_json else stream, plan_context)
+    )
     click.echo(f"run {click.style(paths.name, bold=True)}", err=True)
     result: StepResult = running.carry_out(
         job, view, lambda plan: None if as_json else show_plan(plan, str(paths.root))
@@ -179,14 +188,14 @@ def carry_out(paths: RunPaths, intent: Intent, site: Site, around: Surroundings,
         raise click.exceptions.Exit(result.code)
 
 
-def _dry_run(intent: Intent, site: Site, around: Surroundings, as_json: bool) -> None:
+def _dry_run(intent: Intent, site: Site, plan_context: PlanContext, as_json: bool) -> None:
     from stackyard.cli.jobs import plan_json
     from stackyard.cli.launchview import show_plan
     from stackyard.launch.plan.make import make_plan
     from stackyard.launch.plan.script import preview
     from stackyard.launch.records.record import next_run
 
-    plan = make_plan(intent, site, around)
+    plan = make_plan(intent, site, plan_context)
     step = next_run(_runs_folder(site))
     if as_json:
         show_json({"dry_run": True, **plan_json(plan, str(step.root))})

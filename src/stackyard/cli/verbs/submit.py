@@ -17,7 +17,7 @@ from stackyard.cli.output import show_json, show_notice
 from stackyard.cli.verbs.launch import intent_for
 
 if TYPE_CHECKING:
-    from stackyard.launch.plan.make import Surroundings
+    from stackyard.launch.plan.make import PlanContext
     from stackyard.launch.plan.model import Plan
     from stackyard.launch.records.paths import RunPaths
     from stackyard.launch.request.intent import Intent
@@ -50,26 +50,26 @@ def command(context: Context, /, program: tuple[str, ...], **options: Any) -> No
         show_notice(sentence)
     intent, revision = intent_for(options, program, again, 1)
     stack = stack_in_use(context, site, intent.stack, revision)
-    around = replace(surroundings(site, os.environ, stack), allocation=None)
-    need_scheduler(around)
-    around = with_offer(around, intent, site)
-    plan = make_plan(intent, site, around, head=True)
+    plan_context = replace(surroundings(site, os.environ, stack), allocation=None)
+    need_scheduler(plan_context)
+    plan_context = with_offer(plan_context, intent, site)
+    plan = make_plan(intent, site, plan_context, head=True)
     if not options["dry_run"]:
         check_program(intent)
     paths = next_run(folder) if options["dry_run"] else new_run(folder)
-    script = batch_script(context, intent, plan, site, around, paths)
+    script = batch_script(context, intent, plan, site, plan_context, paths)
     if options["dry_run"]:
-        _show(plan, script, site, around, paths, options["as_json"])
+        _show(plan, script, site, plan_context, paths, options["as_json"])
         return
-    make_record(context, "submit", paths, intent, plan, around, again_of=str(again.root) if again else "")
+    make_record(context, "submit", paths, intent, plan, plan_context, again_of=str(again.root) if again else "")
     if not options["as_json"]:
         show_plan(plan, str(paths.root))
-    job = send(paths, script, site, around)
-    _say(intent, paths, job, around, options)
+    job = send(paths, script, site, plan_context)
+    _say(intent, paths, job, plan_context, options)
 
 
 def batch_script(
-    context: Context, intent: Intent, plan: Plan, site: Site, around: Surroundings, paths: RunPaths
+    context: Context, intent: Intent, plan: Plan, site: Site, plan_context: PlanContext, paths: RunPaths
 ) -> str:
     """The text of job.sh: the scheduler's head, the exact launch line as a comment, and the start of the run."""
     import sys
@@ -81,12 +81,12 @@ def batch_script(
 
     assert plan.head is not None
     run = str(paths.root)
-    head = schedulers.get(around.scheduler, site.scheduler).head_text(plan.head).replace("{step}", run)
+    head = schedulers.get(plan_context.scheduler, site.scheduler).head_text(plan.head).replace("{step}", run)
     return script_text(
         plan, head, run=run, command=("stackyard", *asked_for(sys.argv[1:], intent.program)),
         start=(*this_program(), *global_words(context), "launch", "--recorded", run),
         prologue=(*site.launch.prologue, *intent.prologue),
-        exports=carried(around.environ) if around.scheduler == "pbs" else None,
+        exports=carried(plan_context.environ) if plan_context.scheduler == "pbs" else None,
     )  # fmt: skip
 
 
@@ -97,7 +97,7 @@ def asked_for(words: Sequence[str], program: Sequence[str]) -> list[str]:
     return [word for at, word in enumerate(words) if at >= own or word != "--dry-run"]
 
 
-def send(paths: RunPaths, script: str, site: Site, around: Surroundings) -> str:
+def send(paths: RunPaths, script: str, site: Site, plan_context: PlanContext) -> str:
     """Write job.sh and submit it; the job's id.
 
     Raises:
@@ -109,7 +109,7 @@ def send(paths: RunPaths, script: str, site: Site, around: Surroundings) -> str:
     from stackyard.launch.records.record import RunStatus, write_status
     from stackyard.yard import atomic
 
-    scheduler = schedulers.get(around.scheduler, site.scheduler)
+    scheduler = schedulers.get(plan_context.scheduler, site.scheduler)
     atomic.write_text(paths.script, script, mode=0o755)
     try:
         result = run(
@@ -123,11 +123,13 @@ def send(paths: RunPaths, script: str, site: Site, around: Surroundings) -> str:
     return job
 
 
-def _say(intent: Intent, paths: RunPaths, job: str, around: Surroundings, options: dict[str, Any]) -> None:
+def _say(intent: Intent, paths: RunPaths, job: str, plan_context: PlanContext, options: dict[str, Any]) -> None:
     if options["as_json"] and options["no_follow"]:
-        show_json({"run": str(paths.root), "job": job, "scheduler": around.scheduler, "script": str(paths.script)})
+        show_json(
+            {"run": str(paths.root), "job": job, "scheduler": plan_context.scheduler, "script": str(paths.script)}
+        )
         return
-    click.echo(f"run {click.style(paths.name, bold=True)}: {around.scheduler} job {job}", err=True)
+    click.echo(f"run {click.style(paths.name, bold=True)}: {plan_context.scheduler} job {job}", err=True)
     if intent.batch.array:
         show_notice(f"each task of the array keeps its own record below {paths.root / 'array'}")
     if options["no_follow"]:
@@ -163,12 +165,12 @@ def follow_run(paths: RunPaths, *, as_json: bool = False, logs: tuple[Path, ...]
         raise click.exceptions.Exit(status.code or 1)
 
 
-def _show(plan: Plan, script: str, site: Site, around: Surroundings, paths: RunPaths, as_json: bool) -> None:
+def _show(plan: Plan, script: str, site: Site, plan_context: PlanContext, paths: RunPaths, as_json: bool) -> None:
     from stackyard.cli.jobs import plan_json
     from stackyard.cli.launchview import show_findings
     from stackyard.launch.plan import schedulers
 
-    scheduler = schedulers.get(around.scheduler, site.scheduler)
+    scheduler = schedulers.get(plan_context.scheduler, site.scheduler)
     submit = " ".join(scheduler.submit_argv(str(paths.script)))
     if scheduler.submit_stdin:
         submit += f" < {paths.script}"

@@ -47,7 +47,7 @@ class StackInUse:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class PlanContext:
     """What a plan depends on besides intent and site.
 
     Attributes:
@@ -65,7 +65,7 @@ class Surroundings:
 
 def surroundings(
     site: Site, environ: Mapping[str, str], stack: StackInUse | None = None, *, launcher: str = ""
-) -> Surroundings:
+) -> PlanContext:
     """What is here: the site's scheduler, else the one on this machine, and the allocation that we are in.
 
     Args:
@@ -76,10 +76,10 @@ def surroundings(
     allocation = None if kind == "none" else schedulers.get(kind, site.scheduler).allocation(dict(environ))
     if allocation is None and launcher in ("mpirun", "mpich"):
         kind = "none"
-    return Surroundings(kind, allocation, stack or StackInUse(), environ=dict(environ))
+    return PlanContext(kind, allocation, stack or StackInUse(), environ=dict(environ))
 
 
-def with_offer(around: Surroundings, intent: Intent, site: Site) -> Surroundings:
+def with_offer(context: PlanContext, intent: Intent, site: Site) -> PlanContext:
     """The same, with what Slurm says of the nodes in hand; or, where there are none yet, of those to be had.
 
     Where the site describes its nodes and Slurm cannot be asked (a script for another cluster), nothing is added.
@@ -87,17 +87,17 @@ def with_offer(around: Surroundings, intent: Intent, site: Site) -> Surroundings
     Raises:
         InputError: the partition has fewer nodes than are asked for.
     """
-    if around.scheduler != "slurm":
-        return around
-    if around.allocation is not None:
+    if context.scheduler != "slurm":
+        return context
+    if context.allocation is not None:
         here = os.uname().nodename.partition(".")[0]
         counted = site.scheduler.gpu_request != "none"  # else Slurm knows of no GPUs, and that says nothing
         some = not site.nodes or any(each.gpu.count or each.domains for each in site.nodes.values())
         offer = slurm_nodes.of_allocation(
-            around.allocation, around.environ, here=here, described=bool(site.nodes),
+            context.allocation, context.environ, here=here, described=bool(site.nodes),
             gpus=counted and some and intent.gpus_per_rank != 0,
         )  # fmt: skip
-        return replace(around, offer=offer if counted else replace(offer, gpus=None))
+        return replace(context, offer=offer if counted else replace(offer, gpus=None))
     kind = site.nodes[nodes.pick_kind(site, intent).kind] if site.nodes else NodeKind()
     queue = intent.batch.queue or kind.queue or site.scheduler.queue
     there = slurm_nodes.of_partition(queue)
@@ -107,13 +107,13 @@ def with_offer(around: Surroundings, intent: Intent, site: Site) -> Surroundings
             f"{wanted} nodes are asked for, and partition {there.partition} has {there.nodes}",
             hint=f"-N {max(1, there.nodes - intent.spare)}, or another partition with -p; `sinfo -s` lists them",
         )
-    return replace(around, offer=there)
+    return replace(context, offer=there)
 
 
 def make_plan(
     intent: Intent,
     site: Site,
-    around: Surroundings,
+    context: PlanContext,
     *,
     hosts: Sequence[str] | None = None,
     head: bool = False,
@@ -131,36 +131,36 @@ def make_plan(
         MissingError: a program that the plan needs is not here.
     """
     _check_program(intent, program)
-    node = _node(intent, site, around)
-    layout = placing.plan_layout(intent, node, tuple(hosts) if hosts is not None else _hosts(intent, around))
+    node = _node(intent, site, context)
+    layout = placing.plan_layout(intent, node, tuple(hosts) if hosts is not None else _hosts(intent, context))
     if site.nodes:
         refuse(layout.findings)
-    if around.allocation is not None and around.offer is not None:
-        slurm_nodes.need(layout, around.offer, oversubscribe=intent.oversubscribe)
+    if context.allocation is not None and context.offer is not None:
+        slurm_nodes.need(layout, context.offer, oversubscribe=intent.oversubscribe)
     refuse(layout.findings)
-    made = _program(intent, site, layout, around, program)
+    made = _program(intent, site, layout, context, program)
     refuse(made.findings)
     scheduler = site.scheduler
-    name = _launcher_name(intent, scheduler, around)
-    line = _with_mpi(launchers.get(name).line(_request(intent, site, around, made, hosts)), name, around, head)
-    if name == "srun" and around.allocation is None and not head:
+    name = _launcher_name(intent, scheduler, context)
+    line = _with_mpi(launchers.get(name).line(_request(intent, site, context, made, hosts)), name, context, head)
+    if name == "srun" and context.allocation is None and not head:
         own = {word.split("=")[0].split()[0] for word in (*site.scheduler.options, *intent.batch.scheduler_args)}
-        line = _own_allocation(line, _head(intent, site, layout, around), own)
-    wrappers = _wrappers(intent, site, made, around)
+        line = _own_allocation(line, _head(intent, site, layout, context), own)
+    wrappers = _wrappers(intent, site, made, context)
     return Plan(
-        layout, made, line, wrappers, around.stack.change,
+        layout, made, line, wrappers, context.stack.change,
         variables=rank_variables(intent, site, node.kind),
         cwd=intent.cwd or str(Path.cwd()),
-        head=_head(intent, site, layout, around) if head else None,
+        head=_head(intent, site, layout, context) if head else None,
         reasons=(*made.reasons, *line.reasons, *(r for w in wrappers for r in w.reasons)),
         findings=(*layout.findings, *made.findings, *line.findings, *(f for w in wrappers for f in w.findings)),
     )  # fmt: skip
 
 
-def _node(intent: Intent, site: Site, around: Surroundings) -> Node:
+def _node(intent: Intent, site: Site, context: PlanContext) -> Node:
     """What the site says of its nodes; else what the scheduler says; else this machine."""
-    if not site.nodes and not intent.node_kind and around.offer is not None and around.offer.node is not None:
-        return around.offer.node
+    if not site.nodes and not intent.node_kind and context.offer is not None and context.offer.node is not None:
+        return context.offer.node
     return nodes.pick_kind(site, intent)
 
 
@@ -169,14 +169,14 @@ def _check_program(intent: Intent, program: Sequence[str] | None) -> None:
         raise InputError("say which program to run", hint="stackyard launch -N 2 train.py --epochs 3")
 
 
-def _hosts(intent: Intent, around: Surroundings) -> tuple[str, ...]:
+def _hosts(intent: Intent, context: PlanContext) -> tuple[str, ...]:
     """The hosts to use of those in hand."""
-    if around.allocation is None:
-        if around.scheduler == "none" and intent.nodes > 1:
+    if context.allocation is None:
+        if context.scheduler == "none" and intent.nodes > 1:
             hint = "use -N 1, or a machine with a scheduler; `scheduler.kind` in site.yaml says which one is there"
             raise InputError(f"{intent.nodes} nodes are asked for, and there is only this machine", hint=hint)
-        return (os.uname().nodename,) if around.scheduler == "none" else ()
-    have = around.allocation.hosts
+        return (os.uname().nodename,) if context.scheduler == "none" else ()
+    have = context.allocation.hosts
     if intent.nodes > len(have):
         hint = f"ask for -N {len(have)}, or for a larger allocation"
         raise InputError(f"{intent.nodes} nodes are asked for, and this allocation has {len(have)}", hint=hint)
@@ -184,28 +184,28 @@ def _hosts(intent: Intent, around: Surroundings) -> tuple[str, ...]:
 
 
 def _program(
-    intent: Intent, site: Site, layout: Layout, around: Surroundings, program: Sequence[str] | None
+    intent: Intent, site: Site, layout: Layout, context: PlanContext, program: Sequence[str] | None
 ) -> RankProgram:
     """What the backend makes of it. The gate's own program is wired up as the backend's ranks are, but run as it is."""
-    launcher = _launcher_name(intent, site.scheduler, around)
-    context = backends.BackendContext(in_container=bool(intent.container), launcher=launcher)
+    launcher = _launcher_name(intent, site.scheduler, context)
+    backend_context = backends.BackendContext(in_container=bool(intent.container), launcher=launcher)
     if program is None:
         name, reason = backends.choose(intent)
-        made = backends.get(name).program(intent, layout, context)
+        made = backends.get(name).program(intent, layout, backend_context)
         return replace(made, reasons=(*reason, *made.reasons))
     name, _ = backends.choose(intent)
     wired = name == "mpi" or (name == "horovod" and intent.controller != "gloo")
     plain = intent.model_copy(update={"program": tuple(program)})
-    made = backends.get("mpi" if wired else "any").program(plain, layout, context)
+    made = backends.get("mpi" if wired else "any").program(plain, layout, backend_context)
     return made
 
 
-def _with_mpi(line: LaunchLine, name: str, around: Surroundings, batch_job: bool) -> LaunchLine:
+def _with_mpi(line: LaunchLine, name: str, context: PlanContext, batch_job: bool) -> LaunchLine:
     """The mpirun or mpiexec of the stack where it has one: the launcher and the ranks must be of one MPI."""
     if name not in ("mpirun", "mpich"):
         return line
-    mpi = find_mpi(around.stack.change.apply(around.environ))
-    own = mpi is not None and bool(around.stack.prefix) and mpi.program.is_relative_to(around.stack.prefix)
+    mpi = find_mpi(context.stack.change.apply(context.environ))
+    own = mpi is not None and bool(context.stack.prefix) and mpi.program.is_relative_to(context.stack.prefix)
     if mpi is None or (batch_job and not own):  # what is on PATH here says nothing of the nodes
         return line
     if mpi.launcher != name:
@@ -214,26 +214,26 @@ def _with_mpi(line: LaunchLine, name: str, around: Surroundings, batch_job: bool
     return replace(line, words=(str(mpi.program), *line.words[1:])) if own else line
 
 
-def _launcher_name(intent: Intent, scheduler: Scheduler, around: Surroundings) -> str:
+def _launcher_name(intent: Intent, scheduler: Scheduler, context: PlanContext) -> str:
     if intent.launcher:
         return intent.launcher
-    if around.scheduler == "none" and backends.choose(intent)[0] == "mpi":
-        mpi = find_mpi(around.stack.change.apply(around.environ))
+    if context.scheduler == "none" and backends.choose(intent)[0] == "mpi":
+        mpi = find_mpi(context.stack.change.apply(context.environ))
         if mpi is None:
             hint = "load a stack that has an MPI (--with), or put its mpiexec on PATH"
             raise MissingError("the program uses MPI, and there is no mpiexec here to start its ranks", hint=hint)
         return mpi.launcher
-    if around.scheduler == "none":
+    if context.scheduler == "none":
         return "local"
     if scheduler.kind:
         return launchers.default_name(scheduler)
-    return launchers.default_name(scheduler.model_copy(update={"kind": around.scheduler}))
+    return launchers.default_name(scheduler.model_copy(update={"kind": context.scheduler}))
 
 
 def _request(
-    intent: Intent, site: Site, around: Surroundings, made: RankProgram, hosts: Sequence[str] | None
+    intent: Intent, site: Site, context: PlanContext, made: RankProgram, hosts: Sequence[str] | None
 ) -> LaunchRequest:
-    allocation = around.allocation
+    allocation = context.allocation
     inside = hosts is None and (allocation is None or len(allocation.hosts) == intent.nodes)
     kind = site.nodes.get(made.layout.node.kind, NodeKind())
     return LaunchRequest(
@@ -243,7 +243,7 @@ def _request(
         gpu_aware_mpi=made.mpi and kind.gpu.count > 0,
         inside=inside,
         args=(*site.scheduler.launcher_options, *intent.launcher_args),
-        variables=tuple(sorted(n for n in around.environ if n in CARRIED or n.startswith(CARRIED_PREFIXES))),
+        variables=tuple(sorted(n for n in context.environ if n in CARRIED or n.startswith(CARRIED_PREFIXES))),
     )
 
 
@@ -256,14 +256,14 @@ def _own_allocation(line: LaunchLine, head: BatchHead, own: Collection[str]) -> 
     return replace(line, words=(line.words[0], *more, *line.words[1:]))
 
 
-def _wrappers(intent: Intent, site: Site, made: RankProgram, around: Surroundings) -> tuple[Wrapper, ...]:
+def _wrappers(intent: Intent, site: Site, made: RankProgram, context: PlanContext) -> tuple[Wrapper, ...]:
     """The image outermost, then the profilers: they must see the program, not the container's runtime."""
     found: list[Wrapper] = []
     if intent.container:
         found.append(
             containers.wrap(
-                intent, site, made.layout, around.stack.change, program=made, stack_root=around.stack.folder,
-                environ=around.environ,
+                intent, site, made.layout, context.stack.change, program=made, stack_root=context.stack.folder,
+                environ=context.environ,
             )
         )  # fmt: skip
     return (*found, *profilers.wrap(intent.profile, made.layout.ranks))
@@ -282,7 +282,7 @@ def rank_variables(intent: Intent, site: Site, kind: str) -> dict[str, str]:
     return {**found, **site.run_variables, **site.launch.variables, **node.variables, **intent.variables}
 
 
-def _head(intent: Intent, site: Site, layout: Layout, around: Surroundings) -> BatchHead:
+def _head(intent: Intent, site: Site, layout: Layout, context: PlanContext) -> BatchHead:
     """The directives of the batch script, spare nodes included."""
     kind = site.nodes.get(layout.node.kind, NodeKind())
     options = intent.batch
@@ -297,7 +297,7 @@ def _head(intent: Intent, site: Site, layout: Layout, around: Surroundings) -> B
         name=options.name or job_name(intent),
         node_local_disk=options.local_disk and bool(kind.local_disk),
     )
-    return schedulers.get(around.scheduler, site.scheduler).head(request)
+    return schedulers.get(context.scheduler, site.scheduler).head(request)
 
 
 def job_name(intent: Intent) -> str:
@@ -307,12 +307,12 @@ def job_name(intent: Intent) -> str:
     return Path(script).stem or "stackyard"
 
 
-def unused(given: Iterable[str], around: Surroundings) -> list[str]:
+def unused(given: Iterable[str], context: PlanContext) -> list[str]:
     """Of the fields of `BatchOptions` that a person has set for a launch, those that nothing will come of.
 
     Where nodes are in hand, or no scheduler gives them out, all of them; else those that srun cannot be told.
     """
-    makes_one = around.scheduler == "slurm" and around.allocation is None
+    makes_one = context.scheduler == "slurm" and context.allocation is None
     return [name for name in given if not makes_one or name in ("array", "requeue", "output", "signal_s")]
 
 
@@ -331,9 +331,9 @@ def check_program(intent: Intent) -> None:
         )
 
 
-def need_scheduler(around: Surroundings) -> None:
+def need_scheduler(context: PlanContext) -> None:
     """Raise MissingError where there is no scheduler to submit to."""
-    if around.scheduler == "none":
+    if context.scheduler == "none":
         raise MissingError(
             "there is no scheduler here: neither sbatch, bsub, qsub nor flux was found",
             hint="`stackyard launch` runs here; for --dry-run, `scheduler.kind` in site.yaml names the cluster's",

@@ -16,10 +16,10 @@ Family = Literal["slurm", "openmpi", "jsrun", "pals", "cray", "hydra", "mvapich"
 
 @dataclass(frozen=True)
 class Reason:
-    """What some words of a command line buy: ``("-c", "7")`` buys ``7 cores for each rank``."""
+    """Why some words of a command line are there: ``("-c", "7")`` because of ``7 cores for each rank``."""
 
     words: tuple[str, ...]
-    buys: str
+    reason: str
 
 
 @dataclass(frozen=True)

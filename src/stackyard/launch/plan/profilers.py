@@ -28,7 +28,7 @@ class Profiler:
     """
 
     name: str
-    buys: str
+    reason: str
     program: str
     words: tuple[str, ...] = ()
     options: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -126,7 +126,7 @@ def _wrapper(spec: str, ranks: int, step: str) -> Wrapper:
     who = "all ranks" if tasks is None or len(tasks) == ranks else f"rank {', '.join(map(str, tasks))}"
     return Wrapper(
         filled, tasks, {key: value.replace("{step}", step) for key, value in variables.items()},
-        (Reason(filled[:2] or tuple(variables), f"{row.buys}, {who}{needs}"),),
+        (Reason(filled[:2] or tuple(variables), f"{row.reason}, {who}{needs}"),),
     )  # fmt: skip
 
 

@@ -48,7 +48,7 @@ class Hub:
         self.began = self.tick = self.expected_since = time.monotonic()
         self.seen = Seen(step, file, launcher)
         self.links: dict[int, Link] = {}
-        self.strangers: set[Link] = set()
+        self.unauthenticated: set[Link] = set()
         self.ports: tuple[int, ...] = ()
         self.selector = selectors.DefaultSelector()
         for one in sockets:
@@ -79,7 +79,7 @@ class Hub:
 
     def close(self) -> None:
         """Close every connection: agents that are still there end their ranks."""
-        for link in [*self.links.values(), *self.strangers]:
+        for link in [*self.links.values(), *self.unauthenticated]:
             link.socket.close()
         self.selector.close()
 
@@ -121,13 +121,13 @@ class Hub:
             connection.setblocking(False)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             link = Link(connection, address[0], time.monotonic())
-            self.strangers.add(link)
+            self.unauthenticated.add(link)
             self.selector.register(connection, selectors.EVENT_READ, link)
 
     def _drop(self, link: Link) -> None:
         self.selector.unregister(link.socket)
         link.socket.close()
-        self.strangers.discard(link)
+        self.unauthenticated.discard(link)
         if self.links.get(link.node) is link:
             del self.links[link.node]
             self.seen.left += 1
@@ -170,7 +170,7 @@ class Hub:
             self._fail("no-start", f"{what} say they are node {node} of {self.file.nodes}")
             return False
         link.node = node
-        self.strangers.discard(link)
+        self.unauthenticated.discard(link)
         self.links[node] = link
         if self.options.queued and not self.seen.hosts:  # the wait in the queue is over
             self.expected_since = time.monotonic()
@@ -262,7 +262,7 @@ class Hub:
 
     def _silent(self, now: float) -> None:
         """Nodes that are not heard, connections that say nothing, ranks that never started, a launcher that left."""
-        for link in [one for one in self.strangers if now > one.since + HELLO_S]:
+        for link in [one for one in self.unauthenticated if now > one.since + HELLO_S]:
             self._drop(link)
         for link in [one for one in self.links.values() if now > one.heard + self.file.lost_s]:
             text = f"nothing has been heard from {link.host} for {now - link.heard:.1f} s"

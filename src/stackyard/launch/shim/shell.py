@@ -10,7 +10,17 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping
 
-from stackyard.change import Borrow, Default, EnvironmentChange, Flags, Operation, Prepend, Remember, Set, UserPath
+from stackyard.change import (
+    Default,
+    EnvironmentChange,
+    Flags,
+    Operation,
+    Prepend,
+    SaveValue,
+    Set,
+    SetRestorable,
+    UserPath,
+)
 
 FILLED = re.compile(
     r"\$\{((?:RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|NODE_RANK|GROUP_RANK|MASTER_ADDR|MASTER_PORT)"
@@ -34,13 +44,13 @@ def _operation(operation: Operation) -> list[str]:
             return [
                 f'{before}":${{{variable}-}}"' if operation.keep_system else f'{before}"${{{variable}:+:${variable}}}"'
             ]
-        case Set(variable, value) | Borrow(variable, str() as value):
+        case Set(variable, value) | SetRestorable(variable, str() as value):
             return [export(variable, value)]
-        case Borrow(variable, None):
+        case SetRestorable(variable, None):
             return [f"unset {variable}"]
         case Default(variable, value):
             return [f'[ -n "${{{variable}+set}}" ] || {export(variable, value)}']
-        case Remember(variable, source):
+        case SaveValue(variable, source):
             return [f'export {variable}="${{{source}-}}"']
         case Flags(variable, text):
             return [f'export {variable}="${{{variable}:+${variable} }}"{shlex.quote(text)}']

@@ -29,7 +29,7 @@ class Flux:
                 "flux run cannot give a core to two ranks of its own accord",
                 hint="use fewer ranks or fewer cores per rank, so that cores are not shared",
             )
-        words = Words("flux", "run", buys="starts the ranks as one job of this Flux instance")
+        words = Words("flux", "run", reason="starts the ranks as one job of this Flux instance")
         words.add("how many nodes", "-N", str(layout.nodes))
         words.add("how many ranks in all", "-n", str(layout.ranks))
         words.add("cores of each rank", "-c", str(layout.cores_per_rank))

@@ -45,7 +45,7 @@ class Jsrun:
         """
         layout = request.layout
         sets = resource_sets(layout, request.scheduler) if request.inside else None
-        words = Words("jsrun", buys="starts the ranks on the compute nodes of the allocation")
+        words = Words("jsrun", reason="starts the ranks on the compute nodes of the allocation")
         files: dict[str, str] = {}
         findings: tuple[Finding, ...] = ()
         if sets is None:

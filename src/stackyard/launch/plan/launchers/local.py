@@ -25,7 +25,9 @@ class Local:
                 f"the ranks are on {layout.nodes} nodes, and without a launcher they can only start on this one",
                 hint="launch inside an allocation, or name a launcher: --launcher mpirun with hosts",
             )
-        words = Words(sys.executable, "-I", "-S", str(SPAWN), buys="starts the ranks here, as children of one process")
+        words = Words(
+            sys.executable, "-I", "-S", str(SPAWN), reason="starts the ranks here, as children of one process"
+        )
         for slot in layout.slots:
             words.add(f"where rank {slot.local_rank} stays", "--cpus", ranges(threads_of(layout, slot)))
         words.own(request)

@@ -23,7 +23,7 @@ class Mpich:
         slots = uniform(layout, "mpiexec.hydra")
         cyclic = layout.distribution == "cyclic"
         in_turn = 1 if cyclic else layout.ranks_per_node
-        words = Words("mpiexec.hydra", buys="starts the ranks through hydra's proxies")
+        words = Words("mpiexec.hydra", reason="starts the ranks through hydra's proxies")
         words.add("how many ranks", "-n", str(layout.ranks))
         words.add(
             "ranks are dealt over the nodes, one at a time" if cyclic else "how many ranks on each node",

@@ -29,7 +29,7 @@ class Mpirun:
         """
         layout = request.layout
         names = self._hosts(request)
-        words = Words("mpirun", buys="starts the ranks through Open MPI's daemons")
+        words = Words("mpirun", reason="starts the ranks through Open MPI's daemons")
         words.add("how many ranks", "-n", str(layout.ranks))
         files = {"rankfile": "".join(rankfile_lines(layout, names))}
         if layout.hosts:

@@ -21,7 +21,7 @@ class Pals:
         layout = request.layout
         uniform(layout, "PALS mpiexec")
         refuse_cyclic(layout, "PALS mpiexec")
-        words = Words("mpiexec", buys="starts the ranks through the PALS daemons")
+        words = Words("mpiexec", reason="starts the ranks through the PALS daemons")
         words.add("the whole environment goes along", "--envall")
         words.add("output comes in whole lines", "--line-buffer")
         words.add("how many ranks in all", "--np", str(layout.ranks))

@@ -34,7 +34,7 @@ class Srun:
         """The step's options. Raises InputError where hosts differ, or must be named and are not known."""
         layout, scheduler = request.layout, request.scheduler
         uniform(layout, self.name)
-        words = Words("srun", buys="starts the ranks as one job step of the allocation")
+        words = Words("srun", reason="starts the ranks as one job step of the allocation")
         self._where(words, request)
         self._cores(words, layout, scheduler)
         self._gpus(words, layout, scheduler)

@@ -14,12 +14,12 @@ from stackyard.launch.plan.model import LaunchRequest, Reason
 class Words:
     """A command line that grows word by word, each group with the reason for it."""
 
-    def __init__(self, *command: str, buys: str) -> None:
-        self._reasons = [Reason(command, buys)]
+    def __init__(self, *command: str, reason: str) -> None:
+        self._reasons = [Reason(command, reason)]
 
-    def add(self, buys: str, *words: str) -> None:
+    def add(self, reason: str, *words: str) -> None:
         """Append words that belong together and what they buy, in one sentence without a full stop."""
-        self._reasons.append(Reason(words, buys))
+        self._reasons.append(Reason(words, reason))
 
     def own(self, request: LaunchRequest) -> None:
         """Append the site's options for every launch line and those of this launch, as they are."""

@@ -23,9 +23,9 @@ class Directives:
         self._reasons: list[Reason] = []
         self._findings: list[Finding] = []
 
-    def add(self, buys: str, *words: str) -> None:
+    def add(self, reason: str, *words: str) -> None:
         """Append one directive and what it asks for, in one sentence without a full stop."""
-        self._reasons.append(Reason(words, buys))
+        self._reasons.append(Reason(words, reason))
 
     def note(self, rule: str, message: str, reason: str = "", better: str = "") -> None:
         """Say something that does not stop the job."""
