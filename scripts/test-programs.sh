@@ -30,6 +30,7 @@ munged                                  munge
 ip                                      iproute2
 nsenter                                 util-linux
 mpirun.mpich                            mpich
+/usr/lib/x86_64-linux-gnu/mpich/include/mpi.h libmpich-dev
 ch-run                                  charliecloud
 mksquashfs                              squashfs-tools
 squashfuse                              squashfuse
@@ -41,7 +42,7 @@ missing=
 packages=
 while read -r program package; do
     [ -n "$program" ] || continue
-    command -v "$program" >/dev/null 2>&1 && continue
+    [ -e "$program" ] || command -v "$program" >/dev/null 2>&1 && continue
     missing="$missing $program"
     packages="$packages $package"
 done <<END

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from launcherbed import shown, text_of
 
+from stackyard.findings import refuse
 from stackyard.launch.layout.nodes import pick_kind
 from stackyard.launch.layout.placing import plan_layout
 from stackyard.launch.plan.launchers import default_name, get
 from stackyard.launch.plan.model import LaunchRequest
-from stackyard.launch.request.findings import refuse
 from stackyard.launch.request.intent import Intent
 from stackyard.spec.models import Site
 from stackyard.spec.site import load_site

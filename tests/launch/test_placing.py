@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stackyard.errors import InputError
+from stackyard.findings import Finding, refuse
 from stackyard.launch.layout.cores import packed, straddlers
 from stackyard.launch.layout.model import Layout, Node, NodeDomain
 from stackyard.launch.layout.nodes import core_ranges
 from stackyard.launch.layout.placing import masks, plan_layout
-from stackyard.launch.request.findings import Finding, refuse
 from stackyard.launch.request.intent import BatchOptions, Intent
 from support.layoutnodes import LAPTOP, LUMI, PLAIN, SUMMIT, nodes
 

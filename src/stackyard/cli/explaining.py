@@ -1,4 +1,4 @@
-"""What `explain` says about a job: every launcher's line with the reason for each word, the script's head, each rank."""
+"""What `explain` says about a job: each launcher's line with the reason for each word, the script's head, each rank."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from stackyard.errors import InputError
+from stackyard.findings import Finding
 from stackyard.launch.plan import launchers
 from stackyard.launch.plan.make import PlanContext, make_plan
 from stackyard.launch.plan.model import Allocation, BatchHead, Plan, Reason
 from stackyard.launch.plan.script import program_text, shown_words
-from stackyard.launch.request.findings import Finding
 from stackyard.launch.request.intent import Intent
 from stackyard.spec.sitemodels import Site
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from stackyard.errors import Where
-from stackyard.launch.request.findings import Finding
+from stackyard.findings import Finding
 from stackyard.lint.launches import Launch
 from stackyard.lint.rules import TABLE, Case
 from stackyard.lint.script import Script, parse_script

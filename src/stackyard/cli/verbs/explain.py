@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stackyard.cli.explaining import Explained
+    from stackyard.findings import Finding
     from stackyard.launch.layout.model import Layout
-    from stackyard.launch.request.findings import Finding
 
 COLUMN = 30
 """The widest that the words of a command line may be beside what they buy."""
@@ -114,8 +114,8 @@ def _show_findings(findings: Sequence[Finding], width: int) -> None:
 
 
 def _show_line(name: str, line: dict[str, Any], own: str, width: int) -> None:
+    from stackyard.findings import Finding
     from stackyard.launch.plan.script import shown_words
-    from stackyard.launch.request.findings import Finding
 
     click.echo(f"\n{click.style(name, bold=True)}{', which starts the ranks here' if name == own else ''}")
     if "cannot" in line:

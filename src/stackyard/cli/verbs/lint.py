@@ -14,7 +14,7 @@ from stackyard.cli.context import Context
 from stackyard.cli.output import show_json
 
 if TYPE_CHECKING:
-    from stackyard.launch.request.findings import Finding
+    from stackyard.findings import Finding
 
 _WORDS = {"refused": ("error", "red"), "warning": ("warning", "yellow"), "note": ("note", "cyan")}
 _WIDEST = 110

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from stackyard.launch.request.findings import Finding
+from stackyard.findings import Finding
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 `plan_layout` chooses what nobody said (ranks per node, cores, threads, GPUs, visibility), places one node's ranks
 with `coreplaces`, and lets `layoutrules` judge the result. It refuses nothing itself: what may not be started is a
-finding with severity ``refused`` (`stackyard.launch.request.findings.refuse`), so that a bad layout can be drawn too.
+finding with severity ``refused`` (`stackyard.findings.refuse`), so that a bad layout can be drawn too.
 """
 
 from __future__ import annotations

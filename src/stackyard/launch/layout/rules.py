@@ -23,9 +23,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+from stackyard.findings import Finding, Severity
 from stackyard.launch.layout.cores import gpus_each, homes_of, most_cores, own_gpus, place, socket_cores, straddlers
 from stackyard.launch.layout.model import Layout, Node, Slot
-from stackyard.launch.request.findings import Finding, Severity
 from stackyard.launch.request.intent import Intent
 
 _ORDER: dict[Severity, int] = {"refused": 0, "warning": 1, "note": 2}

@@ -16,12 +16,12 @@ from pathlib import Path
 
 from stackyard.change import EnvironmentChange, Prepend
 from stackyard.errors import InputError, MissingError
+from stackyard.findings import Finding
 from stackyard.host.command import which
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.plan.backends import source
 from stackyard.launch.plan.backends.base import HELPERS
 from stackyard.launch.plan.model import RankProgram, Reason, Wrapper
-from stackyard.launch.request.findings import Finding
 from stackyard.launch.request.intent import Intent
 from stackyard.spec.sitemodels import ContainerPolicy, Site
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from stackyard.change import EnvironmentChange
 from stackyard.errors import InputError, MissingError
+from stackyard.findings import refuse
 from stackyard.host.mpi import find_mpi
 from stackyard.launch.layout import nodes, placing
 from stackyard.launch.layout.model import Layout, Node
@@ -24,7 +25,6 @@ from stackyard.launch.plan.model import (
     Wrapper,
 )
 from stackyard.launch.plan.script import CARRIED, CARRIED_PREFIXES
-from stackyard.launch.request.findings import refuse
 from stackyard.launch.request.intent import Intent
 from stackyard.spec.sitemodels import NodeKind, Scheduler, Site
 

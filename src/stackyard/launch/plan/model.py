@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from stackyard.change import EnvironmentChange
+from stackyard.findings import Finding
 from stackyard.launch.layout.model import Layout
-from stackyard.launch.request.findings import Finding
 from stackyard.launch.request.intent import BatchOptions
 from stackyard.spec.sitemodels import Scheduler
 

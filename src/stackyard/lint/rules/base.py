@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from stackyard.launch.request.findings import Severity
+from stackyard.findings import Severity
 from stackyard.lint.launches import RANKS, Launch, python_program
 from stackyard.lint.script import Script
 from stackyard.lint.source import Source, source_of

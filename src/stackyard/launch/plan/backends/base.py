@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from stackyard.findings import Finding
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.plan.model import RankProgram
-from stackyard.launch.request.findings import Finding
 from stackyard.launch.request.intent import Intent
 
 HELPERS = Path(__file__).parent / "helpers"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from stackyard.findings import Finding
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.plan.backends import source
 from stackyard.launch.plan.backends.base import UNBUFFERED, BackendContext, command, nested
 from stackyard.launch.plan.model import RankProgram, Reason
-from stackyard.launch.request.findings import Finding
 from stackyard.launch.request.intent import Intent
 
 

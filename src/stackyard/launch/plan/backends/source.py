@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stackyard.errors import Where
-from stackyard.launch.request.findings import Finding
+from stackyard.findings import Finding
 from stackyard.launch.request.intent import Intent
 
 MOST_FILES = 40

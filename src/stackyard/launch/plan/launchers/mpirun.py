@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stackyard.errors import InputError
+from stackyard.findings import Finding
 from stackyard.launch.layout.model import Layout, Slot
 from stackyard.launch.plan.launchers.words import Words, ranges, shares_cores
 from stackyard.launch.plan.model import LaunchLine, LaunchRequest
-from stackyard.launch.request.findings import Finding
 
 
 class Mpirun:

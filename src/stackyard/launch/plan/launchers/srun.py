@@ -7,6 +7,7 @@ Options and their meaning: srun(1) of Slurm 20.11 to 24.11, and the release note
 from __future__ import annotations
 
 from stackyard.errors import InputError
+from stackyard.findings import Finding
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.layout.rules import counted
 from stackyard.launch.plan.launchers.words import (
@@ -21,7 +22,6 @@ from stackyard.launch.plan.launchers.words import (
 )
 from stackyard.launch.plan.model import LaunchLine, LaunchRequest
 from stackyard.launch.plan.schedulers.hostlist import compress
-from stackyard.launch.request.findings import Finding
 from stackyard.spec.sitemodels import Scheduler
 
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from stackyard.errors import InputError
+from stackyard.findings import Finding
 from stackyard.launch.plan.model import BatchHead, BatchRequest, Reason
-from stackyard.launch.request.findings import Finding
 
 SchedulerName = Literal["slurm", "lsf", "pbs", "flux"]
 
