@@ -5,7 +5,7 @@ set -eu
 cd "$(dirname "$0")/.."
 exec </dev/null
 
-# program (or file)                     Debian package
+# program or file                       Debian package
 table='
 /usr/share/lmod/lmod/libexec/lmod       lmod
 tclsh8.6                                tcl8.6
@@ -30,7 +30,7 @@ munged                                  munge
 ip                                      iproute2
 nsenter                                 util-linux
 mpirun.mpich                            mpich
-/usr/lib/x86_64-linux-gnu/mpich/include/mpi.h libmpich-dev
+/usr/include/*/mpich/mpi.h              libmpich-dev
 ch-run                                  charliecloud
 mksquashfs                              squashfs-tools
 squashfuse                              squashfuse
@@ -42,7 +42,8 @@ missing=
 packages=
 while read -r program package; do
     [ -n "$program" ] || continue
-    [ -e "$program" ] || command -v "$program" >/dev/null 2>&1 && continue
+    # shellcheck disable=SC2086 # a header is named by a pattern: its directory has the name of the architecture
+    ls -d $program >/dev/null 2>&1 || command -v "$program" >/dev/null 2>&1 && continue
     missing="$missing $program"
     packages="$packages $package"
 done <<END
