@@ -38,12 +38,20 @@ fusermount3                             fuse3
 patchelf                                patchelf
 '
 
+# A program on PATH, or a file; a pattern stands for a directory that is named after the architecture.
+there() {
+    command -v "$1" >/dev/null 2>&1 && return
+    for file in $1; do
+        [ -e "$file" ] && return
+    done
+    return 1
+}
+
 missing=
 packages=
 while read -r program package; do
     [ -n "$program" ] || continue
-    # shellcheck disable=SC2086 # a header is named by a pattern: its directory has the name of the architecture
-    ls -d $program >/dev/null 2>&1 || command -v "$program" >/dev/null 2>&1 && continue
+    there "$program" && continue
     missing="$missing $program"
     packages="$packages $package"
 done <<END
