@@ -1,0 +1,97 @@
+"""Two kinds of contract that import-linter lacks; `make lint` runs them with the others, from pyproject.toml."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections import deque
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from grimp import ImportGraph
+from importlinter import Contract, ContractCheck, fields, output
+
+
+class StandardLibraryOnly(Contract):
+    """Everything below `modules` imports the standard library and what lies below `modules`, and nothing else.
+
+    For programs that run on nodes under a Python that has neither this package nor any other.
+    """
+
+    type_name = "standard_library_only"
+    modules = fields.ListField(subfield=fields.StringField())
+
+    def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
+        """Look at each direct import."""
+        inside = {name for root in self.modules for name in (root, *graph.find_descendants(root))}
+        found = [
+            f"{importer} -> {imported}"
+            for importer in sorted(inside)
+            for imported in sorted(graph.find_modules_directly_imported_by(importer))
+            if imported not in inside and imported.partition(".")[0] not in sys.stdlib_module_names
+        ]
+        return ContractCheck(kept=not found, metadata={"found": found})
+
+    def render_broken_contract(self, check: ContractCheck) -> None:
+        """Name each import."""
+        for line in check.metadata["found"]:
+            output.print_error(line)
+
+
+class LightToImport(Contract):
+    """Importing `modules` does not import `forbidden`, however indirectly.
+
+    Only imports that run at import time count: what a function imports when it is called is its own affair, and that is
+    how a heavy library is kept out of commands that do not need it.
+    """
+
+    type_name = "light_to_import"
+    modules = fields.ListField(subfield=fields.StringField())
+    forbidden = fields.ListField(subfield=fields.StringField())
+
+    def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
+        """Follow the imports from each module, the shortest chain first."""
+        found = [chain for name in self.modules if (chain := self._chain(graph, name))]
+        return ContractCheck(kept=not found, metadata={"found": found})
+
+    def render_broken_contract(self, check: ContractCheck) -> None:
+        """Name each chain."""
+        for chain in check.metadata["found"]:
+            output.print_error(" -> ".join(chain))
+
+    def _chain(self, graph: ImportGraph, start: str) -> tuple[str, ...]:
+        chains, seen = deque([(start,)]), {start}
+        while chains:
+            chain = chains.popleft()
+            if chain[-1].partition(".")[0] in self.forbidden:
+                return chain
+            for name in sorted(_imported_at_once(graph, chain[-1]) - seen):
+                seen.add(name)
+                chains.append((*chain, name))
+        return ()
+
+
+def _imported_at_once(graph: ImportGraph, importer: str) -> set[str]:
+    """What a module imports when it is imported: its packages, and every import that no function holds."""
+    direct = {
+        imported
+        for imported in graph.find_modules_directly_imported_by(importer)
+        if any(
+            detail["line_number"] not in _lazy_lines(importer)
+            for detail in graph.get_import_details(importer=importer, imported=imported)
+        )
+    }
+    parents = {name.rpartition(".")[0] for name in (importer, *direct)} & graph.modules
+    return direct | parents
+
+
+@cache
+def _lazy_lines(module: str) -> frozenset[int]:
+    """The lines of a module that stand inside a function."""
+    spec = find_spec(module)
+    if spec is None or spec.origin is None:
+        return frozenset()
+    tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return frozenset(n for each in functions for n in range(each.lineno, (each.end_lineno or each.lineno) + 1))
