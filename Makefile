@@ -1,4 +1,4 @@
-# What a person does with a checkout. `make` alone lists it.
+# The targets of a checkout. `make` alone lists them.
 .POSIX:
 .DEFAULT_GOAL := help
 .PHONY: help install quickstart test test-long lint format bench clean
@@ -9,7 +9,7 @@ SOURCES := src tests benchmarks examples scripts
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
-install: .venv/.installed  ## make .venv with .venv/bin/stackyard
+install: .venv/.installed  ## create .venv with .venv/bin/stackyard
 
 quickstart: install  ## deploy a small stack, load it, run two MPI ranks in it (a minute)
 	@scripts/quickstart.sh
@@ -20,24 +20,25 @@ test: .venv/.installed-dev  ## lint, types and all tests but the long ones, with
 	@PYTHONPATH=tests $(BIN)/python -m support.prepare
 	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not long"
 
-test-long: .venv/.installed-dev  ## the tests that compile Horovod, start Ray, wait for time limits (twenty minutes)
+test-long: .venv/.installed-dev  ## the tests that compile Horovod, start Ray, wait for timeouts (twenty minutes)
 	@scripts/test-programs.sh
 	$(BIN)/pytest -m long
 
-lint: .venv/.installed-dev  ## ruff and mypy
+lint: .venv/.installed-dev  ## ruff, mypy, and the direction of imports
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache --no-logo
 
-format: .venv/.installed-dev  ## let ruff put the sources in order
+format: .venv/.installed-dev  ## format the sources with ruff
 	$(BIN)/ruff check --fix $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
 
-bench: .venv/.installed-dev  ## measure, and compare with what docs/performance.md promises
+bench: .venv/.installed-dev  ## measure the figures of docs/performance.md
 	@scripts/test-programs.sh
 	$(BIN)/python -m benchmarks
 
-clean:  ## remove everything that can be made again
+clean:  ## remove everything that can be rebuilt
 	rm -rf .venv .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist quickstart-yard runs src/*.egg-info
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -10,7 +10,7 @@ from rattler import BuildString, PackageCache, PackageRecord, RepoDataRecord, in
 
 
 def record(package: dict) -> RepoDataRecord:
-    """A package of the list as py-rattler wants it."""
+    """A package of the list as py-rattler expects it."""
     made = PackageRecord(
         name=package["name"],
         version=package["version"],

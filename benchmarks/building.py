@@ -66,7 +66,7 @@ class Ours:
         )
         taken = time.perf_counter() - started
         if done.returncode != 0:
-            raise SystemExit(f"the deploy ended with code {done.returncode}\n{done.stdout}\n{done.stderr}")
+            raise SystemExit(f"the deploy exited with status {done.returncode}\n{done.stdout}\n{done.stderr}")
         (root,) = (self.folder / "yard" / "stacks" / "research").iterdir()
         checks = json.loads((root / "report.json").read_text())["seconds"]
         self.checks.append(checks)
@@ -95,7 +95,7 @@ def bare(folder: Path) -> float:
     uv += ["--cache-dir", cache / "uv", "--python", prefix / "bin" / "python", "--break-system-packages"]
     subprocess.run([*uv, "-r", folder / "bare" / "pylock.toml"], env=env, check=True)
     compile_all = [prefix / "bin" / "python", "-m", "compileall", "-q", "-j", "0", prefix / "lib"]
-    subprocess.run(compile_all, env=env, check=False, capture_output=True)  # code 1: templates that are no Python
+    subprocess.run(compile_all, env=env, check=False, capture_output=True)  # status 1: templates that are not Python
     return time.perf_counter() - started
 
 

@@ -122,7 +122,7 @@ def seconds(argv: Sequence[str | os.PathLike[str]], *, env: Mapping[str, str] | 
     done = subprocess.run([os.fspath(word) for word in argv], env=env, capture_output=True, text=True, check=False)
     taken = time.perf_counter() - started
     if done.returncode != 0:
-        raise SystemExit(f"{' '.join(map(str, argv))} ended with code {done.returncode}\n{done.stdout}\n{done.stderr}")
+        raise SystemExit(f"{' '.join(map(str, argv))} exited with status {done.returncode}\n{done.stdout}\n{done.stderr}")
     return taken
 
 

@@ -55,7 +55,7 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(words)
     unknown = [name for name in options.names if name not in BENCHMARKS]
     if unknown:
-        parser.error(f"there is no {', '.join(unknown)}; known: {', '.join(BENCHMARKS)}")
+        parser.error(f"no such benchmark: {', '.join(unknown)}; known: {', '.join(BENCHMARKS)}")
     return options
 
 

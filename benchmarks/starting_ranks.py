@@ -117,5 +117,5 @@ def first_line(argv: Command, env: Mapping[str, str], folder: Path) -> float:
             limit.cancel()
         if took is None or process.returncode:
             errors.seek(0)
-            raise SystemExit(f"{argv} ended with code {process.returncode}\n{rest}\n{errors.read()}")
+            raise SystemExit(f"{argv} exited with status {process.returncode}\n{rest}\n{errors.read()}")
     return took

@@ -29,7 +29,7 @@ def scratch(name: str) -> Iterator[Path]:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """The caller's environment with a home in `folder`, so that nobody's own settings play a part."""
+    """The caller's environment with a home in `folder`, so that no settings of yours play a part."""
     home = folder / "home"
     home.mkdir(exist_ok=True)
     dropped = ("STACKYARD_", "CONDA_", "XDG_", "LMOD_RC", "MODULEPATH")
@@ -44,5 +44,5 @@ def stackyard(folder: Path, *words: str | Path) -> Any:
         [str(word) for word in argv], env=environment(folder), capture_output=True, text=True, check=False
     )
     if done.returncode != 0:
-        raise SystemExit(f"{' '.join(map(str, argv))} ended with code {done.returncode}\n{done.stdout}\n{done.stderr}")
+        raise SystemExit(f"{' '.join(map(str, argv))} exited with status {done.returncode}\n{done.stdout}\n{done.stderr}")
     return json.loads(done.stdout) if "--json" in words else done.stdout

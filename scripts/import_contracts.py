@@ -16,11 +16,13 @@ from importlinter import Contract, ContractCheck, fields, output
 class StandardLibraryOnly(Contract):
     """Everything below `modules` imports the standard library and what lies below `modules`, and nothing else.
 
-    For programs that run on nodes under a Python that has neither this package nor any other.
+    For programs that run on nodes under a Python that has neither this package nor any other. `besides` names packages
+    that the Python there may have.
     """
 
     type_name = "standard_library_only"
     modules = fields.ListField(subfield=fields.StringField())
+    besides = fields.ListField(subfield=fields.StringField(), required=False, default=[])
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
         """Look at each direct import."""
@@ -29,7 +31,7 @@ class StandardLibraryOnly(Contract):
             f"{importer} -> {imported}"
             for importer in sorted(inside)
             for imported in sorted(graph.find_modules_directly_imported_by(importer))
-            if imported not in inside and imported.partition(".")[0] not in sys.stdlib_module_names
+            if imported not in inside and imported.partition(".")[0] not in {*sys.stdlib_module_names, *self.besides}
         ]
         return ContractCheck(kept=not found, metadata={"found": found})
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Make .venv and install this checkout into it, editable.
+# Create .venv and install this checkout into it, editable.
 #   usage: scripts/make-venv.sh [EXTRA...]     e.g. scripts/make-venv.sh dev
 # Python is $PYTHON, else the first of python3.11, 3.12, 3.13, 3.10 and python3 that is 3.10 or newer.
 # pip is used with its own configuration (pip.conf, PIP_*), so a site's index and certificates are honoured.
@@ -24,15 +24,15 @@ find_python() {
 
 if ! python=$(find_python); then
     if [ -n "${PYTHON:-}" ]; then
-        fail "PYTHON=$PYTHON is not a Python of version 3.10 or newer" "name another, or leave PYTHON unset"
+        fail "PYTHON=$PYTHON is not a Python of version 3.10 or newer" "set PYTHON to another one, or unset it"
     fi
-    can_apt || fail "no Python of version 3.10 or newer is on PATH" "apt-get install python3 python3-venv (as root)"
+    can_apt || fail "Python 3.10 or newer not found on PATH" "apt-get install python3 python3-venv (as root)"
     apt_install python3 python3-venv
-    python=$(find_python) || fail "the system's python3 is older than 3.10" "name a newer one: make install PYTHON=/path/to/python3"
+    python=$(find_python) || fail "the system's python3 is older than 3.10" "make install PYTHON=/path/to/a/newer/python3"
 fi
 if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
     package=$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
-    can_apt || fail "$python cannot make virtual environments: its module ensurepip is missing" "apt-get install $package (as root)"
+    can_apt || fail "$python cannot create virtual environments: module ensurepip not found" "apt-get install $package (as root)"
     apt_install "$package"
 fi
 .venv/bin/python -m pip --version >/dev/null 2>&1 || "$python" -m venv --clear .venv

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Deploy examples/quickstart into ./quickstart-yard, load it as a module, run two MPI ranks in it, and say what was made.
-# Called by `make quickstart`; needs .venv only. Lmod is used where it is, and installed where that is allowed.
+# Deploy examples/quickstart into ./quickstart-yard, load it as a module, run two MPI ranks in it, and list what was created.
+# Called by `make quickstart`; requires .venv only. Lmod is used if present, and installed where that is allowed.
 set -eu
 cd "$(dirname "$0")/.."
 exec </dev/null
@@ -17,7 +17,7 @@ else
 fi
 
 say() { printf '\n%s%s%s\n' "$bold" "$*" "$plain"; }
-step() { # TITLE SHOWN COMMAND...: say what is typed for it, run it, remember how long it took
+step() { # TITLE SHOWN COMMAND...: print the command, run it, record how long it took
     title=$1
     say "$title"
     printf '$ %s\n' "$2"
@@ -45,7 +45,7 @@ load_with_lmod() { # what a user of the cluster types, in a new shell
 
 stackyard=.venv/bin/stackyard
 if ! lmod_init >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-    step "Get Lmod from the distribution" "apt-get install lmod" install_lmod || say "Lmod could not be installed; going on without it"
+    step "Install Lmod" "apt-get install lmod" install_lmod || say "apt-get failed to install Lmod; continuing without it"
 fi
 step "Lock, build, verify and publish" "stackyard --yard $yard deploy $stack/stack.yaml" \
     "$stackyard" --yard "$yard" deploy "$stack/stack.yaml"
@@ -53,12 +53,12 @@ modules=$(cd "$yard" && pwd)/modules
 if init=$(lmod_init); then
     step "Load it as a module" "module use $modules && module load quickstart" load_with_lmod "$init" "$modules"
 else
-    say "No Lmod here, so no module is loaded: apt-get install lmod (as root), then make quickstart again"
+    say "Lmod not found, so the module was not loaded. Install it (apt-get install lmod, as root) and run make quickstart again"
 fi
-step "Launch two MPI ranks in it, watched" "stackyard --yard $yard launch --with quickstart -r 2 --launcher mpich --oversubscribe $stack/heat.py" \
+step "Launch two MPI ranks in it" "stackyard --yard $yard launch --with quickstart -r 2 --launcher mpich --oversubscribe $stack/heat.py" \
     "$stackyard" --yard "$yard" launch --with quickstart -r 2 --launcher mpich --oversubscribe "$stack/heat.py"
 
-say "Made"
+say "Created"
 "$stackyard" --yard "$yard" list
 printf '%s in %s, modulefiles in %s\n' "$(du -sh "$yard" | cut -f1)" "$(cd "$yard" && pwd)" "$modules"
 say "Took"
@@ -67,8 +67,8 @@ say "Next"
 cat <<END
   export PATH="$PWD/.venv/bin:\$PATH" STACKYARD_HOME="${modules%/modules}"
   module use $modules && module load quickstart
-  stackyard show quickstart              # its packages, its modulefile, what was checked
-  stackyard run quickstart -- python     # the same without modules
-  stackyard runs show last               # the exact command, where the ranks were, how it ended
-  stackyard deploy your/environment.yml  # a module of your own beside it
+  stackyard show quickstart              # packages, modulefile, checks
+  stackyard run quickstart -- python     # the same without a module system
+  stackyard runs show last               # the exact command, where the ranks ran, exit status
+  stackyard deploy your/environment.yml  # a module of your own
 END

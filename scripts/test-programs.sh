@@ -1,5 +1,5 @@
 #!/bin/sh
-# Get the real programs that the tests run: with apt-get as root, otherwise say exactly what is missing.
+# Install the real programs that the tests run: with apt-get as root, otherwise list exactly what is missing.
 # Tests of a missing program are skipped with a reason; STACKYARD_REQUIRE_REAL=1 makes that a failure.
 set -eu
 cd "$(dirname "$0")/.."
@@ -78,7 +78,7 @@ if [ -z "$(find "$cache/em" -name modulecmd.tcl 2>/dev/null)" ] && command -v ap
     mkdir -p "$cache/packages"
     download() { (cd "$cache/packages" && apt-get download -qq environment-modules >/dev/null 2>&1); }
     download || { can_apt && apt-get update -qq && download; } || {
-        echo "missing: the package environment-modules could not be fetched with apt-get" >&2
+        echo "missing: apt-get failed to download environment-modules" >&2
         [ "${STACKYARD_REQUIRE_REAL:-}" != 1 ] || exit 4
         exit 0
     }

@@ -38,7 +38,7 @@ class Set:
 
 @dataclass(frozen=True)
 class SetRestorable:
-    """Set a variable that is the user's, and give his value back; `value` None means unset while loaded."""
+    """Set a variable of the user's and restore the previous value on unload; `value` None: unset while loaded."""
 
     op: ClassVar[str] = "borrow"
     variable: str
@@ -47,7 +47,7 @@ class SetRestorable:
 
 @dataclass(frozen=True)
 class Default:
-    """Give a variable that is the user's to choose a value where he has not set one; his own is left alone."""
+    """Set a variable only where the user has not set it; a value of the user's own is kept."""
 
     op: ClassVar[str] = "default"
     variable: str
@@ -78,7 +78,7 @@ class UserPath:
 
     The value is ``$base/suffix`` for the first of `bases` (variable names, e.g. SCRATCH) that is set and not empty,
     else ``$HOME/fallback``; entries of `tail` (absolute paths, e.g. the site's own envs) follow, joined by `separator`.
-    A value that the user has set himself is kept: the operation then does nothing.
+    A value that the user has set is kept: the operation then does nothing.
     """
 
     op: ClassVar[str] = "user_path"

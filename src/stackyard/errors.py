@@ -1,4 +1,4 @@
-"""The few exceptions of the program, one per thing a person can do about it.
+"""The few exceptions of the program, one for each thing that you can do about it.
 
     StackyardError            1  it failed, with the cause
       InputError              2  the command line or a file is wrong
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, order=True)
 class Where:
-    """A place in a file that a person wrote. `line` and `column` count from 1; 0 means the whole file."""
+    """A place in an input file. `line` and `column` count from 1; 0 means the whole file."""
 
     file: str
     line: int = 0
@@ -28,12 +28,12 @@ class Where:
 
 
 class StackyardError(Exception):
-    """What went wrong, where, and what to do about it.
+    """What failed and why, where, and what to do about it.
 
     Args:
-        message: one sentence that names the thing that was wrong.
+        message: ``what failed: why``, one sentence.
         where: the place in the user's file, if the cause is in one.
-        hint: what to do now; a command to type where there is one.
+        hint: what to do, in the imperative; a command to type where one helps.
         detail: kept output of a failing program, shown below the message.
     """
 

@@ -1,4 +1,4 @@
-"""What is said about a layout, a plan or somebody's script: one sentence with its reason and the better way."""
+"""What is said about a layout, a plan or a batch script: one sentence with its reason and the better way."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def as_a_user(script: str, folder: Path, programs: tuple[str, ...], **environ: s
 def test_install_without_python_names_the_packages(tmp_path: Path) -> None:
     done = as_a_user("make-venv.sh", tmp_path, ())
     assert done.returncode == 4
-    assert "no Python of version 3.10 or newer is on PATH" in done.stderr
+    assert "Python 3.10 or newer not found on PATH" in done.stderr
     assert "apt-get install python3 python3-venv" in done.stderr
 
 
@@ -53,7 +53,7 @@ def test_install_without_ensurepip_names_its_package(tmp_path: Path) -> None:
     shim.chmod(0o755)
     done = as_a_user("make-venv.sh", tmp_path, (), PYTHON=str(shim))
     assert done.returncode == 4
-    assert "ensurepip is missing" in done.stderr
+    assert "ensurepip not found" in done.stderr
     assert "apt-get install python3.11-venv" in done.stderr
 
 
