@@ -9,7 +9,7 @@ This module is pure: standard library only, no I/O, cheap to import.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar
 
@@ -38,16 +38,16 @@ class Set:
 
 @dataclass(frozen=True)
 class SetRestorable:
-    """Set a variable that is the user's, and give his value back; `value` None means unset while loaded."""
+    """Set a variable that is the user's, and restore the user's value; `value` None means unset while loaded."""
 
-    op: ClassVar[str] = "borrow"
+    op: ClassVar[str] = "set_restorable"
     variable: str
     value: str | None
 
 
 @dataclass(frozen=True)
 class Default:
-    """Give a variable that is the user's to choose a value where he has not set one; his own is left alone."""
+    """Set a variable that is the user's to choose only where it is not set; the user's own value is kept."""
 
     op: ClassVar[str] = "default"
     variable: str
@@ -56,9 +56,9 @@ class Default:
 
 @dataclass(frozen=True)
 class SaveValue:
-    """Keep in `variable` the value that `source` has when the stack is loaded (empty if unset), for `OnUnload`."""
+    """Save in `variable` the value that `source` has when the stack is loaded (empty if unset), for `OnUnload`."""
 
-    op: ClassVar[str] = "remember"
+    op: ClassVar[str] = "save_value"
     variable: str
     source: str
 
@@ -78,7 +78,7 @@ class UserPath:
 
     The value is ``$base/suffix`` for the first of `bases` (variable names, e.g. SCRATCH) that is set and not empty,
     else ``$HOME/fallback``; entries of `tail` (absolute paths, e.g. the site's own envs) follow, joined by `separator`.
-    A value that the user has set himself is kept: the operation then does nothing.
+    Where the user has set the variable its value is kept: the operation then does nothing.
     """
 
     op: ClassVar[str] = "user_path"
@@ -139,6 +139,8 @@ _OPERATIONS: dict[str, type[Any]] = {
     cls.op: cls
     for cls in (Prepend, Set, SetRestorable, Default, SaveValue, Flags, UserPath, Function, Alias, OnUnload, Notice)
 }
+_FORMER_NAMES = {"borrow": SetRestorable.op, "remember": SaveValue.op}
+"""Names of operations in files of earlier versions, which are read for ever."""
 
 
 @dataclass(frozen=True)
@@ -161,8 +163,14 @@ class EnvironmentChange:
         return [{"op": operation.op, **asdict(operation)} for operation in self.operations]
 
     @classmethod
-    def from_json(cls, items: list[dict[str, Any]]) -> EnvironmentChange:
-        """Read what `to_json` wrote. Raises KeyError for an unknown ``op``."""
+    def from_json(cls, items: Iterable[Mapping[str, Any]]) -> EnvironmentChange:
+        """Read what `to_json` wrote, now or in an earlier version.
+
+        Raises:
+            KeyError: an operation has no ``op``.
+            TypeError: an operation lacks a key.
+            ValueError: an operation or one of its keys is unknown.
+        """
         return cls(tuple(_operation(item) for item in items))
 
     def apply(self, environ: Mapping[str, str]) -> dict[str, str]:
@@ -173,9 +181,14 @@ class EnvironmentChange:
         return result
 
 
-def _operation(item: dict[str, Any]) -> Operation:
-    cls = _OPERATIONS[item["op"]]
-    values = {f.name: item[f.name] for f in fields(cls) if f.name in item}
+def _operation(item: Mapping[str, Any]) -> Operation:
+    op = _FORMER_NAMES.get(item["op"], item["op"])
+    if op not in _OPERATIONS:
+        raise ValueError(f"unknown operation {op!r}")
+    cls, values = _OPERATIONS[op], {key: value for key, value in item.items() if key != "op"}
+    unknown = sorted(set(values) - {f.name for f in fields(cls)})
+    if unknown:
+        raise ValueError(f"unknown key {unknown[0]!r} in an operation {op!r}")
     made: Operation = cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
     return made
 
