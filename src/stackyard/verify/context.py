@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stackyard.host.probe import Machine
+from stackyard.yard.payload import Payload
 from stackyard.yard.record import BuildRecord
 
 if TYPE_CHECKING:
@@ -61,13 +62,22 @@ class Context:
     """
 
     record: BuildRecord
-    prefix: Path
     site: Site | None
     machine: Machine
     environ: Mapping[str, str]
     work: Path
     exceptions: Exceptions
     python: Python | None = None
+
+    @property
+    def payload(self) -> Payload:
+        """What the revision holds, which knows where its programs are."""
+        return self.record.payload
+
+    @property
+    def prefix(self) -> Path:
+        """The directory that the stack is installed in."""
+        return self.payload.root
 
     def conda_records(self) -> Iterable[Mapping[str, Any]]:
         """The JSON records in ``conda-meta``, by name of file."""

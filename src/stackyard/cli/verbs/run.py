@@ -25,16 +25,16 @@ def command(context: Context, rev: str, argv: tuple[str, ...], dry_run: bool) ->
     from stackyard.expose.published import change_of
 
     record = catalogue.record_of(context.yard(), rev)
-    environ = change_of(record, context.site).apply(os.environ)
+    words = argv[1:] if argv[:1] == ("--",) else argv
+    inside, environ = record.payload.command(words, change_of(record, context.site).apply(os.environ))
     if dry_run:
         for name in sorted({*environ, *os.environ}):
             if environ.get(name) != os.environ.get(name):
                 click.echo(f"{name}={environ[name]}" if name in environ else f"unset {name}")
         return
-    words = argv[1:] if argv[:1] == ("--",) else argv
     if not words:
-        raise InputError("say which command to run", hint=f"stackyard run {rev} -- python")
-    program = which(words[0], environ)
+        raise InputError("no command given", hint=f"stackyard run {rev} -- python")
+    program = which(inside[0], environ)
     if program is None:
-        raise MissingError(f"{words[0]} is neither in {record.module} nor on this machine")
-    os.execve(program, list(words), environ)
+        raise MissingError(f"{inside[0]} not found in {record.module} or on PATH")
+    os.execve(program, inside, environ)
