@@ -1,7 +1,8 @@
-"""From a locked variant to an immutable prefix at its final path, and its record, which is written last.
+"""From a locked variant to a finished prefix at its final path, and its record, which the caller writes as the marker.
 
-A build that was killed leaves a prefix without a record: nobody lists it, and the next build of the revision removes it
-and starts again; what had been fetched, compiled and unpacked is in the caches, so that is quick.
+Until the record is written (`yard.revisions.mark`), the revision's directory holds ``building.json`` and is not listed:
+the next build of the revision removes the prefix and starts again. What had been fetched, compiled and unpacked is in
+the caches, so that is quick.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ from stackyard.lock.model import LockedVariant
 from stackyard.progress import Progress
 from stackyard.yard import atomic, disk
 from stackyard.yard.layout import RevisionPaths, Yard
-from stackyard.yard.record import Activation, BuildRecord, DiskUse, PackageRecord, read_record
+from stackyard.yard.record import Activation, BuildRecord, DiskUse, PackageRecord, now, read_record
 
 if TYPE_CHECKING:
     from stackyard.build.pip import Wheel
@@ -49,17 +49,17 @@ def build(
     *,
     licences: Sequence[Mapping[str, Any]] = (),
 ) -> BuildRecord:
-    """Build one revision into `paths` and write its record.
+    """Build one revision into `paths`. Its record is returned and not written: the payload may still be packed.
 
     Args:
         module: the name that users will load.
-        licences: what a person accepted for it, for the record.
+        licences: what was accepted for it, for the record.
 
     Returns:
-        The record; the one that is there already if this very build was finished before.
+        The record; the written one if this very build was marked before.
 
     Raises:
-        MissingError: a host tool, module or interpreter is not on this machine; nothing was begun.
+        MissingError: a host tool, module or interpreter was not found; nothing was begun.
         StackyardError: a step failed; the log of the revision has the whole output, the caches keep what was done.
     """
     digest = input_hash(variant, locked, site)
@@ -75,12 +75,7 @@ def build(
         except disk.DiskFull:
             _clear(job)
             raise
-        record = replace(made, revision=revision, input_hash=digest, licences=tuple(licences))
-        atomic.fault_point("marker-before")
-        atomic.write_json(paths.record, record.to_json())
-        atomic.fault_point("marker-after")
-        paths.building.unlink(missing_ok=True)
-    return record
+    return replace(made, revision=revision, input_hash=digest, licences=tuple(licences))
 
 
 def _finished(paths: RevisionPaths, digest: str) -> BuildRecord:
@@ -90,7 +85,6 @@ def _finished(paths: RevisionPaths, digest: str) -> BuildRecord:
             f"{record.module} was built from other inputs, and a revision never changes",
             hint="deploy again: it becomes the next revision",
         )
-    paths.building.unlink(missing_ok=True)
     return record
 
 
@@ -98,7 +92,7 @@ def _begin(job: Job, digest: str) -> None:
     """Remove what a killed build left, and say who is building now."""
     _clear(job)
     job.paths.log.unlink(missing_ok=True)
-    me = {"module": job.module, "input_hash": digest, "host": platform.node(), "pid": os.getpid(), "started": _now()}
+    me = {"module": job.module, "input_hash": digest, "host": platform.node(), "pid": os.getpid(), "started": now()}
     atomic.write_json(job.paths.building, me)
 
 
@@ -194,7 +188,7 @@ class _Steps:
             platform=job.locked.platform,
             path=str(job.paths.root),
             prefix=str(job.prefix),
-            created=_now(),
+            created=now(),
             summary=variant.summary,
             axes=dict(variant.axes),
             packages=packages(job, compiled),
@@ -269,7 +263,3 @@ def sharing_samples(job: Job) -> list[Path]:
 def _shareable(entry: Mapping[str, Any]) -> bool:
     changed = entry.get("prefix_placeholder") or entry.get("sha256_in_prefix")
     return entry["path_type"] == "hardlink" and not changed and bool(entry.get("size_in_bytes"))
-
-
-def _now() -> str:
-    return datetime.now(timezone.utc).isoformat(timespec="seconds")

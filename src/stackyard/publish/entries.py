@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,7 @@ from stackyard.publish.plan import Task
 from stackyard.spec.models import Site
 from stackyard.yard import generations
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import Entry
-
-
-def now() -> str:
-    """The present time as records hold it: UTC, to the second."""
-    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+from stackyard.yard.record import Entry, now
 
 
 def present(yard: Yard) -> dict[str, Entry]:

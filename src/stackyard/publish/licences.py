@@ -6,13 +6,13 @@ import getpass
 import hashlib
 import json
 from collections.abc import Collection, Mapping
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stackyard.errors import InputError, MissingError
 from stackyard.yard import atomic
 from stackyard.yard.layout import Yard
+from stackyard.yard.record import now
 
 if TYPE_CHECKING:
     from stackyard.spec.models import Licence
@@ -66,7 +66,7 @@ def _accept(yard: Yard, licence: Licence) -> None:
         "sha256": text_hash(licence),
         "variable": licence.variable,
         "who": getpass.getuser(),
-        "when": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "when": now(),
     }
     ledger = _ledger(yard)
     ledger[f"{licence.name}:{entry['sha256']}"] = entry

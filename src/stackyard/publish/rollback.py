@@ -7,12 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stackyard.errors import InputError
-from stackyard.expose.generation import write_modules
-from stackyard.expose.root import check_root, make_root
-from stackyard.publish import names
-from stackyard.publish.entries import now
+from stackyard.publish import generation, names
 from stackyard.spec.models import Site
-from stackyard.yard import generations, revisions
+from stackyard.yard import generations
 from stackyard.yard.layout import Yard
 from stackyard.yard.record import Entry, Manifest
 
@@ -105,13 +102,9 @@ def mark_verified(yard: Yard, site: Site, modules: Collection[str]) -> list[str]
 
 def publish(yard: Yard, site: Site, step: Step) -> Manifest:
     """Publish a generation of revisions that were verified before. The caller holds the lease (`writing.writing`)."""
-    check_root(yard, site)
-    folder = generations.begin(yard)
-    records = {record.module: record for record in revisions.built(yard)}
-    write_modules(folder / "modules", step.entries, records, site, yard)
-    manifest = generations.flip(yard, folder, now(), step.reason, step.entries, step.content)
-    make_root(yard, site)
-    return manifest
+    with generation.draft(yard, site) as draft:
+        draft.write(step.entries)
+        return draft.flip(step.reason, step.content)
 
 
 def _claimed(entries: Iterable[Entry]) -> tuple[Entry, ...]:

@@ -164,6 +164,13 @@ def says_full(text: str) -> bool:
     return _SAYS_FULL.search(text) is not None
 
 
+def failure(error: OSError, step: str) -> StackyardError:
+    """An error of the file system, with what to do about it. `step` is what was being done: "building demo/1.0-1"."""
+    if is_full(error):
+        return no_space(step, str(error.filename or error.strerror))
+    return StackyardError(f"{step} failed: {error}", hint="published revisions are unchanged; deploy again")
+
+
 def no_space(step: str, place: str = "") -> DiskFull:
     """The error for a full file system. `step` is what was being done: "compiling horovod 0.28.1"."""
     return DiskFull(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +18,11 @@ from stackyard.yard.payload import Payload, payload_of
 RECORD_FORMAT = 2
 MANIFEST_FORMAT = 1
 State = Literal["published", "unverified", "withdrawn", "built"]
+
+
+def now() -> str:
+    """The present time as files hold it: UTC, to the second."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
 @dataclass(frozen=True)

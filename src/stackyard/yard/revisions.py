@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from stackyard.yard import atomic
 from stackyard.yard.layout import RevisionPaths, Yard
 from stackyard.yard.record import BuildRecord, read_record
 
@@ -20,6 +21,15 @@ def folders(yard: Yard, stack: str | None = None) -> Iterator[RevisionPaths]:
 def built(yard: Yard, stack: str | None = None) -> list[BuildRecord]:
     """The records of everything that was built completely."""
     return [read_record(paths.record) for paths in folders(yard, stack) if paths.record.exists()]
+
+
+def mark(record: BuildRecord) -> None:
+    """Write the record of a complete revision, as the last of its files: from now on it counts as built, for good."""
+    paths = RevisionPaths.of(record.path)
+    atomic.fault_point("marker-before")
+    atomic.write_json(paths.record, record.to_json())
+    atomic.fault_point("marker-after")
+    paths.building.unlink(missing_ok=True)
 
 
 def find(yard: Yard, module: str) -> BuildRecord | None:
