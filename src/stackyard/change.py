@@ -1,8 +1,8 @@
-"""`EnvironmentChange`: the one small language in which a stack says what it does to a user's environment.
+"""`EnvironmentChange`: the list of operations that describes what a stack does to a user's environment.
 
 Activation is captured into it once, at build time. Modulefiles in Lua and in Tcl, ``stackyard run``, wrappers and batch
-scripts are renderings of the same list; nothing else in the program writes shell. The operations are few and each says
-what it *means*, so that a renderer can choose the construct of its module system that gives the user's own value back.
+scripts are renderings of the same list; nothing else in the program writes shell. The operations are few, and each
+states its *meaning*, so that a renderer can choose the construct of its module system that restores the user's value.
 
 This module is pure: standard library only, no I/O, cheap to import.
 """
@@ -74,7 +74,7 @@ class Flags:
 
 @dataclass(frozen=True)
 class UserPath:
-    """A place of the user's own, with a fallback where the preferred variable is not set.
+    """A path of the user's own, with a fallback where the preferred variable is not set.
 
     The value is ``$base/suffix`` for the first of `bases` (variable names, e.g. SCRATCH) that is set and not empty,
     else ``$HOME/fallback``; entries of `tail` (absolute paths, e.g. the site's own envs) follow, joined by `separator`.
@@ -113,10 +113,10 @@ class Alias:
 
 @dataclass(frozen=True)
 class OnUnload:
-    """Commands run when the stack is unloaded, per shell. The one thing an unload may execute; it carries its own
-    definitions and absolute paths, because module systems unwind variables and functions first.
+    """Commands run when the stack is unloaded, per shell. Nothing else runs at an unload. They carry their own
+    definitions and absolute paths, because module systems undo variables and functions first.
 
-    `carry` names variables set by `SaveValue` whose value the commands find in a shell variable of the same name.
+    `carry` names variables set by `SaveValue`; the commands get their values in shell variables of the same names.
     """
 
     op: ClassVar[str] = "on_unload"

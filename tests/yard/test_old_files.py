@@ -24,13 +24,6 @@ from stackyard.verify.report import REPORT, Report, read_report
 from stackyard.yard.formats import Kind
 from stackyard.yard.record import MANIFEST, RECORD, BuildRecord, Manifest, read_manifest, read_record
 
-JSON: dict[str, tuple[Kind[Any], Callable[[Path], Any]]] = {
-    "record": (RECORD, read_record),
-    "manifest": (MANIFEST, read_manifest),
-    "report": (REPORT, read_report),
-    "module": (MODULE, lambda path: _frozen(path)),
-}
-
 
 def _frozen(path: Path) -> Any:
     """The operations of ``module.json``, through the program's own door: a record of its directory."""
@@ -39,6 +32,14 @@ def _frozen(path: Path) -> Any:
     (folder / "module.json").write_bytes(path.read_bytes())
     record = BuildRecord("s", "1", "", 1, "s/1-1", "", "linux-64", str(folder), "/p", "2026-01-01T00:00:00+00:00")
     return change_of(record, Site())
+
+
+JSON: dict[str, tuple[Kind[Any], Callable[[Path], Any]]] = {
+    "record": (RECORD, read_record),
+    "manifest": (MANIFEST, read_manifest),
+    "report": (REPORT, read_report),
+    "module": (MODULE, _frozen),
+}
 
 
 @pytest.fixture

@@ -82,14 +82,14 @@ def _finished(paths: RevisionPaths, digest: str) -> BuildRecord:
     record = read_record(paths.record)
     if record.input_hash != digest:
         raise StackyardError(
-            f"{record.module} was built from other inputs, and a revision never changes",
-            hint="deploy again: it becomes the next revision",
+            f"{record.module} was built from other inputs; a published revision never changes",
+            hint="deploy again: the build becomes the next revision",
         )
     return record
 
 
 def _begin(job: Job, digest: str) -> None:
-    """Remove what a killed build left, and say who is building now."""
+    """Remove what a killed build left, and write who is building now."""
     _clear(job)
     job.paths.log.unlink(missing_ok=True)
     me = {"module": job.module, "input_hash": digest, "host": platform.node(), "pid": os.getpid(), "started": now()}
@@ -102,7 +102,7 @@ def _clear(job: Job) -> None:
 
 
 class _Steps:
-    """The steps of one build in their order, with the time that each took."""
+    """The steps of one build in their order, with their times."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -111,7 +111,7 @@ class _Steps:
         self.kept: dict[str, str] = {}
 
     def run(self) -> BuildRecord:
-        """Do all of it; the record lacks only what the caller knows."""
+        """Run all steps; the record lacks only what the caller knows."""
         from stackyard.build import conda, interpreter, pip, recipe, seal, toolchain, wheels
 
         job = self.job
@@ -153,7 +153,7 @@ class _Steps:
         with self._phase("bytecode"):
             failed = bytecode.add(self.job, wheels, touched)
         if failed:
-            self.notices.append(f"{len(failed)} Python files cannot be compiled, e.g. {failed[0]}")
+            self.notices.append(f"{len(failed)} Python files cannot be compiled to bytecode, e.g. {failed[0]}")
         return activation
 
     def _measure(self) -> DiskUse:
@@ -204,12 +204,12 @@ class _Steps:
         )
 
     def _check(self, check: Check) -> dict[str, Any]:
-        """A check for the record; its script is the copy in ``recipe/``, which stays as it was."""
+        """A check for the record; its script is the copy in ``recipe/``, which never changes."""
         return check.model_copy(update={"script": self.kept.get(check.script, check.script)}).model_dump(mode="json")
 
 
 def module_settings(variant: Variant, site: Site) -> dict[str, Any]:
-    """How the stack appears as a module, with the site's part in it: a later change of the site does not alter it."""
+    """The module settings of the stack and of the site: a later change of the site does not alter them."""
     settings = variant.modules.model_dump(mode="json")
     settings["family"] = site.modules.family if variant.modules.family is None else variant.modules.family
     settings["depends_on"] = list(dict.fromkeys((*site.modules.depends_on, *variant.modules.depends_on)))
@@ -219,7 +219,7 @@ def module_settings(variant: Variant, site: Site) -> dict[str, Any]:
 def captured(job: Job) -> Activation:
     """The prefix's own activation with the file's variables, then the run-time variables of the site and of the stack.
 
-    A later one wins. These are the user's variables as well, so he gets his values back.
+    The last value wins. Users may have set these variables too, so unloading restores theirs.
     """
     from stackyard.build.activation import capture
     from stackyard.spec.environment import variables_for
@@ -248,7 +248,7 @@ def packages(job: Job, compiled: Sequence[Compiled]) -> tuple[PackageRecord, ...
 
 
 def sharing_samples(job: Job) -> list[Path]:
-    """One file per package that could have been shared with the cache: enough to see how files were linked."""
+    """One file per package that could have been shared with the cache, which shows how files were linked."""
     found = []
     for package in job.locked.conda:
         meta = job.prefix / "conda-meta" / f"{package.name}-{package.version}-{package.build}.json"

@@ -35,7 +35,7 @@ Package = TypeVar("Package", CondaPackage, PipPackage)
 
 _HEADER = "# Written by `stackyard lock`. Keep it beside the file it was made from, in the same repository.\n"
 """Begins with `hashing.LOCK_MARK`."""
-_RELOCK = "restore it from the repository, or write it anew with `stackyard lock`"
+_RELOCK = "restore it from the repository, or write it again with `stackyard lock`"
 _LISTS = ("channels", "virtual", "requested", "policy", "notices")
 
 
@@ -181,8 +181,8 @@ def parse(text: str, origin: str) -> Lock:
         origin: the file's path, for errors.
 
     Raises:
-        InputError: not TOML, a newer format, a missing or unknown field, or a reference to a package that is not there;
-            with the line.
+        InputError: not TOML, a newer format, a missing or unknown key, or a reference to a missing package; with the
+            line.
     """
     try:
         data = tomllib.loads(text)
@@ -196,11 +196,11 @@ def parse(text: str, origin: str) -> Lock:
 
 
 def read(path: Path) -> Lock:
-    """Read a lock file. Raises InputError when it is not there or damaged."""
+    """Read a lock file. Raises InputError when it is missing or damaged."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise InputError(f"there is no lock {path}", hint="write it with `stackyard lock`") from error
+        raise InputError(f"lock not found: {path}", hint="write it with `stackyard lock`") from error
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read the lock: {error}", where=Where(str(path)), hint=_RELOCK) from error
     return parse(text, str(path))

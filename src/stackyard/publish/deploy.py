@@ -37,7 +37,7 @@ USABLE = ("published", "unverified", "unchanged", "updated", "inherited")
 
 @dataclass(frozen=True)
 class Request:
-    """What a person asked for. `accept` names licences that he accepts now."""
+    """What to deploy, where and how. `accept` names the licences that are accepted with it."""
 
     stacks: tuple[Stack, ...]
     site: Site
@@ -49,7 +49,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one variant.
+    """The result for one variant.
 
     `status`: published, unverified (published unverified, as allowed), unchanged, updated (only its labels changed),
     inherited, failed (a check did not pass), held (unverified and not allowed) or broken (the build itself failed;
@@ -67,7 +67,7 @@ class Outcome:
 
 @dataclass
 class Result:
-    """Everything a deploy did. `generation` is 0 where nothing new was published."""
+    """All that a deploy did. `generation` is 0 where nothing new was published."""
 
     outcomes: list[Outcome] = field(default_factory=list)
     generation: int = 0
@@ -107,7 +107,7 @@ def platforms_of(stack: Stack, site: Site) -> tuple[str, ...]:
 
 
 def plan(request: Request, locks: Sequence[Locked]) -> list[Task]:
-    """What is to be done for every variant on this machine. Writes nothing."""
+    """The task for every variant on this machine. Writes nothing."""
     platform = machine().platform
     tasks = [
         task
@@ -119,8 +119,8 @@ def plan(request: Request, locks: Sequence[Locked]) -> list[Task]:
         other = seen.setdefault(task.module, task)
         if other is not task and other.input_hash != task.input_hash:
             raise InputError(
-                f"{other.stack.file} and {task.stack.file} both make {task.module}",
-                hint="give one of them another name or version",
+                f"{other.stack.file} and {task.stack.file} both define {task.module}",
+                hint="change the name or the version of one of them",
             )
     entries_after(request.yard, request.site, [t for t in tasks if t.action != "inherited"])  # names are unique
     return tasks
@@ -134,7 +134,7 @@ def deploy(request: Request, progress: Progress) -> Result:
     """
     check_root(request.yard, request.site)
     result = Result()
-    for path in unfinished(request.yard, older_than_s=0):  # the lease is ours, so nobody is writing there
+    for path in unfinished(request.yard, older_than_s=0):  # we hold the lease: no other process writes there
         disk.remove_tree(path)
     locks = lock_all(request, progress)
     result.locks = [locked.path for locked in locks if write_lock(locked, progress)]
@@ -184,10 +184,10 @@ def _ensure_built(task: Task, request: Request, progress: Progress) -> Task:
 def _publish(
     kept: Sequence[Task], candidates: Sequence[Task], request: Request, progress: Progress, result: Result
 ) -> None:
-    """Publish the candidates that pass, and what the files now say about the revisions in `kept`, which are published.
+    """Publish the candidates that pass their checks, and the present labels of the published revisions in `kept`.
 
-    The next generation is written with all candidates, they are verified through it, those that fail are taken out,
-    and the link flips. Where nothing is left that is new the generation is thrown away.
+    The next generation is written with all candidates. They are verified through it, those that fail are left out, and
+    the link flips. Where nothing new is left the generation is discarded.
     """
     labelled = relabelled(present(request.yard), entries_after(request.yard, request.site, kept))
     if not candidates and not labelled:

@@ -1,4 +1,4 @@
-"""What every check is given: the record, the environment of the loaded module, the machine and the exceptions."""
+"""The input of every check: the record, the environment of the loaded module, the machine and the exceptions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Exceptions:
-    """What the stack's author declared not to need proof; each entry is a name or a glob."""
+    """What the stack's author excluded from checking; each entry is a name or a glob."""
 
     imports: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
@@ -27,14 +27,14 @@ class Exceptions:
 
     @classmethod
     def of(cls, record: BuildRecord) -> Exceptions:
-        """The exceptions of a record; unknown keys, of a newer program, are left alone."""
+        """The exceptions of a record."""
         known = ("imports", "commands", "libraries", "distributions")
         return cls(**{name: tuple(record.exceptions.get(name, ())) for name in known})
 
 
 @dataclass(frozen=True)
 class Python:
-    """What the stack's interpreter says about itself.
+    """What the stack's interpreter reports about itself.
 
     Attributes:
         path: the interpreter that the loaded environment finds, in the prefix.

@@ -42,7 +42,7 @@ class PackageRecord:
 
 @dataclass(frozen=True)
 class DiskUse:
-    """What a build took: bytes and inodes that are its own (`new`) and those linked from the cache (`shared`)."""
+    """What a build uses: bytes and inodes of its own (`new`) and those linked from the cache (`shared`)."""
 
     link_mode: str = "copy"
     bytes_new: int = 0
@@ -53,11 +53,11 @@ class DiskUse:
 
 @dataclass(frozen=True)
 class Activation:
-    """What activating a prefix does, captured once.
+    """What activating a prefix does, captured at build time.
 
     Attributes:
         change: the operations, in order.
-        build_only: variables that were dropped because they only matter for building (CC, CFLAGS, ``_CONDA_*``).
+        build_only: variables that were left out because they only matter for building (CC, CFLAGS, ``_CONDA_*``).
         uncaptured: what could not be captured, one sentence each, with the script that does it.
     """
 
@@ -68,7 +68,7 @@ class Activation:
 
 @dataclass(frozen=True)
 class BuildRecord:
-    """One built revision: the marker file of its folder.
+    """One built revision; its file marks the directory as complete.
 
     Attributes:
         module: the name that users load: ``name/version-variant-revision`` in the site's template.
@@ -154,16 +154,16 @@ RECORD = formats.Kind(
 
 @dataclass(frozen=True)
 class Entry:
-    """One revision as a generation sees it.
+    """One revision in a generation.
 
     Attributes:
         module: the full module name.
-        folder: absolute path of the revision's folder.
+        folder: absolute path of the revision's directory.
         state: published, unverified, or withdrawn (kept loadable by full name, hidden, without alias or default).
-        default: whether ``module load <stack>`` means this one.
-        aliases: short versions that mean this one, e.g. ``2.13`` and ``2.13-py311``.
-        rank: where its variant stood in the stack's matrix; among the variants of one version the highest is preferred.
-        hidden: shown to nobody by `module avail`, loadable by its full name.
+        default: whether ``module load <stack>`` loads this one.
+        aliases: short versions that load this one, e.g. ``2.13`` and ``2.13-py311``.
+        rank: position of its variant in the stack's matrix; among the variants of one version the highest is preferred.
+        hidden: not shown by `module avail`, loadable by its full name.
         deprecated: a date and a message, shown when it is loaded.
         notice: a message shown at every load.
         help: added to what ``module help`` prints.
@@ -188,7 +188,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The set of revisions that users see in one generation, and how it came about.
+    """The revisions that users see in one generation, and the reason for it.
 
     `content` is the number of the generation whose content this one repeats after a rollback, else 0.
     """

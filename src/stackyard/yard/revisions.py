@@ -1,4 +1,4 @@
-"""Which revisions are on disk. A folder counts as built when its record is there; everything else is a leftover."""
+"""Revisions on disk. A directory that has a record counts as built; any other is the rest of an interrupted build."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stackyard.yard.record import BuildRecord, read_record
 
 
 def folders(yard: Yard, stack: str | None = None) -> Iterator[RevisionPaths]:
-    """The folders of all revisions of a stack, or of every stack, built or not, in the order of their names."""
+    """The directories of all revisions of a stack, or of every stack, built or not, sorted by name."""
     roots = [yard.stacks / stack] if stack else sorted(yard.stacks.glob("*"))
     for root in roots:
         if root.is_dir():
@@ -19,7 +19,7 @@ def folders(yard: Yard, stack: str | None = None) -> Iterator[RevisionPaths]:
 
 
 def built(yard: Yard, stack: str | None = None) -> list[BuildRecord]:
-    """The records of everything that was built completely."""
+    """The records of all revisions that are built."""
     return [read_record(paths.record) for paths in folders(yard, stack) if paths.record.exists()]
 
 

@@ -1,4 +1,4 @@
-"""``stackyard run``: a command in a revision's environment, without any module system."""
+"""``stackyard run``: a command in the environment of a revision, without a module system."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from stackyard.yard import catalogue
 @click.option("--dry-run", is_flag=True, help="Print the variables that would change; run nothing.")
 @click.pass_obj
 def command(context: Context, rev: str, argv: tuple[str, ...], dry_run: bool) -> None:
-    """Run CMD with the environment that loading REV gives. The command replaces this program: its exit code is kept."""
+    """Run CMD in the environment of the loaded module REV. CMD replaces this program: its exit status is kept."""
     from stackyard.expose.published import change_of
 
     record = catalogue.record_of(context.yard(), rev)
