@@ -1,15 +1,15 @@
-"""`EnvironmentChange`: the one small language in which a stack says what it does to a user's environment.
+"""`EnvironmentChange`: the list of operations that describes what a stack does to a user's environment.
 
 Activation is captured into it once, at build time. Modulefiles in Lua and in Tcl, ``stackyard run``, wrappers and batch
-scripts are renderings of the same list; nothing else in the program writes shell. The operations are few and each says
-what it *means*, so that a renderer can choose the construct of its module system that gives the user's own value back.
+scripts are renderings of the same list; nothing else in the program writes shell. The operations are few, and each
+states its *meaning*, so that a renderer can choose the construct of its module system that restores the user's value.
 
 This module is pure: standard library only, no I/O, cheap to import.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar
 
@@ -40,7 +40,7 @@ class Set:
 class SetRestorable:
     """Set a variable of the user's and restore the previous value on unload; `value` None: unset while loaded."""
 
-    op: ClassVar[str] = "borrow"
+    op: ClassVar[str] = "set_restorable"
     variable: str
     value: str | None
 
@@ -56,9 +56,9 @@ class Default:
 
 @dataclass(frozen=True)
 class SaveValue:
-    """Keep in `variable` the value that `source` has when the stack is loaded (empty if unset), for `OnUnload`."""
+    """Save in `variable` the value that `source` has when the stack is loaded (empty if unset), for `OnUnload`."""
 
-    op: ClassVar[str] = "remember"
+    op: ClassVar[str] = "save_value"
     variable: str
     source: str
 
@@ -74,7 +74,7 @@ class Flags:
 
 @dataclass(frozen=True)
 class UserPath:
-    """A place of the user's own, with a fallback where the preferred variable is not set.
+    """A path of the user's own, with a fallback where the preferred variable is not set.
 
     The value is ``$base/suffix`` for the first of `bases` (variable names, e.g. SCRATCH) that is set and not empty,
     else ``$HOME/fallback``; entries of `tail` (absolute paths, e.g. the site's own envs) follow, joined by `separator`.
@@ -113,10 +113,10 @@ class Alias:
 
 @dataclass(frozen=True)
 class OnUnload:
-    """Commands run when the stack is unloaded, per shell. The one thing an unload may execute; it carries its own
-    definitions and absolute paths, because module systems unwind variables and functions first.
+    """Commands run when the stack is unloaded, per shell. Nothing else runs at an unload. They carry their own
+    definitions and absolute paths, because module systems undo variables and functions first.
 
-    `carry` names variables set by `SaveValue` whose value the commands find in a shell variable of the same name.
+    `carry` names variables set by `SaveValue`; the commands get their values in shell variables of the same names.
     """
 
     op: ClassVar[str] = "on_unload"
@@ -139,6 +139,8 @@ _OPERATIONS: dict[str, type[Any]] = {
     cls.op: cls
     for cls in (Prepend, Set, SetRestorable, Default, SaveValue, Flags, UserPath, Function, Alias, OnUnload, Notice)
 }
+_FORMER_NAMES = {"borrow": SetRestorable.op, "remember": SaveValue.op}
+"""Names of operations in files of earlier versions, which are read for ever."""
 
 
 @dataclass(frozen=True)
@@ -161,8 +163,14 @@ class EnvironmentChange:
         return [{"op": operation.op, **asdict(operation)} for operation in self.operations]
 
     @classmethod
-    def from_json(cls, items: list[dict[str, Any]]) -> EnvironmentChange:
-        """Read what `to_json` wrote. Raises KeyError for an unknown ``op``."""
+    def from_json(cls, items: Iterable[Mapping[str, Any]]) -> EnvironmentChange:
+        """Read what `to_json` wrote, now or in an earlier version.
+
+        Raises:
+            KeyError: an operation has no ``op``.
+            TypeError: an operation lacks a key.
+            ValueError: an operation or one of its keys is unknown.
+        """
         return cls(tuple(_operation(item) for item in items))
 
     def apply(self, environ: Mapping[str, str]) -> dict[str, str]:
@@ -173,9 +181,14 @@ class EnvironmentChange:
         return result
 
 
-def _operation(item: dict[str, Any]) -> Operation:
-    cls = _OPERATIONS[item["op"]]
-    values = {f.name: item[f.name] for f in fields(cls) if f.name in item}
+def _operation(item: Mapping[str, Any]) -> Operation:
+    op = _FORMER_NAMES.get(item["op"], item["op"])
+    if op not in _OPERATIONS:
+        raise ValueError(f"unknown operation {op!r}")
+    cls, values = _OPERATIONS[op], {key: value for key, value in item.items() if key != "op"}
+    unknown = sorted(set(values) - {f.name for f in fields(cls)})
+    if unknown:
+        raise ValueError(f"unknown key {unknown[0]!r} in an operation {op!r}")
     made: Operation = cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
     return made
 

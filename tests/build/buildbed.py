@@ -16,6 +16,7 @@ from stackyard.build import builder
 from stackyard.lock.model import CondaPackage, LockedInterpreter, LockedVariant, PipPackage
 from stackyard.progress import Silent
 from stackyard.spec.models import Site, Variant
+from stackyard.yard import revisions
 from stackyard.yard.layout import RevisionPaths, Yard
 from stackyard.yard.record import BuildRecord
 
@@ -105,4 +106,6 @@ def build(
 ) -> BuildRecord:
     variant = variant or Variant(stack="demo", version="1.0", name="py311")
     paths = RevisionPaths(yard.root / "stacks" / "demo" / folder)
-    return builder.build(variant, lock, site or Site(), yard, paths, f"demo/{folder}", 1, progress or Silent())
+    record = builder.build(variant, lock, site or Site(), yard, paths, f"demo/{folder}", 1, progress or Silent())
+    revisions.mark(record)
+    return record

@@ -18,6 +18,7 @@ from stackyard.errors import MissingError, StackyardError
 from stackyard.lock.model import LockedInterpreter, LockedVariant, PipPackage
 from stackyard.progress import Silent
 from stackyard.spec.models import Check, Environment, Permissions, Site, Variant
+from stackyard.yard import revisions
 from stackyard.yard.audit import audit
 from stackyard.yard.layout import RevisionPaths, Yard
 from stackyard.yard.record import BuildRecord, read_record
@@ -176,6 +177,17 @@ def test_the_rest_of_a_killed_build_is_replaced(yard: Yard, wheelhouse: dict[str
     paths.record.unlink()
     (paths.prefix / "lib/half-written.so").write_bytes(b"\x7fELF")
     assert tree_hash(Path(build(yard, lock).prefix)) == before
+
+
+def test_a_build_leaves_the_marker_to_its_caller(yard: Yard, wheelhouse: dict[str, PipPackage]) -> None:
+    paths = yard.revision("demo", "1.0-py311-1")
+    variant = Variant(stack="demo", version="1.0", name="py311")
+    lock = locked(pip=[wheelhouse["six"]])
+    record = builder.build(variant, lock, Site(), yard, paths, "demo/1.0-py311-1", 1, Silent())
+    assert record.payload.python.exists() and paths.building.exists()
+    assert not paths.record.exists() and revisions.built(yard) == []
+    revisions.mark(record)
+    assert revisions.built(yard) == [record] and not paths.building.exists()
 
 
 def test_a_finished_revision_is_not_built_again_nor_from_other_inputs(

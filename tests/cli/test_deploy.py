@@ -203,7 +203,7 @@ checks:
         (["show", "nothing/1"], "nothing/1"),
         (["deploy", "/no/such/environment.yml"], "/no/such/environment.yml"),
         (["--site", "/no/such/site.yaml", "deploy", "x"], "/no/such/site.yaml"),
-        (["rollback"], "nothing was published"),
+        (["rollback"], "nothing is published"),
     ],
 )
 def test_mistakes_end_with_code_2_and_name_the_thing(words: list[str], says: str, tmp_path: Path) -> None:

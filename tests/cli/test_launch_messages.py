@@ -17,7 +17,7 @@ WRONG = {
     "a rank on two sockets": (["-r", "3", "-c", "2", "hello.py"], "two sockets"),
     "an unknown profiler": (["--profile", "nsysx", "hello.py"], "did you mean nsys?"),
     "an image that is not there": (["--container", "none.sif", "hello.py"], "there is no image none.sif"),
-    "an unknown revision": (["--with", "nothing", "hello.py"], "there is no revision nothing"),
+    "an unknown revision": (["--with", "nothing", "hello.py"], "no such revision in "),
     "an unknown node kind": (["--node-kind", "nix", "hello.py"], "no node kind nix"),
     "no name for a value": (["--env", "FOO", "hello.py"], "is no NAME=VALUE"),
     "no time": (["-t", "1:xx", "hello.py"], "is no time"),

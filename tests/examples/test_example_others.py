@@ -111,7 +111,7 @@ def test_horovod_for_power_is_locked_as_source_from_the_real_index(powerai: Exam
 @pytest.mark.parametrize("words", [("deploy",), ("deploy", "--dry-run")])
 def test_what_is_for_another_processor_is_not_built_here(powerai: Example, words: tuple[str, ...]) -> None:
     refused = powerai.run(*words, "stack.yaml", site="site.yaml", expect=1)
-    assert f"powerai is locked for {POWER}, and this machine is {host_subdir()}" in refused.err
+    assert f"powerai is locked for {POWER}; this machine is {host_subdir()}" in refused.err
     assert "build it on such a machine" in refused.err
 
 

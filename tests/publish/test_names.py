@@ -51,7 +51,7 @@ def test_withdrawn_and_hidden_revisions_get_none() -> None:
 
 
 def test_two_revisions_that_claim_one_name_are_an_error() -> None:
-    with pytest.raises(InputError, match=r"s/1-a would mean both s/1-a(-1)? and s/1-a(-1)?"):
+    with pytest.raises(InputError, match=r"s/1-a would load both s/1-a(-1)? and s/1-a(-1)?"):
         claim([entry("s", "1", "a", 1), replace(entry("s", "1-a", "", 1), module="s/1-a")])
 
 

@@ -93,5 +93,5 @@ def test_it_is_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_yard_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StackyardError, match="cannot be made"), lease(Yard(tmp_path / "file" / "yard")):
+    with pytest.raises(StackyardError, match="cannot create the yard"), lease(Yard(tmp_path / "file" / "yard")):
         pass

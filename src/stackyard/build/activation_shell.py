@@ -10,6 +10,7 @@ from pathlib import Path
 
 from stackyard.errors import MissingError, StackyardError
 from stackyard.host import command
+from stackyard.yard.payload import Prefix
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def _environment(prefix: Path, probe: ProbeEnvironment, home: Path, folder: Path
     temporary = folder / "tmp"
     temporary.mkdir()
     return {
-        "PATH": f"{folder / 'shim'}:{prefix}/bin:/usr/local/bin:/usr/bin:/bin",
+        "PATH": f"{folder / 'shim'}:{Prefix(prefix).search_path('/usr/local/bin:/usr/bin:/bin')}",
         "HOME": str(home), "USER": probe.user, "LOGNAME": probe.user, "LANG": "C.UTF-8",
         "TMPDIR": str(temporary), "HOSTNAME": f"host-{probe.user}", "CONDA_PREFIX": str(prefix),
         "CONDA_DEFAULT_ENV": str(prefix), "CONDA_SHLVL": "1", **probe.present,

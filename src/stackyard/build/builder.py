@@ -1,7 +1,8 @@
-"""From a locked variant to an immutable prefix at its final path, and its record, which is written last.
+"""From a locked variant to a finished prefix at its final path, and its record, which the caller writes as the marker.
 
-A build that was killed leaves a prefix without a record: nobody lists it, and the next build of the revision removes it
-and starts again; what had been fetched, compiled and unpacked is in the caches, so that is quick.
+Until the record is written (`yard.revisions.mark`), the revision's directory holds ``building.json`` and is not listed:
+the next build of the revision removes the prefix and starts again. What had been fetched, compiled and unpacked is in
+the caches, so that is quick.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ from stackyard.lock.model import LockedVariant
 from stackyard.progress import Progress
 from stackyard.yard import atomic, disk
 from stackyard.yard.layout import RevisionPaths, Yard
-from stackyard.yard.record import Activation, BuildRecord, DiskUse, PackageRecord, read_record
+from stackyard.yard.record import Activation, BuildRecord, DiskUse, PackageRecord, now, read_record
 
 if TYPE_CHECKING:
     from stackyard.build.pip import Wheel
@@ -49,17 +49,17 @@ def build(
     *,
     licences: Sequence[Mapping[str, Any]] = (),
 ) -> BuildRecord:
-    """Build one revision into `paths` and write its record.
+    """Build one revision into `paths`. Its record is returned and not written: the payload may still be packed.
 
     Args:
         module: the name that users will load.
-        licences: what a person accepted for it, for the record.
+        licences: what was accepted for it, for the record.
 
     Returns:
-        The record; the one that is there already if this very build was finished before.
+        The record; the written one if this very build was marked before.
 
     Raises:
-        MissingError: a host tool, module or interpreter is not on this machine; nothing was begun.
+        MissingError: a host tool, module or interpreter was not found; nothing was begun.
         StackyardError: a step failed; the log of the revision has the whole output, the caches keep what was done.
     """
     digest = input_hash(variant, locked, site)
@@ -75,30 +75,24 @@ def build(
         except disk.DiskFull:
             _clear(job)
             raise
-        record = replace(made, revision=revision, input_hash=digest, licences=tuple(licences))
-        atomic.fault_point("marker-before")
-        atomic.write_json(paths.record, record.to_json())
-        atomic.fault_point("marker-after")
-        paths.building.unlink(missing_ok=True)
-    return record
+    return replace(made, revision=revision, input_hash=digest, licences=tuple(licences))
 
 
 def _finished(paths: RevisionPaths, digest: str) -> BuildRecord:
     record = read_record(paths.record)
     if record.input_hash != digest:
         raise StackyardError(
-            f"{record.module} was built from other inputs, and a revision never changes",
-            hint="deploy again: it becomes the next revision",
+            f"{record.module} was built from other inputs; a published revision never changes",
+            hint="deploy again: the build becomes the next revision",
         )
-    paths.building.unlink(missing_ok=True)
     return record
 
 
 def _begin(job: Job, digest: str) -> None:
-    """Remove what a killed build left, and say who is building now."""
+    """Remove what a killed build left, and write who is building now."""
     _clear(job)
     job.paths.log.unlink(missing_ok=True)
-    me = {"module": job.module, "input_hash": digest, "host": platform.node(), "pid": os.getpid(), "started": _now()}
+    me = {"module": job.module, "input_hash": digest, "host": platform.node(), "pid": os.getpid(), "started": now()}
     atomic.write_json(job.paths.building, me)
 
 
@@ -108,7 +102,7 @@ def _clear(job: Job) -> None:
 
 
 class _Steps:
-    """The steps of one build in their order, with the time that each took."""
+    """The steps of one build in their order, with their times."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -117,7 +111,7 @@ class _Steps:
         self.kept: dict[str, str] = {}
 
     def run(self) -> BuildRecord:
-        """Do all of it; the record lacks only what the caller knows."""
+        """Run all steps; the record lacks only what the caller knows."""
         from stackyard.build import conda, interpreter, pip, recipe, seal, toolchain, wheels
 
         job = self.job
@@ -159,7 +153,7 @@ class _Steps:
         with self._phase("bytecode"):
             failed = bytecode.add(self.job, wheels, touched)
         if failed:
-            self.notices.append(f"{len(failed)} Python files cannot be compiled, e.g. {failed[0]}")
+            self.notices.append(f"{len(failed)} Python files cannot be compiled to bytecode, e.g. {failed[0]}")
         return activation
 
     def _measure(self) -> DiskUse:
@@ -194,7 +188,7 @@ class _Steps:
             platform=job.locked.platform,
             path=str(job.paths.root),
             prefix=str(job.prefix),
-            created=_now(),
+            created=now(),
             summary=variant.summary,
             axes=dict(variant.axes),
             packages=packages(job, compiled),
@@ -210,12 +204,12 @@ class _Steps:
         )
 
     def _check(self, check: Check) -> dict[str, Any]:
-        """A check for the record; its script is the copy in ``recipe/``, which stays as it was."""
+        """A check for the record; its script is the copy in ``recipe/``, which never changes."""
         return check.model_copy(update={"script": self.kept.get(check.script, check.script)}).model_dump(mode="json")
 
 
 def module_settings(variant: Variant, site: Site) -> dict[str, Any]:
-    """How the stack appears as a module, with the site's part in it: a later change of the site does not alter it."""
+    """The module settings of the stack and of the site: a later change of the site does not alter them."""
     settings = variant.modules.model_dump(mode="json")
     settings["family"] = site.modules.family if variant.modules.family is None else variant.modules.family
     settings["depends_on"] = list(dict.fromkeys((*site.modules.depends_on, *variant.modules.depends_on)))
@@ -225,7 +219,7 @@ def module_settings(variant: Variant, site: Site) -> dict[str, Any]:
 def captured(job: Job) -> Activation:
     """The prefix's own activation with the file's variables, then the run-time variables of the site and of the stack.
 
-    A later one wins. These are the user's variables as well, so he gets his values back.
+    The last value wins. Users may have set these variables too, so unloading restores theirs.
     """
     from stackyard.build.activation import capture
     from stackyard.spec.environment import variables_for
@@ -254,7 +248,7 @@ def packages(job: Job, compiled: Sequence[Compiled]) -> tuple[PackageRecord, ...
 
 
 def sharing_samples(job: Job) -> list[Path]:
-    """One file per package that could have been shared with the cache: enough to see how files were linked."""
+    """One file per package that could have been shared with the cache, which shows how files were linked."""
     found = []
     for package in job.locked.conda:
         meta = job.prefix / "conda-meta" / f"{package.name}-{package.version}-{package.build}.json"
@@ -269,7 +263,3 @@ def sharing_samples(job: Job) -> list[Path]:
 def _shareable(entry: Mapping[str, Any]) -> bool:
     changed = entry.get("prefix_placeholder") or entry.get("sha256_in_prefix")
     return entry["path_type"] == "hardlink" and not changed and bool(entry.get("size_in_bytes"))
-
-
-def _now() -> str:
-    return datetime.now(timezone.utc).isoformat(timespec="seconds")

@@ -12,6 +12,7 @@ from stackyard.errors import StackyardError
 from stackyard.lock.model import LockedVariant
 from stackyard.progress import Progress
 from stackyard.yard.layout import RevisionPaths, Yard
+from stackyard.yard.payload import Prefix
 
 if TYPE_CHECKING:
     from stackyard.spec.models import Site, Variant
@@ -35,9 +36,14 @@ class Job:
         return self.paths.prefix
 
     @property
+    def payload(self) -> Prefix:
+        """The same prefix, as it is used."""
+        return Prefix(self.prefix)
+
+    @property
     def python(self) -> Path:
         """The prefix's interpreter."""
-        return self.prefix / "bin" / "python"
+        return self.payload.python
 
     @property
     def uv_cache(self) -> Path:
@@ -67,8 +73,7 @@ class Job:
         if not self.python_version:
             raise StackyardError(f"{self.module} has pip packages and no Python", hint="add python to its packages")
         locked = next((p.python_site_packages_path for p in self.locked.conda if p.name == "python"), "")
-        minor = ".".join(self.python_version.split(".")[:2])
-        return self.prefix / (locked or f"lib/python{minor}/site-packages")
+        return self.prefix / locked if locked else self.payload.site_packages(self.python_version)
 
 
 def cores() -> int:

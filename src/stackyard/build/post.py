@@ -49,7 +49,7 @@ def environment(job: Job, change: EnvironmentChange) -> dict[str, str]:
     prefix = os.fspath(job.prefix)
     env = change.apply(command.clean_environment())
     env |= {"PREFIX": prefix, "CONDA_PREFIX": prefix, "STACKYARD_MODULE": job.module, "PYTHONDONTWRITEBYTECODE": "1"}
-    env["PATH"] = f"{prefix}/bin{os.pathsep}{env['PATH']}"
+    env["PATH"] = job.payload.search_path(env["PATH"])
     return env
 
 

@@ -40,7 +40,7 @@ def complete(job: Job, before: Toolchain) -> Toolchain:
     Raises:
         MissingError: a tool that a package of the stack was expected to bring is not there either.
     """
-    inside = {**before.environ, "PATH": os.pathsep.join([str(job.prefix / "bin"), before.environ["PATH"]])}
+    inside = {**before.environ, "PATH": job.payload.search_path(before.environ["PATH"])}
     required = tuple(t for t in job.variant.build.tools if t.name not in before.tools)
     found = tools.require(required, _searched(inside), job.module, tools.build_requirements(job.variant))
     return replace(before, tools={**tools.compilers(_searched(inside)), **before.tools, **found})

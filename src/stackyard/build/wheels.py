@@ -35,6 +35,7 @@ from stackyard.lock.inputs import package_build
 from stackyard.lock.model import PipPackage
 from stackyard.lock.uvcompile import uv
 from stackyard.yard.atomic import fault_point, write_json
+from stackyard.yard.payload import Prefix
 
 if TYPE_CHECKING:
     from stackyard.spec.models import PackageBuild
@@ -148,7 +149,7 @@ def _build(job: Job, package: PipPackage, toolchain: Toolchain, root: Path, work
     """Run ``uv build``; return the wheel."""
     how = package_build(job.variant.build, package.name)
     isolated = how is None or how.isolation
-    path = [str(job.prefix / "bin"), toolchain.environ.get("PATH", os.defpath)]
+    path = [*map(str, job.payload.program_folders), toolchain.environ.get("PATH", os.defpath)]
     python = job.python
     if not isolated:
         python = _environment(job, how.requires if how else (), work / "env")
@@ -173,7 +174,7 @@ def _environment(job: Job, requires: Sequence[str], folder: Path) -> Path:
         programs.run([uv(), *words], what=what, log=job.paths.log, env=indexes.environment(job))
 
     run("venv", "--python", job.python, "--no-project", "--no-python-downloads", folder)
-    python = folder / "bin" / "python"
+    python = Prefix(folder).python
     own = folder / job.site_packages.relative_to(job.prefix)
     (own / "_stack.pth").write_text(f"{job.site_packages}\n", encoding="utf-8")
     if requires:

@@ -32,9 +32,9 @@ MARKS = {
 WORDS = {
     "published": "published",
     "unverified": "published, unverified",
-    "unchanged": "published already, nothing to do",
-    "updated": "published already; what is said about it was changed",
-    "inherited": "published by the site already, nothing to do",
+    "unchanged": "already published, nothing to do",
+    "updated": "already published; labels updated",
+    "inherited": "already published by the site, nothing to do",
     "failed": "built, not published: a check did not pass",
     "held": "built, not published: a required check was skipped",
     "broken": "not built",

@@ -41,10 +41,10 @@ def base_change(record: BuildRecord, site: Site) -> EnvironmentChange:
     A stack that holds conda sets neither CONDA_PREFIX nor CONDA_SHLVL: unloading would take them away under an
     environment that the user activated on top. LD_LIBRARY_PATH is never touched.
     """
-    prefix = record.prefix
+    prefix, payload = record.prefix, record.payload
     operations: list[Operation] = [
-        Prepend("PATH", f"{prefix}/bin"),
-        Prepend("MANPATH", f"{prefix}/share/man", keep_system=True),
+        *(Prepend("PATH", str(folder)) for folder in reversed(payload.program_folders)),
+        Prepend("MANPATH", str(payload.manuals), keep_system=True),
         SetRestorable("PYTHONNOUSERSITE", "1"),
         SetRestorable("PYTHONHOME", None),
         SetRestorable("PYTHONPATH", None),

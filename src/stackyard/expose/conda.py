@@ -103,13 +103,13 @@ def conda_operations(record: BuildRecord) -> list[Operation]:
     operations: list[Operation] = [SaveValue(LEVEL, "CONDA_SHLVL")]
     if alone:
         operations += [
-            SetRestorable("MAMBA_EXE", f"{record.prefix}/bin/mamba"),
+            SetRestorable("MAMBA_EXE", str(record.payload.program("mamba"))),
             SetRestorable("MAMBA_ROOT_PREFIX", record.prefix),
         ]
     else:
         operations += [
-            SetRestorable("CONDA_EXE", f"{record.prefix}/bin/conda"),
-            SetRestorable("CONDA_PYTHON_EXE", f"{record.prefix}/bin/python"),
+            SetRestorable("CONDA_EXE", str(record.payload.program("conda"))),
+            SetRestorable("CONDA_PYTHON_EXE", str(record.payload.python)),
         ]
     for name in sorted(names or {"conda"}):
         operations.append(Function(name, _bodies(record, name, words)))
@@ -151,7 +151,7 @@ def _bodies(record: BuildRecord, name: str, words: dict[str, str]) -> dict[str, 
 
 
 def _quote(record: BuildRecord, name: str) -> str:
-    return shlex.quote(f"{record.prefix}/bin/{name}")
+    return shlex.quote(str(record.payload.program(name)))
 
 
 def _fill(template: str, words: dict[str, str]) -> str:

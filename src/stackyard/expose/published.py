@@ -6,21 +6,32 @@ cleanly, so the revision's folder keeps ``module.json``, written once.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stackyard.change import EnvironmentChange
-from stackyard.errors import StackyardError
 from stackyard.expose.base import condarc_path, condarc_text, full_change
-from stackyard.yard import atomic
+from stackyard.yard import atomic, formats
 from stackyard.yard.record import BuildRecord
 
 if TYPE_CHECKING:
     from stackyard.spec.models import Site
 
-_FORMAT = 1
+
+@dataclass(frozen=True)
+class _Frozen:
+    change: tuple[dict[str, Any], ...]
+
+
+MODULE = formats.Kind(
+    2,
+    lambda value: EnvironmentChange.from_json(formats.make(_Frozen, value).change),
+    {1: lambda value: value},  # format 2 renamed two operations, whose former names are always read
+    lambda path: f"restore it, or remove {path}: it is then written again from the record and the site as it is now",
+)
+"""``module.json``: the operations of a revision."""
 
 
 def change_of(record: BuildRecord, site: Site | Callable[[], Site]) -> EnvironmentChange:
@@ -35,16 +46,7 @@ def change_of(record: BuildRecord, site: Site | Callable[[], Site]) -> Environme
     frozen = _path(record)
     if not frozen.exists():
         return full_change(record, site() if callable(site) else site)
-    try:
-        value = json.loads(frozen.read_text(encoding="utf-8"))
-        if value["format"] != _FORMAT:
-            raise ValueError(f"format {value['format']}")
-        return EnvironmentChange.from_json(value["change"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise StackyardError(
-            f"cannot read {frozen}: {error}",
-            hint="restore it, or remove it: it is then made anew from the record and the site as it is now",
-        ) from error
+    return formats.load(frozen, MODULE)
 
 
 def freeze(record: BuildRecord, site: Site) -> EnvironmentChange:
@@ -52,7 +54,7 @@ def freeze(record: BuildRecord, site: Site) -> EnvironmentChange:
     change = change_of(record, site)
     if not _path(record).exists():
         atomic.write_text(Path(condarc_path(record)), condarc_text(site))
-        atomic.write_json(_path(record), {"format": _FORMAT, "change": change.to_json()})
+        atomic.write_json(_path(record), {"format": MODULE.version, "change": change.to_json()})
     return change
 
 

@@ -10,7 +10,8 @@ import hashlib
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import MISSING, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,6 +24,7 @@ from stackyard.lock.model import (
     LockedVariant,
     PipPackage,
 )
+from stackyard.yard import formats
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -33,10 +35,8 @@ Package = TypeVar("Package", CondaPackage, PipPackage)
 
 _HEADER = "# Written by `stackyard lock`. Keep it beside the file it was made from, in the same repository.\n"
 """Begins with `hashing.LOCK_MARK`."""
-_RELOCK = "restore it from the repository, or write it anew with `stackyard lock`"
+_RELOCK = "restore it from the repository, or write it again with `stackyard lock`"
 _LISTS = ("channels", "virtual", "requested", "policy", "notices")
-_CONDA_LISTS = ("depends", "constrains", "purls")
-_PIP_LISTS = ("requires", "extras")
 
 
 def path_for(file: Path) -> Path:
@@ -181,8 +181,8 @@ def parse(text: str, origin: str) -> Lock:
         origin: the file's path, for errors.
 
     Raises:
-        InputError: not TOML, a newer format, a missing or unknown field, or a reference to a package that is not there;
-            with the line.
+        InputError: not TOML, a newer format, a missing or unknown key, or a reference to a missing package; with the
+            line.
     """
     try:
         data = tomllib.loads(text)
@@ -190,43 +190,35 @@ def parse(text: str, origin: str) -> Lock:
         raise InputError(
             f"the lock is damaged: {error}", where=Where(origin, _line_of_error(error, text)), hint=_RELOCK
         ) from error
-    _check_format(data, origin)
     reader = _Reader(text, origin)
-    conda = dict(reader.packages(data, "conda", CondaPackage, _CONDA_LISTS))
-    pip = dict(reader.packages(data, "pip", PipPackage, _PIP_LISTS))
-    variants = tuple(
-        reader.variant(block, n, str(data["stack"]), conda, pip) for n, block in enumerate(data.get("variant", []))
-    )
-    folder = Path(origin).absolute().parent
-    if any(p.url.startswith(_HERE) for p in pip.values()):
-        variants = tuple(_moved(v, _HERE, f"{folder.as_uri()}/") for v in variants)
-    return Lock(str(data["stack"]), variants, str(folder))
+    refuse = partial(InputError, where=Where(origin, 1))
+    return formats.read(data, "the lock", formats.Kind(LOCK_FORMAT, reader.lock, hint=lambda _: _RELOCK, error=refuse))
 
 
 def read(path: Path) -> Lock:
-    """Read a lock file. Raises InputError when it is not there or damaged."""
+    """Read a lock file. Raises InputError when it is missing or damaged."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise InputError(f"there is no lock {path}", hint="write it with `stackyard lock`") from error
+        raise InputError(f"lock not found: {path}", hint="write it with `stackyard lock`") from error
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read the lock: {error}", where=Where(str(path)), hint=_RELOCK) from error
     return parse(text, str(path))
 
 
-def _check_format(data: Mapping[str, Any], origin: str) -> None:
-    found = data.get("format")
-    if found != LOCK_FORMAT or not isinstance(data.get("stack"), str):
-        raise InputError(
-            f"the lock has format {found!r}; this program reads format {LOCK_FORMAT}",
-            where=Where(origin, 1),
-            hint="use the version of stackyard that wrote it, or lock again",
-        )
-
-
 def _line_of_error(error: Exception, text: str) -> int:
     found = re.search(r"at line (\d+)", str(error))
     return int(found.group(1)) if found else text.count("\n") + 1
+
+
+@dataclass(frozen=True)
+class _File:
+    """A lock file as TOML gives it."""
+
+    stack: str
+    variant: tuple[dict[str, Any], ...] = ()
+    conda: tuple[dict[str, Any], ...] = ()
+    pip: tuple[dict[str, Any], ...] = ()
 
 
 class _Reader:
@@ -236,21 +228,30 @@ class _Reader:
         self._text = text
         self._origin = origin
 
-    def packages(
-        self, data: Mapping[str, Any], kind: str, cls: type[Package], lists: tuple[str, ...]
+    def lock(self, data: Mapping[str, Any]) -> Lock:
+        """The lock from the values of its file."""
+        file = formats.make(_File, data)
+        if not isinstance(file.stack, str):
+            raise ValueError("stack is not a string")
+        conda = dict(self._packages("conda", file.conda, CondaPackage))
+        pip = dict(self._packages("pip", file.pip, PipPackage))
+        variants = tuple(self._variant(block, n, file.stack, conda, pip) for n, block in enumerate(file.variant))
+        folder = Path(self._origin).absolute().parent
+        if any(p.url.startswith(_HERE) for p in pip.values()):
+            variants = tuple(_moved(v, _HERE, f"{folder.as_uri()}/") for v in variants)
+        return Lock(file.stack, variants, str(folder))
+
+    def _packages(
+        self, kind: str, blocks: Iterable[dict[str, Any]], cls: type[Package]
     ) -> Iterator[tuple[str, Package]]:
         """Every block of one kind with its reference."""
-        for n, block in enumerate(data.get(kind, [])):
+        for n, block in enumerate(blocks):
             try:
-                reference = block.pop("ref")
-                for name in lists:
-                    if name in block:
-                        block[name] = tuple(block[name])
-                yield reference, cls(**block)
-            except (KeyError, TypeError) as error:
-                raise self._damaged(kind, n, _reason(error)) from error
+                yield block.pop("ref"), formats.make(cls, block)
+            except (KeyError, TypeError, ValueError) as error:
+                raise self._damaged(kind, n, error) from error
 
-    def variant(
+    def _variant(
         self,
         block: dict[str, Any],
         n: int,
@@ -261,26 +262,25 @@ class _Reader:
         """One variant with its packages."""
         try:
             block["variant"] = block.pop("name")
-            block["interpreter"] = LockedInterpreter(**block["interpreter"])
-            for name in _LISTS:
-                block[name] = tuple(block.get(name, ()))
-            block["conda"] = tuple(conda[ref] for ref in block.get("conda", ()))
-            block["pip"] = tuple(pip[ref] for ref in block.get("pip", ()))
-            return LockedVariant(stack=stack, **block)
-        except (KeyError, TypeError) as error:
-            raise self._damaged("variant", n, _reason(error)) from error
+            block["interpreter"] = formats.make(LockedInterpreter, block["interpreter"])
+            block["conda"] = [_known(conda, reference) for reference in block.get("conda", ())]
+            block["pip"] = [_known(pip, reference) for reference in block.get("pip", ())]
+            return formats.make(LockedVariant, {"stack": stack, **block})
+        except (KeyError, TypeError, ValueError) as error:
+            raise self._damaged("variant", n, error) from error
 
-    def _damaged(self, kind: str, n: int, reason: str) -> InputError:
+    def _damaged(self, kind: str, n: int, error: Exception) -> InputError:
         header, line = f"[[{kind}]]", 0
         starts = [i for i, text in enumerate(self._text.splitlines(), 1) if text.strip() == header]
         if n < len(starts):
             line = starts[n]
+        reason = f"missing key {error}" if isinstance(error, KeyError) else str(error)
         return InputError(
             f"the lock is damaged in a {header} block: {reason}", where=Where(self._origin, line), hint=_RELOCK
         )
 
 
-def _reason(error: Exception) -> str:
-    if isinstance(error, KeyError):
-        return f"{error.args[0]!r} is not there"
-    return re.sub(r"^.*__init__\(\) ", "", str(error))
+def _known(packages: Mapping[str, Package], reference: str) -> Package:
+    if reference not in packages:
+        raise ValueError(f"no package {reference!r}")
+    return packages[reference]

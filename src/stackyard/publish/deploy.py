@@ -7,30 +7,29 @@ work: finished builds are found by the hash of their inputs, unfinished ones are
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from stackyard.build import builder
 from stackyard.errors import InputError, StackyardError
-from stackyard.expose.generation import write_modules
 from stackyard.expose.root import check_root, make_root
 from stackyard.host.probe import machine
 from stackyard.lock import solve
 from stackyard.progress import Progress
-from stackyard.publish import licences
-from stackyard.publish.entries import entries_after, now, present, relabelled
+from stackyard.publish import generation, licences
+from stackyard.publish.entries import entries_after, present, relabelled
 from stackyard.publish.labels import without_labels
 from stackyard.publish.locking import Locked, fresh_lock, write_lock
 from stackyard.publish.plan import Planner, Task
 from stackyard.spec.models import Site, Stack
 from stackyard.verify import verify
 from stackyard.verify.report import Report
-from stackyard.yard import atomic, disk, generations, revisions
+from stackyard.yard import atomic, disk, revisions
 from stackyard.yard.audit import unfinished
 from stackyard.yard.layout import RevisionPaths, Yard
-from stackyard.yard.record import BuildRecord, Entry, read_record
+from stackyard.yard.record import BuildRecord, read_record
 
 USABLE = ("published", "unverified", "unchanged", "updated", "inherited")
 """The outcomes after which users can load the revision."""
@@ -38,7 +37,7 @@ USABLE = ("published", "unverified", "unchanged", "updated", "inherited")
 
 @dataclass(frozen=True)
 class Request:
-    """What a person asked for. `accept` names licences that he accepts now."""
+    """What to deploy, where and how. `accept` names the licences that are accepted with it."""
 
     stacks: tuple[Stack, ...]
     site: Site
@@ -50,7 +49,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one variant.
+    """The result for one variant.
 
     `status`: published, unverified (published unverified, as allowed), unchanged, updated (only its labels changed),
     inherited, failed (a check did not pass), held (unverified and not allowed) or broken (the build itself failed;
@@ -68,7 +67,7 @@ class Outcome:
 
 @dataclass
 class Result:
-    """Everything a deploy did. `generation` is 0 where nothing new was published."""
+    """All that a deploy did. `generation` is 0 where nothing new was published."""
 
     outcomes: list[Outcome] = field(default_factory=list)
     generation: int = 0
@@ -108,7 +107,7 @@ def platforms_of(stack: Stack, site: Site) -> tuple[str, ...]:
 
 
 def plan(request: Request, locks: Sequence[Locked]) -> list[Task]:
-    """What is to be done for every variant on this machine. Writes nothing."""
+    """The task for every variant on this machine. Writes nothing."""
     platform = machine().platform
     tasks = [
         task
@@ -120,8 +119,8 @@ def plan(request: Request, locks: Sequence[Locked]) -> list[Task]:
         other = seen.setdefault(task.module, task)
         if other is not task and other.input_hash != task.input_hash:
             raise InputError(
-                f"{other.stack.file} and {task.stack.file} both make {task.module}",
-                hint="give one of them another name or version",
+                f"{other.stack.file} and {task.stack.file} both define {task.module}",
+                hint="change the name or the version of one of them",
             )
     entries_after(request.yard, request.site, [t for t in tasks if t.action != "inherited"])  # names are unique
     return tasks
@@ -135,7 +134,7 @@ def deploy(request: Request, progress: Progress) -> Result:
     """
     check_root(request.yard, request.site)
     result = Result()
-    for path in unfinished(request.yard, older_than_s=0):  # the lease is ours, so nobody is writing there
+    for path in unfinished(request.yard, older_than_s=0):  # we hold the lease: no other process writes there
         disk.remove_tree(path)
     locks = lock_all(request, progress)
     result.locks = [locked.path for locked in locks if write_lock(locked, progress)]
@@ -156,7 +155,9 @@ def deploy(request: Request, progress: Progress) -> Result:
 
 
 def _ensure_built(task: Task, request: Request, progress: Progress) -> Task:
+    """The task with its record. The marker is written here, last: until then the next deploy removes what was built."""
     if task.record is not None:
+        task.paths.building.unlink(missing_ok=True)
         return task
     agreed = licences.require(request.yard, task.variant.licences, request.accept)
     try:
@@ -171,62 +172,40 @@ def _ensure_built(task: Task, request: Request, progress: Progress) -> Task:
             progress,
             licences=agreed,
         )
+        revisions.mark(record)
     except OSError as error:
         with suppress(OSError):
             shutil.rmtree(task.paths.prefix, ignore_errors=True)
-        raise _system_error(error, task.module) from error
+        raise disk.failure(error, f"building {task.module}") from error
     progress.phase(task.module, "built")
     return replace(task, record=record)
-
-
-def _system_error(error: OSError, module: str) -> StackyardError:
-    """An error of the file system in words, with what to do; nothing that is published was touched."""
-    if disk.is_full(error):
-        return disk.no_space(f"building {module}", str(error.filename or error.strerror))
-    return StackyardError(f"building {module} failed: {error}", hint="what is published is untouched")
 
 
 def _publish(
     kept: Sequence[Task], candidates: Sequence[Task], request: Request, progress: Progress, result: Result
 ) -> None:
-    """Publish the candidates that pass, and what the files now say about the revisions in `kept`, which are published.
+    """Publish the candidates that pass their checks, and the present labels of the published revisions in `kept`.
 
-    The next generation is written with all candidates, they are verified through it, those that fail are taken out,
-    and the link flips. Where nothing is left that is new the generation is thrown away.
+    The next generation is written with all candidates. They are verified through it, those that fail are left out, and
+    the link flips. Where nothing new is left the generation is discarded.
     """
     labelled = relabelled(present(request.yard), entries_after(request.yard, request.site, kept))
     if not candidates and not labelled:
         return
-    folder = generations.begin(request.yard)
-    try:
-        entries = _write(folder, request, [*kept, *candidates])
-        outcomes = [_verify(task, folder / "modules", request, progress) for task in candidates]
+    with generation.draft(request.yard, request.site) as draft:
+        draft.write(entries_after(request.yard, request.site, [*kept, *candidates]))
+        outcomes = [_verify(task, draft.modules, request, progress) for task in candidates]
         result.outcomes += outcomes
         new = [o.module for o in outcomes if o.status in USABLE]
         unverified = {o.module for o in outcomes if o.status == "unverified"}
         if not new and not labelled:
-            shutil.rmtree(folder)
             return
         if len(new) < len(candidates) or unverified:
-            shutil.rmtree(folder / "modules")
             good = [task for task in candidates if task.module in new]
-            entries = _write(folder, request, [*kept, *good], unverified)
-        reason = f"deploy {', '.join(new)}" if new else f"say something else of {', '.join(sorted(labelled))}"
-        result.generation = generations.flip(request.yard, folder, now(), reason, entries).number
-    except OSError as error:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise _system_error(error, "the modules") from error
+            draft.write(entries_after(request.yard, request.site, [*kept, *good], unverified))
+        reason = f"deploy {', '.join(new)}" if new else f"labels of {', '.join(sorted(labelled))}"
+        result.generation = draft.flip(reason).number
     result.outcomes = [replace(o, status="updated") if o.module in labelled else o for o in result.outcomes]
-
-
-def _write(
-    folder: Path, request: Request, tasks: Sequence[Task], unverified: Collection[str] = ()
-) -> tuple[Entry, ...]:
-    """Write the modules of the next generation; its entries."""
-    entries = entries_after(request.yard, request.site, tasks, unverified)
-    records = {record.module: record for record in revisions.built(request.yard)}
-    write_modules(folder / "modules", entries, records, request.site, request.yard)
-    return entries
 
 
 def _verify(task: Task, modules: Path, request: Request, progress: Progress) -> Outcome:

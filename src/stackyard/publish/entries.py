@@ -1,10 +1,9 @@
-"""The entries of the next generation: what is published now, what joins it, and what each of them says of itself."""
+"""The entries of the next generation: what is published now, what joins it, and the labels of each."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,7 @@ from stackyard.publish.plan import Task
 from stackyard.spec.models import Site
 from stackyard.yard import generations
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import Entry
-
-
-def now() -> str:
-    """The present time as records hold it: UTC, to the second."""
-    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+from stackyard.yard.record import Entry, now
 
 
 def present(yard: Yard) -> dict[str, Entry]:
@@ -32,8 +26,8 @@ def entries_after(yard: Yard, site: Site, tasks: Iterable[Task], unverified: Col
     """All entries of the generation that follows the current one, with their short names.
 
     Args:
-        tasks: the revisions that join it, and the published ones whose labels are to be as their file says now.
-        unverified: modules among them that not all required checks were run for.
+        tasks: the revisions that join it, and the published ones whose labels their file may have changed.
+        unverified: modules among them for which a required check was skipped.
 
     Raises:
         InputError: two revisions would claim one name.
@@ -41,13 +35,13 @@ def entries_after(yard: Yard, site: Site, tasks: Iterable[Task], unverified: Col
     entries = present(yard)
     for task in tasks:
         old = entries.get(task.module) if task.action == "unchanged" else None
-        entries[task.module] = replace(old, **_says(task, site)) if old else _new(task, site, unverified)
+        entries[task.module] = replace(old, **_labelled(task, site)) if old else _new(task, site, unverified)
         entries |= _older(entries, entries[task.module])
     return names.claim(entries.values())
 
 
 def relabelled(before: Mapping[str, Entry], after: Iterable[Entry]) -> set[str]:
-    """The published modules about which the next generation says something else, apart from their short names."""
+    """The published modules whose labels or rank change in the next generation; short names do not count."""
     plain = {e.module: replace(e, aliases=(), default=False) for e in after}
     return {
         module
@@ -66,12 +60,12 @@ def _new(task: Task, site: Site, unverified: Collection[str]) -> Entry:
         folder=str(task.paths.root),
         created=task.record.created if task.record else now(),
         state="unverified" if task.module in unverified else "published",
-        **_says(task, site),
+        **_labelled(task, site),
     )
 
 
-def _says(task: Task, site: Site) -> dict[str, Any]:
-    """What a file says about a revision beside its build: its labels, and its place among the variants."""
+def _labelled(task: Task, site: Site) -> dict[str, Any]:
+    """What a file gives a revision beside its build: its labels, and its rank among the variants."""
     if task.stack.default == task.variant.name:
         rank = len(task.stack.variants)
     elif site.modules.default == "first":
@@ -82,7 +76,7 @@ def _says(task: Task, site: Site) -> dict[str, Any]:
 
 
 def _older(entries: Mapping[str, Entry], newest: Entry) -> dict[str, Entry]:
-    """The older revisions of the same variant: what is deprecated is the version, whichever revision one has."""
+    """The older revisions of the same variant: a deprecation concerns the version, so all its revisions have it."""
     same = (newest.stack, newest.version, newest.variant)
     return {
         e.module: replace(e, deprecated=newest.deprecated)

@@ -1,4 +1,4 @@
-"""Which files a deploy depends on, and whether files are all that it depends on."""
+"""The files that a deploy depends on, and whether it depends on anything else."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ PIP_CONFIGS = ("/etc/pip.conf", "~/.pip/pip.conf", "~/.config/pip/pip.conf")
 
 
 def memo_inputs(request: Request) -> list[str] | None:
-    """All files that this deploy read, for the memo; None where something else could change its result.
+    """All files that this deploy reads, for the memo; None where its result depends on anything else.
 
-    Something else is: a local project (a folder), a host tool, a host module, a variable named in a file.
+    That is a local project (a folder), a host tool, a host module, a variable named in a file.
     """
     files: list[str] = []
     for stack in request.stacks:

@@ -1,6 +1,6 @@
-"""What a stack says about a published revision and may say otherwise tomorrow: deprecated, hidden, a notice, more help.
+"""What may change about a published revision: deprecated, hidden, a notice, more help.
 
-Labels are no part of a build: they live in the generation's entries, so that changing one publishes a new generation
+Labels are not part of a build. They are kept in the entries of a generation, so changing one publishes a new generation
 and builds nothing.
 """
 
@@ -20,7 +20,7 @@ def labels(variant: Variant) -> dict[str, Any]:
 
 
 def without_labels(variant: Variant) -> Variant:
-    """The variant without its labels: what its build and the hash of its inputs are made of."""
+    """The variant without its labels: the part that its build and its input hash depend on."""
     plain = type(variant.modules)()
     blank = {name: getattr(plain, name) for name in LABELS}
     return variant.model_copy(update={"modules": variant.modules.model_copy(update=blank)})

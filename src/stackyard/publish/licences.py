@@ -1,4 +1,4 @@
-"""Licences are accepted by a person, once per yard, with who, when and the hash of the text. Never silently."""
+"""Licences are accepted explicitly, once per yard; who, when and the hash of the text are recorded."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import getpass
 import hashlib
 import json
 from collections.abc import Collection, Mapping
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stackyard.errors import InputError, MissingError
 from stackyard.yard import atomic
 from stackyard.yard.layout import Yard
+from stackyard.yard.record import now
 
 if TYPE_CHECKING:
     from stackyard.spec.models import Licence
 
 
 def accepted(yard: Yard, licence: Licence) -> Mapping[str, Any] | None:
-    """The acceptance of this licence's present text in this yard or in a parent, or None."""
+    """The acceptance of the present text of this licence in this yard or in a parent, or None."""
     digest = text_hash(licence)
     for each in yard.lineage():
         entry = _ledger(each).get(f"{licence.name}:{digest}")
@@ -40,11 +40,11 @@ def require(yard: Yard, licences: Collection[Licence], accepting: Collection[str
     missing = [licence for licence in licences if accepted(yard, licence) is None]
     if missing:
         names = ", ".join(licence.name for licence in missing)
-        words = " ".join(f"--accept-licence {json.dumps(licence.name)}" for licence in missing)
+        options = " ".join(f"--accept-licence {json.dumps(licence.name)}" for licence in missing)
         texts = ", ".join(licence.text for licence in missing if licence.text)
         raise MissingError(
-            f"the licence {names} was not accepted in {yard.root}",
-            hint=f"read {texts or 'its text'}, then deploy again with {words}",
+            f"licence not accepted in {yard.root}: {names}",
+            hint=f"read {texts or 'its text'}, then deploy again with {options}",
         )
     found = [accepted(yard, licence) for licence in licences]
     return tuple(entry for entry in found if entry is not None)
@@ -57,7 +57,7 @@ def text_hash(licence: Licence) -> str:
     try:
         return hashlib.sha256(Path(licence.text).read_bytes()).hexdigest()
     except OSError as error:
-        raise InputError(f"the text of the licence {licence.name} cannot be read: {error}") from error
+        raise InputError(f"cannot read the text of licence {licence.name}: {error}") from error
 
 
 def _accept(yard: Yard, licence: Licence) -> None:
@@ -66,7 +66,7 @@ def _accept(yard: Yard, licence: Licence) -> None:
         "sha256": text_hash(licence),
         "variable": licence.variable,
         "who": getpass.getuser(),
-        "when": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "when": now(),
     }
     ledger = _ledger(yard)
     ledger[f"{licence.name}:{entry['sha256']}"] = entry

@@ -1,4 +1,4 @@
-"""The lock of a file: found beside it, made where it is missing or stale, refused with `--locked`."""
+"""The lock of a file: found beside it, solved where it is missing or stale, an error with `--locked`."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from stackyard.yard.layout import Yard
 
 @dataclass(frozen=True)
 class Locked:
-    """A fresh lock with its stack, the file it belongs in, and why it was made anew (empty: it was fresh).
+    """A fresh lock with its stack, the file it belongs in, and why it was solved again (empty: it was fresh).
 
-    `stack` is the one asked for; where nobody gave a version, it has that of the lock: the day of its solve.
+    `stack` is the requested one; where no version was given, it has that of the lock: the day of its solve.
     """
 
     stack: Stack
@@ -39,7 +39,7 @@ def fresh_lock(
     """
     path = text.path_for(Path(stack.file))
     previous = text.parse(path.read_text(encoding="utf-8"), str(path)) if path.exists() else None
-    reasons = ["there is no lock yet"]
+    reasons = ["no lock yet"]
     if previous is not None:
         as_locked = _as_locked(stack, previous)
         reasons = solve.stale(previous, as_locked, site, platforms)
@@ -47,22 +47,22 @@ def fresh_lock(
             return Locked(as_locked, previous, path)
     if only_locked:
         raise InputError(
-            f"the lock {path} is stale" if previous else f"there is no lock {path}",
+            f"the lock {path} is stale" if previous else f"lock not found: {path}",
             detail="\n".join(reasons) if previous else None,
-            hint=f"`{_command(stack)}` {'solves again' if previous else 'makes it'}",
+            hint=f"{'solve again' if previous else 'write it'} with `{_command(stack)}`",
         )
     lock = solve.lock_stack(stack, site, yard, platforms, previous, progress)
     return Locked(stack, lock, path, tuple(reasons))
 
 
 def _command(stack: Stack) -> str:
-    """What makes the lock; a version that no stack.yaml holds was given on the command line."""
+    """The command that writes the lock; a version that is not in a stack.yaml was given on the command line."""
     given = stack.kind != "stack" and not stack.dated
     return f"stackyard lock {stack.file}" + (f" --version {stack.variants[0].version}" if given else "")
 
 
 def _as_locked(stack: Stack, lock: Lock) -> Stack:
-    """A stack whose version nobody gave, with the version that its lock has."""
+    """A stack without a given version, with the version that its lock has."""
     versions = {v.version for v in lock.variants}
     if not stack.dated or len(versions) != 1:
         return stack
@@ -72,11 +72,11 @@ def _as_locked(stack: Stack, lock: Lock) -> Stack:
 
 
 def write_lock(locked: Locked, progress: Progress) -> bool:
-    """Write a new lock beside its file. Where the folder is read-only a notice says so (the yard keeps it anyway)."""
+    """Write a new lock beside its file; only a notice where that is read-only (the yard keeps a copy anyway)."""
     if not locked.changed:
         return False
     if not os.access(locked.path.parent, os.W_OK):
-        progress.notice(f"{locked.path.parent} is read-only: the lock is kept in the yard only")
+        progress.notice(f"{locked.path.parent} is read-only: the lock is only kept in the yard")
         return False
     atomic.write_text(locked.path, text.dump(locked.lock))
     return True

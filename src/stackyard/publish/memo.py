@@ -1,7 +1,7 @@
-"""Remembers that a deploy of these very files changed nothing, so that the next one need not read them.
+"""Memos of deploys that changed nothing, so that the next one of the same files need not read them.
 
 A memo names every file that was read with its hash. It is used only if all of them are unchanged, every revision that
-it names is still published and there, and nothing outside files (host tools, variables) could have influenced the
+it names is still published and on disk, and nothing but files (no host tools, no variables) could have influenced the
 result. It is a cache: removing it costs time, never correctness.
 """
 
@@ -21,14 +21,14 @@ from stackyard.yard.record import Entry, Manifest
 
 
 def memo_path(yard: Yard, request: Mapping[str, Any]) -> Path:
-    """Where the memo of a request is: the command's files and options, the program's version, pip's variables."""
+    """The path of the memo of a request: its name hashes files, options, the program's version and pip's variables."""
     pip = {k: v for k, v in os.environ.items() if k.startswith(("PIP_", "CONDA_", "UV_"))}
     text = json.dumps([__version__, dict(request), pip], sort_keys=True, default=str)
     return yard.cache / "memo" / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
 
 
 def recall(path: Path, manifest: Manifest | None) -> list[str] | None:
-    """The modules that the remembered deploy stood for, if it still holds; else None."""
+    """The modules of the memo if it still holds, else None."""
     try:
         memo = json.loads(path.read_bytes())
         visible = {e.module: e for e in manifest.entries if e.state != "withdrawn"} if manifest else {}
@@ -43,12 +43,12 @@ def recall(path: Path, manifest: Manifest | None) -> list[str] | None:
 
 
 def _is_there(entry: Entry) -> bool:
-    """Whether the files of a published revision are still where its entry says."""
+    """Whether a published revision is still in the directory that its entry names."""
     return RevisionPaths.of(entry.folder).record.exists()
 
 
 def remember(path: Path, files: Iterable[str], modules: Iterable[str]) -> None:
-    """Write the memo of a deploy that ended well."""
+    """Write the memo of a successful deploy."""
     digests = {str(name): _digest(Path(name)) for name in files}
     atomic.write_json(path, {"files": digests, "modules": list(modules)})
 

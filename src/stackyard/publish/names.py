@@ -1,6 +1,6 @@
-"""Who gets which short name: ``pytorch``, ``pytorch/2.13`` and ``pytorch/2.13-py311`` among all published revisions.
+"""Short names (``pytorch``, ``pytorch/2.13``, ``pytorch/2.13-py311``) and the published revisions that they load.
 
-Versions are compared as people read them, number by number.
+Versions are compared number by number: 2.9 is before 2.13.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from stackyard.yard.record import Entry
 
 
 def claim(entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    """Give every entry the aliases and the default mark that it should have; withdrawn and hidden ones get none.
+    """Set the aliases and the default mark of every entry; withdrawn and hidden entries get none.
 
     Among the newest revisions of one version's variants the highest `rank` gets the version's name, and the default is
     the highest version.
@@ -36,15 +36,15 @@ def claim(entries: Iterable[Entry]) -> tuple[Entry, ...]:
 
 
 def check_unique(entries: Iterable[Entry]) -> None:
-    """Raise InputError where a name means two revisions."""
+    """Raise InputError where one name would load two revisions."""
     owners: dict[str, str] = {}
     for entry in entries:
         for name in {entry.module, *(f"{entry.stack}/{alias}" for alias in entry.aliases)}:
             other = owners.setdefault(name, entry.module)
             if other != entry.module:
                 raise InputError(
-                    f"the name {name} would mean both {other} and {entry.module}",
-                    hint="give one of them another version or variant name, or change the site's modules.naming",
+                    f"name conflict: {name} would load both {other} and {entry.module}",
+                    hint="change the version or the variant name of one of them, or the site's `modules: naming:`",
                 )
 
 
@@ -74,7 +74,7 @@ def _claim_stack(members: list[Entry]) -> dict[str, Entry]:
 
 
 def version_key(version: str) -> tuple[object, ...]:
-    """A key that sorts versions as people read them: 2.9 before 2.13, 1.0rc1 before 1.0, dates by their numbers."""
+    """A sort key for versions: 2.9 before 2.13, 1.0rc1 before 1.0, dates by their numbers."""
     parts: list[tuple[int, int, str]] = []
     for number, word in re.findall(r"(\d+)|([A-Za-z]+)", version):
         if number:

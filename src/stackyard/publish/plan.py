@@ -1,4 +1,4 @@
-"""What a deploy has to do for each variant: nothing, publish again what is there, or build. Reads, never writes."""
+"""What a deploy has to do for each variant: nothing, publish an existing build, or build. Reads, never writes."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Action = Literal["unchanged", "inherited", "publish", "build"]
 
 @dataclass(frozen=True)
 class Task:
-    """One variant and what is to be done for it.
+    """One variant and what to do for it.
 
-    `action`: ``unchanged`` (published already), ``inherited`` (a parent yard publishes these very inputs), ``publish``
-    (built before, not visible now) or ``build``. `rank` is the variant's place in the matrix.
+    `action`: ``unchanged`` (already published), ``inherited`` (a parent yard publishes the same inputs), ``publish``
+    (already built, not visible now) or ``build``. `rank` is the position of the variant in the matrix.
     """
 
     action: Action
@@ -40,7 +40,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Planner:
-    """Looks at one stack, its lock and what the yard holds already."""
+    """Plans one stack from its lock and the revisions that the yard has."""
 
     stack: Stack
     lock: Lock
@@ -69,8 +69,8 @@ class Planner:
         if not tasks:
             platforms = ", ".join(sorted({v.platform for v in self.lock.variants})) or "none"
             raise StackyardError(
-                f"{self.stack.name} is locked for {platforms}, and this machine is {self.platform}",
-                hint=f"build it on such a machine, or add {self.platform} to `platforms:` of the site or the stack",
+                f"{self.stack.name} is locked for {platforms}; this machine is {self.platform}",
+                hint=f"deploy on such a machine, or add {self.platform} to `platforms:` of the site or the stack",
             )
         return tuple(tasks)
 
@@ -80,7 +80,7 @@ class Planner:
         """A built revision with the same inputs: published here, published by a parent, or only built here."""
         for each in self.yard.lineage():
             visible = _visible(each)
-            same = [r for r in known[each] if r.input_hash == digest and self._means(r, variant)]
+            same = [r for r in known[each] if r.input_hash == digest and self._is_of(r, variant)]
             shown = [r for r in same if r.module in visible]
             if shown:
                 return ("unchanged" if each is self.yard else "inherited"), max(shown, key=lambda r: r.created)
@@ -88,8 +88,8 @@ class Planner:
                 return "publish", max(same, key=lambda r: r.created)
         return None
 
-    def _means(self, record: BuildRecord, variant: Variant) -> bool:
-        """Whether a record is of this variant; a version that is only a date does not count."""
+    def _is_of(self, record: BuildRecord, variant: Variant) -> bool:
+        """Whether a record is of this variant; where the version is only a date it is not compared."""
         return record.variant == variant.name and (self.stack.dated or record.version == variant.version)
 
     def _reuse(self, variant: Variant, locked: LockedVariant, rank: int, action: Action, record: BuildRecord) -> Task:

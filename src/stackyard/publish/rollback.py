@@ -1,4 +1,4 @@
-"""Going back: a new generation with an older one's content. Nothing is deleted, and no loaded module loses its file."""
+"""Rollback: a new generation with the content of an older one. Nothing is deleted; loaded modules keep their files."""
 
 from __future__ import annotations
 
@@ -7,44 +7,41 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stackyard.errors import InputError
-from stackyard.expose.generation import write_modules
-from stackyard.expose.root import check_root, make_root
-from stackyard.publish import names
-from stackyard.publish.entries import now
+from stackyard.publish import generation, names
 from stackyard.spec.models import Site
-from stackyard.yard import generations, revisions
+from stackyard.yard import generations
 from stackyard.yard.layout import Yard
 from stackyard.yard.record import Entry, Manifest
 
 
 def target(yard: Yard, number: int | None) -> Manifest:
-    """The generation to go back to: `number`, or the one whose content users saw before the present content.
+    """The generation to roll back to: `number`, or the one whose content was current before the present content.
 
     Raises:
-        InputError: there is no such generation, or nothing to go back to.
+        InputError: no such generation, or no earlier one.
     """
     past = generations.history(yard)
     if not past:
-        raise InputError(f"nothing was published in {yard.root}", hint="`stackyard deploy FILE` publishes")
+        raise InputError(f"nothing is published in {yard.root}", hint="publish with `stackyard deploy FILE`")
     if number is not None:
         found = next((m for m in past if m.number == number), None)
         if found is None:
             known = ", ".join(str(m.number) for m in past)
-            raise InputError(f"there is no generation {number}", hint=f"there are {known}")
+            raise InputError(f"no such generation: {number}", hint=f"choose one of {known}")
         return found
     content = past[-1].content or past[-1].number
     earlier = [m for m in past if (m.content or m.number) < content]
     if not earlier:
         raise InputError(
-            f"generation {past[-1].number} is the first one: there is nothing before it to go back to",
-            hint="`stackyard list --all` shows what there is",
+            f"cannot roll back: generation {past[-1].number} is the first one",
+            hint="list all revisions with `stackyard list --all`",
         )
     return earlier[-1]
 
 
 @dataclass(frozen=True)
 class Step:
-    """A generation that could be published: its entries, why, and the number of the one whose content it repeats."""
+    """A generation to publish: its entries, the reason, and the number of the generation whose content it repeats."""
 
     entries: tuple[Entry, ...]
     reason: str
@@ -52,9 +49,9 @@ class Step:
 
 
 def back_to(yard: Yard, to: Manifest) -> Step:
-    """What makes users see again what they saw in generation `to`.
+    """The step that shows users the content of generation `to` again.
 
-    Revisions published since are kept, withdrawn: hidden, without alias or default, loadable by their full names.
+    Revisions published since then are withdrawn: hidden, without alias or default, loadable by their full names.
     """
     then = {e.module: e for e in to.entries}
     current = generations.current(yard)
@@ -64,7 +61,7 @@ def back_to(yard: Yard, to: Manifest) -> Step:
 
 
 def back_to_revision(yard: Yard, entry: Entry) -> Step:
-    """What makes `entry` mean the short names of its stack again: every revision created after it is withdrawn.
+    """The step that gives `entry` the short names of its stack again: every revision created after it is withdrawn.
 
     Raises:
         InputError: `entry` was never published in this yard.
@@ -73,7 +70,7 @@ def back_to_revision(yard: Yard, entry: Entry) -> Step:
     state = next((e.state for m in reversed(past) for e in m.entries if _is(e, entry)), None)
     if state is None:
         raise InputError(
-            f"{entry.module} was never published in {yard.root}", hint="`stackyard list` shows which yard has it"
+            f"{entry.module} was never published in {yard.root}", hint="find its yard with `stackyard list --json`"
         )
     entries = {
         e.module: replace(e, state="withdrawn") if e.stack == entry.stack and _after(e, entry) else e
@@ -93,7 +90,7 @@ def _after(one: Entry, other: Entry) -> bool:
 
 
 def mark_verified(yard: Yard, site: Site, modules: Collection[str]) -> list[str]:
-    """Publish those of these revisions as verified that were published unverified; which ones they are."""
+    """Publish as verified those of these modules that were published unverified; returns them."""
     manifest = generations.current(yard)
     entries = manifest.entries if manifest else ()
     found = [e.module for e in entries if e.module in modules and e.state == "unverified"]
@@ -105,15 +102,11 @@ def mark_verified(yard: Yard, site: Site, modules: Collection[str]) -> list[str]
 
 def publish(yard: Yard, site: Site, step: Step) -> Manifest:
     """Publish a generation of revisions that were verified before. The caller holds the lease (`writing.writing`)."""
-    check_root(yard, site)
-    folder = generations.begin(yard)
-    records = {record.module: record for record in revisions.built(yard)}
-    write_modules(folder / "modules", step.entries, records, site, yard)
-    manifest = generations.flip(yard, folder, now(), step.reason, step.entries, step.content)
-    make_root(yard, site)
-    return manifest
+    with generation.draft(yard, site) as draft:
+        draft.write(step.entries)
+        return draft.flip(step.reason, step.content)
 
 
 def _claimed(entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    """The entries whose files are still there, with their short names."""
+    """The entries whose directories exist, with their short names."""
     return names.claim(e for e in entries if Path(e.folder).exists())

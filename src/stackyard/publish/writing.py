@@ -1,4 +1,4 @@
-"""The right to write to a yard, with the site's umask and group on all that is written."""
+"""Write access to a yard, with the site's umask and group on everything that is written."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from stackyard.yard.permissions import applied
 
 @contextmanager
 def writing(yard: Yard, site: Site, on_wait: Callable[[str], None] | None = None) -> Iterator[None]:
-    """Hold the yard's lease and write as the site wants it, so that a yard is as readable whoever deploys.
+    """Hold the yard's lease and write with the site's umask and group, so that permissions do not depend on the user.
 
-    The top folders get the site's group and pass it on: generations, locks and caches have it as the prefixes do. Those
-    that are not there yet get it from the yard itself.
+    The top directories get the site's group and pass it on to generations, locks and caches, as prefixes have it. Those
+    that are created later inherit it from the yard itself.
 
     Raises:
-        StackyardError: the yard is not writable, somebody else kept it too long, or the group cannot be given.
+        StackyardError: the yard is not writable, another writer held it too long, or its group cannot be set.
     """
     with applied(site.permissions), lease(yard, on_wait=on_wait):
         folders = (yard.cache, yard.generations, yard.root / "locks", yard.stacks)

@@ -31,7 +31,7 @@ def file_problem(context: Context, one: Distribution, name: str) -> FileProblem 
 
     A conda package may leave out a script that its metadata declares, which is a warning only.
     """
-    path = context.prefix / "bin" / name
+    path = context.payload.program(name)
     if not path.exists():
         status: Status = "warned" if one.kind == "conda" else "failed"
         return FileProblem(status, f"{one.name} declares the command {name}, but {path} is not there")
@@ -47,13 +47,13 @@ def file_problem(context: Context, one: Distribution, name: str) -> FileProblem 
 
 
 def check_other_scripts(context: Context, declared: set[str]) -> list[CheckResult]:
-    """Scripts in ``bin`` that no distribution declares: a first line that leads nowhere is a warning.
+    """Scripts among the programs that no distribution declares: a first line that leads nowhere is a warning.
 
     Packages bring helper scripts for perl, csh and the like without asking for those, and work all the same.
     """
     results = []
-    folder = context.prefix / "bin"
-    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+    folders = (folder for folder in context.payload.program_folders if folder.is_dir())
+    for path in sorted(path for folder in folders for path in folder.iterdir()):
         if path.name in declared or path.is_symlink() or not path.is_file():
             continue
         interpreter = interpreter_of(path)
@@ -118,8 +118,8 @@ def _inside(words: tuple[str, ...], context: Context) -> bool:
     program = words[0]
     if Path(program).name == "env":
         return True
-    bin_folder = os.path.realpath(context.prefix / "bin")
-    return os.path.realpath(os.path.dirname(program)) == bin_folder or program in ("/bin/sh", "/bin/bash")  # noqa: PTH120
+    own = {os.path.realpath(folder) for folder in context.payload.program_folders}
+    return os.path.realpath(os.path.dirname(program)) in own or program in ("/bin/sh", "/bin/bash")  # noqa: PTH120
 
 
 def _before_5_1(kernel: str) -> bool:

@@ -1,4 +1,4 @@
-"""What every check is given: the record, the environment of the loaded module, the machine and the exceptions."""
+"""The input of every check: the record, the environment of the loaded module, the machine and the exceptions."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stackyard.host.probe import Machine
+from stackyard.yard.payload import Payload
 from stackyard.yard.record import BuildRecord
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Exceptions:
-    """What the stack's author declared not to need proof; each entry is a name or a glob."""
+    """What the stack's author excluded from checking; each entry is a name or a glob."""
 
     imports: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
@@ -26,14 +27,14 @@ class Exceptions:
 
     @classmethod
     def of(cls, record: BuildRecord) -> Exceptions:
-        """The exceptions of a record; unknown keys, of a newer program, are left alone."""
+        """The exceptions of a record."""
         known = ("imports", "commands", "libraries", "distributions")
         return cls(**{name: tuple(record.exceptions.get(name, ())) for name in known})
 
 
 @dataclass(frozen=True)
 class Python:
-    """What the stack's interpreter says about itself.
+    """What the stack's interpreter reports about itself.
 
     Attributes:
         path: the interpreter that the loaded environment finds, in the prefix.
@@ -61,13 +62,22 @@ class Context:
     """
 
     record: BuildRecord
-    prefix: Path
     site: Site | None
     machine: Machine
     environ: Mapping[str, str]
     work: Path
     exceptions: Exceptions
     python: Python | None = None
+
+    @property
+    def payload(self) -> Payload:
+        """What the revision holds, which knows where its programs are."""
+        return self.record.payload
+
+    @property
+    def prefix(self) -> Path:
+        """The directory that the stack is installed in."""
+        return self.payload.root
 
     def conda_records(self) -> Iterable[Mapping[str, Any]]:
         """The JSON records in ``conda-meta``, by name of file."""

@@ -139,7 +139,7 @@ def _judged(check: OwnCheck, result: Result) -> str | None:
 
 def _argv(context: Context, check: OwnCheck) -> Sequence[str]:
     """The command line; ``{prefix}`` and ``{python}`` are replaced in the words of ``run``."""
-    python = str(context.python.path if context.python else context.prefix / "bin" / "python")
+    python = str(context.python.path if context.python else context.payload.python)
     if check.run:
         values = {"{prefix}": str(context.prefix), "{python}": python}
         return [_replaced(word, values) for word in check.run]

@@ -6,16 +6,15 @@ check that was skipped leaves the whole report ``unverified``.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 from xml.etree import ElementTree
 
-from stackyard.errors import StackyardError
+from stackyard.yard import formats
 
 REPORT_FORMAT = 1
 Status = Literal["passed", "failed", "skipped", "warned"]
@@ -133,25 +132,8 @@ class Report:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], origin: str = "report.json") -> Report:
-        """Read what `to_json` wrote; `origin` names the file in errors.
-
-        Raises:
-            StackyardError: the format is another one.
-        """
-        if value.get("format") != REPORT_FORMAT:
-            raise StackyardError(
-                f"{origin} has format {value.get('format')!r}; this program reads format {REPORT_FORMAT}",
-                hint="verify the revision again with this version: `stackyard verify REV`",
-            )
-        names = {f.name for f in fields(cls)}
-        plain = {key: item for key, item in value.items() if key in names}
-        plain["checks"] = tuple(
-            CheckResult(**{**check, "exceptions": tuple(check.get("exceptions", ()))})
-            for check in value.get("checks", ())
-        )
-        for name in ("systems", "only"):
-            plain[name] = tuple(value.get(name, ()))
-        return cls(**plain)
+        """Read what `to_json` wrote, in this version or an earlier one; `origin` names the file in errors."""
+        return formats.read(value, origin, REPORT)
 
     def junit(self) -> str:
         """The report as JUnit XML, one suite per kind of check; warnings are passes with their text as output."""
@@ -165,13 +147,20 @@ class Report:
         return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
+def _report(value: dict[str, Any]) -> Report:
+    checks = [formats.make(CheckResult, check) for check in value.get("checks", ())]
+    computed = {"state", "summary"}
+    return formats.make(Report, {**{k: v for k, v in value.items() if k not in computed}, "checks": checks})
+
+
+REPORT = formats.Kind(
+    REPORT_FORMAT, _report, hint=lambda _: "verify the revision again with this version: `stackyard verify REV`"
+)
+
+
 def read_report(path: Path) -> Report:
-    """Read a ``report.json``. Raises StackyardError when it is not there or not a report of this format."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, json.JSONDecodeError) as error:
-        raise StackyardError(f"cannot read {path}: {error}", hint="`stackyard verify REV` writes a new one") from error
-    return Report.from_json(value, str(path))
+    """Read a ``report.json``. Raises StackyardError when it is missing, damaged or of a newer format."""
+    return formats.load(path, REPORT)
 
 
 def _suite(report: Report, kind: Kind, checks: list[CheckResult]) -> ElementTree.Element:

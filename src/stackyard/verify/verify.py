@@ -114,7 +114,6 @@ class _Job:
         checks = self._load()
         context = Context(
             record=self.record,
-            prefix=Path(self.record.prefix),
             site=self.site,
             machine=machine(),
             environ=self._environ(),

@@ -1,1 +1,1 @@
-"""Where things live on disk, and how they are written so that a kill at any point leaves no half."""
+"""Paths on disk, file formats, and writing such that a kill at any point leaves no partial state."""

@@ -1,4 +1,4 @@
-"""The one writer: temporary file, fsync, `os.replace`; readers never see a half. And a fault hook."""
+"""The one writer: temporary file, fsync, `os.replace`; readers never see a partial file. And a fault hook."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _hits: dict[str, int] = {}
 
 
 def fault_point(name: str) -> None:
-    """A named place at which the crash tests kill this process or fill its disk.
+    """A named point at which the crash tests kill this process or simulate a full disk.
 
-    ``STACKYARD_FAULT=name:n`` sends SIGKILL at the n-th (from 1) passing of `name`, ``name:n:enospc`` raises there what
-    a full disk raises; unset, this costs one look-up.
+    ``STACKYARD_FAULT=name:n`` sends SIGKILL at the n-th pass (from 1) of `name`, ``name:n:enospc`` raises the error
+    of a full disk there; unset, this costs one look-up.
     """
     wanted = os.environ.get("STACKYARD_FAULT")
     if wanted is None:
@@ -35,7 +35,7 @@ def fault_point(name: str) -> None:
 
 
 def write_text(path: Path, text: str, *, mode: int | None = None) -> None:
-    """Write a file whole or not at all; `mode` None follows the umask."""
+    """Write a file completely or not at all; `mode` None follows the umask."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     try:
@@ -52,12 +52,12 @@ def write_text(path: Path, text: str, *, mode: int | None = None) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a JSON file in the program's one style: two spaces, sorted keys, newline at the end."""
+    """Write a JSON file: indented by two spaces, sorted keys, newline at the end."""
     write_text(path, json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
 
 
 def replace_symlink(link: Path, target: str) -> None:
-    """Point `link` at `target` in one step, also where it exists already."""
+    """Point `link` at `target` in one step, also where it exists."""
     link.parent.mkdir(parents=True, exist_ok=True)
     temporary = link.parent / f".{link.name}.{os.getpid()}.tmp"
     temporary.unlink(missing_ok=True)

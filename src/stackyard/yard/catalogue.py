@@ -1,4 +1,4 @@
-"""What is there to be seen, and what a name means. Standard library only: the read commands start quickly."""
+"""Listing revisions and resolving names. Standard library only: the read commands start quickly."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stackyard.yard.record import BuildRecord, Entry, read_record
 
 
 def listing(yard: Yard, *, everything: bool = False) -> list[dict[str, Any]]:
-    """The revisions of a yard and of its parents as plain objects; `everything` adds withdrawn and unpublished ones."""
+    """The revisions of a yard and of its parents as plain objects; `everything` adds withdrawn and unpublished."""
     rows: list[dict[str, Any]] = []
     for each in yard.lineage():
         manifest = generations.current(each)
@@ -25,10 +25,10 @@ def listing(yard: Yard, *, everything: bool = False) -> list[dict[str, Any]]:
 
 
 def resolve(yard: Yard, name: str) -> Entry:
-    """The revision that a name means: ``pytorch``, ``pytorch/2.13``, a full module name, also a built, unpublished one.
+    """The revision of a name: ``pytorch``, ``pytorch/2.13`` or a full module name, which may be built and unpublished.
 
     Raises:
-        InputError: no revision has that name; the hint shows names like it.
+        InputError: no such revision; the hint shows similar names.
     """
     names: set[str] = set()
     for each in yard.lineage():
@@ -44,12 +44,12 @@ def resolve(yard: Yard, name: str) -> Entry:
     if record is not None:
         return entry_of(record)
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
-    hint = f"did you mean {' or '.join(near)}?" if near else "`stackyard list` shows what is published"
-    raise InputError(f"there is no revision {name} in {yard.root}", hint=hint)
+    hint = f"did you mean {' or '.join(near)}?" if near else "list the published revisions with `stackyard list`"
+    raise InputError(f"no such revision in {yard.root}: {name}", hint=hint)
 
 
 def record_of(yard: Yard, name: str) -> BuildRecord:
-    """The record of the revision that a name means."""
+    """The record of the revision of a name."""
     return read_record(RevisionPaths.of(resolve(yard, name).folder).record)
 
 
@@ -68,7 +68,7 @@ def entry_of(record: BuildRecord) -> Entry:
 
 
 def row(entry: Entry, yard: Yard) -> dict[str, Any]:
-    """What `list` and `show` say of a revision."""
+    """A revision as `list` and `show` print it."""
     return {
         "module": entry.module,
         "stack": entry.stack,

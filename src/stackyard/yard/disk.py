@@ -1,8 +1,8 @@
-"""Sharing files instead of copying them, saying honestly how much was shared, and telling when a disk is full.
+"""Sharing files instead of copying them, measuring how much was shared, and recognising a full disk.
 
 A file of the cache reaches a prefix by hard link where the file system and the kernel allow it, else by a reflink
 (blocks shared, inode of its own), else by a copy. What can be linked is found by trying, because no single setting
-tells: ``fs.protected_hardlinks`` depends on the owner, ``EXDEV`` on mounts, ``EMLINK`` on how often a file is used.
+decides it: ``fs.protected_hardlinks`` depends on the owner, ``EXDEV`` on mounts, ``EMLINK`` on the number of links.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def link_or_copy(source: str | Path, target: str | Path, *, link: bool = True) -
     """Make `target` (which must not exist) a hard link, a reflink or a copy of `source`; return which it became.
 
     Args:
-        link: False forbids hard links, for trees whose files may be written to later.
+        link: False avoids hard links, for trees whose files may be written to later.
     """
     if link:
         try:
@@ -47,7 +47,7 @@ def link_or_copy(source: str | Path, target: str | Path, *, link: bool = True) -
 
 
 def reflink(source: str | Path, target: str | Path) -> bool:
-    """Clone the blocks of a file (btrfs, XFS, bcachefs ...). False, leaving nothing, where that cannot be done."""
+    """Clone the blocks of a file (btrfs, XFS, bcachefs ...). False, without a target, where that is not supported."""
     import fcntl
 
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
@@ -65,7 +65,7 @@ def reflink(source: str | Path, target: str | Path) -> bool:
 
 
 def can_reflink(folder: Path) -> bool:
-    """Whether files in `folder` can share their blocks. Makes and removes two small files."""
+    """Whether files in `folder` can share their blocks. Creates and removes two small files."""
     source, target = (folder / f".reflink-{os.getpid()}-{n}" for n in "ab")
     try:
         source.write_bytes(b"x")
@@ -76,7 +76,7 @@ def can_reflink(folder: Path) -> bool:
 
 
 def copy_tree(source: Path, target: Path, *, link: bool = True) -> None:
-    """`target` becomes a tree of the same folders, symbolic links and (linked or copied) files."""
+    """Make `target` a tree of the same directories, symbolic links and (linked or copied) files."""
     target.mkdir(parents=True, exist_ok=True)
     for entry in os.scandir(source):
         place = target / entry.name
@@ -89,9 +89,9 @@ def copy_tree(source: Path, target: Path, *, link: bool = True) -> None:
 
 
 def mode_of(files: Iterable[str | Path], folder: Path) -> str:
-    """How these files, all of which could have been shared, really came into `folder`: a link mode or ``mixed``.
+    """How these files, all of which could have been shared, came into `folder`: a link mode or ``mixed``.
 
-    Files without content are left out. Where there is nothing to look at the answer is ``copy``.
+    Empty files do not count; ``copy`` where no file does.
     """
     linked = own = 0
     for file in files:
@@ -106,10 +106,10 @@ def mode_of(files: Iterable[str | Path], folder: Path) -> str:
 
 
 def measure(root: Path, link_mode: str = COPY) -> DiskUse:
-    """Count what a tree takes: allocated bytes and inodes, its own and those that other names share.
+    """Count what a tree uses: allocated bytes and inodes, its own and those shared with other names.
 
-    A file counts as shared when it has a name outside `root`, folders and symbolic links always as the tree's own.
-    Blocks shared by reflink cannot be told apart cheaply and count as new.
+    A file counts as shared if it has a name outside `root`; directories and symbolic links count as the tree's own.
+    Blocks shared by reflink cannot be detected cheaply and count as new.
     """
     new = shared = inodes_new = inodes_shared = 0
     inside: dict[tuple[int, int], list[int]] = {}
@@ -141,7 +141,7 @@ def _walk(root: Path) -> Iterable[os.stat_result]:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a tree so that its name is free at once: it is renamed beside itself first. Nothing there is no error."""
+    """Remove a tree so that its name is free at once: it is renamed beside itself first. It may be missing."""
     doomed = path.with_name(f".{path.name}.removed-{os.getpid()}")
     with suppress(FileNotFoundError):
         os.replace(path, doomed)
@@ -164,9 +164,16 @@ def says_full(text: str) -> bool:
     return _SAYS_FULL.search(text) is not None
 
 
+def failure(error: OSError, step: str) -> StackyardError:
+    """An error of the file system, with what to do about it. `step` is what was being done: "building demo/1.0-1"."""
+    if is_full(error):
+        return no_space(step, str(error.filename or error.strerror))
+    return StackyardError(f"{step} failed: {error}", hint="published revisions are unchanged; deploy again")
+
+
 def no_space(step: str, place: str = "") -> DiskFull:
     """The error for a full file system. `step` is what was being done: "compiling horovod 0.28.1"."""
     return DiskFull(
         f"no space left while {step}" + (f" ({place})" if place else ""),
-        hint="free some space and deploy again: what is published is untouched, finished work is in the cache",
+        hint="free some space and deploy again: published revisions are unchanged, finished work is in the cache",
     )

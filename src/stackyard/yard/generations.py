@@ -1,8 +1,8 @@
-"""What users see, and since when: numbered generations, one symbolic link that says which is current.
+"""What users see: numbered generations, and one symbolic link that names the current one.
 
-A generation is written whole beside the current one, looked at, and becomes current by one `os.replace` of the link
-``<yard>/modules``. Numbers only grow: going back is a new generation with the old one's content, in which revisions
-published since are kept, hidden, so that a shell that loaded one can still unload it.
+A generation is written completely beside the current one, verified, and becomes current by one `os.replace` of the link
+``<yard>/modules``. Numbers only grow: a rollback is a new generation with the content of an old one, in which later
+revisions stay, hidden, so that a shell that loaded one can still unload it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One writer per yard at a time, by a lease file: on shared file systems fcntl locks can hang or lie, O_EXCL does not.
 
-The file holds who has it and is touched while the work goes on. A lease is stale when its owner ran on this host and is
-no longer alive, or when nobody has touched it for `STALE_AFTER_S`; it is then taken over.
+The file names its owner and is touched while the work goes on. A lease is stale when its owner ran on this host and no
+longer exists, or when it was not touched for `STALE_AFTER_S`; it is then taken over.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ RENEW_EVERY_S = 30.0
 
 @contextmanager
 def lease(yard: Yard, *, wait_s: float = 3600, on_wait: Callable[[str], None] | None = None) -> Iterator[None]:
-    """Hold the right to write to a yard.
+    """Hold write access to a yard.
 
     Args:
         wait_s: seconds to wait for another writer.
-        on_wait: told once, with the owner's description, when there is one.
+        on_wait: called once, with a description of the owner, where there is one.
 
     Raises:
-        StackyardError: the yard cannot be written to, or another writer kept it for `wait_s`.
+        StackyardError: the yard cannot be created or written to, or another writer held it for `wait_s`.
     """
     path = yard.lease
     _writable(yard)
@@ -54,36 +54,36 @@ def _writable(yard: Yard) -> None:
         yard.root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StackyardError(
-            f"the yard {yard.root} cannot be made: {error.strerror}",
-            hint="name a folder of your own with --yard or $STACKYARD_HOME",
+            f"cannot create the yard {yard.root}: {error.strerror}",
+            hint="choose a directory of your own with --yard or $STACKYARD_HOME",
         ) from error
     if not os.access(yard.root, os.W_OK | os.X_OK):
         raise StackyardError(
-            f"the yard {yard.root} is not writable for you",
-            hint="name a folder of your own with --yard or $STACKYARD_HOME",
+            f"cannot write to the yard {yard.root}: permission denied",
+            hint="choose a directory of your own with --yard or $STACKYARD_HOME",
         )
 
 
 def _acquire(path: Path, mine: dict[str, Any], deadline: float, on_wait: Callable[[str], None] | None) -> None:
-    told = False
+    reported = False
     while not _create(path, mine):
         owner = _read(path)
         if owner is not None and _stale(path, owner):
             _remove_stale(path, owner)
             continue
-        if owner is not None and not told and on_wait is not None:
+        if owner is not None and not reported and on_wait is not None:
             on_wait(_describe(owner))
-            told = True
+            reported = True
         if time.monotonic() > deadline:
             raise StackyardError(
                 f"another deploy holds the yard: {_describe(owner or {})}",
-                hint=f"wait for it, or remove {path} if you know that it is gone",
+                hint=f"wait for it; if that process no longer exists, remove {path}",
             )
         time.sleep(0.1)
 
 
 def _create(path: Path, mine: dict[str, Any]) -> bool:
-    """Make the lease file with its content in one step: a hard link to a complete file fails if the name exists."""
+    """Create the lease file with its content in one step: a hard link to a complete file fails if the name exists."""
     temporary = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.{threading.get_ident()}")
     temporary.write_text(json.dumps(mine))
     try:
@@ -106,7 +106,7 @@ def _identity() -> dict[str, Any]:
 
 
 def _start_time(pid: int) -> str:
-    """The kernel's start time of a process: a process number alone may be somebody else's by now."""
+    """The start time of a process in the kernel: its number alone may belong to another process by now."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19]
     except (OSError, IndexError):
@@ -123,7 +123,7 @@ def _stale(path: Path, owner: dict[str, Any]) -> bool:
 
 
 def _remove_stale(path: Path, owner: dict[str, Any]) -> None:
-    """Move the stale file away; if somebody else's fresh one was caught in the race, put it back."""
+    """Move the stale file away; if that caught a fresh one of another writer, put it back."""
     aside = path.with_name(f".{path.name}.stale.{os.getpid()}.{threading.get_ident()}")
     with suppress(FileNotFoundError):
         os.rename(path, aside)

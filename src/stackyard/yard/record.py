@@ -1,22 +1,28 @@
 """What was built: the record of one revision, and the manifest of one generation. Plain dataclasses, quick to read.
 
-Files on disk carry ``format``; a file of a newer format is refused with a message, never half understood.
+Both are read through `yard.formats`: an older file is upgraded, a newer one refused.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Literal
 
 from stackyard.change import EnvironmentChange
-from stackyard.errors import StackyardError
+from stackyard.yard import formats
+from stackyard.yard.payload import Payload, payload_of
 
-RECORD_FORMAT = 1
+RECORD_FORMAT = 2
 MANIFEST_FORMAT = 1
 State = Literal["published", "unverified", "withdrawn", "built"]
+
+
+def now() -> str:
+    """The present time as files hold it: UTC, to the second."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
 @dataclass(frozen=True)
@@ -36,7 +42,7 @@ class PackageRecord:
 
 @dataclass(frozen=True)
 class DiskUse:
-    """What a build took: bytes and inodes that are its own (`new`) and those linked from the cache (`shared`)."""
+    """What a build uses: bytes and inodes of its own (`new`) and those linked from the cache (`shared`)."""
 
     link_mode: str = "copy"
     bytes_new: int = 0
@@ -47,11 +53,11 @@ class DiskUse:
 
 @dataclass(frozen=True)
 class Activation:
-    """What activating a prefix does, captured once.
+    """What activating a prefix does, captured at build time.
 
     Attributes:
         change: the operations, in order.
-        build_only: variables that were dropped because they only matter for building (CC, CFLAGS, ``_CONDA_*``).
+        build_only: variables that were left out because they only matter for building (CC, CFLAGS, ``_CONDA_*``).
         uncaptured: what could not be captured, one sentence each, with the script that does it.
     """
 
@@ -62,7 +68,7 @@ class Activation:
 
 @dataclass(frozen=True)
 class BuildRecord:
-    """One built revision: the marker file of its folder.
+    """One built revision; its file marks the directory as complete.
 
     Attributes:
         module: the name that users load: ``name/version-variant-revision`` in the site's template.
@@ -73,6 +79,7 @@ class BuildRecord:
         settings: the module settings (family, conflict, depends_on, aliases ...) as the spec gave them.
         checks: the stack's own checks, as `spec.models.Check` dumps them.
         exceptions: declared exceptions for verification, as `spec.models.CheckExceptions` dumps them.
+        form: what is at `prefix`, one of `payload.FORMS`.
     """
 
     stack: str
@@ -99,6 +106,12 @@ class BuildRecord:
     timings_s: Mapping[str, float] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
     tree_hash: str = ""
+    form: str = "prefix"
+
+    @property
+    def payload(self) -> Payload:
+        """What the revision holds, which knows where its programs are and how they are run."""
+        return payload_of(self.form, self.prefix)
 
     def to_json(self) -> dict[str, Any]:
         """The record as JSON values."""
@@ -109,41 +122,48 @@ class BuildRecord:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], origin: str = "record.json") -> BuildRecord:
-        """Read what `to_json` wrote; `origin` names the file in errors."""
-        if value.get("format") != RECORD_FORMAT:
-            raise StackyardError(
-                f"{origin} has format {value.get('format')!r}; this program reads format {RECORD_FORMAT}",
-                hint="use the version of stackyard that wrote it, or a newer one",
-            )
-        known = {f.name for f in fields(cls)}
-        plain = {k: v for k, v in value.items() if k in known}
-        plain["packages"] = tuple(
-            PackageRecord(**{**p, "requires": tuple(p.get("requires", ()))}) for p in value.get("packages", ())
-        )
-        activation = value.get("activation", {})
-        plain["activation"] = Activation(
-            EnvironmentChange.from_json(activation.get("change", [])),
-            tuple(activation.get("build_only", ())),
-            tuple(activation.get("uncaptured", ())),
-        )
-        plain["disk"] = DiskUse(**value.get("disk", {}))
-        for name in ("checks", "licences", "notices"):
-            plain[name] = tuple(value.get(name, ()))
-        return cls(**plain)
+        """Read what `to_json` wrote, in this version or an earlier one; `origin` names the file in errors."""
+        return formats.read(value, origin, RECORD)
+
+
+def _record(value: dict[str, Any]) -> BuildRecord:
+    activation = value.get("activation", {})
+    change = EnvironmentChange.from_json(activation.get("change", []))
+    made = formats.make(
+        BuildRecord,
+        {
+            **value,
+            "packages": [formats.make(PackageRecord, package) for package in value.get("packages", ())],
+            "activation": formats.make(Activation, {**activation, "change": change}),
+            "disk": formats.make(DiskUse, value.get("disk", {})),
+        },
+    )
+    payload_of(made.form, made.prefix)
+    return made
+
+
+def _with_form(value: dict[str, Any]) -> dict[str, Any]:
+    """Format 2 names the form of the payload. It also renamed two operations, whose former names are always read."""
+    return {**value, "form": "prefix"}
+
+
+RECORD = formats.Kind(
+    RECORD_FORMAT, _record, {1: _with_form}, lambda path: f"move {path.parent} away and deploy its file again"
+)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One revision as a generation sees it.
+    """One revision in a generation.
 
     Attributes:
         module: the full module name.
-        folder: absolute path of the revision's folder.
+        folder: absolute path of the revision's directory.
         state: published, unverified, or withdrawn (kept loadable by full name, hidden, without alias or default).
-        default: whether ``module load <stack>`` means this one.
-        aliases: short versions that mean this one, e.g. ``2.13`` and ``2.13-py311``.
-        rank: where its variant stood in the stack's matrix; among the variants of one version the highest is preferred.
-        hidden: shown to nobody by `module avail`, loadable by its full name.
+        default: whether ``module load <stack>`` loads this one.
+        aliases: short versions that load this one, e.g. ``2.13`` and ``2.13-py311``.
+        rank: position of its variant in the stack's matrix; among the variants of one version the highest is preferred.
+        hidden: not shown by `module avail`, loadable by its full name.
         deprecated: a date and a message, shown when it is loaded.
         notice: a message shown at every load.
         help: added to what ``module help`` prints.
@@ -168,7 +188,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The set of revisions that users see in one generation, and how it came about.
+    """The revisions that users see in one generation, and the reason for it.
 
     `content` is the number of the generation whose content this one repeats after a rollback, else 0.
     """
@@ -185,30 +205,31 @@ class Manifest:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], origin: str = "manifest.json") -> Manifest:
-        """Read what `to_json` wrote; `origin` names the file in errors."""
-        if value.get("format") != MANIFEST_FORMAT:
-            raise StackyardError(
-                f"{origin} has format {value.get('format')!r}; this program reads format {MANIFEST_FORMAT}",
-                hint="use the version of stackyard that wrote it, or a newer one",
-            )
-        entries = tuple(Entry(**{**e, "aliases": tuple(e["aliases"])}) for e in value["entries"])
-        return cls(value["number"], value["created"], value["reason"], entries, value.get("content", 0))
+        """Read what `to_json` wrote, in this version or an earlier one; `origin` names the file in errors."""
+        return formats.read(value, origin, MANIFEST)
+
+
+def _manifest(value: dict[str, Any]) -> Manifest:
+    entries = [formats.make(Entry, entry) for entry in value["entries"]]
+    return formats.make(Manifest, {**value, "entries": entries})
+
+
+MANIFEST = formats.Kind(
+    MANIFEST_FORMAT,
+    _manifest,
+    hint=lambda path: f"restore it, or point the link `modules` at another of {path.parent.parent}/*/modules",
+)
 
 
 def read_record(path: Path) -> BuildRecord:
-    """Read a ``record.json``. Raises StackyardError when it is not a record of this format."""
-    return BuildRecord.from_json(_read(path, f"move {path.parent} away and deploy its file again"), str(path))
+    """Read a ``record.json``.
+
+    Raises:
+        StackyardError: it is missing, damaged or of a newer format.
+    """
+    return formats.load(path, RECORD)
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Read a generation's ``manifest.json``."""
-    hint = f"restore it, or point the link `modules` at another of {path.parent.parent}/*/modules"
-    return Manifest.from_json(_read(path, hint), str(path))
-
-
-def _read(path: Path, hint: str) -> dict[str, Any]:
-    try:
-        value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, json.JSONDecodeError) as error:
-        raise StackyardError(f"cannot read {path}: {error}", hint=hint) from error
-    return value
+    """Read a generation's ``manifest.json``. Raises as `read_record` does."""
+    return formats.load(path, MANIFEST)

@@ -1,16 +1,17 @@
-"""Which revisions are on disk. A folder counts as built when its record is there; everything else is a leftover."""
+"""Revisions on disk. A directory that has a record counts as built; any other is the rest of an interrupted build."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
+from stackyard.yard import atomic
 from stackyard.yard.layout import RevisionPaths, Yard
 from stackyard.yard.record import BuildRecord, read_record
 
 
 def folders(yard: Yard, stack: str | None = None) -> Iterator[RevisionPaths]:
-    """The folders of all revisions of a stack, or of every stack, built or not, in the order of their names."""
+    """The directories of all revisions of a stack, or of every stack, built or not, sorted by name."""
     roots = [yard.stacks / stack] if stack else sorted(yard.stacks.glob("*"))
     for root in roots:
         if root.is_dir():
@@ -18,8 +19,17 @@ def folders(yard: Yard, stack: str | None = None) -> Iterator[RevisionPaths]:
 
 
 def built(yard: Yard, stack: str | None = None) -> list[BuildRecord]:
-    """The records of everything that was built completely."""
+    """The records of all revisions that are built."""
     return [read_record(paths.record) for paths in folders(yard, stack) if paths.record.exists()]
+
+
+def mark(record: BuildRecord) -> None:
+    """Write the record of a complete revision, as the last of its files: from now on it counts as built, for good."""
+    paths = RevisionPaths.of(record.path)
+    atomic.fault_point("marker-before")
+    atomic.write_json(paths.record, record.to_json())
+    atomic.fault_point("marker-after")
+    paths.building.unlink(missing_ok=True)
 
 
 def find(yard: Yard, module: str) -> BuildRecord | None:

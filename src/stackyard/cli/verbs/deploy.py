@@ -151,7 +151,7 @@ def _dry_run(context: Context, yard: Yard, files: tuple[Path, ...], options: dic
 
 def _plan_line(row: dict[str, Any]) -> str:
     if row["action"] in ("unchanged", "inherited"):
-        return f"{row['module']} is published already: nothing to do"
+        return f"{row['module']} is already published: nothing to do"
     if row["action"] == "publish":
         return f"would verify and publish {row['module']}, which is built already in {row['path']}"
     packages = f"{row['conda']} conda and {row['pip']} pip packages"

@@ -1,4 +1,4 @@
-"""``stackyard run``: a command in a revision's environment, without any module system."""
+"""``stackyard run``: a command in the environment of a revision, without a module system."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from stackyard.yard import catalogue
 @click.option("--dry-run", is_flag=True, help="Print the variables that would change; run nothing.")
 @click.pass_obj
 def command(context: Context, rev: str, argv: tuple[str, ...], dry_run: bool) -> None:
-    """Run CMD with the environment that loading REV gives. The command replaces this program: its exit code is kept."""
+    """Run CMD in the environment of the loaded module REV. CMD replaces this program: its exit status is kept."""
     from stackyard.expose.published import change_of
 
     record = catalogue.record_of(context.yard(), rev)
-    environ = change_of(record, context.site).apply(os.environ)
+    words = argv[1:] if argv[:1] == ("--",) else argv
+    inside, environ = record.payload.command(words, change_of(record, context.site).apply(os.environ))
     if dry_run:
         for name in sorted({*environ, *os.environ}):
             if environ.get(name) != os.environ.get(name):
                 click.echo(f"{name}={environ[name]}" if name in environ else f"unset {name}")
         return
-    words = argv[1:] if argv[:1] == ("--",) else argv
     if not words:
-        raise InputError("say which command to run", hint=f"stackyard run {rev} -- python")
-    program = which(words[0], environ)
+        raise InputError("no command given", hint=f"stackyard run {rev} -- python")
+    program = which(inside[0], environ)
     if program is None:
-        raise MissingError(f"{words[0]} is neither in {record.module} nor on this machine")
-    os.execve(program, list(words), environ)
+        raise MissingError(f"{inside[0]} not found in {record.module} or on PATH")
+    os.execve(program, inside, environ)

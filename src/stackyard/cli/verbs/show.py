@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -87,10 +86,11 @@ def _modulefiles(yard: Yard, module: str) -> str | None:
 
 
 def _report(paths: RevisionPaths) -> dict[str, Any] | None:
+    from stackyard.verify.report import read_report
+
     if not paths.report.exists():
         return None
-    value: dict[str, Any] = json.loads(paths.report.read_text(encoding="utf-8"))
-    return {"path": str(paths.report), **value}
+    return {"path": str(paths.report), **read_report(paths.report).to_json()}
 
 
 def _show(value: dict[str, Any], record: BuildRecord) -> None:

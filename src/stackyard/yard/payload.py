@@ -1,0 +1,73 @@
+"""What a revision holds, and how it is used: the one place that knows where programs lie inside.
+
+Modules, checks, `stackyard run` and launches ask the payload of a record, so that another form of payload is one more
+class here and a branch in `payload_of`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+Form = Literal["prefix"]
+FORMS: tuple[Form, ...] = ("prefix",)
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """Files at one absolute path, used where they lie; a conda prefix and a virtual environment look alike inside."""
+
+    root: Path
+
+    @property
+    def program_folders(self) -> tuple[Path, ...]:
+        """The directories that PATH needs, the first one first."""
+        return (self.root / "bin",)
+
+    @property
+    def manuals(self) -> Path:
+        """The directory that MANPATH needs."""
+        return self.root / "share" / "man"
+
+    @property
+    def python(self) -> Path:
+        """Its interpreter; does not exist where the stack has none."""
+        return self.program("python")
+
+    def program(self, name: str) -> Path:
+        """Where a program of this name is, or would be."""
+        return self.program_folders[0] / name
+
+    def site_packages(self, python_version: str) -> Path:
+        """Where CPython of this version looks for packages, unless its own package says otherwise."""
+        return self.root / "lib" / f"python{'.'.join(python_version.split('.')[:2])}" / "site-packages"
+
+    def search_path(self, rest: str) -> str:
+        """A PATH that has its programs before `rest`."""
+        return os.pathsep.join([*map(str, self.program_folders), rest])
+
+    def command(self, argv: Sequence[str], environ: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
+        """How a command is run in it: the argument list to start, and its environment.
+
+        Args:
+            environ: the environment of the loaded module.
+        """
+        return list(argv), dict(environ)
+
+
+Payload = Prefix
+"""Every form of payload; one so far."""
+
+
+def payload_of(form: str, root: str) -> Payload:
+    """The payload of a record.
+
+    Raises:
+        ValueError: the form is unknown.
+    """
+    if form not in FORMS:
+        raise ValueError(f"unknown form {form!r} (known: {', '.join(FORMS)})")
+    return Prefix(Path(root))

@@ -1,0 +1,41 @@
+"""A record's payload knows where programs are and how they are run; nothing else spells the inside of a prefix."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import stackyard
+from stackyard.yard.payload import Prefix, payload_of
+
+SPELLED = re.compile(r"""prefix\}?/bin|prefix(\}|"?\))? / "bin"|"bin" /|/ "bin" """)
+
+
+def test_a_prefix() -> None:
+    payload = payload_of("prefix", "/sw/p")
+    assert payload == Prefix(Path("/sw/p"))
+    assert [str(p) for p in payload.program_folders] == ["/sw/p/bin"]
+    assert str(payload.python) == "/sw/p/bin/python"
+    assert str(payload.program("conda")) == "/sw/p/bin/conda"
+    assert str(payload.manuals) == "/sw/p/share/man"
+    assert str(payload.site_packages("3.11.4")) == "/sw/p/lib/python3.11/site-packages"
+    assert payload.search_path("/usr/bin:/bin") == "/sw/p/bin:/usr/bin:/bin"
+    assert payload.command(("python", "-V"), {"PATH": "/x"}) == (["python", "-V"], {"PATH": "/x"})
+
+
+def test_an_unknown_form_is_refused() -> None:
+    with pytest.raises(ValueError, match="unknown form 'tape'"):
+        payload_of("tape", "/sw/p")
+
+
+def test_only_the_payload_knows_the_inside_of_a_prefix() -> None:
+    source = Path(stackyard.__file__).parent
+    found = [
+        f"{file.relative_to(source)}: {line.strip()}"
+        for file in source.rglob("*.py")
+        for line in file.read_text(encoding="utf-8").splitlines()
+        if file.name != "payload.py" and SPELLED.search(f"{line} ")
+    ]
+    assert found == []
