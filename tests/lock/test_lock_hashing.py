@@ -12,9 +12,10 @@ import pytest
 from helpers_lock import served
 
 from stackyard.errors import StackyardError
-from stackyard.host.hashing import digest_url, sha256_tree, sha256_url, tree_files
+from stackyard.host.hashing import digest_url, sha256_url
 from stackyard.lock.given import Given, given, write_constraints
 from stackyard.lock.model import CondaPackage
+from stackyard.lock.snapshot import sha256_tree, tree_files
 from stackyard.lock.tags import best_wheel, uv_platform, wheel_tags
 
 

@@ -15,6 +15,7 @@ from stackyard.change import EnvironmentChange
 from stackyard.errors import StackyardError
 from stackyard.expose.base import condarc_path, condarc_text, full_change
 from stackyard.yard import atomic
+from stackyard.yard.layout import RevisionPaths
 from stackyard.yard.record import BuildRecord
 
 if TYPE_CHECKING:
@@ -57,4 +58,4 @@ def freeze(record: BuildRecord, site: Site) -> EnvironmentChange:
 
 
 def _path(record: BuildRecord) -> Path:
-    return Path(record.path) / "module.json"
+    return RevisionPaths.of(record.path).module

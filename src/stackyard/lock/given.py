@@ -60,7 +60,7 @@ def _provided(package: CondaPackage, caches: Iterable[Path]) -> Iterator[tuple[s
 
 def _dist_infos(cache: Path, package: CondaPackage) -> list[tuple[str, str]]:
     """Names and versions of the ``dist-info`` folders in an extracted package; none where it is not extracted."""
-    paths = cache / f"{package.name}-{package.version}-{package.build}" / "info" / "paths.json"
+    paths = cache / package.stem / "info" / "paths.json"
     try:
         entries = json.loads(paths.read_text(encoding="utf-8"))["paths"]
     except (OSError, ValueError, KeyError):

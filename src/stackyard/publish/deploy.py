@@ -29,7 +29,7 @@ from stackyard.verify import verify
 from stackyard.verify.report import Report
 from stackyard.yard import atomic, disk, generations, revisions
 from stackyard.yard.audit import unfinished
-from stackyard.yard.layout import RevisionPaths, Yard
+from stackyard.yard.layout import GenerationPaths, RevisionPaths, Yard
 from stackyard.yard.record import BuildRecord, Entry, read_record
 
 USABLE = ("published", "unverified", "unchanged", "updated", "inherited")
@@ -200,32 +200,32 @@ def _publish(
     folder = generations.begin(request.yard)
     try:
         entries = _write(folder, request, [*kept, *candidates])
-        outcomes = [_verify(task, folder / "modules", request, progress) for task in candidates]
+        outcomes = [_verify(task, folder.modules, request, progress) for task in candidates]
         result.outcomes += outcomes
         new = [o.module for o in outcomes if o.status in USABLE]
         unverified = {o.module for o in outcomes if o.status == "unverified"}
         if not new and not labelled:
-            shutil.rmtree(folder)
+            shutil.rmtree(folder.root)
             return
         if len(new) < len(candidates) or unverified:
-            shutil.rmtree(folder / "modules")
+            shutil.rmtree(folder.modules)
             good = [task for task in candidates if task.module in new]
             entries = _write(folder, request, [*kept, *good], unverified)
         reason = f"deploy {', '.join(new)}" if new else f"say something else of {', '.join(sorted(labelled))}"
         result.generation = generations.flip(request.yard, folder, now(), reason, entries).number
     except OSError as error:
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(folder.root, ignore_errors=True)
         raise _system_error(error, "the modules") from error
     result.outcomes = [replace(o, status="updated") if o.module in labelled else o for o in result.outcomes]
 
 
 def _write(
-    folder: Path, request: Request, tasks: Sequence[Task], unverified: Collection[str] = ()
+    folder: GenerationPaths, request: Request, tasks: Sequence[Task], unverified: Collection[str] = ()
 ) -> tuple[Entry, ...]:
     """Write the modules of the next generation; its entries."""
     entries = entries_after(request.yard, request.site, tasks, unverified)
     records = {record.module: record for record in revisions.built(request.yard)}
-    write_modules(folder / "modules", entries, records, request.site, request.yard)
+    write_modules(folder.modules, entries, records, request.site, request.yard)
     return entries
 
 

@@ -24,7 +24,7 @@ def memo_path(yard: Yard, request: Mapping[str, Any]) -> Path:
     """Where the memo of a request is: the command's files and options, the program's version, pip's variables."""
     pip = {k: v for k, v in os.environ.items() if k.startswith(("PIP_", "CONDA_", "UV_"))}
     text = json.dumps([__version__, dict(request), pip], sort_keys=True, default=str)
-    return yard.cache / "memo" / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
+    return yard.memo(hashlib.sha256(text.encode()).hexdigest()[:32])
 
 
 def recall(path: Path, manifest: Manifest | None) -> list[str] | None:

@@ -108,7 +108,7 @@ def publish(yard: Yard, site: Site, step: Step) -> Manifest:
     check_root(yard, site)
     folder = generations.begin(yard)
     records = {record.module: record for record in revisions.built(yard)}
-    write_modules(folder / "modules", step.entries, records, site, yard)
+    write_modules(folder.modules, step.entries, records, site, yard)
     manifest = generations.flip(yard, folder, now(), step.reason, step.entries, step.content)
     make_root(yard, site)
     return manifest
