@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import time
 import zipfile
@@ -195,7 +194,7 @@ def _variables(job: Job, how: PackageBuild | None, toolchain: Toolchain) -> dict
 
 def _version_hint(package: PipPackage) -> dict[str, str]:
     """The version for projects that would ask git for it; a snapshot or a shallow checkout has no history."""
-    name = re.sub(r"[-_.]+", "_", package.name).upper()
+    name = canonical(package.name).replace("-", "_").upper()
     return {f"SETUPTOOLS_SCM_PRETEND_VERSION_FOR_{name}": package.version} if package.version else {}
 
 
