@@ -248,7 +248,7 @@ def _pip(
         return (), ()
     progress.phase(subject, "solve", "pip")
     settings, notices = pipconf.settings(site.pip, variant.environment.pip_options, os.environ, option_places(variant))
-    provided, unknown = given(locked.conda, [y.conda for y in yard.lineage()])
+    provided, unknown = given(locked.conda, yard.lineage())
     request = pip.PipRequest(
         subject, locked.platform, locked.interpreter.version, virtual.version("__glibc"), requirements, settings,
         yard.uv, constraints(variant, locked.platform), provided, variant.build, place_of(variant),

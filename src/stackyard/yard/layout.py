@@ -6,7 +6,7 @@
   stacks/<stack>/<version>-<variant>-<revision>/{lock,prefix,recipe}/ record.json report.json module.json condarc
   generations/<n>/{manifest.json,modules/}
   modules -> generations/<n>/modules
-  deploy.lease
+  licences.json  deploy.lease
 """
 
 from __future__ import annotations
@@ -182,6 +182,11 @@ class Yard:
         """The file that names the process that is writing to this yard."""
         return self.root / "deploy.lease"
 
+    @property
+    def licences(self) -> Path:
+        """Which licences were accepted, by whom and when."""
+        return self.root / "licences.json"
+
     def package(self, stem: str) -> Path:
         """An unpacked conda package; `stem` is ``name-version-build``."""
         return self.conda / stem
@@ -223,9 +228,13 @@ class Yard:
         """The paths of one generation."""
         return GenerationPaths(self.generations / str(number))
 
+    def stack(self, name: str) -> Path:
+        """The directory of one stack's revisions."""
+        return self.stacks / name
+
     def revision(self, stack: str, folder: str) -> RevisionPaths:
         """The paths of one revision; `folder` is the name that the site's naming template gives."""
-        return RevisionPaths(self.stacks / stack / folder)
+        return RevisionPaths(self.stack(stack) / folder)
 
     def lineage(self) -> tuple[Yard, ...]:
         """This yard, its parent, and so on: the order in which things are looked up."""
