@@ -17,6 +17,7 @@ from stackyard.build.inputs import input_hash
 from stackyard.build.pyfiles import _source_of
 from stackyard.build.tree import tree_hash
 from stackyard.errors import InputError, MissingError, StackyardError
+from stackyard.host.names import brings_conda
 from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage
 from stackyard.spec.models import (
     BuildSpec,
@@ -321,7 +322,7 @@ def test_uvs_note_of_the_time_is_removed(tmp_path: Path) -> None:
     [(None, ["python", "mamba"], True), (None, ["python"], False), (True, [], True), (False, ["conda"], False)],
 )
 def test_a_stack_that_brings_conda(declared: bool | None, packages: list[str], brings: bool) -> None:
-    assert seal.brings_conda(declared, packages) is brings
+    assert brings_conda(declared, packages) is brings
 
 
 @pytest.mark.parametrize("source", ["print 1", "def f():\n return await x\n", "\0", None])

@@ -20,6 +20,7 @@ from stackyard.progress import Silent
 from stackyard.spec.models import Check, Environment, Permissions, Site, Variant
 from stackyard.yard import revisions
 from stackyard.yard.audit import audit
+from stackyard.yard.caches import KINDS
 from stackyard.yard.layout import RevisionPaths, Yard
 from stackyard.yard.record import BuildRecord, read_record
 from support.channel import Link, Package, make_channel
@@ -81,6 +82,7 @@ def test_a_conda_stack_runs_is_sealed_and_recorded(warm: Warm) -> None:
     assert not (prefix / "CACHEDIR.TAG").exists()
     assert {"conda", "pip", "bytecode", "seal"} <= set(record.timings_s)
     assert audit(warm.yard) == []
+    assert {path.name for path in warm.yard.cache.iterdir()} <= {kind.name for kind in KINDS}
 
 
 def test_a_second_prefix_shares_files_and_compiles_nothing(warm: Warm) -> None:

@@ -16,8 +16,8 @@ from buildbed import build, locked, sdist
 from stackyard.build import source, wheelkey, wheels
 from stackyard.errors import InputError, MissingError, StackyardError
 from stackyard.host import command
-from stackyard.host.hashing import sha256_tree
 from stackyard.lock.model import PipPackage
+from stackyard.lock.snapshot import sha256_tree
 from stackyard.spec.models import BuildSpec, HostTool, PackageBuild, Variant
 from stackyard.yard.audit import audit
 from stackyard.yard.layout import RevisionPaths, Yard

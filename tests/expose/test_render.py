@@ -25,7 +25,8 @@ from stackyard.change import (
 )
 from stackyard.errors import StackyardError
 from stackyard.expose import lua, tcl
-from stackyard.expose.base import base_change, condarc_text, full_change, merged
+from stackyard.expose.base import base_change, full_change, merged
+from stackyard.expose.condarc import condarc_text
 from stackyard.expose.generation import module_texts
 from stackyard.expose.limits import limits, unquotable_in
 from stackyard.expose.names import alias_modules

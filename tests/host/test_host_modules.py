@@ -20,7 +20,6 @@ from stackyard.host.modules import (
     find_lmod,
     fresh_environment,
     is_bookkeeping,
-    run_with,
     session,
     the_module_system,
 )
@@ -74,7 +73,7 @@ def test_session_sees_each_step(system: ModuleSystem, tree: Path) -> None:
     assert load.state.variables["DEMO"] == "a 'b'  \"c\""
     assert load.state.variables["PATH"] == "/opt/demo/bin:" + done.start.variables["PATH"]
     assert "demo_function" in load.state.functions
-    assert load.state.aliases["demo_alias"] == "'ls -l'"
+    assert load.state.aliases["demo_alias"] == "ls -l"
     assert 0 < load.seconds < 60
     assert "demo_function" not in unload.state.functions
     assert "demo_alias" not in unload.state.aliases
@@ -88,7 +87,6 @@ def test_environment_keeps_what_the_caller_gave(system: ModuleSystem, tree: Path
     assert found["MINE"] == "line one\nline two"
     assert found["EMPTY"] == ""
     assert found["DEMO"].startswith("a 'b'")
-    assert run_with(system, [tree], ["demo/1"], ["sh", "-c", "echo $DEMO"]).stdout == "a 'b' \"c\"\n"
 
 
 def test_first_module_path_wins(system: ModuleSystem, tree: Path, tmp_path: Path) -> None:

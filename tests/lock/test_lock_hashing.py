@@ -12,10 +12,12 @@ import pytest
 from helpers_lock import served
 
 from stackyard.errors import StackyardError
-from stackyard.host.hashing import digest_url, sha256_tree, sha256_url, tree_files
+from stackyard.host.hashing import digest_url, sha256_url
 from stackyard.lock.given import Given, given, write_constraints
 from stackyard.lock.model import CondaPackage
+from stackyard.lock.snapshot import sha256_tree, tree_files
 from stackyard.lock.tags import best_wheel, uv_platform, wheel_tags
+from stackyard.yard.layout import Yard
 
 
 def write(folder: Path, **files: str) -> Path:
@@ -75,7 +77,7 @@ def conda(
 
 
 def test_given_names_and_versions(tmp_path: Path) -> None:
-    info = tmp_path / "bundle-3-0/info"
+    info = Yard(tmp_path).package("bundle-3-0") / "info"
     info.mkdir(parents=True)
     paths = ["lib/python3.11/site-packages/Real_Name-2.5.dist-info/METADATA",
              "site-packages/other-1.0.dist-info/RECORD",
@@ -85,7 +87,7 @@ def test_given_names_and_versions(tmp_path: Path) -> None:
         conda("pytorch", "2.1.0"), conda("bundle", "3"), conda("zlib", "1", depends=("libgcc",)),
         conda("odd", "2023a_1x"), conda("msgpack-python", "1.0", purls=("pkg:pypi/msgpack@1.0",)),
     ]  # fmt: skip
-    found, notices = given(packages, [tmp_path / "none", tmp_path])
+    found, notices = given(packages, [Yard(tmp_path / "none"), Yard(tmp_path)])
     assert found == (
         Given("msgpack", "1.0", "msgpack-python 1.0"), Given("other", "1.0", "bundle 3"),
         Given("real-name", "2.5", "bundle 3"), Given("torch", "2.1.0", "pytorch 2.1.0"),

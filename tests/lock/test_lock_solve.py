@@ -82,7 +82,7 @@ def test_what_was_solved_is_not_solved_again(channel: Path, links: Path, tmp_pat
     site, made = a_site(channel, links), stack(variant(local("app")))
     parent = Yard(tmp_path / "site")
     first = lock(made, site, parent)
-    kept = solve.kept_path(parent, first.variants[0].spec_hash)
+    kept = parent.kept_lock(first.variants[0].spec_hash)
     assert text.read(kept).variants == first.variants
     for file in links.iterdir():
         file.unlink()

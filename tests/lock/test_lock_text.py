@@ -143,6 +143,6 @@ def test_path_and_missing_file(tmp_path: Path) -> None:
 
 
 def test_every_lock_begins_with_the_mark_that_keeps_it_out_of_snapshots() -> None:
-    from stackyard.host.hashing import LOCK_MARK
+    from stackyard.lock.model import LOCK_MARK
 
     assert text.dump(Lock("s")).startswith(LOCK_MARK)

@@ -203,8 +203,8 @@ def play(
     older = place.parent / "older"
     if not older.is_symlink():
         with contextlib.suppress(FileExistsError):
-            older.symlink_to(bench.yard.generation(2) / "modules")
-    (place / "modules").symlink_to(tree or bench.yard.generation(1) / "modules")
+            older.symlink_to(bench.yard.generation(2).modules)
+    (place / "modules").symlink_to(tree or bench.yard.generation(1).modules)
     home = {"PATH": "/usr/bin:/bin", "HOME": "/home/user", "LANG": "C.UTF-8", "TERM": "dumb"}
     variables = {**home, **case.variables, "MODULEPATH": str(place / "modules")}
     environ = {key: value for key, value in variables.items() if value is not None}

@@ -58,7 +58,7 @@ def publish(
     yard: Yard, entries: Iterable[Entry], records: Iterable[BuildRecord], number: int = 1, site: Site | None = None
 ) -> Path:
     """Write a generation and make it the current one; its ``modules`` folder."""
-    folder = yard.generation(number) / "modules"
+    folder = yard.generation(number).modules
     write_modules(folder, list(entries), {each.module: each for each in records}, site or Site(), yard)
     yard.modules.unlink(missing_ok=True)
     yard.modules.symlink_to(f"generations/{number}/modules")

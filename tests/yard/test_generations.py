@@ -17,10 +17,10 @@ def entry(module: str) -> Entry:
 
 
 def publish(yard: Yard, module: str) -> None:
-    folder = generations.begin(yard)
-    (folder / "modules").mkdir()
-    (folder / "modules" / "file").write_text(module)
-    generations.flip(yard, folder, "now", module, (entry(module),))
+    made = generations.begin(yard)
+    made.modules.mkdir()
+    (made.modules / "file").write_text(module)
+    generations.flip(yard, made, "now", module, (entry(module),))
 
 
 def test_the_first_and_the_next(tmp_path: Path) -> None:
@@ -37,9 +37,9 @@ def test_the_first_and_the_next(tmp_path: Path) -> None:
 def test_what_was_not_flipped_is_removed(tmp_path: Path) -> None:
     yard = Yard(tmp_path)
     publish(yard, "a")
-    (generations.begin(yard) / "half").write_text("")
+    (generations.begin(yard).root / "half").write_text("")
     assert generations.current_number(yard) == 1
-    assert not (generations.begin(yard) / "half").exists()
+    assert not (generations.begin(yard).root / "half").exists()
 
 
 @pytest.mark.parametrize("point", ["write", "before-flip", "flip"])
@@ -51,9 +51,9 @@ from pathlib import Path
 from stackyard.yard import generations
 from stackyard.yard.layout import Yard
 yard = Yard(Path({str(tmp_path)!r}))
-folder = generations.begin(yard)
-(folder / "modules").mkdir()
-generations.flip(yard, folder, "now", "b", ())
+made = generations.begin(yard)
+made.modules.mkdir()
+generations.flip(yard, made, "now", "b", ())
 """
     killed = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, "STACKYARD_FAULT": f"{point}:1"}, check=False

@@ -48,7 +48,7 @@ def capture(
     with tempfile.TemporaryDirectory(prefix="stackyard-activation-") as scratch:
         first = observe(prefix, scripts, given, FIRST, Path(scratch) / "1", timeout_s)
         second = observe(prefix, scripts, given, SECOND, Path(scratch) / "2", timeout_s)
-        present = {name: before(name) for name in _changed(first) if name not in first[0].environ}
+        present = {name: before(name) for name in _changed(first) if name not in first[0].variables}
         occupied = replace(FIRST, present=present)
         third = observe(prefix, scripts, given, occupied, Path(scratch) / "3", timeout_s)
     return assemble(prefix, first, second, third, keep)
@@ -86,11 +86,11 @@ def assemble(
         if is_build_only(name) and name not in keep:
             build_only.append(name)
             continue
-        values = [states[-1].environ.get(name) for states in (first, second, third)]
+        values = [states[-1].variables.get(name) for states in (first, second, third)]
         if values[0] != values[1]:
             uncaptured.append(_blame(name, first, second, "on the user, the folder or the time"))
             continue
-        made = operation(name, first[0].environ.get(name), values[0], third[0].environ.get(name), values[2])
+        made = operation(name, first[0].variables.get(name), values[0], third[0].variables.get(name), values[2])
         if made is None:
             uncaptured.append(_blame(name, first, third, "on the value that it has before"))
         else:
@@ -101,14 +101,14 @@ def assemble(
 
 
 def _changed(states: Sequence[Shell]) -> set[str]:
-    start, end = states[0].environ, states[-1].environ
+    start, end = states[0].variables, states[-1].variables
     return {name for name in start.keys() | end.keys() if start.get(name) != end.get(name)}
 
 
 def _first_change(name: str, states: Sequence[Shell]) -> int:
     """The number of the script (from 1) that changed a variable first."""
     for number, (earlier, after) in enumerate(itertools.pairwise(states), 1):
-        if earlier.environ.get(name) != after.environ.get(name):
+        if earlier.variables.get(name) != after.variables.get(name):
             return number
     return 0
 

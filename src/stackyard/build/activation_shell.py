@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from stackyard.errors import MissingError, StackyardError
-from stackyard.host import command
+from stackyard.host import command, shell_state
+from stackyard.host.shell_state import ShellState
 from stackyard.yard.payload import Prefix
 
 
@@ -24,13 +24,10 @@ class ProbeEnvironment:
 
 
 @dataclass(frozen=True)
-class Shell:
-    """A shell's state after a script (empty: before the first one)."""
+class Shell(ShellState):
+    """A shell's state after `script`, without the variables that every shell changes by itself."""
 
-    script: str
-    environ: Mapping[str, str]
-    functions: Mapping[str, str]
-    aliases: Mapping[str, str]
+    script: str = ""
 
 
 FIRST = ProbeEnvironment("first", "2021-02-03 04:05:06", "home-first")
@@ -41,19 +38,8 @@ SECOND = ProbeEnvironment(
     {"SCRATCH": "/scratch/second", "WORK": "/work/second", "DISPLAY": ":7", "SLURM_JOB_ID": "42", "LC_ALL": "C"},
 )
 
-# Sourced by path, so BASH_SOURCE is right. The state is written with builtins and `env -0` of an absolute path: the
-# scripts may put any program in front of PATH.
-_DUMP = """
-__dump() {
-    /usr/bin/env -0 > "$1/$2.env"
-    local name
-    while read -r name; do printf '%s\\0' "$(declare -f "$name")"; done < <(compgen -A function) > "$1/$2.functions"
-    alias -p > "$1/$2.aliases"
-}
-"""
 # A `date` in front of PATH tells each run another day.
 _DATE = '#!/bin/sh\nexec /bin/date -d {date} "$@"\n'
-_OWN = re.compile(r"_|SHLVL|PWD|OLDPWD|BASH_FUNC___dump%%")
 
 
 def observe(
@@ -87,8 +73,8 @@ def observe(
         [bash, "--norc", "--noprofile", program], env=environ, cwd=work, timeout_s=timeout_s, check=False
     )
     names = ["start", "variables", *(script.name for script in scripts)]
-    states = [_read(folder, number, name) for number, name in enumerate(names)
-              if (folder / "states" / f"{number}.env").exists()]  # fmt: skip
+    stems = [folder / "states" / str(number) for number in range(len(names))]
+    states = [_after(name, stem) for name, stem in zip(names, stems, strict=True) if shell_state.is_written(stem)]
     if len(states) < len(names):
         raise StackyardError(
             f"the activation script {names[len(states)]} of {prefix} ended its shell",
@@ -110,42 +96,16 @@ def _environment(prefix: Path, probe: ProbeEnvironment, home: Path, folder: Path
 
 
 def _program(scripts: Sequence[Path], variables: Mapping[str, str], states: Path) -> str:
-    lines = ["shopt -s expand_aliases", _DUMP, f"__dump {shlex.quote(str(states))} 0"]
+    """The run as bash code. Scripts are sourced by path, so that BASH_SOURCE is right."""
+    lines = ["shopt -s expand_aliases", shell_state.WRITER, shell_state.write(states / "0")]
     lines += [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
-    lines.append(f"__dump {shlex.quote(str(states))} 1")
+    lines.append(shell_state.write(states / "1"))
     for number, script in enumerate(scripts, 2):
-        lines += [f". {shlex.quote(str(script))}", f"__dump {shlex.quote(str(states))} {number}"]
+        lines += [f". {shlex.quote(str(script))}", shell_state.write(states / str(number))]
     return "\n".join(lines) + "\n"
 
 
-def _read(folder: Path, number: int, name: str) -> Shell:
-    stem = folder / "states" / str(number)
-    pairs = stem.with_suffix(".env").read_bytes().decode("utf-8", "surrogateescape").split("\0")
-    environ = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
-    shown = {key: value for key, value in environ.items() if not _OWN.fullmatch(key)}
-    functions = parse_functions(stem.with_suffix(".functions").read_text(encoding="utf-8", errors="replace"))
-    functions.pop("__dump", None)
-    return Shell(name, shown, functions, _aliases(stem.with_suffix(".aliases").read_text(errors="replace")))
-
-
-def parse_functions(text: str) -> dict[str, str]:
-    """Function bodies from ``declare -f NAME``, each ended by a null byte: what stands between the outer braces.
-
-    The lines stay as they are, because the text of a here-document must not be moved.
-    """
-    found: dict[str, str] = {}
-    for definition in text.split("\0"):
-        head, _, rest = definition.partition("\n")
-        if head.endswith(" () "):
-            found[head[:-4]] = rest.partition("\n")[2].rpartition("\n}")[0]
-    return found
-
-
-def _aliases(text: str) -> dict[str, str]:
-    """Aliases from ``alias -p``, one per line, with their quotes undone."""
-    found: dict[str, str] = {}
-    for line in text.splitlines():
-        name, sign, quoted = line.removeprefix("alias ").partition("=")
-        if sign:
-            found[name] = "".join(shlex.split(quoted))
-    return found
+def _after(script: str, stem: Path) -> Shell:
+    state = shell_state.read(stem)
+    shown = {name: value for name, value in state.variables.items() if name not in shell_state.SHELL_OWN}
+    return Shell(shown, state.functions, state.aliases, script)

@@ -11,7 +11,6 @@ text was changed for the prefix, that two packages bring, or that a post script 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -26,6 +25,7 @@ from stackyard.build.pip import Wheel
 from stackyard.build.pyfiles import Installed, Unit
 from stackyard.yard import disk
 from stackyard.yard.atomic import fault_point, write_json
+from stackyard.yard.caches import content_hash
 
 _WORKER = Path(__file__).with_name("bytecode_worker.py")
 _BATCH = 2000  # files per run of the worker: what a kill can cost, and how often progress is told
@@ -82,24 +82,21 @@ def _identity(job: Job) -> tuple[str, str]:
 
 
 def _places(job: Job, version: str, wheels: Sequence[Wheel]) -> Iterator[_Place]:
-    """Every package: as the cache of this yard or of a parent knows it, else as it was just installed."""
+    """Every package: as the cache of this yard or of a parent has it, else as it was just installed."""
     installed = Installed(job.prefix, job.site_packages)
     for package in job.locked.conda:
-        found = _cached(job, version, package.sha256)
-        stem = f"{package.name}-{package.version}-{package.build}"
-        yield found or _Place(installed.conda(stem, package.sha256), _store(job, version, package.sha256), False)
+        yield _cached(job, version, package.sha256) or _new(job, version, installed.conda(package.stem, package.sha256))
     for wheel in wheels:
-        found = _cached(job, version, wheel.sha256)
-        yield found or _Place(installed.wheel(wheel.name, wheel.sha256), _store(job, version, wheel.sha256), False)
+        yield _cached(job, version, wheel.sha256) or _new(job, version, installed.wheel(wheel.name, wheel.sha256))
 
 
-def _store(job: Job, version: str, sha256: str, cache: Path | None = None) -> Path:
-    return (cache or job.yard.cache) / "bytecode" / version / sha256[:2] / sha256
+def _new(job: Job, version: str, unit: Unit) -> _Place:
+    return _Place(unit, job.yard.bytecode_of(version, unit.sha256), False)
 
 
 def _cached(job: Job, version: str, sha256: str) -> _Place | None:
     for yard in job.yard.lineage():
-        store = _store(job, version, sha256, yard.cache)
+        store = yard.bytecode_of(version, sha256)
         try:
             value = json.loads((store / "files.json").read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -188,15 +185,6 @@ def _finish(place: _Place, tag: str, failed: set[str], own: set[str]) -> _Place:
         if not (place.store / "files.json").exists():
             raise
     return _Place(unit, place.store, True)
-
-
-def content_hash(folder: Path, files: Iterable[str]) -> str:
-    """sha256 over the files of one package's bytecode, in their order."""
-    digest = hashlib.sha256()
-    for name in files:
-        path = folder / name
-        digest.update(hashlib.sha256(path.read_bytes()).digest() if path.is_file() else b"missing")
-    return digest.hexdigest()
 
 
 def _in_place(job: Job, tag: str, names: Sequence[str]) -> list[str]:

@@ -21,6 +21,7 @@ from stackyard.host.secrets import revealed
 from stackyard.lock.model import CondaPackage
 from stackyard.yard import disk
 from stackyard.yard.atomic import fault_point
+from stackyard.yard.layout import Yard
 
 if TYPE_CHECKING:
     from rattler import PackageCache, RepoDataRecord
@@ -76,35 +77,34 @@ def package_cache(job: Job) -> PackageCache:
     """The yard's package cache, in which what the parents have unpacked is known too."""
     from rattler import PackageCache
 
-    folder = job.yard.cache / "conda"
-    folder.mkdir(parents=True, exist_ok=True)
+    job.yard.conda.mkdir(parents=True, exist_ok=True)
     for parent in job.yard.lineage()[1:]:
         for package in job.locked.conda:
-            _adopt(package, parent.cache / "conda", folder)
-    return PackageCache(folder)
+            _adopt(package, parent, job.yard)
+    return PackageCache(job.yard.conda)
 
 
-def _adopt(package: CondaPackage, theirs: Path, ours: Path) -> None:
-    """Make a parent's unpacked package known to our cache by a symbolic link; its files are not copied.
+def _adopt(package: CondaPackage, theirs: Yard, ours: Yard) -> None:
+    """Link a parent's unpacked package into our cache by a symlink; its files are not copied.
 
-    rattler's own layers do not serve here: it takes a folder for writable if anybody may write to it, and then wants
-    to. Its note beside a package holds a revision (8 bytes) and the archive's sha256; a package whose note does not
-    name the locked hash is not taken.
+    rattler's own cache layers do not work here: rattler treats a directory as writable if any user may write to it,
+    and then writes to it. Its note beside a package holds a revision (8 bytes) and the archive's sha256; a package
+    whose note does not have the locked hash is not taken.
     """
-    name = f"{package.name}-{package.version}-{package.build}"
-    place = ours / name
-    if place.is_symlink() and (not place.exists() or _noted(ours / f"{name}.lock") != package.sha256):
-        place.unlink()  # the parent removed it, or another build of that name is wanted now
-    known = _noted(theirs / f"{name}.lock") == package.sha256 and (theirs / name / "info" / "index.json").is_file()
+    stem, sha256 = package.stem, package.sha256
+    place = ours.package(stem)
+    if place.is_symlink() and (not place.exists() or _noted(ours, stem) != sha256):
+        place.unlink()  # the parent removed it, or another build of that name is needed now
+    known = _noted(theirs, stem) == sha256 and (theirs.package(stem) / "info" / "index.json").is_file()
     if known and not place.exists():
-        (ours / f"{name}.lock").write_bytes((theirs / f"{name}.lock").read_bytes()[:_NOTE_BYTES])
-        place.symlink_to((theirs / name).resolve())
+        ours.package_note(stem).write_bytes(theirs.package_note(stem).read_bytes()[:_NOTE_BYTES])
+        place.symlink_to(theirs.package(stem).resolve())
 
 
-def _noted(note: Path) -> str:
-    """The sha256 that rattler noted beside an unpacked package; empty where there is none."""
+def _noted(yard: Yard, stem: str) -> str:
+    """The sha256 in rattler's note beside an unpacked package; empty if there is no note."""
     try:
-        return note.read_bytes()[8:_NOTE_BYTES].hex()
+        return yard.package_note(stem).read_bytes()[8:_NOTE_BYTES].hex()
     except OSError:
         return ""
 

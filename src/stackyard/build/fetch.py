@@ -25,7 +25,6 @@ from stackyard.host.secrets import revealed
 from stackyard.lock.model import CondaPackage, PipPackage
 from stackyard.yard import disk
 from stackyard.yard.atomic import fault_point
-from stackyard.yard.layout import Yard
 
 _BLOCK = 1 << 20
 
@@ -58,19 +57,15 @@ def source_archive(job: Job, package: PipPackage) -> Path:
     """A locked source archive in the yard's cache, checked; taken from a parent's cache where that has it."""
     name = file_name(package.url)
     for yard in job.yard.lineage():
-        kept = _store(yard, package.sha256) / name
+        kept = yard.source(package.sha256, name)
         if kept.is_file() and sha256_file(kept) == package.sha256:
             return kept
-    return _download(package, _store(job.yard, package.sha256) / name)
+    return _download(package, job.yard.source(package.sha256, name))
 
 
 def file_name(url: str) -> str:
     """The last part of a URL's path, unquoted."""
     return unquote(PurePosixPath(urlsplit(url).path).name)
-
-
-def _store(yard: Yard, sha256: str) -> Path:
-    return yard.cache / "sources" / sha256
 
 
 def _download(package: PipPackage, target: Path) -> Path:

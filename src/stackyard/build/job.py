@@ -48,12 +48,12 @@ class Job:
     @property
     def uv_cache(self) -> Path:
         """Where uv keeps what it downloaded and unpacked."""
-        return self.yard.cache / "uv"
+        return self.yard.uv
 
     @property
     def work(self) -> Path:
         """Scratch space of this build, removed at its end."""
-        return self.paths.root / ".work"
+        return self.paths.work
 
     @property
     def private_files(self) -> bool:

@@ -12,16 +12,14 @@ make get the same pins through the revision's condarc.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from stackyard.build.job import Job
+from stackyard.host.names import brings_conda
 from stackyard.yard.atomic import write_text
 
 if TYPE_CHECKING:
     from stackyard.spec.models import Site
-
-_CONDA_NAMES = frozenset({"conda", "mamba", "micromamba"})
 
 
 def seal(job: Job) -> None:
@@ -31,16 +29,6 @@ def seal(job: Job) -> None:
         write_text(job.site_packages.parent / "EXTERNALLY-MANAGED", externally_managed(job.module))
     if job.site.pins and brings_conda(job.variant.modules.conda_base, (p.name for p in job.locked.conda)):
         write_text(job.prefix / "conda-meta" / "pinned", pinned_text(job.site))
-
-
-def brings_conda(declared: bool | None, packages: Iterable[str]) -> bool:
-    """Whether a stack brings conda or mamba itself, so that its users make environments with it.
-
-    Args:
-        declared: what the stack says; None: seen from its packages.
-        packages: the names of its conda packages.
-    """
-    return bool(_CONDA_NAMES.intersection(packages)) if declared is None else declared
 
 
 def pinned_text(site: Site) -> str:

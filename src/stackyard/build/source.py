@@ -15,9 +15,10 @@ from stackyard.build.fetch import source_archive
 from stackyard.build.job import Job
 from stackyard.errors import InputError, MissingError, StackyardError
 from stackyard.host import command
-from stackyard.host.hashing import local_path, sha256_tree, tree_files
+from stackyard.host.hashing import local_path
 from stackyard.host.secrets import revealed
 from stackyard.lock.model import PipPackage
+from stackyard.lock.snapshot import sha256_tree, tree_files
 from stackyard.yard import disk
 
 

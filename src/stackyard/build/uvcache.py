@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def take_from_parents(job: Job, wheels: Sequence[Wheel]) -> None:
     """Make what the parents' caches have of these wheels known to this yard's cache."""
     for parent in job.yard.lineage()[1:]:
-        source = parent.cache / "uv"
+        source = parent.uv
         if source.is_dir():
             for wheel in wheels:
                 _take(source, job.uv_cache, wheel)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import time
 import zipfile
@@ -97,7 +96,7 @@ def find(job: Job, package: PipPackage, toolchain: Toolchain) -> Compiled | None
     """The wheel in this yard's cache or in a parent's, if one was compiled from the very same inputs."""
     key = wheelkey.digest(_inputs(job, package, toolchain))
     for yard in job.yard.lineage():
-        for folder in _places(yard.cache / "wheels", key, job.prefix):
+        for folder in (yard.wheel(key), yard.wheel(key, _bound(job))):
             meta = _meta(folder)
             if meta and meta["prefix"] in ("", os.fspath(job.prefix)):
                 return Compiled(package, _wheel(folder / meta["wheel"], package, meta["sha256"]), key)
@@ -110,9 +109,9 @@ def _inputs(job: Job, package: PipPackage, toolchain: Toolchain) -> dict[str, An
     )
 
 
-def _places(cache: Path, key: str, prefix: Path) -> tuple[Path, Path]:
-    folder = cache / key[:2] / key
-    return folder, folder.with_name(f"{key}-{sha256_text(os.fspath(prefix))[:12]}")
+def _bound(job: Job) -> str:
+    """The mark of a wheel that names this prefix."""
+    return sha256_text(os.fspath(job.prefix))[:12]
 
 
 def _meta(folder: Path) -> dict[str, Any] | None:
@@ -196,7 +195,7 @@ def _variables(job: Job, how: PackageBuild | None, toolchain: Toolchain) -> dict
 
 def _version_hint(package: PipPackage) -> dict[str, str]:
     """The version for projects that would ask git for it; a snapshot or a shallow checkout has no history."""
-    name = re.sub(r"[-_.]+", "_", package.name).upper()
+    name = canonical(package.name).replace("-", "_").upper()
     return {f"SETUPTOOLS_SCM_PRETEND_VERSION_FOR_{name}": package.version} if package.version else {}
 
 
@@ -205,7 +204,7 @@ def _keep(job: Job, package: PipPackage, built: Path, values: dict[str, Any], se
     key = wheelkey.digest(values)
     bound = names_path(built, job.prefix)
     digest = sha256_file(built)
-    folder = _places(job.yard.cache / "wheels", key, job.prefix)[1 if bound else 0]
+    folder = job.yard.wheel(key, _bound(job) if bound else "")
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
@@ -233,10 +232,9 @@ def _work_folder(job: Job, key: str) -> Iterator[Path]:
 
     If another process is just compiling the same, its folder is left alone and this one works elsewhere.
     """
-    base = job.yard.cache / "wheels"
-    folder = base / f".build-{key[:16]}"
+    folder = job.yard.wheel_work(key)
     if not _claim(folder):
-        folder = base / f".build-{key[:16]}-{os.getpid()}"
+        folder = folder.with_name(f"{folder.name}-{os.getpid()}")
         _claim(folder)
     try:
         yield folder

@@ -6,11 +6,9 @@ Pure functions of a record and a site. What was published once is frozen in the 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from stackyard.build.seal import brings_conda
 from stackyard.change import (
     Default,
     EnvironmentChange,
@@ -24,6 +22,8 @@ from stackyard.change import (
     UserPath,
 )
 from stackyard.expose.conda import conda_operations
+from stackyard.host.names import brings_conda
+from stackyard.yard.layout import RevisionPaths
 from stackyard.yard.record import BuildRecord
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def base_change(record: BuildRecord, site: Site) -> EnvironmentChange:
     else:
         operations += [SetRestorable("CONDA_PREFIX", prefix), SetRestorable("CONDA_DEFAULT_ENV", prefix)]
     operations += _user_paths(record, site)
-    operations.append(Default("CONDARC", condarc_path(record)))
+    operations.append(Default("CONDARC", str(RevisionPaths.of(record.path).condarc)))
     return EnvironmentChange(tuple(operations))
 
 
@@ -87,51 +87,6 @@ def _joined(old: Operation | None, new: Operation) -> Operation:
     return SetRestorable(new.variable, f"{value} {new.text}" if value else new.text)
 
 
-def condarc_path(record: BuildRecord) -> str:
-    """Where the site's policy for what users solve themselves lies, beside the revision's prefix."""
-    return f"{record.path}/condarc"
-
-
-def condarc_text(site: Site) -> str:
-    """The site's policy as a condarc: threads, channels, strict priority, no automatic update, pins.
-
-    Each value is written as JSON, which is YAML too, so nothing needs quoting rules of its own.
-    """
-    policy = site.condarc
-    values: dict[str, Any] = {
-        "channel_alias": site.channels.alias,
-        **_channels(site),
-        "channel_priority": site.channels.priority,
-        "default_threads": policy.threads,
-        "auto_update_conda": policy.auto_update,
-        "pinned_packages": list(site.pins),
-    }
-    denied = [name for name in site.channels.denied if not set(name) & set("*?[")]
-    if denied:
-        values["denylist_channels"] = denied
-    values.update(policy.extra)
-    lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in values.items()]
-    return "# The site's policy for the environments that users make; CONDARC names this file.\n" + _lines(lines)
-
-
-def _channels(site: Site) -> dict[str, list[str]]:
-    """The channels that users search, the site's first, each once and by its mirror where it has one."""
-    from stackyard.errors import Where
-    from stackyard.lock.channels import Resolver
-
-    open_to_all = site.channels.model_copy(update={"allowed": (), "denied": ()})  # conda itself refuses those denied
-    resolver = Resolver(open_to_all, Where(""))
-    found: dict[str, list[str]] = {}
-    for name in (*site.channels.prepend, *(site.condarc.channels or site.channels.default)):
-        urls = [] if "$" in name else list(dict.fromkeys(channel.url for channel in resolver.resolve(name)))
-        as_written = not urls or name == "defaults" or not site.channels.mirrors
-        found.setdefault((name if as_written else urls[0]).rstrip("/"), urls)
-    values = {"channels": list(found)}
-    if found.get("defaults") and site.channels.mirrors:
-        values["default_channels"] = found["defaults"]
-    return values
-
-
 def _user_paths(record: BuildRecord, site: Site) -> list[Operation]:
     paths = site.user_paths
     shared = holds_conda(record)
@@ -160,7 +115,3 @@ def _variables(record: BuildRecord) -> EnvironmentChange:
 def _notice(record: BuildRecord) -> EnvironmentChange:
     text = str(record.settings.get("notice") or "").strip()
     return EnvironmentChange((Notice(text),) if text else ())
-
-
-def _lines(lines: list[str]) -> str:
-    return "".join(f"{line}\n" for line in lines)

@@ -6,7 +6,6 @@ uses. They decide by ``mode()`` and by the environment; nothing is run and no fi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from stackyard.change import (
@@ -17,15 +16,18 @@ from stackyard.change import (
     Function,
     Notice,
     OnUnload,
-    Operation,
     Prepend,
+    Rules,
     SaveValue,
     Set,
     SetRestorable,
     UserPath,
+    left_out,
+    rendered,
 )
 from stackyard.expose.limits import unquotable_in
 from stackyard.expose.page import Page, page
+from stackyard.expose.rendering import messages, one_line, ordered
 from stackyard.yard.record import BuildRecord, Entry
 
 if TYPE_CHECKING:
@@ -111,7 +113,7 @@ def render(
 
 def render_page(content: Page) -> str:
     """The Lua text of a page."""
-    body = "\n".join(line for operation in _ordered(content.change) for line in _operation(operation))
+    body = "\n".join(rendered(ordered(content.change), RULES))
     used = [name for name in _HELPERS if f"{name}(" in body]
     parts = [
         f"-- {_comment(content.module)}: written by stackyard from the record of its build; changes here are lost",
@@ -153,92 +155,104 @@ def _head(content: Page) -> str:
 
 
 def _messages(content: Page) -> str:
-    texts = [f"{content.module} is deprecated: {content.deprecated}"] if content.deprecated else []
-    texts += [content.notice] if content.notice else []
-    texts += [operation.text for operation in content.change if isinstance(operation, Notice)]
-    if not texts:
-        return ""
-    return "if loading then\n" + "\n".join(f"   LmodMessage({quote(text)})" for text in texts) + "\nend"
-
-
-def _ordered(change: EnvironmentChange) -> Iterable[Operation]:
-    """Unload commands come first: they read remembered variables, which later lines take away."""
-    last = [operation for operation in change if not isinstance(operation, OnUnload)]
-    return [operation for operation in change if isinstance(operation, OnUnload)] + last
-
-
-def _operation(operation: Operation) -> list[str]:
-    match operation:
-        case Prepend(variable, directory, keep_system):
-            word = "prepend_keeping" if keep_system else "prepend_path"
-            return [f"{word}({quote(variable)}, {quote(directory)})"]
-        case Set(variable, value):
-            return [_barred(value, f"setenv({quote(variable)}, {_value(value)})")]
-        case SetRestorable(variable, lent):
-            return [_barred(lent or "", f"borrow({quote(variable)}, {'nil' if lent is None else _value(lent)})")]
-        case Default(variable, value):
-            return [f"offer({quote(variable)}, {_value(value)})"]
-        case SaveValue(variable, source):
-            return [f"setenv({quote(variable)}, plain({quote(source)}))"]
-        case Flags(variable, text):
-            return [f"borrow({quote(variable)}, extended({quote(variable)}, {_value(text)}))"]
-        case UserPath():
-            return [_user_path(operation)]
-        case Function(name, bodies):
-            return _function(name, bodies)
-        case Alias(name, value):
-            return [f"set_alias({quote(name)}, {quote(value)})"]
-        case OnUnload(bodies, carry):
-            return _on_unload(bodies, carry)
-        case Notice():
-            return []
+    lines = "".join(f"   LmodMessage({quote(text)})\n" for text in messages(content))
+    return f"if loading then\n{lines}end" if lines else ""
 
 
 def _value(text: str) -> str:
-    """A value as Lua; line breaks become spaces, because Lmod hands them to the shell unquoted (see `limits`)."""
-    return quote(" ".join(text.splitlines()) if "\n" in text or "\r" in text else text)
+    return quote(one_line(text))
 
 
-def _barred(value: str, line: str) -> str:
+def _barred(value: str, line: str) -> list[str]:
     """The line, left out in a shell to which Lmod cannot hand the value (see `limits`)."""
     tests = {"csh": 'shell ~= "csh"', "zsh": 'myShellName() ~= "zsh"', "": ""}
     test = tests[unquotable_in(value, "lua")]
-    return f"if {test} then {line} end" if test else line
+    return [f"if {test} then {line} end" if test else line]
 
 
-def _user_path(operation: UserPath) -> str:
+# --------------------------------------------------------------------------- a rule for every operation
+
+
+def _prepend(operation: Prepend) -> list[str]:
+    word = "prepend_keeping" if operation.keep_system else "prepend_path"
+    return [f"{word}({quote(operation.variable)}, {quote(operation.directory)})"]
+
+
+def _set(operation: Set) -> list[str]:
+    return _barred(operation.value, f"setenv({quote(operation.variable)}, {_value(operation.value)})")
+
+
+def _set_restorable(operation: SetRestorable) -> list[str]:
+    value = operation.value
+    return _barred(value or "", f"borrow({quote(operation.variable)}, {'nil' if value is None else _value(value)})")
+
+
+def _default(operation: Default) -> list[str]:
+    return [f"offer({quote(operation.variable)}, {_value(operation.value)})"]
+
+
+def _save_value(operation: SaveValue) -> list[str]:
+    return [f"setenv({quote(operation.variable)}, plain({quote(operation.source)}))"]
+
+
+def _flags(operation: Flags) -> list[str]:
+    variable = quote(operation.variable)
+    return [f"borrow({variable}, extended({variable}, {_value(operation.text)}))"]
+
+
+def _user_path(operation: UserPath) -> list[str]:
     bases = ", ".join(quote(base) for base in operation.bases)
     tail = "".join(operation.separator + entry for entry in operation.tail)
     words = ", ".join(quote(text) for text in (operation.suffix, operation.fallback, tail))
-    return f"offer({quote(operation.variable)}, place({{{bases}}}, {words}))"
+    return [f"offer({quote(operation.variable)}, place({{{bases}}}, {words}))"]
 
 
-def _function(name: str, bodies: Mapping[str, str]) -> list[str]:
-    lines: list[str] = []
+def _function(operation: Function) -> list[str]:
+    name, lines = quote(operation.name), list[str]()
     for shell in ("sh", "fish", "csh"):
-        if shell not in bodies:
+        if shell not in operation.bodies:
             continue
-        body = block(bodies[shell])
+        body = block(operation.bodies[shell])
         lines.append(f"{'elseif' if lines else 'if'} shell == {quote(shell)} then")
         if shell == "csh":  # as set_shell_function it would stay behind as an empty alias
-            lines.append(f"   set_alias({quote(name)}, {body})")
+            lines.append(f"   set_alias({name}, {body})")
         else:
-            lines.append(f'   set_shell_function({quote(name)}, {body}, "")')
+            lines.append(f'   set_shell_function({name}, {body}, "")')
         if shell == "sh":
-            command = quote(f"export -f {name}")
+            command = quote(f"export -f {operation.name}")
             lines.append(f'   if myShellName() == "bash" then execute{{cmd={command}, modeA={{"load"}}}} end')
     return [*lines, "end"] if lines else []
 
 
-def _on_unload(bodies: Mapping[str, str], carry: tuple[str, ...]) -> list[str]:
+def _alias(operation: Alias) -> list[str]:
+    return [f"set_alias({quote(operation.name)}, {quote(operation.value)})"]
+
+
+def _on_unload(operation: OnUnload) -> list[str]:
     assignments = {"sh": "{0}='\" .. plain({1}) .. \"'", "fish": "set -g {0} '\" .. plain({1}) .. \"'"}
     lines: list[str] = []
-    for shell, body in bodies.items():
+    for shell, body in operation.bodies.items():
         form = assignments.get(shell, "set {0}='\" .. plain({1}) .. \"'")
-        given = "".join('"' + form.format(name, quote(name)) + '\\n" .. ' for name in carry)
+        given = "".join('"' + form.format(name, quote(name)) + '\\n" .. ' for name in operation.carry)
         lines.append(f"{'elseif' if lines else 'if'} shell == {quote(shell)} then")
         lines.append(f'   execute{{cmd={given}{block(body)}, modeA={{"unload"}}}}')
     return [*lines, "end"] if lines else []
+
+
+RULES: Rules = {
+    Prepend: _prepend,
+    Set: _set,
+    SetRestorable: _set_restorable,
+    Default: _default,
+    SaveValue: _save_value,
+    Flags: _flags,
+    UserPath: _user_path,
+    Function: _function,
+    Alias: _alias,
+    OnUnload: _on_unload,
+    Notice: left_out,  # all messages stand together at the end
+}
+"""Operation to Lua. The order of operations is that of the change (`rendering.ordered`)."""
 
 
 def _comment(text: str) -> str:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stackyard.change import EnvironmentChange
-from stackyard.expose.base import condarc_path, condarc_text, full_change
+from stackyard.expose.base import full_change
 from stackyard.yard import atomic, formats
+from stackyard.yard.layout import RevisionPaths
 from stackyard.yard.record import BuildRecord
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def change_of(record: BuildRecord, site: Site | Callable[[], Site]) -> Environme
     Raises:
         StackyardError: ``module.json`` is damaged or of a newer format.
     """
-    frozen = _path(record)
+    frozen = RevisionPaths.of(record.path).module
     if not frozen.exists():
         return full_change(record, site() if callable(site) else site)
     return formats.load(frozen, MODULE)
@@ -51,12 +51,10 @@ def change_of(record: BuildRecord, site: Site | Callable[[], Site]) -> Environme
 
 def freeze(record: BuildRecord, site: Site) -> EnvironmentChange:
     """`change_of`, kept for good; the revision's condarc is written with it."""
-    change = change_of(record, site)
-    if not _path(record).exists():
-        atomic.write_text(Path(condarc_path(record)), condarc_text(site))
-        atomic.write_json(_path(record), {"format": MODULE.version, "change": change.to_json()})
+    from stackyard.expose.condarc import condarc_text  # late: reading operations needs no channel policy
+
+    change, paths = change_of(record, site), RevisionPaths.of(record.path)
+    if not paths.module.exists():
+        atomic.write_text(paths.condarc, condarc_text(site))
+        atomic.write_json(paths.module, {"format": MODULE.version, "change": change.to_json()})
     return change
-
-
-def _path(record: BuildRecord) -> Path:
-    return Path(record.path) / "module.json"

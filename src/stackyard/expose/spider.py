@@ -7,24 +7,14 @@ there is no cache: Lmod reads the modulefiles then, which is slower and otherwis
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from stackyard.errors import StackyardError
 from stackyard.expose.lua import quote
-from stackyard.host import command
+from stackyard.host import command, modules
 from stackyard.yard import atomic
 
 FOLDER = "__spider"
-_PLACES = ("/usr/share/lmod/lmod/libexec", "/opt/apps/lmod/lmod/libexec", "/usr/local/lmod/lmod/libexec")
-
-
-def spider_program() -> Path | None:
-    """Lmod's ``spider``: of the Lmod in this environment (LMOD_DIR), or of one in its usual places."""
-    for folder in (os.environ.get("LMOD_DIR"), *_PLACES):
-        if folder and os.access(Path(folder) / "spider", os.X_OK):
-            return Path(folder) / "spider"
-    return None
 
 
 def write_cache(folder: Path, visible: Path) -> bool:
@@ -33,7 +23,7 @@ def write_cache(folder: Path, visible: Path) -> bool:
     Raises:
         StackyardError: Lmod could not read a modulefile; its words are the detail.
     """
-    program = spider_program()
+    program = modules.find_spider()
     if program is None:
         return False
     result = command.run([program, "-o", "spiderT", folder], env=command.clean_environment(), timeout_s=300)

@@ -6,7 +6,6 @@ used: it splits values at colons and cannot push "unset"; `borrow` keeps the use
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from stackyard.change import (
@@ -17,15 +16,18 @@ from stackyard.change import (
     Function,
     Notice,
     OnUnload,
-    Operation,
     Prepend,
+    Rules,
     SaveValue,
     Set,
     SetRestorable,
     UserPath,
+    left_out,
+    rendered,
 )
 from stackyard.expose.limits import unquotable_in
 from stackyard.expose.page import Page, page
+from stackyard.expose.rendering import messages, one_line, ordered
 from stackyard.yard.record import BuildRecord, Entry
 
 if TYPE_CHECKING:
@@ -155,7 +157,7 @@ def render(
 
 def render_page(content: Page) -> str:
     """The Tcl text of a page."""
-    body = "\n".join((*_relations(content), *(line for op in _ordered(content.change) for line in _operation(op))))
+    body = "\n".join((*_relations(content), *rendered(ordered(content.change), RULES)))
     parts = [
         "#%Module\n# " + " ".join(content.module.split())
         + ": written by stackyard from the record of its build; changes here are lost",
@@ -198,82 +200,96 @@ def _relations(content: Page) -> list[str]:
 
 
 def _messages(content: Page) -> str:
-    texts = [f"{content.module} is deprecated: {content.deprecated}"] if content.deprecated else []
-    texts += [content.notice] if content.notice else []
-    texts += [operation.text for operation in content.change if isinstance(operation, Notice)]
-    if not texts:
-        return ""
-    return "if {$::loading} {\n" + "\n".join(f"    puts stderr {quote(text)}" for text in texts) + "\n}"
-
-
-def _ordered(change: EnvironmentChange) -> Iterable[Operation]:
-    """Unload commands come first: they read remembered variables, which later lines take away."""
-    last = [operation for operation in change if not isinstance(operation, OnUnload)]
-    return [operation for operation in change if isinstance(operation, OnUnload)] + last
-
-
-def _operation(operation: Operation) -> list[str]:
-    match operation:
-        case Prepend(variable, directory, keep_system):
-            word = "prepend_keeping" if keep_system else "lead" if variable == "PATH" else "prepend-path"
-            return [f"{word} {quote(variable)} {quote(directory)}"]
-        case Set(variable, value):
-            return [_barred(value, f"setenv {quote(variable)} {_value(value)}")]
-        case SetRestorable(variable, lent):
-            line = f"borrow $this {quote(variable)}" + ("" if lent is None else f" {_value(lent)}")
-            return [_barred(lent or "", line)]
-        case Default(variable, value):
-            return [f"offer $this {quote(variable)} {_value(value)}"]
-        case SaveValue(variable, source):
-            return [f"setenv {quote(variable)} [plain {quote(source)}]"]
-        case Flags(variable, text):
-            return [f"borrow $this {quote(variable)} [extended {quote(variable)} {_value(text)}]"]
-        case UserPath():
-            return [_user_path(operation)]
-        case Function(name, bodies):
-            return _function(name, bodies)
-        case Alias(name, value):
-            return [f"set-alias {quote(name)} {quote(value)}"]
-        case OnUnload(bodies, carry):
-            return _on_unload(bodies, carry)
-        case Notice():
-            return []
+    lines = "".join(f"    puts stderr {quote(text)}\n" for text in messages(content))
+    return f"if {{$::loading}} {{\n{lines}}}" if lines else ""
 
 
 def _value(text: str) -> str:
-    """A value as Tcl; line breaks become spaces, because they would be handed to the shell unquoted (see `limits`)."""
-    return quote(" ".join(text.splitlines()) if "\n" in text or "\r" in text else text)
+    return quote(one_line(text))
 
 
-def _barred(value: str, line: str) -> str:
+def _barred(value: str, line: str) -> list[str]:
     """The line, left out in a shell to which Environment Modules cannot hand the value (see `limits`)."""
     tests = {"csh": "[module-info shelltype] ne {csh}", "zsh": "[module-info shell] ne {zsh}", "": ""}
     test = tests[unquotable_in(value, "tcl")]
-    return f"if {{{test}}} {{ {line} }}" if test else line
+    return [f"if {{{test}}} {{ {line} }}" if test else line]
 
 
-def _user_path(operation: UserPath) -> str:
+# --------------------------------------------------------------------------- a rule for every operation
+
+
+def _prepend(operation: Prepend) -> list[str]:
+    word = "prepend_keeping" if operation.keep_system else "lead" if operation.variable == "PATH" else "prepend-path"
+    return [f"{word} {quote(operation.variable)} {quote(operation.directory)}"]
+
+
+def _set(operation: Set) -> list[str]:
+    return _barred(operation.value, f"setenv {quote(operation.variable)} {_value(operation.value)}")
+
+
+def _set_restorable(operation: SetRestorable) -> list[str]:
+    value = operation.value
+    return _barred(
+        value or "", f"borrow $this {quote(operation.variable)}" + ("" if value is None else f" {_value(value)}")
+    )
+
+
+def _default(operation: Default) -> list[str]:
+    return [f"offer $this {quote(operation.variable)} {_value(operation.value)}"]
+
+
+def _save_value(operation: SaveValue) -> list[str]:
+    return [f"setenv {quote(operation.variable)} [plain {quote(operation.source)}]"]
+
+
+def _flags(operation: Flags) -> list[str]:
+    variable = quote(operation.variable)
+    return [f"borrow $this {variable} [extended {variable} {_value(operation.text)}]"]
+
+
+def _user_path(operation: UserPath) -> list[str]:
     bases = " ".join(quote(base) for base in operation.bases)
     tail = "".join(operation.separator + entry for entry in operation.tail)
     words = " ".join(quote(text) for text in (operation.suffix, operation.fallback, tail))
-    return f"offer $this {quote(operation.variable)} [place [list {bases}] {words}]"
+    return [f"offer $this {quote(operation.variable)} [place [list {bases}] {words}]"]
 
 
-def _function(name: str, bodies: Mapping[str, str]) -> list[str]:
+def _function(operation: Function) -> list[str]:
     """Functions for sh and fish; csh has none, its body is an alias there."""
     words = {"sh": "set-function", "fish": "set-function", "csh": "set-alias"}
-    known = {shell: body for shell, body in bodies.items() if shell in words}
+    known = {shell: body for shell, body in operation.bodies.items() if shell in words}
     if not known:
         return []
-    cases = [f"    {shell} {{ {words[shell]} {quote(name)} {quote(body)} }}" for shell, body in known.items()]
+    name = quote(operation.name)
+    cases = [f"    {shell} {{ {words[shell]} {name} {quote(body)} }}" for shell, body in known.items()]
     return ["switch -- [module-info shelltype] {", *cases, "}"]
 
 
-def _on_unload(bodies: Mapping[str, str], carry: tuple[str, ...]) -> list[str]:
+def _alias(operation: Alias) -> list[str]:
+    return [f"set-alias {quote(operation.name)} {quote(operation.value)}"]
+
+
+def _on_unload(operation: OnUnload) -> list[str]:
     forms = {"sh": "{0}='[plain {1}]'\\n", "fish": "set -g {0} '[plain {1}]'\\n"}
     lines = ["if {$::unloading} {", "    switch -- [module-info shelltype] {"]
-    for shell, body in bodies.items():
+    for shell, body in operation.bodies.items():
         form = forms.get(shell, "set {0}='[plain {1}]'\\n")
-        given = "".join(form.format(name, name) for name in carry)
+        given = "".join(form.format(name, name) for name in operation.carry)
         lines.append(f'        {shell} {{ puts stdout "{given}{quote(body)[1:]} }}')
     return [*lines, "    }", "}"]
+
+
+RULES: Rules = {
+    Prepend: _prepend,
+    Set: _set,
+    SetRestorable: _set_restorable,
+    Default: _default,
+    SaveValue: _save_value,
+    Flags: _flags,
+    UserPath: _user_path,
+    Function: _function,
+    Alias: _alias,
+    OnUnload: _on_unload,
+    Notice: left_out,  # all messages stand together at the end
+}
+"""Operation to Tcl. The order of operations is that of the change (`rendering.ordered`)."""

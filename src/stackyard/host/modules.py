@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Literal
 
 from stackyard.errors import MissingError, StackyardError
-from stackyard.host.command import Result, clean_environment, run
+from stackyard.host import shell_state
+from stackyard.host.command import clean_environment, run
+from stackyard.host.shell_state import ShellState
 
 Kind = Literal["lmod", "environment-modules"]
 
@@ -37,7 +39,6 @@ _EM_COMMANDS = (
 _BOOKKEEPING = re.compile(
     r"_?_?LMOD_|_ModuleTable|__LMOD|_?_?MODULES_|_LMFILES_|LOADEDMODULES$|MODULESHOME$|.*_mod(share|quar)$"
 )
-_SHELL_OWN = frozenset({"_", "SHLVL", "PWD", "OLDPWD"})
 _KEPT = ("MODULEPATH", "MODULERCFILE", "LMOD_RC", "LMOD_SITE_NAME", "LMOD_PACKAGE_PATH", "LMOD_SYSTEM_DEFAULT_MODULES")
 
 
@@ -78,15 +79,6 @@ class ModuleSystem:
 
 
 @dataclass(frozen=True)
-class ShellState:
-    """What a shell looks like at one moment: exported variables, and functions and aliases with their text."""
-
-    variables: Mapping[str, str]
-    functions: Mapping[str, str]
-    aliases: Mapping[str, str]
-
-
-@dataclass(frozen=True)
 class Step:
     """One ``module`` command of a session: its words, exit code, messages, duration and the shell after it."""
 
@@ -106,16 +98,31 @@ class Session:
 
 
 def find_lmod(environ: Mapping[str, str] | None = None) -> ModuleSystem | None:
-    """Lmod, by ``$LMOD_CMD``, ``$LMOD_PKG`` and the usual places; None where there is none.
+    """Lmod, by ``$LMOD_CMD``, ``$LMOD_DIR``, ``$LMOD_PKG`` and the usual places; None where there is none.
 
     Raises:
         ModuleSystemBroken: it is there but does not run.
         ModuleSystemTooOld: it is older than `MINIMUM`.
     """
     environ = os.environ if environ is None else environ
-    homes = [environ.get("LMOD_PKG", ""), *_LMOD_HOMES]
-    named = [environ.get("LMOD_CMD", ""), *(f"{home}/libexec/lmod" for home in homes if home)]
+    named = [environ.get("LMOD_CMD", ""), *(str(folder / "lmod") for folder in _lmod_folders(environ))]
     return _first_working("lmod", named, r"Version\s+(\d[\w.]*)")
+
+
+def find_spider(environ: Mapping[str, str] | None = None) -> Path | None:
+    """Lmod's program ``spider``, from the same places as Lmod itself; None if it is not found."""
+    folders = _lmod_folders(os.environ if environ is None else environ)
+    return next((folder / "spider" for folder in folders if os.access(folder / "spider", os.X_OK)), None)
+
+
+def _lmod_folders(environ: Mapping[str, str]) -> list[Path]:
+    """Where Lmod's programs may be: ``$LMOD_DIR``, beside ``$LMOD_CMD``, ``$LMOD_PKG``, the usual places."""
+    named = [
+        *(Path(folder) for folder in (environ.get("LMOD_DIR"),) if folder),
+        *(Path(command).parent for command in (environ.get("LMOD_CMD"),) if command),
+        *(Path(home) / "libexec" for home in (environ.get("LMOD_PKG"), *_LMOD_HOMES) if home),
+    ]
+    return list(dict.fromkeys(named))
 
 
 def find_environment_modules(environ: Mapping[str, str] | None = None) -> ModuleSystem | None:
@@ -162,7 +169,7 @@ def fresh_environment(**extra: str) -> dict[str, str]:
 
 def is_bookkeeping(variable: str) -> bool:
     """Whether a variable is the module system's own notebook, or the shell's, and not part of what a module does."""
-    return variable in _SHELL_OWN or _BOOKKEEPING.match(variable) is not None
+    return variable in shell_state.SHELL_OWN or _BOOKKEEPING.match(variable) is not None
 
 
 def session(
@@ -192,14 +199,14 @@ def session(
         result = run(
             argv, env=fresh_environment() if environ is None else environ, timeout_s=timeout_s, check=False, cwd=folder
         )
-        if result.returncode != 0 or not (folder / f"{len(steps)}.code").exists():
+        if result.returncode != 0 or not shell_state.is_written(folder / str(len(steps))):
             raise ModuleSystemBroken(
                 f"{system.title} could not be used in bash (code {result.returncode})",
                 hint=f"try `{system.init('bash')}` in a new shell",
                 detail=result.output,
             )
         made = tuple(_step(folder, number, words) for number, words in enumerate(steps, start=1))
-        return Session(_state(folder, 0), made)
+        return Session(shell_state.read(folder / "0"), made)
 
 
 def environment_with(
@@ -234,19 +241,6 @@ def require_loaded(system: ModuleSystem, module: str, step: Step) -> None:
     )
 
 
-def run_with(
-    system: ModuleSystem,
-    modulepaths: Sequence[Path | str],
-    modules: Sequence[str],
-    argv: Sequence[str | os.PathLike[str]],
-    environ: Mapping[str, str] | None = None,
-    *,
-    timeout_s: float = 600,
-) -> Result:
-    """Run a program with modules loaded. Raises what `environment_with` and `run` raise."""
-    return run(argv, env=environment_with(system, modulepaths, modules, environ), timeout_s=timeout_s)
-
-
 def _first_working(kind: Kind, names: Iterable[str], pattern: str) -> ModuleSystem | None:
     command = next((Path(name) for name in names if name and Path(name).is_file()), None)
     if command is None:
@@ -277,42 +271,20 @@ def _broken(kind: Kind, command: Path, output: str) -> ModuleSystemBroken:
 
 
 def _script(system: ModuleSystem, modulepaths: Sequence[str], steps: Sequence[Sequence[str]], folder: Path) -> str:
-    """The session as bash code. It leaves no variable or function of its own that a dump would show as changed."""
-    env = "/usr/bin/env" if Path("/usr/bin/env").exists() else "env"
+    """The session as bash code. It leaves nothing in the shell that a state would show as changed."""
     clock = "${EPOCHREALTIME:-$(/bin/date +%s.%N)}"
-    lines = [system.init("bash"), "type module >/dev/null || exit 97"]
+    lines = [shell_state.WRITER, system.init("bash"), "type module >/dev/null || exit 97"]
     lines += [f"module use {shlex.quote(path)}" for path in reversed(modulepaths)]
-    for number, words in enumerate([(), *steps]):
+    lines.append(shell_state.write(folder / "0"))
+    for number, words in enumerate(steps, start=1):
         at = shlex.quote(str(folder / str(number)))
-        if words:
-            lines.append(f"__begin={clock}; module {shlex.join(words)} >{at}.out 2>&1")
-            lines.append(f'echo "$? $__begin {clock}" >{at}.code')
-        else:
-            lines.append(f"echo 0 0 0 >{at}.code")
-        lines.append(f"{env} -0 >{at}.env; declare -f >{at}.functions; alias -p >{at}.aliases")
+        lines.append(f"__begin={clock}; module {shlex.join(words)} >{at}.out 2>&1")
+        lines.append(f'echo "$? $__begin {clock}" >{at}.code')
+        lines.append(shell_state.write(folder / str(number)))
     return "\n".join([*lines, "exit 0"])
 
 
 def _step(folder: Path, number: int, words: tuple[str, ...]) -> Step:
     code, begin, end = (folder / f"{number}.code").read_text().replace(",", ".").split()
     output = (folder / f"{number}.out").read_text(encoding="utf-8", errors="replace").strip()
-    return Step(words, int(code), output, float(end) - float(begin), _state(folder, number))
-
-
-def _state(folder: Path, number: int) -> ShellState:
-    entries = os.fsdecode((folder / f"{number}.env").read_bytes()).split("\0")
-    variables = dict(entry.split("=", 1) for entry in entries if "=" in entry)
-    functions = (folder / f"{number}.functions").read_text(encoding="utf-8", errors="surrogateescape")
-    aliases = (folder / f"{number}.aliases").read_text(encoding="utf-8", errors="surrogateescape")
-    return ShellState(variables, _functions(functions), _aliases(aliases))
-
-
-def _functions(text: str) -> dict[str, str]:
-    """Take ``declare -f`` apart: every function starts with ``name () `` at the left margin."""
-    parts = re.split(r"^(?:function )?(\S+) \(\) *\n", text, flags=re.MULTILINE)
-    return dict(zip(parts[1::2], parts[2::2], strict=True))
-
-
-def _aliases(text: str) -> dict[str, str]:
-    parts = re.split(r"^alias (?:-- )?([^\s=]+)=", text, flags=re.MULTILINE)
-    return dict(zip(parts[1::2], (value.strip() for value in parts[2::2]), strict=True))
+    return Step(words, int(code), output, float(end) - float(begin), shell_state.read(folder / str(number)))

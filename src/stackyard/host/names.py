@@ -62,6 +62,8 @@ PYPI_NAMES: Mapping[str, tuple[str, ...]] = {
 }
 """conda name: the PyPI distributions that it installs. Only names that differ, or that mean something else on PyPI."""
 
+_CONDA_PROGRAMS = frozenset({"conda", "mamba", "micromamba"})
+
 
 def canonical(name: str) -> str:
     """A distribution's name as PEP 503 compares it: ``Typing_Extensions`` is ``typing-extensions``."""
@@ -98,3 +100,13 @@ def pip_name(line: str) -> str:
     if not found or re.match(r"\s*(\.|/|[a-z+]+://)", line):
         return ""
     return canonical(found.group(1))
+
+
+def brings_conda(declared: bool | None, packages: Iterable[str]) -> bool:
+    """Whether a stack brings conda or mamba itself, so that its users create environments with it.
+
+    Args:
+        declared: what the stack's file sets; None: derived from its packages.
+        packages: the names of its conda packages.
+    """
+    return bool(_CONDA_PROGRAMS.intersection(packages)) if declared is None else declared

@@ -18,6 +18,7 @@ from packaging.version import InvalidVersion, Version
 
 from stackyard.host.names import canonical, distributions
 from stackyard.lock.model import CondaPackage
+from stackyard.yard.layout import Yard
 
 
 @dataclass(frozen=True)
@@ -29,18 +30,18 @@ class Given:
     conda: str
 
 
-def given(packages: Iterable[CondaPackage], caches: Iterable[Path] = ()) -> tuple[tuple[Given, ...], tuple[str, ...]]:
+def given(packages: Iterable[CondaPackage], yards: Iterable[Yard] = ()) -> tuple[tuple[Given, ...], tuple[str, ...]]:
     """The distributions that conda packages install, and notices about those that cannot be told to pip.
 
     Args:
-        caches: folders with extracted packages; where one is there, its ``dist-info`` folders tell names and versions.
+        yards: where unpacked packages may be; the ``dist-info`` directories of one give exact names and versions.
     """
     found: dict[str, Given] = {}
     notices = []
-    folders = tuple(caches)
+    places = tuple(yards)
     for package in packages:
         label = f"{package.name} {package.version}"
-        for name, version in _provided(package, folders):
+        for name, version in _provided(package, places):
             try:
                 found[name] = Given(name, str(Version(version)), label)
             except InvalidVersion:
@@ -48,9 +49,9 @@ def given(packages: Iterable[CondaPackage], caches: Iterable[Path] = ()) -> tupl
     return tuple(found[name] for name in sorted(found)), tuple(notices)
 
 
-def _provided(package: CondaPackage, caches: Iterable[Path]) -> Iterator[tuple[str, str]]:
+def _provided(package: CondaPackage, yards: Iterable[Yard]) -> Iterator[tuple[str, str]]:
     if not package.purls:
-        exact = [pair for cache in caches for pair in _dist_infos(cache, package)]
+        exact = [pair for yard in yards for pair in _dist_infos(yard, package)]
         if exact:
             yield from exact
             return
@@ -58,9 +59,9 @@ def _provided(package: CondaPackage, caches: Iterable[Path]) -> Iterator[tuple[s
         yield name, package.version
 
 
-def _dist_infos(cache: Path, package: CondaPackage) -> list[tuple[str, str]]:
+def _dist_infos(yard: Yard, package: CondaPackage) -> list[tuple[str, str]]:
     """Names and versions of the ``dist-info`` folders in an extracted package; none where it is not extracted."""
-    paths = cache / f"{package.name}-{package.version}-{package.build}" / "info" / "paths.json"
+    paths = yard.package(package.stem) / "info" / "paths.json"
     try:
         entries = json.loads(paths.read_text(encoding="utf-8"))["paths"]
     except (OSError, ValueError, KeyError):

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 LOCK_FORMAT = 1
+LOCK_MARK = "# Written by `stackyard lock`."
+"""The first words of every lock file."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,11 @@ class CondaPackage:
     constrains: tuple[str, ...] = ()
     purls: tuple[str, ...] = ()
     python_site_packages_path: str = ""
+
+    @property
+    def stem(self) -> str:
+        """Its name in package caches and in ``conda-meta``: ``name-version-build``."""
+        return f"{self.name}-{self.version}-{self.build}"
 
 
 @dataclass(frozen=True)

@@ -149,7 +149,7 @@ def _candidates(
         named = previous.find(variant.version, variant.name, platform)
         yield from (v for v in (named, *previous.variants) if v is not None)
     for place in yard.lineage():
-        path = kept_path(place, digest)
+        path = place.kept_lock(digest)
         if path.is_file():
             yield from text.read(path).variants
 
@@ -161,13 +161,8 @@ def _intact(locked: LockedVariant) -> bool:
     return all(path is not None and path.exists() for path in paths)
 
 
-def kept_path(yard: Yard, digest: str) -> Path:
-    """Where a yard keeps what was solved for a spec hash."""
-    return yard.root / "locks" / f"{digest}.lock"
-
-
 def _keep(locked: LockedVariant, yard: Yard) -> None:
-    atomic.write_text(kept_path(yard, locked.spec_hash), text.dump(Lock(locked.stack, (locked,))))
+    atomic.write_text(yard.kept_lock(locked.spec_hash), text.dump(Lock(locked.stack, (locked,))))
 
 
 # --------------------------------------------------------------------------- solving
@@ -214,7 +209,7 @@ def _with_conda(
 
     channels = resolver.search_list(variant.environment, locked.platform, variant.axes)
     request = CondaRequest(
-        subject, locked.platform, tuple(specs), channels, virtual.packages, yard.cache / "repodata", site.pins,
+        subject, locked.platform, tuple(specs), channels, virtual.packages, yard.repodata, site.pins,
         site.channels.priority, site.channels.exclude_newer, place_of(variant), places,
     )  # fmt: skip
     packages = solve_conda(request)
@@ -239,7 +234,7 @@ def _interpreter(
         )
     if source == "host":
         return python.from_host(asked, locked.platform, where)
-    return python.from_uv(asked, locked.platform, yard.cache / "python", where)
+    return python.from_uv(asked, locked.platform, yard.pythons, where)
 
 
 def _pip(
@@ -253,10 +248,10 @@ def _pip(
         return (), ()
     progress.phase(subject, "solve", "pip")
     settings, notices = pipconf.settings(site.pip, variant.environment.pip_options, os.environ, option_places(variant))
-    provided, unknown = given(locked.conda, [y.cache / "conda" for y in yard.lineage()])
+    provided, unknown = given(locked.conda, yard.lineage())
     request = pip.PipRequest(
         subject, locked.platform, locked.interpreter.version, virtual.version("__glibc"), requirements, settings,
-        yard.cache / "uv", constraints(variant, locked.platform), provided, variant.build, place_of(variant),
+        yard.uv, constraints(variant, locked.platform), provided, variant.build, place_of(variant),
         site.channels.exclude_newer, option_places(variant),
     )  # fmt: skip
     solution = pip.solve_pip(request)

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from stackyard.errors import InputError, Where
 from stackyard.lock.model import (
     LOCK_FORMAT,
+    LOCK_MARK,
     CondaPackage,
     Lock,
     LockedInterpreter,
@@ -33,8 +34,7 @@ else:  # pragma: no cover - only on Python 3.10
 
 Package = TypeVar("Package", CondaPackage, PipPackage)
 
-_HEADER = "# Written by `stackyard lock`. Keep it beside the file it was made from, in the same repository.\n"
-"""Begins with `hashing.LOCK_MARK`."""
+_HEADER = f"{LOCK_MARK} Keep it beside the file it was made from, in the same repository.\n"
 _RELOCK = "restore it from the repository, or write it again with `stackyard lock`"
 _LISTS = ("channels", "virtual", "requested", "policy", "notices")
 

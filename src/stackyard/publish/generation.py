@@ -12,7 +12,7 @@ from stackyard.expose.generation import write_modules
 from stackyard.expose.root import check_root, make_root
 from stackyard.spec.models import Site
 from stackyard.yard import disk, generations, revisions
-from stackyard.yard.layout import Yard
+from stackyard.yard.layout import GenerationPaths, Yard
 from stackyard.yard.record import Entry, Manifest, now
 
 
@@ -22,13 +22,13 @@ class Draft:
 
     yard: Yard
     site: Site
-    folder: Path
+    paths: GenerationPaths
     entries: tuple[Entry, ...] = ()
 
     @property
     def modules(self) -> Path:
         """Its modulefiles, through which revisions are verified before the flip."""
-        return self.folder / "modules"
+        return self.paths.modules
 
     def write(self, entries: Iterable[Entry]) -> None:
         """Write the modules of these entries, and of no others: modules written before are removed."""
@@ -43,14 +43,14 @@ class Draft:
         Args:
             content: the number of the generation whose content it repeats, else 0.
         """
-        manifest = generations.flip(self.yard, self.folder, now(), reason, self.entries, content)
+        manifest = generations.flip(self.yard, self.paths, now(), reason, self.entries, content)
         make_root(self.yard, self.site)
         return manifest
 
     def discard(self) -> None:
         """Remove it, unless it is current."""
-        if generations.current_number(self.yard) != int(self.folder.name):
-            shutil.rmtree(self.folder, ignore_errors=True)
+        if generations.current_number(self.yard) != self.paths.number:
+            shutil.rmtree(self.paths.root, ignore_errors=True)
 
 
 @contextmanager

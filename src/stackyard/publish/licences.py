@@ -70,11 +70,11 @@ def _accept(yard: Yard, licence: Licence) -> None:
     }
     ledger = _ledger(yard)
     ledger[f"{licence.name}:{entry['sha256']}"] = entry
-    atomic.write_json(yard.root / "licences.json", ledger)
+    atomic.write_json(yard.licences, ledger)
 
 
 def _ledger(yard: Yard) -> dict[str, dict[str, Any]]:
-    path = yard.root / "licences.json"
+    path = yard.licences
     if not path.exists():
         return {}
     value: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))

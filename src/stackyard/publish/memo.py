@@ -24,7 +24,7 @@ def memo_path(yard: Yard, request: Mapping[str, Any]) -> Path:
     """The path of the memo of a request: its name hashes files, options, the program's version and pip's variables."""
     pip = {k: v for k, v in os.environ.items() if k.startswith(("PIP_", "CONDA_", "UV_"))}
     text = json.dumps([__version__, dict(request), pip], sort_keys=True, default=str)
-    return yard.cache / "memo" / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
+    return yard.memo(hashlib.sha256(text.encode()).hexdigest()[:32])
 
 
 def recall(path: Path, manifest: Manifest | None) -> list[str] | None:

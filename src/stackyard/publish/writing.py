@@ -22,6 +22,6 @@ def writing(yard: Yard, site: Site, on_wait: Callable[[str], None] | None = None
         StackyardError: the yard is not writable, another writer held it too long, or its group cannot be set.
     """
     with applied(site.permissions), lease(yard, on_wait=on_wait):
-        folders = (yard.cache, yard.generations, yard.root / "locks", yard.stacks)
+        folders = (yard.cache, yard.generations, yard.locks, yard.stacks)
         with applied(site.permissions, yard.root, *(folder for folder in folders if folder.is_dir())):
             yield

@@ -19,7 +19,8 @@ from stackyard.change import (
     UserPath,
 )
 from stackyard.errors import StackyardError
-from stackyard.host.modules import ModuleSystem, Session, ShellState, is_bookkeeping, require_loaded, session
+from stackyard.host.modules import ModuleSystem, Session, is_bookkeeping, require_loaded, session
+from stackyard.host.shell_state import ShellState
 from stackyard.verify.report import CheckResult
 
 CONTROL = "stackyard-control/1"

@@ -16,6 +16,7 @@ from stackyard.host.command import CommandError, Result, run
 from stackyard.host.probe import Machine
 from stackyard.verify.context import Context
 from stackyard.verify.report import CheckResult, Status
+from stackyard.yard.layout import RevisionPaths
 
 _ROW = re.compile(r"^\s*\[(?P<tick>[^\]\n]?)\]\s*(?P<name>\S.*?)\s*$", re.MULTILINE)
 _SHOWN_LINES = 30
@@ -149,7 +150,7 @@ def _argv(context: Context, check: OwnCheck) -> Sequence[str]:
         raise StackyardError("it has nothing to run: one of run, python or script is needed")
     script = Path(check.script)
     if not script.is_absolute():
-        script = Path(context.record.path) / "recipe" / script
+        script = RevisionPaths.of(context.record.path).recipe / script
     if script.suffix == ".py":
         return [python, str(script)]
     return [str(script)] if os.access(script, os.X_OK) else ["bash", str(script)]

@@ -8,10 +8,9 @@ revisions stay, hidden, so that a shell that loaded one can still unload it.
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
 from stackyard.yard import atomic
-from stackyard.yard.layout import Yard
+from stackyard.yard.layout import GenerationPaths, Yard
 from stackyard.yard.record import Entry, Manifest, read_manifest
 
 
@@ -26,38 +25,35 @@ def current_number(yard: Yard) -> int:
 def current(yard: Yard) -> Manifest | None:
     """The current generation's manifest, or None if nothing was ever published."""
     number = current_number(yard)
-    return read_manifest(manifest_path(yard, number)) if number else None
+    return read_manifest(yard.generation(number).manifest) if number else None
 
 
 def history(yard: Yard) -> list[Manifest]:
     """All generations up to the current one, oldest first."""
     last = current_number(yard)
-    numbers = sorted(n for n in _numbers(yard) if n <= last)
-    return [read_manifest(manifest_path(yard, n)) for n in numbers if manifest_path(yard, n).exists()]
+    past = (yard.generation(n).manifest for n in sorted(_numbers(yard)) if n <= last)
+    return [read_manifest(path) for path in past if path.exists()]
 
 
-def manifest_path(yard: Yard, number: int) -> Path:
-    """Where a generation's manifest is."""
-    return yard.generation(number) / "manifest.json"
-
-
-def begin(yard: Yard) -> Path:
-    """A fresh folder for the next generation; what an interrupted deploy left behind is removed first."""
+def begin(yard: Yard) -> GenerationPaths:
+    """An empty directory for the next generation; what an interrupted deploy left behind is removed first."""
     last = current_number(yard)
     for number in _numbers(yard):
         if number > last:
-            shutil.rmtree(yard.generation(number))
-    folder = yard.generation(last + 1)
-    folder.mkdir(parents=True)
-    return folder
+            shutil.rmtree(yard.generation(number).root)
+    made = yard.generation(last + 1)
+    made.root.mkdir(parents=True)
+    return made
 
 
-def flip(yard: Yard, folder: Path, created: str, reason: str, entries: tuple[Entry, ...], content: int = 0) -> Manifest:
+def flip(
+    yard: Yard, made: GenerationPaths, created: str, reason: str, entries: tuple[Entry, ...], content: int = 0
+) -> Manifest:
     """Make a written generation the current one. Everything before the last line can be interrupted without a trace."""
-    manifest = Manifest(int(folder.name), created, reason, entries, content)
-    atomic.write_json(folder / "manifest.json", manifest.to_json())
+    manifest = Manifest(made.number, created, reason, entries, content)
+    atomic.write_json(made.manifest, manifest.to_json())
     atomic.fault_point("before-flip")
-    atomic.replace_symlink(yard.modules, f"generations/{folder.name}/modules")
+    atomic.replace_symlink(yard.modules, str(made.modules.relative_to(yard.root)))
     atomic.fault_point("after-flip")
     return manifest
 

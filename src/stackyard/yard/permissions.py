@@ -8,16 +8,25 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from stackyard.errors import StackyardError
-
-if TYPE_CHECKING:
-    from stackyard.spec.models import Permissions
 
 _lock = threading.Lock()
 _active = 0
 _before = 0
+
+
+class Permissions(Protocol):
+    """What a site sets for the files that a build writes; the site's model has these fields."""
+
+    @property
+    def group(self) -> str:
+        """The group that owns them; empty: the group of whoever builds."""
+
+    @property
+    def umask(self) -> str:
+        """The umask in octal digits."""
 
 
 @contextmanager

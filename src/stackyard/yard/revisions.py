@@ -12,7 +12,7 @@ from stackyard.yard.record import BuildRecord, read_record
 
 def folders(yard: Yard, stack: str | None = None) -> Iterator[RevisionPaths]:
     """The directories of all revisions of a stack, or of every stack, built or not, sorted by name."""
-    roots = [yard.stacks / stack] if stack else sorted(yard.stacks.glob("*"))
+    roots = [yard.stack(stack)] if stack else sorted(yard.stacks.glob("*"))
     for root in roots:
         if root.is_dir():
             yield from (RevisionPaths(child) for child in sorted(root.iterdir()) if child.is_dir())

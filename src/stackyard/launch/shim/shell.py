@@ -11,15 +11,21 @@ import shlex
 from collections.abc import Iterable, Mapping
 
 from stackyard.change import (
+    Alias,
     Default,
     EnvironmentChange,
     Flags,
-    Operation,
+    Function,
+    Notice,
+    OnUnload,
     Prepend,
+    Rules,
     SaveValue,
     Set,
     SetRestorable,
     UserPath,
+    left_out,
+    rendered,
 )
 
 FILLED = re.compile(
@@ -30,37 +36,41 @@ FILLED = re.compile(
 
 
 def change_text(change: EnvironmentChange) -> str:
-    """Shell lines after which a child process has the environment of `EnvironmentChange.apply`.
-
-    Functions, aliases, notices and what an unload does have no meaning for a child process and are left out.
-    """
-    return "".join(line + "\n" for operation in change for line in _operation(operation))
+    """Shell lines after which a child process has the environment of `EnvironmentChange.apply`."""
+    return "".join(f"{line}\n" for line in rendered(change, RULES))
 
 
-def _operation(operation: Operation) -> list[str]:
-    match operation:
-        case Prepend(variable, directory):
-            before = f"export {variable}={shlex.quote(directory)}"
-            return [
-                f'{before}":${{{variable}-}}"' if operation.keep_system else f'{before}"${{{variable}:+:${variable}}}"'
-            ]
-        case Set(variable, value) | SetRestorable(variable, str() as value):
-            return [export(variable, value)]
-        case SetRestorable(variable, None):
-            return [f"unset {variable}"]
-        case Default(variable, value):
-            return [f'[ -n "${{{variable}+set}}" ] || {export(variable, value)}']
-        case SaveValue(variable, source):
-            return [f'export {variable}="${{{source}-}}"']
-        case Flags(variable, text):
-            return [f'export {variable}="${{{variable}:+${variable} }}"{shlex.quote(text)}']
-        case UserPath():
-            return _user_path(operation)
-    return []
+def _prepend(operation: Prepend) -> list[str]:
+    variable = operation.variable
+    rest = f'":${{{variable}-}}"' if operation.keep_system else f'"${{{variable}:+:${variable}}}"'
+    return [f"export {variable}={shlex.quote(operation.directory)}{rest}"]
+
+
+def _set(operation: Set) -> list[str]:
+    return [export(operation.variable, operation.value)]
+
+
+def _set_restorable(operation: SetRestorable) -> list[str]:
+    if operation.value is None:
+        return [f"unset {operation.variable}"]
+    return [export(operation.variable, operation.value)]
+
+
+def _default(operation: Default) -> list[str]:
+    return [f'[ -n "${{{operation.variable}+set}}" ] || {export(operation.variable, operation.value)}']
+
+
+def _save_value(operation: SaveValue) -> list[str]:
+    return [f'export {operation.variable}="${{{operation.source}-}}"']
+
+
+def _flags(operation: Flags) -> list[str]:
+    variable = operation.variable
+    return [f'export {variable}="${{{variable}:+${variable} }}"{shlex.quote(operation.text)}']
 
 
 def _user_path(path: UserPath) -> list[str]:
-    """The first base that is set and not empty, else the folder below HOME; a value of the user's own is kept."""
+    """The first base that is set and not empty, else the directory below HOME; a value of the user's own is kept."""
     lines = [f'if [ -z "${{{path.variable}+set}}" ]; then', f"  {path.variable}="]
     for base in path.bases:
         lines.append(f'  [ -n "${path.variable}" ] || {path.variable}="${{{base}:+${base}/}}"')
@@ -68,6 +78,19 @@ def _user_path(path: UserPath) -> list[str]:
     lines.append(f'  else {path.variable}="${{HOME-}}/"{shlex.quote(path.fallback)}; fi')
     tail = "".join(path.separator + more for more in path.tail)
     return [*lines, f'  export {path.variable}="${path.variable}"{shlex.quote(tail)}', "fi"]
+
+
+RULES: Rules = {
+    Prepend: _prepend,
+    Set: _set,
+    SetRestorable: _set_restorable,
+    Default: _default,
+    SaveValue: _save_value,
+    Flags: _flags,
+    UserPath: _user_path,
+    **dict.fromkeys((Function, Alias, OnUnload, Notice), left_out),
+}
+"""Operation to POSIX sh. A child process has no functions, aliases or notices, and nothing is unloaded from it."""
 
 
 def export(name: str, value: str) -> str:

@@ -1,0 +1,50 @@
+"""The site's policy for the environments that users create themselves, as a condarc beside every revision.
+
+conda and mamba read it because the revision's module offers its path as CONDARC.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from stackyard.errors import Where
+from stackyard.lock.channels import Resolver
+from stackyard.spec.models import Site
+
+
+def condarc_text(site: Site) -> str:
+    """Threads, channels, strict priority, no automatic update, pins.
+
+    Each value is written as JSON, which is YAML too, so that nothing needs quoting rules of its own.
+    """
+    policy = site.condarc
+    values: dict[str, Any] = {
+        "channel_alias": site.channels.alias,
+        **_channels(site),
+        "channel_priority": site.channels.priority,
+        "default_threads": policy.threads,
+        "auto_update_conda": policy.auto_update,
+        "pinned_packages": list(site.pins),
+    }
+    denied = [name for name in site.channels.denied if not set(name) & set("*?[")]
+    if denied:
+        values["denylist_channels"] = denied
+    values.update(policy.extra)
+    lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}\n" for key, value in values.items()]
+    return "# The site's policy for the environments that users make; CONDARC names this file.\n" + "".join(lines)
+
+
+def _channels(site: Site) -> dict[str, list[str]]:
+    """The channels that users search, the site's first, each once and by its mirror where it has one."""
+    open_to_all = site.channels.model_copy(update={"allowed": (), "denied": ()})  # conda itself rejects those denied
+    resolver = Resolver(open_to_all, Where(""))
+    found: dict[str, list[str]] = {}
+    for name in (*site.channels.prepend, *(site.condarc.channels or site.channels.default)):
+        urls = [] if "$" in name else list(dict.fromkeys(channel.url for channel in resolver.resolve(name)))
+        as_written = not urls or name == "defaults" or not site.channels.mirrors
+        found.setdefault((name if as_written else urls[0]).rstrip("/"), urls)
+    values = {"channels": list(found)}
+    if found.get("defaults") and site.channels.mirrors:
+        values["default_channels"] = found["defaults"]
+    return values

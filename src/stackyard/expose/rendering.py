@@ -1,0 +1,23 @@
+"""What the modulefiles of all formats share: the order of operations, the messages, values on one line."""
+
+from __future__ import annotations
+
+from stackyard.change import EnvironmentChange, Notice, OnUnload, Operation
+from stackyard.expose.page import Page
+
+
+def ordered(change: EnvironmentChange) -> list[Operation]:
+    """Unload commands come first: they read saved values, which later lines take away."""
+    return sorted(change, key=lambda operation: not isinstance(operation, OnUnload))
+
+
+def messages(content: Page) -> list[str]:
+    """What is shown at load: the deprecation, the notice of the generation, the notices of the revision."""
+    texts = [f"{content.module} is deprecated: {content.deprecated}"] if content.deprecated else []
+    texts += [content.notice] if content.notice else []
+    return texts + [operation.text for operation in content.change if isinstance(operation, Notice)]
+
+
+def one_line(text: str) -> str:
+    """A value with spaces for line breaks, because module systems hand those to the shell unquoted (see `limits`)."""
+    return " ".join(text.splitlines()) if "\n" in text or "\r" in text else text

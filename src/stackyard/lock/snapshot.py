@@ -1,0 +1,70 @@
+"""The snapshot of a local project: which of its files belong to it, and one hash over them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from stackyard.host.command import run, which
+from stackyard.host.hashing import sha256_file
+from stackyard.lock.model import LOCK_MARK
+from stackyard.yard.layout import is_yard
+
+_SKIPPED = {".git", ".hg", ".svn", "__pycache__", ".venv", "venv", ".tox", ".nox", ".mypy_cache", ".pytest_cache",
+            ".ruff_cache", "build", "dist", "node_modules"}  # fmt: skip
+
+
+def tree_files(folder: Path) -> list[Path]:
+    """The files of a project that belong to its snapshot, relative and sorted.
+
+    In a git working tree these are the files that git tracks or does not ignore; elsewhere all files except caches,
+    virtual environments and build products. Lock files of this program and yards are left out: otherwise locking would
+    change what is locked.
+    """
+    if which("git") and _in_git(folder):
+        listed = run(
+            ["git", "-C", folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "."], timeout_s=60
+        )
+        names = {Path(name) for name in listed.stdout.split("\0") if name}
+        yards = {parent for name in names for parent in name.parents[:-1]}
+        yards = {parent for parent in yards if is_yard(folder / parent)}
+        there = (name for name in names if (folder / name).is_file() or (folder / name).is_symlink())
+        return sorted(n for n in there if yards.isdisjoint(n.parents) and not _is_lock(folder / n))
+    return sorted(name for name in _walk(folder) if not _is_lock(folder / name))
+
+
+def sha256_tree(folder: Path) -> str:
+    """sha256 of a project's snapshot: names, executable bits and contents of `tree_files`, symlinks by their target."""
+    digest = hashlib.sha256()
+    for name in tree_files(folder):
+        path = folder / name
+        if path.is_symlink():
+            kind, content = "link", hashlib.sha256(str(path.readlink()).encode()).hexdigest()
+        else:
+            kind, content = ("exec" if os.access(path, os.X_OK) else "file"), sha256_file(path)
+        digest.update(f"{kind} {content} {name.as_posix()}\0".encode())
+    return digest.hexdigest()
+
+
+def _in_git(folder: Path) -> bool:
+    return any((parent / ".git").exists() for parent in (folder.resolve(), *folder.resolve().parents))
+
+
+def _walk(folder: Path) -> Iterable[Path]:
+    for root, folders, files in os.walk(folder):
+        folders[:] = [
+            n for n in folders if n not in _SKIPPED and not n.endswith(".egg-info") and not is_yard(Path(root, n))
+        ]
+        for name in files:
+            if not name.endswith(".pyc"):
+                yield (Path(root) / name).relative_to(folder)
+
+
+def _is_lock(path: Path) -> bool:
+    """Whether a file is a lock of this program; another tool's ``.lock`` belongs to its project."""
+    if path.suffix != ".lock" or path.is_symlink():
+        return False
+    with path.open("rb") as stream:
+        return stream.read(len(LOCK_MARK)) == LOCK_MARK.encode()

@@ -1,0 +1,120 @@
+"""The kinds of cache: every directory below ``cache/`` is one, audits find what changed, leftovers are told apart."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stackyard.yard.audit import audit, unfinished
+from stackyard.yard.caches import KINDS, content_hash
+from stackyard.yard.layout import Yard, is_yard
+
+
+def put(path: Path, text: str) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def package(yard: Yard) -> Path:
+    folder = yard.package("tool-1.0-0")
+    digest = put(folder / "bin/tool", "one")
+    put(folder / "info/paths.json", json.dumps({"paths": [{"_path": "bin/tool", "sha256": digest}]}))
+    put(yard.package_note("tool-1.0-0"), "note")
+    return folder / "bin/tool"
+
+
+def source(yard: Yard) -> Path:
+    path = yard.source(hashlib.sha256(b"one").hexdigest(), "tool-1.0.tar.gz")
+    put(path, "one")
+    return path
+
+
+def wheel(yard: Yard) -> Path:
+    folder = yard.wheel("abcdef", "0123")
+    digest = put(folder / "tool.whl", "one")
+    put(folder / "meta.json", json.dumps({"wheel": "tool.whl", "sha256": digest}))
+    return folder / "tool.whl"
+
+
+def bytecode(yard: Yard) -> Path:
+    folder = yard.bytecode_of("cpython-311-a70d0d0a", "abcdef")
+    put(folder / "lib/a.pyc", "one")
+    put(folder / "files.json", json.dumps({"files": ["lib/a.pyc"], "content": content_hash(folder, ["lib/a.pyc"])}))
+    return folder / "lib/a.pyc"
+
+
+def unpacked_wheel(yard: Yard) -> Path:
+    folder = yard.uv / "archive-v0" / "xyz"
+    put(folder / "tool.py", "one")
+    put(folder / "tool-1.dist-info/RECORD", "tool.py,sha256=dpLDrTVAu4A8Ags67mbNiIcSMjTqDG5xQ8Ct1z_0Me0,3\n")
+    return folder / "tool.py"
+
+
+ENTRIES = [package, source, wheel, bytecode, unpacked_wheel]
+
+
+def test_every_cache_of_the_layout_is_in_the_table(tmp_path: Path) -> None:
+    yard = Yard(tmp_path)
+    paths = {value for name in vars(Yard) if isinstance(value := getattr(yard, name), Path)}
+    assert {kind.folder(yard) for kind in KINDS} == {path for path in paths if path.parent == yard.cache}
+    assert [kind.folder(yard).name for kind in KINDS] == [kind.name for kind in KINDS]
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_an_audit_finds_what_was_changed(tmp_path: Path, entry: Callable[[Yard], Path]) -> None:
+    yard = Yard(tmp_path)
+    file = entry(yard)
+    assert audit(yard) == []
+    file.write_text("two")
+    (problem,) = audit(yard)
+    assert problem.endswith(" has changed") and str(file).startswith(problem.removesuffix(" has changed"))
+
+
+@pytest.mark.parametrize("entry", [package, wheel, bytecode])
+def test_an_audit_names_an_entry_that_it_cannot_check(tmp_path: Path, entry: Callable[[Yard], Path]) -> None:
+    yard = Yard(tmp_path)
+    entry(yard)
+    for name in ("meta.json", "files.json", "paths.json"):
+        for listing in yard.cache.rglob(name):
+            listing.write_text("{")
+    (problem,) = audit(yard)
+    assert "cannot be checked" in problem
+
+
+def test_leftovers_are_told_from_entries(tmp_path: Path) -> None:
+    yard = Yard(tmp_path)
+    for entry in ENTRIES:
+        entry(yard)
+    put(yard.conda / ".cache.lock", "")
+    put(yard.memo("0123"), "{}")
+    assert unfinished(yard, older_than_s=0) == []
+    halves = [
+        yard.conda / ".tool",
+        yard.source("abc", ".x.part"),
+        yard.wheel("abcdef").with_name(".abcdef.12"),
+        yard.wheel_work("abcdef"),
+        yard.bytecode_of("cpython-311-a70d0d0a", "abcdef").with_name(".abcdef.12"),
+        yard.uv / "archive-v0" / ".xyz.12",
+        yard.memo("0123").with_name(".0123.json.tmp"),
+    ]
+    for path in halves:
+        put(path, "")
+    found = unfinished(yard, older_than_s=0)
+    assert found == sorted(halves)
+    assert unfinished(yard) == []
+
+
+def test_a_yard_is_recognised_before_and_after_its_first_deploy(tmp_path: Path) -> None:
+    assert not is_yard(tmp_path)
+    for number, sign in enumerate(("deploy.lease", "cache/uv", "cache/repodata")):
+        put(tmp_path / str(number) / sign / "file", "")
+        assert is_yard(tmp_path / str(number))
+    (tmp_path / "stacks").mkdir()
+    assert not is_yard(tmp_path)
+    (tmp_path / "generations").mkdir()
+    assert is_yard(tmp_path)
