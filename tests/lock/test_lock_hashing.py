@@ -9,13 +9,13 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from helpers_lock import served
 
 from stackyard.errors import StackyardError
 from stackyard.host.hashing import digest_url, sha256_tree, sha256_url, tree_files
 from stackyard.lock.given import Given, given, write_constraints
 from stackyard.lock.model import CondaPackage
 from stackyard.lock.tags import best_wheel, uv_platform, wheel_tags
+from support.webserver import served
 
 
 def write(folder: Path, **files: str) -> Path:

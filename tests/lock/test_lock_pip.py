@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers_lock import pip, sdist, served, simple_index, wheel
+from helpers_lock import pip, sdist, simple_index, wheel
 
 from stackyard.errors import InputError, StackyardError, Where
 from stackyard.lock.given import Given
@@ -21,6 +21,7 @@ from stackyard.lock.pipconf import PipSettings
 from stackyard.lock.pipconf import settings as pipconf_settings
 from stackyard.lock.uvcompile import Question, _flags
 from stackyard.spec.models import BuildSpec, HostTool, PackageBuild, PipOptions, PipPolicy, PipRequirement, Place
+from support.webserver import served
 
 
 @pytest.fixture(scope="module")
@@ -312,7 +313,7 @@ def test_unsolvable(links: Path, cache: Path, lines: tuple[str, ...], reason: st
     ("url", "cause"),
     [
         ("http://127.0.0.1:9/simple", "connection refused"),
-        ("https://no-such-host.invalid/simple", "host name is not known"),
+        ("https://no-such-host.invalid/simple", "cannot resolve the hostname"),
     ],
 )
 def test_unreachable_indexes_are_named_within_ten_seconds(links: Path, cache: Path, url: str, cause: str) -> None:

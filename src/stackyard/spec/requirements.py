@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urljoin
 
-from stackyard.errors import InputError, Where
+from stackyard.errors import InputError, StackyardError, Where
+from stackyard.host.secrets import without_secrets
 from stackyard.spec.models import Environment, PipOptions, PipRequirement, Place
 from stackyard.spec.paths import absolute
 from stackyard.spec.pipoptions import PER_REQUIREMENT, OptionsBuilder, parse_options, split_line
@@ -257,13 +258,13 @@ def _fetch(location: str, place: Where, strict: bool) -> str:
 
 
 def _download(url: str, place: Where) -> str:
-    from urllib.error import URLError
-    from urllib.request import urlopen
+    from stackyard.host import http  # late: most files include nothing over the network
 
     try:
-        with urlopen(url, timeout=DOWNLOAD_TIMEOUT_S) as response:
-            data: bytes = response.read()
-    except (URLError, OSError) as error:
-        hint = "check the address and the network, or save the file beside this one and name that"
-        raise InputError(f"cannot fetch {url}: {error}", where=place, hint=hint) from error
-    return data.decode("utf-8-sig")
+        return http.read(url, timeout_s=DOWNLOAD_TIMEOUT_S).decode("utf-8-sig")
+    except StackyardError as error:
+        hint = "check the URL and the network, or save the file next to this one and include that"
+        raise InputError(error.message, where=place, hint=hint) from error
+    except UnicodeDecodeError as error:
+        hint = "check the URL, or save the file next to this one and include that"
+        raise InputError(f"not a UTF-8 text file: {without_secrets(url)}", where=place, hint=hint) from error
