@@ -15,12 +15,12 @@ import pytest
 from helpers_lock import pip, sdist, simple_index, wheel
 
 from stackyard.errors import InputError, StackyardError, Where
+from stackyard.host.pipconf import PipSettings
 from stackyard.lock.given import Given
 from stackyard.lock.pip import PipRequest, PipSolution, solve_pip
-from stackyard.lock.pipconf import PipSettings
-from stackyard.lock.pipconf import settings as pipconf_settings
 from stackyard.lock.uvcompile import Question, _flags
 from stackyard.spec.models import BuildSpec, HostTool, PackageBuild, PipOptions, PipPolicy, PipRequirement, Place
+from stackyard.spec.pipsettings import settings as pip_settings
 from support.webserver import served
 
 
@@ -273,11 +273,11 @@ def test_what_was_uploaded_later_is_left_out() -> None:
 def test_variables_in_options_are_replaced_where_they_are_used(tmp_path: Path) -> None:
     options = PipOptions(extra_index_urls=("https://h/${TOK}/simple",), find_links=("${WHEELS}",))
     environ = {"TOK": "t0ken", "WHEELS": str(tmp_path), "PIP_CONFIG_FILE": "/dev/null"}
-    made, notices = pipconf_settings(PipPolicy(), options, environ)
+    made, notices = pip_settings(PipPolicy(), options, environ)
     assert made.indexes[-1] == "https://h/t0ken/simple" and made.find_links == (str(tmp_path),) and not notices
     place = {"${WHEELS}": Where("requirements.txt", 3, 1)}
     with pytest.raises(InputError, match="needs the variable WHEELS, which is not set") as caught:
-        pipconf_settings(PipPolicy(), options, {"TOK": "t0ken"}, place)
+        pip_settings(PipPolicy(), options, {"TOK": "t0ken"}, place)
     assert str(caught.value.where) == "requirements.txt:3:1"
 
 

@@ -15,8 +15,8 @@ from stackyard.errors import Where
 from stackyard.host.hashing import local_path, sha256_file, sha256_tree
 from stackyard.host.secrets import without_secrets
 from stackyard.lock.channels import Resolver
-from stackyard.lock.inputs import build_inputs
 from stackyard.lock.virtual import declared
+from stackyard.spec.buildinputs import build_inputs
 from stackyard.spec.models import CondaRequirement, Interpreter, PipRequirement, Site, Variant
 from stackyard.spec.selectors import holds
 

@@ -12,10 +12,10 @@ from typing import Literal
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from stackyard.errors import InputError, MissingError, StackyardError, Where
+from stackyard.host import uv
 from stackyard.host.command import CommandError, run, which
 from stackyard.host.hashing import sha256_file
 from stackyard.lock.model import CondaPackage, LockedInterpreter
-from stackyard.lock.uvcompile import uv, uv_environment
 from stackyard.lock.virtual import machine_platform
 from stackyard.spec.models import Interpreter
 
@@ -111,16 +111,8 @@ def from_uv(asked: Interpreter, platform: str, folder: Path, where: Where | None
 
 def _managed(version: str, folder: Path) -> Path | None:
     for extra in ({"UV_PYTHON_INSTALL_DIR": str(folder)}, {}):
-        argv: list[str | Path] = [
-            uv(),
-            "python",
-            "find",
-            "--managed-python",
-            "--no-python-downloads",
-            "--no-project",
-            version or "3",
-        ]
-        result = run(argv, env={**uv_environment(), **extra}, timeout_s=60, check=False)
+        words = ["python", "find", "--managed-python", "--no-python-downloads", "--no-project", version or "3"]
+        result = uv.run(words, extra=extra, timeout_s=60)
         if result.returncode == 0:
             return Path(result.stdout.strip())
     return None
@@ -128,10 +120,10 @@ def _managed(version: str, folder: Path) -> Path | None:
 
 def _install(version: str, folder: Path, where: Where | None) -> None:
     waits = {"UV_HTTP_TIMEOUT": "20", "UV_HTTP_RETRIES": "1"}
-    env = {**uv_environment(), "UV_PYTHON_INSTALL_DIR": str(folder), "UV_PYTHON_DOWNLOADS": "manual", **waits}
+    extra = {"UV_PYTHON_INSTALL_DIR": str(folder), "UV_PYTHON_DOWNLOADS": "manual", **waits}
     try:
-        run([uv(), "python", "install", "--no-bin", "--no-progress", "--color", "never", version or "3"],
-            env=env, timeout_s=900)  # fmt: skip
+        words = ["python", "install", "--no-bin", "--no-progress", "--color", "never", version or "3"]
+        uv.run(words, extra=extra, timeout_s=900, check=True)
     except CommandError as error:
         raise MissingError(
             f"uv's Python {version or '3'} is not on this machine and cannot be downloaded",

@@ -11,19 +11,20 @@ from pathlib import Path
 
 from stackyard.errors import InputError, StackyardError, Where
 from stackyard.host.names import canonical, pip_name
+from stackyard.host.pipconf import PipSettings
 from stackyard.host.secrets import without_login
 from stackyard.lock.given import Given, write_constraints
-from stackyard.lock.inputs import build_inputs
 from stackyard.lock.model import PipPackage
-from stackyard.lock.pipconf import PipSettings, compiling
 from stackyard.lock.pylock import Target, Wanted, package
 from stackyard.lock.reach import Target as ProbeTarget
 from stackyard.lock.reach import check
 from stackyard.lock.relax import relax_pip
 from stackyard.lock.tags import uv_platform, wheel_tags
 from stackyard.lock.uvcompile import Answer, Question, Unsolvable, compile_requirements, local_version
+from stackyard.spec.buildinputs import build_inputs
 from stackyard.spec.models import BuildSpec, PipRequirement
 from stackyard.spec.piprequirement import expand
+from stackyard.spec.pipsettings import compiling
 from stackyard.spec.yamlfile import raise_problems
 
 _HASH_LENGTHS = {"sha256": 64, "sha384": 96, "sha512": 128}

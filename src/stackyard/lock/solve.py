@@ -245,19 +245,21 @@ def _interpreter(
 def _pip(
     locked: LockedVariant, variant: Variant, site: Site, yard: Yard, virtual: Virtual, subject: str, progress: Progress
 ) -> tuple[tuple[PipPackage, ...], tuple[str, ...]]:
-    from stackyard.lock import pip, pipconf
+    from stackyard.lock import pip
     from stackyard.lock.given import given
+    from stackyard.spec import pipsettings
 
     requirements = pip_requirements(variant, locked.platform)
     if not requirements:
         return (), ()
     progress.phase(subject, "solve", "pip")
-    settings, notices = pipconf.settings(site.pip, variant.environment.pip_options, os.environ, option_places(variant))
+    places = option_places(variant)
+    settings, notices = pipsettings.settings(site.pip, variant.environment.pip_options, os.environ, places)
     provided, unknown = given(locked.conda, [y.cache / "conda" for y in yard.lineage()])
     request = pip.PipRequest(
         subject, locked.platform, locked.interpreter.version, virtual.version("__glibc"), requirements, settings,
         yard.cache / "uv", constraints(variant, locked.platform), provided, variant.build, place_of(variant),
-        site.channels.exclude_newer, option_places(variant),
+        site.channels.exclude_newer, places,
     )  # fmt: skip
     solution = pip.solve_pip(request)
     return solution.packages, (*notices, *unknown, *solution.notices)
