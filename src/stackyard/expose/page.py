@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from stackyard.change import EnvironmentChange
 from stackyard.expose.base import holds_conda
 from stackyard.expose.published import change_of
+from stackyard.host.names import canonical
 from stackyard.yard.record import BuildRecord, Entry, PackageRecord
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def page(
 def roots(packages: tuple[PackageRecord, ...]) -> list[PackageRecord]:
     """The packages that no other one needs: what the stack is about, as far as its packages tell."""
     needed = {_requirement_name(text) for p in packages for text in p.requires}
-    return sorted((p for p in packages if _plain(p.name) not in needed), key=lambda p: p.name.lower())
+    return sorted((p for p in packages if canonical(p.name) not in needed), key=lambda p: p.name.lower())
 
 
 def help_text(record: BuildRecord, state: str = "published", more: str = "") -> str:
@@ -135,8 +136,4 @@ def _requirement_name(text: str) -> str:
     """The package's name in a MatchSpec or a pip requirement, in one spelling."""
     head = text.rpartition("::")[2].strip()
     end = next((i for i, c in enumerate(head) if not (c.isalnum() or c in "._-")), len(head))
-    return _plain(head[:end])
-
-
-def _plain(name: str) -> str:
-    return name.lower().replace("_", "-").replace(".", "-")
+    return canonical(head[:end])

@@ -15,8 +15,8 @@ from stackyard.errors import InputError, MissingError, StackyardError, Where
 from stackyard.host import uv
 from stackyard.host.command import CommandError, run, which
 from stackyard.host.hashing import sha256_file
+from stackyard.host.platforms import this_platform
 from stackyard.lock.model import CondaPackage, LockedInterpreter
-from stackyard.lock.virtual import machine_platform
 from stackyard.spec.models import Interpreter
 
 Source = Literal["conda", "uv", "host"]
@@ -53,9 +53,9 @@ def from_host(asked: Interpreter, platform: str, where: Where | None = None) -> 
         InputError: the lock is for another platform, whose Python cannot be seen from here.
         MissingError: there is none of the version that is asked for.
     """
-    if platform != machine_platform():
+    if platform != this_platform():
         raise InputError(
-            f"the Python of {platform} cannot be looked at from a {machine_platform()} machine",
+            f"the Python of {platform} cannot be looked at from a {this_platform()} machine",
             where=where,
             hint="take Python from conda or uv (interpreter: source:), or lock on a machine of that platform",
         )
@@ -91,9 +91,9 @@ def from_uv(asked: Interpreter, platform: str, folder: Path, where: Where | None
         InputError: the lock is for another platform.
         MissingError: it is not there and cannot be downloaded.
     """
-    if platform != machine_platform():
+    if platform != this_platform():
         raise InputError(
-            f"uv can install Python for {machine_platform()} here, not for {platform}",
+            f"uv can install Python for {this_platform()} here, not for {platform}",
             where=where,
             hint="take Python from conda, or lock on a machine of that platform",
         )

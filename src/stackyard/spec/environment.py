@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from stackyard.errors import InputError, Where
+from stackyard.host.platforms import BUILT_FOR, PLATFORMS
 from stackyard.spec import selectors
 from stackyard.spec.dependencies import DependencyReader
 from stackyard.spec.models import Environment, Place
@@ -273,9 +274,9 @@ class _Reader:
         names: list[str] = []
         for item in self._list("platforms", "linux-64"):
             name = item.text.strip()
-            if item.kind != "scalar" or name not in selectors.PLATFORMS:
-                close = difflib.get_close_matches(name, selectors.PLATFORMS, n=1)
-                hint = f"did you mean {close[0]!r}?" if close else "known are linux-64, linux-aarch64, linux-ppc64le, …"
+            if item.kind != "scalar" or name not in PLATFORMS:
+                close = difflib.get_close_matches(name, PLATFORMS, n=1)
+                hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(BUILT_FOR)}, …"
                 self._problem(item, f"{name or item.value!r} is no platform", hint)
             names.append(name)
         return tuple(dict.fromkeys(names))

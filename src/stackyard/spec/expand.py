@@ -20,6 +20,7 @@ from dataclasses import replace
 from typing import Any
 
 from stackyard.errors import InputError, Where
+from stackyard.host.platforms import PLATFORMS
 from stackyard.spec import selectors
 from stackyard.spec.models import Place
 from stackyard.spec.validate import Path, did_you_mean, unknown_key
@@ -166,11 +167,11 @@ def verdict_for(text: str, words: Mapping[str, str], at: Where | None = None) ->
     """
     mentioned = set(_WORD.findall(text))
     if mentioned.isdisjoint(selectors.WORDS):
-        return selectors.holds(text, selectors.PLATFORMS[0], words, where=at)
+        return selectors.holds(text, PLATFORMS[0], words, where=at)
     if mentioned.isdisjoint(words) and selectors.is_selector(text):
         return text
-    found = [name for name in selectors.PLATFORMS if selectors.holds(text, name, words, where=at)]
-    if len(found) in (0, len(selectors.PLATFORMS)):
+    found = [name for name in PLATFORMS if selectors.holds(text, name, words, where=at)]
+    if len(found) in (0, len(PLATFORMS)):
         return bool(found)
     return text if selectors.is_selector(text) else " or ".join(found)
 

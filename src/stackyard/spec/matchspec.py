@@ -21,12 +21,11 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from stackyard.errors import InputError, Where
+from stackyard.host.platforms import SUBDIRS
 from stackyard.spec.models import CondaRequirement, Place
 from stackyard.spec.paths import absolute
-from stackyard.spec.selectors import PLATFORMS
 from stackyard.spec.versionspec import VersionProblem, canonical_version, fuzzy_or_exact
 
-SUBDIRS = (*PLATFORMS, "noarch", "emscripten-wasm32", "wasi-wasm32", "freebsd-64", "zos-z")
 """The last part of a channel that is a subdir and not part of its name."""
 
 _FIELDS = {

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from stackyard.errors import InputError, Where
+from stackyard.host.names import canonical
 from stackyard.spec.models import PipOptions, Place
 
 # Long name: (short name, takes a value). The first three rows name files and requirements; those marked so by
@@ -165,6 +166,5 @@ def _exclusive(value: str, target: set[str], other: set[str]) -> None:
             target.clear()
             target.add(":all:")
         else:
-            canonical = name.lower().replace("_", "-").replace(".", "-")
-            other.discard(canonical)
-            target.add(canonical)
+            other.discard(canonical(name))
+            target.add(canonical(name))

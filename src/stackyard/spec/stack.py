@@ -6,7 +6,6 @@ nothing but the environment, so what a site says for every stack holds for it to
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -14,6 +13,8 @@ from pathlib import Path
 from typing import Literal
 
 from stackyard.errors import InputError
+from stackyard.host.names import canonical
+from stackyard.host.platforms import BUILT_FOR
 from stackyard.spec import joining, naming, pieces, pythons
 from stackyard.spec.joining import Piece
 from stackyard.spec.matrix import Point
@@ -23,8 +24,6 @@ from stackyard.spec.site import merged
 from stackyard.spec.stackfile import CheckBlock, StackFile
 from stackyard.spec.validate import did_you_mean
 from stackyard.spec.yamlfile import Node, raise_problems, where
-
-_PLATFORMS = ("linux-64", "linux-aarch64", "linux-ppc64le")
 
 
 def stack_from_file(path: Path, site: Site, name: str | None = None, version: str | None = None) -> Stack:
@@ -191,11 +190,11 @@ class _Maker:
     def _check_indexes(self, variants: Iterable[Variant], made: Iterable[Piece]) -> None:
         """A package that is tied to an index must be one that the stack names."""
         tied = dict.fromkeys(package for piece in made for package in piece.stack.pip.indexes)
-        named = {_plain_name(each.name) for variant in variants for each in variant.environment.pip}
+        named = {canonical(each.name) for variant in variants for each in variant.environment.pip}
         if self.problems:
             return
         for package in tied:
-            if _plain_name(package) not in named:
+            if canonical(package) not in named:
                 at = self.source.document.key_where("pip", "indexes", package)
                 hint = did_you_mean(package, named) if named else "name it in the pip part of the environment"
                 message = f"pip.indexes: no pip requirement of this stack is for {package}"
@@ -218,25 +217,20 @@ def _indexed(environment: Environment, indexes: Mapping[str, str]) -> Environmen
     """The environment with the index of each tied package on its requirement."""
     if not indexes:
         return environment
-    tied = {_plain_name(package): url for package, url in indexes.items()}
+    tied = {canonical(package): url for package, url in indexes.items()}
 
     def with_index(each: PipRequirement) -> PipRequirement:
-        return each.model_copy(update={"index": tied.get(_plain_name(each.name), each.index)})
+        return each.model_copy(update={"index": tied.get(canonical(each.name), each.index)})
 
     return environment.model_copy(update={"pip": tuple(with_index(each) for each in environment.pip)})
 
 
-def _plain_name(name: str) -> str:
-    """A package's name as PEP 503 compares it."""
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
 def _platforms(named: tuple[str, ...], place: Place) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The platforms that can be built for, and a notice about the others."""
-    kept = tuple(each for each in named if each in _PLATFORMS)
-    other = ", ".join(each for each in named if each not in _PLATFORMS and each != "noarch")
+    kept = tuple(each for each in named if each in BUILT_FOR)
+    other = ", ".join(each for each in named if each not in BUILT_FOR and each != "noarch")
     if named and not kept:
-        hint = f"stacks are built for {', '.join(_PLATFORMS)}"
+        hint = f"stacks are built for {', '.join(BUILT_FOR)}"
         raise InputError(f"this is only for {other or 'noarch'}", where=where(place), hint=hint)
     return kept, ((f"not built for {other}",) if other else ())
 
