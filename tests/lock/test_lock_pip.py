@@ -19,7 +19,7 @@ from stackyard.host.pipconf import PipSettings
 from stackyard.lock.given import Given
 from stackyard.lock.pip import PipRequest, PipSolution, solve_pip
 from stackyard.lock.uvcompile import Question, _flags
-from stackyard.spec.models import BuildSpec, HostTool, PackageBuild, PipOptions, PipPolicy, PipRequirement, Place
+from stackyard.spec.models import BuildSpec, HostTool, PackageBuild, PipOptions, PipPolicy, PipRequirement
 from stackyard.spec.pipsettings import settings as pip_settings
 from support.webserver import served
 
@@ -235,7 +235,7 @@ def test_hashes(links: Path, cache: Path) -> None:
     assert files(solve(links, cache, requirements=(good,)))["numpy"] == plain.name
     sha512 = good.model_copy(update={"hashes": (f"sha512:{hashlib.sha512(plain.read_bytes()).hexdigest()}",)})
     assert files(solve(links, cache, requirements=(sha512,)))["numpy"] == plain.name
-    wrong = good.model_copy(update={"hashes": ("sha256:" + "0" * 64,), "place": Place(file="r.txt", line=7)})
+    wrong = good.model_copy(update={"hashes": ("sha256:" + "0" * 64,), "place": Where(file="r.txt", line=7)})
     with pytest.raises(InputError, match="none of the files of numpy has the hash") as caught:
         solve(links, cache, requirements=(wrong,))
     assert caught.value.where is not None and caught.value.where.line == 7

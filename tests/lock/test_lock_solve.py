@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from helpers_lock import conda, pip, stack, variant, wheel
 
-from stackyard.errors import InputError, MissingError
+from stackyard.errors import InputError, MissingError, Where
 from stackyard.host.hashing import sha256_file
 from stackyard.host.platforms import this_platform
 from stackyard.lock import interpreter, solve, text
@@ -25,7 +25,6 @@ from stackyard.spec.models import (
     PackageBuild,
     PipOptions,
     PipPolicy,
-    Place,
     Site,
     Stack,
 )
@@ -177,7 +176,7 @@ def test_a_patch_or_project_that_changes_makes_it_stale_and_clones_agree(channel
         (folder / "fix.patch").write_text("x")
         requirement = pip(str(folder / "proj"))[0].model_copy(update={"kind": "path", "path": str(folder / "proj")})
         made = variant(
-            Environment(pip=(requirement,)), place=Place(file=str(folder / "stack.yaml")),
+            Environment(pip=(requirement,)), place=Where(file=str(folder / "stack.yaml")),
             build=BuildSpec(packages={"proj": PackageBuild(patches=(str(folder / "fix.patch"),))}),
         )  # fmt: skip
         hashes.append(solve.spec_hash(made, Site(), HERE))

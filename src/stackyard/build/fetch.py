@@ -90,10 +90,11 @@ def _download(package: PipPackage, target: Path, cafile: str) -> Path:
     return target
 
 
-def _copy(url: str, stream: IO[bytes], cafile: str) -> None:
+def _copy(url: str, stream: IO[bytes], cafile: str = "") -> None:
     def kept(remote: IO[bytes]) -> None:
-        stream.seek(0)
-        stream.truncate()
+        if stream.tell():  # what an attempt before this one left
+            stream.seek(0)
+            stream.truncate()
         shutil.copyfileobj(remote, stream, _BLOCK)
 
     path = local_path(url)

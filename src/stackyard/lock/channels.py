@@ -15,7 +15,7 @@ from pathlib import Path
 from stackyard.errors import InputError, Where
 from stackyard.host.platforms import SUBDIRS
 from stackyard.spec.environment import channels_for
-from stackyard.spec.models import ChannelPolicy, CondaRequirement, Environment, Place
+from stackyard.spec.models import ChannelPolicy, CondaRequirement, Environment
 from stackyard.spec.selectors import holds
 
 ANACONDA = "https://conda.anaconda.org"
@@ -78,7 +78,7 @@ class Resolver:
         asked = [(name, environment.channel_places.get(name)) for name in (*self._policy.prepend, *own)]
         return _unique(c for name, place in (*asked, *named) for c in self.resolve(name, place))
 
-    def resolve(self, name: str, place: Place | None = None) -> tuple[Channel, ...]:
+    def resolve(self, name: str, place: Where | None = None) -> tuple[Channel, ...]:
         """What one name stands for; ``defaults`` is several channels.
 
         Args:
@@ -90,7 +90,7 @@ class Resolver:
         written = name.strip()
         if written in ("nodefaults", ""):
             return ()
-        where = Where(place.file, place.line, place.column) if place and place.file else None
+        where = place if place and place.file else None
         parts: tuple[str, ...] = (written,)
         if written == "defaults" and "defaults" not in self._policy.mirrors:
             parts = self._policy.defaults

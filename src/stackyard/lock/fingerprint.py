@@ -78,7 +78,7 @@ def place_of(variant: Variant) -> Where | None:
 def option_places(variant: Variant) -> dict[str, Where]:
     """Where each index and find-links place of the file was written, for errors."""
     places = variant.environment.option_places.items()
-    return {value: Where(place.file, place.line, place.column) for value, place in places if place.file}
+    return {value: place for value, place in places if place.file}
 
 
 def spec_folder(variant: Variant) -> Path | None:

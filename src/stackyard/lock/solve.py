@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from stackyard.errors import InputError, Where
+from stackyard.errors import InputError
 from stackyard.host.hashing import local_path
 from stackyard.host.platforms import this_platform
 from stackyard.lock import interpreter as python
@@ -28,7 +28,7 @@ from stackyard.lock.model import Lock, LockedInterpreter, LockedVariant, PipPack
 from stackyard.lock.redact import redact, variables_of
 from stackyard.lock.virtual import Virtual, for_platform
 from stackyard.progress import Progress
-from stackyard.spec.models import CondaRequirement, Interpreter, Site, Stack, Variant
+from stackyard.spec.models import Interpreter, Site, Stack, Variant
 from stackyard.yard import atomic
 from stackyard.yard.layout import Yard
 
@@ -205,7 +205,7 @@ def _with_conda(
     requirements = conda_requirements(variant, locked.platform)
     resolver = Resolver(site.channels, where_of(variant))
     specs = [resolver.spec(r) for r in requirements]
-    places = tuple((spec, _place(r)) for spec, r in zip(specs, requirements, strict=True) if r.place.file)
+    places = tuple((spec, r.place) for spec, r in zip(specs, requirements, strict=True) if r.place.file)
     pips = pip_requirements(variant, locked.platform)
     if asked is not None and (asked.version or (pips and not any(r.name == "python" for r in requirements))):
         specs.append(python.conda_spec(asked.version))
@@ -222,10 +222,6 @@ def _with_conda(
     return replace(
         locked, conda=packages, channels=tuple(c.shown for c in channels), interpreter=python.from_conda(packages),
     )  # fmt: skip
-
-
-def _place(requirement: CondaRequirement) -> Where:
-    return Where(requirement.place.file, requirement.place.line, requirement.place.column)
 
 
 def _interpreter(

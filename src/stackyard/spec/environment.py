@@ -17,10 +17,10 @@ from stackyard.errors import InputError, Where
 from stackyard.host.platforms import BUILT_FOR, PLATFORMS
 from stackyard.spec import selectors
 from stackyard.spec.dependencies import DependencyReader
-from stackyard.spec.models import Environment, Place
+from stackyard.spec.models import Environment
 from stackyard.spec.paths import absolute
 from stackyard.spec.requirements import read_requirements
-from stackyard.spec.yamlfile import Document, Node, line_of, raise_problems, read_yaml
+from stackyard.spec.yamlfile import Document, Node, raise_problems, read_yaml
 
 KEYS = (
     *("name", "prefix", "channels", "dependencies", "variables", "platforms"),
@@ -138,7 +138,7 @@ class _Reader:
         self.dependencies = DependencyReader(base_dir, axes, strict, self.notices, self.problems)
         self.channel_selectors: dict[str, str] = {}
         self.variable_selectors: dict[str, str] = {}
-        self.channel_places: dict[str, Place] = {}
+        self.channel_places: dict[str, Where] = {}
 
     def read(self) -> Environment:
         self._unknown_keys()
@@ -222,7 +222,7 @@ class _Reader:
                 continue
             written = item.text.strip()
             name = written if channel_variables(written) else _as_url(written, self.dependencies.base_dir)
-            self.channel_places.setdefault(name, item.place)
+            self.channel_places.setdefault(name, item.where)
             selector = self.dependencies.selector(item)
             if selector and name not in names:
                 self.channel_selectors[name] = selector
@@ -300,4 +300,4 @@ class _Reader:
         self.problems.append(InputError(message, where=node.where, hint=hint))
 
     def _notice(self, node: Node, text: str) -> None:
-        self.notices.append(f"{line_of(node.place)}: {text}")
+        self.notices.append(f"{node.where.in_short}: {text}")

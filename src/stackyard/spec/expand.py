@@ -22,10 +22,8 @@ from typing import Any
 from stackyard.errors import InputError, Where
 from stackyard.host.platforms import PLATFORMS
 from stackyard.spec import selectors
-from stackyard.spec.models import Place
 from stackyard.spec.validate import Path, did_you_mean, unknown_key
 from stackyard.spec.yamlfile import Node
-from stackyard.spec.yamlfile import where as where_of
 
 _NAME = re.compile(r"(?<![${])\{(?P<name>[A-Za-z_][\w.]*|env:[A-Za-z_]\w*)\}(?!\})")
 _COMPARISON = re.compile(r"[=!<>]=|[<>]|\bin\b")
@@ -55,11 +53,6 @@ _LEFT: Sequence[tuple[Path, frozenset[str]]] = (
 )
 # What is taken literally: source text and patterns have braces of their own.
 _LITERAL: Sequence[Path] = (("checks", "*", "python"), ("checks", "*", "expect"))
-
-
-def where(place: Place) -> Where:
-    """A place as errors take it."""
-    return where_of(place)
 
 
 # --------------------------------------------------------------------------- conditions
@@ -143,7 +136,7 @@ def _verdict_of(node: Node, words: Mapping[str, str], what: str, platforms: bool
     text = selectors.in_comment(node.comment) if node.comment else ""
     if not text:
         return True
-    at = where(node.place)
+    at = node.where
     if not selectors.is_selector(text, words):
         if selectors.looks_like_selector(text, words) or _COMPARISON.search(text):
             selectors.check(text, words, where=at)
@@ -245,7 +238,7 @@ def _under_path(path: Path, prefix: Path, *, exact: bool = False) -> bool:
 # --------------------------------------------------------------------------- making trees
 
 
-def tree(value: Any, place: Place) -> Node:
+def tree(value: Any, place: Where) -> Node:
     """Plain data as a tree whose every value has the same place; for values that a site adds to a stack."""
     if isinstance(value, Mapping):
         entries = tuple((tree(str(key), place), tree(inner, place)) for key, inner in value.items())

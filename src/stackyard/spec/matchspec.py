@@ -22,7 +22,7 @@ from urllib.parse import unquote
 
 from stackyard.errors import InputError, Where
 from stackyard.host.platforms import SUBDIRS
-from stackyard.spec.models import CondaRequirement, Place
+from stackyard.spec.models import CondaRequirement
 from stackyard.spec.paths import absolute
 from stackyard.spec.versionspec import VersionProblem, canonical_version, fuzzy_or_exact
 
@@ -65,7 +65,7 @@ class _Refused(Exception):
 
 
 def parse_matchspec(
-    text: str, place: Place, *, base_dir: Path, selector: str = "", notices: list[str] | None = None
+    text: str, place: Where, *, base_dir: Path, selector: str = "", notices: list[str] | None = None
 ) -> CondaRequirement:
     """Read one conda dependency.
 
@@ -83,14 +83,13 @@ def parse_matchspec(
         reading = _read(text.strip(), base_dir)
         spec = _canonical(reading)
     except _Refused as refused:
-        where = Where(place.file, place.line, place.column)
         message = f"{text.strip()!r} is no conda package spec: {refused.message}"
-        raise InputError(message, where=where, hint=refused.hint) from refused
+        raise InputError(message, where=place, hint=refused.hint) from refused
     if re.search(r"\*\.\*", reading.version):
         stem = reading.version.partition(".*")[0]
         reading.notices.append(f"{reading.version} of {text!r} is taken as {stem}.*, with any number of parts")
     if notices is not None:
-        notices += [f"{place.file}:{place.line}: {notice}" for notice in reading.notices]
+        notices += [f"{place.in_short}: {notice}" for notice in reading.notices]
     parts = {name: getattr(reading, name) for name in ("name", "version", "build", "channel", "subdir", "url")}
     return CondaRequirement(text=text, spec=spec, selector=selector, place=place, **parts)
 

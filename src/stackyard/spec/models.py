@@ -11,6 +11,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
+from stackyard.errors import Where
 from stackyard.spec.base import Model
 from stackyard.spec.sitemodels import (
     ChannelPolicy,
@@ -57,7 +58,6 @@ __all__ = [
     "PipOptions",
     "PipPolicy",
     "PipRequirement",
-    "Place",
     "Reference",
     "Scheduler",
     "Site",
@@ -65,14 +65,6 @@ __all__ = [
     "UserPaths",
     "Variant",
 ]
-
-
-class Place(Model):
-    """Where in a file something was written; lines and columns count from 1."""
-
-    file: str = ""
-    line: int = 0
-    column: int = 0
 
 
 # --------------------------------------------------------------------------- what an environment file says
@@ -94,7 +86,7 @@ class CondaRequirement(Model):
     subdir: str = ""
     url: str = ""
     selector: str = ""
-    place: Place = Place()
+    place: Where = Where()
 
 
 class PipRequirement(Model):
@@ -120,7 +112,7 @@ class PipRequirement(Model):
     config_settings: tuple[str, ...] = ()
     index: str = ""
     selector: str = ""
-    place: Place = Place()
+    place: Where = Where()
 
 
 class PipOptions(Model):
@@ -169,8 +161,8 @@ class Environment(Model):
     variable_selectors: dict[str, str] = {}
     category: str = ""
     missing: tuple[str, ...] = ()
-    channel_places: dict[str, Place] = {}
-    option_places: dict[str, Place] = {}
+    channel_places: dict[str, Where] = {}
+    option_places: dict[str, Where] = {}
 
 
 # --------------------------------------------------------------------------- what a stack says
@@ -302,7 +294,7 @@ class Variant(Model):
     platforms: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
-    place: Place = Place()
+    place: Where = Where()
 
 
 class Stack(Model):
