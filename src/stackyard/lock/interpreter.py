@@ -182,5 +182,5 @@ def _hash(path: Path) -> str:
 
 
 @lru_cache(maxsize=64)
-def _hash_of(path: str, mtime_ns: int, size: int) -> str:
+def _hash_of(path: str, _mtime_ns: int, _size: int) -> str:
     return sha256_file(Path(path))

@@ -44,7 +44,6 @@ class Question:
     cache: Path
     tied: tuple[tuple[str, str], ...] = ()
     prerelease: tuple[str, ...] = ()
-    no_isolation: tuple[str, ...] = ()
     exclude_newer: str = ""
 
 
@@ -135,8 +134,6 @@ def _flags(question: Question) -> list[str | Path]:
     for option, names in (("--no-binary", settings.no_binary), ("--only-binary", settings.only_binary)):
         for name in names:
             flags += [option, name]
-    for name in question.no_isolation:
-        flags += ["--no-build-isolation-package", name]
     return flags
 
 
@@ -221,8 +218,9 @@ def local_version(project: Path, settings: PipSettings, cache: Path) -> str:
     """
     with _folder() as folder:
         words: list[str | Path] = [
-                 "pip", "install", "--dry-run", "--no-deps", "--python", sys.executable, "--target", folder / "t",
-                 "--cache-dir", cache, "--no-progress", "--color", "never", project]  # fmt: skip
+            "pip", "install", "--dry-run", "--no-deps", "--python", sys.executable, "--target", folder / "t",
+            "--cache-dir", cache, "--no-progress", "--color", "never", project,
+        ]  # fmt: skip
         result = uv.run(words, settings, cwd=folder, timeout_s=TIMEOUT_S, check=True)
     found = re.search(r"^\s*\+ [A-Za-z0-9._-]+==(\S+)", result.stderr + result.stdout, re.MULTILINE)
     return found.group(1) if found else ""

@@ -83,22 +83,6 @@ def parse_environment(node: Node, base_dir: Path, *, axes: Collection[str] = (),
     return _Reader(node, base_dir, axes, strict).read()
 
 
-def expand_channel(channel: str, environ: Mapping[str, str], *, where: Where | None = None) -> str:
-    """A channel as it is used: ``$NAME`` and ``${NAME}`` replaced, as conda does.
-
-    conda leaves the name of a variable that is not set in the URL; here that is an error, since such a URL leads
-    nowhere. The result may hold a secret and must not be recorded or shown.
-
-    Raises:
-        InputError: a variable is not set.
-    """
-    missing = [name for name in channel_variables(channel) if name not in environ]
-    if missing:
-        hint = f"set it: export {missing[0]}=…"
-        raise InputError(f"the channel {channel!r} needs ${missing[0]}, which is not set", where=where, hint=hint)
-    return _as_url(_VARIABLE.sub(lambda found: environ[found["braced"] or found["plain"]], channel), Path("/"))
-
-
 def channel_variables(channel: str) -> tuple[str, ...]:
     """The names of the variables in a channel."""
     return tuple(found["braced"] or found["plain"] for found in _VARIABLE.finditer(channel))

@@ -139,7 +139,7 @@ class Environment(Model):
     `notices` are sentences for the user: a selector that was honoured, ``-e`` that becomes a wheel, a prefix ignored.
     `files` are all files that were read to get here (absolute paths), for the lock's staleness and the recipe.
     Channels, index URLs, find-links and URLs keep ``$VAR`` as written, so that no secret is recorded:
-    `spec.environment.expand_channel` and `spec.piprequirement.expand` give the value where it is used.
+    `lock.channels.Resolver` and `spec.piprequirement.expand` insert the values where they are used.
     `channel_selectors` and `variable_selectors` hold the selectors of those entries that have one.
     `missing` are the requirement files that were not there; filled only where the reader was told not to refuse them.
     `channel_places` and `option_places` say where a channel, an index or a find-links place was written, for errors.
