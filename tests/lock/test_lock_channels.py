@@ -50,7 +50,8 @@ def test_names_become_urls(environment: Environment, policy: dict[str, object], 
 
 
 def test_variables_are_put_in_or_named() -> None:
-    assert urls(env("https://h/t/$TOKEN/c", "${ROOT}/x", "$HOME/mine"), {"TOKEN": "abc", "ROOT": "https://r", "HOME": "/me"}) == [
+    values = {"TOKEN": "abc", "ROOT": "https://r", "HOME": "/me"}
+    assert urls(env("https://h/t/$TOKEN/c", "${ROOT}/x", "$HOME/mine"), values) == [
         "https://h/t/abc/c", "https://r/x", "file:///me/mine"]  # fmt: skip
     with pytest.raises(InputError, match=r"\$TOKEN, which is not set") as caught:
         urls(env("https://h/$TOKEN/c"))
