@@ -18,13 +18,18 @@ from dataclasses import dataclass
 class Where:
     """A place in an input file. `line` and `column` count from 1; 0 means the whole file."""
 
-    file: str
+    file: str = ""
     line: int = 0
     column: int = 0
 
     def __str__(self) -> str:
         parts = [self.file, *(str(n) for n in (self.line, self.column) if n)]
         return ":".join(parts)
+
+    @property
+    def in_short(self) -> str:
+        """File and line, as notices begin with; the file alone for what has no line."""
+        return f"{self.file}:{self.line}" if self.line else self.file
 
 
 class StackyardError(Exception):

@@ -16,10 +16,10 @@ from stackyard.build.bytecode import pyc
 from stackyard.build.inputs import input_hash
 from stackyard.build.pyfiles import _source_of
 from stackyard.build.tree import tree_hash
-from stackyard.errors import InputError, MissingError, StackyardError
+from stackyard.errors import InputError, MissingError, StackyardError, Where
 from stackyard.host.names import brings_conda
 from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage
-from stackyard.spec.models import (
+from stackyard.spec.models import (  # fmt: skip
     BuildSpec,
     ChannelPolicy,
     Check,
@@ -32,11 +32,10 @@ from stackyard.spec.models import (
     ModuleSettings,
     PackageBuild,
     Permissions,
-    Place,
     Site,
     UserPaths,
     Variant,
-)  # fmt: skip
+)
 from stackyard.yard import disk
 
 PLAIN = Variant(stack="demo", version="1.0", name="py311")
@@ -200,7 +199,7 @@ def with_files(folder: Path, **texts: str) -> Variant:
             "checks": (Check(name="c", script=names["probe"]), Check(name="c", run=("true",))),
             "licences": (Licence(name="l", text=names["licence"]),),
             "files": (str(folder / "stack.yaml"),),
-            "place": Place(file=str(folder / "stack.yaml"), line=3),
+            "place": Where(file=str(folder / "stack.yaml"), line=3),
             "notices": (f"{folder} was read",),
         }
     )

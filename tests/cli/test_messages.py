@@ -44,7 +44,7 @@ CASES = {
     ),
     "channel that is not there": (
         "environment.yml", "channels:\n  - ./nowhere\ndependencies: [six]\n", 1,
-        r"environment\.yml:2:5: the channel .* cannot be reached: there is no ", "check the URL",
+        r"environment\.yml:2:5: the channel .* cannot be reached: no such file or directory: ", "check the URL",
     ),
     "dead index": (
         "requirements.txt", "six\n--index-url http://127.0.0.1:9/simple\n", 1,

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from stackyard.host import probe
+from stackyard.host.platforms import this_platform
 from stackyard.host.probe import GpuDevice, machine
 
 DRIVER = (
@@ -36,7 +37,7 @@ def tree(root: Path, files: dict[str, str]) -> Path:
 def test_this_machine_as_other_programs_see_it() -> None:
     found = machine()
     assert found.hostname == platform.node()
-    assert found.platform == probe.PLATFORMS[platform.machine()]
+    assert found.platform == this_platform()
     assert found.kernel == platform.release()
     assert found.cores == len(os.sched_getaffinity(0))
     assert found.glibc == platform.libc_ver()[1]

@@ -1,16 +1,12 @@
-"""What the tests of this room share: tiny wheels and sdists, variants in one line, a web server for a folder."""
+"""What the tests of this room share: tiny wheels and sdists, variants in one line."""
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import http.server
 import io
 import tarfile
-import threading
 import zipfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,23 +62,6 @@ def simple_index(folder: Path, files: Path) -> Path:
         page.parent.mkdir(parents=True, exist_ok=True)
         page.write_text("<!DOCTYPE html><html><body>\n" + "\n".join(links) + "\n</body></html>")
     return folder
-
-
-@contextmanager
-def served(folder: Path) -> Iterator[str]:
-    """The folder over http on this machine; gives the URL without a slash at its end."""
-
-    class Quiet(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, format: str, *args: Any) -> None:
-            """Nothing."""
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def conda(*specs: str) -> tuple[CondaRequirement, ...]:

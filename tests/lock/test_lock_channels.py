@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from stackyard.errors import InputError, Where
+from stackyard.host.platforms import this_platform
 from stackyard.lock.channels import Resolver
-from stackyard.lock.virtual import cuda_of, declared, for_platform, machine_platform
+from stackyard.lock.virtual import cuda_of, declared, for_platform
 from stackyard.spec.models import ChannelPolicy, CondaRequirement, Environment, Gpu, NodeKind, Site
 
 WHERE = Where("/stacks/env.yml", 3)
@@ -49,8 +50,9 @@ def test_names_become_urls(environment: Environment, policy: dict[str, object], 
 
 
 def test_variables_are_put_in_or_named() -> None:
-    assert urls(env("https://h/t/$TOKEN/c", "${ROOT}/x"), {"TOKEN": "abc", "ROOT": "https://r"}) == [
-        "https://h/t/abc/c", "https://r/x"]  # fmt: skip
+    values = {"TOKEN": "abc", "ROOT": "https://r", "HOME": "/me"}
+    assert urls(env("https://h/t/$TOKEN/c", "${ROOT}/x", "$HOME/mine"), values) == [
+        "https://h/t/abc/c", "https://r/x", "file:///me/mine"]  # fmt: skip
     with pytest.raises(InputError, match=r"\$TOKEN, which is not set") as caught:
         urls(env("https://h/$TOKEN/c"))
     assert caught.value.where == WHERE
@@ -124,9 +126,9 @@ def test_node_kinds_say_it_not_the_login_node() -> None:
 
 
 def test_without_node_kinds() -> None:
-    here = for_platform(Site(), machine_platform(), {})
+    here = for_platform(Site(), this_platform(), {})
     assert here.version("__glibc") and not here.notices
-    other = next(p for p in ("linux-aarch64", "linux-ppc64le") if p != machine_platform())
+    other = next(p for p in ("linux-aarch64", "linux-ppc64le") if p != this_platform())
     careful = for_platform(Site(), other, {})
     assert careful.version("__glibc") == "2.17" and careful.notices
 

@@ -12,19 +12,19 @@ import pytest
 from helpers_lock import conda, pip, sdist, stack, variant, wheel
 from packaging.pylock import Pylock
 
+from stackyard.host import uv
 from stackyard.host.command import which
+from stackyard.host.platforms import this_platform
 from stackyard.lock import solve
 from stackyard.lock.export import EXPORTS, in_order
 from stackyard.lock.model import LockedVariant, PipPackage
 from stackyard.lock.text import tomllib
-from stackyard.lock.uvcompile import uv
-from stackyard.lock.virtual import machine_platform
 from stackyard.progress import Silent
 from stackyard.spec.models import ChannelPolicy, Environment, PipOptions, PipPolicy, Site
 from stackyard.yard.layout import Yard
 from support.channel import Package, make_channel
 
-HERE = machine_platform()
+HERE = this_platform()
 # what conda accepts as a line of an explicit list: a URL of a package, with md5 or sha256 after #
 CONDA_LINE = re.compile(
     r"(?P<url>.+[/\\])(?P<fn>[^/\\#]+(\.tar\.bz2|\.conda))(#([0-9a-f]{32}|(sha256:)?[0-9a-f]{64}))?$"
@@ -85,9 +85,9 @@ def test_pylock_is_valid_and_installed_by_uv(locked: LockedVariant, tmp_path: Pa
     assert [str(p.name) for p in read.packages] == ["app", "srconly", "tool-x"]
     path = tmp_path / "pylock.toml"
     path.write_text(text)
-    subprocess.run([uv(), "venv", "-q", "--python", sys.executable, tmp_path / "env"], check=True)
+    subprocess.run([uv.program(), "venv", "-q", "--python", sys.executable, tmp_path / "env"], check=True)
     argv = [
-        uv(),
+        uv.program(),
         "pip",
         "install",
         "--python",

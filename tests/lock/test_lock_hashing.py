@@ -9,7 +9,6 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from helpers_lock import served
 
 from stackyard.errors import StackyardError
 from stackyard.host.hashing import digest_url, sha256_url
@@ -18,6 +17,7 @@ from stackyard.lock.model import CondaPackage
 from stackyard.lock.snapshot import sha256_tree, tree_files
 from stackyard.lock.tags import best_wheel, uv_platform, wheel_tags
 from stackyard.yard.layout import Yard
+from support.webserver import served
 
 
 def write(folder: Path, **files: str) -> Path:

@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers_lock import pip, sdist, served, simple_index, wheel
+from helpers_lock import pip, sdist, simple_index, wheel
 
 from stackyard.errors import InputError, StackyardError, Where
+from stackyard.host.pipconf import PipSettings
 from stackyard.lock.given import Given
 from stackyard.lock.pip import PipRequest, PipSolution, solve_pip
-from stackyard.lock.pipconf import PipSettings
-from stackyard.lock.pipconf import settings as pipconf_settings
 from stackyard.lock.uvcompile import Question, _flags
-from stackyard.spec.models import BuildSpec, HostTool, PackageBuild, PipOptions, PipPolicy, PipRequirement, Place
+from stackyard.spec.models import BuildSpec, HostTool, PackageBuild, PipOptions, PipPolicy, PipRequirement
+from stackyard.spec.pipsettings import settings as pip_settings
+from support.webserver import served
 
 
 @pytest.fixture(scope="module")
@@ -234,7 +235,7 @@ def test_hashes(links: Path, cache: Path) -> None:
     assert files(solve(links, cache, requirements=(good,)))["numpy"] == plain.name
     sha512 = good.model_copy(update={"hashes": (f"sha512:{hashlib.sha512(plain.read_bytes()).hexdigest()}",)})
     assert files(solve(links, cache, requirements=(sha512,)))["numpy"] == plain.name
-    wrong = good.model_copy(update={"hashes": ("sha256:" + "0" * 64,), "place": Place(file="r.txt", line=7)})
+    wrong = good.model_copy(update={"hashes": ("sha256:" + "0" * 64,), "place": Where(file="r.txt", line=7)})
     with pytest.raises(InputError, match="none of the files of numpy has the hash") as caught:
         solve(links, cache, requirements=(wrong,))
     assert caught.value.where is not None and caught.value.where.line == 7
@@ -272,11 +273,11 @@ def test_what_was_uploaded_later_is_left_out() -> None:
 def test_variables_in_options_are_replaced_where_they_are_used(tmp_path: Path) -> None:
     options = PipOptions(extra_index_urls=("https://h/${TOK}/simple",), find_links=("${WHEELS}",))
     environ = {"TOK": "t0ken", "WHEELS": str(tmp_path), "PIP_CONFIG_FILE": "/dev/null"}
-    made, notices = pipconf_settings(PipPolicy(), options, environ)
+    made, notices = pip_settings(PipPolicy(), options, environ)
     assert made.indexes[-1] == "https://h/t0ken/simple" and made.find_links == (str(tmp_path),) and not notices
     place = {"${WHEELS}": Where("requirements.txt", 3, 1)}
     with pytest.raises(InputError, match="needs the variable WHEELS, which is not set") as caught:
-        pipconf_settings(PipPolicy(), options, {"TOK": "t0ken"}, place)
+        pip_settings(PipPolicy(), options, {"TOK": "t0ken"}, place)
     assert str(caught.value.where) == "requirements.txt:3:1"
 
 
@@ -312,7 +313,7 @@ def test_unsolvable(links: Path, cache: Path, lines: tuple[str, ...], reason: st
     ("url", "cause"),
     [
         ("http://127.0.0.1:9/simple", "connection refused"),
-        ("https://no-such-host.invalid/simple", "host name is not known"),
+        ("https://no-such-host.invalid/simple", "cannot resolve the hostname"),
     ],
 )
 def test_unreachable_indexes_are_named_within_ten_seconds(links: Path, cache: Path, url: str, cause: str) -> None:

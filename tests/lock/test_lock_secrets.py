@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from helpers_lock import served
-
 from support.cli import stackyard
+from support.webserver import served
 
 
 def test_values_of_variables_stay_out_of_locks_and_are_used_at_the_build(real_channel: Path, tmp_path: Path) -> None:

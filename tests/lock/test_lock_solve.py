@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from helpers_lock import conda, pip, stack, variant, wheel
 
-from stackyard.errors import InputError, MissingError
+from stackyard.errors import InputError, MissingError, Where
 from stackyard.host.hashing import sha256_file
+from stackyard.host.platforms import this_platform
 from stackyard.lock import interpreter, solve, text
 from stackyard.lock.model import Lock
-from stackyard.lock.virtual import machine_platform
 from stackyard.progress import Silent
 from stackyard.spec.models import (
     BuildSpec,
@@ -25,14 +25,13 @@ from stackyard.spec.models import (
     PackageBuild,
     PipOptions,
     PipPolicy,
-    Place,
     Site,
     Stack,
 )
 from stackyard.yard.layout import Yard
 from support.channel import Package, make_channel
 
-HERE = machine_platform()
+HERE = this_platform()
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +103,7 @@ def test_platforms(channel: Path, tmp_path: Path) -> None:
     assert [v.platform for v in lock(stack(limited), both, Yard(tmp_path)).variants] == ["linux-ppc64le"]
     kinds = a_site(channel, platforms=(), nodes={"p9": NodeKind(platform="linux-ppc64le", glibc="2.17")})
     assert [v.platform for v in lock(stack(base), kinds, Yard(tmp_path)).variants] == ["linux-ppc64le"]
-    assert solve.platforms_of(stack(base), Site()) == (HERE,)
+    assert solve.site_platforms(Site()) == (HERE,)
     with pytest.raises(InputError, match="is not for linux-aarch64"):
         lock(stack(limited), both, Yard(tmp_path), platforms=("linux-aarch64",))
 
@@ -177,7 +176,7 @@ def test_a_patch_or_project_that_changes_makes_it_stale_and_clones_agree(channel
         (folder / "fix.patch").write_text("x")
         requirement = pip(str(folder / "proj"))[0].model_copy(update={"kind": "path", "path": str(folder / "proj")})
         made = variant(
-            Environment(pip=(requirement,)), place=Place(file=str(folder / "stack.yaml")),
+            Environment(pip=(requirement,)), place=Where(file=str(folder / "stack.yaml")),
             build=BuildSpec(packages={"proj": PackageBuild(patches=(str(folder / "fix.patch"),))}),
         )  # fmt: skip
         hashes.append(solve.spec_hash(made, Site(), HERE))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stackyard.errors import InputError, ManyErrors
-from stackyard.spec.environment import channels_for, expand_channel, parse_environment
+from stackyard.spec.environment import channels_for, parse_environment
 from stackyard.spec.load import kind_of, load_environment
 from stackyard.spec.models import Environment
 from stackyard.spec.parsed import parsed_json
@@ -246,19 +246,10 @@ def test_not_text(tmp_path: Path) -> None:
     assert str(caught.value.where) == f"{path}:2:6"
 
 
-def test_channels_are_expanded_only_when_used() -> None:
-    channel = "https://host/t/${TOKEN}/$NAME"
-    assert expand_channel(channel, {"TOKEN": "secret", "NAME": "x"}) == "https://host/t/secret/x"
-    with pytest.raises(InputError) as caught:
-        expand_channel(channel, {"NAME": "x"})
-    assert "export TOKEN=" in str(caught.value.hint)
-
-
 def test_folders_as_channels_are_urls(tmp_path: Path) -> None:
     environment = load(tmp_path, "channels: [./local, /srv/channel, $HOME/mine, conda-forge]\ndependencies: []\n")
     folder = (tmp_path / "local").as_uri()
     assert environment.channels == (folder, "file:///srv/channel", "$HOME/mine", "conda-forge")
-    assert expand_channel("$HOME/mine", {"HOME": "/home/me"}) == "file:///home/me/mine"
 
 
 def test_secrets_stay_out_of_what_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

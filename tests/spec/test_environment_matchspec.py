@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from rattler import BuildString, MatchSpec, PackageRecord
 
-from stackyard.errors import InputError
+from stackyard.errors import InputError, Where
 from stackyard.spec.matchspec import parse_matchspec
-from stackyard.spec.models import CondaRequirement, Place
+from stackyard.spec.models import CondaRequirement
 
-PLACE = Place(file="environment.yml", line=7, column=5)
+PLACE = Where(file="environment.yml", line=7, column=5)
 
 
 def read(text: str) -> CondaRequirement:

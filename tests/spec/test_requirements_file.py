@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.errors import InputError, ManyErrors
+from stackyard.errors import InputError, ManyErrors, Where
 from stackyard.spec.load import load_environment
 from stackyard.spec.models import Environment, PipRequirement
+from stackyard.spec.requirements import read_requirements
+from support.webserver import served
 
 SHA = "a" * 64
 
@@ -278,3 +280,17 @@ def test_all_problems_at_once(tmp_path: Path) -> None:
     with pytest.raises(ManyErrors) as caught:
         load(tmp_path, "a=1\nb\n--nope\nc<>1\n")
     assert [problem.where.line for problem in caught.value.problems if problem.where] == [1, 3, 4]
+
+
+def test_a_file_that_is_included_by_its_url(tmp_path: Path) -> None:
+    (tmp_path / "remote.txt").write_text("\ufeffattrs\n-r more.txt\n", encoding="utf-8")
+    (tmp_path / "more.txt").write_text("cffi\n")
+    path = tmp_path / "requirements.txt"
+    with served(tmp_path) as base:
+        path.write_text(f"-r {base}/remote.txt\n")
+        assert [r.name for r in read_requirements(path).pip] == ["attrs", "cffi"]
+        path.write_text(f"six\n-r {base.replace('://', '://me:word@')}/none.txt\n")
+        with pytest.raises(InputError, match=r"cannot read http://\*\*\*@127.*: HTTP status 404") as caught:
+            read_requirements(path)
+    assert caught.value.where == Where(str(path), 2, 1)
+    assert "save the file next to this one" in str(caught.value.hint)

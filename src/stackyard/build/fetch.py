@@ -17,10 +17,11 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 from urllib.parse import unquote, urlsplit
 
+from stackyard.build.indexes import pip_settings
 from stackyard.build.job import Job, cores
 from stackyard.errors import StackyardError
+from stackyard.host import http
 from stackyard.host.hashing import local_path, sha256_file
-from stackyard.host.http import opened
 from stackyard.host.secrets import revealed
 from stackyard.lock.model import CondaPackage, PipPackage
 from stackyard.yard import disk
@@ -60,7 +61,7 @@ def source_archive(job: Job, package: PipPackage) -> Path:
         kept = yard.source(package.sha256, name)
         if kept.is_file() and sha256_file(kept) == package.sha256:
             return kept
-    return _download(package, job.yard.source(package.sha256, name))
+    return _download(package, job.yard.source(package.sha256, name), pip_settings(job).cert)
 
 
 def file_name(url: str) -> str:
@@ -68,13 +69,13 @@ def file_name(url: str) -> str:
     return unquote(PurePosixPath(urlsplit(url).path).name)
 
 
-def _download(package: PipPackage, target: Path) -> Path:
+def _download(package: PipPackage, target: Path, cafile: str) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=".", suffix=".part", dir=target.parent)
     part = Path(name)
     try:
         with os.fdopen(handle, "wb") as stream:
-            _copy(package.url, stream)
+            _copy(package.url, stream, cafile)
         require_hash(part, package.sha256, package.url)
         part.chmod(0o644)
         fault_point("cache")
@@ -84,23 +85,21 @@ def _download(package: PipPackage, target: Path) -> Path:
     return target
 
 
-def _copy(url: str, stream: IO[bytes]) -> None:
+def _copy(url: str, stream: IO[bytes], cafile: str = "") -> None:
+    def kept(remote: IO[bytes]) -> None:
+        if stream.tell():  # what an attempt before this one left
+            stream.seek(0)
+            stream.truncate()
+        shutil.copyfileobj(remote, stream, _BLOCK)
+
     path = local_path(url)
-    if path is None:
-        try:
-            with opened(revealed(url, os.environ), timeout_s=60) as remote:
-                shutil.copyfileobj(remote, stream, _BLOCK)
-        except StackyardError as error:  # also what could not be written is told as something that cannot be read
-            if isinstance(error.__cause__, OSError) and disk.is_full(error.__cause__):
-                raise error.__cause__ from None
-            raise
-        return
+    source = revealed(url, os.environ) if path is None else path.as_uri()
     try:
-        origin = path.open("rb")
-    except OSError as error:
-        raise StackyardError(f"cannot read {url}: {error.strerror}") from error
-    with origin:
-        shutil.copyfileobj(origin, stream, _BLOCK)
+        http.get(source, kept, timeout_s=60, cafile=cafile)
+    except StackyardError as error:  # the disk may be at fault, and not what was read
+        if isinstance(error.__cause__, OSError) and disk.is_full(error.__cause__):
+            raise error.__cause__ from None
+        raise
 
 
 def sha256_text(text: str) -> str:

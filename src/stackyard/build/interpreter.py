@@ -7,8 +7,8 @@ from pathlib import Path
 from stackyard.build import indexes, programs
 from stackyard.build.job import Job
 from stackyard.errors import MissingError, StackyardError
+from stackyard.host import uv
 from stackyard.host.hashing import sha256_file
-from stackyard.lock.uvcompile import uv
 
 # what uv writes for people who activate environments by hand; modules do that here
 _NOISE = (
@@ -59,7 +59,7 @@ def _checked(job: Job) -> Path:
 
 def _virtual_environment(job: Job, base: Path) -> None:
     argv: programs.Argv = [
-        uv(), "venv", "--python", base, "--no-project", "--allow-existing", "--no-python-downloads",
+        uv.program(), "venv", "--python", base, "--no-project", "--allow-existing", "--no-python-downloads",
         "--prompt", job.variant.stack, job.prefix,
     ]  # fmt: skip
     what = f"making the environment of {job.module}"

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from stackyard.build import indexes, programs, uvcache
 from stackyard.build.job import Job
+from stackyard.host import uv
 from stackyard.host.secrets import revealed
 from stackyard.lock.model import PipPackage
-from stackyard.lock.uvcompile import uv
 from stackyard.yard import disk
 from stackyard.yard.atomic import fault_point, write_text
 
@@ -81,9 +81,9 @@ def _uv_install(job: Job, wheels: Sequence[Wheel], *, offline: bool = False) -> 
     lock = job.work / "pylock.toml"
     write_text(lock, pylock(wheels))
     argv: programs.Argv = [
-        uv(), "pip", "install", "--preview-features", "pylock", "--no-deps", "--break-system-packages",
+        uv.program(), "pip", "install", "--preview-features", "pylock", "--no-deps", "--break-system-packages",
         "--no-python-downloads", "--link-mode", _link_mode(job), "--python", job.python, "-r", lock,
-        *indexes.host_arguments(indexes.pip_settings(job)), *(["--offline"] if offline else []),
+        *uv.host_options(indexes.pip_settings(job)), *(["--offline"] if offline else []),
     ]  # fmt: skip
     done = programs.run(
         argv,

@@ -18,8 +18,8 @@ from stackyard.build.fetch import sha256_text
 from stackyard.build.job import Job
 from stackyard.build.tools import Tool
 from stackyard.errors import MissingError
-from stackyard.lock.inputs import patch_hash
 from stackyard.lock.model import PipPackage
+from stackyard.spec.buildinputs import patch_hash
 
 if TYPE_CHECKING:
     from stackyard.spec.models import PackageBuild

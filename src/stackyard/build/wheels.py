@@ -28,11 +28,11 @@ from stackyard.build.fetch import sha256_text
 from stackyard.build.job import Job, cores
 from stackyard.build.toolchain import Toolchain
 from stackyard.errors import StackyardError
+from stackyard.host import uv
 from stackyard.host.hashing import sha256_file
 from stackyard.host.names import canonical, pip_name
-from stackyard.lock.inputs import package_build
 from stackyard.lock.model import PipPackage
-from stackyard.lock.uvcompile import uv
+from stackyard.spec.buildinputs import package_build
 from stackyard.yard.atomic import fault_point, write_json
 from stackyard.yard.payload import Prefix
 
@@ -156,8 +156,8 @@ def _build(job: Job, package: PipPackage, toolchain: Toolchain, root: Path, work
     env = {**_loaded(job, toolchain, path), **_variables(job, how, toolchain), **_version_hint(package)}
     settings = [f"--config-setting={k}={v}" for k, v in sorted(wheelkey.config_settings(package, how).items())]
     argv: programs.Argv = [
-        uv(), "build", "--wheel", "--no-sources", "--no-python-downloads", "--python", python,
-        "--out-dir", work / "out", *settings, *(indexes.arguments(job) if isolated else ["--no-build-isolation"]), root,
+        uv.program(), "build", "--wheel", "--no-sources", "--no-python-downloads", "--python", python,
+        "--out-dir", work / "out", *settings, *(indexes.options(job) if isolated else ["--no-build-isolation"]), root,
     ]  # fmt: skip
     fault_point("wheel")
     what = f"compiling {package.name} {package.version}"
@@ -170,14 +170,14 @@ def _environment(job: Job, requires: Sequence[str], folder: Path) -> Path:
 
     def run(*words: str | os.PathLike[str]) -> None:
         what = f"making a build environment for {job.module}"
-        programs.run([uv(), *words], what=what, log=job.paths.log, env=indexes.environment(job))
+        programs.run([uv.program(), *words], what=what, log=job.paths.log, env=indexes.environment(job))
 
     run("venv", "--python", job.python, "--no-project", "--no-python-downloads", folder)
     python = Prefix(folder).python
     own = folder / job.site_packages.relative_to(job.prefix)
     (own / "_stack.pth").write_text(f"{job.site_packages}\n", encoding="utf-8")
     if requires:
-        run("pip", "install", "--python", python, *indexes.arguments(job), *requires)
+        run("pip", "install", "--python", python, *indexes.options(job), *requires)
     return python
 
 

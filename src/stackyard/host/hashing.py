@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import IO
 from urllib.parse import unquote, urlsplit
 
 from stackyard.errors import StackyardError
-from stackyard.host.http import opened
+from stackyard.host import http
 
 _BLOCK = 1 << 20
 
@@ -46,10 +47,13 @@ def digest_url(url: str, algorithm: str, cafile: str = "") -> tuple[str, int]:
     Raises:
         StackyardError: it cannot be read, with the cause.
     """
-    digest, size = hashlib.new(algorithm), 0
-    path = local_path(url)
-    with opened(url if path is None else path.as_uri(), timeout_s=60, cafile=cafile) as stream:
+
+    def digested(stream: IO[bytes]) -> tuple[str, int]:
+        digest, size = hashlib.new(algorithm), 0
         while block := stream.read(_BLOCK):
             digest.update(block)
             size += len(block)
-    return digest.hexdigest(), size
+        return digest.hexdigest(), size
+
+    path = local_path(url)
+    return http.get(url if path is None else path.as_uri(), digested, timeout_s=60, cafile=cafile)

@@ -1,4 +1,9 @@
-"""The one door to HTTP: proxies of the environment, the user's netrc, certificates, and causes in plain words."""
+"""The one door to HTTP: retries, time limits, proxies, netrc, certificates, and failures in plain words.
+
+Proxies are those of the environment (``HTTPS_PROXY``, ``NO_PROXY`` ...), logins come from the URL or from netrc
+(``$NETRC``, else ``~/.netrc``), certificates are checked against `cafile`, else ``SSL_CERT_FILE`` and
+``SSL_CERT_DIR``, else the system's. A redirect that leaves the server is followed without the login.
+"""
 
 from __future__ import annotations
 
@@ -6,83 +11,216 @@ import base64
 import contextlib
 import http.client
 import netrc
+import os
 import socket
 import ssl
+import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable
+from email.message import Message
 from pathlib import Path
-from typing import Any
-from urllib.parse import unquote, urlsplit, urlunsplit
+from typing import IO, Any, TypeVar
+from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 from stackyard.errors import StackyardError
 from stackyard.host.secrets import without_secrets
 
+T = TypeVar("T")
 
-@contextlib.contextmanager
-def opened(
-    url: str, *, timeout_s: float, method: str = "GET", cafile: str = "", insecure: bool = False
-) -> Iterator[Any]:
-    """Open a URL with the proxies of the environment, the user's netrc and a CA file.
+TRIES = 3
+"""How often a transfer is tried, where its failure is transient."""
+PAUSE_S = 0.5
+"""Seconds before the second attempt; doubled before each further one."""
+LONGEST_PAUSE_S = 10.0
+"""A server's ``Retry-After`` is honoured up to this."""
+
+FAILURES = (OSError, ValueError, http.client.HTTPException)
+"""What `open_url`, and reading from what it opened, may raise."""
+
+_TRANSIENT_STATUS = frozenset({408, 429, 500, 502, 503, 504})
+_TRANSIENT = (
+    TimeoutError, ConnectionResetError, ConnectionAbortedError, BrokenPipeError,
+    http.client.IncompleteRead, http.client.BadStatusLine,
+)  # fmt: skip
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+def get(url: str, use: Callable[[Any], T], *, timeout_s: float, cafile: str = "") -> T:
+    """What `use` makes of the body at a URL (``http``, ``https`` or ``file``); retried as `retried` says.
+
+    Args:
+        use: reads the open stream to its end. It may be called again, so it must discard what it read before.
+        timeout_s: seconds without any data until an attempt fails.
+        cafile: a CA bundle that replaces the system's; ignored where there is no such file.
 
     Raises:
-        StackyardError: with the cause in plain words; `__cause__` is the original error.
+        StackyardError: what failed and why; `__cause__` is the original error.
     """
+
+    def attempt() -> T:
+        with open_url(url, "GET", timeout_s, cafile) as stream:
+            made = use(stream)
+            _require_whole(stream)
+            return made
+
     try:
-        with open_url(url, method, timeout_s, cafile, insecure) as stream:
-            yield stream
-    except (OSError, ValueError, http.client.HTTPException) as error:
+        return retried(attempt)
+    except FAILURES as error:
         raise StackyardError(f"cannot read {without_secrets(url)}: {explain(error)}") from error
 
 
-def explain(error: BaseException) -> str:
-    """The cause of a failed connection in plain words."""
+def read(url: str, *, timeout_s: float, cafile: str = "") -> bytes:
+    """The whole body at a URL. Arguments and errors as for `get`."""
+    body: bytes = get(url, lambda stream: stream.read(), timeout_s=timeout_s, cafile=cafile)
+    return body
+
+
+def retried(attempt: Callable[[], T]) -> T:
+    """What `attempt` returns, after `TRIES` attempts at most.
+
+    Only a transient failure is tried again (no answer in time, a connection that breaks, status 408, 429, 500, 502, 503
+    or 504), after a pause that doubles or that the server asks for. Raises what the last attempt raised.
+    """
+    for number in range(1, TRIES):
+        try:
+            return attempt()
+        except FAILURES as error:
+            if not is_transient(error):
+                raise
+            time.sleep(_pause_s(error, number))
+    return attempt()
+
+
+def open_url(url: str, method: str, timeout_s: float, cafile: str = "", insecure: bool = False) -> Any:
+    """An open response, after one attempt; raises one of `FAILURES`, which `explain` puts into words.
+
+    Args:
+        insecure: do not check the server's certificate.
+    """
+    if urlsplit(url).scheme not in ("http", "https", "file"):
+        raise ValueError(f"unsupported URL: {url}")
+    plain, authorization = _login(url)
+    request = urllib.request.Request(plain, method=method, headers={"User-Agent": "stackyard"})
+    if authorization:
+        request.add_unredirected_header("Authorization", authorization)
+    https = urllib.request.HTTPSHandler(context=_certificates(cafile, insecure))
+    return urllib.request.build_opener(https, _Redirects()).open(request, timeout=timeout_s)
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the same request may succeed a moment later."""
     if isinstance(error, urllib.error.HTTPError):
-        return f"the server answered {error.code} {error.reason}"
-    reason = error.reason if isinstance(error, urllib.error.URLError) else error
+        return error.code in _TRANSIENT_STATUS
+    reason = _reason(error)
     if isinstance(reason, socket.gaierror):
-        return f"the host name is not known ({reason.strerror})"
+        return reason.errno == socket.EAI_AGAIN
+    return isinstance(reason, _TRANSIENT)
+
+
+def explain(error: BaseException) -> str:
+    """The cause of a failed transfer in plain words."""
+    if isinstance(error, urllib.error.HTTPError):
+        return f"HTTP status {error.code} {error.reason}".rstrip()
+    reason = _reason(error)
+    if isinstance(reason, socket.gaierror):
+        return f"cannot resolve the hostname ({reason.strerror})"
     if isinstance(reason, ConnectionRefusedError):
         return "connection refused"
     if isinstance(reason, ssl.SSLCertVerificationError):
-        return f"its certificate is not trusted ({reason.verify_message})"
+        return f"certificate verification failed: {reason.verify_message}"
     if isinstance(reason, ssl.SSLError):
-        return f"no secure connection ({reason.reason or reason})"
+        return f"TLS error: {reason.reason or reason}"
     if isinstance(reason, TimeoutError):
-        return "no answer in time"
+        return "timed out"
     if isinstance(reason, OSError) and reason.strerror:
         return reason.strerror.lower()
     return str(reason) or type(reason).__name__
 
 
-def open_url(url: str, method: str, timeout_s: float, cafile: str, insecure: bool) -> Any:
-    """An open response; raises what urllib raises. `opened` says the cause in words."""
-    if urlsplit(url).scheme not in ("http", "https", "file"):
-        raise ValueError(f"no way to read {url}")
+def _reason(error: BaseException) -> object:
+    """What urllib wraps: the error of the connection itself."""
+    return error.reason if isinstance(error, urllib.error.URLError) else error
+
+
+def _pause_s(error: BaseException, attempt: int) -> float:
+    """Seconds before the next attempt: what the server asks for, else twice as long each time."""
+    asked = error.headers.get("Retry-After", "") if isinstance(error, urllib.error.HTTPError) else ""
+    pause_s: float = PAUSE_S * 2 ** (attempt - 1)
+    return min(float(asked), LONGEST_PAUSE_S) if asked.isdigit() else pause_s
+
+
+def _require_whole(stream: Any) -> None:
+    """Raise IncompleteRead where the connection ended before the announced length, which urllib passes over."""
+    left = getattr(stream, "length", None)
+    if left:
+        raise http.client.IncompleteRead(b"", left)
+
+
+def _certificates(cafile: str, insecure: bool) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=cafile if cafile and Path(cafile).is_file() else None)
     if insecure:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    plain, header = _authorization(url)
-    request = urllib.request.Request(plain, method=method, headers={"User-Agent": "stackyard", **header})
-    opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context))
-    return opener.open(request, timeout=timeout_s)
+    return context
 
 
-def _authorization(url: str) -> tuple[str, dict[str, str]]:
-    """The URL without a password in it, and the header that carries it, from the URL or from netrc."""
+# --------------------------------------------------------------------------- logins
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows redirects; only one that stays on the server keeps the login."""
+
+    def http_error_308(self, req: Any, fp: Any, code: int, msg: str, headers: Any) -> Any:
+        """Followed like 307, which Python 3.10 does not do by itself."""
+        return self.http_error_302(req, fp, code, msg, headers)
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
+    ) -> urllib.request.Request:
+        """The request for the place that the server names, with the same method."""
+        target, _ = _split_login(newurl)
+        if urlsplit(target).scheme not in _DEFAULT_PORTS:
+            raise urllib.error.HTTPError(req.full_url, code, f"redirect to {target}", headers, fp)
+        made = urllib.request.Request(target, method=req.get_method(), headers={"User-Agent": "stackyard"})
+        authorization = req.get_header("Authorization")
+        if authorization and _keeps_login(urlsplit(req.full_url), urlsplit(target)):
+            made.add_unredirected_header("Authorization", authorization)
+        return made
+
+
+def _keeps_login(old: SplitResult, new: SplitResult) -> bool:
+    """Whether a redirect stays on the server: same scheme, host and port, or from http to https on the usual ports."""
+    upgrade = (old.scheme, _port(old), new.scheme, _port(new)) == ("http", 80, "https", 443)
+    return old.hostname == new.hostname and (upgrade or (old.scheme, _port(old)) == (new.scheme, _port(new)))
+
+
+def _port(parts: SplitResult) -> int:
+    return parts.port or _DEFAULT_PORTS[parts.scheme]
+
+
+def _login(url: str) -> tuple[str, str]:
+    """The URL without a login, and the Authorization header for it: of the login in the URL, else of netrc's."""
+    plain, login = _split_login(url)
+    login = login or _netrc_login(urlsplit(plain))
+    if login is None:
+        return plain, ""
+    return plain, f"Basic {base64.b64encode(':'.join(login).encode()).decode()}"
+
+
+def _split_login(url: str) -> tuple[str, tuple[str, str] | None]:
     parts = urlsplit(url)
-    user, password = parts.username, parts.password or ""
-    plain = url
-    if user is not None:
-        plain = urlunsplit(parts._replace(netloc=parts.netloc.rsplit("@", 1)[1]))
-        user, password = unquote(user), unquote(password)
-    elif parts.hostname and parts.scheme in ("http", "https"):
-        with contextlib.suppress(OSError, netrc.NetrcParseError):
-            found = netrc.netrc().authenticators(parts.hostname)
-            if found:
-                user, password = found[0], found[2] or ""
-    if user is None:
-        return plain, {}
-    token = base64.b64encode(f"{user}:{password}".encode()).decode()
-    return plain, {"Authorization": f"Basic {token}"}
+    if parts.username is None:
+        return url, None
+    plain = urlunsplit(parts._replace(netloc=parts.netloc.rsplit("@", 1)[1]))
+    return plain, (unquote(parts.username), unquote(parts.password or ""))
+
+
+def _netrc_login(parts: SplitResult) -> tuple[str, str] | None:
+    if not parts.hostname or parts.scheme not in _DEFAULT_PORTS:
+        return None
+    with contextlib.suppress(OSError, netrc.NetrcParseError):
+        found = netrc.netrc(os.environ.get("NETRC") or None).authenticators(parts.hostname)
+        if found:
+            return found[0], found[2] or ""
+    return None

@@ -16,16 +16,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stackyard.errors import StackyardError
+from stackyard.host import platforms
 from stackyard.host.command import run, which
-
-PLATFORMS: Mapping[str, str] = {
-    "x86_64": "linux-64",
-    "aarch64": "linux-aarch64",
-    "ppc64le": "linux-ppc64le",
-    "s390x": "linux-s390x",
-    "riscv64": "linux-riscv64",
-}
-"""conda's platform name for each architecture that the kernel names (``uname -m``)."""
 
 _X86_LEVELS: tuple[tuple[str, frozenset[str]], ...] = (
     ("x86_64_v2", frozenset(["cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3"])),
@@ -85,17 +77,17 @@ def machine() -> Machine:
         StackyardError: it is not a Linux machine of a known architecture.
     """
     name = os.uname()
-    platform = PLATFORMS.get(name.machine)
+    platform = platforms.of_machine(name.machine)
     if name.sysname != "Linux" or platform is None:
         raise StackyardError(
             f"this machine is {name.sysname} on {name.machine}, which stacks cannot be built for",
-            hint=f"known: Linux on {', '.join(PLATFORMS)}",
+            hint=f"known: Linux on {', '.join(each.machine for each in platforms.LINUX)}",
         )
     root = Path("/")
     smi = nvidia_smi()
     return Machine(
         hostname=name.nodename,
-        platform=platform,
+        platform=platform.conda,
         architecture=name.machine,
         glibc=glibc(),
         kernel=name.release,

@@ -13,15 +13,14 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from stackyard.errors import InputError, Where
+from stackyard.host.platforms import SUBDIRS
 from stackyard.spec.environment import channels_for
-from stackyard.spec.models import ChannelPolicy, CondaRequirement, Environment, Place
+from stackyard.spec.models import ChannelPolicy, CondaRequirement, Environment
 from stackyard.spec.selectors import holds
 
 ANACONDA = "https://conda.anaconda.org"
 _DEFAULTS_HOME = "https://repo.anaconda.com/pkgs"
-_SUBDIRS = re.compile(
-    r"/(noarch|linux-(64|32|aarch64|ppc64le|armv7l|s390x|riscv64)|osx-(64|arm64)|win-(64|32|arm64))/?$"
-)
+_SUBDIR = re.compile(rf"/({'|'.join(SUBDIRS)})/?$")
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ class Resolver:
         asked = [(name, environment.channel_places.get(name)) for name in (*self._policy.prepend, *own)]
         return _unique(c for name, place in (*asked, *named) for c in self.resolve(name, place))
 
-    def resolve(self, name: str, place: Place | None = None) -> tuple[Channel, ...]:
+    def resolve(self, name: str, place: Where | None = None) -> tuple[Channel, ...]:
         """What one name stands for; ``defaults`` is several channels.
 
         Args:
@@ -91,7 +90,7 @@ class Resolver:
         written = name.strip()
         if written in ("nodefaults", ""):
             return ()
-        where = Where(place.file, place.line, place.column) if place and place.file else None
+        where = place if place and place.file else None
         parts: tuple[str, ...] = (written,)
         if written == "defaults" and "defaults" not in self._policy.mirrors:
             parts = self._policy.defaults
@@ -136,7 +135,7 @@ class Resolver:
         return f"{self._plain(self._expand(self._policy.alias))}/{name.strip('/')}"
 
     def _plain(self, url: str) -> str:
-        return _SUBDIRS.sub("", url.rstrip("/")) if "://" in url else url
+        return _SUBDIR.sub("", url.rstrip("/")) if "://" in url else url
 
     def _expand(self, text: str) -> str:
         def value(found: re.Match[str]) -> str:

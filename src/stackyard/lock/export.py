@@ -13,11 +13,11 @@ from typing import Any, Literal
 
 from stackyard.host.hashing import local_path
 from stackyard.host.names import canonical, conda_name, pip_name
+from stackyard.host.platforms import machine_of
 from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage
 from stackyard.lock.text import toml_value
 
 _NOARCH: Mapping[str, Literal["python", "generic"]] = {"python": "python", "generic": "generic"}
-_MACHINES = {"linux-64": "x86_64", "linux-aarch64": "aarch64", "linux-ppc64le": "ppc64le"}
 
 
 # --------------------------------------------------------------------------- conda's @EXPLICIT
@@ -114,7 +114,7 @@ def _quoted(text: str) -> str:
 def pylock(locked_variant: LockedVariant) -> str:
     """The pip half as pylock.toml: ``uv pip install -r pylock.toml`` and pip's ``--requirement`` of newer versions."""
     minor = ".".join(locked_variant.interpreter.version.split(".")[:2])
-    machine = _MACHINES.get(locked_variant.platform, locked_variant.platform.split("-")[-1])
+    machine = machine_of(locked_variant.platform)
     lines = [
         *_header(locked_variant, "pylock"),
         'lock-version = "1.0"',

@@ -15,9 +15,9 @@ from stackyard.errors import Where
 from stackyard.host.hashing import local_path, sha256_file
 from stackyard.host.secrets import without_secrets
 from stackyard.lock.channels import Resolver
-from stackyard.lock.inputs import build_inputs
 from stackyard.lock.snapshot import sha256_tree
 from stackyard.lock.virtual import declared
+from stackyard.spec.buildinputs import build_inputs
 from stackyard.spec.models import CondaRequirement, Interpreter, PipRequirement, Site, Variant
 from stackyard.spec.selectors import holds
 
@@ -79,7 +79,7 @@ def place_of(variant: Variant) -> Where | None:
 def option_places(variant: Variant) -> dict[str, Where]:
     """Where each index and find-links place of the file was written, for errors."""
     places = variant.environment.option_places.items()
-    return {value: Where(place.file, place.line, place.column) for value, place in places if place.file}
+    return {value: place for value, place in places if place.file}
 
 
 def spec_folder(variant: Variant) -> Path | None:

@@ -12,11 +12,11 @@ from typing import Literal
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from stackyard.errors import InputError, MissingError, StackyardError, Where
+from stackyard.host import uv
 from stackyard.host.command import CommandError, run, which
 from stackyard.host.hashing import sha256_file
+from stackyard.host.platforms import this_platform
 from stackyard.lock.model import CondaPackage, LockedInterpreter
-from stackyard.lock.uvcompile import uv, uv_environment
-from stackyard.lock.virtual import machine_platform
 from stackyard.spec.models import Interpreter
 
 Source = Literal["conda", "uv", "host"]
@@ -53,9 +53,9 @@ def from_host(asked: Interpreter, platform: str, where: Where | None = None) -> 
         InputError: the lock is for another platform, whose Python cannot be seen from here.
         MissingError: there is none of the version that is asked for.
     """
-    if platform != machine_platform():
+    if platform != this_platform():
         raise InputError(
-            f"the Python of {platform} cannot be looked at from a {machine_platform()} machine",
+            f"the Python of {platform} cannot be looked at from a {this_platform()} machine",
             where=where,
             hint="take Python from conda or uv (interpreter: source:), or lock on a machine of that platform",
         )
@@ -91,9 +91,9 @@ def from_uv(asked: Interpreter, platform: str, folder: Path, where: Where | None
         InputError: the lock is for another platform.
         MissingError: it is not there and cannot be downloaded.
     """
-    if platform != machine_platform():
+    if platform != this_platform():
         raise InputError(
-            f"uv can install Python for {machine_platform()} here, not for {platform}",
+            f"uv can install Python for {this_platform()} here, not for {platform}",
             where=where,
             hint="take Python from conda, or lock on a machine of that platform",
         )
@@ -111,16 +111,8 @@ def from_uv(asked: Interpreter, platform: str, folder: Path, where: Where | None
 
 def _managed(version: str, folder: Path) -> Path | None:
     for extra in ({"UV_PYTHON_INSTALL_DIR": str(folder)}, {}):
-        argv: list[str | Path] = [
-            uv(),
-            "python",
-            "find",
-            "--managed-python",
-            "--no-python-downloads",
-            "--no-project",
-            version or "3",
-        ]
-        result = run(argv, env={**uv_environment(), **extra}, timeout_s=60, check=False)
+        words = ["python", "find", "--managed-python", "--no-python-downloads", "--no-project", version or "3"]
+        result = uv.run(words, extra=extra, timeout_s=60)
         if result.returncode == 0:
             return Path(result.stdout.strip())
     return None
@@ -128,10 +120,10 @@ def _managed(version: str, folder: Path) -> Path | None:
 
 def _install(version: str, folder: Path, where: Where | None) -> None:
     waits = {"UV_HTTP_TIMEOUT": "20", "UV_HTTP_RETRIES": "1"}
-    env = {**uv_environment(), "UV_PYTHON_INSTALL_DIR": str(folder), "UV_PYTHON_DOWNLOADS": "manual", **waits}
+    extra = {"UV_PYTHON_INSTALL_DIR": str(folder), "UV_PYTHON_DOWNLOADS": "manual", **waits}
     try:
-        run([uv(), "python", "install", "--no-bin", "--no-progress", "--color", "never", version or "3"],
-            env=env, timeout_s=900)  # fmt: skip
+        words = ["python", "install", "--no-bin", "--no-progress", "--color", "never", version or "3"]
+        uv.run(words, extra=extra, timeout_s=900, check=True)
     except CommandError as error:
         raise MissingError(
             f"uv's Python {version or '3'} is not on this machine and cannot be downloaded",
@@ -190,5 +182,5 @@ def _hash(path: Path) -> str:
 
 
 @lru_cache(maxsize=64)
-def _hash_of(path: str, mtime_ns: int, size: int) -> str:
+def _hash_of(path: str, _mtime_ns: int, _size: int) -> str:
     return sha256_file(Path(path))

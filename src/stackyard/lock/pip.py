@@ -11,19 +11,20 @@ from pathlib import Path
 
 from stackyard.errors import InputError, StackyardError, Where
 from stackyard.host.names import canonical, pip_name
+from stackyard.host.pipconf import PipSettings
 from stackyard.host.secrets import without_login
 from stackyard.lock.given import Given, write_constraints
-from stackyard.lock.inputs import build_inputs
 from stackyard.lock.model import PipPackage
-from stackyard.lock.pipconf import PipSettings, compiling
 from stackyard.lock.pylock import Target, Wanted, package
 from stackyard.lock.reach import Target as ProbeTarget
 from stackyard.lock.reach import check
 from stackyard.lock.relax import relax_pip
 from stackyard.lock.tags import uv_platform, wheel_tags
 from stackyard.lock.uvcompile import Answer, Question, Unsolvable, compile_requirements, local_version
+from stackyard.spec.buildinputs import build_inputs
 from stackyard.spec.models import BuildSpec, PipRequirement
 from stackyard.spec.piprequirement import expand
+from stackyard.spec.pipsettings import compiling
 from stackyard.spec.yamlfile import raise_problems
 
 _HASH_LENGTHS = {"sha256": 64, "sha384": 96, "sha512": 128}
@@ -99,7 +100,7 @@ def _refuse_python2(request: PipRequest) -> None:
     if request.python.startswith("2."):
         raise InputError(
             f"{request.subject} has Python {request.python} and pip packages; uv resolves for Python 3 only",
-            where=_where(request.requirements[0]),
+            where=request.requirements[0].place,
             hint="take the pip part out of the Python 2 variants (a selector does it), or use conda packages",
         )
 
@@ -113,22 +114,17 @@ def _refuse_missing(request: PipRequest) -> None:
         if unset:
             message = f"{requirement.text!r} needs the variable {unset.group(1)}, which is not set"
             hint = f"export {unset.group(1)}=..., or write the value out"
-            problems.append(InputError(message, where=_where(requirement), hint=hint))
+            problems.append(InputError(message, where=requirement.place, hint=hint))
         if requirement.kind != "path":
             continue
         if not path.exists():
             hint = "paths start at the folder of the file; put the project or the archive there, or remove the line"
-            problems.append(InputError(f"there is no {path}", where=_where(requirement), hint=hint))
+            problems.append(InputError(f"there is no {path}", where=requirement.place, hint=hint))
         elif path.is_dir() and not any((path / name).is_file() for name in ("pyproject.toml", "setup.py")):
             hint = "name the folder of a Python project, or remove the line"
             message = f"{path} holds no pyproject.toml and no setup.py"
-            problems.append(InputError(message, where=_where(requirement), hint=hint))
+            problems.append(InputError(message, where=requirement.place, hint=hint))
     raise_problems(problems)
-
-
-def _where(requirement: PipRequirement) -> Where:
-    place = requirement.place
-    return Where(place.file, place.line, place.column)
 
 
 # --------------------------------------------------------------------------- before uv
@@ -147,12 +143,12 @@ def wanted_hashes(requirements: Iterable[PipRequirement]) -> dict[str, Wanted]:
             if not re.fullmatch(r"[0-9a-fA-F]+", value) or len(value) != _HASH_LENGTHS.get(algorithm):
                 raise InputError(
                     f"{text!r} is not a hash that pip accepts",
-                    where=_where(requirement),
+                    where=requirement.place,
                     hint="write --hash=sha256: and 64 hexadecimal digits (or sha384, sha512)",
                 )
         name = canonical(requirement.name) or pip_name(requirement.line)
         if requirement.hashes and name:
-            found[name] = Wanted(requirement.hashes, _where(requirement))
+            found[name] = Wanted(requirement.hashes, requirement.place)
     return found
 
 
@@ -235,7 +231,7 @@ def _placed(error: StackyardError, request: PipRequest) -> StackyardError:
     hint = error.hint or "try the requirement by itself: pip wheel --no-deps REQUIREMENT"
     if named and named[0].kind in ("vcs", "url"):
         hint = "check the address, the network and your access to it; or save the source beside the file and name that"
-    where = _where(named[0]) if named else request.where
+    where = named[0].place if named else request.where
     return StackyardError(error.message, where=where, hint=hint, detail=error.detail)
 
 
@@ -267,7 +263,7 @@ def _conflicting_place(request: PipRequest, reason: str, conflicting: Sequence[s
     """The line of the first requirement that is in the way; else of the first that the reason names."""
     named = [r for r in request.requirements if r.name and _mentions(reason, r.name)]
     found = [r for line in conflicting for r in request.requirements if r.line == line]
-    return next((_where(r) for r in (*found, *named) if r.place.file), request.where)
+    return next((r.place for r in (*found, *named) if r.place.file), request.where)
 
 
 def _mentions(reason: str, name: str) -> bool:

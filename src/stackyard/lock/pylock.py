@@ -13,9 +13,9 @@ from packaging.tags import Tag
 from stackyard.errors import InputError, Where
 from stackyard.host.hashing import digest_url, local_path, sha256_file, sha256_url
 from stackyard.host.names import canonical
+from stackyard.host.pipconf import PipSettings
 from stackyard.host.secrets import without_secrets
 from stackyard.lock.model import PipPackage
-from stackyard.lock.pipconf import PipSettings
 from stackyard.lock.snapshot import sha256_tree
 from stackyard.lock.tags import best_wheel
 

@@ -1,11 +1,11 @@
-"""Whether channels and indexes can be reached, asked of all at once before a solver waits for them one by one.
+"""Whether channels and indexes can be reached: all are checked at once, before a solver waits for them one by one.
 
-A solver tries a dead host for minutes and then names an internal URL; this names the channel and the cause in seconds.
+A solver retries a dead host for minutes and then names an internal URL; this names the channel and the cause within
+seconds.
 """
 
 from __future__ import annotations
 
-import http.client
 import threading
 import time
 import urllib.error
@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from stackyard.errors import StackyardError, Where
-from stackyard.host.http import explain, open_url
+from stackyard.host import http
 from stackyard.host.secrets import without_secrets
 
 TIMEOUT_S = 5.0
@@ -25,13 +25,13 @@ DEADLINE_S = 8.0
 
 @dataclass(frozen=True)
 class Target:
-    """Something that must answer.
+    """A channel or an index that must answer.
 
     Attributes:
-        label: how the user calls it, e.g. ``channel conda-forge``.
-        url: what it stands for; shown with the label, without any password.
+        label: the user's name for it, e.g. ``channel conda-forge``.
+        url: shown with the label, without any password.
         tries: URLs of which one must answer; any answer counts where `missing_ok`.
-        missing_ok: a 404 says that the server is there and knows nothing of this file, which is an answer too.
+        missing_ok: status 404 counts as an answer too: the server is up and lacks this one file.
         where: the line that named it.
     """
 
@@ -45,10 +45,10 @@ class Target:
 
 
 def check(targets: Sequence[Target], deadline_s: float = DEADLINE_S) -> None:
-    """Ask all targets at once.
+    """Check all targets at once.
 
     Raises:
-        StackyardError: at least one cannot be reached; the message names each with its cause. Never takes longer than
+        StackyardError: at least one cannot be reached; the message names each with its cause. Takes at most
             `deadline_s` seconds, whatever the resolver or a firewall does.
     """
     causes: dict[int, str | None] = {}
@@ -61,7 +61,7 @@ def check(targets: Sequence[Target], deadline_s: float = DEADLINE_S) -> None:
     timer = _Deadline(deadline_s)
     for thread in threads:
         thread.join(timer.left())
-    late = f"no answer within {deadline_s:g} s"
+    late = f"timed out after {deadline_s:g} s"
     failed = [(t, causes.get(n, late)) for n, t in enumerate(targets) if causes.get(n, late) is not None]
     if failed:
         raise _error([(t, str(cause)) for t, cause in failed])
@@ -76,7 +76,7 @@ class _Deadline:
 
 
 def _cause(target: Target) -> str | None:
-    """Why a target does not answer, or None. A host that is dead is asked once only."""
+    """Why a target does not answer, or None. A dead host is tried once only."""
     first = None
     for url in target.tries:
         cause, missing = _try(target, url)
@@ -89,23 +89,23 @@ def _cause(target: Target) -> str | None:
 
 
 def _try(target: Target, url: str) -> tuple[str | None, bool]:
-    """Why a URL does not answer, and whether it is only the file that is missing there."""
+    """Why a URL does not answer, and whether only this file is missing there."""
     parts = urlsplit(url)
     if parts.scheme in ("", "file"):
         path = Path(urllib.request.url2pathname(parts.path))
-        return (None if path.exists() else f"there is no {_missing_part(path)}"), True
+        return (None if path.exists() else f"no such file or directory: {_missing_part(path)}"), True
     try:
-        with open_url(url, "HEAD", TIMEOUT_S, target.cafile, target.insecure):
-            return None, False
+        http.retried(lambda: http.open_url(url, "HEAD", TIMEOUT_S, target.cafile, target.insecure).close())
     except urllib.error.HTTPError as error:
         answered = error.code in (401, 403, 405, 501) or (error.code == 404 and target.missing_ok)
-        return (None if answered else explain(error)), error.code == 404
-    except (OSError, ValueError, http.client.HTTPException) as error:
-        return explain(error), False
+        return (None if answered else http.explain(error)), error.code == 404
+    except http.FAILURES as error:
+        return http.explain(error), False
+    return None, False
 
 
 def _missing_part(path: Path) -> Path:
-    """The first folder of a path that is not there, which is what the user mistyped."""
+    """The first directory of a path that does not exist, which is what was mistyped."""
     gone = path
     while not gone.parent.exists():
         gone = gone.parent

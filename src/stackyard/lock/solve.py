@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from stackyard.errors import InputError, Where
+from stackyard.errors import InputError
 from stackyard.host.hashing import local_path
+from stackyard.host.platforms import this_platform
 from stackyard.lock import interpreter as python
 from stackyard.lock import text
 from stackyard.lock.fingerprint import (
@@ -25,23 +26,23 @@ from stackyard.lock.fingerprint import (
 )
 from stackyard.lock.model import Lock, LockedInterpreter, LockedVariant, PipPackage
 from stackyard.lock.redact import redact, variables_of
-from stackyard.lock.virtual import Virtual, for_platform, machine_platform
+from stackyard.lock.virtual import Virtual, for_platform
 from stackyard.progress import Progress
-from stackyard.spec.models import CondaRequirement, Interpreter, Site, Stack, Variant
+from stackyard.spec.models import Interpreter, Site, Stack, Variant
 from stackyard.yard import atomic
 from stackyard.yard.layout import Yard
 
 
-def platforms_of(stack: Stack, site: Site, platforms: Sequence[str] = ()) -> tuple[str, ...]:
-    """The platforms that a stack is locked for: those asked for, the site's, its node kinds', this machine's."""
-    named = tuple(platforms) or tuple(site.platforms)
-    return named or tuple(dict.fromkeys(k.platform for k in site.nodes.values())) or (machine_platform(),)
+def site_platforms(site: Site, requested: Sequence[str] = ()) -> tuple[str, ...]:
+    """The platforms to lock for: those requested, else the site's, else its node kinds', else this machine's."""
+    named = tuple(requested) or tuple(site.platforms)
+    return named or tuple(dict.fromkeys(k.platform for k in site.nodes.values())) or (this_platform(),)
 
 
 def pairs(stack: Stack, site: Site, platforms: Sequence[str] = ()) -> Iterator[tuple[Variant, str]]:
     """Every variant with every platform that it is for; ``platforms:`` of a file or a variant leaves the others out."""
     for variant in stack.variants:
-        for platform in platforms_of(stack, site, platforms):
+        for platform in site_platforms(site, platforms):
             limits = [names for names in (variant.platforms, variant.environment.platforms) if names]
             if all(platform in names for names in limits):
                 yield variant, platform
@@ -64,7 +65,7 @@ def lock_stack(
     """
     expected = list(pairs(stack, site, platforms))
     if not expected:
-        names = ", ".join(platforms_of(stack, site, platforms))
+        names = ", ".join(site_platforms(site, platforms))
         raise InputError(f"{stack.name} is not for {names}", hint="see `platforms:` in its file and in site.yaml")
     done = []
     for n, (variant, platform) in enumerate(expected):
@@ -104,9 +105,9 @@ def stale(lock: Lock, stack: Stack, site: Site, platforms: Sequence[str]) -> lis
         if now.digest != locked.spec_hash:
             for line in _differences(locked, now):
                 changed.setdefault(line, []).append(subject)
-        elif platform == machine_platform() and not python.unchanged(locked.interpreter):
+        elif platform == this_platform() and not python.unchanged(locked.interpreter):
             reasons.append(f"{subject}: {locked.interpreter.path} is no longer the Python that was locked")
-    asked = set(platforms_of(stack, site, platforms))
+    asked = set(site_platforms(site, platforms))
     gone = [v for v in lock.variants if v.key not in keys and v.platform in asked]
     reasons += [f"{_together(subjects)}: {line}" for line, subjects in changed.items()]
     return reasons + [f"{_named(v.version, v.variant)} for {v.platform} is no longer in the file" for v in gone]
@@ -155,7 +156,7 @@ def _candidates(
 
 
 def _intact(locked: LockedVariant) -> bool:
-    if locked.platform == machine_platform() and not python.unchanged(locked.interpreter):
+    if locked.platform == this_platform() and not python.unchanged(locked.interpreter):
         return False
     paths = [local_path(p.url) for p in locked.pip if p.kind == "path"]
     return all(path is not None and path.exists() for path in paths)
@@ -199,7 +200,7 @@ def _with_conda(
     requirements = conda_requirements(variant, locked.platform)
     resolver = Resolver(site.channels, where_of(variant))
     specs = [resolver.spec(r) for r in requirements]
-    places = tuple((spec, _place(r)) for spec, r in zip(specs, requirements, strict=True) if r.place.file)
+    places = tuple((spec, r.place) for spec, r in zip(specs, requirements, strict=True) if r.place.file)
     pips = pip_requirements(variant, locked.platform)
     if asked is not None and (asked.version or (pips and not any(r.name == "python" for r in requirements))):
         specs.append(python.conda_spec(asked.version))
@@ -216,10 +217,6 @@ def _with_conda(
     return replace(
         locked, conda=packages, channels=tuple(c.shown for c in channels), interpreter=python.from_conda(packages),
     )  # fmt: skip
-
-
-def _place(requirement: CondaRequirement) -> Where:
-    return Where(requirement.place.file, requirement.place.line, requirement.place.column)
 
 
 def _interpreter(
@@ -240,19 +237,21 @@ def _interpreter(
 def _pip(
     locked: LockedVariant, variant: Variant, site: Site, yard: Yard, virtual: Virtual, subject: str, progress: Progress
 ) -> tuple[tuple[PipPackage, ...], tuple[str, ...]]:
-    from stackyard.lock import pip, pipconf
+    from stackyard.lock import pip
     from stackyard.lock.given import given
+    from stackyard.spec import pipsettings
 
     requirements = pip_requirements(variant, locked.platform)
     if not requirements:
         return (), ()
     progress.phase(subject, "solve", "pip")
-    settings, notices = pipconf.settings(site.pip, variant.environment.pip_options, os.environ, option_places(variant))
+    places = option_places(variant)
+    settings, notices = pipsettings.settings(site.pip, variant.environment.pip_options, os.environ, places)
     provided, unknown = given(locked.conda, yard.lineage())
     request = pip.PipRequest(
         subject, locked.platform, locked.interpreter.version, virtual.version("__glibc"), requirements, settings,
         yard.uv, constraints(variant, locked.platform), provided, variant.build, place_of(variant),
-        site.channels.exclude_newer, option_places(variant),
+        site.channels.exclude_newer, places,
     )  # fmt: skip
     solution = pip.solve_pip(request)
     return solution.packages, (*notices, *unknown, *solution.notices)

@@ -9,7 +9,8 @@ from functools import lru_cache
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
-_ARCH = {"linux-64": "x86_64", "linux-aarch64": "aarch64", "linux-ppc64le": "ppc64le"}
+from stackyard.host.platforms import machine_of
+
 _LEGACY = {(2, 17): "manylinux2014", (2, 12): "manylinux2010", (2, 5): "manylinux1"}
 _UV_GLIBC = (17, 28, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40)
 
@@ -23,7 +24,7 @@ def uv_platform(platform: str, glibc: str) -> str:
         return "powerpc64le-unknown-linux-gnu"
     minor = _minor(glibc)
     known = max((m for m in _UV_GLIBC if m <= minor), default=17)
-    return f"{_ARCH[platform]}-manylinux_2_{known}"
+    return f"{machine_of(platform)}-manylinux_2_{known}"
 
 
 @lru_cache(maxsize=64)
@@ -36,7 +37,7 @@ def wheel_tags(platform: str, glibc: str, python: str) -> dict[Tag, int]:
         python: the interpreter's version, e.g. ``3.11.7``.
     """
     major, minor = (int(n) for n in python.split(".")[:2])
-    platforms = list(_platforms(_ARCH[platform], _minor(glibc)))
+    platforms = list(_platforms(machine_of(platform), _minor(glibc)))
     tags = [*cpython_tags((major, minor), platforms=platforms)]
     tags += compatible_tags((major, minor), interpreter=f"cp{major}{minor}", platforms=platforms)
     return {tag: rank for rank, tag in reversed(list(enumerate(tags)))}

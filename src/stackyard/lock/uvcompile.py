@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,18 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stackyard.errors import MissingError, StackyardError
-from stackyard.host.command import Result, run
+from stackyard.host import uv
+from stackyard.host.command import Result
 from stackyard.host.names import canonical
-from stackyard.lock.pipconf import PipSettings
+from stackyard.host.pipconf import PipSettings
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:  # pragma: no cover - only on Python 3.10
     import tomli as tomllib
 
-_KEPT = ("UV_CONCURRENT_DOWNLOADS", "UV_CONCURRENT_BUILDS", "UV_HTTP_TIMEOUT", "UV_OFFLINE", "UV_SYSTEM_CERTS",
-         "UV_NATIVE_TLS", "UV_KEYRING_PROVIDER", "UV_PYTHON_INSTALL_DIR", "UV_PYTHON_INSTALL_MIRROR")  # fmt: skip
 TIMEOUT_S = 1800
 
 
@@ -48,7 +44,6 @@ class Question:
     cache: Path
     tied: tuple[tuple[str, str], ...] = ()
     prerelease: tuple[str, ...] = ()
-    no_isolation: tuple[str, ...] = ()
     exclude_newer: str = ""
 
 
@@ -66,34 +61,6 @@ class Unsolvable(Exception):
     """uv found no solution; the text is its own reason, cleaned."""
 
 
-def uv() -> Path:
-    """The uv program: the one installed with this Python, else the one on PATH. Raises MissingError without one."""
-    beside = Path(sys.executable).with_name("uv")
-    found = str(beside) if beside.exists() else shutil.which("uv")
-    if found is None:
-        raise MissingError("uv is not on this machine", hint="pip install uv")
-    return Path(found)
-
-
-def uv_environment(settings: PipSettings | None = None) -> dict[str, str]:
-    """This process's environment for uv: without ``UV_*`` that would change a result, with pip's network settings."""
-    env = {k: v for k, v in os.environ.items() if not k.startswith("UV_") or k in _KEPT}
-    env["UV_NO_CONFIG"] = "1"
-    env["UV_PYTHON_DOWNLOADS"] = "never"
-    env["COLUMNS"] = "100000"  # uv folds its reasons at this width, and they are read line by line
-    if settings is None:
-        return env
-    if settings.cert:
-        env["SSL_CERT_FILE"] = settings.cert
-    if settings.client_cert:
-        env["SSL_CLIENT_CERT"] = settings.client_cert
-    if settings.timeout_s:
-        env["UV_HTTP_TIMEOUT"] = str(settings.timeout_s)
-    if settings.proxy:
-        env["HTTPS_PROXY"] = env["HTTP_PROXY"] = env["ALL_PROXY"] = settings.proxy
-    return env
-
-
 def compile_requirements(question: Question) -> Answer:
     """Resolve.
 
@@ -103,11 +70,11 @@ def compile_requirements(question: Question) -> Answer:
     """
     with _folder() as folder:
         sources = _write_sources(question, folder)
-        env = {**uv_environment(question.settings), "RUST_LOG": "uv_resolver::resolver=debug"}
         output = folder / "pylock.stackyard.toml"
         flags = _flags(question)
-        argv = [uv(), "pip", "compile", *sources, *flags, "--format", "pylock.toml", "-o", output, "--no-header"]
-        result = run(argv, env=env, cwd=folder, timeout_s=TIMEOUT_S, check=False)
+        words = ["pip", "compile", *sources, *flags, "--format", "pylock.toml", "-o", output, "--no-header"]
+        log = {"RUST_LOG": "uv_resolver::resolver=debug"}
+        result = uv.run(words, question.settings, extra=log, cwd=folder, timeout_s=TIMEOUT_S)
         if result.returncode != 0:
             raise _failure(result)
         packages = tuple(tomllib.loads(output.read_text(encoding="utf-8")).get("packages", ()))
@@ -160,26 +127,13 @@ def _flags(question: Question) -> list[str | Path]:
         "--constraints", "constraints.txt", "--cache-dir", question.cache, "--no-progress", "--color", "never",
         "--emit-index-annotation", "--no-strip-extras",
     ]  # fmt: skip
-    if settings.no_index:
-        flags.append("--no-index")
-    else:
-        for url in settings.indexes[:-1]:
-            flags += ["--index", url]
-        flags += ["--default-index", settings.indexes[-1]]
-    for place in settings.find_links:
-        flags += ["--find-links", place]
-    if len(settings.indexes) > 1:
-        flags += ["--index-strategy", "unsafe-best-match"]
+    flags += uv.index_options(settings)
     if question.exclude_newer:
         flags += ["--exclude-newer", _end_of(question.exclude_newer)]
-    for host in settings.trusted_hosts:
-        flags += ["--allow-insecure-host", host]
     flags += _prerelease_flags(question)
     for option, names in (("--no-binary", settings.no_binary), ("--only-binary", settings.only_binary)):
         for name in names:
             flags += [option, name]
-    for name in question.no_isolation:
-        flags += ["--no-build-isolation-package", name]
     return flags
 
 
@@ -205,8 +159,8 @@ def _annotated(
     question: Question, sources: Sequence[Path], flags: Sequence[str | Path], folder: Path
 ) -> dict[str, str]:
     """The index of each package: the same question once more, from the cache, for the text that names indexes."""
-    argv = [uv(), "pip", "compile", *sources, *flags, "--no-header", "--offline"]
-    result = run(argv, env=uv_environment(question.settings), cwd=folder, timeout_s=TIMEOUT_S, check=False)
+    words = ["pip", "compile", *sources, *flags, "--no-header", "--offline"]
+    result = uv.run(words, question.settings, cwd=folder, timeout_s=TIMEOUT_S)
     found: dict[str, str] = {}
     name = ""
     for line in result.stdout.splitlines() if result.returncode == 0 else ():
@@ -263,25 +217,21 @@ def local_version(project: Path, settings: PipSettings, cache: Path) -> str:
         StackyardError: its metadata cannot be built, with the output.
     """
     with _folder() as folder:
-        argv: list[str | Path] = [
-                uv(), "pip", "install", "--dry-run", "--no-deps", "--python", sys.executable, "--target", folder / "t",
-                "--cache-dir", cache, "--no-progress", "--color", "never", project]  # fmt: skip
-        result = run(argv, env=uv_environment(settings), cwd=folder, timeout_s=TIMEOUT_S)
+        words: list[str | Path] = [
+            "pip", "install", "--dry-run", "--no-deps", "--python", sys.executable, "--target", folder / "t",
+            "--cache-dir", cache, "--no-progress", "--color", "never", project,
+        ]  # fmt: skip
+        result = uv.run(words, settings, cwd=folder, timeout_s=TIMEOUT_S, check=True)
     found = re.search(r"^\s*\+ [A-Za-z0-9._-]+==(\S+)", result.stderr + result.stdout, re.MULTILINE)
     return found.group(1) if found else ""
 
 
 def _failure(result: Result) -> Exception:
-    lines = [line for line in result.stderr.splitlines() if not re.match(r"(DEBUG|TRACE|INFO) ", line)]
-    text = "\n".join(lines).strip()
+    """Why there is no answer: no solution, or anything else that uv reports."""
+    text = uv.messages(result)
     if "No solution found" in text:
         return Unsolvable(clean(text))
-    lines = [line for line in lines if "does not contain any dependencies" not in line]
-    text = re.sub(r"://[^/@\s:]+:[^/@\s]+@", "://***@", "\n".join(lines).strip())
-    first = next((line for line in text.splitlines() if line.startswith("error: ")), text).removeprefix("error: ")
-    fatal = re.search(r"^\s*fatal: (.+?)\.?$", text, re.MULTILINE)  # git's own reason
-    because = f" ({fatal.group(1)})" if fatal else ""
-    return StackyardError(f"the pip packages cannot be resolved: {first}{because}", detail=text)
+    return uv.failure(result, "cannot resolve the pip packages")
 
 
 def clean(text: str) -> str:

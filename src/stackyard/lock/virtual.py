@@ -5,11 +5,11 @@ So ``__cuda`` is there on a login node without a GPU, and a lock for POWER can b
 
 from __future__ import annotations
 
-import platform as machine
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from stackyard.host.platforms import machine_of, this_platform
 from stackyard.spec.models import Gpu, NodeKind, Site
 
 # The highest CUDA version that a driver branch runs (NVIDIA, CUDA Toolkit release notes, table of driver versions).
@@ -22,8 +22,6 @@ CUDA_OF_DRIVER: tuple[tuple[tuple[int, ...], str], ...] = (
 )  # fmt: skip
 OLDEST_GLIBC = "2.17"
 OLDEST_KERNEL = "4.18"
-_MACHINES = {"x86_64": "linux-64", "aarch64": "linux-aarch64", "ppc64le": "linux-ppc64le"}
-_ARCHSPEC = {"linux-64": "x86_64", "linux-aarch64": "aarch64", "linux-ppc64le": "ppc64le"}
 _NO_GPU = {"cpu", "none", "no"}
 
 
@@ -37,11 +35,6 @@ class Virtual:
     def version(self, name: str) -> str:
         """The version of one of them, or an empty string."""
         return next((p.split("=")[1] for p in self.packages if p.startswith(f"{name}=")), "")
-
-
-def machine_platform() -> str:
-    """The conda platform of this machine, e.g. ``linux-64``."""
-    return _MACHINES.get(machine.machine(), f"linux-{machine.machine()}")
 
 
 def cuda_of(gpu: Gpu) -> str:
@@ -81,13 +74,13 @@ def for_platform(site: Site, platform: str, axes: Mapping[str, str]) -> Virtual:
     found = declared(site, platform, axes)
     if found is not None:
         return found
-    if platform == machine_platform():
+    if platform == this_platform():
         return _detected()
     notice = (
         f"{platform}: the site names no node kind of this platform; locked for glibc {OLDEST_GLIBC}, "
         f"Linux {OLDEST_KERNEL} and no GPU (nodes: in site.yaml says otherwise)"
     )
-    return Virtual(_packages(platform, OLDEST_GLIBC, OLDEST_KERNEL, "", _ARCHSPEC.get(platform, "")), (notice,))
+    return Virtual(_packages(platform, OLDEST_GLIBC, OLDEST_KERNEL, "", machine_of(platform)), (notice,))
 
 
 def _packages(platform: str, glibc: str, kernel: str, cuda: str, archspec: str) -> tuple[str, ...]:
@@ -111,7 +104,7 @@ def _microarchitecture(platform: str, kinds: Sequence[NodeKind]) -> str:
         return named.pop()
     if named and all(re.fullmatch(r"x86_64_v[1-4]", name) for name in named):
         return min(named)
-    return _ARCHSPEC.get(platform, "")
+    return machine_of(platform)
 
 
 def _oldest(versions: Sequence[str]) -> str:

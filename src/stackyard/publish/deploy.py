@@ -91,7 +91,7 @@ def lock_all(request: Request, progress: Progress) -> list[Locked]:
             stack,
             request.site,
             request.yard,
-            platforms_of(stack, request.site),
+            stack_platforms(stack, request.site),
             only_locked=request.only_locked,
             progress=progress,
         )
@@ -99,9 +99,9 @@ def lock_all(request: Request, progress: Progress) -> list[Locked]:
     ]
 
 
-def platforms_of(stack: Stack, site: Site) -> tuple[str, ...]:
+def stack_platforms(stack: Stack, site: Site) -> tuple[str, ...]:
     """The platforms to lock for: the site's, else those of its nodes, else this machine's; a stack may name fewer."""
-    platforms = solve.platforms_of(stack, site)
+    platforms = solve.site_platforms(site)
     wanted = {p for variant in stack.variants for p in variant.platforms}
     return tuple(p for p in platforms if not wanted or p in wanted) or tuple(sorted(wanted))
 

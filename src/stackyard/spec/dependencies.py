@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from stackyard.errors import InputError
+from stackyard.errors import InputError, Where
 from stackyard.spec import selectors
 from stackyard.spec.matchspec import parse_matchspec
-from stackyard.spec.models import CondaRequirement, Place
+from stackyard.spec.models import CondaRequirement
 from stackyard.spec.requirements import Line, RequirementsReader
-from stackyard.spec.yamlfile import Node, line_of
+from stackyard.spec.yamlfile import Node
 
 
 class DependencyReader:
@@ -43,7 +43,7 @@ class DependencyReader:
         for item in node.items:
             self._item(item, "")
         if self._lines:
-            self.pip.read_lines(self._lines, node.place.file)
+            self.pip.read_lines(self._lines, node.where.file)
         self._notice_pip(node)
 
     def selector(self, node: Node) -> str:
@@ -76,7 +76,7 @@ class DependencyReader:
     def _conda(self, item: Node, selector: str) -> None:
         try:
             self.conda.append(
-                parse_matchspec(item.text, item.place, base_dir=self.base_dir, selector=selector, notices=self.notices)
+                parse_matchspec(item.text, item.where, base_dir=self.base_dir, selector=selector, notices=self.notices)
             )
         except InputError as problem:
             self.problems.append(problem)
@@ -123,9 +123,7 @@ class DependencyReader:
         elif item.kind == "scalar" and isinstance(item.value, str):
             selector = selectors.both(selector, self.selector(item))
             for offset, text in enumerate(item.text.splitlines()):
-                place = (
-                    item.place if not offset else Place(file=item.place.file, line=item.place.line + offset, column=1)
-                )
+                place = Where(item.where.file, item.where.line + offset, 1) if offset else item.where
                 self._lines.append(Line(text, place, selector))
         else:
             shown = item.text or "nothing"
@@ -161,4 +159,4 @@ class DependencyReader:
         self.problems.append(InputError(message, where=node.where, hint=hint))
 
     def _notice(self, node: Node, text: str) -> None:
-        self.notices.append(f"{line_of(node.place)}: {text}")
+        self.notices.append(f"{node.where.in_short}: {text}")

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from stackyard.errors import InputError, Where
+from stackyard.host.platforms import BUILT_FOR, PLATFORMS
 from stackyard.spec import selectors
 from stackyard.spec.dependencies import DependencyReader
-from stackyard.spec.models import Environment, Place
+from stackyard.spec.models import Environment
 from stackyard.spec.paths import absolute
 from stackyard.spec.requirements import read_requirements
-from stackyard.spec.yamlfile import Document, Node, line_of, raise_problems, read_yaml
+from stackyard.spec.yamlfile import Document, Node, raise_problems, read_yaml
 
 KEYS = (
     *("name", "prefix", "channels", "dependencies", "variables", "platforms"),
@@ -82,22 +83,6 @@ def parse_environment(node: Node, base_dir: Path, *, axes: Collection[str] = (),
     return _Reader(node, base_dir, axes, strict).read()
 
 
-def expand_channel(channel: str, environ: Mapping[str, str], *, where: Where | None = None) -> str:
-    """A channel as it is used: ``$NAME`` and ``${NAME}`` replaced, as conda does.
-
-    conda leaves the name of a variable that is not set in the URL; here that is an error, since such a URL leads
-    nowhere. The result may hold a secret and must not be recorded or shown.
-
-    Raises:
-        InputError: a variable is not set.
-    """
-    missing = [name for name in channel_variables(channel) if name not in environ]
-    if missing:
-        hint = f"set it: export {missing[0]}=…"
-        raise InputError(f"the channel {channel!r} needs ${missing[0]}, which is not set", where=where, hint=hint)
-    return _as_url(_VARIABLE.sub(lambda found: environ[found["braced"] or found["plain"]], channel), Path("/"))
-
-
 def channel_variables(channel: str) -> tuple[str, ...]:
     """The names of the variables in a channel."""
     return tuple(found["braced"] or found["plain"] for found in _VARIABLE.finditer(channel))
@@ -137,7 +122,7 @@ class _Reader:
         self.dependencies = DependencyReader(base_dir, axes, strict, self.notices, self.problems)
         self.channel_selectors: dict[str, str] = {}
         self.variable_selectors: dict[str, str] = {}
-        self.channel_places: dict[str, Place] = {}
+        self.channel_places: dict[str, Where] = {}
 
     def read(self) -> Environment:
         self._unknown_keys()
@@ -221,7 +206,7 @@ class _Reader:
                 continue
             written = item.text.strip()
             name = written if channel_variables(written) else _as_url(written, self.dependencies.base_dir)
-            self.channel_places.setdefault(name, item.place)
+            self.channel_places.setdefault(name, item.where)
             selector = self.dependencies.selector(item)
             if selector and name not in names:
                 self.channel_selectors[name] = selector
@@ -273,9 +258,9 @@ class _Reader:
         names: list[str] = []
         for item in self._list("platforms", "linux-64"):
             name = item.text.strip()
-            if item.kind != "scalar" or name not in selectors.PLATFORMS:
-                close = difflib.get_close_matches(name, selectors.PLATFORMS, n=1)
-                hint = f"did you mean {close[0]!r}?" if close else "known are linux-64, linux-aarch64, linux-ppc64le, …"
+            if item.kind != "scalar" or name not in PLATFORMS:
+                close = difflib.get_close_matches(name, PLATFORMS, n=1)
+                hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(BUILT_FOR)}, …"
                 self._problem(item, f"{name or item.value!r} is no platform", hint)
             names.append(name)
         return tuple(dict.fromkeys(names))
@@ -299,4 +284,4 @@ class _Reader:
         self.problems.append(InputError(message, where=node.where, hint=hint))
 
     def _notice(self, node: Node, text: str) -> None:
-        self.notices.append(f"{line_of(node.place)}: {text}")
+        self.notices.append(f"{node.where.in_short}: {text}")

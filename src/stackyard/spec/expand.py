@@ -20,11 +20,10 @@ from dataclasses import replace
 from typing import Any
 
 from stackyard.errors import InputError, Where
+from stackyard.host.platforms import PLATFORMS
 from stackyard.spec import selectors
-from stackyard.spec.models import Place
 from stackyard.spec.validate import Path, did_you_mean, unknown_key
 from stackyard.spec.yamlfile import Node
-from stackyard.spec.yamlfile import where as where_of
 
 _NAME = re.compile(r"(?<![${])\{(?P<name>[A-Za-z_][\w.]*|env:[A-Za-z_]\w*)\}(?!\})")
 _COMPARISON = re.compile(r"[=!<>]=|[<>]|\bin\b")
@@ -54,11 +53,6 @@ _LEFT: Sequence[tuple[Path, frozenset[str]]] = (
 )
 # What is taken literally: source text and patterns have braces of their own.
 _LITERAL: Sequence[Path] = (("checks", "*", "python"), ("checks", "*", "expect"))
-
-
-def where(place: Place) -> Where:
-    """A place as errors take it."""
-    return where_of(place)
 
 
 # --------------------------------------------------------------------------- conditions
@@ -142,7 +136,7 @@ def _verdict_of(node: Node, words: Mapping[str, str], what: str, platforms: bool
     text = selectors.in_comment(node.comment) if node.comment else ""
     if not text:
         return True
-    at = where(node.place)
+    at = node.where
     if not selectors.is_selector(text, words):
         if selectors.looks_like_selector(text, words) or _COMPARISON.search(text):
             selectors.check(text, words, where=at)
@@ -166,11 +160,11 @@ def verdict_for(text: str, words: Mapping[str, str], at: Where | None = None) ->
     """
     mentioned = set(_WORD.findall(text))
     if mentioned.isdisjoint(selectors.WORDS):
-        return selectors.holds(text, selectors.PLATFORMS[0], words, where=at)
+        return selectors.holds(text, PLATFORMS[0], words, where=at)
     if mentioned.isdisjoint(words) and selectors.is_selector(text):
         return text
-    found = [name for name in selectors.PLATFORMS if selectors.holds(text, name, words, where=at)]
-    if len(found) in (0, len(selectors.PLATFORMS)):
+    found = [name for name in PLATFORMS if selectors.holds(text, name, words, where=at)]
+    if len(found) in (0, len(PLATFORMS)):
         return bool(found)
     return text if selectors.is_selector(text) else " or ".join(found)
 
@@ -244,7 +238,7 @@ def _under_path(path: Path, prefix: Path, *, exact: bool = False) -> bool:
 # --------------------------------------------------------------------------- making trees
 
 
-def tree(value: Any, place: Place) -> Node:
+def tree(value: Any, place: Where) -> Node:
     """Plain data as a tree whose every value has the same place; for values that a site adds to a stack."""
     if isinstance(value, Mapping):
         entries = tuple((tree(str(key), place), tree(inner, place)) for key, inner in value.items())

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from stackyard.errors import InputError, ManyErrors, StackyardError, Where
+from stackyard.errors import InputError, ManyErrors, StackyardError
 from stackyard.spec import expand
 from stackyard.spec.models import CondaRequirement, Environment, PipOptions, PipRequirement
 from stackyard.spec.stackfile import BuildBlock, RunBlock, StackFile
@@ -153,8 +153,7 @@ def _chosen(requirements: Iterable[R], axes: Mapping[str, str]) -> tuple[R, ...]
         place = requirement.place
         verdict: bool | str = True
         if requirement.selector:
-            at = Where(place.file, place.line, place.column)
-            verdict = expand.verdict_for(requirement.selector, axes, at)
+            verdict = expand.verdict_for(requirement.selector, axes, place)
         if verdict is not False:
             condition = verdict if isinstance(verdict, str) else ""
             kept.append(requirement.model_copy(update={"selector": condition}))

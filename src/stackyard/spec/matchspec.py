@@ -21,12 +21,11 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from stackyard.errors import InputError, Where
-from stackyard.spec.models import CondaRequirement, Place
+from stackyard.host.platforms import SUBDIRS
+from stackyard.spec.models import CondaRequirement
 from stackyard.spec.paths import absolute
-from stackyard.spec.selectors import PLATFORMS
 from stackyard.spec.versionspec import VersionProblem, canonical_version, fuzzy_or_exact
 
-SUBDIRS = (*PLATFORMS, "noarch", "emscripten-wasm32", "wasi-wasm32", "freebsd-64", "zos-z")
 """The last part of a channel that is a subdir and not part of its name."""
 
 _FIELDS = {
@@ -66,7 +65,7 @@ class _Refused(Exception):
 
 
 def parse_matchspec(
-    text: str, place: Place, *, base_dir: Path, selector: str = "", notices: list[str] | None = None
+    text: str, place: Where, *, base_dir: Path, selector: str = "", notices: list[str] | None = None
 ) -> CondaRequirement:
     """Read one conda dependency.
 
@@ -84,14 +83,13 @@ def parse_matchspec(
         reading = _read(text.strip(), base_dir)
         spec = _canonical(reading)
     except _Refused as refused:
-        where = Where(place.file, place.line, place.column)
         message = f"{text.strip()!r} is no conda package spec: {refused.message}"
-        raise InputError(message, where=where, hint=refused.hint) from refused
+        raise InputError(message, where=place, hint=refused.hint) from refused
     if re.search(r"\*\.\*", reading.version):
         stem = reading.version.partition(".*")[0]
         reading.notices.append(f"{reading.version} of {text!r} is taken as {stem}.*, with any number of parts")
     if notices is not None:
-        notices += [f"{place.file}:{place.line}: {notice}" for notice in reading.notices]
+        notices += [f"{place.in_short}: {notice}" for notice in reading.notices]
     parts = {name: getattr(reading, name) for name in ("name", "version", "build", "channel", "subdir", "url")}
     return CondaRequirement(text=text, spec=spec, selector=selector, place=place, **parts)
 

@@ -14,9 +14,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from stackyard.errors import InputError
+from stackyard.errors import InputError, Where
 from stackyard.spec import expand
-from stackyard.spec.models import Place
 from stackyard.spec.validate import did_you_mean
 from stackyard.spec.yamlfile import Node
 
@@ -33,7 +32,7 @@ class Point:
     version: str
     axes: Mapping[str, str] = field(default_factory=dict)
     variant: str | None = None
-    place: Place = field(default_factory=Place)
+    place: Where = field(default_factory=Where)
 
     def words(self) -> dict[str, str]:
         """What conditions and strings can name: the axes and the version."""
@@ -41,7 +40,7 @@ class Point:
 
 
 def points(
-    matrix: Node | None, versions: Sequence[str], place: Place, problems: list[InputError], known: Sequence[str] = ()
+    matrix: Node | None, versions: Sequence[str], place: Where, problems: list[InputError], known: Sequence[str] = ()
 ) -> list[Point]:
     """Every point of the matrix, by version as listed, then by axes as written; included points after those of their
     version. Problems are added to the list.
@@ -64,8 +63,8 @@ def points(
     excluded = _rules(matrix.get("exclude"), [*axes, "version"], every, slips)
     rules = _rules(matrix.get("include"), [*axes, "version", "variant"], every, problems)
     included = [point for rule in rules for point in _included(rule, axes, problems)]
-    products = {version: _product(version, axes, matrix.place, problems) for version in versions}
-    others = [point for version in known for point in _product(version, axes, matrix.place, [])]
+    products = {version: _product(version, axes, matrix.where, problems) for version in versions}
+    others = [point for version in known for point in _product(version, axes, matrix.where, [])]
     product = [*(point for row in products.values() for point in row), *others]
     problems += slips or _without_effect(excluded, product)
     found: list[Point] = []
@@ -83,7 +82,7 @@ def _check_axes(matrix: Node, axes: Mapping[str, Node], problems: list[InputErro
             problems.append(InputError(f"matrix: {name!r} cannot be an axis", where=key.where, hint=hint))
 
 
-def _product(version: str, axes: Mapping[str, Node], place: Place, problems: list[InputError]) -> list[Point]:
+def _product(version: str, axes: Mapping[str, Node], place: Where, problems: list[InputError]) -> list[Point]:
     """The points of one version; an axis sees the version and the axes before it."""
     rows: list[dict[str, str]] = [{}] if axes else []
     for name, node in axes.items():
@@ -157,7 +156,7 @@ def _included(rule: Node, axes: Mapping[str, Node], problems: list[InputError]) 
             problems.append(InputError(f"matrix: {key.text}: one value is needed here", where=value.where, hint=hint))
     plain = {key.text: value.text for key, value in rule.entries}
     ordered = {axis: plain[axis] for axis in axes if axis in plain}
-    return [Point(each, ordered, plain.get("variant"), rule.place) for each in _texts(version)]
+    return [Point(each, ordered, plain.get("variant"), rule.where) for each in _texts(version)]
 
 
 def _matches(rule: Node, point: Point) -> bool:
@@ -174,6 +173,6 @@ def _unique(found: list[Point], problems: list[InputError]) -> list[Point]:
     for point in found:
         key = (point.version, *(f"{axis}={value}" for axis, value in sorted(point.axes.items())))
         if seen.setdefault(key, point) is not point:
-            where = expand.where(point.place)
+            where = point.place
             problems.append(InputError(f"matrix: the point {', '.join(key)} is there twice", where=where))
     return list(seen.values())

@@ -11,6 +11,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
+from stackyard.errors import Where
 from stackyard.spec.base import Model
 from stackyard.spec.sitemodels import (
     ChannelPolicy,
@@ -25,7 +26,6 @@ from stackyard.spec.sitemodels import (
     Overrides,
     Permissions,
     PipPolicy,
-    Platform,
     Reference,
     Scheduler,
     Site,
@@ -58,8 +58,6 @@ __all__ = [
     "PipOptions",
     "PipPolicy",
     "PipRequirement",
-    "Place",
-    "Platform",
     "Reference",
     "Scheduler",
     "Site",
@@ -67,14 +65,6 @@ __all__ = [
     "UserPaths",
     "Variant",
 ]
-
-
-class Place(Model):
-    """Where in a file something was written; lines and columns count from 1."""
-
-    file: str = ""
-    line: int = 0
-    column: int = 0
 
 
 # --------------------------------------------------------------------------- what an environment file says
@@ -96,7 +86,7 @@ class CondaRequirement(Model):
     subdir: str = ""
     url: str = ""
     selector: str = ""
-    place: Place = Place()
+    place: Where = Where()
 
 
 class PipRequirement(Model):
@@ -122,7 +112,7 @@ class PipRequirement(Model):
     config_settings: tuple[str, ...] = ()
     index: str = ""
     selector: str = ""
-    place: Place = Place()
+    place: Where = Where()
 
 
 class PipOptions(Model):
@@ -149,7 +139,7 @@ class Environment(Model):
     `notices` are sentences for the user: a selector that was honoured, ``-e`` that becomes a wheel, a prefix ignored.
     `files` are all files that were read to get here (absolute paths), for the lock's staleness and the recipe.
     Channels, index URLs, find-links and URLs keep ``$VAR`` as written, so that no secret is recorded:
-    `spec.environment.expand_channel` and `spec.piprequirement.expand` give the value where it is used.
+    `lock.channels.Resolver` and `spec.piprequirement.expand` insert the values where they are used.
     `channel_selectors` and `variable_selectors` hold the selectors of those entries that have one.
     `missing` are the requirement files that were not there; filled only where the reader was told not to refuse them.
     `channel_places` and `option_places` say where a channel, an index or a find-links place was written, for errors.
@@ -171,8 +161,8 @@ class Environment(Model):
     variable_selectors: dict[str, str] = {}
     category: str = ""
     missing: tuple[str, ...] = ()
-    channel_places: dict[str, Place] = {}
-    option_places: dict[str, Place] = {}
+    channel_places: dict[str, Where] = {}
+    option_places: dict[str, Where] = {}
 
 
 # --------------------------------------------------------------------------- what a stack says
@@ -304,7 +294,7 @@ class Variant(Model):
     platforms: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
-    place: Place = Place()
+    place: Where = Where()
 
 
 class Stack(Model):

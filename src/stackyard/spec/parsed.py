@@ -6,11 +6,13 @@ platforms that its selector selects; the keys that were ignored with their conte
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from stackyard.errors import Where
 from stackyard.spec.load import kind_of, load_environment, load_stack
-from stackyard.spec.models import CondaRequirement, Environment, PipRequirement, Place, Site
+from stackyard.spec.models import CondaRequirement, Environment, PipRequirement, Site
 from stackyard.spec.selectors import selected
 from stackyard.spec.validate import plain
 from stackyard.spec.yamlfile import read_yaml
@@ -60,7 +62,7 @@ def environment_json(environment: Environment) -> dict[str, Any]:
 
 
 def _channel(environment: Environment, name: str) -> dict[str, Any]:
-    place = environment.channel_places.get(name, Place()).model_dump(mode="json")
+    place = asdict(environment.channel_places.get(name, Where()))
     return {"channel": name, **_selection(environment.channel_selectors.get(name, "")), "place": place}
 
 

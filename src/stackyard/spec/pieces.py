@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
-from stackyard.errors import InputError, StackyardError
+from stackyard.errors import InputError, StackyardError, Where
 from stackyard.spec import expand, joining, matrix
 from stackyard.spec.environment import KEYS, load_environment, parse_environment
 from stackyard.spec.joining import Piece
-from stackyard.spec.models import Environment, Place
+from stackyard.spec.models import Environment
 from stackyard.spec.stackfile import Import, StackFile
 from stackyard.spec.validate import did_you_mean, plain, unknown_key, validate
 from stackyard.spec.yamlfile import Document, Node, raise_problems, read_yaml
@@ -51,7 +51,7 @@ class Source:
 
     def points(self, versions: Sequence[str], problems: list[InputError]) -> list[matrix.Point]:
         """The points of its matrix for some versions."""
-        return matrix.points(self.root.get("matrix"), versions, self.root.place, problems, self.versions)
+        return matrix.points(self.root.get("matrix"), versions, self.root.where, problems, self.versions)
 
 
 def read_source(file: Path) -> Source:
@@ -159,7 +159,7 @@ class Reader:
             raise_problems(
                 [unknown_key(("environment", k.text), KEYS, k.where) for k, _ in item.entries if k.text not in KEYS]
             )
-            return parse_environment(item, Path(item.place.file).parent, axes=axes)
+            return parse_environment(item, Path(item.where.file).parent, axes=axes)
         if item.kind == "scalar" and item.text:
             file = _beside(item)
             if not file.is_file():
@@ -176,24 +176,22 @@ class Reader:
         self, item: Import, root: Node, index: int, words: Mapping[str, str], chain: tuple[Path, ...]
     ) -> Piece | None:
         node = root.get("imports")
-        place = (node.child(index) or node).place if node else root.place
+        place = (node.child(index) or node).where if node else root.where
         try:
             file = (Path(place.file).parent / item.file).resolve()
             if file in chain:
                 shown = " imports ".join(each.name for each in (*chain[chain.index(file) :], file))
-                raise InputError(
-                    f"imports: {shown}", where=expand.where(place), hint="take one import out of the circle"
-                )
+                raise InputError(f"imports: {shown}", where=place, hint="take one import out of the circle")
             if not file.is_file():
                 hint = "name a stack.yaml, from the folder of this file"
-                raise InputError(f"there is no file {file}", where=expand.where(place), hint=hint)
+                raise InputError(f"there is no file {file}", where=place, hint=hint)
             source = self.source(file)
             return self.piece(source, self._words_for(source, item, words, place), chain)
         except StackyardError as error:
             self.problems += joining.problems_of(error)
             return None
 
-    def _words_for(self, source: Source, item: Import, words: Mapping[str, str], place: Place) -> dict[str, str]:
+    def _words_for(self, source: Source, item: Import, words: Mapping[str, str], place: Where) -> dict[str, str]:
         """The point at which an imported stack is taken: the importer's axes, and its own version."""
         version = _imported_version(source, item, words["version"], place)
         points = source.points([version], self.problems)
@@ -205,22 +203,22 @@ class Reader:
             elif made.get(axis) not in values:
                 message = f"{source.file.name} has {axis} {', '.join(values)}, not {made.get(axis, 'without a value')}"
                 hint = f"name the axis {axis} in this stack's matrix with these values"
-                raise InputError(message, where=expand.where(place), hint=hint)
+                raise InputError(message, where=place, hint=hint)
         return {**made, "version": version, "name": source.shape.name or source.file.parent.name}
 
 
-def _imported_version(source: Source, item: Import, version: str, place: Place) -> str:
+def _imported_version(source: Source, item: Import, version: str, place: Where) -> str:
     versions = source.versions
     if item.version and versions and item.version not in versions:
         message = f"{source.file.name} has no version {item.version}"
-        raise InputError(message, where=expand.where(place), hint=did_you_mean(item.version, versions))
+        raise InputError(message, where=place, hint=did_you_mean(item.version, versions))
     if item.version or len(versions) < 2:
         return item.version or (versions[0] if versions else version)
     if version in versions:
         return version
     hint = f"write `- {{file: {item.file}, version: {versions[-1]}}}`"
     message = f"{source.file.name} has the versions {', '.join(versions)}: which one?"
-    raise InputError(message, where=expand.where(place), hint=hint)
+    raise InputError(message, where=place, hint=hint)
 
 
 def _axes(points: Sequence[matrix.Point]) -> list[str]:
@@ -229,7 +227,7 @@ def _axes(points: Sequence[matrix.Point]) -> list[str]:
 
 def _beside(node: Node) -> Path:
     """The file that a value names, from the folder of the file that holds the value."""
-    return (Path(node.place.file).parent / Path(node.text).expanduser()).absolute()
+    return (Path(node.where.file).parent / Path(node.text).expanduser()).absolute()
 
 
 def _named(node: Node, path: tuple[str | int, ...] = ()) -> Iterator[str]:

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from stackyard.errors import InputError, Where
-from stackyard.spec.models import PipOptions, Place
+from stackyard.host.names import canonical
+from stackyard.spec.models import PipOptions
 
 # Long name: (short name, takes a value). The first three rows name files and requirements; those marked so by
 # `PER_REQUIREMENT` belong to the requirement on the same line.
@@ -60,18 +61,17 @@ def split_line(line: str) -> tuple[str, str]:
     return " ".join(words[:at]).strip(), " ".join(words[at:]).strip()
 
 
-def parse_options(text: str, place: Place) -> tuple[list[tuple[str, str]], list[str]]:
+def parse_options(text: str, place: Where) -> tuple[list[tuple[str, str]], list[str]]:
     """The options of one line in their order, as long name and value (empty for a switch), and the words between
     them that belong to no option, which pip ignores.
 
     Raises:
         InputError: an option that pip does not know, an unclosed quote, a value that is missing or too much.
     """
-    where = Where(place.file, place.line, place.column)
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise InputError(f"{text!r}: {error}", where=where, hint="close the quotes") from error
+        raise InputError(f"{text!r}: {error}", where=place, hint="close the quotes") from error
     found: list[tuple[str, str]] = []
     ignored: list[str] = []
     while words:
@@ -79,13 +79,13 @@ def parse_options(text: str, place: Place) -> tuple[list[tuple[str, str]], list[
         if not word.startswith("-") or word == "-":
             ignored.append(word)
             continue
-        name, value, glued = _split_word(word, where)
+        name, value, glued = _split_word(word, place)
         if not _TABLE[name][1]:
             if glued:
-                raise InputError(f"{name} takes no value", where=where, hint=f"write {name}")
+                raise InputError(f"{name} takes no value", where=place, hint=f"write {name}")
         elif not glued:
             if not words:
-                raise InputError(f"{name} needs a value", where=where, hint=f"write {name} VALUE")
+                raise InputError(f"{name} needs a value", where=place, hint=f"write {name} VALUE")
             value = words.pop(0)
         found.append((name, value))
     return found, ignored
@@ -165,6 +165,5 @@ def _exclusive(value: str, target: set[str], other: set[str]) -> None:
             target.clear()
             target.add(":all:")
         else:
-            canonical = name.lower().replace("_", "-").replace(".", "-")
-            other.discard(canonical)
-            target.add(canonical)
+            other.discard(canonical(name))
+            target.add(canonical(name))

@@ -17,7 +17,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from stackyard.errors import InputError, Where
-from stackyard.spec.models import PipRequirement, Place
+from stackyard.spec.models import PipRequirement
 from stackyard.spec.paths import absolute
 
 Kind = Literal["name", "url", "vcs", "path"]
@@ -45,9 +45,9 @@ class Context:
     environ: Mapping[str, str]
     notices: list[str]
 
-    def notice(self, place: Place, text: str) -> None:
+    def notice(self, place: Where, text: str) -> None:
         """Add a sentence for the user, with its place."""
-        self.notices.append(f"{place.file}:{place.line}: {text}")
+        self.notices.append(f"{place.in_short}: {text}")
 
 
 def expand(text: str, environ: Mapping[str, str]) -> str:
@@ -57,7 +57,7 @@ def expand(text: str, environ: Mapping[str, str]) -> str:
 
 def parse_requirement(
     text: str,
-    place: Place,
+    place: Where,
     context: Context,
     *,
     editable: bool = False,
@@ -97,7 +97,7 @@ def parse_requirement(
 
 
 class _Reader:
-    def __init__(self, text: str, place: Place, context: Context, editable: bool) -> None:
+    def __init__(self, text: str, place: Where, context: Context, editable: bool) -> None:
         self.text, self.place, self.context, self.editable = text, place, context, editable
         self.expanded = expand(text, context.environ)
         self.hashes: tuple[str, ...] = ()
@@ -127,8 +127,7 @@ class _Reader:
 
     def refuse(self, message: str, hint: str) -> InputError:
         """The error for this line."""
-        where = Where(self.place.file, self.place.line, self.place.column)
-        return InputError(f"{self.text!r} is no pip requirement: {message}", where=where, hint=hint)
+        return InputError(f"{self.text!r} is no pip requirement: {message}", where=self.place, hint=hint)
 
     def _named_url(self) -> dict[str, object]:
         head, _, rest = self.text.partition("@")
@@ -269,13 +268,12 @@ def _bracketed(extras: tuple[str, ...]) -> str:
     return f"[{','.join(extras)}]" if extras else ""
 
 
-def _check_hashes(hashes: tuple[str, ...], place: Place, context: Context) -> None:
-    where = Where(place.file, place.line, place.column)
+def _check_hashes(hashes: tuple[str, ...], place: Where, context: Context) -> None:
     for entry in hashes:
         kind, colon, digest = entry.partition(":")
         if not colon or kind not in _HEX_LENGTHS:
             hint = f"write --hash=sha256:<64 hex digits>; also allowed are {', '.join(_HEX_LENGTHS)}"
-            raise InputError(f"--hash={entry} names no strong hash", where=where, hint=hint)
+            raise InputError(f"--hash={entry} names no strong hash", where=place, hint=hint)
         if not re.fullmatch(r"[0-9a-fA-F]+", digest) or len(digest) != _HEX_LENGTHS[kind]:
             text = f"{entry!r} is no whole {kind} ({_HEX_LENGTHS[kind]} hex digits): no file can ever match it"
             context.notice(place, text)

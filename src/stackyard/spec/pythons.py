@@ -10,10 +10,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from stackyard.errors import InputError
-from stackyard.spec import expand
+from stackyard.errors import InputError, Where
 from stackyard.spec.matchspec import parse_matchspec
-from stackyard.spec.models import Environment, Interpreter, Place, Site
+from stackyard.spec.models import Environment, Interpreter, Site
 from stackyard.spec.stackfile import StackFile
 
 _PINNED = re.compile(r"(?:==?|~=)?\s*(?P<major>\d+)(?:\.(?P<minor>\d+))?(?![\d.]*[,|])")
@@ -35,7 +34,7 @@ def settle(
     if not from_conda or requirement(environment) or not (wished or interpreter.source == "conda"):
         return interpreter, environment, ()
     text = f"python={wished}" if wished else "python"
-    added = parse_matchspec(text, Place(), base_dir=Path())
+    added = parse_matchspec(text, Where(), base_dir=Path())
     notice = f"{text} is added to the conda part" if wished else "python is added to the conda part"
     return interpreter, environment.model_copy(update={"conda": (added, *environment.conda)}), (notice,)
 
@@ -70,7 +69,7 @@ def short_name(environment: Environment, interpreter: str) -> str:
 
 
 def check(
-    variant: str, environment: Environment, interpreter: Interpreter, axes: Mapping[str, str], place: Place
+    variant: str, environment: Environment, interpreter: Interpreter, axes: Mapping[str, str], place: Where
 ) -> None:
     """Raise InputError for a Python that cannot be: Python 2 with a pip part, or another one than the axis says."""
     asked = pinned(requirement(environment) or "")
@@ -78,7 +77,7 @@ def check(
     if asked[0] and wished[0] and any(a and w and a != w for a, w in zip(asked, wished, strict=True)):
         message = f"the variant {variant} is for Python {'.'.join(filter(None, wished))}, but its environment asks for"
         hint = "write `python={python}` in the environment, or leave it out: it is added"
-        raise InputError(f"{message} {'.'.join(filter(None, asked))}", where=expand.where(place), hint=hint)
+        raise InputError(f"{message} {'.'.join(filter(None, asked))}", where=place, hint=hint)
     major = asked[0] or pinned(interpreter.version)[0]
     if major == "2" and environment.pip:
         first = environment.pip[0]
@@ -88,4 +87,4 @@ def check(
             "uv, which resolves and installs pip packages, does not work with Python 2: take them from a conda channel,"
             " put `# [python != '2.7']` behind them, or drop Python 2 with `matrix: exclude:`"
         )
-        raise InputError(message, where=expand.where(first.place if first.place.file else place), hint=hint)
+        raise InputError(message, where=first.place if first.place.file else place, hint=hint)

@@ -15,13 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urljoin
 
-from stackyard.errors import InputError, Where
-from stackyard.spec.models import Environment, PipOptions, PipRequirement, Place
+from stackyard.errors import InputError, StackyardError, Where
+from stackyard.host.secrets import without_secrets
+from stackyard.spec.models import Environment, PipOptions, PipRequirement
 from stackyard.spec.paths import absolute
 from stackyard.spec.pipoptions import PER_REQUIREMENT, OptionsBuilder, parse_options, split_line
 from stackyard.spec.piprequirement import Context, Options, expand, parse_requirement
 from stackyard.spec.selectors import both, in_comment, is_selector
-from stackyard.spec.yamlfile import raise_problems, read_text, where
+from stackyard.spec.yamlfile import raise_problems, read_text
 
 _COMMENT = re.compile(r"(?:^|\s+)#(?P<comment>.*)$")
 _SCHEME = re.compile(r"(?:https?|file):", re.IGNORECASE)
@@ -34,7 +35,7 @@ class Line:
     """One line with its place and the selector that it holds under."""
 
     text: str
-    place: Place
+    place: Where
     selector: str = ""
 
 
@@ -58,7 +59,7 @@ class RequirementsReader:
     notices: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     problems: list[InputError] = field(default_factory=list)
-    option_places: dict[str, Place] = field(default_factory=dict)
+    option_places: dict[str, Where] = field(default_factory=dict)
     _options: OptionsBuilder = field(default_factory=OptionsBuilder)
 
     def options(self) -> PipOptions:
@@ -80,7 +81,7 @@ class RequirementsReader:
 
     def _read_text(self, text: str, origin: str, *, selector: str, constraint: bool, stack: tuple[str, ...]) -> None:
         lines = [
-            Line(line, Place(file=origin, line=number, column=1), selector)
+            Line(line, Where(file=origin, line=number, column=1), selector)
             for number, line in enumerate(text.splitlines(), 1)
         ]
         for line in lines:
@@ -118,13 +119,11 @@ class RequirementsReader:
 
     def _take_option(self, name: str, value: str, line: Line, origin: str) -> None:
         if name in PER_REQUIREMENT:
-            self.notices.append(
-                f"{line.place.file}:{line.place.line}: {name} without a requirement is ignored, as by pip"
-            )
+            self.notices.append(f"{line.place.in_short}: {name} without a requirement is ignored, as by pip")
             return
         if line.selector:
             text = f"the selector [{line.selector}] of the option {name} is not honoured: options hold everywhere"
-            self.notices.append(f"{line.place.file}:{line.place.line}: {text}")
+            self.notices.append(f"{line.place.in_short}: {text}")
         taken = self._find_links(value, origin) if name == "--find-links" else value
         if name in ("--index-url", "--pypi-url", "--extra-index-url", "--find-links"):
             self.option_places.setdefault(taken, line.place)
@@ -142,14 +141,14 @@ class RequirementsReader:
         location = _location(target, origin, self.base_dir)
         if location in stack:
             hint = "remove one of the two lines"
-            raise InputError(f"{location} includes itself", where=where(line.place), hint=hint)
+            raise InputError(f"{location} includes itself", where=line.place, hint=hint)
         try:
-            text = _fetch(location, where(line.place), self.strict)
+            text = _fetch(location, line.place, self.strict)
         except InputError as problem:
             if self.strict:
                 raise
             self.missing.append(location)
-            self.notices.append(f"{line.place.file}:{line.place.line}: {problem.message}")
+            self.notices.append(f"{line.place.in_short}: {problem.message}")
             return
         if "://" not in location:
             self.files.append(location)
@@ -167,7 +166,7 @@ class RequirementsReader:
         for name in _UNSET.findall(line.text):
             if not self.environ.get(name):
                 text = f"the variable {name} is not set here; it is needed when this is used"
-                self.notices.append(f"{line.place.file}:{line.place.line}: {text}")
+                self.notices.append(f"{line.place.in_short}: {text}")
 
     def _notice_selector(self, line: Line) -> None:
         found = _COMMENT.search(line.text)
@@ -176,7 +175,7 @@ class RequirementsReader:
             text = (
                 f"[{selector}] is a comment to pip and no selector; a marker says the same: `; sys_platform == 'linux'`"
             )
-            self.notices.append(f"{line.place.file}:{line.place.line}: {text}")
+            self.notices.append(f"{line.place.in_short}: {text}")
 
 
 def read_requirements(path: Path, *, strict: bool = True) -> Environment:
@@ -257,13 +256,13 @@ def _fetch(location: str, place: Where, strict: bool) -> str:
 
 
 def _download(url: str, place: Where) -> str:
-    from urllib.error import URLError
-    from urllib.request import urlopen
+    from stackyard.host import http  # late: most files include nothing over the network
 
     try:
-        with urlopen(url, timeout=DOWNLOAD_TIMEOUT_S) as response:
-            data: bytes = response.read()
-    except (URLError, OSError) as error:
-        hint = "check the address and the network, or save the file beside this one and name that"
-        raise InputError(f"cannot fetch {url}: {error}", where=place, hint=hint) from error
-    return data.decode("utf-8-sig")
+        return http.read(url, timeout_s=DOWNLOAD_TIMEOUT_S).decode("utf-8-sig")
+    except StackyardError as error:
+        hint = "check the URL and the network, or save the file next to this one and include that"
+        raise InputError(error.message, where=place, hint=hint) from error
+    except UnicodeDecodeError as error:
+        hint = "check the URL, or save the file next to this one and include that"
+        raise InputError(f"not a UTF-8 text file: {without_secrets(url)}", where=place, hint=hint) from error

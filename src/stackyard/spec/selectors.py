@@ -23,14 +23,7 @@ from typing import Any
 from packaging.version import InvalidVersion, Version
 
 from stackyard.errors import InputError, Where
-
-# What each platform word of conda-build, conda-lock and mamba means: the conda subdirs that it selects.
-_ARCHES = {
-    "linux": ("32", "64", "aarch64", "armv6l", "armv7l", "ppc64", "ppc64le", "riscv32", "riscv64", "s390x"),
-    "osx": ("64", "arm64"),
-    "win": ("32", "64", "arm64"),
-}
-PLATFORMS: tuple[str, ...] = tuple(f"{system}-{arch}" for system, arches in _ARCHES.items() for arch in arches)
+from stackyard.host.platforms import ARCHITECTURES, PLATFORMS
 
 
 def _words() -> dict[str, frozenset[str]]:
@@ -38,7 +31,7 @@ def _words() -> dict[str, frozenset[str]]:
         return frozenset(name for name in PLATFORMS if name.endswith(endings))
 
     words = {name.replace("-", "_"): frozenset({name}) for name in PLATFORMS}
-    for system in _ARCHES:
+    for system in ARCHITECTURES:
         words[system] = frozenset(name for name in PLATFORMS if name.startswith(f"{system}-"))
         for bits in ("32", "64"):
             words[f"{system}{bits}"] = frozenset({f"{system}-{bits}"}) & frozenset(PLATFORMS)
@@ -46,7 +39,7 @@ def _words() -> dict[str, frozenset[str]]:
     words["x86_64"] = words["x64"] = words["amd64"] = having("-64")
     words["x86"] = having("-64", "-32")
     words["arm64"] = having("-arm64")
-    for arch in ("aarch64", "armv6l", "armv7l", "ppc64", "ppc64le", "riscv32", "riscv64", "s390x"):
+    for arch in ARCHITECTURES["linux"][2:]:
         words[arch] = having(f"-{arch}")
     return {word: platforms for word, platforms in words.items() if platforms}
 

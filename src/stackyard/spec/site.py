@@ -16,7 +16,7 @@ from typing import Any
 from stackyard.errors import InputError, Where
 from stackyard.spec import expand
 from stackyard.spec.matchspec import parse_matchspec
-from stackyard.spec.models import Overrides, Place, Site
+from stackyard.spec.models import Overrides, Site
 from stackyard.spec.naming import check_template
 from stackyard.spec.stackfile import StackFile
 from stackyard.spec.validate import plain, unknown_key, validate
@@ -74,8 +74,8 @@ def _check(site: Site, document: Document, problems: list[InputError]) -> None:
     _try(problems, document.where("modules", "naming"), lambda: check_template(site.modules.naming))
     folder = Path(document.file).parent
     for index, pin in enumerate(site.pins):
-        place = document.place("pins", index)
-        _try(problems, expand.where(place), partial(parse_matchspec, pin, place, base_dir=folder))
+        place = document.where("pins", index)
+        _try(problems, place, partial(parse_matchspec, pin, place, base_dir=folder))
     for key in ("yard", "user_yard"):
         value = getattr(site, key)
         if value and not value.startswith(("/", "$", "~")):
@@ -129,7 +129,7 @@ def merged(stack: Node, site: Site) -> Node:
     Args:
         stack: the mapping of a stack.yaml. ``environment`` becomes a list of environments.
     """
-    place = Place(file=site.file)
+    place = Where(file=site.file)
     overrides = site.stacks
     stack = _environment_list(stack)
     for values, join in (
@@ -152,7 +152,7 @@ def _environment_list(node: Node) -> Node:
 def _listed(node: Node) -> Node:
     if node.kind == "sequence" or node.is_null:
         return node
-    return Node("sequence", [node.value], node.place, items=(node,))
+    return Node("sequence", [node.value], node.where, items=(node,))
 
 
 def _mapping(node: Node, entries: tuple[tuple[Node, Node], ...]) -> Node:
@@ -187,4 +187,4 @@ def _append(own: Node, other: Node) -> Node:
 
 
 def _prepend(own: Node, other: Node) -> Node:
-    return replace(_append(other, own), place=own.place)
+    return replace(_append(other, own), where=own.where)

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from stackyard.host.platforms import BuiltFor
 from stackyard.spec.base import Model
 
 
@@ -18,9 +19,6 @@ class Interpreter(Model):
     source: Literal["auto", "conda", "uv", "host"] = "auto"
     version: str = Field("", description="A version or range for uv and host, e.g. 3.11 or >=3.10,<3.13")
     path: str = Field("", description="The host's interpreter, absolute; empty: found on PATH")
-
-
-Platform = Literal["linux-64", "linux-aarch64", "linux-ppc64le"]
 
 
 class Domain(Model):
@@ -58,7 +56,7 @@ class Gpu(Model):
 class NodeKind(Model):
     """One kind of node. Locks are made for the kinds, not for the login node that runs the solver."""
 
-    platform: Platform = "linux-64"
+    platform: BuiltFor = "linux-64"
     cores: int = Field(0, description="Cores usable by jobs")
     sockets: int = 1
     memory_gib: float = 0
@@ -216,7 +214,7 @@ class Site(Model):
     summary: str = ""
     yard: str = Field("", description="The site's yard; a user's yard has it as its parent")
     user_yard: str = Field("", description="Where users' own yards go, e.g. $SCRATCH/stackyard; empty: the XDG folder")
-    platforms: tuple[Platform, ...] = ()
+    platforms: tuple[BuiltFor, ...] = ()
     nodes: dict[str, NodeKind] = {}
     channels: ChannelPolicy = ChannelPolicy()
     pip: PipPolicy = PipPolicy()

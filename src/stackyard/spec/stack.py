@@ -6,25 +6,24 @@ nothing but the environment, so what a site says for every stack holds for it to
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import Literal
 
-from stackyard.errors import InputError
+from stackyard.errors import InputError, Where
+from stackyard.host.names import canonical
+from stackyard.host.platforms import BUILT_FOR
 from stackyard.spec import joining, naming, pieces, pythons
 from stackyard.spec.joining import Piece
 from stackyard.spec.matrix import Point
-from stackyard.spec.models import BuildSpec, Check, Environment, PipRequirement, Place, Site, Stack, Variant
+from stackyard.spec.models import BuildSpec, Check, Environment, PipRequirement, Site, Stack, Variant
 from stackyard.spec.pieces import Reader, Source
 from stackyard.spec.site import merged
 from stackyard.spec.stackfile import CheckBlock, StackFile
 from stackyard.spec.validate import did_you_mean
-from stackyard.spec.yamlfile import Node, raise_problems, where
-
-_PLATFORMS = ("linux-64", "linux-aarch64", "linux-ppc64le")
+from stackyard.spec.yamlfile import Node, raise_problems
 
 
 def stack_from_file(path: Path, site: Site, name: str | None = None, version: str | None = None) -> Stack:
@@ -63,7 +62,7 @@ def stack_from_environment(
         InputError: it cannot be deployed, e.g. Python 2 with a pip part.
     """
     file = path.absolute()
-    root = merged(Node("mapping", {}, Place(file=str(file), line=1, column=1)), site)
+    root = merged(Node("mapping", {}, Where(file=str(file), line=1, column=1)), site)
     source = pieces.source_of(file, root, (environment,))
     return _Maker(source, site, name or environment.name, version, kind).stack()
 
@@ -94,8 +93,9 @@ class _Maker:
         points = self.source.points(versions, self.problems)
         raise_problems(self.problems)
         if not points:
-            where_ = where(self.source.root.place)
-            raise InputError("the matrix has no point left", where=where_, hint="look at its `exclude:`")
+            raise InputError(
+                "the matrix has no point left", where=self.source.root.where, hint="look at its `exclude:`"
+            )
         made = [self._variant(name, point, notices) for point in points]
         self._check_indexes([variant for variant, _ in made if variant], [piece for _, piece in made if piece])
         raise_problems(_distinct(self.problems))
@@ -143,10 +143,10 @@ class _Maker:
         file = piece.stack
         interpreter, environment, added = pythons.settle(file, piece.environment, point.axes, self.site)
         name = self._name(point, environment, file, interpreter.version)
-        place = point.place if point.place.file else self.source.root.place
+        place = point.place if point.place.file else self.source.root.where
         if self.kind == "stack" and not (environment.conda or environment.pip):
             hint = "name packages in `environment:`, or stacks in `imports:`"
-            raise InputError(f"the variant {name or point.version} installs nothing", where=where(place), hint=hint)
+            raise InputError(f"the variant {name or point.version} installs nothing", where=place, hint=hint)
         pythons.check(name, environment, interpreter, point.axes, place)
         platforms, dropped = _platforms(file.platforms or environment.platforms, place)
         return Variant(
@@ -191,11 +191,11 @@ class _Maker:
     def _check_indexes(self, variants: Iterable[Variant], made: Iterable[Piece]) -> None:
         """A package that is tied to an index must be one that the stack names."""
         tied = dict.fromkeys(package for piece in made for package in piece.stack.pip.indexes)
-        named = {_plain_name(each.name) for variant in variants for each in variant.environment.pip}
+        named = {canonical(each.name) for variant in variants for each in variant.environment.pip}
         if self.problems:
             return
         for package in tied:
-            if _plain_name(package) not in named:
+            if canonical(package) not in named:
                 at = self.source.document.key_where("pip", "indexes", package)
                 hint = did_you_mean(package, named) if named else "name it in the pip part of the environment"
                 message = f"pip.indexes: no pip requirement of this stack is for {package}"
@@ -218,26 +218,21 @@ def _indexed(environment: Environment, indexes: Mapping[str, str]) -> Environmen
     """The environment with the index of each tied package on its requirement."""
     if not indexes:
         return environment
-    tied = {_plain_name(package): url for package, url in indexes.items()}
+    tied = {canonical(package): url for package, url in indexes.items()}
 
     def with_index(each: PipRequirement) -> PipRequirement:
-        return each.model_copy(update={"index": tied.get(_plain_name(each.name), each.index)})
+        return each.model_copy(update={"index": tied.get(canonical(each.name), each.index)})
 
     return environment.model_copy(update={"pip": tuple(with_index(each) for each in environment.pip)})
 
 
-def _plain_name(name: str) -> str:
-    """A package's name as PEP 503 compares it."""
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def _platforms(named: tuple[str, ...], place: Place) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _platforms(named: tuple[str, ...], place: Where) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The platforms that can be built for, and a notice about the others."""
-    kept = tuple(each for each in named if each in _PLATFORMS)
-    other = ", ".join(each for each in named if each not in _PLATFORMS and each != "noarch")
+    kept = tuple(each for each in named if each in BUILT_FOR)
+    other = ", ".join(each for each in named if each not in BUILT_FOR and each != "noarch")
     if named and not kept:
-        hint = f"stacks are built for {', '.join(_PLATFORMS)}"
-        raise InputError(f"this is only for {other or 'noarch'}", where=where(place), hint=hint)
+        hint = f"stacks are built for {', '.join(BUILT_FOR)}"
+        raise InputError(f"this is only for {other or 'noarch'}", where=place, hint=hint)
     return kept, ((f"not built for {other}",) if other else ())
 
 

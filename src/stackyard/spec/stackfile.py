@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
+from stackyard.host.platforms import BuiltFor
 from stackyard.spec.models import (
     BuildSpec,
     Check,
@@ -23,7 +24,6 @@ from stackyard.spec.models import (
     Licence,
     Model,
     ModuleSettings,
-    Platform,
 )
 
 
@@ -166,7 +166,7 @@ class StackFile(Model):
     exceptions: CheckExceptions = CheckExceptions()
     licences: tuple[LicenceItem, ...] = Field((), description="Licences that a person must accept")
     modules: ModuleSettings = ModuleSettings()
-    platforms: tuple[Platform, ...] = Field((), description="Where the stack can be built; empty: everywhere")
+    platforms: tuple[BuiltFor, ...] = Field((), description="Where the stack can be built; empty: everywhere")
 
     @model_validator(mode="after")
     def _one_version(self) -> StackFile:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from stackyard.errors import InputError, Where
-from stackyard.spec.yamlfile import Document, Node, raise_problems
+from stackyard.spec.yamlfile import Document, Node
 
 M = TypeVar("M", bound=BaseModel)
 Path = tuple[str | int, ...]
@@ -44,21 +44,8 @@ def plain(node: Node | None, typed: Collection[Path] = (), path: Path = ()) -> A
     return node.text
 
 
-def validated(model: type[M], data: Any, document: Document) -> M:
-    """An instance of the model.
-
-    Raises:
-        InputError: one problem, or `ManyErrors` for several, each with its place in the document.
-    """
-    found: list[InputError] = []
-    made = validate(model, data, document, found)
-    raise_problems(found)
-    assert made is not None
-    return made
-
-
 def validate(model: type[M], data: Any, document: Document, problems: list[InputError]) -> M | None:
-    """As `validated`, but problems are added to a list, and None is returned if there are any."""
+    """An instance of the model; None if there are problems, which are added to the list with their places."""
     try:
         return model.model_validate(without_nulls(model, {} if data is None else data))
     except ValidationError as error:

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stackyard.errors import InputError, ManyErrors, Where
-from stackyard.spec.models import Place
 
 _LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 _TRAILING_COMMENT = re.compile(r"[\s,:]*\s#(?P<comment>.*)$")
@@ -40,17 +39,12 @@ class Node:
 
     kind: Kind
     value: Any
-    place: Place
+    where: Where
     text: str = ""
     quoted: bool = False
     comment: str = ""
     entries: tuple[tuple[Node, Node], ...] = field(default=(), repr=False)
     items: tuple[Node, ...] = field(default=(), repr=False)
-
-    @property
-    def where(self) -> Where:
-        """The place, as errors take it."""
-        return where(self.place)
 
     @property
     def is_null(self) -> bool:
@@ -92,37 +86,19 @@ class Document:
             node = node.child(step) if node else None
         return node
 
-    def place(self, *path: str | int) -> Place:
-        """Where the value at a path is; for a path that is not there, where the nearest value above it is."""
+    def where(self, *path: str | int) -> Where:
+        """The place of the value at a path; for a path that does not exist, of the nearest value above it."""
         node, best = self.root, self.root
         for step in path:
             node = node.child(step) if node else None
             best = node or best
-        return best.place if best else Place(file=self.file)
-
-    def key_place(self, *path: str | int) -> Place:
-        """Where the last key of a path is written; for an index, or a key that is not there, as `place`."""
-        parent = self.at(*path[:-1]) if path else None
-        key = parent.key(str(path[-1])) if parent else None
-        return key.place if key else self.place(*path)
-
-    def where(self, *path: str | int) -> Where:
-        """`place`, as errors take it."""
-        return where(self.place(*path))
+        return best.where if best else Where(self.file)
 
     def key_where(self, *path: str | int) -> Where:
-        """`key_place`, as errors take it."""
-        return where(self.key_place(*path))
-
-
-def where(place: Place) -> Where:
-    """A model's place as an error's place."""
-    return Where(place.file, place.line, place.column)
-
-
-def line_of(place: Place) -> str:
-    """File and line, as notices begin with; the file alone for what has no line."""
-    return f"{place.file}:{place.line}" if place.line else place.file
+        """Where the last key of a path is written; for an index, or a key that does not exist, as `where`."""
+        parent = self.at(*path[:-1]) if path else None
+        key = parent.key(str(path[-1])) if parent else None
+        return key.where if key else self.where(*path)
 
 
 def raise_problems(problems: Sequence[InputError]) -> None:
@@ -234,7 +210,7 @@ class _Builder:
         return Node("mapping", values, self._place(raw), comment=comment, entries=tuple(merged))
 
     def _entries(self, raw: Any) -> Iterator[tuple[Node, Node]]:
-        seen: dict[str, Place] = {}
+        seen: dict[str, Where] = {}
         for raw_key, raw_value in raw.value:
             if raw_key.id != "scalar":
                 self._key_problem(raw_key)
@@ -245,7 +221,7 @@ class _Builder:
                 self._problem(
                     raw_key, f"the key {key.text!r} is here twice (first on line {first})", "keep one of the two"
                 )
-            seen.setdefault(key.text, key.place)
+            seen.setdefault(key.text, key.where)
             yield key, self.build(raw_value, key)
 
     def _merge(self, value: Node, own: set[str]) -> Iterator[tuple[Node, Node]]:
@@ -261,7 +237,7 @@ class _Builder:
     def _scalar(self, raw: Any, above: Node | None) -> Node:
         quoted = bool(raw.style)
         empty = raw.value == "" and not quoted
-        place = above.place if empty and above else self._place(raw)
+        place = above.where if empty and above else self._place(raw)
         comment = above.comment if empty and above else self._comment(raw)
         return Node("scalar", self._value(raw), place, text=str(raw.value), quoted=quoted, comment=comment)
 
@@ -301,11 +277,11 @@ class _Builder:
         else:
             self._problem(raw_key, "a key must be a plain word", "write `key: value`")
 
-    def _place(self, raw: Any) -> Place:
-        return Place(file=self.file, line=raw.start_mark.line + 1, column=raw.start_mark.column + 1)
+    def _place(self, raw: Any) -> Where:
+        return Where(file=self.file, line=raw.start_mark.line + 1, column=raw.start_mark.column + 1)
 
     def _problem(self, raw: Any, message: str, hint: str) -> None:
-        self.problems.append(InputError(message, where=where(self._place(raw)), hint=hint))
+        self.problems.append(InputError(message, where=self._place(raw), hint=hint))
 
 
 def _integer(text: str) -> int:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from stackyard.errors import StackyardError
 from stackyard.host.command import run
+from stackyard.host.names import canonical
 from stackyard.verify.context import Context, excepted
-from stackyard.verify.distributions import distributions, normal
+from stackyard.verify.distributions import distributions
 from stackyard.verify.report import CheckResult
 
 if TYPE_CHECKING:
@@ -148,10 +149,10 @@ def _name(line: str) -> str:
 
 def _grouped(context: Context, problems: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     """Problems by the package that has them, without those of declared exceptions."""
-    declared = [normal(name) for name in context.exceptions.distributions]
+    declared = [canonical(name) for name in context.exceptions.distributions]
     result: dict[str, list[str]] = {}
     for name, text in problems:
-        if not excepted(normal(name), declared):
+        if not excepted(canonical(name), declared):
             result.setdefault(name, []).append(text)
     return result
 

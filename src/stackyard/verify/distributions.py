@@ -17,6 +17,7 @@ from email.parser import HeaderParser
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
+from stackyard.host.names import canonical
 from stackyard.verify.context import Context
 
 NOT_LIBRARIES = frozenset(
@@ -71,12 +72,7 @@ def distributions(context: Context) -> tuple[Distribution, ...]:
         return ()
     conda = tuple(_conda_packages(context))
     found = [one for folder in context.python.site_packages for one in _in_folder(folder, context.prefix, conda)]
-    return tuple(sorted(found, key=lambda one: (normal(one.name), one.version)))
-
-
-def normal(name: str) -> str:
-    """A distribution's name as indexes compare it (PEP 503)."""
-    return re.sub(r"[-_.]+", "-", name).lower()
+    return tuple(sorted(found, key=lambda one: (canonical(one.name), one.version)))
 
 
 def modules_of(files: Iterable[str], distribution: str = "") -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -89,7 +85,7 @@ def modules_of(files: Iterable[str], distribution: str = "") -> tuple[tuple[str,
     paths = [path for path in (PurePosixPath(file) for file in files) if _stem(path.name)]
     packages = {path.parent for path in paths if _stem(path.name) == "__init__" and path.parent.parts}
     names = {name for path in paths if (name := _module(path, packages))}
-    stray = {name for name in names if name.split(".")[0] in NOT_LIBRARIES - {normal(distribution)}}
+    stray = {name for name in names if name.split(".")[0] in NOT_LIBRARIES - {canonical(distribution)}}
     private = {name for name in names - stray if any(part.startswith("_") for part in name.split("."))}
     public = names - stray - private
     if not public and private:
@@ -241,7 +237,7 @@ def _requirements(headers: Message) -> tuple[frozenset[str], dict[str, tuple[str
         found = re.match(r"\s*([\w.-]+)", requirement)
         extras = _EXTRA.findall(requirement)
         if found and extras:
-            optional.setdefault(normal(found.group(1)), set()).update(extras)
+            optional.setdefault(canonical(found.group(1)), set()).update(extras)
         elif found:
-            always.add(normal(found.group(1)))
+            always.add(canonical(found.group(1)))
     return frozenset(always), {name: tuple(sorted(extras)) for name, extras in optional.items() if name not in always}

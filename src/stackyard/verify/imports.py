@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from stackyard.host.hostlibs import missing_driver
+from stackyard.host.names import canonical
 from stackyard.verify.commands import file_problem
 from stackyard.verify.context import Context, excepted
-from stackyard.verify.distributions import Distribution, Script, distributions, normal
+from stackyard.verify.distributions import Distribution, Script, distributions
 from stackyard.verify.report import CheckResult, Kind
 from stackyard.verify.tasks import ImportTask, Problem, TaskOutcome, run_tasks
 
@@ -106,7 +107,7 @@ def _only_with_extra(
 ) -> CheckResult | None:
     """A skipped result if only an extra that nothing asked for is missing, in a distribution that is there because
     another one requires it: that one works without (matplotlib-inline under an IPython without matplotlib)."""
-    if not any(normal(one.name) in other.requires for other in found if other is not one):
+    if not any(canonical(one.name) in other.requires for other in found if other is not one):
         return None
     extras = [_lacking_extra(found, one, problem) for problem in failing.values()]
     if not all(extras):
@@ -123,7 +124,7 @@ def _remedy(one: Distribution, module: str, problem: Problem) -> str:
     lost = _own_file(one, problem.missing)
     if lost:
         return f"{one.name} installed {lost}, which is not there any more: the revision was damaged"
-    extras = one.optional.get(normal(problem.missing.split(".")[0]), ()) if problem.missing else ()
+    extras = one.optional.get(canonical(problem.missing.split(".")[0]), ()) if problem.missing else ()
     if extras:
         return f"ask for {one.name}[{extras[0]}], which brings {problem.missing}; {exception}"
     if problem.missing:
@@ -188,7 +189,7 @@ def _provided_or_required(found: Iterable[Distribution], one: Distribution, modu
     """Whether a missing module should be there: as part of what is installed, or as a requirement of `one`."""
     top = module.split(".", maxsplit=1)[0]
     installed = any(name.split(".", maxsplit=1)[0] == top for other in found for name in other.modules)
-    return installed or normal(top) in one.requires
+    return installed or canonical(top) in one.requires
 
 
 def _lacking_extra(found: Iterable[Distribution], one: Distribution, problem: Problem) -> tuple[str, ...]:
@@ -196,7 +197,7 @@ def _lacking_extra(found: Iterable[Distribution], one: Distribution, problem: Pr
     asked for the module. An optional part that nobody asked for is no fault of the stack."""
     if not problem.missing:
         return ()
-    wanted = normal(problem.missing.split(".")[0])
+    wanted = canonical(problem.missing.split(".")[0])
     asking = next((other for other in found if _holds(other, problem.file)), one)
     return one.optional.get(wanted) or asking.optional.get(wanted) or ()
 

@@ -20,17 +20,11 @@ from stackyard.errors import StackyardError
 from stackyard.host.command import clean_environment, run
 from stackyard.host.elf import ElfFile, read_elf
 from stackyard.host.hostlibs import driver_vendor, is_fabric, is_plugin
+from stackyard.host.platforms import of_machine
 from stackyard.verify.context import Context, excepted
 from stackyard.verify.report import CheckResult
 
 _DEFAULT_FOLDERS = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
-_EM_NAMES: Mapping[str, str] = {
-    "x86_64": "EM_X86_64/64",
-    "aarch64": "EM_AARCH64/64",
-    "ppc64le": "EM_PPC64/64",
-    "s390x": "EM_S390/64",
-    "riscv64": "EM_RISCV/64",
-}
 
 
 @dataclass(frozen=True)
@@ -94,7 +88,8 @@ def check_libraries(context: Context) -> list[CheckResult]:
     """One result per library that is missing or that only some nodes have, and one for all the rest."""
     started = time.perf_counter()
     files = list(elf_files(context.prefix))
-    machine = _EM_NAMES.get(context.machine.architecture, "")
+    platform = of_machine(context.machine.architecture)
+    machine = platform.elf if platform else ""
     own = [file for file in files if file.machine == machine]
     loader = _loader(context, own, machine)
     missing: dict[str, list[ElfFile]] = {}

@@ -1,123 +1,20 @@
-"""pip's own configuration, read as pip reads it, because uv does not: pip.conf files and ``PIP_*`` variables.
-
-pip need not be installed. Order of precedence, lowest first: global files, the user's files (not where
-``$PIP_CONFIG_FILE`` names one), the environment's file, ``$PIP_CONFIG_FILE``, variables; then the site's policy; then
-the options of the requirements file itself. Within a file the section ``[install]`` wins over ``[global]``. A later
-value replaces an earlier one, also for lists, as in pip.
-(pip documentation, "Configuration".)
-"""
+"""The settings that hold for pip packages: pip's own configuration, then the site's policy, then the spec's options."""
 
 from __future__ import annotations
 
-import configparser
-import os
 import re
-import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from stackyard.errors import InputError, Where
 from stackyard.host.hashing import local_path
 from stackyard.host.names import canonical
+from stackyard.host.pipconf import PYPI, PipSettings, read_config
 from stackyard.spec.models import PipOptions, PipPolicy
 from stackyard.spec.piprequirement import expand
 
-PYPI = "https://pypi.org/simple"
 _TRUE = {"1", "true", "yes", "y", "t", "on"}
-
-
-@dataclass(frozen=True)
-class PipSettings:
-    """Where pip packages come from and how, all sources joined.
-
-    `indexes` are in pip's order, the main one first; `find_links` are folders, files or pages; `timeout_s` is seconds
-    or 0 for uv's own. `cert` is a CA bundle, `client_cert` a PEM file with certificate and key.
-    """
-
-    indexes: tuple[str, ...] = (PYPI,)
-    find_links: tuple[str, ...] = ()
-    constraints: tuple[str, ...] = ()
-    no_index: bool = False
-    cert: str = ""
-    client_cert: str = ""
-    trusted_hosts: tuple[str, ...] = ()
-    proxy: str = ""
-    timeout_s: int = 0
-    pre: bool = False
-    prefer_binary: bool = False
-    require_hashes: bool = False
-    no_binary: tuple[str, ...] = ()
-    only_binary: tuple[str, ...] = ()
-    all_releases: tuple[str, ...] = ()
-    only_final: tuple[str, ...] = ()
-
-    def compiled(self, name: str) -> bool:
-        """Whether `no_binary` forbids wheels of a package."""
-        wanted = canonical(name)
-        if wanted in self.no_binary:
-            return True
-        return ":all:" in self.no_binary and wanted not in self.only_binary
-
-
-def config_files(environ: Mapping[str, str]) -> list[Path]:
-    """The files that pip would read, lowest precedence first; ``PIP_CONFIG_FILE=/dev/null`` means none at all."""
-    named = environ.get("PIP_CONFIG_FILE")
-    if named == os.devnull:
-        return []
-    home = Path(environ.get("HOME") or "~").expanduser()
-    shared = environ.get("XDG_CONFIG_DIRS") or "/etc/xdg"
-    files = [Path(folder) / "pip" / "pip.conf" for folder in shared.split(":") if folder]
-    files.append(Path("/etc/pip.conf"))
-    if not (named and Path(named).exists()):
-        files.append(home / ".pip" / "pip.conf")
-        files.append(Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "pip" / "pip.conf")
-    prefix = environ.get("VIRTUAL_ENV") or environ.get("CONDA_PREFIX") or sys.prefix
-    files.append(Path(prefix) / "pip.conf")
-    return [*files, *([Path(named)] if named else [])]
-
-
-def read_config(environ: Mapping[str, str]) -> dict[str, str]:
-    """Every option of pip's configuration that is set, by its long name (``extra-index-url``), as text.
-
-    Raises:
-        InputError: a file is not in pip's format, with file and line.
-    """
-    found: dict[str, str] = {}
-    sections: dict[str, dict[str, str]] = {"global": {}, "install": {}}
-    for path in config_files(environ):
-        for section, key, value in _options(path):
-            if section in sections and value:
-                sections[section][_key(key)] = value
-    for section in ("global", "install"):
-        found.update(sections[section])
-    for name, value in environ.items():
-        if name.startswith("PIP_") and value:
-            found[_key(name[4:])] = value
-    return found
-
-
-def _options(path: Path) -> Iterator[tuple[str, str, str]]:
-    parser = configparser.RawConfigParser()
-    try:
-        parser.read_string(path.read_text(encoding="utf-8"), str(path))
-    except OSError:
-        return
-    except (configparser.Error, UnicodeDecodeError) as error:
-        line = getattr(error, "lineno", 0) or 0
-        raise InputError(
-            f"pip's configuration cannot be read: {str(error).splitlines()[0]}",
-            where=Where(str(path), line),
-            hint="`pip config debug` shows the files that pip reads",
-        ) from error
-    for section in parser.sections():
-        for key, value in parser.items(section):
-            yield section, key, value
-
-
-def _key(name: str) -> str:
-    key = name.lower().replace("_", "-")
-    return {"default-timeout": "timeout", "pypi-url": "index-url"}.get(key, key)
 
 
 def settings(

@@ -1,4 +1,4 @@
-"""pip's configuration as pip reads it, and pip's words for binaries. Compared with pip itself where it says them."""
+"""pip's settings from all sources together, compared with pip itself where it prints them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.errors import InputError
-from stackyard.lock.pipconf import PYPI, PipSettings, compiling, read_config, settings
+from stackyard.host.pipconf import PYPI, PipSettings, read_config
 from stackyard.spec.models import PipOptions, PipPolicy
+from stackyard.spec.pipsettings import compiling, settings
 
 
 @pytest.fixture
@@ -30,28 +30,6 @@ def environ(home: Path, **more: str) -> dict[str, str]:
 def write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
-
-
-def test_precedence_is_pips(home: Path) -> None:
-    write(home / "etc/pip/pip.conf", "[global]\nindex-url = https://global\ntimeout = 11\nproxy = http://g\n")
-    write(home / "home/.pip/pip.conf", "[global]\nindex-url = https://legacy\n")
-    write(
-        home / "home/.config/pip/pip.conf",
-        "[global]\nindex_url = https://user\nextra-index-url =\n  https://a\n  https://b\n",
-    )
-    assert read_config(environ(home))["index-url"] == "https://user"
-    write(home / "venv/pip.conf", "[global]\nindex-url = https://site\n[install]\nno-binary = :all:\n")
-    assert read_config(environ(home))["index-url"] == "https://site"
-    write(home / "named.conf", "[global]\nindex-url = https://named\n")
-    named = environ(home, PIP_CONFIG_FILE=str(home / "named.conf"))
-    assert read_config(named)["index-url"] == "https://named"
-    variables = named | {"PIP_INDEX_URL": "https://variable", "PIP_DEFAULT_TIMEOUT": "20", "PIP_PROXY": ""}
-    found = read_config(variables)
-    assert (found["index-url"], found["timeout"], found["proxy"]) == ("https://variable", "20", "http://g")
-    assert found["no-binary"] == ":all:"
-    assert "extra-index-url" not in found, "the user's file is not read where PIP_CONFIG_FILE names one"
-    assert read_config(environ(home))["extra-index-url"].split() == ["https://a", "https://b"]
-    assert "index-url" not in read_config(environ(home, PIP_CONFIG_FILE=os.devnull))
 
 
 @pytest.mark.parametrize("named", [True, False])
@@ -73,13 +51,6 @@ def test_the_same_as_pip_itself(home: Path, named: bool) -> None:
     made, _ = settings(PipPolicy(), PipOptions(), clean)
     config = read_config(clean)
     assert said.stdout.split() == [*made.indexes, *config.get("find-links", "").split()]
-
-
-def test_damaged_file_is_named_with_its_line(home: Path) -> None:
-    write(home / "home/.config/pip/pip.conf", "[global]\nindex-url = https://x\nnonsense\n")
-    with pytest.raises(InputError) as caught:
-        read_config(environ(home))
-    assert caught.value.where is not None and caught.value.where.file.endswith("pip.conf")
 
 
 def test_sources_are_joined(home: Path, tmp_path: Path) -> None:

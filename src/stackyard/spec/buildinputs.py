@@ -52,5 +52,5 @@ def patch_hash(path: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def _hash(path: str, mtime_ns: int, size: int) -> str:
+def _hash(path: str, _mtime_ns: int, _size: int) -> str:
     return sha256_file(Path(path))
