@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stackyard.errors import Where
 from stackyard.findings import Finding
 from stackyard.lint.launches import Launch
 from stackyard.lint.rules import TABLE, Case
@@ -79,19 +78,12 @@ class LintReport:
                 }
                 for each in self.script.launches
             ],
-            "findings": [_finding_json(finding) for finding in self.findings],
+            "findings": [{"line": _line(finding), **finding.to_json()} for finding in self.findings],
         }
 
 
-def _finding_json(finding: Finding) -> dict[str, Any]:
-    return {
-        "rule": finding.rule,
-        "severity": finding.severity,
-        "line": finding.where.line if finding.where else 0,
-        "message": finding.message,
-        "reason": finding.reason,
-        "better": finding.better,
-    }
+def _line(finding: Finding) -> int:
+    return finding.where.line if finding.where else 0
 
 
 def _chain(script: Script, launch: Launch) -> str:
@@ -99,7 +91,7 @@ def _chain(script: Script, launch: Launch) -> str:
     return " > ".join([launch.kind, *inside])
 
 
-def lint_file(path: Path, *, site: Site | None = None) -> LintReport:
+def lint_file(path: Path, site: Site | None = None) -> LintReport:
     """Reads a batch script and applies every rule.
 
     Args:
@@ -110,20 +102,19 @@ def lint_file(path: Path, *, site: Site | None = None) -> LintReport:
         InputError: the file is not there or is not text.
     """
     folders = tuple(dict.fromkeys((path.absolute().parent, Path.cwd())))
-    return lint_text(read_text(path), str(path), site=site, folders=folders)
+    return lint_text(read_text(path), site, name=str(path), folders=folders)
 
 
-def lint_text(text: str, name: str, *, site: Site | None = None, folders: tuple[Path, ...] = ()) -> LintReport:
-    """As `lint_file`, for a text. `folders` are where the program's source may be."""
+def lint_text(
+    text: str, site: Site | None = None, *, name: str = "script", folders: tuple[Path, ...] = ()
+) -> LintReport:
+    """As `lint_file`, for a text. `name` is the file in the findings, `folders` may hold the program's source."""
     script = parse_script(text, name)
     case = Case(script, site, folders)
     found: dict[tuple[str, int, str], Finding] = {}
     for rule in TABLE.values():
         for hit in rule.check(case):
-            severity = hit.severity or rule.severity
-            finding = Finding(
-                rule.name, severity, hit.message, hit.reason or rule.reason, hit.better, Where(name, hit.line)
-            )
+            finding = rule.finding(hit, name)
             found.setdefault((rule.name, hit.line, hit.message), finding)
-    ordered = sorted(found.values(), key=lambda f: (f.where.line if f.where else 0, _RANK[f.severity], f.rule))
+    ordered = sorted(found.values(), key=lambda f: (_line(f), _RANK[f.severity], f.rule))
     return LintReport(script, tuple(ordered))

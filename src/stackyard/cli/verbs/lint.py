@@ -5,25 +5,27 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from stackyard.cli.context import Context
+from stackyard.cli.findings import WORDS, show_finding
 from stackyard.cli.output import show_json
+from stackyard.errors import Where
 
 if TYPE_CHECKING:
     from stackyard.findings import Finding
 
-_WORDS = {"refused": ("error", "red"), "warning": ("warning", "yellow"), "note": ("note", "cyan")}
 _WIDEST = 110
 
 
 @click.command(short_help="what is wrong or wasteful in a batch script")
 @click.argument("files", nargs=-1, required=True, metavar="SCRIPT...", type=click.Path(path_type=Path))
 @click.option("--fix", is_flag=True, help="Write SCRIPT.job.yaml: a Stackyard job file that does the same.")
-@click.option("--notes/--no-notes", default=True, help="Also show notes, which lack the evidence to be findings.")
+@click.option("--notes/--no-notes", default=True, help="Also show low-confidence notes.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @click.pass_obj
 def command(context: Context, files: tuple[Path, ...], fix: bool, notes: bool, as_json: bool) -> None:
@@ -72,26 +74,19 @@ def _groups(findings: Iterable[Finding], notes: bool) -> list[list[Finding]]:
 
 def _show_group(place: str, group: Sequence[Finding], rows: Sequence[str], said: set[str]) -> None:
     first = group[0]
-    word, color = _WORDS[first.severity]
-    lines = [finding.where.line if finding.where else 0 for finding in group]
-    click.echo(
-        f"{place}:{lines[0]}: {click.style(word, fg=color)}: {first.message} {click.style(f'[{first.rule}]', dim=True)}"
-    )
-    if 0 < lines[0] <= len(rows) and rows[lines[0] - 1].strip():
-        click.echo(click.style(f"    | {_cut(rows[lines[0] - 1].strip())}", dim=True))
-    if len(lines) > 1:
-        click.echo("    also " + " ".join(f"{place}:{line}" for line in lines[1:]))
-    if first.reason and first.reason not in said:
-        said.add(first.reason)
-        click.echo(f"    {first.reason}")
-    for number, line in enumerate(first.better.splitlines()):
-        click.echo(f"    {click.style('better:' if number == 0 else '       ', fg='cyan')} {line}")
+    places = [Where(place, finding.where.line if finding.where else 0) for finding in group]
+    row = rows[places[0].line - 1].strip() if 0 < places[0].line <= len(rows) else ""
+    context = [f"| {_cut(row)}"] if row else []
+    context += [f"also {' '.join(map(str, places[1:]))}"] if len(places) > 1 else []
+    reason = "" if first.reason in said else first.reason
+    said.add(first.reason)
+    show_finding(replace(first, where=places[0], reason=reason), context=context)
 
 
 def _counted(findings: Iterable[Finding]) -> str:
     """``1 error, 2 warnings, 3 notes``, or ``clean``."""
     count: Counter[str] = Counter(finding.severity for finding in findings)
-    said = [f"{count[kind]} {word}{'s' * (count[kind] != 1)}" for kind, (word, _) in _WORDS.items() if count[kind]]
+    said = [f"{count[kind]} {word}{'s' * (count[kind] != 1)}" for kind, (word, _) in WORDS.items() if count[kind]]
     found = count["refused"] + count["warning"]
     return ", ".join(said if found else [click.style("clean", fg="green"), *said])
 

@@ -106,7 +106,7 @@ def _smt(intent: Intent, layout: Layout) -> Iterator[Finding]:
             "refused",
             f"{intent.smt} hardware threads per core are asked for, and a core of {layout.node.kind} has "
             f"{layout.node.smt}",
-            better=f"--smt {layout.node.smt}",
+            remedy=f"--smt {layout.node.smt}",
         )
 
 
@@ -129,14 +129,14 @@ def _gpus_there(intent: Intent, layout: Layout) -> Iterator[Finding]:
             "more-gpus-than-there-are",
             "refused",
             f"{each} GPUs for each rank are asked for, and a node of kind {layout.node.kind} has {there}",
-            better=f"--gpus-per-rank {gpus_each(layout.node, ranks)}",
+            remedy=f"--gpus-per-rank {gpus_each(layout.node, ranks)}",
         )
     elif each * ranks > there:
         yield Finding(
             "more-gpus-than-there-are",
             "note" if intent.oversubscribe else "refused",
             f"{ranks} ranks with {each} of their own need {ranks * each} GPUs, and a node has {there}",
-            better="" if intent.oversubscribe else f"--ranks-per-node {max(1, there // each)}, or --oversubscribe",
+            remedy="" if intent.oversubscribe else f"--ranks-per-node {max(1, there // each)}, or --oversubscribe",
         )
 
 
@@ -169,13 +169,13 @@ def _gpus_used(intent: Intent, layout: Layout) -> Iterator[Finding]:
         return
     idle, said = there - len(holders), intent.gpus_per_rank is not None
     if idle:
-        better = there // layout.gpus_per_rank if said else _all_gpus(layout.node, ranks)
+        remedy = there // layout.gpus_per_rank if said else _all_gpus(layout.node, ranks)
         yield Finding(
             "idle-gpus" if said else "ranks-do-not-divide-gpus",
             "warning",
             f"{idle} of {there} GPUs of each node {'is' if idle == 1 else 'are'} not used by {counted(ranks, 'rank')}",
             "a node is usually paid for as a whole",
-            f"--ranks-per-node {better}",
+            f"--ranks-per-node {remedy}",
         )
     elif len(set(holders.values())) > 1:
         yield Finding(
@@ -206,13 +206,13 @@ def _far(intent: Intent, layout: Layout) -> Iterator[Finding]:
     far = _far_ranks(layout.node, layout.slots)
     if not far:
         return
-    better = _other_ranks(layout.node, layout.ranks_per_node, lambda slots: not _far_ranks(layout.node, slots))
+    remedy = _other_ranks(layout.node, layout.ranks_per_node, lambda slots: not _far_ranks(layout.node, slots))
     yield Finding(
         "far-gpu",
         "warning",
         f"local {_ranks(far)} {'has' if len(far) == 1 else 'have'} a GPU on a socket without any core of its own",
         "all that it copies to this GPU goes through the link between the sockets",
-        f"--ranks-per-node {better}" if better else "",
+        f"--ranks-per-node {remedy}" if remedy else "",
     )
 
 
@@ -223,19 +223,19 @@ def _idle(intent: Intent, layout: Layout) -> Iterator[Finding]:
     if not idle:
         return
     most = _most(node, slots)
-    better = ""
+    remedy = ""
     if intent.cores_per_rank and most > layout.cores_per_rank:
-        better = f"--cores-per-rank {most}"
+        remedy = f"--cores-per-rank {most}"
     else:
         ranks = _other_ranks(node, len(slots), lambda made: node.cores == sum(len(slot.cores) for slot in made))
-        better = f"--ranks-per-node {ranks}" if ranks else ""
+        remedy = f"--ranks-per-node {ranks}" if ranks else ""
     yield Finding(
         "idle-cores",
         "warning",
         f"{idle} of {node.cores} cores of each node {'is' if idle == 1 else 'are'} not used by "
         f"{counted(len(slots), 'rank')} with {layout.cores_per_rank} each",
         "a node is usually paid for as a whole",
-        better,
+        remedy,
     )
 
 

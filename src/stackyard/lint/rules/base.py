@@ -9,7 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from stackyard.findings import Severity
+from stackyard.errors import Where
+from stackyard.findings import Finding, Severity
 from stackyard.lint.launches import RANKS, Launch, python_program
 from stackyard.lint.script import Script
 from stackyard.lint.source import Source, source_of
@@ -30,7 +31,7 @@ class Hit:
 
     line: int
     message: str
-    better: str = ""
+    remedy: str = ""
     severity: Severity | None = None
     reason: str = ""
 
@@ -201,6 +202,13 @@ class Rule:
     def title(self) -> str:
         """What it looks for, in one sentence."""
         return (self.check.__doc__ or "").strip().splitlines()[0]
+
+    def finding(self, hit: Hit, file: str) -> Finding:
+        """A hit in `file` as a finding."""
+        where = Where(file, hit.line)
+        return Finding(
+            self.name, hit.severity or self.severity, hit.message, hit.reason or self.reason, hit.remedy, where
+        )
 
 
 TABLE: dict[str, Rule] = {}

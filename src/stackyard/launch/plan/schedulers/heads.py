@@ -27,9 +27,9 @@ class Directives:
         """Append one directive and what it asks for, in one sentence without a full stop."""
         self._reasons.append(Reason(words, reason))
 
-    def note(self, rule: str, message: str, reason: str = "", better: str = "") -> None:
+    def note(self, rule: str, message: str, reason: str = "", remedy: str = "") -> None:
         """Say something that does not stop the job."""
-        self._findings.append(Finding(rule, "note", message, reason, better))
+        self._findings.append(Finding(rule, "note", message, reason, remedy))
 
     def own(self, request: BatchRequest) -> None:
         """Append the site's own options and those passed through, each split into words as a shell would."""
