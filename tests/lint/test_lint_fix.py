@@ -151,7 +151,7 @@ def test_what_prepares_the_run_is_carried_over_in_its_order() -> None:
         "cat > cfg.yaml <<EOF", "lr: 1", "name: x", "EOF", "cd /scratch/me",
     )  # fmt: skip
     assert intent.cwd == "/scratch/me"
-    for part in ("MASTER_PORT, which Stackyard sets", "RANK, which Stackyard sets", "condition: module load extra"):
+    for part in ("MASTER_PORT, which Stackyard sets", "RANK, which Stackyard sets", "conditional: module load extra"):
         assert any(part in note for note in notes), part
 
 

@@ -1,4 +1,4 @@
-"""Lint one script: all rules, the findings in the order of their lines, and what they add up to."""
+"""Lint one script: apply all rules, sort the findings by line, and determine the exit status."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SCHEDULERS = {"slurm": "Slurm", "lsf": "LSF", "pbs": "PBS", "flux": "Flux", "sg
 
 @dataclass(frozen=True)
 class LintReport:
-    """What lint says about one script. `findings` are in the order of their lines."""
+    """The result of linting one script. `findings` are sorted by line."""
 
     script: Script
     findings: tuple[Finding, ...]
@@ -32,9 +32,9 @@ class LintReport:
 
     @property
     def summary(self) -> str:
-        """What the script asks for and what it starts, in one line."""
+        """What the script requests and starts, in one line."""
         request = self.script.request
-        parts = [_SCHEDULERS.get(self.script.scheduler, "no scheduler's directives")]
+        parts = [_SCHEDULERS.get(self.script.scheduler, "no scheduler directives")]
         sizes = [
             (request.nodes, "nodes", "node"),
             (request.node_tasks, "tasks per node", "task per node"),
@@ -92,14 +92,14 @@ def _chain(script: Script, launch: Launch) -> str:
 
 
 def lint_file(path: Path, site: Site | None = None) -> LintReport:
-    """Reads a batch script and applies every rule.
+    """Read a batch script and apply every rule.
 
     Args:
-        path: the script. The program's source is looked for beside it and in the folder that one works in.
-        site: the cluster that it is for, where there is a site file; without it some findings are notes.
+        path: the script. The program's source is looked up next to it and in the working directory.
+        site: the target cluster; without it some findings are notes.
 
     Raises:
-        InputError: the file is not there or is not text.
+        InputError: the file does not exist or is not text.
     """
     folders = tuple(dict.fromkeys((path.absolute().parent, Path.cwd())))
     return lint_text(read_text(path), site, name=str(path), folders=folders)

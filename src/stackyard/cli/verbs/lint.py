@@ -1,4 +1,4 @@
-"""``stackyard lint``: what is wrong or wasteful in somebody's batch script."""
+"""``stackyard lint``: errors and wasted resources in batch scripts."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 _WIDEST = 110
 
 
-@click.command(short_help="what is wrong or wasteful in a batch script")
+@click.command(short_help="find errors and wasted resources in a batch script")
 @click.argument("files", nargs=-1, required=True, metavar="SCRIPT...", type=click.Path(path_type=Path))
-@click.option("--fix", is_flag=True, help="Write SCRIPT.job.yaml: a Stackyard job file that does the same.")
+@click.option("--fix", is_flag=True, help="Write SCRIPT.job.yaml, an equivalent Stackyard job file.")
 @click.option("--notes/--no-notes", default=True, help="Also show low-confidence notes.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @click.pass_obj
 def command(context: Context, files: tuple[Path, ...], fix: bool, notes: bool, as_json: bool) -> None:
-    """Read batch scripts (#SBATCH, #BSUB, #PBS, #flux) and say what they ask for and what is wrong, with better lines.
+    """Check batch scripts (#SBATCH, #BSUB, #PBS, #flux) and report what they request, what is wrong and how to fix it.
 
-    Exit code 0: clean, or only notes; 3: something was found.
+    Exit status 0: clean, or only notes; 3: at least one finding.
     """
     from stackyard import lint
 
@@ -53,7 +53,7 @@ def command(context: Context, files: tuple[Path, ...], fix: bool, notes: bool, a
 
 
 def _show(path: Path, report: Any, notes: bool) -> None:
-    """One script: what it asks for, its findings, then its notes, and how many there are of each."""
+    """One script: what it requests, its findings, its notes, and the number of each."""
     place = _short(path)
     rows = report.script.text.splitlines()
     click.echo(click.style(place, bold=True) + (f": {report.summary}" if report.summary else ""))
@@ -64,7 +64,7 @@ def _show(path: Path, report: Any, notes: bool) -> None:
 
 
 def _groups(findings: Iterable[Finding], notes: bool) -> list[list[Finding]]:
-    """Findings that say the same of several lines together; notes last."""
+    """Findings grouped by message, notes last."""
     groups: dict[tuple[str, str, str], list[Finding]] = {}
     for finding in findings:
         if notes or finding.severity != "note":
@@ -97,7 +97,7 @@ def _show_total(reports: Sequence[Any]) -> None:
 
 
 def _short(path: Path) -> str:
-    """The path as it is shortest: from the working folder where it lies in it."""
+    """The shortest path: relative if it is in the working directory."""
     relative = os.path.relpath(path)
     return str(path) if relative.startswith("..") else relative
 
@@ -113,7 +113,7 @@ def _fix(path: Path, report: Any) -> None:
 
     intent, notes = lint.to_intent(report.script)
     target = path.with_name(path.name + ".job.yaml")
-    atomic.write_text(target, job_text(intent, [f"made from {path.name} by stackyard lint --fix", *notes]))
+    atomic.write_text(target, job_text(intent, [f"generated from {path.name} by stackyard lint --fix", *notes]))
     click.echo(f"wrote {_short(target)}: stackyard submit --job {_short(target)}")
     for note in notes:
         click.echo(f"    {click.style('not carried over:', fg='yellow')} {note}")
