@@ -1,10 +1,14 @@
-"""What is said about a layout, a plan or a batch script: one sentence with its reason and the better way."""
+"""`Finding`: one problem in a layout, a plan, a batch script or a built revision, with its reason and its remedy.
+
+Every part of the program that reports problems returns this type, so that they look the same in text (`cli.findings`)
+and in JSON. Standard library only.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 from stackyard.errors import InputError, Where
 
@@ -13,23 +17,45 @@ Severity = Literal["refused", "warning", "note"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing to know.
+    """One problem.
 
-    `rule` is its stable name (``straddles-socket``), `reason` says why it matters, `better` is what to write instead.
-    A ``refused`` finding stops a launch; a ``note`` never changes an exit code.
+    Attributes:
+        rule: the stable name of the rule or kind of check that found it, e.g. ``straddles-socket``.
+        severity: ``refused`` stops a launch and is shown as an error; a ``note`` never changes an exit code.
+        message: what is wrong, in one sentence.
+        reason: why it matters.
+        remedy: what to do or to write instead; several lines are possible.
+        where: the place in a file, if the cause is in one.
     """
 
     rule: str
     severity: Severity
     message: str
     reason: str = ""
-    better: str = ""
+    remedy: str = ""
     where: Where | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The finding as JSON values; ``better`` is the remedy."""
+        return {
+            "rule": self.rule,
+            "severity": self.severity,
+            "message": self.message,
+            "reason": self.reason,
+            "better": self.remedy,
+            "where": asdict(self.where) if self.where else None,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Finding:
+        """Read what `to_json` wrote."""
+        where = Where(**value["where"]) if value["where"] else None
+        return cls(value["rule"], value["severity"], value["message"], value["reason"], value["better"], where)
 
 
 def refuse(findings: Sequence[Finding]) -> None:
-    """Raise InputError for the first refused finding, if there is one."""
+    """Raise InputError for the first refused finding, if any."""
     for finding in findings:
         if finding.severity == "refused":
             because = f" ({finding.reason})" if finding.reason else ""
-            raise InputError(finding.message + because, where=finding.where, hint=finding.better or None)
+            raise InputError(finding.message + because, where=finding.where, hint=finding.remedy or None)

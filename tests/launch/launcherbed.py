@@ -95,7 +95,7 @@ def shown(line: LaunchLine) -> str:
     rows = [_here(line.words), ""]
     rows += [f"  {_here(reason.words):<40} {reason.reason}" for reason in line.reasons]
     for finding in line.findings:
-        rows.append(f"{finding.severity}: {finding.message} ({finding.reason}); {finding.better}")
+        rows.append(f"{finding.severity}: {finding.message} ({finding.reason}); {finding.remedy}")
     for name, text in line.files.items():
         rows += [f"-- {name}", text.rstrip("\n")]
     return "\n".join(rows) + "\n"

@@ -184,4 +184,4 @@ def test_forked_workers_under_mpi(tmp_path: Path, name: str, text: str) -> None:
     (finding,) = findings
     assert (finding.rule, finding.severity) == ("dataloader-fork-mpi", "warning")
     assert str(finding.where) == f"{script}:4"
-    assert "forkserver" in finding.better
+    assert "forkserver" in finding.remedy

@@ -173,7 +173,7 @@ def test_always(node: Node, asked: dict[str, Any]) -> None:
     assert len(set(gpus)) == len(gpus) or "oversubscribed-gpus" in severities
     on_two = straddlers(node, [slot.cores for slot in layout.slots])
     assert bool(on_two) == ("straddles-socket" in severities)
-    assert all(finding.better or finding.severity == "note" or finding.rule in ("idle-cores", "far-gpu")
+    assert all(finding.remedy or finding.severity == "note" or finding.rule in ("idle-cores", "far-gpu")
                for finding in layout.findings)  # fmt: skip
 
 
@@ -248,7 +248,7 @@ def test_ranks_are_numbered_once(distribution: str) -> None:
 def test_findings(node: Node, asked: dict[str, Any], rule: str, severity: str, better: str) -> None:
     finding = found(plan(node, **asked), rule)
     assert finding.severity == severity
-    assert better in finding.better
+    assert better in finding.remedy
     assert finding.message
 
 
@@ -256,7 +256,7 @@ def test_the_better_option_is_better() -> None:
     """What a finding advises is taken at its word."""
     for ranks in range(1, 43):
         for finding in plan(SUMMIT, ranks_per_node=ranks).findings:
-            option, _, value = finding.better.partition(" ")
+            option, _, value = finding.remedy.partition(" ")
             if option == "--ranks-per-node":
                 again = plan(SUMMIT, ranks_per_node=int(value.split(",")[0]))
                 assert finding.rule not in rules(again), (ranks, finding)

@@ -105,7 +105,7 @@ def test_variables_and_what_is_not_carried_over() -> None:
         "#!/bin/bash\n#SBATCH -N 1 -n 4 -c 2 -t 10 --mem=32G --licenses=x:1 --ear=on --mail-type=ALL\n"
         "export A=1 B=$(date)\nexport OMP_NUM_THREADS=2\ncd /data\nsrun -c 2 --foo=1 ./solver $INPUT\n"
     )
-    intent, notes = to_intent(lint_text(text, "j").script)
+    intent, notes = to_intent(lint_text(text, name="j").script)
     assert intent.prologue == ("export A=1 B=$(date)", "cd /data") and intent.cwd == "/data"
     assert intent.variables == {} and intent.threads_per_rank == 2
     assert intent.batch.memory_gib == 32 and intent.batch.scheduler_args == ("--licenses=x:1",)

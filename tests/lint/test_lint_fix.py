@@ -102,7 +102,7 @@ def ranks_per_agent_of(launch: object) -> int | None:
 def submitted(tmp_path: Path, site: str, text: str) -> tuple[str, Script]:
     """The batch script that the job file leads to, and the same with its launch line as a command."""
     job = tmp_path / "job.yaml"
-    job.write_text(job_text(*to_intent(lint_text(text, "job.sh").script)))
+    job.write_text(job_text(*to_intent(lint_text(text, name="job.sh").script)))
     done = stackyard("--site", SITES / site / "site.yaml", "submit", "--job", job, "--dry-run")
     shown = done.out.partition("\n$ ")[0]
     comment = re.search(r"# starts the ranks with:\n((?:#   .*\n)+)", shown)
@@ -130,7 +130,7 @@ def test_the_job_file_asks_for_the_same(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def intent_of(text: str):  # type: ignore[no-untyped-def]
-    return to_intent(lint_text(text, "job.sh").script)
+    return to_intent(lint_text(text, name="job.sh").script)
 
 
 def test_what_prepares_the_run_is_carried_over_in_its_order() -> None:
@@ -151,7 +151,7 @@ def test_what_prepares_the_run_is_carried_over_in_its_order() -> None:
         "cat > cfg.yaml <<EOF", "lr: 1", "name: x", "EOF", "cd /scratch/me",
     )  # fmt: skip
     assert intent.cwd == "/scratch/me"
-    for part in ("MASTER_PORT, which Stackyard sets", "RANK, which Stackyard sets", "condition: module load extra"):
+    for part in ("MASTER_PORT, which Stackyard sets", "RANK, which Stackyard sets", "conditional: module load extra"):
         assert any(part in note for note in notes), part
 
 

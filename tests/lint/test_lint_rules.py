@@ -23,7 +23,7 @@ def site(version: str = "", **scheduler: object) -> Site:
 
 
 def rules(text: str, where: Site | None = None) -> dict[str, str]:
-    return {finding.rule: finding.severity for finding in lint_text(text, "job.sh", site=where).findings}
+    return {finding.rule: finding.severity for finding in lint_text(text, where, name="job.sh").findings}
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_cores_said_again_are_no_finding(better: str) -> None:
 
 
 def test_without_a_site_it_is_a_note_and_the_exit_code_is_0() -> None:
-    report = lint_text(SRUN, "job.sh")
+    report = lint_text(SRUN, name="job.sh")
     assert [finding.severity for finding in report.findings] == ["note"]
     assert report.exit_code == 0
 
@@ -80,7 +80,7 @@ def test_sockets_of_the_site() -> None:
 @pytest.mark.parametrize(("ranks", "width"), [(3, 14), (4, 10), (5, 8), (7, 6), (8, 5)])
 def test_the_straddle_table_of_a_42_core_set(ranks: int, width: int) -> None:
     text = f"#!/bin/bash\n#BSUB -nnodes 1\n#BSUB -W 9\njsrun -r1 -g6 -a{ranks} -c42 -bpacked:{width} ./a\n"
-    finding = next(each for each in lint_text(text, "j").findings if each.rule == "straddling-ranks")
+    finding = next(each for each in lint_text(text, name="j").findings if each.rule == "straddling-ranks")
     assert f"rank {ranks // 2} " in finding.message
 
 
@@ -116,13 +116,13 @@ def test_a_source_that_keeps_its_index_in_range(tmp_path: Path) -> None:
 
 
 def test_carriage_returns() -> None:
-    report = lint_text(SRUN.replace("\n", "\r\n"), "job.sh")
+    report = lint_text(SRUN.replace("\n", "\r\n"), name="job.sh")
     assert [(f.rule, f.severity) for f in report.findings if f.severity != "note"] == [("dos-line-ends", "refused")]
     assert report.exit_code == 3
 
 
 def test_the_report_as_data() -> None:
-    report = lint_text(SRUN.replace("srun", "srun -N 9"), "job.sh")
+    report = lint_text(SRUN.replace("srun", "srun -N 9"), name="job.sh")
     data = json.loads(json.dumps(report.to_json()))
     assert data["asks"]["nodes"] == 2 and data["exit_code"] == 3 and data["scheduler"] == "slurm"
     finding = next(each for each in data["findings"] if each["rule"] == "more-tasks-than-job")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from stackyard.errors import InputError
@@ -101,7 +101,7 @@ def _line(made: Plan | InputError) -> dict[str, Any]:
         "command": f"{shown_words([*map(_bare, line.words)])} {'rank.sh' if made.wrappers else program_text(made)}",
         "reasons": [{"words": list(map(_bare, reason.words)), "reason": reason.reason} for reason in line.reasons],
         "files": dict(line.files),
-        "findings": [asdict(finding) for finding in line.findings],
+        "findings": [finding.to_json() for finding in line.findings],
     }
 
 

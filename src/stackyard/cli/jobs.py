@@ -120,7 +120,7 @@ def plan_json(plan: Plan | None, step: str) -> dict[str, Any]:
         "files": dict(plan.line.files),
         "variables": {**plan.variables, **plan.program.variables},
         "reasons": [asdict(reason) for reason in plan.reasons],
-        "findings": [asdict(finding) for finding in plan.findings],
+        "findings": [finding.to_json() for finding in plan.findings],
     }
 
 

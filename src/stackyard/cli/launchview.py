@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from stackyard.cli.findings import show_finding
 from stackyard.cli.output import show_error, show_notice
 from stackyard.errors import StackyardError
 
@@ -106,10 +107,7 @@ def show_findings(plan: Plan, *, err: bool = True) -> None:
     for finding in plan.findings:
         if finding.severity == "warning" and finding.message not in seen:
             seen.add(finding.message)
-            because = f" ({finding.reason})" if finding.reason else ""
-            click.echo(f"{click.style('warning:', fg='yellow')} {finding.message}{because}", err=err)
-            if finding.better:
-                click.echo(f"  {click.style('better:', fg='cyan')} {finding.better}", err=err)
+            show_finding(finding, err=err)
 
 
 def show_result(result: StepResult, folder: Path) -> None:

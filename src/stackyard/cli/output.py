@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from stackyard.cli.typed import as_typed
 from stackyard.errors import ManyErrors, StackyardError
-
-if TYPE_CHECKING:
-    from stackyard.verify.report import Report
-
 
 MOST_PROBLEMS = 25
 """How many problems are shown at once: a file of another kind can have one in every line."""
@@ -37,15 +33,6 @@ def show_error(error: StackyardError) -> None:
 def show_notice(text: str) -> None:
     """One sentence that the user should know, on standard error."""
     click.echo(f"{click.style('note:', fg='yellow')} {as_typed(text)}", err=True)
-
-
-def show_problems(report: Report) -> None:
-    """The checks of a report that did not pass, each with its cause and what to do about it."""
-    for check in report.problems():
-        word = click.style(check.status, fg="red" if check.status == "failed" else "yellow")
-        click.echo(f"    {word}{check.line().removeprefix(check.status)}")
-        if check.remedy:
-            click.echo(f"        {check.remedy}")
 
 
 def show_json(value: Any) -> None:

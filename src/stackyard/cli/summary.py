@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stackyard.cli.output import human_bytes, show_problems
+from stackyard.cli.findings import show_checks
+from stackyard.cli.output import human_bytes
 from stackyard.cli.shells import shell_notes
 from stackyard.publish.deploy import USABLE, Outcome, Result
 from stackyard.yard.layout import RevisionPaths
@@ -98,7 +99,7 @@ def _show_built(outcome: Outcome, said: Sequence[str]) -> None:
 
 def _show_failures(outcome: Outcome, program: str) -> None:
     if outcome.report is not None:
-        show_problems(outcome.report)
+        show_checks(outcome.report)
         text = exceptions_text(outcome.report, outcome.stack)
         if text:
             click.echo(f"    if that is as it should be, {text}")

@@ -1,4 +1,4 @@
-"""Lint: what is wrong or wasteful in somebody's own batch script, line by line, with the better line."""
+"""Lint: errors and wasted resources in a batch script, line by line, each with a corrected line."""
 
 from stackyard.lint.fix import to_intent
 from stackyard.lint.report import LintReport, lint_file, lint_text

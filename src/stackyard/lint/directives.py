@@ -1,4 +1,4 @@
-"""The head of a batch script: which lines the scheduler reads, and what it reads in them.
+"""The head of a batch script: which lines the scheduler reads, and the options in them.
 
 Slurm reads ``#SBATCH`` at the very start of a line, up to the first line that is neither blank nor a comment; quotes
 group, ``#`` begins a comment (slurm/src/common/slurm_opt, `sbatch` manual page). PBS stops at the first executable line
@@ -40,7 +40,7 @@ def read_directives(text: str, inner: set[int]) -> tuple[Directive, ...]:
     """All directive lines of a script; `inner` are lines inside here-documents and strings, which do not count."""
     found: list[Directive] = []
     begun = further = False
-    template = "{%" in text or "<%" in text  # what its engine leaves of the lines between is not known
+    template = "{%" in text or "<%" in text  # which lines the engine leaves is unknown
     for number, row in enumerate(text.splitlines(), 1):
         match = _TAG.match(row)
         if match and number not in inner:
@@ -85,6 +85,6 @@ def split_directive(text: str) -> list[str]:
 
 
 def scheduler_of(directives: tuple[Directive, ...]) -> str:
-    """The scheduler that most of the lines are for; "" where there is none."""
+    """The scheduler that most directives belong to; "" without any."""
     kinds = [each.kind for each in directives if each.state != "disabled"]
     return max(dict.fromkeys(kinds), key=kinds.count) if kinds else ""

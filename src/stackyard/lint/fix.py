@@ -1,4 +1,4 @@
-"""`lint --fix`: the job file that does the same as a batch script, and what it could not take over."""
+"""`lint --fix`: the job file that is equivalent to a batch script, and what could not be carried over."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _MAIL = {"BEGIN": "begin", "END": "end", "FAIL": "fail"}
 
 @dataclass
 class _Making:
-    """An intent while it is put together, and the sentences on what is left out."""
+    """An intent under construction, and a sentence for each thing left out."""
 
     script: Script
     values: dict[str, Any] = field(default_factory=dict)
@@ -79,8 +79,8 @@ class _Making:
 def to_intent(script: Script, report: LintReport | None = None) -> tuple[Intent, list[str]]:
     """The intent of a batch script, and a sentence for each thing that it could not carry over.
 
-    The last launch of the script counts: what stands before it (staging, ``hostname``) is listed in the notes.
-    `report` adds what lint found wrong, since a fault is not carried over either: the job file asks for what was meant.
+    The last launch of the script is converted; earlier ones (staging, ``hostname``) are listed in the notes. `report`
+    adds the findings of lint, since errors are not carried over: the job file requests what was intended.
     """
     making = _Making(script)
     case = Case(script)
@@ -121,7 +121,7 @@ def _head(making: _Making) -> None:
         if value and not is_template(value):
             batch[name] = value
         elif value:
-            making.notes.append(f"{name}: {value} is to be filled in")
+            making.notes.append(f"{name}: {value} is a placeholder: fill it in")
     table = {"slurm": _SLURM_NAMES, "lsf": _LSF_NAMES, "pbs": _PBS_NAMES}.get(script.scheduler, {})
     for option, name in table.items():
         value = request.values.get(option, "")
@@ -138,7 +138,7 @@ def _head(making: _Making) -> None:
 
 
 def _rest_of_head(making: _Making) -> None:
-    """Options that the job file has no key for: the scheduler's own are passed through, others are noted."""
+    """Options without a key in the job file: the scheduler's own are passed through, others are noted."""
     script, request = making.script, making.script.request
     for each in script.directives:
         for unread in each.options:
@@ -166,7 +166,7 @@ def _mail_events(making: _Making, request: Request) -> None:
 
 
 def _pass_through(making: _Making, option: str, value: str, line: int) -> None:
-    """An option that the job file has no key for goes to the scheduler as it is."""
+    """Pass an option without a key in the job file to the scheduler unchanged."""
     if is_template(value) or "$" in value:
         making.notes.append(f"line {line}: {option} {value}")
         return
@@ -261,14 +261,14 @@ def _container(making: _Making, launch: Launch) -> None:
     if image and is_known(image) and not image.startswith("-"):
         making.values["container"] = image
     else:
-        making.notes.append(f"line {launch.line}: the container's image {shown(image)}")
+        making.notes.append(f"line {launch.line}: the container image {shown(image)}")
     for option in launch.reading.options:
         if option.name in ("bind", "volume", "env", "overlay"):
-            making.notes.append(f"line {launch.line}: the container's --{option.name} {shown(option.value)}")
+            making.notes.append(f"line {launch.line}: the container option --{option.name} {shown(option.value)}")
 
 
 def _head_image(making: _Making) -> str:
-    """The image that a directive names, as Shifter's plugin takes it."""
+    """The image that a directive names, as for Shifter's plugin."""
     options = (option for each in making.script.directives if each.state == "read" for option in each.options)
     return next((option.value for option in options if option.written == "image"), "")
 
@@ -312,7 +312,7 @@ def _launcher_options(making: _Making, launch: Launch) -> None:
 
 
 def _variables(making: _Making, launch: Launch) -> None:
-    """Variables that the launch line itself gives: ``A=1 srun``, --export, -E, -x, ``env A=1``."""
+    """Variables set on the launch line itself: ``A=1 srun``, --export, -E, -x, ``env A=1``."""
     pairs = [(each.name, each.raw) for each in launch.command.command.assignments]
     for option in launch.reading.options:
         pairs += [item.partition("=")[::2] for item in option.value.split(",") if option.name in ("export", "env", "x")]
@@ -328,14 +328,14 @@ def _variables(making: _Making, launch: Launch) -> None:
 
 
 def _plain_program(case: Case, making: _Making, ray: list[Launch]) -> int:
-    """The driver of a Ray cluster, or the program of a script that starts no ranks; the line that it is on.
+    """The driver of a Ray cluster, or the program of a script that starts no ranks; returns its line.
 
     Ray: the last Python command, bare or as a launch of its own; `backend: ray` starts the head and the workers.
     """
     script, request = making.script, making.script.request
     making.values["backend"], making.values["ranks_per_node"] = ("ray" if ray else "any"), 1
     if ray:
-        making.notes.append("the lines that start Ray, wait for it and stop it: backend: ray does that")
+        making.notes.append("the lines that start, await and stop Ray: backend: ray does this")
         making.values["cores_per_rank"], making.values["gpus_per_rank"] = request.cpus_per_task, request.node_gpus
     for resolved in reversed(script.commands):
         starts = [each for each in case.launches if each.command is resolved]
@@ -348,14 +348,14 @@ def _plain_program(case: Case, making: _Making, ray: list[Launch]) -> int:
         if program:
             making.values["program"] = _known_words(making, resolved.line, program)
             return resolved.line
-    making.notes.append("no launch line was found: program is to be filled in")
+    making.notes.append("no launch line found: fill in program")
     return len(script.text)
 
 
 def _known_words(making: _Making, line: int, words: tuple[str, ...]) -> tuple[str, ...]:
-    """The program's words as a person writes them; a note where they hold variables of the script."""
+    """The program's words as written; a note if they contain variables of the script."""
     words = ("python", *words) if words[:1] in (("-m",), ("-c",)) else words
     open_words = [shown(word) for word in words if not is_known(word)]
     if open_words:
-        making.notes.append(f"line {line}: the script's variables in {' '.join(' '.join(open_words).split())[:100]}")
+        making.notes.append(f"line {line}: variables of the script in {' '.join(' '.join(open_words).split())[:100]}")
     return tuple(shown(word) for word in words)

@@ -62,7 +62,7 @@ _SHELL = re.compile(r"^(?:.*/)?(?:bash|sh|zsh|dash|ksh)$")
 
 
 _MOST = 400
-"""Launches that are looked at: longer lists are made by programs, and all alike."""
+"""The most launches that are checked; longer lists are generated and repetitive."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,11 +84,11 @@ class Launch:
     doubtful: bool = False
 
     def get(self, name: str) -> str | None:
-        """An option's last value as text, None where it was not given."""
+        """An option's last value as text; None if it is not given."""
         return self.reading.get(name)
 
     def count(self, name: str) -> int | None:
-        """An option's value where it is a plain number."""
+        """An option's value if it is a plain number."""
         return number(self.get(name))
 
     def given(self, *names: str) -> bool:
@@ -97,7 +97,7 @@ class Launch:
 
     @property
     def ranks_of(self) -> Launch | None:
-        """The launch around it that starts tasks (srun, jsrun, mpirun, ...), if there is one."""
+        """The enclosing launch that starts tasks (srun, jsrun, mpirun, ...), if any."""
         return next((each for each in reversed(self.via) if each.kind in RANKS), None)
 
     @property
@@ -108,7 +108,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class Inner:
-    """A command that runs inside a launch, in a shell of each of its tasks."""
+    """A command inside a launch, run in the shell of each task."""
 
     launch: Launch
     resolved: Resolved
@@ -120,7 +120,7 @@ class _Found:
     launches: list[Launch] = field(default_factory=list)
     inner: list[Inner] = field(default_factory=list)
     files: dict[str, tuple[str, int]] = field(default_factory=dict)
-    """Shell scripts that the script itself writes, by name: their text and the line it begins on."""
+    """Shell scripts that the script itself writes, by name: their text and first line."""
 
 
 def find_launches(commands: Iterable[Resolved]) -> tuple[list[Launch], list[Inner]]:
@@ -148,7 +148,7 @@ def _written(resolved: Resolved) -> dict[str, tuple[str, int]]:
 def _look(
     found: _Found, resolved: Resolved, words: list[str], line: int, via: tuple[Launch, ...], remote: bool, depth: int
 ) -> None:
-    """Looks at one command; recursion into what it starts."""
+    """Read one command, and recursively what it starts."""
     words = list(unwrapped(words))
     if not words or depth > 8:
         return
@@ -167,7 +167,7 @@ def _look(
     if made is None:
         return
     kind, reading = made
-    # a word that only the run knows may be many options
+    # a word known only at run time may be several options
     doubtful = reading.doubtful or (bool(reading.rest) and reading.rest[0].startswith(OPEN))
     launch = Launch(kind, words[0], line, tuple(words), reading, reading.rest, resolved, via, remote, doubtful)
     found.launches.append(launch)
@@ -198,7 +198,7 @@ def _look_shell(
 def _look_inside(
     found: _Found, resolved: Resolved, text: str, line: int, via: tuple[Launch, ...], remote: bool, depth: int
 ) -> None:
-    """Looks at the commands of a shell's text."""
+    """Read the commands in a shell's text."""
     exported = {name: value for name, value in resolved.environment.items() if value.exported or not via}
     scope = Scope(exported, task=bool(via))
     for command in parse_shell(text, line):
@@ -221,7 +221,7 @@ def _command_string(words: list[str]) -> str | None:
 
 
 def unwrapped(words: list[str]) -> Iterator[str]:
-    """The words without what only stands in front: ``time``, ``env A=b``, ``timeout 10``, ``nsys profile ...``."""
+    """The words without prefixes such as ``time``, ``env A=b``, ``timeout 10``, ``nsys profile ...``."""
     at = 0
     while at < len(words):
         name = words[at].rsplit("/", 1)[-1]
@@ -242,7 +242,7 @@ def unwrapped(words: list[str]) -> Iterator[str]:
 
 
 def _after_options(words: list[str], at: int, valued: Iterable[str]) -> int:
-    """Behind the options; for a wrapper whose options are not listed, the first word that starts a program."""
+    """The index after the options; for a wrapper with unknown options, the first word that starts a program."""
     known = tuple(valued)
     while at < len(words):
         if words[at].startswith("-"):
@@ -259,7 +259,7 @@ def _starts(word: str) -> bool:
 
 
 def starter(words: list[str]) -> tuple[str, Reading] | None:
-    """The kind of launch that the words begin with and its options; None where they start no ranks."""
+    """The kind of launch at the start of the words and its options; None if they start no ranks."""
     name = words[0].rsplit("/", 1)[-1]
     if name in STARTERS:
         kind, table = STARTERS[name]
@@ -305,7 +305,7 @@ def _python_module(words: list[str]) -> tuple[str, Reading] | None:
 
 
 def python_program(words: Iterable[str]) -> tuple[str, ...] | None:
-    """The script (or ``-m module``) and its arguments of a Python command line; None where it is no Python."""
+    """The script (or ``-m module``) and its arguments in a Python command line; None if it does not run Python."""
     words = list(unwrapped(list(words)))
     if not words:
         return None

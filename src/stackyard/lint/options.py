@@ -27,7 +27,7 @@ class Table:
     style: str = "getopt"
 
     def canonical(self, name: str) -> str | None:
-        """The canonical name of an option as it was written, without hyphens; None where it is not known."""
+        """The canonical name of an option as written, without hyphens; None if unknown."""
         name = name.replace("-", "_") if self.style == "python" else name
         every = {**self.optional, **self.flags, **self.valued}
         if name in every:
@@ -38,14 +38,14 @@ class Table:
         return None
 
     def nearest(self, name: str) -> str | None:
-        """The known long name that a misspelt one is nearest to, or None."""
+        """The known long name nearest to a misspelt one, or None."""
         every = [each for each in {**self.valued, **self.flags, **self.optional} if len(each) > 1]
         return next(iter(get_close_matches(name, every, n=1, cutoff=0.82)), None)
 
 
 @dataclass(frozen=True)
 class Option:
-    """One option as it was given: canonical name ("" where it is not known), as written, and its value."""
+    """One option as given: canonical name ("" if unknown), as written, and its value."""
 
     name: str
     written: str
@@ -54,19 +54,19 @@ class Option:
 
 @dataclass(frozen=True)
 class Reading:
-    """Options, what follows them, and whether an option that is not known makes the rest doubtful."""
+    """Options, the words after them, and whether an unknown option makes the rest doubtful."""
 
     options: tuple[Option, ...]
     rest: tuple[str, ...]
     doubtful: bool = False
 
     def get(self, name: str) -> str | None:
-        """The last value of an option, as every getopt program takes it; None where it was not given."""
+        """The last value of an option, as getopt programs use it; None if not given."""
         return next((option.value for option in reversed(self.options) if option.name == name), None)
 
 
 def read_options(table: Table, words: Sequence[str], *, all_words: bool = False) -> Reading:
-    """Reads options up to the first word that is none (`all_words`: skips such words and goes on)."""
+    """Read options up to the first word that is not one (`all_words`: skip such words)."""
     found: list[Option] = []
     doubtful = False
     at = 0
@@ -86,7 +86,7 @@ def read_options(table: Table, words: Sequence[str], *, all_words: bool = False)
 
 
 def _option(table: Table, word: str, after: Sequence[str]) -> tuple[list[Option], int, bool]:
-    """The options in one word, how many of the following words are values, and whether that is sure."""
+    """The options in one word, how many of the following words are values, and whether that is certain."""
     if not word.startswith("--") and table.style == "getopt":
         return _short(table, word, after)
     name, equals, value = word.lstrip("-").partition("=")

@@ -1,4 +1,4 @@
-"""What a batch script does before it starts its ranks, as lines for a job file's `prologue`."""
+"""The commands of a batch script before it starts its ranks, as lines for a job file's `prologue`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OWN_VARIABLES = re.compile(
     r"^(?:MASTER_|RANK$|LOCAL_RANK$|WORLD_SIZE$|NODE_RANK$|SLURM_|SRUN_CPUS|LSB_|PBS_|HOSTFILE|NNODES|RDZV|OMP_NUM_THREADS$"
     r"|CUDA_VISIBLE_DEVICES$|ROCR_VISIBLE|HIP_VISIBLE)"
 )
-"""Variables that Stackyard gives every rank itself."""
+"""Variables that Stackyard sets for every rank."""
 
 _CARRIED_WORDS = (
     "module ml source . conda mamba micromamba spack eval export declare unset ulimit umask mkdir cp rsync tar ln mv "
@@ -31,9 +31,9 @@ _FOLDERS = re.compile(r"^\S*(?:PBS_O_WORKDIR|SLURM_SUBMIT_DIR|LS_SUBCWD)\S*$")
 
 @dataclass
 class Before:
-    """The lines before the start, the folder that the program runs in, and what could not be taken over.
+    """The lines before the start, the program's working directory, and what could not be carried over.
 
-    `names` has, for a line that only sets a variable of the script itself, its name.
+    `names` maps a line that only sets a variable of the script to the variable's name.
     """
 
     lines: list[str] = field(default_factory=list)
@@ -44,9 +44,9 @@ class Before:
 
 
 def lines_before(script: Script, end: int) -> Before:
-    """The commands above line `end` that prepare the run: modules, environments, variables, folders, files.
+    """The commands above line `end` that prepare the run: modules, environments, variables, directories, files.
 
-    Their order and their text stay. What Stackyard sets itself, and what stands in a condition or a loop, is noted.
+    Their order and text stay. Variables that Stackyard sets, and commands in a condition or a loop, are noted.
     """
     before = Before()
     started = {id(each.command) for each in script.launches}
@@ -60,7 +60,7 @@ def lines_before(script: Script, end: int) -> Before:
 
 
 def _prune(before: Before) -> None:
-    """Leaves variables out that no later line uses; those set under a condition are noted where one does."""
+    """Drop variables that no later line uses; note those set conditionally that a later line uses."""
     kept: list[str] = []
     for at in reversed(range(len(before.lines))):
         name = before.names.get(at)
@@ -82,7 +82,7 @@ def _carry(script: Script, before: Before, resolved: Resolved) -> None:
         _folder(before, resolved)
     elif nested or command.background or command.piped:
         if name in _CARRIED:
-            before.notes.append(f"line {resolved.line}: only under a condition: {shown(text)[:80]}")
+            before.notes.append(f"line {resolved.line}: conditional: {shown(text)[:80]}")
     elif name in ("export", "declare"):
         _exports(before, resolved)
     elif name in _CARRIED:
@@ -95,9 +95,9 @@ def _assignments(before: Before, resolved: Resolved, nested: bool) -> None:
     for assignment in resolved.command.assignments:
         plus = "+" if assignment.append else ""
         if OWN_VARIABLES.match(assignment.name):
-            before.notes.append(f"line {resolved.line}: {assignment.name}, which Stackyard sets itself")
+            before.notes.append(f"line {resolved.line}: {assignment.name}, which Stackyard sets")
         elif nested:
-            note = f"line {resolved.line}: only under a condition: {assignment.name}={assignment.raw[:60]}"
+            note = f"line {resolved.line}: conditional: {assignment.name}={assignment.raw[:60]}"
             before.unsure.append((assignment.name, note))
         else:
             before.names[len(before.lines)] = assignment.name
@@ -108,14 +108,14 @@ def _exports(before: Before, resolved: Resolved) -> None:
     words = [word.raw for word in resolved.command.words]
     own = [word for word in words[1:] if OWN_VARIABLES.match(word.partition("=")[0])]
     for word in own:
-        before.notes.append(f"line {resolved.line}: {word.partition('=')[0]}, which Stackyard sets itself")
+        before.notes.append(f"line {resolved.line}: {word.partition('=')[0]}, which Stackyard sets")
     kept = [word for word in words if word not in own]
     if any(not word.startswith("-") for word in kept[1:]):
         before.lines.append(_joined(" ".join(kept)))
 
 
 def _folder(before: Before, resolved: Resolved) -> None:
-    """``cd``: where the program runs, and where the lines after it do."""
+    """``cd``: the working directory of the program and of later lines."""
     path = resolved.argv[1] if len(resolved.argv) > 1 else ""
     if not path or _FOLDERS.match(shown(path)):
         return
@@ -123,11 +123,11 @@ def _folder(before: Before, resolved: Resolved) -> None:
     if is_known(path) and path.startswith("/"):
         before.folder = path
     else:
-        before.notes.append(f"line {resolved.line}: cd {shown(path)}: say cwd, or submit from there")
+        before.notes.append(f"line {resolved.line}: cd {shown(path)}: set cwd, or submit from there")
 
 
 def _source(script: Script, resolved: Resolved) -> Sequence[str]:
-    """A command as its own rows, with what is redirected into it."""
+    """A command as its own lines, with its here-document."""
     rows = script.text.splitlines()
     command = resolved.command
     if command.here:

@@ -1,4 +1,4 @@
-"""The reference page of the rules, made from the table itself, so that the two cannot differ."""
+"""The reference page of the rules, generated from their table."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from stackyard.lint.rules import TABLE, Rule
 
 _HEAD = """# Lint: the rules
 
-`stackyard lint SCRIPT...` reads a batch script (`#SBATCH`, `#BSUB`, `#PBS`, `# flux:`) with its launch lines and says
-what is wrong or wasteful. Each rule names the evidence it needs: the **script** alone, the **site** file (`--site`), or
-the program's **source**, which is read where the launch line names a file beside the script or in the working folder.
+`stackyard lint SCRIPT...` reads a batch script (`#SBATCH`, `#BSUB`, `#PBS`, `# flux:`) with its launch lines and
+reports errors and wasted resources. Each rule names the evidence it needs: the **script** alone, the **site** file
+(`--site`), or the program's **source**, if the launch line names a file next to the script or in the working directory.
 
-- *error*: the scheduler or the launcher refuses it, or the program cannot start.
-- *warning*: it runs, but wrong or wastefully.
-- *note*: evidence is missing, or it may be meant so. Notes never change the exit code (0 without findings, 3 with).
-- A value that only the running script knows makes a rule silent; nothing is guessed.
+- *error*: the scheduler or the launcher rejects the script, or the program cannot start.
+- *warning*: the job runs, but incorrectly or wastefully.
+- *note*: a low-confidence finding: evidence is missing, or it may be intended. Notes never change the exit status
+  (0 without findings, 3 with).
+- A rule reports nothing about values that are known only at run time; lint does not guess.
 
-`stackyard lint --fix` also writes a job file that does the same; its first lines say what could not be taken over.
+`stackyard lint --fix` also writes an equivalent job file; its first lines list what could not be carried over.
 """
 
 
@@ -30,5 +31,5 @@ def reference_text() -> str:
 
 
 def _section(rule: Rule) -> str:
-    lines = [f"## {rule.name}", "", rule.title, "", f"{rule.reason}.", "", "```bash", rule.example, "```", "Better:"]
+    lines = [f"## {rule.name}", "", rule.title, "", f"{rule.reason}.", "", "```bash", rule.example, "```", "Instead:"]
     return "\n".join([*lines, "```bash", rule.instead, "```", ""])

@@ -1,4 +1,4 @@
-"""Lint one script: all rules, the findings in the order of their lines, and what they add up to."""
+"""Lint one script: apply all rules, sort the findings by line, and determine the exit status."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stackyard.errors import Where
 from stackyard.findings import Finding
 from stackyard.lint.launches import Launch
 from stackyard.lint.rules import TABLE, Case
@@ -21,7 +20,7 @@ _SCHEDULERS = {"slurm": "Slurm", "lsf": "LSF", "pbs": "PBS", "flux": "Flux", "sg
 
 @dataclass(frozen=True)
 class LintReport:
-    """What lint says about one script. `findings` are in the order of their lines."""
+    """The result of linting one script. `findings` are sorted by line."""
 
     script: Script
     findings: tuple[Finding, ...]
@@ -33,9 +32,9 @@ class LintReport:
 
     @property
     def summary(self) -> str:
-        """What the script asks for and what it starts, in one line."""
+        """What the script requests and starts, in one line."""
         request = self.script.request
-        parts = [_SCHEDULERS.get(self.script.scheduler, "no scheduler's directives")]
+        parts = [_SCHEDULERS.get(self.script.scheduler, "no scheduler directives")]
         sizes = [
             (request.nodes, "nodes", "node"),
             (request.node_tasks, "tasks per node", "task per node"),
@@ -79,19 +78,12 @@ class LintReport:
                 }
                 for each in self.script.launches
             ],
-            "findings": [_finding_json(finding) for finding in self.findings],
+            "findings": [{"line": _line(finding), **finding.to_json()} for finding in self.findings],
         }
 
 
-def _finding_json(finding: Finding) -> dict[str, Any]:
-    return {
-        "rule": finding.rule,
-        "severity": finding.severity,
-        "line": finding.where.line if finding.where else 0,
-        "message": finding.message,
-        "reason": finding.reason,
-        "better": finding.better,
-    }
+def _line(finding: Finding) -> int:
+    return finding.where.line if finding.where else 0
 
 
 def _chain(script: Script, launch: Launch) -> str:
@@ -99,31 +91,30 @@ def _chain(script: Script, launch: Launch) -> str:
     return " > ".join([launch.kind, *inside])
 
 
-def lint_file(path: Path, *, site: Site | None = None) -> LintReport:
-    """Reads a batch script and applies every rule.
+def lint_file(path: Path, site: Site | None = None) -> LintReport:
+    """Read a batch script and apply every rule.
 
     Args:
-        path: the script. The program's source is looked for beside it and in the folder that one works in.
-        site: the cluster that it is for, where there is a site file; without it some findings are notes.
+        path: the script. The program's source is looked up next to it and in the working directory.
+        site: the target cluster; without it some findings are notes.
 
     Raises:
-        InputError: the file is not there or is not text.
+        InputError: the file does not exist or is not text.
     """
     folders = tuple(dict.fromkeys((path.absolute().parent, Path.cwd())))
-    return lint_text(read_text(path), str(path), site=site, folders=folders)
+    return lint_text(read_text(path), site, name=str(path), folders=folders)
 
 
-def lint_text(text: str, name: str, *, site: Site | None = None, folders: tuple[Path, ...] = ()) -> LintReport:
-    """As `lint_file`, for a text. `folders` are where the program's source may be."""
+def lint_text(
+    text: str, site: Site | None = None, *, name: str = "script", folders: tuple[Path, ...] = ()
+) -> LintReport:
+    """As `lint_file`, for a text. `name` is the file in the findings, `folders` may hold the program's source."""
     script = parse_script(text, name)
     case = Case(script, site, folders)
     found: dict[tuple[str, int, str], Finding] = {}
     for rule in TABLE.values():
         for hit in rule.check(case):
-            severity = hit.severity or rule.severity
-            finding = Finding(
-                rule.name, severity, hit.message, hit.reason or rule.reason, hit.better, Where(name, hit.line)
-            )
+            finding = rule.finding(hit, name)
             found.setdefault((rule.name, hit.line, hit.message), finding)
-    ordered = sorted(found.values(), key=lambda f: (f.where.line if f.where else 0, _RANK[f.severity], f.rule))
+    ordered = sorted(found.values(), key=lambda f: (_line(f), _RANK[f.severity], f.rule))
     return LintReport(script, tuple(ordered))

@@ -1,4 +1,4 @@
-"""What a batch script asks its scheduler for, as numbers where the head says them."""
+"""What a batch script requests from its scheduler, as numbers where the head has them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stackyard.lint.directives import Directive
 
 @dataclass
 class Request:
-    """Nodes, tasks, cores, GPUs, time and names. None and "": not said, or not a plain number.
+    """Nodes, tasks, cores, GPUs, time and names. None and "": not given, or not a plain number.
 
     `lines` has the line of each option by its canonical name; `values` the last value of each.
     """
@@ -33,12 +33,12 @@ class Request:
     values: dict[str, str] = field(default_factory=dict)
 
     def line(self, *names: str) -> int:
-        """The line of the first of these options that was given; 1 where none was."""
+        """The line of the first of these options that is given; 1 if none is."""
         return next((self.lines[name] for name in names if name in self.lines), 1)
 
     @property
     def node_tasks(self) -> int | None:
-        """Tasks on each node where that follows from the head."""
+        """Tasks on each node, if the head determines it."""
         if self.tasks_per_node:
             return self.tasks_per_node
         each = number(self.values.get("ntasks-per-gpu"))
@@ -50,14 +50,14 @@ class Request:
 
     @property
     def all_tasks(self) -> int | None:
-        """Tasks in all where that follows from the head."""
+        """Total tasks, if the head determines it."""
         if self.tasks:
             return self.tasks
         return self.nodes * self.tasks_per_node if self.nodes and self.tasks_per_node else None
 
     @property
     def node_gpus(self) -> int | None:
-        """GPUs of each node where that follows from the head."""
+        """GPUs of each node, if the head determines it."""
         if self.gpus_per_node is not None:
             return self.gpus_per_node
         return self.gpus_per_task * self.node_tasks if self.gpus_per_task and self.node_tasks else None
@@ -69,7 +69,7 @@ def number(text: str | None) -> int | None:
 
 
 def minutes(text: str, scheduler: str) -> float | None:
-    """A wall time in minutes, None where the scheduler would not take it.
+    """A wall time in minutes; None if the scheduler would reject it.
 
     Slurm: minutes, minutes:seconds, h:m:s, d-h, d-h:m, d-h:m:s (sbatch manual, --time). LSF: [h:]m. PBS: seconds or
     [[h:]m:]s[.ms]. Flux: a number of minutes, or with s, m, h, d.
@@ -112,13 +112,13 @@ def _flux_minutes(text: str) -> float | None:
 
 
 def mebibytes(text: str) -> float | None:
-    """Slurm's --mem: whole number, MiB without a unit; K, M, G, T. None where it is not taken."""
+    """Slurm's --mem: an integer, in MiB without a unit; K, M, G, T. None if Slurm rejects it."""
     match = re.fullmatch(r"(\d+)([KMGT]?)(?:i?B)?", text, re.I)
     return int(match[1]) * {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2}[match[2].upper()] if match else None
 
 
 def read_request(scheduler: str, directives: Sequence[Directive]) -> Request:
-    """What the lines that the scheduler reads ask for."""
+    """What the directives that the scheduler reads request."""
     request = Request(scheduler)
     chosen = [each for each in directives if each.kind == scheduler and each.state == "read"]
     for directive in chosen:
@@ -133,7 +133,7 @@ def read_request(scheduler: str, directives: Sequence[Directive]) -> Request:
 
 
 def gpus_of(gres: str) -> int | None:
-    """GPUs in ``--gres=gpu:v100:4``, ``gpu:4``, ``gpu``; None where it names none or no plain number."""
+    """GPUs in ``--gres=gpu:v100:4``, ``gpu:4``, ``gpu``; None if it names no GPU or no plain number."""
     for part in gres.split(","):
         match = re.fullmatch(r"(?:gres/)?gpu(?::[A-Za-z_][\w.-]*)?(?::(\d+))?(?:\(.*\))?", part.strip())
         if match:

@@ -1,4 +1,4 @@
-"""What a script's variables hold at each command, as far as the script itself says it.
+"""The values of a script's variables at each command, as far as the script determines them.
 
 A value that only the run knows stays unknown (`words.unknown` around its source); what is set in a branch or a loop is
 known only within it. Nothing is guessed.
@@ -17,7 +17,7 @@ from stackyard.lint.words import OPEN, Part, Word, WordReader, is_known, unknown
 _EXPRESSION = re.compile(r"^([A-Za-z_]\w*|[@*#?$!0-9-])(?:(:?[-=+?])(.*))?$", re.S)
 _SETTERS = {"export", "declare", "local", "readonly", "typeset", "setenv"}
 _LONGEST = 100_000
-"""Characters of a value beyond which it counts as not known: ``A=$A$A`` in a row doubles it each time."""
+"""Characters of a value beyond which it counts as unknown: ``A=$A$A`` in a row doubles it each time."""
 _SPLIT = re.compile(f"(?:{OPEN}[^\ue001]*\ue001|[^ \t\n])+")
 
 
@@ -43,7 +43,7 @@ class Resolved:
 
     @property
     def line(self) -> int:
-        """The line it begins on."""
+        """Its first line."""
         return self.command.line
 
 
@@ -54,7 +54,7 @@ def resolve(commands: Iterable[Command], known: Mapping[str, str] | None = None)
 
 
 class Scope:
-    """The variables while the commands are gone through."""
+    """The variables while the commands are processed."""
 
     def __init__(self, values: dict[str, Value], task: bool = False) -> None:
         self.values = values
@@ -62,7 +62,7 @@ class Scope:
         self._blocks: tuple[tuple[int, str], ...] = ()
 
     def run(self, command: Command) -> Resolved:
-        """Expands one command, and does what it does to the variables."""
+        """Expand one command and apply its effect on the variables."""
         self._blocks = command.blocks
         argv = tuple(word for each in command.words for word in self.expand(each))
         own = not command.words or command.words[0].plain in _SETTERS
@@ -132,7 +132,7 @@ class Scope:
         self.values[name] = value
 
     def _lookup(self, name: str) -> str | None:
-        """The value, None where it was never set; unknown where it was set in a block that has ended."""
+        """The value; None if never set, unknown if set in a block that has ended."""
         value = self.values.get(name)
         if value is None:
             return None
@@ -141,7 +141,7 @@ class Scope:
         return self._unknown(f"${name}") if ended else value.text
 
     def _lookup_items(self, name: str) -> str:
-        """Unknown where the array was set in a block that has ended, else empty."""
+        """Unknown if the array was set in a block that has ended, else empty."""
         numbers = {number for number, _ in self._blocks}
         ended = [kind for number, kind in self.values[name].blocks if number not in numbers and kind != "group"]
         return self._unknown(name) if ended else ""
@@ -203,7 +203,7 @@ class Scope:
         return source if value is None else value
 
     def arithmetic(self, text: str) -> int | None:
-        """The value of ``$((..))`` where all of it is known, else None."""
+        """The value of ``$((..))`` if all of it is known, else None."""
         replaced = re.sub(r"\$?\{?([A-Za-z_]\w*)\}?", lambda m: f"({self._lookup(m[1]) or 'x'})", text)
         if not re.fullmatch(r"[\d\s()+*/%-]+", replaced) or len(replaced) > 200 or "**" in replaced:
             return None
@@ -214,7 +214,7 @@ class Scope:
 
 
 def _evaluated(node: ast.expr) -> int:
-    """Whole-number arithmetic as the shell does it: division goes towards zero."""
+    """Integer arithmetic of the shell: division rounds towards zero."""
     if isinstance(node, ast.Constant) and isinstance(node.value, int):
         return node.value
     if isinstance(node, ast.UnaryOp):

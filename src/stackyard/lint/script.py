@@ -1,4 +1,4 @@
-"""`Script`: somebody's batch script, read. Pure: text in, facts out."""
+"""`Script`: a parsed batch script. Pure: text in, facts out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stackyard.lint.shell import lines_inside, parse_shell
 
 @dataclass(frozen=True)
 class Script:
-    """What a script asks for and what it starts. `commands` are all simple commands of its body, expanded."""
+    """What a script requests and starts. `commands` are all simple commands of its body, expanded."""
 
     name: str
     text: str
@@ -28,16 +28,16 @@ class Script:
 
     @cached_property
     def is_batch(self) -> bool:
-        """Whether a scheduler runs it: it has directive lines that are not switched off."""
+        """Whether it is a job script: it has directives that are not disabled."""
         return bool(self.scheduler)
 
     @cached_property
     def code(self) -> str:
-        """The text without comments that fill a line."""
+        """The text without whole-line comments."""
         return "\n".join("" if row.lstrip().startswith("#") else row for row in self.text.splitlines())
 
     def origin(self, text: str, at: Resolved, depth: int = 6) -> str:
-        """Where a text comes from: its variables replaced by the source of what was assigned to them, step by step."""
+        """The origin of a text: its variables replaced, step by step, by the source of their values."""
         for _ in range(depth):
             replaced = re.sub(r"\$\{?(\w+)(?:\[[^]]*\])?[^}\s\"'$)]*\}?", lambda m: self._source(m, at), text)
             if replaced == text:
@@ -53,11 +53,11 @@ class Script:
 
 
 def parse_script(text: str, name: str = "script") -> Script:
-    """Reads a batch script. Never raises on what it cannot understand; such parts are unknown.
+    """Parse a batch script. Never raises: parts that cannot be parsed are unknown.
 
     Args:
         text: the whole script.
-        name: what findings call it, usually its path.
+        name: the file name in findings, usually its path.
     """
     clean = text.replace("\r\n", "\n")
     directives = read_directives(clean, lines_inside(clean))

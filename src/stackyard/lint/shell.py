@@ -1,4 +1,4 @@
-"""A shell script as a flat list of simple commands, each knowing the blocks that it stands in.
+"""A shell script as a flat list of simple commands, each with its enclosing blocks.
 
 Enough of bash for batch scripts: continuations, quotes, here-documents, pipes, ``&``, functions, loops, branches,
 arrays.
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from stackyard.lint.words import Word, WordReader, closing
 
 _DEEPEST = 50
-"""Blocks around a command that are kept; no person nests deeper."""
+"""How many enclosing blocks are kept; real scripts are not nested deeper."""
 _ASSIGNMENT = re.compile(r"^([A-Za-z_]\w*)(\[[^]]*\])?(\+?)=")
 _OPENERS = {"if": "branch", "while": "loop", "until": "loop", "for": "loop", "select": "loop", "case": "branch"}
 _OPENERS |= {"{": "group"}
@@ -33,7 +33,7 @@ class Assignment:
 
 @dataclass
 class Command:
-    """One simple command. `blocks` are (number, kind) of what it stands in, outermost first."""
+    """One simple command. `blocks` are (number, kind) of its enclosing blocks, outermost first."""
 
     line: int
     words: list[Word] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Command:
     here_line: int = 0
 
     def within(self, kind: str) -> bool:
-        """Whether it stands in a block of that kind: branch, loop, function or group."""
+        """Whether it is in a block of that kind: branch, loop, function or group."""
         return any(block == kind for _, block in self.blocks)
 
 

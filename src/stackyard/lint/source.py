@@ -1,4 +1,4 @@
-"""What a program's own source says that a batch script cannot: read from its syntax tree, never run."""
+"""Facts from a program's source that its batch script does not contain; parsed, never run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LARGEST = 2_000_000
 
 @dataclass(frozen=True)
 class Source:
-    """Facts on one Python file. Lines are 0 where a thing is not there; `workers` is None where it is not a number."""
+    """Facts about one Python file. Lines are 0 for what is absent; `workers` is None if it is not a number."""
 
     file: str
     imports: frozenset[str] = frozenset()
@@ -29,7 +29,7 @@ class Source:
 
 
 def source_of(launch: Launch, folders: tuple[Path, ...]) -> Source | None:
-    """The facts on the Python file that a launch starts, where it is found relative to one of the folders."""
+    """The facts about the Python file that a launch starts, if it is found relative to one of the directories."""
     program = python_program(launch.program)
     if not program or not program[0].endswith(".py") or not is_known(program[0]):
         return None
@@ -44,7 +44,7 @@ def source_of(launch: Launch, folders: tuple[Path, ...]) -> Source | None:
 
 
 def read_source(text: str, name: str) -> Source | None:
-    """The facts on a Python text; None where it is not valid Python."""
+    """The facts about a Python text; None if it is not valid Python."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
@@ -101,7 +101,7 @@ def _workers(call: ast.Call) -> int | None:
 
 
 def _workers_of_options(nodes: list[ast.AST]) -> int | None:
-    """The number in ``{"num_workers": 4}`` or ``options["num_workers"] = 4``, which a loader gets as ``**options``."""
+    """The number in ``{"num_workers": 4}`` or ``options["num_workers"] = 4``, passed to a loader as ``**options``."""
     for node in nodes:
         pairs: list[tuple[ast.expr | None, ast.expr]] = []
         if isinstance(node, ast.Dict):
@@ -129,6 +129,6 @@ def _devices(nodes: list[ast.AST]) -> Iterator[int]:
 
 
 def _mentions_local(value: ast.expr) -> bool:
-    """Whether an expression names a local rank, and does not bring it into range with ``%``."""
+    """Whether an expression names a local rank without reducing it with ``%``."""
     text = ast.unparse(value).lower()
     return ("local" in text or "localid" in text) and "%" not in text

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 OPEN, CLOSE, TASK = "\ue000", "\ue001", "\ue002"
-"""Around a piece of text whose value only the running script knows; between them stands its source.
+"""Delimiters around text whose value is known only at run time; between them is its source.
 
 TASK follows OPEN where not the batch script but a shell of each task fills the piece in.
 """
@@ -20,7 +20,7 @@ _META = set(" \t\n;&|<>()")
 
 @dataclass(frozen=True)
 class Part:
-    """A piece of a word. `text` is a literal's text, or what stands inside ``${..}``, ``$(..)`` or ``$((..))``."""
+    """A piece of a word. `text` is a literal's text, or the content of ``${..}``, ``$(..)`` or ``$((..))``."""
 
     kind: Literal["literal", "variable", "command", "arithmetic"]
     text: str
@@ -37,24 +37,24 @@ class Word:
 
     @property
     def plain(self) -> str | None:
-        """Its text where it is one unquoted literal (only such a word is a keyword), else None."""
+        """Its text if it is one unquoted literal (only such a word can be a keyword), else None."""
         if len(self.parts) == 1 and self.parts[0].kind == "literal" and not self.parts[0].quoted:
             return self.parts[0].text
         return None
 
 
 def unknown(source: str, task: bool = False) -> str:
-    """Text that stands for a value that only the running script (`task`: each task's shell) knows."""
+    """A placeholder for a value known only at run time (`task`: only in each task's shell)."""
     return OPEN + (TASK if task else "") + shown(source) + CLOSE
 
 
 def is_known(text: str) -> bool:
-    """Whether nothing in the text depends on the run."""
+    """Whether the text does not depend on the run."""
     return OPEN not in text
 
 
 def shown(text: str) -> str:
-    """The text as a person would write it."""
+    """The text as written in the script."""
     return text.replace(OPEN, "").replace(CLOSE, "").replace(TASK, "")
 
 
@@ -90,7 +90,7 @@ def _quote_end(text: str, at: int, quote: str) -> int:
 
 
 class WordReader:
-    """Reads the word that begins at `at` of a text; `at` is behind it afterwards."""
+    """Read the word that begins at `at` of a text and advance `at` past it."""
 
     def __init__(self, text: str, at: int = 0) -> None:
         self.text = text
@@ -108,7 +108,7 @@ class WordReader:
         return Word(tuple(self._parts), self.text[start : self.at], line)
 
     def quoted(self, line: int) -> Word:
-        """The whole rest as if it stood in double quotes."""
+        """The whole rest as if in double quotes."""
         start = self.at
         self._double(end="")
         return Word(tuple(self._parts), self.text[start:], line)

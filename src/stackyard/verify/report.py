@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 from xml.etree import ElementTree
 
+from stackyard.findings import Finding, Severity
 from stackyard.yard import formats
 
 REPORT_FORMAT = 1
@@ -65,10 +66,21 @@ class CheckResult:
     required: bool = True
     exceptions: tuple[str, ...] = ()
 
+    @property
+    def cause(self) -> str:
+        """The last line of the detail, which names the cause."""
+        return "".join(self.detail.strip().splitlines()[-1:])
+
+    @property
+    def finding(self) -> Finding:
+        """A check that did not pass as a finding; its rule is the kind of check."""
+        severity: Severity = "refused" if self.status == "failed" else "warning"
+        message = f"{self.name}: {self.cause}" if self.cause else self.name
+        return Finding(self.kind, severity, message, remedy=self.remedy)
+
     def line(self) -> str:
-        """One line for a person: status, kind, name and the last line of the detail, which names the cause."""
-        cause = self.detail.strip().splitlines()[-1:] or [""]
-        return f"{self.status} {self.kind} {self.name}" + (f": {cause[0]}" if cause[0] else "")
+        """Status, kind, name and cause in one line."""
+        return f"{self.status} {self.kind} {self.name}" + (f": {self.cause}" if self.cause else "")
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stackyard.cli.context import Context
+from stackyard.cli.findings import show_finding
 from stackyard.cli.intents import BATCH, LAUNCHERS, PROGRAM, SHAPE, intent_options, make_intent
 from stackyard.cli.output import show_json
 
@@ -70,7 +71,7 @@ def _more_json(told: Explained) -> dict[str, Any]:
     return {
         "rank": {"program": told.rank[0], "reasons": [asdict(reason) for reason in told.rank[1]]},
         "head": [{"line": " ".join((told.head[0], *r.words)), "reason": r.reason} for r in told.head[1]],
-        "findings": [asdict(finding) for finding in told.findings],
+        "findings": [finding.to_json() for finding in told.findings],
     }
 
 
@@ -85,7 +86,7 @@ def _layout_json(layout: Layout) -> dict[str, Any]:
         "threads": layout.threads,
         "gpu_visibility": layout.gpu_visibility,
         "reasons": list(layout.reasons),
-        "findings": [asdict(finding) for finding in layout.findings],
+        "findings": [finding.to_json() for finding in layout.findings],
     }
 
 
@@ -106,11 +107,7 @@ def _show_layout(layout: Layout, picture: bool, width: int) -> None:
 
 def _show_findings(findings: Sequence[Finding], width: int) -> None:
     for finding in findings:
-        color = {"refused": "red", "warning": "yellow", "note": "cyan"}[finding.severity]
-        because = f" ({finding.reason})" if finding.reason else ""
-        _wrapped(f"{finding.message}{because}", "  ", width, label=(f"{finding.severity}:", color))
-        if finding.better:
-            _wrapped(finding.better, "    ", width, label=("better:", "cyan"))
+        show_finding(finding, indent="  ", width=width)
 
 
 def _show_line(name: str, line: dict[str, Any], own: str, width: int) -> None:
@@ -132,7 +129,7 @@ def _show_line(name: str, line: dict[str, Any], own: str, width: int) -> None:
         click.echo(f"    {click.style(file, fg='cyan')} holds")
         for each in (*shown[:6], *more):
             click.echo(f"      | {_cut(each, width - 8)}")
-    _show_findings([Finding(**finding) for finding in line["findings"]], width)
+    _show_findings([Finding.from_json(finding) for finding in line["findings"]], width)
 
 
 def _show_command(parts: Sequence[str], width: int) -> None:

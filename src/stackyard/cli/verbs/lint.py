@@ -1,35 +1,37 @@
-"""``stackyard lint``: what is wrong or wasteful in somebody's batch script."""
+"""``stackyard lint``: errors and wasted resources in batch scripts."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from stackyard.cli.context import Context
+from stackyard.cli.findings import WORDS, show_finding
 from stackyard.cli.output import show_json
+from stackyard.errors import Where
 
 if TYPE_CHECKING:
     from stackyard.findings import Finding
 
-_WORDS = {"refused": ("error", "red"), "warning": ("warning", "yellow"), "note": ("note", "cyan")}
 _WIDEST = 110
 
 
-@click.command(short_help="what is wrong or wasteful in a batch script")
+@click.command(short_help="find errors and wasted resources in a batch script")
 @click.argument("files", nargs=-1, required=True, metavar="SCRIPT...", type=click.Path(path_type=Path))
-@click.option("--fix", is_flag=True, help="Write SCRIPT.job.yaml: a Stackyard job file that does the same.")
-@click.option("--notes/--no-notes", default=True, help="Also show notes, which lack the evidence to be findings.")
+@click.option("--fix", is_flag=True, help="Write SCRIPT.job.yaml, an equivalent Stackyard job file.")
+@click.option("--notes/--no-notes", default=True, help="Also show low-confidence notes.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @click.pass_obj
 def command(context: Context, files: tuple[Path, ...], fix: bool, notes: bool, as_json: bool) -> None:
-    """Read batch scripts (#SBATCH, #BSUB, #PBS, #flux) and say what they ask for and what is wrong, with better lines.
+    """Check batch scripts (#SBATCH, #BSUB, #PBS, #flux) and report what they request, what is wrong and how to fix it.
 
-    Exit code 0: clean, or only notes; 3: something was found.
+    Exit status 0: clean, or only notes; 3: at least one finding.
     """
     from stackyard import lint
 
@@ -51,7 +53,7 @@ def command(context: Context, files: tuple[Path, ...], fix: bool, notes: bool, a
 
 
 def _show(path: Path, report: Any, notes: bool) -> None:
-    """One script: what it asks for, its findings, then its notes, and how many there are of each."""
+    """One script: what it requests, its findings, its notes, and the number of each."""
     place = _short(path)
     rows = report.script.text.splitlines()
     click.echo(click.style(place, bold=True) + (f": {report.summary}" if report.summary else ""))
@@ -62,7 +64,7 @@ def _show(path: Path, report: Any, notes: bool) -> None:
 
 
 def _groups(findings: Iterable[Finding], notes: bool) -> list[list[Finding]]:
-    """Findings that say the same of several lines together; notes last."""
+    """Findings grouped by message, notes last."""
     groups: dict[tuple[str, str, str], list[Finding]] = {}
     for finding in findings:
         if notes or finding.severity != "note":
@@ -72,26 +74,19 @@ def _groups(findings: Iterable[Finding], notes: bool) -> list[list[Finding]]:
 
 def _show_group(place: str, group: Sequence[Finding], rows: Sequence[str], said: set[str]) -> None:
     first = group[0]
-    word, color = _WORDS[first.severity]
-    lines = [finding.where.line if finding.where else 0 for finding in group]
-    click.echo(
-        f"{place}:{lines[0]}: {click.style(word, fg=color)}: {first.message} {click.style(f'[{first.rule}]', dim=True)}"
-    )
-    if 0 < lines[0] <= len(rows) and rows[lines[0] - 1].strip():
-        click.echo(click.style(f"    | {_cut(rows[lines[0] - 1].strip())}", dim=True))
-    if len(lines) > 1:
-        click.echo("    also " + " ".join(f"{place}:{line}" for line in lines[1:]))
-    if first.reason and first.reason not in said:
-        said.add(first.reason)
-        click.echo(f"    {first.reason}")
-    for number, line in enumerate(first.better.splitlines()):
-        click.echo(f"    {click.style('better:' if number == 0 else '       ', fg='cyan')} {line}")
+    places = [Where(place, finding.where.line if finding.where else 0) for finding in group]
+    row = rows[places[0].line - 1].strip() if 0 < places[0].line <= len(rows) else ""
+    context = [f"| {_cut(row)}"] if row else []
+    context += [f"also {' '.join(map(str, places[1:]))}"] if len(places) > 1 else []
+    reason = "" if first.reason in said else first.reason
+    said.add(first.reason)
+    show_finding(replace(first, where=places[0], reason=reason), context=context)
 
 
 def _counted(findings: Iterable[Finding]) -> str:
     """``1 error, 2 warnings, 3 notes``, or ``clean``."""
     count: Counter[str] = Counter(finding.severity for finding in findings)
-    said = [f"{count[kind]} {word}{'s' * (count[kind] != 1)}" for kind, (word, _) in _WORDS.items() if count[kind]]
+    said = [f"{count[kind]} {word}{'s' * (count[kind] != 1)}" for kind, (word, _) in WORDS.items() if count[kind]]
     found = count["refused"] + count["warning"]
     return ", ".join(said if found else [click.style("clean", fg="green"), *said])
 
@@ -102,7 +97,7 @@ def _show_total(reports: Sequence[Any]) -> None:
 
 
 def _short(path: Path) -> str:
-    """The path as it is shortest: from the working folder where it lies in it."""
+    """The shortest path: relative if it is in the working directory."""
     relative = os.path.relpath(path)
     return str(path) if relative.startswith("..") else relative
 
@@ -118,7 +113,7 @@ def _fix(path: Path, report: Any) -> None:
 
     intent, notes = lint.to_intent(report.script)
     target = path.with_name(path.name + ".job.yaml")
-    atomic.write_text(target, job_text(intent, [f"made from {path.name} by stackyard lint --fix", *notes]))
+    atomic.write_text(target, job_text(intent, [f"generated from {path.name} by stackyard lint --fix", *notes]))
     click.echo(f"wrote {_short(target)}: stackyard submit --job {_short(target)}")
     for note in notes:
         click.echo(f"    {click.style('not carried over:', fg='yellow')} {note}")

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from stackyard.cli.context import Context
-from stackyard.cli.output import show_json, show_notice, show_problems
+from stackyard.cli.findings import show_checks
+from stackyard.cli.output import show_json, show_notice
 from stackyard.errors import InputError
 from stackyard.yard import catalogue, generations
 from stackyard.yard.layout import RevisionPaths, Yard
@@ -95,6 +96,6 @@ def _keep(yard: Yard, site: Site, entries: Sequence[Entry], reports: Mapping[str
 def _show(reports: Mapping[str, Report], verified: Sequence[str]) -> None:
     for module, report in reports.items():
         click.echo(f"{click.style(module, bold=True)}: {report.summary()}")
-        show_problems(report)
+        show_checks(report)
     for module in verified:
         click.echo(f"{module} was published unverified, and counts as verified now")

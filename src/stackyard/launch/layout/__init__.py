@@ -1,1 +1,1 @@
-"""Who runs where: nodes, ranks, cores and GPUs. Pure: nothing here starts a program."""
+"""Placement of ranks: nodes, cores and GPUs. Pure: nothing here starts a program."""

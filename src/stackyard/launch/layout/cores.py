@@ -1,8 +1,8 @@
-"""Which cores of a node each of its ranks gets. Pure arithmetic on a `Node`; `placing` decides how many and why.
+"""The cores of each rank of a node. Pure arithmetic on a `Node`; `placing` decides how many and why.
 
-A rank's *home* is the domain of its GPUs; without GPUs the ranks are spread evenly. The ways of placing are tried
-from the best to the worst: within the rank's own domains (a NUMA node, the cores sharing a cache), within one socket,
-on whole sockets, and in a row over the node, where some ranks lie on two sockets. Cores are usable-core numbers.
+A rank's *home* is the domain of its GPUs; without GPUs the ranks are spread evenly. Placements are tried from
+best to worst: within the rank's own domains (a NUMA node, the cores sharing a cache), within one socket,
+on whole sockets, and consecutively over the node, where some ranks span two sockets. Cores are usable-core numbers.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from dataclasses import dataclass
 from stackyard.launch.layout.model import Node
 
 KEEP_TO_DOMAINS = 0.75
-"""Ranks are kept within their own domains where this costs no more than a quarter of the cores that they would get
-if they only had to stay on one socket: a foreign cache or memory costs a rank more than a few cores gain it."""
+"""Ranks stay within their own domains if this costs at most a quarter of the cores that they would get if only bound to
+one socket: remote cache or memory costs a rank more than a few cores gain."""
 
 Cores = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Homes:
-    """Where the ranks of a node belong.
+    """The home sockets and domains of a node's ranks.
 
     Attributes:
         gpus: per rank, the GPUs that are its own.
-        sockets: per rank, the socket that has most of its GPUs (or that it is spread to).
+        sockets: per rank, the socket with most of its GPUs (or the one assigned to it).
         domains: per rank, the domains of its GPUs on that socket, by index; empty without GPUs.
     """
 
@@ -52,7 +52,7 @@ def socket_cores(node: Node) -> dict[int, Cores]:
 
 
 def homes_of(node: Node, gpus: Sequence[tuple[int, ...]]) -> Homes:
-    """Where ranks with these GPUs belong; ranks without any are spread over the sockets by the sockets' cores."""
+    """The homes of ranks with these GPUs; ranks without GPUs are spread over the sockets by the sockets' cores."""
     at = {gpu: index for index, domain in enumerate(node.domains) for gpu in domain.gpus}
     spread = _spread(len(gpus), {socket: len(cores) for socket, cores in socket_cores(node).items()})
     sockets, domains = [], []
@@ -66,9 +66,9 @@ def homes_of(node: Node, gpus: Sequence[tuple[int, ...]]) -> Homes:
 
 
 def most_cores(node: Node, homes: Homes) -> int:
-    """The largest number of cores that all ranks of a node can have without one of them lying on two sockets.
+    """The largest number of cores per rank such that no rank of a node spans two sockets.
 
-    Fewer ranks than sockets get whole sockets each. 0: there are more ranks than cores.
+    Fewer ranks than sockets get whole sockets each. 0: more ranks than cores.
     """
     ranks, by_socket = len(homes.sockets), socket_cores(node)
     if ranks < len(by_socket):
@@ -80,9 +80,9 @@ def most_cores(node: Node, homes: Homes) -> int:
 
 
 def place(node: Node, homes: Homes, cores_per_rank: int) -> tuple[Cores, ...]:
-    """The cores of each rank, ascending; no core twice as long as the node has enough of them.
+    """The cores of each rank, ascending; no core twice if the node has enough of them.
 
-    Where it has not, cores are shared, on the rank's own socket if that is large enough.
+    Otherwise cores are shared, on the rank's own socket if that is large enough.
     """
     ranks = len(homes.sockets)
     if ranks * cores_per_rank > node.cores:
@@ -107,7 +107,7 @@ def straddlers(node: Node, places: Sequence[Cores]) -> tuple[int, ...]:
 
 
 def _in_domains(node: Node, homes: Homes, each: int) -> tuple[Cores, ...] | None:
-    """Every rank within its own domains (its GPUs', and a share of the domains that nobody has a GPU in)."""
+    """Every rank within its own domains (those of its GPUs, and a share of the domains without GPUs)."""
     territories = _territories(node, homes) if any(homes.gpus) else _spread_domains(node, homes, each)
     if territories is None or any(len(cores) < each * len(ranks) for ranks, cores in territories):
         return None
@@ -123,7 +123,7 @@ def _most_in_domains(node: Node, homes: Homes) -> int:
 
 
 def _territories(node: Node, homes: Homes) -> list[tuple[list[int], Cores]] | None:
-    """Ranks with the same home domains, and the cores they share. None where homes overlap or a rank has none."""
+    """Ranks with the same home domains, and the cores they share. None if homes overlap or a rank has none."""
     groups: dict[tuple[int, ...], list[int]] = {}
     for rank, domains in enumerate(homes.domains):
         groups.setdefault(domains, []).append(rank)
@@ -155,7 +155,7 @@ def _spread_domains(node: Node, homes: Homes, each: int) -> list[tuple[list[int]
 
 
 def _on_sockets(node: Node, homes: Homes, each: int) -> tuple[Cores, ...] | None:
-    """Every rank on its home socket; where one is full, ranks move to another that has room."""
+    """Every rank on its home socket; if that is full, ranks move to another one with room."""
     by_socket = socket_cores(node)
     room = {socket: len(cores) // each for socket, cores in by_socket.items()}
     if sum(room.values()) < len(homes.sockets):
@@ -173,7 +173,7 @@ def _on_sockets(node: Node, homes: Homes, each: int) -> tuple[Cores, ...] | None
 
 
 def _whole(node: Node, homes: Homes, each: int) -> tuple[Cores, ...] | None:
-    """Fewer ranks than sockets: whole sockets for each, which it shares with no other rank."""
+    """Fewer ranks than sockets: whole, unshared sockets for each rank."""
     if len(homes.sockets) >= node.sockets:
         return None
     sockets = _whole_sockets(node, homes)
@@ -183,7 +183,7 @@ def _whole(node: Node, homes: Homes, each: int) -> tuple[Cores, ...] | None:
 
 
 def _whole_sockets(node: Node, homes: Homes) -> list[Cores]:
-    """The cores of equally many sockets per rank, beginning with the sockets of its GPUs."""
+    """The cores of an equal number of sockets per rank, starting with the sockets of its GPUs."""
     by_socket = socket_cores(node)
     share = len(by_socket) // len(homes.sockets)
     free = list(by_socket)
@@ -198,13 +198,13 @@ def _whole_sockets(node: Node, homes: Homes) -> list[Cores]:
 
 
 def _in_a_row(node: Node, homes: Homes, each: int) -> tuple[Cores, ...]:
-    """The last resort: rank after rank, in the order of their homes; some lie on two sockets."""
+    """The last resort: consecutive ranks in the order of their homes; some span two sockets."""
     order = sorted(range(len(homes.sockets)), key=lambda rank: (homes.domains[rank], rank))
     return _deal(len(order), [(order, tuple(range(node.cores)))], each)
 
 
 def _shared(node: Node, homes: Homes, each: int) -> tuple[Cores, ...]:
-    """More wanted than there is: cores are dealt again from the first when they run out."""
+    """More cores requested than available: assignment wraps around to the first core."""
     by_socket, taken = socket_cores(node), dict.fromkeys(socket_cores(node), 0)
     everything, row = tuple(range(node.cores)), 0
     made = []
@@ -227,7 +227,7 @@ def _deal(ranks: int, territories: Sequence[tuple[list[int], Cores]], each: int)
 
 
 def _spread(ranks: int, room: dict[int, int]) -> tuple[int, ...]:
-    """The place of each rank: neighbours together, places filled in proportion to their room."""
+    """The place of each rank: neighbours together, places filled in proportion to their capacity."""
     counts = dict.fromkeys(room, 0)
     for _ in range(ranks):
         open_places = [one for one in room if counts[one] < room[one]] or list(room)
@@ -240,7 +240,7 @@ def _counts(chosen: Sequence[int], places: Sequence[int]) -> list[int]:
 
 
 def _largest(ranks: int, sizes: Sequence[int], counts: Sequence[int] | None) -> int:
-    """The largest share such that every place holds its ranks; without `counts` ranks may go wherever there is room."""
+    """The largest share such that every place holds its ranks; without `counts` ranks may go to any place with room."""
     if counts is not None:
         return min(size // count for size, count in zip(sizes, counts, strict=True) if count)
     return next((c for c in range(max(sizes), 0, -1) if sum(size // c for size in sizes) >= ranks), 0)
@@ -250,7 +250,7 @@ def own_gpus(node: Node, ranks: int, each: int) -> tuple[tuple[int, ...], ...]:
     """The GPUs of each rank, in the driver's order, so that local rank i with one GPU has GPU i.
 
     Programs choose their device by local rank; any other order would put them on a GPU next to another rank's cores.
-    Where there are more ranks than GPUs neighbouring ranks share one.
+    With more ranks than GPUs, neighbouring ranks share one.
     """
     gpus = sorted(gpu for domain in node.domains for gpu in domain.gpus)
     if not gpus or not each:
@@ -262,5 +262,5 @@ def own_gpus(node: Node, ranks: int, each: int) -> tuple[tuple[int, ...], ...]:
 
 
 def gpus_each(node: Node, ranks: int) -> int:
-    """How many GPUs each rank gets where nobody says: the GPUs divided by the ranks; one, shared, for more ranks."""
+    """The default number of GPUs per rank: the GPUs divided by the ranks, at least one (shared)."""
     return max(1, node.gpus // ranks) if node.gpus else 0

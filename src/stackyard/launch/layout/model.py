@@ -1,8 +1,7 @@
 """`Layout`: which rank runs on which host, cores and GPUs. Pure; blocks of hosts with one node pattern.
 
 Cores are counted in *usable* cores, 0 to `Node.cores` - 1, in the order of the site's domains; `Node` translates them
-into
-the operating system's numbers and into hardware threads. Ranks are numbered by block distribution (rank = host *
+into the operating system's numbers and into hardware threads. Ranks are numbered by block distribution (rank = host *
 ranks_per_node + local rank) or cyclically (rank = local rank * hosts + host).
 """
 
@@ -27,9 +26,9 @@ class NodeDomain:
 
 @dataclass(frozen=True)
 class Node:
-    """What one node of a kind offers to jobs. Made by `stackyard.launch.layout.nodes.node_of`.
+    """The resources of one node of a kind. Made by `stackyard.launch.layout.nodes.node_of`.
 
-    `assumed` holds sentences on what the site file did not say and was taken to be so (an even split over sockets).
+    `assumed` lists, in sentences, the defaults assumed for what the site file omits (an even split over sockets).
     """
 
     kind: str
@@ -85,9 +84,8 @@ class Node:
 class Slot:
     """The place of one rank on a node.
 
-    `cores` are usable-core numbers; `gpus` are the GPUs that are the rank's own, as the driver numbers them, the
-    nearest
-    ones; which of the node's GPUs it *sees* is the layout's `gpu_visibility`.
+    `cores` are usable-core numbers; `gpus` are the rank's own GPUs, the nearest ones, as the driver numbers them; which
+    of the node's GPUs it *sees* is the layout's `gpu_visibility`.
     """
 
     local_rank: int
@@ -106,7 +104,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Layout:
-    """Who runs where. `hosts` may be empty (not known before the scheduler chose them): then hosts are indices.
+    """The placement of all ranks. `hosts` may be empty (unknown before the allocation): then hosts are indices.
 
     `threads` is OMP_NUM_THREADS of every rank; `smt` the hardware threads used per core.
     """
@@ -123,7 +121,7 @@ class Layout:
 
     @property
     def nodes(self) -> int:
-        """How many hosts."""
+        """Number of hosts."""
         return sum(block.count for block in self.blocks)
 
     @property
@@ -133,7 +131,7 @@ class Layout:
 
     @property
     def slots(self) -> tuple[Slot, ...]:
-        """The slots of a host; all hosts of what `plan_layout` makes are alike."""
+        """The slots of a host; all hosts are alike in a layout of `plan_layout`."""
         return self.blocks[0].slots
 
     @property
@@ -148,11 +146,11 @@ class Layout:
 
     @property
     def gpus_per_rank(self) -> int:
-        """GPUs of each rank's own."""
+        """Own GPUs of each rank."""
         return len(self.slots[0].gpus)
 
     def host(self, index: int) -> str:
-        """The name of a host, or its index as text while names are not known."""
+        """The name of a host, or its index as text while names are unknown."""
         return self.hosts[index] if self.hosts else str(index)
 
     def rank(self, host: int, local_rank: int) -> int:
@@ -169,12 +167,12 @@ class Layout:
                     yield self.rank(host, slot.local_rank), host, slot
 
     def per_node(self) -> Layout:
-        """The same nodes with one task each, which has all cores and GPUs of the ranks: for torchrun, Ray, an agent."""
+        """The same nodes with one task each, with all cores and GPUs of the ranks: for torchrun, Ray, an agent."""
         cores = tuple(sorted({core for slot in self.slots for core in slot.cores}))
         gpus = tuple(sorted({gpu for slot in self.slots for gpu in slot.gpus}))
         whole = Slot(0, cores, gpus)
         return replace(self, blocks=(Block(0, self.nodes, (whole,)),), gpu_visibility="all", distribution="block")
 
     def on(self, hosts: tuple[str, ...]) -> Layout:
-        """The same pattern on exactly these hosts, as many as are given."""
+        """The same pattern on exactly these hosts."""
         return replace(self, blocks=(Block(0, len(hosts), self.slots),), hosts=hosts)

@@ -1,7 +1,7 @@
-"""`Node`: what one node offers to jobs, from the site file's words; or from this machine, where there is no site.
+"""`Node`: the resources of one node, from the site file, or from this machine without a site.
 
-What a site file does not say is taken to be the plainest case (cores and GPUs split evenly over the sockets), and
-every such guess is a sentence in `Node.assumed`, so that a picture or a plan can show what it rests on.
+What a site file omits gets the simplest default (cores and GPUs split evenly over the sockets); each such assumption is
+a sentence in `Node.assumed`, which a picture or a plan can show.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ def node_of(name: str, kind: NodeKind) -> Node:
 
     Args:
         name: the kind's key under ``nodes:``, used in errors.
-        kind: what the file says of it. Without ``domains`` there is one per socket, with cores and GPUs split evenly.
+        kind: its description. Without ``domains`` there is one per socket, with cores and GPUs split evenly.
 
     Raises:
-        InputError: the description contradicts itself (a core or a GPU twice, a core that the node does not have, a
-            number of cores that the domains do not have), or no number of cores is given at all.
+        InputError: the description contradicts itself (a core or a GPU twice, a core out of range, a
+            number of cores that differs from the domains), or no number of cores is given.
     """
     assumed: list[str] = []
     all_cores = kind.all_cores or kind.cores
@@ -40,7 +40,7 @@ def node_of(name: str, kind: NodeKind) -> Node:
             assumed.append(f"the {kind.gpu.count} GPUs of {name} are split evenly over its {_count(domains)}, in order")
     if kind.domains and not all_cores:
         all_cores = max(core for domain in domains for core in domain.cores) + 1
-        assumed.append(f"{name} has {all_cores} cores: the highest that its domains name is {all_cores - 1}")
+        assumed.append(f"{name} has {all_cores} cores: the highest core of its domains is {all_cores - 1}")
     _check(name, kind, domains, all_cores)
     return Node(
         kind=name,
@@ -58,15 +58,15 @@ def node_of(name: str, kind: NodeKind) -> Node:
 def pick_kind(site: Site, intent: Intent) -> Node:
     """The node that a job is planned for: the kind it names, else the only one, else the only one with GPUs.
 
-    A site without kinds of node is this machine.
+    For a site without node kinds, this machine.
 
     Raises:
-        InputError: no kind has that name, or several would do.
+        InputError: no such kind, or several match.
     """
     if intent.node_kind:
         if intent.node_kind not in site.nodes:
-            known = f"known: {', '.join(site.nodes)}" if site.nodes else "the site describes none"
-            raise InputError(f"the site has no node kind {intent.node_kind}", hint=known)
+            known = f"use one of {', '.join(site.nodes)}" if site.nodes else "the site file describes no node kinds"
+            raise InputError(f"no such node kind: {intent.node_kind}", hint=known)
         return node_of(intent.node_kind, site.nodes[intent.node_kind])
     if not site.nodes:
         return this_node()
@@ -74,16 +74,14 @@ def pick_kind(site: Site, intent: Intent) -> Node:
     for candidates in (list(site.nodes), with_gpus):
         if len(candidates) == 1:
             return node_of(candidates[0], site.nodes[candidates[0]])
-    raise InputError(
-        f"the site has several kinds of node: {', '.join(site.nodes)}", hint="say which one with --node-kind"
-    )
+    raise InputError(f"the site has several node kinds: {', '.join(site.nodes)}", hint="choose one with --node-kind")
 
 
 def core_list(text: str) -> tuple[int, ...]:
-    """The cores that ``0-20,22`` names, in the order written.
+    """The cores of ``0-20,22``, in the given order.
 
     Raises:
-        ValueError: it is not such a list; the message says which part.
+        ValueError: not such a list; the message names the invalid part.
     """
     cores: list[int] = []
     for part in text.replace(" ", "").split(","):
@@ -92,7 +90,7 @@ def core_list(text: str) -> tuple[int, ...]:
             raise ValueError(f"{part!r} is neither a number nor a range such as 0-20")
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
-            raise ValueError(f"{part} goes backwards")
+            raise ValueError(f"{part} is not an ascending range")
         cores.extend(range(first, last + 1))
     return tuple(cores)
 
@@ -109,7 +107,7 @@ def core_ranges(cores: Iterable[int]) -> str:
 
 
 def even_split(total: int, parts: int) -> tuple[int, ...]:
-    """`total` things over `parts` places as evenly as can be; the first places get the rest."""
+    """`total` items over `parts` places as evenly as possible; the first places get the remainder."""
     each, rest = divmod(total, parts)
     return tuple(each + (1 if index < rest else 0) for index in range(parts))
 
@@ -126,10 +124,10 @@ def _said(name: str, kind: NodeKind) -> tuple[NodeDomain, ...]:
 
 
 def _split(name: str, kind: NodeKind, assumed: list[str]) -> tuple[NodeDomain, ...]:
-    """One domain per socket. Cores kept for the system are taken to be the last ones of each socket."""
+    """One domain per socket. Reserved cores are assumed to be the last ones of each socket."""
     if kind.cores < 1:
         raise InputError(
-            f"the site file does not say how many cores a node of kind {name} has",
+            f"missing number of cores of node kind {name}",
             hint=f"add cores: (and sockets:, or domains:) under nodes.{name}",
         )
     sockets = max(1, min(kind.sockets, kind.cores))
@@ -140,7 +138,7 @@ def _split(name: str, kind: NodeKind, assumed: list[str]) -> tuple[NodeDomain, .
         assumed.append(f"the {kind.cores} cores of {name} are split evenly over its {sockets} sockets, in order")
     if kind.all_cores > kind.cores:
         kept = kind.all_cores - kind.cores
-        assumed.append(f"the {kept} cores of {name} that are not for jobs are the last of each socket")
+        assumed.append(f"the {kept} reserved cores of {name} are the last of each socket")
     return tuple(
         NodeDomain(socket, tuple(range(starts[socket], starts[socket] + usable[socket]))) for socket in range(sockets)
     )
@@ -160,29 +158,29 @@ def _count(domains: Sequence[NodeDomain]) -> str:
 
 
 def _check(name: str, kind: NodeKind, domains: Sequence[NodeDomain], all_cores: int) -> None:
-    """Refuse a description that contradicts itself; each message names the kind and the two things that disagree."""
+    """Reject a description that contradicts itself; each message names the kind and the two values that disagree."""
     cores = [core for domain in domains for core in domain.cores]
     gpus = [gpu for domain in domains for gpu in domain.gpus]
     at = f"node kind {name}"
     if any(not domain.cores for domain in domains):
-        raise InputError(f"{at}: a domain has no cores", hint=f"name its cores under nodes.{name}.domains")
+        raise InputError(f"{at}: a domain has no cores", hint=f"list its cores under nodes.{name}.domains")
     if twice := _repeated(cores):
-        raise InputError(f"{at}: core {core_ranges(twice)} is in two domains", hint="a core belongs to one domain")
+        raise InputError(f"{at}: core {core_ranges(twice)} is in two domains", hint="list each core in one domain")
     if twice := _repeated(gpus):
-        raise InputError(f"{at}: GPU {core_ranges(twice)} is in two domains", hint="a GPU belongs to one domain")
+        raise InputError(f"{at}: GPU {core_ranges(twice)} is in two domains", hint="list each GPU in one domain")
     if kind.cores and len(cores) != kind.cores:
-        raise InputError(f"{at}: cores is {kind.cores}, but its domains have {len(cores)}", hint="make them agree")
+        raise InputError(f"{at}: cores is {kind.cores}, but its domains have {len(cores)}", hint="use the same number")
     if max(cores) >= all_cores:
         raise InputError(
-            f"{at}: there is no core {max(cores)}, since the node has {all_cores} (numbered from 0)",
-            hint=f"say how many cores the node has, the system's included, in nodes.{name}.all_cores",
+            f"{at}: core {max(cores)} is out of range: the node has {all_cores} cores, numbered from 0",
+            hint=f"set nodes.{name}.all_cores to the number of all cores of the node, reserved ones included",
         )
     if kind.gpu.count and len(gpus) != kind.gpu.count:
         raise InputError(
-            f"{at}: gpu.count is {kind.gpu.count}, but its domains have {len(gpus)} GPUs", hint="make them agree"
+            f"{at}: gpu.count is {kind.gpu.count}, but its domains have {len(gpus)} GPUs", hint="use the same number"
         )
     if len({domain.socket for domain in domains}) > max(kind.sockets, 1):
-        raise InputError(f"{at}: sockets is {kind.sockets}, but its domains are on more", hint="make them agree")
+        raise InputError(f"{at}: sockets is {kind.sockets}, but its domains name more", hint="use the same number")
 
 
 def _repeated(numbers: Sequence[int]) -> set[int]:

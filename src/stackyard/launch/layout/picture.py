@@ -1,7 +1,7 @@
 """A node drawn as text: its sockets, the cores with the local rank that has each, and the GPUs below their ranks.
 
-Every core is one cell. What a cell means can be read without colour; colour (by rank, plain SGR codes) only helps the
-eye. Pure: it returns lines and knows nothing of terminals.
+Every core is one cell, readable without colour; colour (by rank, plain SGR codes) is optional. Pure: returns lines and
+does not access a terminal.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from stackyard.launch.layout.rules import counted
 from stackyard.launch.layout.this_node import THIS
 
 IDLE, KEPT, STRADDLES, SHARED = "·", "×", "!", "+"
-"""A core that no rank has; one that is not for jobs; the marks of a rank on two sockets and of a core of several."""
+"""A core that no rank uses; a reserved core; the marks of a rank on two sockets and of a core shared by ranks."""
 
 _COLOURS = ("36", "33", "32", "35", "34", "31", "96", "93", "92", "95", "94", "91")
 _DIM = "2"
@@ -29,7 +29,7 @@ Segment = tuple[str, str]
 
 @dataclass(frozen=True)
 class _Cell:
-    """One core: the text in it, and the first rank that has it (None: idle or kept)."""
+    """One core: its text, and the first rank that uses it (None: idle or reserved)."""
 
     text: str
     rank: int | None
@@ -47,7 +47,7 @@ def draw(layout: Layout, *, width: int = 100, color: bool = False) -> str:
     """The picture of one node of a layout (all are alike), with a heading and a legend.
 
     Args:
-        width: columns that no line exceeds; below 40 it is taken as 40.
+        width: the maximum line length in columns, at least 40.
         color: colour cells and GPUs by rank.
     """
     width = max(width, 40)
@@ -72,7 +72,7 @@ def _heading(layout: Layout, width: int) -> list[str]:
     if layout.gpus_per_rank:
         each.append(counted(layout.gpus_per_rank, "GPU"))
     seen = f"all {layout.node.gpus} GPUs of its node" if layout.gpu_visibility == "all" else "only its own"
-    sees = f"; it sees {seen}" if layout.gpus_per_rank and layout.node.gpus > 1 else ""
+    sees = f"; sees {seen}" if layout.gpus_per_rank and layout.node.gpus > 1 else ""
     texts = [f"{kind}: {counted(layout.ranks_per_node, 'rank')} per node{total}", f"each rank: {', '.join(each)}{sees}"]
     if layout.hosts:
         shown = " ".join(layout.hosts[:8])
@@ -81,7 +81,7 @@ def _heading(layout: Layout, width: int) -> list[str]:
 
 
 def _cells(layout: Layout) -> list[dict[int, _Cell]]:
-    """Per domain, its cells by the operating system's core numbers, ascending; kept cores are among them."""
+    """Per domain, its cells by the operating system's core numbers, ascending; reserved cores included."""
     holders: dict[int, list[int]] = {}
     for slot in layout.slots:
         for core in slot.cores:
@@ -104,10 +104,10 @@ def _cell(ranks: Sequence[int], on_two: set[int]) -> _Cell:
 
 
 def _kept(node: Node) -> dict[int, int]:
-    """The cores that are not for jobs, each with the domain that it is drawn in.
+    """The reserved cores, each with the domain that it is drawn in.
 
-    They can only be placed where the domains are blocks of equal size (22 cores of a POWER9, 8 around an L3 cache);
-    elsewhere nothing says which domain they are in, and the legend counts them.
+    Their domain is known only if the domains are blocks of equal size (22 cores of a POWER9, 8 around an L3 cache);
+    otherwise the legend only counts them.
     """
     usable = {core: index for index, domain in enumerate(node.domains) for core in domain.cores}
     size, rest = divmod(node.all_cores, len(node.domains))
@@ -144,7 +144,7 @@ def _rows(
 ) -> tuple[list[tuple[Segment, ...]], dict[int, tuple[int, int]]]:
     """The cells in lines no longer than `limit`, and for ranks whose run is in the last line, its column and length.
 
-    A run of cells of one rank stays together where it fits into a line; a gap sets it off from the next rank's.
+    A run of cells of one rank stays together if it fits into a line; a gap separates it from the next rank's.
     """
     runs = _runs(cells)
     wide = any(len(run) > 1 for run in runs)
@@ -183,7 +183,7 @@ def _runs(cells: Iterable[_Cell]) -> list[list[_Cell]]:
 
 
 def _gpu_rows(layout: Layout, index: int, columns: dict[int, tuple[int, int]], limit: int) -> list[tuple[Segment, ...]]:
-    """The domain's GPUs: below the cores of their ranks where all of them find room there, else as a list."""
+    """The domain's GPUs: below the cores of their ranks if all of them fit, else as a list."""
     owners = {gpu: [s.local_rank for s in layout.slots if gpu in s.gpus] for gpu in layout.node.domains[index].gpus}
     names = {gpu: f"GPU {gpu}" for gpu in owners}
     held = Counter(ranks[0] for ranks in owners.values() if ranks)
@@ -219,7 +219,7 @@ def _who(ranks: Sequence[int]) -> str:
 
 
 def _flow(boxes: Sequence[_Box], width: int) -> list[tuple[Segment, ...]]:
-    """Boxes side by side, equally many on a line as far as they fit, with their bottom borders on one line."""
+    """Boxes side by side, equally many per line as far as they fit, with aligned bottom borders."""
     fit, total = 0, -1
     for box in boxes:
         total += box.width + 1
@@ -249,19 +249,19 @@ def _line_of(box: _Box, number: int, height: int) -> tuple[Segment, ...]:
 def _legend(layout: Layout, cells: Sequence[dict[int, _Cell]], width: int) -> list[str]:
     texts = [cell.text for one in cells for cell in one.values()]
     last = layout.ranks_per_node - 1
-    parts = [f"0 - {last}  the local rank that has the core" if last else "0  the rank that has the core"]
+    parts = [f"0 - {last}  local rank of the core" if last else "0  rank of the core"]
     if IDLE in texts:
         parts.append(f"{IDLE}  idle")
     mine = layout.node.kind == THIS
     if KEPT in texts:
-        parts.append(f"{KEPT}  {'not for this process' if mine else 'kept for the system'}")
+        parts.append(f"{KEPT}  {'not available to this process' if mine else 'reserved for the system'}")
     elif layout.node.all_cores > layout.node.cores:
         kept = counted(layout.node.all_cores - layout.node.cores, "more core")
-        parts.append(f"{kept} {'not for this process' if mine else 'kept for the system'}")
+        parts.append(f"{kept} {'not available to this process' if mine else 'reserved for the system'}")
     if any(STRADDLES in text for text in texts):
-        parts.append(f"{STRADDLES}  its rank is on two sockets")
+        parts.append(f"{STRADDLES}  its rank spans two sockets")
     if any(SHARED in text for text in texts):
-        parts.append(f"{SHARED}  further ranks have it too")
+        parts.append(f"{SHARED}  shared with further ranks")
     if layout.smt > 1:
         parts.append(f"{layout.smt} of {layout.node.smt} hardware threads of each core")
     lines = [""]

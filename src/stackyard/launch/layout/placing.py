@@ -1,8 +1,8 @@
-"""The layout of a job: who runs where, why, and what is wrong with it. Pure; the same for one node and for 10,000.
+"""The layout of a job: where each rank runs, with reasons and findings. Pure; the same for one node and for 10,000.
 
-`plan_layout` chooses what nobody said (ranks per node, cores, threads, GPUs, visibility), places one node's ranks
-with `coreplaces`, and lets `layoutrules` judge the result. It refuses nothing itself: what may not be started is a
-finding with severity ``refused`` (`stackyard.findings.refuse`), so that a bad layout can be drawn too.
+`plan_layout` chooses what is not set (ranks per node, cores, threads, GPUs, visibility), places one node's ranks with
+`cores`, and checks the result with `rules`. It raises nothing for a bad layout: what must not be started is a finding
+with severity ``refused`` (`stackyard.findings.refuse`), so that a bad layout can be drawn too.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ Visibility = Literal["all", "own"]
 
 
 @dataclass(frozen=True)
-class _Said:
-    """A number with the sentence that says where it comes from."""
+class _Chosen:
+    """A number with the sentence that explains it."""
 
     value: int
     why: str
@@ -33,9 +33,9 @@ def plan_layout(intent: Intent, node: Node, hosts: tuple[str, ...] = ()) -> Layo
     """Place the ranks of a job on nodes of one kind.
 
     Args:
-        intent: what is asked; None and empty mean that this function decides.
-        node: what each of the nodes offers.
-        hosts: their names, in order, once they are known; the first `intent.nodes` are used.
+        intent: the request; this function chooses what is None or empty.
+        node: the resources of each node.
+        hosts: their names in order, if known; the first `intent.nodes` are used.
 
     Raises:
         InputError: fewer hosts than nodes, or a host twice.
@@ -82,77 +82,75 @@ def _checked(hosts: tuple[str, ...], nodes: int) -> tuple[str, ...]:
         return ()
     if len(hosts) < nodes:
         raise InputError(
-            f"{nodes} nodes are asked for, but there are {len(hosts)} hosts: {' '.join(hosts[:8])}",
+            f"{nodes} nodes are requested, but the allocation has {len(hosts)}: {' '.join(hosts[:8])}",
             hint=f"use -N {len(hosts)}, or an allocation of {nodes} nodes",
         )
     used = hosts[:nodes]
     if len(set(used)) < nodes:
         twice = next(host for host in used if used.count(host) > 1)
-        raise InputError(f"the host {twice} is named twice", hint="name each host once: it runs all of its ranks")
+        raise InputError(f"duplicate host {twice}", hint="list each host once")
     return used
 
 
-def _ranks(intent: Intent, node: Node) -> _Said:
+def _ranks(intent: Intent, node: Node) -> _Chosen:
     if intent.ranks_per_node:
-        return _Said(intent.ranks_per_node, f"{counted(intent.ranks_per_node, 'rank')} per node, as asked for")
+        return _Chosen(intent.ranks_per_node, f"{counted(intent.ranks_per_node, 'rank')} per node, as requested")
     each = intent.gpus_per_rank
     if node.gpus and each is None:
-        return _Said(node.gpus, f"{counted(node.gpus, 'rank')} per node: one for each GPU")
+        return _Chosen(node.gpus, f"{counted(node.gpus, 'rank')} per node: one per GPU")
     if node.gpus and each:
         ranks = max(1, node.gpus // each)
-        return _Said(ranks, f"{counted(ranks, 'rank')} per node: one for every {counted(each, 'GPU')}")
-    return _Said(node.sockets, f"{counted(node.sockets, 'rank')} per node: one for each socket")
+        return _Chosen(ranks, f"{counted(ranks, 'rank')} per node: one per {counted(each, 'GPU')}")
+    return _Chosen(node.sockets, f"{counted(node.sockets, 'rank')} per node: one per socket")
 
 
-def _gpus(intent: Intent, node: Node, ranks: int) -> _Said:
+def _gpus(intent: Intent, node: Node, ranks: int) -> _Chosen:
     each = intent.gpus_per_rank
     if each is not None:
-        return _Said(each, f"{counted(each, 'GPU') if each else 'no GPU'} for each rank, as asked for")
+        return _Chosen(each, f"{counted(each, 'GPU') if each else 'no GPU'} per rank, as requested")
     each = gpus_each(node, ranks)
     if not node.gpus:
-        return _Said(0, "")
+        return _Chosen(0, "")
     if ranks > node.gpus:
-        return _Said(each, f"{counted(ranks, 'rank')} share {counted(node.gpus, 'GPU')}")
-    what = "GPU i of a node is that of its local rank i" if each == 1 else f"each rank has {each} GPUs of its own"
-    return _Said(each, f"{what}, and its cores are the ones next to it" if each == 1 else what)
+        return _Chosen(each, f"{counted(ranks, 'rank')} share {counted(node.gpus, 'GPU')}")
+    what = "GPU i of a node belongs to local rank i" if each == 1 else f"each rank has {each} GPUs of its own"
+    return _Chosen(each, f"{what}, which has the cores next to it" if each == 1 else what)
 
 
-def _cores(intent: Intent, node: Node, ranks: int, most: int) -> _Said:
+def _cores(intent: Intent, node: Node, ranks: int, most: int) -> _Chosen:
     if intent.cores_per_rank:
-        return _Said(intent.cores_per_rank, f"{counted(intent.cores_per_rank, 'core')} for each rank, as asked for")
+        return _Chosen(intent.cores_per_rank, f"{counted(intent.cores_per_rank, 'core')} per rank, as requested")
     if most == 0:
-        return _Said(1, "one core for each rank, shared: there are more ranks than cores")
-    why = "whole sockets" if ranks < node.sockets else "the most that leave no rank on two sockets"
+        return _Chosen(1, "one shared core per rank: more ranks than cores")
+    why = "whole sockets" if ranks < node.sockets else "the most with every rank on one socket"
     why = "an equal share of the node's" if node.sockets == 1 else why
-    return _Said(most, f"{counted(most, 'core')} for each rank: {why}")
+    return _Chosen(most, f"{counted(most, 'core')} per rank: {why}")
 
 
-def _threads(intent: Intent, cores: int, smt: int) -> _Said:
+def _threads(intent: Intent, cores: int, smt: int) -> _Chosen:
     if intent.threads_per_rank:
-        return _Said(
-            intent.threads_per_rank, f"{counted(intent.threads_per_rank, 'thread')} for each rank, as asked for"
-        )
+        return _Chosen(intent.threads_per_rank, f"{counted(intent.threads_per_rank, 'thread')} per rank, as requested")
     per = "core" if smt == 1 else "hardware thread"
-    return _Said(cores * smt, f"{counted(cores * smt, 'OpenMP thread')} for each rank: one for each {per}")
+    return _Chosen(cores * smt, f"{counted(cores * smt, 'OpenMP thread')} per rank: one per {per}")
 
 
 def _visibility(intent: Intent, node: Node, slots: tuple[Slot, ...]) -> tuple[Visibility, str]:
-    """All GPUs where they talk to each other directly; a shared GPU is better seen alone, as device 0."""
+    """All GPUs if they have peer access; a shared GPU is visible alone, as device 0."""
     used = {gpu for slot in slots for gpu in slot.gpus}
     shared = sum(len(slot.gpus) for slot in slots) > len(used)
     if not used:
         return "all", ""
     if intent.gpu_visibility != "auto":
         whose = "all GPUs of its node" if intent.gpu_visibility == "all" else "only its own GPUs"
-        return intent.gpu_visibility, f"each rank sees {whose}, as asked for"
+        return intent.gpu_visibility, f"each rank sees {whose}, as requested"
     if node.gpu_peers and len(used) > 1 and not shared:
-        return "all", f"each rank sees all {node.gpus} GPUs of its node: NCCL and RCCL reach only visible ones directly"
-    return "own", "each rank sees only its own GPU, which is device 0 for it"
+        return "all", f"each rank sees all {node.gpus} GPUs of its node: NCCL and RCCL need this for peer access"
+    return "own", "each rank sees only its own GPU, as device 0"
 
 
 def _numbered(layout: Layout) -> str:
     if layout.nodes == 1:
         return ""
     if layout.distribution == "cyclic":
-        return f"ranks are dealt over the nodes: rank = {layout.nodes} x local rank + node"
-    return f"ranks fill node after node: rank = {layout.ranks_per_node} x node + local rank"
+        return f"cyclic distribution: rank = {layout.nodes} x local rank + node"
+    return f"block distribution: rank = {layout.ranks_per_node} x node + local rank"

@@ -1,21 +1,21 @@
-"""What is wrong or wasteful in a layout: a table of rules, each with its reason and the option that makes it better.
+"""Errors and wasted resources in a layout: a table of rules, each with its reason and the option that fixes it.
 
 | rule | severity | |
 |---|---|---|
-| straddles-socket | refused | a rank on two sockets that it shares; a note where it is allowed, or has them alone |
-| oversubscribed-cores | refused | more cores wanted than there are |
+| straddles-socket | refused | a rank on two sockets that it shares; a note if allowed, or if it has them alone |
+| oversubscribed-cores | refused | more cores requested than the node has |
 | threads-more-than-cores | refused | more threads than hardware threads of the rank's cores |
 | more-gpus-than-there-are | refused | |
 | smt-not-there | refused | more hardware threads per core than the node has |
 | more-memory-than-there-is | refused | |
-| idle-cores | warning | cores that no rank has |
-| idle-gpus, ranks-do-not-divide-gpus | warning | GPUs that no rank has, or that not equally many ranks share |
+| idle-cores | warning | cores that no rank uses |
+| idle-gpus, ranks-do-not-divide-gpus | warning | GPUs that no rank uses, or that unequal numbers of ranks share |
 | oversubscribed-gpus | warning | several ranks on one GPU |
-| one-visible-gpu | warning | NCCL cannot reach the other GPUs of the node directly |
+| one-visible-gpu | warning | NCCL has no peer access to the other GPUs of the node |
 | local-rank-beyond-gpus | warning | more ranks than devices, all visible |
-| far-gpu | warning | a rank whose GPU is on a socket where it has no cores |
+| far-gpu | warning | a rank whose GPU is on a socket without cores of the rank |
 
-``--oversubscribe`` turns the refusals about cores, threads and GPUs into notes, ``--straddle`` the one about sockets.
+``--oversubscribe`` turns the refused findings on cores, threads and GPUs into notes, ``--straddle`` that on sockets.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ORDER: dict[Severity, int] = {"refused": 0, "warning": 1, "note": 2}
 
 
 def judge(intent: Intent, layout: Layout) -> tuple[Finding, ...]:
-    """All findings about a layout that was made for an intent, the worst first."""
+    """All findings about the layout of an intent, the worst first."""
     rules: tuple[Callable[[Intent, Layout], Iterator[Finding]], ...] = (
         _cores_there, _socket, _threads, _smt, _memory, _gpus_there, _gpus_shared, _gpus_used, _peers, _far, _idle,
     )  # fmt: skip
@@ -55,8 +55,8 @@ def _cores_there(intent: Intent, layout: Layout) -> Iterator[Finding]:
             "oversubscribed-cores",
             "note" if intent.oversubscribe else "refused",
             f"{counted(layout.ranks_per_node, 'rank')} with {counted(each, 'core')} each need {wanted} cores, "
-            f"and a node has {there}",
-            "ranks that share a core take turns on it, and all others wait for the slowest",
+            f"but a node has {there}",
+            "ranks that share a core run in turns, and all others wait for the slowest",
             "" if intent.oversubscribe else f"{fewer}, or --oversubscribe",
         )
 
@@ -72,10 +72,10 @@ def _socket(intent: Intent, layout: Layout) -> Iterator[Finding]:
     yield Finding(
         "straddles-socket",
         "note" if allowed else "refused",
-        f"local {_ranks(on_two)} would have cores on two sockets"
+        f"local {_ranks(on_two)} would span two sockets"
         if not allowed
-        else f"local {_ranks(on_two)} {'has' if len(on_two) == 1 else 'have'} cores on more than one socket",
-        "half of its threads reach its memory and its GPU through the other socket",
+        else f"local {_ranks(on_two)} {'spans' if len(on_two) == 1 else 'span'} more than one socket",
+        "half of its threads access its memory and its GPU across the link between sockets",
         "" if allowed else f"{f'--cores-per-rank {most}' if most else '--ranks-per-node 1'}, or --straddle",
     )
 
@@ -93,8 +93,8 @@ def _threads(intent: Intent, layout: Layout) -> Iterator[Finding]:
         yield Finding(
             "threads-more-than-cores",
             "note" if intent.oversubscribe else "refused",
-            f"{layout.threads} threads in each rank, and its {layout.cores_per_rank} cores run {there} at a time",
-            "threads that wait for a core keep those waiting that have one",
+            f"{layout.threads} threads per rank, but {counted(layout.cores_per_rank, 'core')} run {there} at a time",
+            "threads that wait for a core delay all others at every barrier",
             "" if intent.oversubscribe else f"--threads-per-rank {there}, or --oversubscribe",
         )
 
@@ -104,9 +104,9 @@ def _smt(intent: Intent, layout: Layout) -> Iterator[Finding]:
         yield Finding(
             "smt-not-there",
             "refused",
-            f"{intent.smt} hardware threads per core are asked for, and a core of {layout.node.kind} has "
+            f"{intent.smt} hardware threads per core are requested, but a core of {layout.node.kind} has "
             f"{layout.node.smt}",
-            better=f"--smt {layout.node.smt}",
+            remedy=f"--smt {layout.node.smt}",
         )
 
 
@@ -116,8 +116,8 @@ def _memory(intent: Intent, layout: Layout) -> Iterator[Finding]:
         yield Finding(
             "more-memory-than-there-is",
             "refused",
-            f"{asked:g} GiB per node are asked for, and a node of kind {layout.node.kind} has {there:g}",
-            "the job would wait for ever",
+            f"{asked:g} GiB per node are requested, but a node of kind {layout.node.kind} has {there:g}",
+            "the job would stay queued forever",
             f"at most --memory {there:g}",
         )
 
@@ -128,15 +128,15 @@ def _gpus_there(intent: Intent, layout: Layout) -> Iterator[Finding]:
         yield Finding(
             "more-gpus-than-there-are",
             "refused",
-            f"{each} GPUs for each rank are asked for, and a node of kind {layout.node.kind} has {there}",
-            better=f"--gpus-per-rank {gpus_each(layout.node, ranks)}",
+            f"{each} GPUs per rank are requested, but a node of kind {layout.node.kind} has {there}",
+            remedy=f"--gpus-per-rank {gpus_each(layout.node, ranks)}",
         )
     elif each * ranks > there:
         yield Finding(
             "more-gpus-than-there-are",
             "note" if intent.oversubscribe else "refused",
-            f"{ranks} ranks with {each} of their own need {ranks * each} GPUs, and a node has {there}",
-            better="" if intent.oversubscribe else f"--ranks-per-node {max(1, there // each)}, or --oversubscribe",
+            f"{ranks} ranks with {counted(each, 'GPU')} each need {ranks * each} GPUs, but a node has {there}",
+            remedy="" if intent.oversubscribe else f"--ranks-per-node {max(1, there // each)}, or --oversubscribe",
         )
 
 
@@ -149,15 +149,15 @@ def _gpus_shared(intent: Intent, layout: Layout) -> Iterator[Finding]:
         "oversubscribed-gpus",
         "note" if intent.oversubscribe else "warning",
         f"up to {max(holders.values())} ranks share a GPU",
-        "NCCL refuses two ranks on one GPU, and without NVIDIA MPS they take turns",
-        f"--ranks-per-node {gpus}, or --gpus-per-rank 0 for ranks that need none",
+        "NCCL rejects two ranks on one GPU, and without NVIDIA MPS they run in turns",
+        f"--ranks-per-node {gpus}, or --gpus-per-rank 0 for ranks without GPUs",
     )
     if layout.gpu_visibility == "all" and ranks > gpus:
         yield Finding(
             "local-rank-beyond-gpus",
             "warning",
             f"each rank sees {gpus} GPUs, but local ranks go up to {ranks - 1}",
-            "a program that takes its local rank as device number ends with an invalid device ordinal",
+            "a program that uses its local rank as device number fails with 'invalid device ordinal'",
             "--gpu-visibility own",
         )
 
@@ -167,22 +167,22 @@ def _gpus_used(intent: Intent, layout: Layout) -> Iterator[Finding]:
     holders = Counter(gpu for slot in layout.slots for gpu in slot.gpus)
     if not holders:
         return
-    idle, said = there - len(holders), intent.gpus_per_rank is not None
+    idle, given = there - len(holders), intent.gpus_per_rank is not None
     if idle:
-        better = there // layout.gpus_per_rank if said else _all_gpus(layout.node, ranks)
+        remedy = there // layout.gpus_per_rank if given else _all_gpus(layout.node, ranks)
         yield Finding(
-            "idle-gpus" if said else "ranks-do-not-divide-gpus",
+            "idle-gpus" if given else "ranks-do-not-divide-gpus",
             "warning",
-            f"{idle} of {there} GPUs of each node {'is' if idle == 1 else 'are'} not used by {counted(ranks, 'rank')}",
-            "a node is usually paid for as a whole",
-            f"--ranks-per-node {better}",
+            f"{idle} of {there} GPUs of each node {'is' if idle == 1 else 'are'} unused with {counted(ranks, 'rank')}",
+            "a node is usually charged as a whole",
+            f"--ranks-per-node {remedy}",
         )
     elif len(set(holders.values())) > 1:
         yield Finding(
             "ranks-do-not-divide-gpus",
             "warning",
-            f"{ranks} ranks do not share {there} GPUs evenly",
-            "all ranks wait for those on the GPUs with the most ranks",
+            f"{ranks} ranks cannot share {there} GPUs evenly",
+            "all ranks wait for the GPUs with the most ranks",
             f"--ranks-per-node {max(1, min(round(ranks / there), layout.node.cores // there)) * there}",
         )
 
@@ -196,8 +196,8 @@ def _peers(intent: Intent, layout: Layout) -> Iterator[Finding]:
         yield Finding(
             "one-visible-gpu",
             "warning",
-            "each rank sees one GPU, though the GPUs of a node can reach each other directly",
-            "NCCL and RCCL use direct copies between GPUs only where a process sees both of them",
+            "each rank sees one GPU, although the GPUs of a node support peer access",
+            "NCCL and RCCL copy directly between GPUs only if a process sees both",
             "--gpu-visibility all",
         )
 
@@ -206,13 +206,13 @@ def _far(intent: Intent, layout: Layout) -> Iterator[Finding]:
     far = _far_ranks(layout.node, layout.slots)
     if not far:
         return
-    better = _other_ranks(layout.node, layout.ranks_per_node, lambda slots: not _far_ranks(layout.node, slots))
+    remedy = _other_ranks(layout.node, layout.ranks_per_node, lambda slots: not _far_ranks(layout.node, slots))
     yield Finding(
         "far-gpu",
         "warning",
-        f"local {_ranks(far)} {'has' if len(far) == 1 else 'have'} a GPU on a socket without any core of its own",
-        "all that it copies to this GPU goes through the link between the sockets",
-        f"--ranks-per-node {better}" if better else "",
+        f"local {_ranks(far)} {'has' if len(far) == 1 else 'have'} a GPU on a socket where it has no core",
+        "all copies to this GPU cross the link between the sockets",
+        f"--ranks-per-node {remedy}" if remedy else "",
     )
 
 
@@ -223,19 +223,19 @@ def _idle(intent: Intent, layout: Layout) -> Iterator[Finding]:
     if not idle:
         return
     most = _most(node, slots)
-    better = ""
+    remedy = ""
     if intent.cores_per_rank and most > layout.cores_per_rank:
-        better = f"--cores-per-rank {most}"
+        remedy = f"--cores-per-rank {most}"
     else:
         ranks = _other_ranks(node, len(slots), lambda made: node.cores == sum(len(slot.cores) for slot in made))
-        better = f"--ranks-per-node {ranks}" if ranks else ""
+        remedy = f"--ranks-per-node {ranks}" if ranks else ""
     yield Finding(
         "idle-cores",
         "warning",
-        f"{idle} of {node.cores} cores of each node {'is' if idle == 1 else 'are'} not used by "
-        f"{counted(len(slots), 'rank')} with {layout.cores_per_rank} each",
-        "a node is usually paid for as a whole",
-        better,
+        f"{idle} of {node.cores} cores of each node {'is' if idle == 1 else 'are'} unused with "
+        f"{counted(len(slots), 'rank')} of {counted(layout.cores_per_rank, 'core')}",
+        "a node is usually charged as a whole",
+        remedy,
     )
 
 
@@ -254,7 +254,7 @@ def _most(node: Node, slots: tuple[Slot, ...]) -> int:
 
 
 def _other_ranks(node: Node, ranks: int, good: Callable[[tuple[Slot, ...]], bool]) -> int:
-    """The number of ranks nearest to `ranks` that divides the GPUs and whose default layout is good; 0: none is."""
+    """The number of ranks nearest to `ranks` that divides the GPUs and has a good default layout; 0 if none."""
     for other in sorted(range(1, node.cores + 1), key=lambda one: (abs(one - ranks), -one)):
         if other == ranks or (node.gpus and node.gpus % other):
             continue

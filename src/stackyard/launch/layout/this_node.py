@@ -1,9 +1,9 @@
 """This machine as a `Node`: sockets, cores and their hardware threads, GPUs and the cores near them, from the kernel.
 
-Only files below ``/sys`` and ``/proc`` are read and nothing is started, so it is quick and works where no vendor's
-program is installed. What a file does not say is left at the plainest case and said in `Node.assumed`. Cores that this
-process may not use (its affinity mask, which a batch system or a container narrows) do not exist for it, and neither
-do GPUs that CUDA_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES hides by number.
+Only files below ``/sys`` and ``/proc`` are read and nothing is started, so it is fast and works without vendor
+programs. Missing facts get the simplest default, listed in `Node.assumed`. Cores outside this process's affinity mask,
+which a batch system or a container narrows, are left out, and so are GPUs that CUDA_VISIBLE_DEVICES or
+ROCR_VISIBLE_DEVICES hides by number.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from stackyard.host.probe import memory_gib
 from stackyard.launch.layout.model import Node, NodeDomain
 
 THIS = "this machine"
-"""The kind's name of a node that no site file describes."""
+"""The name of the kind of a node that no site file describes."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class _Core:
 
 @dataclass(frozen=True)
 class _Numbering:
-    """How cores and threads are numbered: `of` gives a core's number, `smt` 1 where only first threads are usable."""
+    """How cores and threads are numbered: `of` maps cores to numbers; `smt` is 1 if only first threads are usable."""
 
     of: Mapping[_Core, int]
     smt: int
@@ -45,12 +45,12 @@ class _Numbering:
 def this_node(
     root: Path = Path("/"), affinity: Collection[int] | None = None, environ: Mapping[str, str] | None = None
 ) -> Node:
-    """Look at this machine. Never fails: what cannot be read is assumed, and said to be so.
+    """Read this machine. Never fails: what cannot be read gets a default, listed in `assumed`.
 
     Args:
-        root: the root folder of the machine, so that a captured tree can be read too.
-        affinity: hardware threads that may be used; None asks the kernel for this process's own.
-        environ: where the variables that hide GPUs are looked up; None means this process's own.
+        root: the root directory of the machine; a captured tree works too.
+        affinity: usable hardware threads; None: this process's affinity mask.
+        environ: the variables that hide GPUs; None: this process's.
     """
     allowed = frozenset(os.sched_getaffinity(0) if affinity is None else affinity)
     environ = os.environ if environ is None else environ
@@ -72,7 +72,7 @@ def this_node(
 
 
 def _cores(root: Path, allowed: Collection[int]) -> list[_Core]:
-    """All cores of the machine in the order of their first threads; each allowed CPU alone where /sys is silent."""
+    """All cores of the machine in the order of their first threads; each allowed CPU alone without /sys."""
     numa = {cpu: node for node, cpus in _numa_nodes(root).items() for cpu in cpus}
     found: dict[tuple[int, ...], _Core] = {}
     for folder in (root / "sys/devices/system/cpu").glob("cpu[0-9]*"):
@@ -95,8 +95,8 @@ def _numa_nodes(root: Path) -> dict[int, tuple[int, ...]]:
 def _numbering(cores: list[_Core], allowed: Collection[int]) -> _Numbering:
     """Whether threads are numbered ``core + t * cores`` (split) or ``core * smt + t`` (adjacent).
 
-    A machine that is neither (cores of two kinds, say) is taken with one thread per core, as is one whose second
-    threads this process may not use: then a core's number is that of its one thread, which is always right.
+    A machine that is neither (e.g. with two kinds of cores) is treated as having one thread per core, as is one whose
+    second threads this process may not use: then a core's number is that of its one thread, which is always correct.
     """
     smt = max(len(core.threads) for core in cores)
     whole = all(set(core.threads) <= set(allowed) for core in cores if set(core.threads) & set(allowed))
@@ -110,7 +110,7 @@ def _numbering(cores: list[_Core], allowed: Collection[int]) -> _Numbering:
         numbers = {core: core.threads[0] // smt for core in cores}
         return _Numbering(numbers, smt, "adjacent", max(numbers.values()) + 1)
     numbers = {core: min(set(core.threads) & set(allowed), default=core.threads[0]) for core in cores}
-    why = "its cores are not alike" if whole else "this process may not use all threads of its cores"
+    why = "its cores differ" if whole else "this process may not use all threads of its cores"
     return _Numbering(numbers, 1, "split", len(cores), (f"one hardware thread per core is used, since {why}",))
 
 
@@ -134,14 +134,14 @@ def _domains(
         if at is None:
             at = places[0]
             if len(places) > 1:
-                assumed.append(f"GPU {gpu} is taken to be next to the first cores: the system does not say where it is")
+                assumed.append(f"GPU {gpu} is assumed to be next to the first cores: its NUMA node is unknown")
         near[at].append(gpu)
     made = tuple(NodeDomain(place[0], tuple(sorted(groups[place])), tuple(near[place])) for place in places)
     return made, tuple(assumed)
 
 
 def _gpus(root: Path, environ: Mapping[str, str]) -> tuple[str, dict[int, int | None]]:
-    """The vendor, and the NUMA node (None: not known) of each visible GPU by the driver's number."""
+    """The vendor, and the NUMA node (None: unknown) of each visible GPU by the driver's number."""
     for vendor, devices, variable in (
         ("nvidia", _nvidia(root), "CUDA_VISIBLE_DEVICES"),
         ("amd", _amd(root), "ROCR_VISIBLE_DEVICES"),
@@ -155,8 +155,8 @@ def _gpus(root: Path, environ: Mapping[str, str]) -> tuple[str, dict[int, int | 
 def _nvidia(root: Path) -> list[str]:
     """PCI addresses in the order of the bus, which is nvidia-smi's order (and CUDA's with CUDA_DEVICE_ORDER set).
 
-    A GPU whose device file is not there (a container that was given others) is left out. The file is not opened: the
-    first opening of an idle GPU takes seconds.
+    A GPU without a device file (in a container with other GPUs) is left out. The file is not opened: the first open of
+    an idle GPU takes seconds.
     """
     found = []
     for folder in (root / "proc/driver/nvidia/gpus").glob("*:*"):
@@ -180,7 +180,7 @@ def _amd(root: Path) -> list[str]:
 
 
 def _shown(count: int, variable: str | None) -> list[int]:
-    """The GPUs that a visibility variable leaves. Names of other forms (UUIDs) cannot be told apart here: all."""
+    """The GPUs that a visibility variable leaves visible. Other forms (UUIDs) cannot be resolved here: all."""
     if variable is None or not re.fullmatch(r"\s*|-1|\d+(\s*,\s*\d+)*", variable):
         return list(range(count))
     return [number for number in sorted(map(int, re.findall(r"-?\d+", variable))) if 0 <= number < count]
@@ -193,7 +193,7 @@ def _numa_of(root: Path, address: str) -> int | None:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    """A kernel's list of CPUs, ``0-3,8``; empty where it is not one."""
+    """A list of CPUs from the kernel, ``0-3,8``; empty for other text."""
     found: list[int] = []
     for match in re.finditer(r"(\d+)(?:-(\d+))?", text):
         found.extend(range(int(match[1]), int(match[2] or match[1]) + 1))

@@ -1,10 +1,10 @@
-"""Running the ranks' program inside an image: Apptainer, Singularity or Charliecloud around it, from the site's data.
+"""Running the ranks' program in an image with Apptainer, Singularity or Charliecloud, configured by the site.
 
-The runtime stands between the shim and the program, so identity, ports and addresses are found outside (there is
-rarely an scontrol inside) and come in as variables. What a runtime does to variables (Apptainer user guide,
-"Environment and metadata"): all of the host's come in but PATH and LD_LIBRARY_PATH, which are the image's;
-``APPTAINERENV_PREPEND_PATH`` goes in front of the image's PATH, ``APPTAINERENV_X`` sets X inside, and the files of
-``APPTAINER_CONTAINLIBS`` are put on the library path. These names are set for the run only: they break image builds.
+The runtime runs between the shim and the program, so identity, ports and addresses are determined outside (images
+rarely contain scontrol) and passed as variables. How a runtime treats variables (Apptainer user guide, "Environment and
+metadata"): it passes all of the host's except PATH and LD_LIBRARY_PATH, which are the image's;
+``APPTAINERENV_PREPEND_PATH`` is prepended to the image's PATH, ``APPTAINERENV_X`` sets X inside, and the files of
+``APPTAINER_CONTAINLIBS`` are added to the library path. These are set for the run only: they break image builds.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from stackyard.launch.request.intent import Intent
 from stackyard.spec.sitemodels import ContainerPolicy, Site
 
 PROGRAMS = {"apptainer": "apptainer", "singularity": "singularity", "charliecloud": "ch-run"}
-"""Runtime: the program that is looked for, in this order where the site names none."""
+"""Runtime: its program, searched in this order if the site names none."""
 
 WIRE_UP = ("${STACKYARD_STEP}", "${STACKYARD_WIRE_1}", "${STACKYARD_WIRE_2}")
-"""Folders that the shim knows at run time: the run's own, and where the launcher's PMIx or PALS server keeps its files.
-Without them a rank inside is "rank 0 of 1", or stops in MPI_Init."""
+"""Directories that the shim knows at run time: the run directory and the directories of the launcher's PMIx or PALS
+server. Without them every rank inside is "rank 0 of 1" or hangs in MPI_Init."""
 
 CLEANING = ("--cleanenv", "-e", "--containall", "-C", "--unset-env=*")
 
 
 @dataclass(frozen=True)
 class Inside:
-    """What one runtime renders: the image, where to be, what is bound, what is set."""
+    """The input of one runtime: the image, working directory, binds and variables."""
 
     image: str
     cwd: str
@@ -58,17 +58,17 @@ def wrap(
     stack_root: str = "",
     environ: Mapping[str, str] | None = None,
 ) -> Wrapper:
-    """The words and variables that put a program into the intent's image.
+    """The words and variables that run a program in the intent's image.
 
     Args:
-        change: the stack's environment; its PATH is put in front of the image's.
-        program: what the backend runs; its helper programs are bound where it needs them.
-        stack_root: the folder to bind so that the stack is there inside (its yard); empty without a stack.
-        environ: whose PATH is searched for a runtime; None: this process's.
+        change: the stack's environment; its PATH is prepended to the image's.
+        program: the backend's program; its helper programs are bound if needed.
+        stack_root: the directory of the stack to bind (its yard); empty without a stack.
+        environ: its PATH is searched for a runtime; None: this process's.
 
     Raises:
-        InputError: there is no such image, or the runtime does not read its kind.
-        MissingError: the site names no runtime and none was found.
+        InputError: the image does not exist, or the runtime does not support its format.
+        MissingError: the site names no runtime and none is found.
     """
     policy = site.launch.container
     image = _image(intent)
@@ -84,14 +84,14 @@ def wrap(
 
 
 def _script_folder(intent: Intent, cwd: str) -> tuple[str, ...]:
-    """The folder of the Python script, where that is here but not below the working folder; it imports from there."""
+    """The directory of the Python script, if outside the working directory; it imports from there."""
     script = source.script_of(intent.program)
     path = Path(os.path.normpath(Path(cwd, script)))
     return (str(path.parent),) if script and path.is_file() and not path.is_relative_to(cwd) else ()
 
 
 def _helpers(intent: Intent, program: RankProgram | None) -> tuple[str, ...]:
-    """The folder of the helper programs, where the backend or PyTorch's profiler runs one."""
+    """The directory of the helper programs, if the backend or PyTorch's profiler runs one."""
     words = (*program.argv, *program.sidecar) if program else ()
     traced = any(spec.split(":")[0] == "torch" for spec in intent.profile)
     return (str(HELPERS),) if traced or any(word.startswith(str(HELPERS)) for word in words) else ()
@@ -101,59 +101,63 @@ def _image(intent: Intent) -> str:
     name = intent.container
     if "://" in name:
         raise InputError(
-            f"{name} is no file: every rank would fetch and convert it",
-            hint=f"make a file of it once: apptainer build image.sif {name}",
+            f"{name} is not a file: every rank would pull and convert it",
+            hint=f"convert it once: apptainer build image.sif {name}",
         )
     path = Path(intent.cwd or ".", name).absolute()
     if not path.exists():
-        raise InputError(f"there is no image {path}", hint="--container takes a SIF or SquashFS file, or a folder")
+        raise InputError(f"image not found: {path}", hint="--container takes a SIF or SquashFS file, or a directory")
     return str(path)
 
 
 def _runtime(policy: ContainerPolicy, image: str, environ: Mapping[str, str] | None) -> str:
-    """The site's runtime, else the first one here that reads such an image."""
+    """The site's runtime, else the first one on PATH that supports the image."""
     sif = image.endswith(".sif")
     if policy.runtime:
         if policy.runtime == "charliecloud" and sif:
             raise InputError(
-                f"{image} is a SIF file, and this site's runtime is Charliecloud",
-                hint="give a folder or a SquashFS file",
+                f"{image} is a SIF file, which this site's runtime, Charliecloud, does not support",
+                hint="use a directory or a SquashFS file",
             )
         return policy.runtime
     for runtime, program in PROGRAMS.items():
         if which(program, environ) and not (sif and runtime == "charliecloud"):
             return runtime
     raise MissingError(
-        f"nothing here can run in {image}: none of {', '.join(PROGRAMS.values())} is on PATH",
-        hint="`launch.container.runtime` in site.yaml names the cluster's, where it is on the nodes alone",
+        f"cannot run {image}: none of {', '.join(PROGRAMS.values())} found on PATH",
+        hint="set `launch.container.runtime` in site.yaml if the runtime exists only on the compute nodes",
     )
 
 
 def _apptainer(runtime: str, inside: Inside) -> Wrapper:
-    """``apptainer exec``; Singularity has the same options, and variables of its own name."""
+    """``apptainer exec``; Singularity has the same options, and variables with its own prefix."""
     prefix = runtime.upper()
     words = [runtime, "exec"]
     reasons = [Reason((runtime, "exec"), f"runs in {inside.image}")]
     flag = {"nvidia": "--nv", "amd": "--rocm"}.get(inside.gpu)
     if flag:
         words.append(flag)
-        reasons.append(Reason((flag,), "the host's GPU driver libraries inside"))
+        reasons.append(Reason((flag,), "binds the host's GPU driver libraries"))
     for bind in inside.binds:
         words += ["--bind", bind]
-    reasons.append(Reason(("--bind",), "the site's folders, the working folder, the run's, the launcher's PMI server"))
+    reasons.append(
+        Reason(
+            ("--bind",), "the site's directories, the working directory, the run directory, the launcher's PMI server"
+        )
+    )
     words += ["--pwd", inside.cwd, *inside.policy.options, inside.image]
     variables = {f"{prefix}ENV_{name}": value for name, value in inside.variables.items()}
     if inside.path:
         variables[f"{prefix}ENV_PREPEND_PATH"] = ":".join(inside.path)
-        reasons.append(Reason((f"{prefix}ENV_PREPEND_PATH",), "the stack's programs before the image's"))
+        reasons.append(Reason((f"{prefix}ENV_PREPEND_PATH",), "prepends the stack's programs to the image's PATH"))
     if inside.policy.libraries:
         variables[f"{prefix}_CONTAINLIBS"] = ",".join(inside.policy.libraries)
-        reasons.append(Reason((f"{prefix}_CONTAINLIBS",), "the host's libraries that the site names"))
+        reasons.append(Reason((f"{prefix}_CONTAINLIBS",), "the host libraries that the site names"))
     return Wrapper(tuple(words), variables=variables, reasons=tuple(reasons), findings=_cleaned(inside))
 
 
 def _charliecloud(inside: Inside) -> Wrapper:
-    """``ch-run`` (0.26 and newer: ``--set-env=NAME=VALUE``); the host's variables all come in, PATH too."""
+    """``ch-run`` (0.26 and newer: ``--set-env=NAME=VALUE``); all variables of the host are passed, PATH too."""
     _mount_points(inside)
     words = ["ch-run"]
     for bind in inside.binds:
@@ -162,15 +166,15 @@ def _charliecloud(inside: Inside) -> Wrapper:
     words += ["--env-no-expand", "-c", inside.cwd, *inside.policy.options, inside.image, "--"]
     reasons = (
         Reason(("ch-run",), f"runs in {inside.image}"),
-        Reason(("-b",), "the site's folders, the working folder, the run's, the launcher's PMI server"),
+        Reason(("-b",), "the site's directories, the working directory, the run directory, the launcher's PMI server"),
     )
     return Wrapper(tuple(words), reasons=reasons, findings=(*_cleaned(inside), *_beyond_charliecloud(inside)))
 
 
 def _mount_points(inside: Inside) -> None:
-    """Raise InputError where a folder image lacks a place to bind to: ch-run makes none in a read-only image.
+    """Raise InputError if a directory image lacks a mount point: ch-run creates none in a read-only image.
 
-    Below /tmp, which is the host's, and below another bind it needs none (ch-run 0.31, ``bind_mount``).
+    It needs none below /tmp, which is the host's, and below another bind (ch-run 0.31, ``bind_mount``).
     """
     if not Path(inside.image).is_dir() or {"-w", "--write"} & set(inside.policy.options):
         return
@@ -179,40 +183,40 @@ def _mount_points(inside: Inside) -> None:
         above = {Path("/tmp"), Path("/dev"), *(other for other in targets if other != target)} & set(target.parents)
         if not above and not Path(f"{inside.image}{target}").exists():
             raise InputError(
-                f"the image {inside.image} has no {target}, and Charliecloud cannot bind it there",
+                f"Charliecloud cannot bind {target}: no such directory in the image {inside.image}",
                 hint=f"mkdir -p {inside.image}{target}",
             )
 
 
 def _beyond_charliecloud(inside: Inside) -> tuple[Finding, ...]:
-    """What was asked for and ch-run has no option for."""
+    """Requests that ch-run has no option for."""
     found = []
     if inside.gpu:
         found.append(
             Finding(
-                "charliecloud-gpu", "warning", "Charliecloud brings no GPU driver libraries into an image",
-                "the image works on GPUs only if they were put into it", "ch-fromhost --nvidia IMAGE, once",
+                "charliecloud-gpu", "warning", "Charliecloud does not bind the host's GPU driver libraries",
+                "the image works on GPUs only if it contains them", "run ch-fromhost --nvidia IMAGE once",
             )
         )  # fmt: skip
     if inside.policy.libraries:
         found.append(
             Finding(
-                "charliecloud-libraries", "warning", "Charliecloud cannot put `libraries` on the path inside",
-                "it has no such option", "name their folders in `binds`, and LD_LIBRARY_PATH in `variables`",
+                "charliecloud-libraries", "warning", "Charliecloud cannot add `libraries` to the library path",
+                "it has no such option", "list their directories in `binds`, and set LD_LIBRARY_PATH in `variables`",
             )
         )  # fmt: skip
     return tuple(found)
 
 
 def _cleaned(inside: Inside) -> tuple[Finding, ...]:
-    """A rank without its variables is no rank: say so where the site's options take them away."""
+    """A warning if the site's options remove the ranks' variables."""
     cleaning = [option for option in inside.policy.options if option in CLEANING]
     if not cleaning:
         return ()
     return (
         Finding(
-            "container-cleanenv", "warning", f"{cleaning[0]} takes the ranks' variables away inside the container",
+            "container-cleanenv", "warning", f"{cleaning[0]} removes the ranks' variables inside the container",
             "RANK, WORLD_SIZE, MASTER_ADDR and the launcher's own PMI variables do not reach the program",
-            "leave it out of `launch.container.options`",
+            "remove it from `launch.container.options`",
         ),
     )  # fmt: skip

@@ -1,8 +1,8 @@
 """Profilers on chosen ranks, by one option and without editing the program: ``--profile nsys:ranks=0,8``.
 
-A specification is a name and options, ``name:option=value:option=value``. Every profiler knows `ranks` (numbers and
-ranges, or ``all``; without it rank 0 alone), and the options of its row. What it writes lies in the run's folder and
-has the rank in its name.
+A specification is a name and options, ``name:option=value:option=value``. Every profiler has the option `ranks`
+(numbers and ranges, or ``all``; default: rank 0) and the options of its row. Its output is in the run directory, with
+the rank in the file name.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from stackyard.launch.plan.model import Reason, Wrapper
 
 @dataclass(frozen=True)
 class Profiler:
-    """A row: the words put before the program, with ``{step}`` and the row's options to be filled in.
+    """A row: the words before the program, in which ``{step}`` and the row's options are filled in.
 
     Attributes:
-        program: what must be on PATH on the nodes; empty where nothing is started.
-        options: each with the words that it adds, in which ``{}`` is its value; a choice is checked against `choices`.
+        program: what must be on PATH on the nodes; empty if none.
+        options: each with its words, in which ``{}`` is the value; the value is checked against `choices`.
         last: words after all options.
-        all_ranks: it is for every rank or none, because the program itself chooses who writes.
+        all_ranks: applies to all ranks, because the program itself chooses who writes.
     """
 
     name: str
@@ -46,7 +46,7 @@ _PY_SPY = (
     'sh -c \'"$@"; echo $? > "$0"\' "$0.code" "$@"; code=$?; '
     'if [ -s "$0.code" ]; then read -r code < "$0.code"; fi; rm -f "$0.code"; exit "$code"'
 )
-"""py-spy 0.4 ends with 0 however its program ended, and a failed rank would count as done: so its code is kept."""
+"""py-spy 0.4 exits with 0 even if its program fails, so the program's exit status is saved and returned."""
 
 ROWS = (
     # nsys profile --help; NVIDIA Nsight Systems user guide, "CLI profile command switch options"
@@ -73,7 +73,7 @@ ROWS = (
     ),
     # py-spy record --help, 0.4
     Profiler(
-        "py-spy", "where Python spends its time (speedscope.app, a JSON file)", "py-spy",
+        "py-spy", "a sampling profile of Python (speedscope.app, a JSON file)", "py-spy",
         ("sh", "-c", _PY_SPY, f"{{step}}/py-spy-{RANK}.json"),
         {"rate": ("--rate={}",), "duration": ("--duration={}",), "native": ("--native",)},
         {"native": ("1",)}, ("--",),
@@ -86,7 +86,7 @@ ROWS = (
     ),
     # torch.profiler, around the script; steps are calls of an optimizer's step()
     Profiler(
-        "torch", "PyTorch's own trace of operators and kernels (chrome://tracing, TensorBoard)", "python",
+        "torch", "PyTorch's trace of operators and kernels (chrome://tracing, TensorBoard)", "python",
         ("python", str(HELPERS / "torch_trace.py"), f"--output={{step}}/torch-{RANK}.json"),
         {"steps": ("--steps={}",)}, last=("--",),
     ),
@@ -95,14 +95,14 @@ TABLE = {row.name: row for row in ROWS}
 
 
 def wrap(specs: Sequence[str], ranks: int, step: str = "${STACKYARD_STEP}") -> tuple[Wrapper, ...]:
-    """The wrappers of all profilers that were asked for, in the order of their specifications.
+    """The wrappers of all requested profilers, in the order of their specifications.
 
     Args:
         ranks: the world size; a rank beyond it is an error.
-        step: the run's folder, as it is to be written into the words.
+        step: the run directory, as written into the words.
 
     Raises:
-        InputError: an unknown profiler, option or value; the known ones are named.
+        InputError: an unknown profiler, option or value; the message lists the known ones.
     """
     return tuple(_wrapper(spec, ranks, step) for spec in specs)
 
@@ -111,7 +111,7 @@ def _wrapper(spec: str, ranks: int, step: str) -> Wrapper:
     name, *given = spec.split(":")
     row = TABLE.get(name)
     if row is None:
-        raise InputError(f"there is no profiler {name!r}", hint=_known(name, tuple(TABLE)))
+        raise InputError(f"no such profiler: {name}", hint=_known(name, tuple(TABLE)))
     options = dict(_option(row, text) for text in given)
     tasks = None if row.all_ranks else _tasks(options.pop("ranks", "0"), ranks)
     options.pop("ranks", None)
@@ -122,7 +122,7 @@ def _wrapper(spec: str, ranks: int, step: str) -> Wrapper:
         if (row.name, option) == ("horovod", "cycles"):
             variables["HOROVOD_TIMELINE_MARK_CYCLES"] = value
     filled = tuple(word.replace("{step}", step) for word in (*words, *row.last))
-    needs = f"; needs: {row.program}" if row.program else ""
+    needs = f"; requires {row.program} on PATH" if row.program else ""
     who = "all ranks" if tasks is None or len(tasks) == ranks else f"rank {', '.join(map(str, tasks))}"
     return Wrapper(
         filled, tasks, {key: value.replace("{step}", step) for key, value in variables.items()},
@@ -135,10 +135,10 @@ def _option(row: Profiler, text: str) -> tuple[str, str]:
     option, sign, value = text.partition("=")
     known = ("ranks", *row.options)
     if option not in known or not sign or not value:
-        raise InputError(f"{row.name} has no option {text!r}", hint=_known(option, known, "=..."))
+        raise InputError(f"{row.name}: no such option: {text}", hint=_known(option, known, "=..."))
     choices = row.choices.get(option, ())
     if choices and value not in choices:
-        raise InputError(f"{row.name}: {option}={value} is none of its values", hint=_known(value, choices))
+        raise InputError(f"{row.name}: invalid value {option}={value}", hint=_known(value, choices))
     return option, value
 
 
@@ -156,8 +156,10 @@ def _tasks(text: str, ranks: int) -> tuple[int, ...]:
     for part in text.split(","):
         first, _, last = part.partition("-")
         if not (first.isdecimal() and (last or first).isdecimal()):
-            raise InputError(f"ranks={text} is no list of ranks", hint="e.g. ranks=0,8 or ranks=0-3 or ranks=all")
+            raise InputError(
+                f"ranks={text} is not a list of ranks", hint="use e.g. ranks=0,8 or ranks=0-3 or ranks=all"
+            )
         found += range(int(first), int(last or first) + 1)
     if not found or max(found) >= ranks:
-        raise InputError(f"ranks={text}: there are {ranks} ranks, 0 to {ranks - 1}")
+        raise InputError(f"ranks={text} is out of range: valid ranks are 0 to {ranks - 1}")
     return tuple(dict.fromkeys(found))

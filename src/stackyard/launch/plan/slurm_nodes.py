@@ -1,6 +1,6 @@
-"""What Slurm says that a node has, where the site describes none; and how much of a node an allocation has.
+"""The resources of a node as reported by Slurm, if the site describes none; and an allocation's share of a node.
 
-A login node is seldom like the nodes that one gets, so `this_node` would be a wrong guess. The variables are those of
+A login node is seldom like the compute nodes, so `this_node` would be a wrong guess. The variables are those of
 salloc(1) and sbatch(1), OUTPUT ENVIRONMENT VARIABLES; the lines those of scontrol(1) ``-o -d show job`` and ``show
 node``.
 """
@@ -24,14 +24,14 @@ _AMD = ("mi", "amd", "instinct")
 
 @dataclass(frozen=True)
 class Offer:
-    """What a job may use of each of its nodes.
+    """The resources of each node that a job may use.
 
     Attributes:
-        node: the node, as far as Slurm describes it; None: not asked, since the site does.
-        cpus: hardware threads that the allocation has on each node, on the one with the fewest; 0: not known.
-        gpus: GPUs likewise; None: not known.
-        partition: where no nodes are in hand yet: from where they come.
-        nodes: how many nodes that has.
+        node: the node as reported by Slurm; None: not queried, since the site describes it.
+        cpus: hardware threads of the allocation per node, on the node with the fewest; 0: unknown.
+        gpus: GPUs likewise; None: unknown.
+        partition: the partition, outside an allocation.
+        nodes: the number of nodes of the partition.
     """
 
     node: Node | None = None
@@ -44,12 +44,12 @@ class Offer:
 def of_allocation(
     allocation: Allocation, environ: Mapping[str, str], *, here: str = "", described: bool = False, gpus: bool = True
 ) -> Offer:
-    """What the nodes of an allocation offer.
+    """The resources of an allocation's nodes.
 
     Args:
-        here: this host's name: where it is one of them and all of it is ours, the kernel knows more than Slurm.
-        described: the site says what its nodes are, so only how much of them we have is asked.
-        gpus: whether GPUs matter to the job; the controller is asked for them only then.
+        here: this hostname: if the allocation has this whole node, the kernel reports more than Slurm.
+        described: the site describes its nodes, so only the allocated share is queried.
+        gpus: whether the job uses GPUs; the controller is queried for them only then.
     """
     cpus = min(counts(environ.get("SLURM_JOB_CPUS_PER_NODE", "")) or [0])
     given = _gpus_given(environ)
@@ -67,12 +67,12 @@ def of_allocation(
 
 
 def of_partition(queue: str) -> Offer | None:
-    """What the nodes of a partition offer to a job that has them whole; the smallest where they differ.
+    """The resources of a partition's nodes for an exclusive job; those of the smallest node if they differ.
 
-    None where there is no such partition (sbatch then says so) or Slurm cannot be asked.
+    None if the partition does not exist (sbatch reports that) or Slurm does not answer.
 
     Args:
-        queue: its name; empty: the default one.
+        queue: its name; empty: the default partition.
     """
     try:
         result = ask(("sinfo", "-h", "-N", "-o", "%R|%P|%N|%c", *(("-p", queue) if queue else ())))
@@ -85,12 +85,12 @@ def of_partition(queue: str) -> Offer | None:
         return None
     facts = _fields(_line(("scontrol", "-o", "show", "node", mine[0][1])))
     differ = mine[0][0] != mine[-1][0]
-    notes = (f"the nodes of partition {name} differ: the smallest is taken, {mine[0][1]}",) if differ else ()
+    notes = (f"the nodes of partition {name} differ: assuming the smallest, {mine[0][1]}",) if differ else ()
     return Offer(_node(facts, f"partition {name}", 0, None, notes), partition=name, nodes=len({h for _, h in mine}))
 
 
 def counts(text: str) -> list[int]:
-    """``32(x4),16`` as 32, 32, 32, 32, 16: how Slurm writes a number for each node."""
+    """``32(x4),16`` as 32, 32, 32, 32, 16: Slurm's notation for a number per node."""
     found: list[int] = []
     for number, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", text):
         found += [int(number)] * int(times or 1)
@@ -98,15 +98,15 @@ def counts(text: str) -> list[int]:
 
 
 def need(layout: Layout, offer: Offer, *, oversubscribe: bool) -> None:
-    """Raise InputError where the allocation has fewer CPUs or GPUs on a node than the ranks need.
+    """Raise InputError if the allocation has fewer CPUs or GPUs per node than the ranks need.
 
-    srun would only say "More processors requested than permitted", after the job's time has begun to run.
+    srun would only report "More processors requested than permitted", and only after the job has started.
     """
     threads = layout.ranks_per_node * layout.cores_per_rank * layout.smt
     ranks, each = counted(layout.ranks_per_node, "rank"), layout.cores_per_rank * layout.smt
     if offer.cpus and threads > offer.cpus and not oversubscribe:
         raise InputError(
-            f"{ranks} with {counted(each, 'CPU')} each need {threads} CPUs of a node, and this allocation has "
+            f"{ranks} with {counted(each, 'CPU')} each need {threads} CPUs per node, but this allocation has "
             f"{offer.cpus}",
             hint=f"salloc -N {layout.nodes} --exclusive, or salloc -N {layout.nodes} "
             f"--ntasks-per-node={layout.ranks_per_node} --cpus-per-task={each}",
@@ -114,18 +114,18 @@ def need(layout: Layout, offer: Offer, *, oversubscribe: bool) -> None:
     gpus = len({gpu for slot in layout.slots for gpu in slot.gpus})
     if offer.gpus is not None and gpus > offer.gpus:
         raise InputError(
-            f"{ranks} with {counted(layout.gpus_per_rank, 'GPU')} each need {gpus} of a node, and this allocation has "
+            f"{ranks} with {counted(layout.gpus_per_rank, 'GPU')} each need {gpus} per node, but this allocation has "
             f"{offer.gpus or 'none'}",
             hint=f"salloc -N {layout.nodes} --gpus-per-node={gpus} ..., or --gpus-per-rank 0",
         )
 
 
 def _node(facts: Mapping[str, str], kind: str, cpus: int, gpus: int | None, notes: tuple[str, ...] = ()) -> Node:
-    """A node from ``scontrol show node``; `cpus` of it where they are not all ours.
+    """A node from ``scontrol show node``, or `cpus` of it if the allocation has only a part.
 
-    Slurm's CPUs are hardware threads, or cores where a node is so configured: as many as sockets times cores. A node
-    that is configured by ``CPUs=`` alone is shown with as many sockets as CPUs: that says nothing. CPUEfctv (since
-    22.05) leaves out what is kept for the system.
+    Slurm's CPUs are hardware threads, or cores if so configured: as many as sockets times cores. A node configured only
+    by ``CPUs=`` is shown with as many sockets as CPUs, which is not its topology. CPUEfctv (since 22.05) excludes
+    what is reserved for the system.
     """
     every = _number(facts, "CPUEfctv") or _number(facts, "CPUTot") or cpus or 1
     per_socket = _number(facts, "CoresPerSocket") or 1
@@ -137,7 +137,7 @@ def _node(facts: Mapping[str, str], kind: str, cpus: int, gpus: int | None, note
     part = "" if whole else f" of {every // smt}"
     said = f"{counted(cores, 'core')}{part}" + (f", {counted(there, 'GPU')}" if there else "")
     where = "" if sockets == 1 else f" on {sockets} sockets, split evenly"
-    assumed = (f"a node of {kind} has {said}{where}, as Slurm says: no site file describes it", *notes)
+    assumed = (f"a node of {kind} has {said}{where}, as reported by Slurm: no site file describes it", *notes)
     sizes, shares = even_split(cores, sockets), even_split(there, sockets)
     domains, core, gpu = [], 0, 0
     for socket, (size, share) in enumerate(zip(sizes, shares, strict=True)):
@@ -153,7 +153,7 @@ def _number(facts: Mapping[str, str], name: str) -> int:
 
 
 def _gpus_given(environ: Mapping[str, str]) -> int | None:
-    """GPUs of the allocation on each node; None where the variables do not say it (``--gres`` sets none in salloc)."""
+    """GPUs of the allocation per node; None if no variable is set (``--gres`` sets none in salloc)."""
     if environ.get("SLURM_GPUS_ON_NODE"):
         return _last_number(environ["SLURM_GPUS_ON_NODE"])
     if environ.get("SLURM_GPUS_PER_NODE"):
@@ -168,7 +168,7 @@ def _last_number(text: str) -> int:
 
 
 def _gpu_count(gres: str) -> int:
-    """``gpu:h100:4(S:0-1),gpu:a100:2(IDX:0-1)`` as 6; 0 where there is no GPU."""
+    """``gpu:h100:4(S:0-1),gpu:a100:2(IDX:0-1)`` as 6; 0 without a GPU."""
     plain = re.sub(r"\([^)]*\)", "", gres)
     return sum(int(found) for found in re.findall(r"(?:^|,)gpu(?::[^:,]+)?:(\d+)", plain))
 
@@ -179,7 +179,7 @@ def _gpu_type(gres: str) -> str:
 
 
 def _line(argv: tuple[str, ...]) -> str:
-    """The first line of an answer; empty where there is none."""
+    """The first line of the output; empty on failure."""
     try:
         result = ask(argv)
     except (CommandError, MissingError):
@@ -188,7 +188,7 @@ def _line(argv: tuple[str, ...]) -> str:
 
 
 def _fields(line: str) -> dict[str, str]:
-    """``Name=value`` words; of each name the first one."""
+    """``Name=value`` words; the first value of each name."""
     found: dict[str, str] = {}
     for name, value in re.findall(r"(?:^| )([A-Za-z][A-Za-z_/:]*)=(\S*)", line):
         found.setdefault(name, value)

@@ -1,4 +1,4 @@
-"""Rules on where ranks meet: MASTER_ADDR, --rdzv_endpoint, ports."""
+"""Rules on the rendezvous: MASTER_ADDR, --rdzv_endpoint, ports."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CUT = re.compile(r"^\$\(\s*echo\s+\S*SLURM_(?:JOB_)?NODELIST\S*\s*\|\s*cut\s+-d
 
 @dataclass(frozen=True)
 class Address:
-    """One place where the address of rank 0 is written, where it comes from, and whether each task evaluates it."""
+    """One occurrence of rank 0's address, where its value comes from, and whether each task evaluates it."""
 
     text: str
     origin: str
@@ -97,18 +97,18 @@ def _assigned(resolved: Resolved) -> Iterator[tuple[str, str]]:
 
 
 def _start(case: Case) -> str:
-    better = {
+    values = {
         "slurm": "$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)",
         "lsf": "$(grep -v batch $LSB_DJOB_HOSTFILE | head -n 1)",
         "pbs": "$(head -n 1 $PBS_NODEFILE)",
         "flux": "$(flux hostlist -n 0 local)",
     }
-    return better.get(case.script.scheduler, "the name of rank 0's node")
+    return values.get(case.script.scheduler, "the hostname of rank 0's node")
 
 
 @rule(
     "address-localhost",
-    why="With several nodes every node looks for rank 0 on itself: the start hangs until it times out",
+    why="On several nodes every node looks for rank 0 on itself: startup hangs until it times out",
     example="#SBATCH --nodes=2\nexport MASTER_ADDR=localhost",
     instead="export MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)",
 )
@@ -138,7 +138,7 @@ def _set(address: Address, value: str) -> str:
 
 
 def _made(case: Case, address: Address) -> str:
-    """The lines up to an address that fill the array that it takes its item from."""
+    """The lines before an address that fill the array it is taken from."""
     name = re.search(r"\$\{(\w+)\[", address.text + address.origin)
     rows = case.script.text.splitlines()[: address.line]
     return "\n".join(row for row in rows if name and re.search(rf"\b{name[1]}\b", row))
@@ -146,12 +146,12 @@ def _made(case: Case, address: Address) -> str:
 
 @rule(
     "address-own-name",
-    why="Each task names its own node: tasks of different nodes never meet",
+    why="Each task uses its own hostname, so tasks on different nodes never connect",
     example="srun bash -c 'export MASTER_ADDR=$(hostname); python train.py'",
     instead="export MASTER_ADDR=$(hostname)   (before srun, in the batch script)",
 )
 def address_own_name(case: Case) -> Iterator[Hit]:
-    """$(hostname) taken inside the tasks; or in an LSF script with -nnodes, which runs on the launch node."""
+    """$(hostname) evaluated inside the tasks, or in an LSF script with -nnodes, which runs on the launch node."""
     nodes = case.script.request.nodes
     launch_node = case.script.scheduler == "lsf" and case.script.request.values.keys() & {"nnodes", "csm"}
     for address in addresses(case):
@@ -161,7 +161,7 @@ def address_own_name(case: Case) -> Iterator[Hit]:
         if address.per_rank and nodes != 1:
             yield Hit(
                 address.line,
-                f"{address.option} is each task's own node",
+                f"{address.option} is each task's own hostname",
                 _set(address, _start(case)),
                 None if nodes else "note",
             )
@@ -173,7 +173,7 @@ def address_own_name(case: Case) -> Iterator[Hit]:
 
 @rule(
     "address-launch-node",
-    why="The address of the node that called srun, not that of rank 0; in a batch script it is not set at all",
+    why="This is the address of the node that called srun, not of rank 0; in a batch script it is unset",
     example="export MASTER_ADDR=$SLURM_LAUNCH_NODE_IPADDR",
     instead="export MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)",
     evidence=("script", "source"),
@@ -196,41 +196,41 @@ def address_launch_node(case: Case) -> Iterator[Hit]:
         if source and source.launch_node_line:
             yield Hit(
                 launch.line,
-                f"{source.file}:{source.launch_node_line} takes rank 0's address from SLURM_LAUNCH_NODE_IPADDR",
-                "pass MASTER_ADDR from the script",
+                f"{source.file}:{source.launch_node_line} reads rank 0's address from SLURM_LAUNCH_NODE_IPADDR",
+                "set MASTER_ADDR in the script",
                 "note",
             )
 
 
 def _not_rank_0(case: Case) -> Iterator[Hit]:
-    """The last node, a node of another kind, or what is no node's name."""
+    """The last node, a node of another kind, or a value that is not a hostname."""
     nodes = case.script.request.nodes
-    reason = "Rank 0 runs on the first node of the job: ranks that look for it elsewhere wait until they time out"
+    reason = "Rank 0 runs on the first node of the job: ranks that look for it elsewhere time out"
     for address in addresses(case) if nodes and nodes > 1 else ():
         origin, plain = address.origin, address.origin.strip("\"'")
         last = re.search(r"(?:hostnames?|NODEFILE)\b[^|]*\|\s*tail\b(?!\s+-n\s*\+)", origin)
         item = re.search(r"\w\[-1\]\}|\w: -1\}", address.text + origin)
         text = ""
         if last or (item and "hostnames" in _made(case, address)):
-            text = "is the last node of the job, not that of rank 0"
+            text = "is the last node of the job, not rank 0's"
         elif _CUT.search(origin):
-            text = f"is cut from a list such as node[1-{nodes}], not from names"
+            text = f"is cut from a compressed list such as node[1-{nodes}], not from hostnames"
         elif re.fullmatch(r"login[-\w.]*", address.text, re.I):
             text = f"is {address.text}, where no rank runs"
         elif re.fullmatch(r"\$\{?SLURM_(?:JOB_)?NODELIST\}?", plain):
-            text = f"is the whole list, as node[1-{nodes}], not a name"
+            text = f"is the whole list node[1-{nodes}], not one hostname"
         if text:
             yield Hit(address.line, f"{address.option} {text}", _set(address, _start(case)), reason=reason)
 
 
 @rule(
     "address-lsf-first-host",
-    why="The first host of LSF's lists is the launch node, where no rank runs; sorting them changes their order",
+    why="The first host in LSF's lists is the launch node, where no rank runs; sorting the lists changes their order",
     example="export MASTER_ADDR=$(head -1 $LSB_DJOB_HOSTFILE)",
     instead="export MASTER_ADDR=$(grep -v batch $LSB_DJOB_HOSTFILE | head -n 1)",
 )
 def address_lsf_first_host(case: Case) -> Iterator[Hit]:
-    """Rank 0's address from LSF's host lists with the launch node left in, or sorted."""
+    """Rank 0's address from an LSF host list that still contains the launch node or was sorted."""
     if case.script.scheduler != "lsf" or not case.script.request.values.keys() & {"nnodes", "csm"}:
         return
     for address in addresses(case):
@@ -249,7 +249,7 @@ def address_lsf_first_host(case: Case) -> Iterator[Hit]:
         elif ordered:
             yield Hit(
                 address.line,
-                f"the hosts of {listed.group()} are sorted: the first need not be rank 0's",
+                f"the hosts of {listed.group()} are sorted: the first one may not be rank 0's",
                 _set(address, _start(case)),
                 "note",
             )
@@ -257,18 +257,18 @@ def address_lsf_first_host(case: Case) -> Iterator[Hit]:
 
 @rule(
     "fixed-port",
-    why="Two jobs of one node with the same port collide: 'address already in use', or worse, they meet",
+    why="Two jobs on one node with the same port collide: 'address already in use', or their ranks join each other",
     example="export MASTER_PORT=29500",
     instead="export MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))",
 )
 def fixed_port(case: Case) -> Iterator[Hit]:
-    """A port written as a number: a warning where nodes are shared, else a note."""
+    """A hard-coded port: a warning on shared nodes, otherwise a note."""
     if not case.script.scheduler:
         return
     request = case.script.request
     shared = case.shares_nodes
     array = bool(request.values.keys() & {"array", "J."}) or "[" in request.name
-    better = {"slurm": "$((20000 + SLURM_JOB_ID % 20000))", "lsf": "$((20000 + LSB_JOBID % 20000))"}
+    ports = {"slurm": "$((20000 + SLURM_JOB_ID % 20000))", "lsf": "$((20000 + LSB_JOBID % 20000))"}
     seen: set[int] = set()
     for name, text, line in _ports(case):
         if text.isdecimal() and int(text) > 0 and line not in seen:
@@ -280,13 +280,13 @@ def fixed_port(case: Case) -> Iterator[Hit]:
             yield Hit(
                 line,
                 f"{name} is always {text}",
-                f"{name}={host}{better.get(case.script.scheduler, 'a port of this job')}",
+                f"{name}={host}{ports.get(case.script.scheduler, 'a port derived from the job ID')}",
                 None if sure else "note",
             )
 
 
 def _takes_a_part(request: Request) -> bool:
-    """Whether a job plainly takes a part of a node: 1 or 2 GPUs with few cores or limited memory, or a shared queue."""
+    """Whether a job clearly uses part of a node: 1 or 2 GPUs with few cores or limited memory, or a shared queue."""
     if "shared" in request.queue.lower():
         return True
     cores = (request.cpus_per_task or 1) * (request.node_tasks or 1)
@@ -314,12 +314,12 @@ def _ports(case: Case) -> Iterator[tuple[str, str, int]]:
 
 @rule(
     "same-port-twice",
-    why="The second one on the same node finds the port in use",
+    why="The second launch on the same node finds the port in use",
     example="torchrun --master_port=29500 a.py &\ntorchrun --master_port=29500 b.py &",
     instead="torchrun --master_port=29501 b.py &",
 )
 def same_port_twice(case: Case) -> Iterator[Hit]:
-    """Two launches beside each other on one node with the same port."""
+    """Two concurrent launches on one node with the same port."""
     seen: dict[str, int] = {}
     for launch in case.launches:
         if (
@@ -337,7 +337,7 @@ def same_port_twice(case: Case) -> Iterator[Hit]:
         if port in seen and seen[port] != launch.line:
             yield Hit(
                 launch.line,
-                f"port {port} is already taken by the launch on line {seen[port]}",
+                f"port {port} is already used by the launch on line {seen[port]}",
                 f"--master_port={int(port) + 1}",
             )
         seen.setdefault(port, launch.line)

@@ -1,4 +1,4 @@
-"""What a rule is, and what it is given: the script, the site if there is one, the program's source if it is found."""
+"""What a rule is, and its input: the script, the site if known, and the program's source if found."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from stackyard.findings import Severity
+from stackyard.errors import Where
+from stackyard.findings import Finding, Severity
 from stackyard.lint.launches import RANKS, Launch, python_program
 from stackyard.lint.script import Script
 from stackyard.lint.source import Source, source_of
@@ -26,18 +27,18 @@ _HELPERS = frozenset(_HELPERS_WORDS.split())
 
 @dataclass(frozen=True)
 class Hit:
-    """What a rule saw. `severity` overrides the rule's own, for a case without its evidence."""
+    """What a rule found. `severity` overrides the rule's own, for a case without its evidence."""
 
     line: int
     message: str
-    better: str = ""
+    remedy: str = ""
     severity: Severity | None = None
     reason: str = ""
 
 
 @dataclass(frozen=True)
 class Step:
-    """The size of a launch as far as it is known: None where it is not."""
+    """The size of a launch; None for what is unknown."""
 
     nodes: int | None = None
     tasks: int | None = None
@@ -47,7 +48,7 @@ class Step:
 
 @dataclass
 class Case:
-    """One script with all evidence there is. `folders` are where the program's source may be."""
+    """One script with all available evidence. `folders` may contain the program's source."""
 
     script: Script
     site: Site | None = None
@@ -61,18 +62,18 @@ class Case:
 
     @cached_property
     def steps(self) -> list[Launch]:
-        """Launches that start tasks on nodes and are not inside another launch, helpers such as hostname left out."""
+        """Launches that start tasks on nodes and are not inside another launch, without helpers such as hostname."""
         return [each for each in self.launches if each.kind in RANKS and not each.via and not self.is_helper(each)]
 
     @property
     def nodes(self) -> int | None:
-        """Nodes of the job, where the head says it; a head of Slurm that does not may still get them by its tasks."""
+        """Nodes of the job if the head requests a number; None if the scheduler chooses it."""
         request = self.script.request
         return request.nodes or (1 if request.tasks == 1 else None)
 
     @cached_property
     def node_kind(self) -> NodeKind | None:
-        """The site's kind of node for this job: of its queue or constraint, or the only one."""
+        """The site's node kind for this job: that of its queue or constraint, or the only one."""
         if self.site is None:
             return None
         kinds = list(self.site.nodes.values())
@@ -85,7 +86,7 @@ class Case:
 
     @cached_property
     def version(self) -> tuple[int, ...]:
-        """The scheduler's version, e.g. (23, 11): the site's, else Slurm's as the script names it; empty: not known."""
+        """The scheduler's version, e.g. (23, 11): from the site, else as the script names Slurm's; empty if unknown."""
         text = self.site.scheduler.version if self.site else ""
         if not text and self.script.scheduler == "slurm":
             named = re.search(r"\bslurm(?:[/ -]|version|\sv)*(\d{2}\.\d{2})\b", self.script.text, re.I)
@@ -94,13 +95,13 @@ class Case:
 
     @property
     def shares_nodes(self) -> bool | None:
-        """Whether another job can be on the same node; None where neither script nor site says."""
+        """Whether other jobs can run on the same node; None if neither script nor site specifies it."""
         if self.script.request.exclusive is not None:
             return not self.script.request.exclusive
         return not self.site.scheduler.exclusive if self.site and self.site.scheduler.kind else None
 
     def source(self, launch: Launch) -> Source | None:
-        """The facts on the Python program of a launch, None where the file is not there."""
+        """The facts about the Python program of a launch; None if its file is not found."""
         if id(launch) not in self._sources:
             self._sources[id(launch)] = source_of(launch, self.folders)
         return self._sources[id(launch)]
@@ -166,11 +167,11 @@ class Case:
 
     @property
     def head_tasks_per_node(self) -> int | None:
-        """Tasks on each node as the head says it; one where it says nothing on tasks (sbatch manual, --ntasks)."""
+        """Tasks on each node by the head; one if it has no option about tasks (sbatch manual, --ntasks)."""
         request = self.script.request
         if request.node_tasks:
             return request.node_tasks
-        spoken = request.values.keys() & {
+        given = request.values.keys() & {
             "ntasks",
             "ntasks-per-node",
             "ntasks-per-gpu",
@@ -178,7 +179,7 @@ class Case:
             "ntasks-per-core",
             "overcommit",
         }
-        return 1 if not spoken and request.nodes else None
+        return 1 if not given and request.nodes else None
 
 
 def _is_small(argv: tuple[str, ...]) -> bool:
@@ -187,7 +188,7 @@ def _is_small(argv: tuple[str, ...]) -> bool:
 
 @dataclass(frozen=True)
 class Rule:
-    """One thing that is looked for. `example` is a line with the fault, `instead` the better one."""
+    """One rule. `example` is a line with the problem, `instead` the corrected one."""
 
     name: str
     severity: Severity
@@ -199,8 +200,15 @@ class Rule:
 
     @property
     def title(self) -> str:
-        """What it looks for, in one sentence."""
+        """What it finds, in one sentence."""
         return (self.check.__doc__ or "").strip().splitlines()[0]
+
+    def finding(self, hit: Hit, file: str) -> Finding:
+        """A hit in `file` as a finding."""
+        where = Where(file, hit.line)
+        return Finding(
+            self.name, hit.severity or self.severity, hit.message, hit.reason or self.reason, hit.remedy, where
+        )
 
 
 TABLE: dict[str, Rule] = {}
@@ -215,7 +223,7 @@ def rule(
     example: str,
     instead: str,
 ) -> Callable[[Callable[[Case], Iterator[Hit]]], Callable[[Case], Iterator[Hit]]]:
-    """Puts a function into the table of rules under a stable name."""
+    """Add a function to the table of rules under a stable name."""
 
     def put(check: Callable[[Case], Iterator[Hit]]) -> Callable[[Case], Iterator[Hit]]:
         TABLE[name] = Rule(name, severity, evidence, why, example, instead, check)
@@ -228,5 +236,5 @@ _TEMPLATE = re.compile(r"<.*>|\{|\}|@\w+@|#\w+#|\bX{2,}\b|\.\.\.|^\[.*\]|%[A-Z_]
 
 
 def is_template(text: str) -> bool:
-    """Whether a value is a place to be filled in: ``<N>``, ``{{nodes}}``, ``@N@``, ``XXX``, ``[account]``, ``...``."""
+    """Whether a value is a placeholder: ``<N>``, ``{{nodes}}``, ``@N@``, ``XXX``, ``[account]``, ``...``."""
     return bool(_TEMPLATE.search(text)) or not is_known(text)

@@ -1,4 +1,4 @@
-"""Rules on the head: directive lines that the scheduler does not read, or reads otherwise than was meant."""
+"""Rules on the head: directives that the scheduler ignores, rejects or reads differently than intended."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ def _read(case: Case) -> list[Directive]:
 @rule(
     "no-shebang",
     "refused",
-    why="sbatch takes only scripts whose first line begins with #!",
+    why="sbatch accepts only scripts whose first line starts with #!",
     example="#SBATCH --nodes=2    (as the first line)",
     instead="#!/bin/bash",
 )
 def no_shebang(case: Case) -> Iterator[Hit]:
     """A Slurm script whose first line is not ``#!``."""
     text = case.script.text
-    template = any(mark in text for mark in ("<%", "{{", "{%"))  # its engine makes the first line
+    template = any(mark in text for mark in ("<%", "{{", "{%"))  # its engine generates the first line
     if case.script.scheduler == "slurm" and not text.startswith("#!") and _read(case) and not template:
-        yield Hit(1, "the first line is not #!, so sbatch refuses the script", "#!/bin/bash")
+        yield Hit(1, "the first line does not start with #!: sbatch rejects the script", "#!/bin/bash")
 
 
 @rule(
     "dos-line-ends",
     "refused",
-    why="sbatch refuses scripts with DOS line breaks, and bash takes \\r for part of a word",
+    why="sbatch rejects scripts with DOS line endings, and bash reads \\r as part of a word",
     example="#SBATCH --nodes=2\\r",
     instead="dos2unix job.sh",
 )
 def dos_line_ends(case: Case) -> Iterator[Hit]:
-    """Lines that end as Windows ends them."""
+    """Windows line endings."""
     if "\r\n" in case.script.text:
         line = case.script.text[: case.script.text.index("\r\n")].count("\n") + 1
         yield Hit(line, "lines end with a carriage return", "sed -i 's/\\r$//' " + case.script.name.rsplit("/", 1)[-1])
@@ -64,7 +64,7 @@ def dos_line_ends(case: Case) -> Iterator[Hit]:
 
 @rule(
     "directive-late",
-    why="Slurm and PBS stop reading directives at the first command; what comes later is a comment",
+    why="Slurm and PBS stop reading directives at the first command; later ones are comments",
     example="cd $HOME\n#SBATCH --time=1:00:00",
     instead="#SBATCH --time=1:00:00\ncd $HOME",
 )
@@ -83,12 +83,12 @@ def directive_late(case: Case) -> Iterator[Hit]:
 
 @rule(
     "directive-spaced",
-    why="The scheduler reads only lines that begin exactly with its tag; others are comments",
+    why="The scheduler reads only lines that start exactly with its tag; other lines are comments",
     example="# SBATCH --nodes=4",
     instead="#SBATCH --nodes=4",
 )
 def directive_spaced(case: Case) -> Iterator[Hit]:
-    """A directive with a blank before or after ``#``, which makes it a comment; a note where it may be meant so."""
+    """A directive with a space before or after ``#``, which makes it a comment; a note if that may be intended."""
     script = case.script
     active = {option.name for each in script.directives if each.state == "read" for option in each.options}
     off = sum(each.state == "disabled" for each in script.directives)
@@ -100,17 +100,17 @@ def directive_spaced(case: Case) -> Iterator[Hit]:
             continue
         pasted = script.text[:1] in " \t" and script.text.lstrip().startswith("#!")  # all of it is indented alike
         meant = (bool(names & _SIZES) or not active) and not off and not pasted
-        better = f"{_TAGS[each.kind]} {each.text}"
+        remedy = f"{_TAGS[each.kind]} {each.text}"
         yield Hit(
             each.line,
-            f"this line is a comment to {_NAMES[each.kind]}: blanks around #",
-            better,
+            f"{_NAMES[each.kind]} reads this line as a comment: spaces around #",
+            remedy,
             None if meant else "note",
         )
 
 
 def _is_prose(directive: Directive) -> bool:
-    """Whether a comment only speaks of the tag: ``# BSUB -nnodes, $n and the like must be set``."""
+    """Whether a comment only mentions the tag: ``# BSUB -nnodes, $n and the like must be set``."""
     table = HEADS[directive.kind]
     reading = read_options(table, split_directive(directive.text))
     return bool(reading.rest) or any(not option.name for option in reading.options)
@@ -121,7 +121,7 @@ _NAMES = {"slurm": "Slurm", "lsf": "LSF", "pbs": "PBS", "flux": "Flux"}
 
 @rule(
     "directive-variable",
-    why="sbatch does not expand shell variables in directives; it knows %j, %x and the like",
+    why="sbatch does not expand shell variables in directives; it expands patterns such as %j and %x",
     example="#SBATCH --output=$HOME/log-$SLURM_JOB_ID",
     instead="#SBATCH --output=log-%j",
 )
@@ -148,26 +148,26 @@ def directive_variable(case: Case) -> Iterator[Hit]:
                 value = option.value
                 for name, pattern in known.items():
                     value = value.replace(name, pattern)
-                better = (
+                remedy = (
                     f"#SBATCH --{option.name}={value}" if "$" not in value else f"sbatch --{option.name}={value} ..."
                 )
-                yield Hit(each.line, f"sbatch takes {found.group()} literally in --{option.name}", better)
+                yield Hit(each.line, f"sbatch does not expand {found.group()} in --{option.name}", remedy)
 
 
 def _is_filled(value: str) -> bool:
-    """Whether a template's engine replaces a part of the value."""
+    """Whether a template engine replaces part of the value."""
     return any(mark in value for mark in ("{{", "<%", "{%", "%>"))
 
 
 @rule(
     "unknown-option",
     "refused",
-    why="The scheduler refuses a job with an option that it does not know",
+    why="The scheduler rejects a job with an unknown option",
     example="#SBATCH --ntask-per-node=4",
     instead="#SBATCH --ntasks-per-node=4",
 )
 def unknown_option(case: Case) -> Iterator[Hit]:
-    """A misspelt or ambiguous option; a note where a plugin of the site may have it."""
+    """A misspelt or ambiguous option; a note if a plugin of the site may define it."""
     table = HEADS.get(case.script.scheduler)
     if table is None:
         return
@@ -194,8 +194,8 @@ def unknown_option(case: Case) -> Iterator[Hit]:
             else:
                 yield Hit(
                     each.line,
-                    f"{tag}: the option {name!r} is not one of the scheduler's own",
-                    "check that a plugin of the site has it",
+                    f"{tag}: {name!r} is not an option of the scheduler itself",
+                    "check that a plugin of the site defines it",
                     "note",
                 )
 
@@ -203,12 +203,12 @@ def unknown_option(case: Case) -> Iterator[Hit]:
 @rule(
     "stray-words",
     "refused",
-    why="sbatch takes each word of a directive for an option and refuses others",
+    why="sbatch parses each word of a directive as an option and rejects other words",
     example="#SBATCH --time=2:00:00 two hours",
     instead="#SBATCH --time=2:00:00   # two hours",
 )
 def stray_words(case: Case) -> Iterator[Hit]:
-    """Words in an #SBATCH line that belong to no option."""
+    """Words in an #SBATCH line that do not belong to an option."""
     if case.script.scheduler != "slurm":
         return
     for each in _read(case):
@@ -216,19 +216,19 @@ def stray_words(case: Case) -> Iterator[Hit]:
         reading = read_options(SBATCH, words)
         stray = [word for word in reading.rest if not re.match(r"-|\(\d+\)", word)]
         if stray and not reading.doubtful and not is_template(each.text) and all(o.name for o in reading.options):
-            better = f"#SBATCH {' '.join(words[: words.index(stray[0])])}   # {' '.join(stray)}".replace("  #", " #")
-            better = f"#SBATCH --{each.text}" if stray[0] == words[0] and "=" in stray[0] else better
-            yield Hit(each.line, f"{stray[0]!r} belongs to no option: sbatch refuses the directive", better)
+            remedy = f"#SBATCH {' '.join(words[: words.index(stray[0])])}   # {' '.join(stray)}".replace("  #", " #")
+            remedy = f"#SBATCH --{each.text}" if stray[0] == words[0] and "=" in stray[0] else remedy
+            yield Hit(each.line, f"{stray[0]!r} does not belong to an option: sbatch rejects the directive", remedy)
 
 
 @rule(
     "option-twice",
-    why="The last of two equal options wins; the first is without effect",
+    why="When an option is repeated, only the last value takes effect",
     example="#SBATCH --time=1:00:00\n#SBATCH --time=2:00:00",
     instead="#SBATCH --time=2:00:00",
 )
 def option_twice(case: Case) -> Iterator[Hit]:
-    """The same option twice with different values."""
+    """An option given twice with different values."""
     kind = case.script.scheduler
     if kind not in ("slurm", "lsf"):
         return
@@ -240,7 +240,7 @@ def option_twice(case: Case) -> Iterator[Hit]:
             if before and before[0] != option.value and option.name not in many:
                 yield Hit(
                     each.line,
-                    f"{option.name} was given as {before[0]!r} on line {before[1]}; this one wins",
+                    f"{option.name} is {before[0]!r} on line {before[1]}, and this line overrides it",
                     f"remove line {before[1]}",
                 )
             seen[option.name] = (option.value, each.line)
@@ -249,12 +249,12 @@ def option_twice(case: Case) -> Iterator[Hit]:
 @rule(
     "time-format",
     "refused",
-    why="The scheduler refuses a wall time that it cannot read",
+    why="The scheduler rejects a wall time that it cannot parse",
     example="#SBATCH --time=2h",
     instead="#SBATCH --time=2:00:00",
 )
 def time_format(case: Case) -> Iterator[Hit]:
-    """A wall time in a form that the scheduler does not take."""
+    """A wall time in a format that the scheduler does not accept."""
     kind, values = case.script.scheduler, case.script.request.values
     name = {"slurm": "time", "lsf": "W", "pbs": "l.walltime", "flux": "time-limit"}.get(kind, "")
     text = values.get(name, "")
@@ -264,7 +264,7 @@ def time_format(case: Case) -> Iterator[Hit]:
         forms = {"slurm": "--time=2:00:00", "lsf": "-W 2:00", "pbs": "-l walltime=2:00:00", "flux": "-t 2h"}
         yield Hit(
             case.script.request.line(name),
-            f"{text!r} is no wall time of {_NAMES[kind]}",
+            f"{text!r} is not a valid wall time for {_NAMES[kind]}",
             f"{_TAGS[kind]} {forms[kind]}",
         )
 
@@ -272,27 +272,27 @@ def time_format(case: Case) -> Iterator[Hit]:
 @rule(
     "time-missing",
     "note",
-    why="Without a wall time the queue's default or maximum holds: an early end, or a long wait",
+    why="Without a wall time the queue's default or maximum applies: the job may end early or wait long",
     example="#SBATCH --nodes=2   (and no --time)",
     instead="#SBATCH --time=1:00:00",
 )
 def time_missing(case: Case) -> Iterator[Hit]:
-    """No wall time; always a note, since many queues have a good default."""
+    """No wall time; always a note, since many queues have a suitable default."""
     kind = case.script.scheduler
     name = {"slurm": "time", "lsf": "W", "pbs": "l.walltime", "flux": "time-limit"}.get(kind)
     values = case.script.request.values
     if name and values and name not in values and not ("l.cput" in values or "We" in values):
-        yield Hit(_read(case)[0].line, "no wall time is asked for")
+        yield Hit(_read(case)[0].line, "no wall time is requested")
 
 
 @rule(
     "memory-unit",
-    why="sbatch takes a number without a unit as MiB",
+    why="sbatch reads a number without a unit as MiB",
     example="#SBATCH --mem=64",
     instead="#SBATCH --mem=64G",
 )
 def memory_unit(case: Case) -> Iterator[Hit]:
-    """A --mem that is so small that its unit must have been forgotten, or that sbatch cannot read."""
+    """A --mem so small that its unit must be missing, or that sbatch cannot parse."""
     if case.script.scheduler != "slurm":
         return
     request = case.script.request
@@ -303,21 +303,26 @@ def memory_unit(case: Case) -> Iterator[Hit]:
         size = mebibytes(text)
         if size is None:
             whole = re.match(r"(\d+)\.(\d+)([GT])", text, re.I)
-            better = (
+            remedy = (
                 f"#SBATCH --{name}={round(float(f'{whole[1]}.{whole[2]}') * 1024)}{'M' if whole[3] in 'gG' else 'G'}"
                 if whole
                 else f"#SBATCH --{name}=64G"
             )
-            yield Hit(request.line(name), f"{text!r} is no size: a whole number with K, M, G or T", better, "refused")
+            yield Hit(
+                request.line(name),
+                f"{text!r} is not a memory size: use an integer with K, M, G or T",
+                remedy,
+                "refused",
+            )
         elif 0 < size < most and text.isdecimal() and not _says_megabytes(case, request.line(name)):
             least = 100 if request.all_tasks in (None, 1) else 300
-            small = size >= least and not request.node_gpus  # may well be meant
-            better = f"#SBATCH --{name}={text}G"
-            yield Hit(request.line(name), f"--{name}={text} asks for {text} MiB", better, "note" if small else None)
+            small = size >= least and not request.node_gpus  # may be intended
+            remedy = f"#SBATCH --{name}={text}G"
+            yield Hit(request.line(name), f"--{name}={text} requests {text} MiB", remedy, "note" if small else None)
 
 
 def _says_megabytes(case: Case, line: int) -> bool:
-    """Whether the comment behind a directive names the unit."""
+    """Whether the comment after a directive names the unit."""
     row = case.script.text.splitlines()[line - 1]
     return bool(re.search(r"#.*\s#.*\b(?:mb|mib|mega)", row, re.I))
 
@@ -325,7 +330,7 @@ def _says_megabytes(case: Case, line: int) -> bool:
 @rule(
     "pbs-name-length",
     "note",
-    why="PBS before 2020 and Torque take names of at most 15 characters",
+    why="PBS before 2020 and Torque accept job names of at most 15 characters",
     example="#PBS -N resnet50-training-on-imagenet",
     instead="#PBS -N resnet50-train",
 )
@@ -341,12 +346,12 @@ def pbs_name_length(case: Case) -> Iterator[Hit]:
 @rule(
     "pbs-working-folder",
     "note",
-    why="A PBS job starts in the home folder, not where qsub was typed",
+    why="A PBS job starts in the home directory, not in the directory of qsub",
     example="mpiexec -n 8 ./a.out",
     instead="cd $PBS_O_WORKDIR\nmpiexec -n 8 ./a.out",
 )
 def pbs_working_folder(case: Case) -> Iterator[Hit]:
-    """Relative paths in a PBS script without a cd; a note, since some sites start jobs in the folder of qsub."""
+    """Relative paths in a PBS script without a cd; a note, since some sites start jobs in the directory of qsub."""
     script = case.script
     if script.scheduler != "pbs" or re.search(r"\b(cd|pushd|chdir|PBS_O_WORKDIR)\b", script.code):
         return
@@ -357,21 +362,21 @@ def pbs_working_folder(case: Case) -> Iterator[Hit]:
             if is_template(word) or word.startswith(("/", "~")):
                 continue
             if word.startswith("./") or word.endswith(".py"):
-                yield Hit(launch.line, f"{word} is looked for in the home folder", "cd $PBS_O_WORKDIR")
+                yield Hit(launch.line, f"{word} is looked up in the home directory", "cd $PBS_O_WORKDIR")
                 return
 
 
 @rule(
     "not-understood",
     "note",
-    why="Only Slurm, LSF, PBS and Flux are read",
+    why="Only directives of Slurm, LSF, PBS and Flux are supported",
     example="#$ -pe mpi 16",
-    instead="write the job for one of these schedulers",
+    instead="use the directives of one of these schedulers",
 )
 def not_understood(case: Case) -> Iterator[Hit]:
-    """Directives of SGE or Cobalt: seen, not understood."""
+    """Directives of SGE or Cobalt, which are not supported."""
     for each in case.script.directives:
         if each.kind in ("sge", "cobalt") and each.state != "disabled":
             name = {"sge": "Grid Engine", "cobalt": "Cobalt"}[each.kind]
-            yield Hit(each.line, f"directives of {name} are not understood; the body was read")
+            yield Hit(each.line, f"directives of {name} are not supported; only the body was checked")
             return

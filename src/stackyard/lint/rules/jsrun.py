@@ -1,8 +1,7 @@
 """Rules on jsrun: resource sets, binding, straddling ranks.
 
-A set has `-c` cores and `-a` ranks; ``-b packed:N`` gives each rank N of them in turn, the default is packed:1. A
-node of
-Summit has 2 x 21 usable cores and 6 GPUs (OLCF, Summit user guide); a node of Lassen or Sierra has 2 x 20 and 4.
+A set has `-c` cores and `-a` ranks; ``-b packed:N`` gives each rank the next N of them, the default is packed:1. A
+node of Summit has 2 x 21 usable cores and 6 GPUs (OLCF, Summit user guide), a node of Lassen or Sierra 2 x 20 and 4.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class Sets:
 
 
 def sets_of(launch: Launch) -> Sets | None:
-    """The resource sets of a jsrun; None for ERF files and lines that are not understood."""
+    """The resource sets of a jsrun line; None for ERF files and lines that cannot be parsed."""
     if launch.kind != "jsrun" or launch.given("erf_input", "app_input", "np") or launch.doubtful:
         return None
     ranks = launch.count("tasks_per_rs") if launch.given("tasks_per_rs") else 1
@@ -78,12 +77,12 @@ def _sets(case: Case) -> Iterator[tuple[Launch, Sets]]:
 @rule(
     "straddling-ranks",
     evidence=("script", "site"),
-    why="A rank on two sockets reaches half its memory and its GPU over the bus between them",
+    why="A rank on two sockets accesses half its memory and its GPU over the link between them",
     example="jsrun -r1 -g6 -a4 -c42 -bpacked:10 ./a.out",
     instead="jsrun -r1 -g6 -a6 -c42 -bpacked:7 ./a.out",
 )
 def straddling_ranks(case: Case) -> Iterator[Hit]:
-    """Ranks whose cores lie on two sockets: -a, -c and -b packed:N against the socket's cores."""
+    """Ranks whose cores span two sockets: -a, -c and -b packed:N compared with the cores of a socket."""
     for launch, sets in _sets(case):
         socket = socket_cores(case, sets)
         if (
@@ -101,12 +100,12 @@ def straddling_ranks(case: Case) -> Iterator[Hit]:
                 launch.line,
                 f"rank {split[0]} of each set has cores on both sockets: {sets.ranks} ranks of {sets.width} "
                 f"cores on sockets of {socket}",
-                _better(sets, socket),
-                "note" if sets.width > socket else None,  # such a rank fits nowhere: it was meant so
+                _remedy(sets, socket),
+                "note" if sets.width > socket else None,  # such a rank fits on no socket: intended
             )
 
 
-def _better(sets: Sets, socket: int) -> str:
+def _remedy(sets: Sets, socket: int) -> str:
     if sets.ranks % 2 == 0:
         half, gpus = sets.ranks // 2, (sets.gpus or 0) // 2
         width = socket // half if half <= socket else 1
@@ -117,12 +116,12 @@ def _better(sets: Sets, socket: int) -> str:
 
 @rule(
     "jsrun-idle-cores",
-    why="Cores of a set that no rank is bound to cannot be used by anything else",
+    why="Nothing else can use the cores of a set that no rank is bound to",
     example="jsrun -r1 -g6 -a4 -c42 -bpacked:10 ./a.out",
     instead="jsrun -r2 -g3 -a2 -c21 -bpacked:10 ./a.out",
 )
 def jsrun_idle_cores(case: Case) -> Iterator[Hit]:
-    """A set with more cores than its ranks are bound to, by an explicit packed:N."""
+    """A set with more cores than its ranks are bound to by an explicit packed:N."""
     for launch, sets in _sets(case):
         if not launch.given("bind") or not sets.width or not sets.cores or sets.cores == sets.ranks:
             continue
@@ -130,13 +129,13 @@ def jsrun_idle_cores(case: Case) -> Iterator[Hit]:
         threads = launch.environment.get("OMP_NUM_THREADS")
         if idle > 0:
             width = sets.cores // sets.ranks
-            better = f"jsrun ... -a{sets.ranks} -c{sets.ranks * sets.width} ..."
+            remedy = f"jsrun ... -a{sets.ranks} -c{sets.ranks * sets.width} ..."
             if idle >= sets.ranks:
-                better = f"jsrun ... -a{sets.ranks} -c{sets.cores} -bpacked:{width} ..."
+                remedy = f"jsrun ... -a{sets.ranks} -c{sets.cores} -bpacked:{width} ..."
             yield Hit(
                 launch.line,
                 f"{idle} of the {sets.cores} cores of each set are idle: {sets.ranks} ranks x {sets.width}",
-                better,
+                remedy,
                 "note" if threads and threads.text == str(sets.width) else None,  # as many as the program can use
             )
 
@@ -144,12 +143,12 @@ def jsrun_idle_cores(case: Case) -> Iterator[Hit]:
 @rule(
     "jsrun-node-cores",
     evidence=("site",),
-    why="Cores of the node that no resource set asks for stay idle; nodes are given out and charged whole",
+    why="Cores that no resource set requests stay idle; nodes are allocated and charged whole",
     example="jsrun -r1 -g6 -a6 -c36 -bpacked:6 ./a.out   (on nodes with 42 cores)",
     instead="jsrun -r1 -g6 -a6 -c42 -bpacked:7 ./a.out",
 )
 def jsrun_node_cores(case: Case) -> Iterator[Hit]:
-    """Sets that take all GPUs of a node and leave cores that each rank could have; a note without the site's node."""
+    """Sets that use all GPUs of a node but leave cores that each rank could use; a note without the site's node."""
     kind = case.node_kind
     cores = kind.cores if kind and kind.cores else 42
     gpus = kind.gpu.count if kind and kind.gpu.count else 6
@@ -160,7 +159,7 @@ def jsrun_node_cores(case: Case) -> Iterator[Hit]:
         if idle >= ranks and sets.width != 1 and not launch.command.command.background:
             each = cores // ranks
             threads = launch.environment.get("OMP_NUM_THREADS")
-            fed = case.is_python(launch) and not threads  # loaders and frameworks take the cores that there are
+            fed = case.is_python(launch) and not threads  # data loaders and frameworks use all cores they can get
             yield Hit(
                 launch.line,
                 f"{idle} of the {cores} cores of each node stay idle",
@@ -171,12 +170,12 @@ def jsrun_node_cores(case: Case) -> Iterator[Hit]:
 
 @rule(
     "jsrun-default-binding",
-    why="Without -b jsrun binds each rank to one core (packed:1), whatever -c asked for",
+    why="Without -b, jsrun binds each rank to one core (packed:1), whatever -c requests",
     example="jsrun -n6 -a1 -c7 -g1 python train.py",
     instead="jsrun -n6 -a1 -c7 -g1 -bpacked:7 python train.py",
 )
 def jsrun_default_binding(case: Case) -> Iterator[Hit]:
-    """Several cores per rank and no -b; a note unless the program is seen to use several threads."""
+    """Several cores per rank without -b; a note unless the program is known to use several threads."""
     for launch, sets in _sets(case):
         if launch.given("bind") or not sets.cores or sets.cores < 2 * sets.ranks:
             continue
@@ -187,7 +186,7 @@ def jsrun_default_binding(case: Case) -> Iterator[Hit]:
         learning = sets.gpus != 0 and (case.is_python(launch) or bool(_LEARNING.search(case.script.code)))
         yield Hit(
             launch.line,
-            f"{each} cores are asked for each rank, and one is bound",
+            f"{each} cores per rank are requested, but each rank is bound to one",
             f"jsrun ... -bpacked:{each} ...",
             None if count > 1 or (learning and count != 1) else "note",
         )
@@ -196,17 +195,17 @@ def jsrun_default_binding(case: Case) -> Iterator[Hit]:
 @rule(
     "jsrun-bind-overflow",
     "note",
-    why="What jsrun does with ranks for which no cores are left is not documented; scripts in use have it",
+    why="jsrun does not document what happens to ranks for which no cores are left",
     example="jsrun -r1 -a6 -c42 -bpacked:8 ./a.out",
     instead="jsrun -r1 -a6 -c42 -bpacked:7 ./a.out",
 )
 def jsrun_bind_overflow(case: Case) -> Iterator[Hit]:
-    """Ranks times N of packed:N above the cores of a set; a note, since jsrun takes it."""
+    """Ranks times N of packed:N exceed the cores of a set; a note, since jsrun accepts it."""
     for launch, sets in _sets(case):
         if sets.width and sets.cores and sets.ranks * sets.width > sets.cores and launch.given("bind"):
             yield Hit(
                 launch.line,
-                f"{sets.ranks} ranks x {sets.width} cores are {sets.ranks * sets.width}, a set has {sets.cores}",
+                f"{sets.ranks} ranks x {sets.width} cores = {sets.ranks * sets.width}, but a set has {sets.cores}",
                 f"jsrun ... -bpacked:{max(1, sets.cores // sets.ranks)} ...",
             )
 
@@ -215,12 +214,12 @@ def jsrun_bind_overflow(case: Case) -> Iterator[Hit]:
     "jsrun-more-than-node",
     "refused",
     evidence=("script", "site"),
-    why="A resource set lies on one node, and all of -r on each",
+    why="A resource set cannot span nodes, and each node holds all -r sets",
     example="jsrun -r6 -c8 -g1 ./a.out   (48 cores on nodes with 42)",
     instead="jsrun -r6 -c7 -g1 ./a.out",
 )
 def jsrun_more_than_node(case: Case) -> Iterator[Hit]:
-    """Sets per host times cores or GPUs above a node: the site's, else the largest (44 cores, 6 GPUs)."""
+    """Sets per host times cores or GPUs exceed a node: the site's, else the largest (44 cores, 6 GPUs)."""
     kind = case.node_kind
     cores = kind.cores if kind and kind.cores else 44
     gpus = kind.gpu.count if kind and kind.gpu.count else 6
@@ -229,13 +228,13 @@ def jsrun_more_than_node(case: Case) -> Iterator[Hit]:
         if sets.cores and host * sets.cores > cores:
             yield Hit(
                 launch.line,
-                f"{host} sets x {sets.cores} cores are {host * sets.cores}, a node has at most {cores}",
+                f"{host} sets x {sets.cores} cores = {host * sets.cores}, but a node has at most {cores}",
                 f"jsrun ... -r{host} -c{max(1, (42 if cores == 44 else cores) // host)} ...",
             )
         if sets.gpus and host * sets.gpus > gpus:
             yield Hit(
                 launch.line,
-                f"{host} sets x {sets.gpus} GPUs are {host * sets.gpus}, a node has at most {gpus}",
+                f"{host} sets x {sets.gpus} GPUs = {host * sets.gpus}, but a node has at most {gpus}",
                 f"jsrun ... -r{max(1, gpus // sets.gpus)} -g{min(gpus, sets.gpus)} ...",
             )
 
@@ -250,7 +249,7 @@ def _over_node(case: Case, sets: Sets) -> bool:
 @rule(
     "jsrun-more-than-job",
     "refused",
-    why="jsrun waits for, or refuses, more resource sets than the job's nodes hold",
+    why="jsrun waits for or rejects more resource sets than fit on the nodes of the job",
     example="#BSUB -nnodes 2\njsrun -n 18 -r 6 -g1 -c7 ./a.out",
     instead="jsrun -n 12 -r 6 -g1 -c7 ./a.out",
 )
@@ -266,7 +265,7 @@ def jsrun_more_than_job(case: Case) -> Iterator[Hit]:
         if most and sets.count > nodes * max(1, min(most)):
             yield Hit(
                 launch.line,
-                f"{sets.count} resource sets do not fit on {nodes} nodes with at most {max(1, min(most))} each",
+                f"{sets.count} resource sets do not fit on {nodes} nodes of at most {max(1, min(most))} each",
                 f"jsrun -n {nodes * max(1, min(most))} ...",
             )
 
@@ -274,12 +273,12 @@ def jsrun_more_than_job(case: Case) -> Iterator[Hit]:
 @rule(
     "smpiargs-gpu",
     evidence=("script", "source"),
-    why="Spectrum MPI takes GPU pointers only with --smpiargs=-gpu; without it the program crashes",
+    why="Spectrum MPI accepts GPU pointers only with --smpiargs=-gpu; without it the program crashes",
     example="jsrun -n12 -g1 -a1 -c7 ./pingpong-cuda-aware",
     instead='jsrun -n12 -g1 -a1 -c7 --smpiargs="-gpu" ./pingpong-cuda-aware',
 )
 def smpiargs_gpu(case: Case) -> Iterator[Hit]:
-    """A program that gives GPU pointers to MPI, by its script's words or its source, without --smpiargs=-gpu."""
+    """A program that passes GPU pointers to MPI, by its script or its source, without --smpiargs=-gpu."""
     shared = _GPU_AWARE.search(case.script.text)
     for launch, sets in _sets(case):
         args = " ".join(option.value for option in launch.reading.options if option.name == "smpiargs")
@@ -295,6 +294,6 @@ def smpiargs_gpu(case: Case) -> Iterator[Hit]:
         if (shared and not denied) or own or (source and source.gpu_buffers):
             yield Hit(
                 launch.line,
-                "MPI gets GPU pointers here, but jsrun has no --smpiargs=-gpu",
+                "MPI receives GPU pointers, but jsrun has no --smpiargs=-gpu",
                 'jsrun --smpiargs="-gpu" ...',
             )

@@ -11,12 +11,12 @@ from stackyard.lint.rules.base import Case, Hit, is_template, rule
 @rule(
     "nnodes-with-csm",
     "refused",
-    why="Expert mode (-csm y) takes the whole request from -n and -R; -nnodes belongs to easy mode",
+    why="Expert mode (-csm y) reads the whole request from -n and -R; -nnodes belongs to easy mode",
     example="#BSUB -nnodes 2\n#BSUB -csm y",
     instead="#BSUB -csm y\n#BSUB -n 85\n#BSUB -R ...",
 )
 def nnodes_with_csm(case: Case) -> Iterator[Hit]:
-    """-nnodes, -ln_slots, -ln_mem or -cn_cu together with -csm y."""
+    """-nnodes, -ln_slots, -ln_mem or -cn_cu combined with -csm y."""
     values, request = case.script.request.values, case.script.request
     if case.script.scheduler != "lsf" or values.get("csm", "").lower() not in ("y", "yes"):
         return
@@ -24,24 +24,24 @@ def nnodes_with_csm(case: Case) -> Iterator[Hit]:
         if name in values:
             yield Hit(
                 request.lines[name],
-                f"-{name} is not possible with -csm y (line {request.lines['csm']})",
+                f"-{name} cannot be combined with -csm y (line {request.lines['csm']})",
                 "remove -csm y (easy mode), or write -n and -R for expert mode",
             )
 
 
 @rule(
     "slots-with-nnodes",
-    why="In easy mode -nnodes is the request; -n of slots contradicts it",
+    why="In easy mode -nnodes is the request; -n with a number of slots contradicts it",
     example="#BSUB -nnodes 2\n#BSUB -n 84",
     instead="#BSUB -nnodes 2",
 )
 def slots_with_nnodes(case: Case) -> Iterator[Hit]:
-    """-n together with -nnodes."""
+    """-n combined with -nnodes."""
     request = case.script.request
     if case.script.scheduler == "lsf" and {"n", "nnodes"} <= request.values.keys():
         yield Hit(
             request.lines["n"],
-            f"-n {request.values['n']} beside -nnodes {request.values['nnodes']}",
+            f"-n {request.values['n']} is combined with -nnodes {request.values['nnodes']}",
             f"#BSUB -nnodes {request.values['nnodes']}   (without -n)",
         )
 
@@ -49,12 +49,12 @@ def slots_with_nnodes(case: Case) -> Iterator[Hit]:
 @rule(
     "expert-slots",
     "refused",
-    why="The string reserves 1 slot on the launch node and N x S on the nodes: -n must be N x S + 1",
+    why="-R reserves 1 slot on the launch node and N x S on the compute nodes: -n must be N x S + 1",
     example='#BSUB -csm y\n#BSUB -n 84\n#BSUB -R "1*{..}+84*{..span[ptile=42]..}"',
     instead="#BSUB -n 85",
 )
 def expert_slots(case: Case) -> Iterator[Hit]:
-    """In expert mode: -n that is not the sum of the slots in -R, or slots that do not fill whole nodes."""
+    """Expert mode where -n is not the sum of the slots in -R, or where the slots do not fill whole nodes."""
     request = case.script.request
     counts = [int(each) for each in re.findall(r"(\d+)\s*\*\s*\{", request.values.get("R", ""))]
     slots = request.values.get("n", "")
@@ -63,7 +63,7 @@ def expert_slots(case: Case) -> Iterator[Hit]:
     if slots.isdecimal() and int(slots) != sum(counts):
         yield Hit(
             request.lines["n"],
-            f"-n {slots}, but the terms of -R are {' + '.join(map(str, counts))} = {sum(counts)}",
+            f"-n is {slots}, but the terms of -R add up to {' + '.join(map(str, counts))} = {sum(counts)}",
             f"#BSUB -n {sum(counts)}",
         )
     tile = re.search(r"ptile\s*=\s*(\d+)", request.values["R"])
@@ -71,7 +71,7 @@ def expert_slots(case: Case) -> Iterator[Hit]:
         tiles = -(-counts[-1] // int(tile[1]))
         yield Hit(
             request.lines["R"],
-            f"{counts[-1]} slots are no multiple of ptile={tile[1]}",
+            f"{counts[-1]} slots are not a multiple of ptile={tile[1]}",
             f"{tiles * int(tile[1])}*{{...}} and -n {tiles * int(tile[1]) + 1}",
         )
 
@@ -79,12 +79,12 @@ def expert_slots(case: Case) -> Iterator[Hit]:
 @rule(
     "resource-string",
     "refused",
-    why="LSF refuses a resource requirement that it cannot read",
+    why="LSF rejects a resource requirement that it cannot parse",
     example='#BSUB -R "span[hosts=1]]"',
     instead='#BSUB -R "span[hosts=1]"',
 )
 def resource_string(case: Case) -> Iterator[Hit]:
-    """Brackets of an -R string that do not match."""
+    """Unbalanced brackets in an -R string."""
     for each in case.script.directives:
         for option in each.options:
             if (
@@ -97,45 +97,45 @@ def resource_string(case: Case) -> Iterator[Hit]:
                 odd = next((pair for pair in pairs if option.value.count(pair[0]) != option.value.count(pair[1])), None)
                 if odd:
                     yield Hit(
-                        each.line, f"{option.value!r}: {odd[0]} and {odd[1]} do not match", '#BSUB -R "span[ptile=N]"'
+                        each.line, f"unbalanced {odd[0]} and {odd[1]} in {option.value!r}", '#BSUB -R "span[ptile=N]"'
                     )
 
 
 @rule(
     "pbs-select-with-nodes",
     "refused",
-    why="PBS refuses a job that mixes the old -l nodes= with -l select=",
+    why="PBS rejects a job that mixes the old -l nodes= with -l select=",
     example="#PBS -l select=2:ncpus=8\n#PBS -l nodes=2:ppn=8",
     instead="#PBS -l select=2:ncpus=8",
 )
 def pbs_select_with_nodes(case: Case) -> Iterator[Hit]:
-    """-l nodes= beside -l select=."""
+    """-l nodes= combined with -l select=."""
     request = case.script.request
     if case.script.scheduler == "pbs" and {"l.select", "l.nodes"} <= request.values.keys():
         yield Hit(
             request.lines["l.nodes"],
-            f"-l nodes= beside -l select= (line {request.lines['l.select']})",
+            f"-l nodes= is combined with -l select= (line {request.lines['l.select']})",
             f"#PBS -l select={request.values['l.select']}",
         )
 
 
 @rule(
     "ddlrun-gone",
-    why="ddlrun ended with IBM WML CE; Open-CE does not have it, and the centres tell to use jsrun",
+    why="ddlrun was part of IBM WML CE; Open-CE does not include it, and the centres recommend jsrun",
     example="ddlrun python train.py",
     instead="jsrun -r1 -g6 -a6 -c42 -bpacked:7 python train.py",
 )
 def ddlrun_gone(case: Case) -> Iterator[Hit]:
-    """ddlrun, which is gone."""
+    """ddlrun, which no longer exists."""
     for launch in case.launches:
         if launch.word.rsplit("/", 1)[-1] == "ddlrun":
-            yield Hit(launch.line, "ddlrun is gone", "jsrun -r1 -g6 -a6 -c42 -bpacked:7 ...")
+            yield Hit(launch.line, "ddlrun no longer exists", "jsrun -r1 -g6 -a6 -c42 -bpacked:7 ...")
 
 
 @rule(
     "flux-mini",
     "note",
-    why="`flux mini run` became `flux run` in flux-core 0.48; newer ones do not have it",
+    why="`flux mini run` became `flux run` in flux-core 0.48; newer versions do not have it",
     example="flux mini run -N2 ./a.out",
     instead="flux run -N2 ./a.out",
 )
@@ -144,5 +144,5 @@ def flux_mini(case: Case) -> Iterator[Hit]:
     for launch in case.launches:
         if launch.kind == "flux" and launch.words[1:2] == ("mini",):
             yield Hit(
-                launch.line, "flux mini is gone", f"flux {launch.words[2] if len(launch.words) > 2 else 'run'} ..."
+                launch.line, "flux mini was removed", f"flux {launch.words[2] if len(launch.words) > 2 else 'run'} ..."
             )

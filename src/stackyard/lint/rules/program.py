@@ -1,4 +1,4 @@
-"""Rules that look into the program's own source, where the launch line names a file that is there."""
+"""Rules that read the program's source, if the launch line names a file that exists."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from stackyard.lint.words import is_known
 @rule(
     "isolated-gpu-by-local-rank",
     evidence=("source",),
-    why="With one visible GPU per task its number is 0 for everyone: 'invalid device ordinal'",
+    why="With one visible GPU per task, every task sees it as device 0: 'invalid device ordinal'",
     example="srun --gpus-per-task=1 python train.py   (with torch.cuda.set_device(local_rank))",
     instead="srun --gpus-per-node=4 --gpu-bind=none python train.py",
 )
 def isolated_gpu_by_local_rank(case: Case) -> Iterator[Hit]:
-    """GPUs bound to tasks, and a program that takes the GPU of its local rank; a note where the source is not there."""
+    """GPUs bound to tasks, and a program that selects its GPU by local rank; a note if its source is not found."""
     for launch in case.steps:
         if launch.kind != "srun" or not _isolates(case, launch):
             continue
@@ -32,13 +32,13 @@ def isolated_gpu_by_local_rank(case: Case) -> Iterator[Hit]:
         if source and source.device_line:
             yield Hit(
                 launch.line,
-                f"each task sees one GPU, and {source.file}:{source.device_line} takes that of its local rank",
+                f"each task sees one GPU, but {source.file}:{source.device_line} selects one by local rank",
                 "srun --gpus-per-node=N --gpu-bind=none ...",
             )
         elif source is None and python_program(target.program) and per_node:
             yield Hit(
                 launch.line,
-                "each task sees one GPU: cuda:<local rank> would be an invalid device",
+                "each task sees one GPU: cuda:<local rank> is an invalid device",
                 "srun --gpus-per-node=N --gpu-bind=none ...",
                 "note",
             )
@@ -57,12 +57,12 @@ def _isolates(case: Case, launch: Launch) -> bool:
 @rule(
     "fork-under-mpi",
     evidence=("source",),
-    why="Worker processes forked after MPI has begun share its registered memory: crashes, wrong data, hangs",
+    why="Worker processes forked after MPI_Init share its registered memory: crashes, corrupted data, hangs",
     example="mpirun -np 8 python train.py   (DataLoader(num_workers=4))",
     instead='DataLoader(..., multiprocessing_context="forkserver")',
 )
 def fork_under_mpi(case: Case) -> Iterator[Hit]:
-    """DataLoader workers by fork in a program that runs on MPI: Horovod or mpi4py under mpirun, srun or jsrun."""
+    """Forked DataLoader workers in a program that uses MPI: Horovod or mpi4py under mpirun, srun or jsrun."""
     for launch in case.launches:
         source = case.source(launch)
         if source is None or not source.loader_line or source.context or not source.imports & {"horovod", "mpi4py"}:

@@ -1,4 +1,4 @@
-"""Rules on what is evaluated once where it should be per task, and per task where once would do."""
+"""Rules on what is evaluated once but needed per task, or per task but needed once."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _IDENTITY = re.compile(
 
 @rule(
     "rank-in-batch-body",
-    why="The batch script runs once, on the first node: every task gets the same number, 0 or nothing",
+    why="The batch script runs once, on the first node: every task gets the same value, 0 or empty",
     example="export RANK=$SLURM_PROCID\nsrun python train.py",
     instead="srun bash -c 'RANK=$SLURM_PROCID exec python train.py'",
 )
 def rank_in_batch_body(case: Case) -> Iterator[Hit]:
-    """RANK, LOCAL_RANK or --node_rank taken in the batch script from a variable that only tasks have."""
+    """RANK, LOCAL_RANK or --node_rank set in the batch script from a variable that only tasks have."""
     single = case.script.request.nodes == 1 and (case.script.request.all_tasks or 1) == 1
     tasks = [each for each in case.launches if each.kind in RANKS and not case.is_helper(each)]
     if not case.script.scheduler or single or not tasks:
@@ -49,14 +49,14 @@ def rank_in_batch_body(case: Case) -> Iterator[Hit]:
                 done.add(resolved.line)
                 yield Hit(
                     resolved.line,
-                    f"{name} is taken from ${found[1]} before any task runs",
+                    f"{name} is set from ${found[1]} before any task runs",
                     f"srun bash -c '{name}=${found[1]} exec ...'",
                 )
     yield from _options(case, done)
 
 
 def _matters(case: Case, resolved: Resolved, source: str) -> bool:
-    """Whether a task gets the value: it is exported, or a launch line after it has it; agents with c10d ignore it."""
+    """Whether a task gets the value: it is exported or used in a later launch line; agents with c10d ignore it."""
     names = {word.partition("=")[0] for word in resolved.argv[1:]} | {
         each.name for each in resolved.command.assignments
     }
@@ -87,23 +87,23 @@ def _options(case: Case, done: set[int]) -> Iterator[Hit]:
             and OPEN in text
             and launch.line not in done
             and not outer.command.command.within("loop")
-            and launch.get("rdzv_backend") in (None, "static")  # a rendezvous gives out the numbers itself
+            and launch.get("rdzv_backend") in (None, "static")  # the rendezvous assigns the numbers
         ):
             yield Hit(
                 launch.line,
-                f"${found[1]} is replaced in the batch script, before srun: every node gets the same",
+                f"${found[1]} is expanded in the batch script, before srun: every node gets the same value",
                 f"srun bash -c '... --node_rank=${found[1]} ...'   (single quotes)",
             )
 
 
 @rule(
     "activate-per-rank",
-    why="Every task reads thousands of small files before it starts; once in the batch script is enough",
+    why="Every task reads thousands of small files before it starts; doing it once in the batch script is enough",
     example='srun bash -c "conda activate torch; python train.py"',
     instead="conda activate torch\nsrun python train.py",
 )
 def activate_per_rank(case: Case) -> Iterator[Hit]:
-    """conda activate, source activate or module load in a shell of every task; a note with one task per node."""
+    """conda activate, source activate or module load in the shell of every task; a note with one task per node."""
     yield from _conda_run(case)
     pattern = re.compile(r"^(?:conda|mamba|micromamba|source|\.|module|ml)$")
     for inner in case.script.inner:
@@ -134,24 +134,24 @@ def activate_per_rank(case: Case) -> Iterator[Hit]:
 
 
 def _conda_run(case: Case) -> Iterator[Hit]:
-    """``srun conda run -n env python train.py``: the same activation by every task."""
+    """``srun conda run -n env python train.py``: every task activates the same environment."""
     for launch in case.steps:
         step, words = case.step(launch), launch.program[:2]
         if words in (("conda", "run"), ("mamba", "run"), ("micromamba", "run")) and step.tasks != 1:
             known = step.per_node is not None and step.per_node > 1
-            better = f"conda activate ...   (before {launch.kind})"
-            yield Hit(launch.line, f"every task runs {' '.join(words)}", better, None if known else "note")
+            remedy = f"conda activate ...   (before {launch.kind})"
+            yield Hit(launch.line, f"every task runs {' '.join(words)}", remedy, None if known else "note")
 
 
 @rule(
     "activate-per-rank-in-script",
     evidence=("source",),
-    why="Every task reads thousands of small files before it starts; once in the batch script is enough",
+    why="Every task reads thousands of small files before it starts; doing it once in the batch script is enough",
     example="srun ./worker.sh   (whose second line is: conda activate torch)",
     instead="conda activate torch\nsrun ./worker.sh",
 )
 def activate_per_rank_in_script(case: Case) -> Iterator[Hit]:
-    """conda activate or module load in a shell script that every task runs, where that script is found."""
+    """conda activate or module load in a shell script that every task runs, if that script is found."""
     for launch in case.steps:
         step = case.step(launch)
         words = [word for word in launch.program[:2] if word.endswith(".sh") and OPEN not in word]

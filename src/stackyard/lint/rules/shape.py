@@ -1,4 +1,4 @@
-"""Rules on sizes: tasks against nodes, launches against what was asked for."""
+"""Rules on sizes: tasks against nodes, launches against the job's request."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stackyard.lint.rules.base import Case, Hit, rule
 
 @rule(
     "tasks-mismatch",
-    why="With --ntasks, --ntasks-per-node is only an upper limit: --ntasks decides",
+    why="With --ntasks, --ntasks-per-node is only an upper limit",
     example="#SBATCH --nodes=4\n#SBATCH --ntasks=8\n#SBATCH --ntasks-per-node=4",
     instead="#SBATCH --ntasks=16",
 )
@@ -23,7 +23,7 @@ def tasks_mismatch(case: Case) -> Iterator[Hit]:
     if request.tasks != product:
         yield Hit(
             request.line("ntasks"),
-            f"{request.nodes} nodes x {request.tasks_per_node} tasks are {product}, but --ntasks={request.tasks}",
+            f"{request.nodes} nodes x {request.tasks_per_node} tasks = {product}, but --ntasks is {request.tasks}",
             f"#SBATCH --ntasks={product}",
             "refused" if request.tasks > product else None,
         )
@@ -31,7 +31,7 @@ def tasks_mismatch(case: Case) -> Iterator[Hit]:
 
 @rule(
     "more-tasks-than-job",
-    why="A step cannot be larger than its job: srun ends with 'More processors requested than permitted'",
+    why="A step cannot be larger than its job: srun fails with 'More processors requested than permitted'",
     example="#SBATCH --ntasks=4\nsrun -n 8 ./a.out",
     instead="#SBATCH --ntasks=8\nsrun -n 8 ./a.out",
 )
@@ -47,7 +47,7 @@ def more_tasks_than_job(case: Case) -> Iterator[Hit]:
         if nodes and case.nodes and nodes > case.nodes:
             yield Hit(
                 launch.line,
-                f"srun asks for {nodes} nodes of a job with {case.nodes}",
+                f"srun requests {nodes} nodes in a job of {case.nodes}",
                 f"srun -N {case.nodes} ...",
                 "refused",
             )
@@ -65,7 +65,7 @@ def more_tasks_than_job(case: Case) -> Iterator[Hit]:
 
 
 def _whole_nodes(case: Case) -> bool:
-    """Whether a job may well have whole nodes although its head does not say --exclusive."""
+    """Whether a job probably has whole nodes although its head has no --exclusive."""
     request = case.script.request
     return (
         case.shares_nodes is False
@@ -77,12 +77,12 @@ def _whole_nodes(case: Case) -> bool:
 
 @rule(
     "more-ranks-than-slots",
-    why="Open MPI takes its slots from the scheduler and refuses more ranks than tasks",
+    why="Open MPI reads its slots from the scheduler and rejects more ranks than tasks",
     example="#SBATCH --ntasks=4\nmpirun -np 8 ./a.out",
     instead="#SBATCH --ntasks=8\nmpirun -np 8 ./a.out",
 )
 def more_ranks_than_slots(case: Case) -> Iterator[Hit]:
-    """An mpirun with more ranks than the job has tasks; a note where the MPI is not known to be Open MPI."""
+    """An mpirun with more ranks than the job has tasks; a note unless the MPI is known to be Open MPI."""
     tasks = case.script.request.all_tasks
     for launch in case.launches:
         ranks = launch.count("np")
@@ -95,19 +95,19 @@ def more_ranks_than_slots(case: Case) -> Iterator[Hit]:
         yield Hit(
             launch.line,
             f"{launch.word} starts {ranks} ranks in a job of {tasks} tasks",
-            f"ask for {ranks} tasks, or start {tasks}",
+            f"request {ranks} tasks, or start {tasks} ranks",
             None if sure else "note",
         )
 
 
 @rule(
     "idle-nodes",
-    why="Nodes that nothing runs on are paid for all the same",
+    why="Idle nodes are charged like the others",
     example="#SBATCH --nodes=4\nsrun -N 2 -n 8 ./a.out",
     instead="srun -N 4 -n 16 ./a.out",
 )
 def idle_nodes(case: Case) -> Iterator[Hit]:
-    """Steps that use fewer nodes than the job has, where no step runs beside another."""
+    """Steps that use fewer nodes than the job has, if no two steps run concurrently."""
     nodes = case.script.request.nodes
     if not nodes or nodes == 1 or not case.steps or len(case.steps) != len([x for x in case.launches if not x.via]):
         return
@@ -122,11 +122,11 @@ def idle_nodes(case: Case) -> Iterator[Hit]:
         most = max(each or 0 for each in used)
         launch = case.steps[0]
         options = {"srun": f"srun -N {nodes} ...", "jsrun": f"jsrun -n {nodes} -r 1 ..."}
-        yield Hit(launch.line, f"the job has {nodes} nodes, its launches use {most}", options.get(launch.kind, ""))
+        yield Hit(launch.line, f"the job has {nodes} nodes, but its launches use {most}", options.get(launch.kind, ""))
 
 
 def _used(case: Case, launch: object) -> int | None:
-    """Nodes that a launch surely does not exceed; None where that is not known."""
+    """An upper limit of the nodes that a launch uses; None if unknown."""
     from stackyard.lint.launches import Launch
 
     assert isinstance(launch, Launch)
@@ -143,13 +143,13 @@ def _used(case: Case, launch: object) -> int | None:
 
 @rule(
     "only-first-node",
-    why="A batch script runs on the first node alone; only srun, mpirun and the like reach the others",
+    why="A batch script runs on the first node only; a launcher such as srun or mpirun starts ranks on the others",
     example="#SBATCH --nodes=4\npython train.py",
     instead="srun python train.py",
     evidence=("script", "source"),
 )
 def only_first_node(case: Case) -> Iterator[Hit]:
-    """A plain Python program in a job of several nodes; a note unless its source shows that it is distributed."""
+    """A Python program without a launcher in a job of several nodes; a note unless its source is distributed."""
     from stackyard.lint.launches import python_program
     from stackyard.lint.source import read_source
 
@@ -169,7 +169,7 @@ def only_first_node(case: Case) -> Iterator[Hit]:
         start = {"slurm": "srun", "lsf": "jsrun", "pbs": "mpiexec", "flux": "flux run"}[case.script.scheduler]
         yield Hit(
             resolved.line,
-            f"{program[0]} runs on the first of {nodes} nodes only",
+            f"{program[0]} runs only on the first of {nodes} nodes",
             f"{start} python {program[0]} ...",
             None if sure else "note",
         )
@@ -200,7 +200,7 @@ def mpirun_localhost(case: Case) -> Iterator[Hit]:
 
 @rule(
     "horovodrun-hosts",
-    why="Without hosts horovodrun starts all ranks on this node; it finds hosts by itself only under LSF",
+    why="Without hosts, horovodrun starts all ranks on this node; it detects hosts only under LSF",
     example="#SBATCH --nodes=2\nhorovodrun -np 8 python train.py",
     instead="horovodrun -np 8 -H node1:4,node2:4 python train.py",
 )
@@ -220,14 +220,14 @@ def horovodrun_hosts(case: Case) -> Iterator[Hit]:
             continue
         yield Hit(
             launch.line,
-            f"horovodrun without hosts uses the first of {nodes} nodes only",
+            f"horovodrun without hosts uses only the first of {nodes} nodes",
             "horovodrun -np N -H host1:G,host2:G ...",
         )
 
 
 @rule(
     "launcher-in-launcher",
-    why="srun starts one mpirun per task, and each of these starts all ranks",
+    why="srun starts one mpirun per task, and each mpirun starts all ranks",
     example="#SBATCH --ntasks=8\nsrun mpirun -np 8 ./a.out",
     instead="srun ./a.out",
 )

@@ -21,7 +21,7 @@ def _agents(case: Case) -> Iterator[Launch]:
 
 
 def nnodes(launch: Launch) -> int | None:
-    """Nodes that an agent expects: 1 by default; None where it is not a plain number."""
+    """Nodes that an agent expects: 1 by default; None if it is not a number."""
     names = {"torchrun": "nnodes", "deepspeed": "num_nodes", "accelerate": "num_machines"}
     text = launch.get(names[launch.kind])
     if text is None:
@@ -30,7 +30,7 @@ def nnodes(launch: Launch) -> int | None:
 
 
 def ranks_per_agent(launch: Launch) -> int | None:
-    """Ranks that an agent starts: torchrun 1 by default; None where it says gpu or auto, or is not known."""
+    """Ranks that an agent starts: torchrun 1 by default; None for gpu, auto or an unknown value."""
     if launch.kind == "torchrun":
         default = None if launch.doubtful else 1
         return launch.count("nproc_per_node") if launch.given("nproc_per_node") else default
@@ -42,12 +42,12 @@ def ranks_per_agent(launch: Launch) -> int | None:
 
 @rule(
     "srun-torchrun-per-gpu",
-    why="torchrun starts all ranks of a node itself: with one task per GPU there are N x N ranks",
+    why="torchrun starts all ranks of a node itself: one task per GPU makes N x N ranks",
     example="#SBATCH --ntasks-per-node=4\nsrun torchrun --nnodes=2 --nproc_per_node=4 train.py",
     instead="#SBATCH --ntasks-per-node=1\nsrun torchrun --nnodes=2 --nproc_per_node=4 train.py",
 )
 def srun_torchrun_per_gpu(case: Case) -> Iterator[Hit]:
-    """Several tasks per node, each of which starts a torchrun (or deepspeed, accelerate) for the whole node."""
+    """Several tasks per node, each of which starts a torchrun (deepspeed, accelerate) for the whole node."""
     for launch in _agents(case):
         outer = launch.ranks_of
         if outer is None or outer.kind not in ("srun", "jsrun", "mpirun"):
@@ -65,14 +65,14 @@ def srun_torchrun_per_gpu(case: Case) -> Iterator[Hit]:
         )
         yield Hit(
             launch.line,
-            f"{outer.kind} starts {step.per_node} {launch.kind} on each node (line {where})",
+            f"{outer.kind} starts {step.per_node} {launch.kind} agents on each node (line {where})",
             _ONE_EACH[outer.kind],
         )
 
 
 @rule(
     "torchrun-nodes",
-    why="The rendezvous waits until --nnodes agents have come; more are sent away",
+    why="The rendezvous waits for --nnodes agents and rejects further ones",
     example="#SBATCH --nodes=4\nsrun torchrun --nnodes=2 --nproc_per_node=4 train.py",
     instead="srun torchrun --nnodes=$SLURM_NNODES ...",
 )
@@ -88,19 +88,19 @@ def torchrun_nodes(case: Case) -> Iterator[Hit]:
         if agents != step.tasks and (launch.given("nnodes") or step.tasks > 1):
             yield Hit(
                 launch.line,
-                f"srun starts {step.tasks} torchrun, which expect to be {agents}",
+                f"srun starts {step.tasks} torchrun agents, but --nnodes is {agents}",
                 f"torchrun --nnodes={step.tasks} ...",
             )
 
 
 @rule(
     "torchrun-first-node-only",
-    why="A batch script runs on the first node alone: the rendezvous waits for the others forever",
+    why="A batch script runs on the first node only: the rendezvous waits for the other nodes until it times out",
     example="#SBATCH --nodes=2\ntorchrun --nnodes=2 --nproc_per_node=4 train.py",
     instead="srun torchrun --nnodes=2 --nproc_per_node=4 train.py",
 )
 def torchrun_first_node_only(case: Case) -> Iterator[Hit]:
-    """torchrun or accelerate in a job of several nodes without srun around it."""
+    """torchrun or accelerate in a job of several nodes, not started by srun."""
     nodes = case.script.request.nodes
     for launch in _agents(case):
         command = launch.command.command
@@ -115,14 +115,14 @@ def torchrun_first_node_only(case: Case) -> Iterator[Hit]:
         start = {"slurm": "srun", "lsf": "jsrun -r1 -a1 -cALL_CPUS -gALL_GPUS", "pbs": "mpiexec --ppn 1"}.get(
             case.script.scheduler, "flux run -N"
         )
-        text = f"{launch.kind} is started on the first of {nodes} nodes only"
+        text = f"{launch.kind} starts only on the first of {nodes} nodes"
         waits = (expected is not None and expected > 1) or (
             expected is None and bool(_MANY.search(" ".join(launch.words)))
         )
         many = len(list(_agents(case))) > 1
         yield Hit(
             launch.line,
-            text + (f", and waits for {expected or 'the other'}" if waits else ""),
+            text + (f", but waits for {expected or 'all'} nodes" if waits else ""),
             f"{start} accelerate launch --num_machines={nodes} ..."
             if launch.kind == "accelerate"
             else f"{start} {launch.kind} --nnodes={nodes} ...",
@@ -139,19 +139,19 @@ def _deepspeed(case: Case, launch: Launch, nodes: int) -> Iterator[Hit]:
     if not told and all(is_known(word) for word in launch.words[:2]):
         yield Hit(
             launch.line,
-            f"deepspeed without --hostfile uses the first of {nodes} nodes only",
+            f"deepspeed without --hostfile uses only the first of {nodes} nodes",
             "deepspeed --hostfile hosts.txt ...   (or srun with one task per GPU)",
         )
 
 
 @rule(
     "ranks-over-gpus",
-    why="Each rank takes the GPU of its local rank: more ranks give 'invalid device ordinal', fewer leave GPUs idle",
+    why="Each rank uses the GPU of its local rank: too many fail with 'invalid device ordinal', too few waste GPUs",
     example="#SBATCH --gpus-per-node=4\nsrun torchrun --nproc_per_node=8 train.py",
     instead="srun torchrun --nproc_per_node=4 train.py",
 )
 def ranks_over_gpus(case: Case) -> Iterator[Hit]:
-    """Ranks per node of an agent that are not its GPUs."""
+    """An agent whose ranks per node differ from its GPUs."""
     agents = list(_agents(case))
     for launch in agents:
         ranks, outer = ranks_per_agent(launch), launch.ranks_of
@@ -181,23 +181,25 @@ def _is_model_parallel(launch: Launch) -> bool:
 
 @rule(
     "rendezvous-id-per-rank",
-    why="Agents meet by this id: one that each task draws for itself never meets another",
+    why="Agents join by this ID: if each task generates its own, no two agents join",
     example="srun bash -c 'torchrun --rdzv_id=$RANDOM ...'",
     instead="srun torchrun --rdzv_id=$SLURM_JOB_ID ...",
 )
 def rendezvous_id_per_rank(case: Case) -> Iterator[Hit]:
-    """$RANDOM or a date as --rdzv_id in a shell of each task."""
+    """$RANDOM or a date as --rdzv_id in the shell of each task."""
     for launch in _agents(case):
         text = launch.get("rdzv_id") or ""
         drawn = re.search(r"\$RANDOM|\$\{RANDOM\}|date|uuidgen|\$\$", text)
         if drawn and launch.ranks_of and TASK in text:
-            yield Hit(launch.line, f"each task draws its own --rdzv_id ({drawn.group()})", "--rdzv_id=$SLURM_JOB_ID")
+            yield Hit(
+                launch.line, f"each task generates its own --rdzv_id ({drawn.group()})", "--rdzv_id=$SLURM_JOB_ID"
+            )
 
 
 @rule(
     "torch-launch-old",
     "note",
-    why="torch.distributed.launch is deprecated since PyTorch 1.9; it passes --local_rank, not LOCAL_RANK",
+    why="torch.distributed.launch has been deprecated since PyTorch 1.9; it passes --local_rank, not LOCAL_RANK",
     example="python -m torch.distributed.launch --nproc_per_node=4 train.py",
     instead="torchrun --nproc_per_node=4 train.py",
 )

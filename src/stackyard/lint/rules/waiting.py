@@ -22,17 +22,17 @@ _QUIET_WORDS = (
     "break continue return shift read mkdir cp mv cat grep hostname squeue scontrol ls time pwd env"
 )
 _QUIET = frozenset(_QUIET_WORDS.split())
-"""Commands that end at once: the background gets no time from them."""
+"""Commands that finish at once, so that background processes get no time to run."""
 
 
 @rule(
     "missing-wait",
-    why="The job ends with its script, and all that still runs in the background is killed",
+    why="The job ends with its script, and processes still in the background are killed",
     example="srun -n 4 ./a.out &\nsrun -n 4 ./b.out &",
     instead="srun -n 4 ./a.out &\nsrun -n 4 ./b.out &\nwait",
 )
 def missing_wait(case: Case) -> Iterator[Hit]:
-    """Launches in the background, and nothing after them that waits."""
+    """Background launches without a wait after them."""
     script = case.script
     if not script.scheduler:
         return
@@ -48,11 +48,11 @@ def missing_wait(case: Case) -> Iterator[Hit]:
         or _is_server(case, last.line, shown(" ".join(last.words)))
     ):
         return
-    yield Hit(last.line, f"{last.word} runs in the background, and the script ends without wait", "wait")
+    yield Hit(last.line, f"{last.word} runs in the background, but the script ends without wait", "wait")
 
 
 def _works(resolved: Resolved) -> bool:
-    """Whether a command in the foreground takes the time that the background needs."""
+    """Whether a command in the foreground runs long enough for those in the background."""
     name = resolved.argv[0].rsplit("/", 1)[-1] if resolved.argv else ""
     if name == "sleep":
         match = re.fullmatch(r"(\d+)(?:\.\d+)?([smhd]?)", resolved.argv[1] if len(resolved.argv) > 1 else "0")
@@ -67,12 +67,12 @@ def _is_server(case: Case, line: int, text: str) -> bool:
 
 @rule(
     "sleep-as-synchronisation",
-    why="A sleep is too short on a busy day and too long on every other; the cluster says itself when it is there",
+    why="A fixed sleep is too short on a busy system and too long otherwise; poll the cluster until it is up",
     example="srun -N1 -n1 -w $head ray start --head --block &\nsleep 30",
     instead="until ray status --address $ip:6379 >/dev/null 2>&1; do sleep 1; done",
 )
 def sleep_as_synchronisation(case: Case) -> Iterator[Hit]:
-    """A sleep after a Ray head or worker was started in the background; a note for other servers."""
+    """A sleep after starting a Ray head or worker in the background; a note for other servers."""
     before: tuple[str, int] | None = None
     for resolved in case.script.commands:
         argv = resolved.argv
@@ -84,11 +84,11 @@ def sleep_as_synchronisation(case: Case) -> Iterator[Hit]:
         elif argv[:1] == ("sleep",) and before and before[0] and argv[1:2]:
             if resolved.command.within("loop") and _polls(case, resolved):
                 continue
-            better = "until ray status --address $ip_head >/dev/null 2>&1; do sleep 1; done"
+            remedy = "until ray status --address $ip_head >/dev/null 2>&1; do sleep 1; done"
             yield Hit(
                 resolved.line,
                 f"sleep {shown(argv[1])} waits for what line {before[1]} started",
-                better if before[0] == "ray" else "ask the server until it answers",
+                remedy if before[0] == "ray" else "poll the server until it answers",
                 None if before[0] == "ray" else "note",
             )
             before = None
@@ -97,7 +97,7 @@ def sleep_as_synchronisation(case: Case) -> Iterator[Hit]:
 
 
 def _is_ray(case: Case, text: str) -> bool:
-    """Whether a command starts a part of a Ray cluster: by its words, or by a script's name where Ray is spoken of."""
+    """Whether a command starts part of a Ray cluster, by its words or by a script's name if the script mentions Ray."""
     if re.search(r"\bray\s+start|\bray_?start|start_?ray", text):
         return True
     return bool(re.search(r"\b\S*(?:start|run)?[-_]?(?:head|worker)\S*\.sh\b", text)) and bool(
@@ -106,7 +106,7 @@ def _is_ray(case: Case, text: str) -> bool:
 
 
 def _polls(case: Case, resolved: Resolved) -> bool:
-    """Whether the loop around a sleep asks something each time: ``while ! nc ..; do sleep 1; done``."""
+    """Whether the loop around a sleep polls something: ``while ! nc ..; do sleep 1; done``."""
     loop = [number for number, kind in resolved.command.blocks if kind == "loop"]
     rows = case.script.text.splitlines()[max(0, resolved.line - 4) : resolved.line]
     return bool(loop) and bool(re.search(r"\b(?:while|until)\b|\bbreak\b", "\n".join(rows)))
@@ -115,12 +115,12 @@ def _polls(case: Case, resolved: Resolved) -> bool:
 @rule(
     "output-thrown-away",
     "note",
-    why="Nothing tells why a rank failed when its output goes to /dev/null",
+    why="If the output goes to /dev/null, the cause of a failure is lost",
     example="srun python train.py > /dev/null 2>&1",
     instead="srun --output=rank-%t.log python train.py",
 )
 def output_thrown_away(case: Case) -> Iterator[Hit]:
-    """All output of a launch, or of the job, into /dev/null."""
+    """All output of a launch or of the job goes to /dev/null."""
     for launch in case.steps:
         targets = {op: "".join(part.text for part in word.parts) for op, word in launch.command.command.redirects}
         both = "&>" in targets or {"2>", ">"} <= targets.keys() or (">" in targets and targets.get("2>&") == "1")

@@ -1,4 +1,4 @@
-"""What a kind of program needs around it: torchrun, Horovod, MPI, DeepSpeed, JAX, Ray, or nothing."""
+"""What each kind of program requires from the launcher: torchrun, Horovod, MPI, DeepSpeed, JAX, Ray, or nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TABLE: dict[str, Backend] = {
 BY_IMPORT = {
     "horovod": "horovod", "deepspeed": "deepspeed", "ray": "ray", "jax": "jax", "mpi4py": "mpi", "torch": "torchrun",
 }  # fmt: skip
-"""Which backend a package speaks for, in the order in which they win: a Horovod program imports torch too."""
+"""The backend of each package, in order of precedence: a Horovod program imports torch too."""
 
 __all__ = ["BY_IMPORT", "HELPERS", "TABLE", "Backend", "BackendContext", "choose", "command", "get"]
 
@@ -26,15 +26,15 @@ __all__ = ["BY_IMPORT", "HELPERS", "TABLE", "Backend", "BackendContext", "choose
 def get(name: str) -> Backend:
     """The backend of this name. Raises InputError with the known ones."""
     if name not in TABLE:
-        raise InputError(f"there is no backend {name!r}", hint=f"one of: {', '.join(('auto', *TABLE))}")
+        raise InputError(f"no such backend: {name}", hint=f"use one of {', '.join(('auto', *TABLE))}")
     return TABLE[name]
 
 
 def choose(intent: Intent) -> tuple[str, tuple[Reason, ...]]:
-    """The backend of an intent and why: the one that was asked for, else by what the program imports.
+    """The backend of an intent and why: the requested one, else by the program's imports.
 
-    The program and the modules beside it are read, never run. One that cannot be read, or that imports none of the
-    packages, is `any`: it finds RANK, WORLD_SIZE, MASTER_ADDR and the rest all the same.
+    The program and the modules next to it are parsed, never run. One that cannot be parsed, or that imports none of the
+    packages, is `any`: RANK, WORLD_SIZE, MASTER_ADDR and the rest are set for it as well.
     """
     if intent.backend != "auto":
         return get(intent.backend).name, ()

@@ -1,4 +1,4 @@
-"""What every backend needs: its surroundings, the program's words, and the findings that hold for all of them."""
+"""Shared by all backends: their context, the program's words, and common findings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stackyard.launch.plan.model import RankProgram
 from stackyard.launch.request.intent import Intent
 
 HELPERS = Path(__file__).parent / "helpers"
-"""Where the programs lie that a backend runs on the nodes; containers bind it."""
+"""The directory of the programs that backends run on the nodes; containers bind it."""
 
 STARTERS = {
     "torchrun": "torchrun", "deepspeed": "deepspeed", "horovodrun": "horovod", "accelerate": "torchrun",
@@ -21,17 +21,17 @@ STARTERS = {
 """Programs that start ranks themselves, and the backend that does the same."""
 
 UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
-"""So that a rank's output is in its log when it happens, and the last lines of a crash are there at all."""
+"""So that a rank's output is logged immediately and the last lines before a crash are not lost."""
 
 
 @dataclass(frozen=True)
 class BackendContext:
-    """What a backend may know besides intent and layout.
+    """The input of a backend besides intent and layout.
 
     Attributes:
-        step: the step's folder, for a program's own files; not needed where ``${STACKYARD_STEP}`` can be written.
-        in_container: the program runs in an image; paths of the host are there only where they are bound.
-        launcher: what will start the tasks (``local`` wires up no MPI); empty: not known yet.
+        step: the step's directory, for a program's own files, where ``${STACKYARD_STEP}`` cannot be used.
+        in_container: the program runs in an image, where only bound host paths exist.
+        launcher: the launcher of the tasks (``local`` provides no PMI); empty: not known yet.
     """
 
     step: str = ""
@@ -40,12 +40,12 @@ class BackendContext:
 
 
 class Backend(Protocol):
-    """A row of the table: what a kind of program needs around it."""
+    """A row of the table: how one kind of program is run."""
 
     name: str
 
     def program(self, intent: Intent, layout: Layout, context: BackendContext) -> RankProgram:
-        """The command of each task and what must be around it. Raises InputError where it cannot be had."""
+        """The command of each task and its variables, ports and helpers. Raises InputError if impossible."""
         ...
 
 
@@ -56,14 +56,14 @@ def command(intent: Intent) -> tuple[str, ...]:
 
 
 def nested(intent: Intent) -> tuple[Finding, ...]:
-    """A warning where the program itself is a launcher: every rank would start all ranks."""
+    """A warning if the program itself is a launcher: every rank would start all ranks."""
     first = Path(intent.program[0]).name if intent.program else ""
     if first not in STARTERS:
         return ()
     return (
         Finding(
             "launcher-in-launch", "warning", f"the program is {first}, which starts ranks itself",
-            f"each of the {intent.nodes} node(s)' tasks would start all of them again",
-            f"name the script alone: stackyard launch --backend {STARTERS[first]} ... train.py",
+            "each task would start all ranks again",
+            f"pass only the script: stackyard launch --backend {STARTERS[first]} ... train.py",
         ),
     )  # fmt: skip

@@ -1,6 +1,6 @@
-"""Horovod without horovodrun: its ranks are the launcher's tasks, wired up by MPI or by its own rendezvous server.
+"""Horovod without horovodrun: its ranks are the launcher's tasks, connected by MPI or by its own rendezvous server.
 
-horovodrun is not used: its jsrun path ends with an AttributeError (`horovod/runner/js_run.py`, 0.28.1, closes a file
+horovodrun is not used: its jsrun path fails with an AttributeError (`horovod/runner/js_run.py`, 0.28.1, closes a file
 descriptor as if it were a file), it starts ranks over ssh, and it guesses the network interface.
 """
 
@@ -16,13 +16,13 @@ from stackyard.launch.request.intent import Intent
 class Horovod:
     """``hvd.init()`` through MPI or Gloo.
 
-    `auto` is MPI wherever a launcher wires up MPI processes, and Gloo where nothing does (``local``).
+    `auto` is MPI with a launcher that provides PMI, and Gloo without one (``local``).
     """
 
     name = "horovod"
 
     def program(self, intent: Intent, layout: Layout, context: BackendContext) -> RankProgram:
-        """One task per rank; with Gloo a rendezvous server beside rank 0."""
+        """One task per rank; with Gloo also a rendezvous server on rank 0's node."""
         launcher = intent.launcher or context.launcher
         controller = intent.controller
         if controller == "auto":
@@ -33,7 +33,7 @@ class Horovod:
 def _mpi(intent: Intent, layout: Layout) -> RankProgram:
     """HOROVOD_CONTROLLER and HOROVOD_CPU_OPERATIONS as `horovod/runner/launch.py` sets them for MPI."""
     variables = {**UNBUFFERED, "HOROVOD_CONTROLLER": "mpi", "HOROVOD_CPU_OPERATIONS": "mpi"}
-    reason = Reason(("HOROVOD_CONTROLLER=mpi",), "ranks find each other through MPI, wired up by the launcher")
+    reason = Reason(("HOROVOD_CONTROLLER=mpi",), "ranks connect through MPI, with the launcher's PMI")
     forks = source.fork_findings(source.read(intent))
     return RankProgram(
         layout, command(intent), variables, mpi=True, reasons=(reason,), findings=(*nested(intent), *forks)
@@ -60,10 +60,8 @@ def _gloo(intent: Intent, layout: Layout) -> RankProgram:
         str(layout.ranks_per_node), layout.distribution,
     )  # fmt: skip
     reasons = (
-        Reason(
-            ("HOROVOD_CONTROLLER=gloo",), "ranks find each other through Horovod's rendezvous server; no MPI needed"
-        ),
-        Reason(server[:2], "that server, beside rank 0 on the port that is held for it"),
+        Reason(("HOROVOD_CONTROLLER=gloo",), "ranks connect through Horovod's rendezvous server, without MPI"),
+        Reason(server[:2], "the rendezvous server, on rank 0's node and its reserved port"),
     )
     return RankProgram(
         layout, command(intent), variables, ports=2, sidecar=server, reasons=reasons, findings=nested(intent)

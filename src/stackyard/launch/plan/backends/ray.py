@@ -9,23 +9,23 @@ from stackyard.launch.request.intent import Intent
 
 
 class Ray:
-    """``ray_node.py`` on every node: Ray's head beside the program on node 0, its workers on the others.
+    """``ray_node.py`` on every node: Ray's head and the program on node 0, workers on the others.
 
-    The program runs once, when all nodes have joined, with RAY_ADDRESS; its code is the code of the step.
+    The program runs once, when all nodes have joined, with RAY_ADDRESS; its exit status is that of the step.
     """
 
     name = "ray"
 
     def program(self, intent: Intent, layout: Layout, _: BackendContext) -> RankProgram:
-        """One task per node that has the cores and GPUs of all of the node's ranks."""
+        """One task per node, with the cores and GPUs of all ranks of the node."""
         whole = layout.per_node()
         slot = whole.slots[0]
         options = (f"--cpus={len(slot.cores)}", f"--gpus={len(slot.gpus)}", f"--nodes={layout.nodes}")
         argv = ("python", str(HELPERS / "ray_node.py"), *options, "--", *command(intent))
         reasons = (
             Reason(argv[:2], "one task per node: Ray's head and the program on node 0, workers on the others"),
-            Reason(options[:2], "what Ray may give away on each node"),
-            Reason(options[2:], "how many nodes must have joined before the program starts"),
+            Reason(options[:2], "resources of each node for Ray"),
+            Reason(options[2:], "number of nodes that must join before the program starts"),
         )
         return RankProgram(
             whole, argv, dict(UNBUFFERED), ports=2, ranks_per_task=layout.ranks_per_node, reasons=reasons,

@@ -1,4 +1,4 @@
-"""What a program's source says, read with `ast` and never run: what it imports, and what goes wrong with it."""
+"""Facts from a program's source, parsed with `ast` and never run: its imports and known problems."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from stackyard.findings import Finding
 from stackyard.launch.request.intent import Intent
 
 MOST_FILES = 40
-"""Modules of the program's own folder that are followed."""
+"""The most modules of the program's own directory that are parsed."""
 
 
 @dataclass(frozen=True)
 class Import:
-    """One imported top-level package and where."""
+    """One imported top-level package and its place."""
 
     name: str
     file: str
@@ -26,9 +26,9 @@ class Import:
 
 @dataclass(frozen=True)
 class Source:
-    """A program's script and the modules beside it that it imports.
+    """A program's script and the modules next to it that it imports.
 
-    `unread` says why nothing could be read, e.g. that the program is no Python script; empty where it could.
+    `unread` is the reason why nothing was parsed, e.g. that the program is not a Python script; else empty.
     """
 
     script: str = ""
@@ -57,10 +57,10 @@ def script_of(program: tuple[str, ...]) -> str:
 
 
 def read(intent: Intent) -> Source:
-    """Read the program of an intent and the modules beside it."""
+    """Parse the program of an intent and the modules next to it."""
     script = script_of(intent.program)
     if not script:
-        return Source(unread="the program is not given as a *.py file")
+        return Source(unread="the program is not a *.py file")
     path = Path(intent.cwd or ".", script)
     trees: dict[str, ast.Module] = {}
     waiting, imports = [path], []
@@ -72,7 +72,7 @@ def read(intent: Intent) -> Source:
             trees[str(file)] = ast.parse(file.read_text(encoding="utf-8"), str(file))
         except (OSError, ValueError, SyntaxError) as error:
             if file == path:
-                return Source(str(path), unread=f"{path} cannot be read: {error}")
+                return Source(str(path), unread=f"cannot read {path}: {error}")
             continue
         for found in _imports(trees[str(file)], str(file)):
             imports.append(found)
@@ -95,7 +95,7 @@ def _beside(folder: Path, name: str) -> list[Path]:
 
 
 def fork_findings(source: Source) -> tuple[Finding, ...]:
-    """A warning for each DataLoader whose workers are forked in a process that has MPI or InfiniBand verbs loaded.
+    """A warning for each DataLoader that forks workers in a process with MPI or InfiniBand verbs loaded.
 
     fork(2) in such a process is undefined by the MPI standard and breaks registered memory: workers hang or crash.
     https://www.open-mpi.org/faq/?category=tuning#fork-warning, and Horovod's troubleshooting on data loaders.
@@ -116,9 +116,9 @@ def _called(call: ast.Call) -> str:
 
 
 def _forks(call: ast.Call) -> bool:
-    """Whether a DataLoader call has workers (or a number of them that only the run knows) and names no other start.
+    """Whether a DataLoader call has workers (or a number of them known only at run time) and no other start method.
 
-    What ``**options`` hold is not known; nothing is said then.
+    The content of ``**options`` is unknown, so such a call is not reported.
     """
     given = {keyword.arg: keyword.value for keyword in call.keywords}
     workers = given.get("num_workers")

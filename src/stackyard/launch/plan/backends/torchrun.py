@@ -1,4 +1,4 @@
-"""PyTorch distributed: the ranks' variables set directly, or the real torchrun with one task per node."""
+"""PyTorch distributed: the ranks' variables set directly, or torchrun itself with one task per node."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from stackyard.launch.request.intent import Intent
 class Torchrun:
     """``init_process_group("nccl")`` with the default ``env://``: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
 
-    Direct, the launcher's tasks are the ranks: no second Python starts on each node, and binding, signals and exit
-    codes are the launcher's. Through torchrun, one task per node starts the node's ranks; the rendezvous is static,
-    with the node's number and the port that is held for it, and nothing is restarted: a restart inside a step would
-    hide the first failure (`torchrun --help`, PyTorch 2.x).
+    Directly, the launcher's tasks are the ranks: no second Python runs on each node, and binding, signals and exit
+    statuses are the launcher's. With torchrun, one task per node starts the node's ranks; the rendezvous is static,
+    with the node rank and the reserved port, and nothing restarts: a restart inside a step would hide the first
+    failure (`torchrun --help`, PyTorch 2.x).
     """
 
     name = "torchrun"
@@ -24,7 +24,7 @@ class Torchrun:
     def program(self, intent: Intent, layout: Layout, _: BackendContext) -> RankProgram:
         """One task per rank, or one per node that runs torchrun."""
         if intent.direct:
-            reason = Reason(("RANK", "WORLD_SIZE", "MASTER_ADDR"), "what torchrun would set, without its processes")
+            reason = Reason(("RANK", "WORLD_SIZE", "MASTER_ADDR"), "set as by torchrun, without its agent processes")
             return RankProgram(layout, command(intent), dict(UNBUFFERED), reasons=(reason,), findings=nested(intent))
         options = (
             f"--nnodes={layout.nodes}",
@@ -36,10 +36,12 @@ class Torchrun:
         )
         argv = ("python", "-m", "torch.distributed.run", *options, *_script(intent))
         reasons = (
-            Reason(argv[1:3], "torchrun, by the stack's python"),
-            Reason(options[:3], f"{layout.ranks_per_node} ranks on each of {layout.nodes} nodes, which one this is"),
-            Reason(options[3:5], "the address and the port held on rank 0's node"),
-            Reason(options[5:], "the first failure ends the step and is reported"),
+            Reason(argv[1:3], "torchrun, run by the stack's python"),
+            Reason(
+                options[:3], f"{layout.ranks_per_node} ranks on each of {layout.nodes} nodes, and the rank of this node"
+            ),
+            Reason(options[3:5], "address and reserved port on rank 0's node"),
+            Reason(options[5:], "no restarts: the first failure ends the step and is reported"),
         )
         return RankProgram(
             layout.per_node(), argv, dict(UNBUFFERED), ranks_per_task=layout.ranks_per_node, reasons=reasons,
@@ -48,7 +50,7 @@ class Torchrun:
 
 
 def _script(intent: Intent) -> tuple[str, ...]:
-    """The program as torchrun takes it: a script that it runs with its python, or ``--no-python`` and a command."""
+    """The program for torchrun: a script that it runs with its python, or ``--no-python`` and a command."""
     words = intent.program
     if words and words[0].endswith(".py"):
         return words

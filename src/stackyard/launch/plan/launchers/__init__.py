@@ -1,8 +1,8 @@
-"""The launchers: how one `Layout` is said to srun, jsrun, mpirun, hydra, PALS, Flux and this machine.
+"""The launchers: one `Layout` rendered as a command line of srun, jsrun, mpirun, hydra, PALS, Flux or this machine.
 
-Each is a small class with one method that turns a `LaunchRequest` into words, every group of words with the reason for
-it. The complete command is ``line.words + (path of rank.sh,)``; the rank's script holds the program, so nothing is
-quoted here. Nothing on a command line grows with the number of hosts, except a compressed host list.
+Each is a small class with one method that turns a `LaunchRequest` into words, each group of words with its reason. The
+complete command is ``line.words + (path of rank.sh,)``; rank.sh contains the program, so nothing is quoted here.
+Nothing on a command line grows with the number of hosts, except a compressed host list.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _BY_KIND = {"slurm": "srun", "pbs": "pals", "flux": "flux", "none": "local", "":
 def get(name: str) -> Launcher:
     """The launcher of that name. Raises InputError, which lists the known ones."""
     if name not in TABLE:
-        raise InputError(f"there is no launcher {name!r}", hint=f"one of {', '.join(TABLE)}")
+        raise InputError(f"no such launcher: {name}", hint=f"use one of {', '.join(TABLE)}")
     return TABLE[name]
 
 
 def default_name(scheduler: Scheduler) -> str:
-    """The launcher that a site's scheduler brings along, unless the site names another one.
+    """The launcher of a site's scheduler, unless the site names another one.
 
-    LSF has jsrun where it runs with CSM (Summit, Sierra) and leaves it to mpirun elsewhere; PBS on HPE Cray systems has
-    PALS; without a scheduler ranks start on this machine.
+    LSF uses jsrun with CSM (Summit, Sierra) and mpirun elsewhere; PBS on HPE Cray systems uses PALS; without a
+    scheduler, ranks start on this machine.
     """
     if scheduler.launcher:
         return scheduler.launcher

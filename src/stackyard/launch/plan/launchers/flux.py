@@ -1,8 +1,8 @@
 """flux run: the launcher of a Flux instance.
 
 Sources: flux-run(1) and flux-shell-options(7) of flux-core, and its shell's affinity plugin, for which the numbers of
-cpu-affinity=map are those of hardware threads. A job that runs inside an allocation names no queue. Where the mpibind
-plugin is loaded it binds ranks itself and cpu-affinity is ignored: such a site adds ``-o mpibind=off`` to its launcher
+cpu-affinity=map are those of hardware threads. A job inside an allocation names no queue. If the mpibind
+plugin is loaded, it binds the ranks and cpu-affinity is ignored: such a site adds ``-o mpibind=off`` to its launcher
 options.
 """
 
@@ -21,60 +21,62 @@ class Flux:
     name = "flux"
 
     def line(self, request: LaunchRequest) -> LaunchLine:
-        """flux run's options. Raises InputError where hosts differ, or where ranks need more cores than there are."""
+        """flux run's options. Raises InputError if hosts differ or ranks share cores."""
         layout = request.layout
         uniform(layout, "flux run")
         if shares_cores(layout):
             raise InputError(
-                "flux run cannot give a core to two ranks of its own accord",
-                hint="use fewer ranks or fewer cores per rank, so that cores are not shared",
+                "flux run cannot assign one core to two ranks",
+                hint="use fewer ranks or fewer cores per rank",
             )
         words = Words("flux", "run", reason="starts the ranks as one job of this Flux instance")
-        words.add("how many nodes", "-N", str(layout.nodes))
-        words.add("how many ranks in all", "-n", str(layout.ranks))
-        words.add("cores of each rank", "-c", str(layout.cores_per_rank))
+        words.add("number of nodes", "-N", str(layout.nodes))
+        words.add("total number of ranks", "-n", str(layout.ranks))
+        words.add("cores per rank", "-c", str(layout.cores_per_rank))
         self._gpus(words, layout)
         self._placing(words, request)
         if request.mpi and request.scheduler.mpi:
-            words.add("how the ranks are wired up as MPI processes", "-o", f"pmi={request.scheduler.mpi}")
+            words.add("PMI interface of the MPI processes", "-o", f"pmi={request.scheduler.mpi}")
         # else Flux ends the job 30 s after its first task (flux-run(1), shell options)
-        words.add("ranks that are done earlier do not end the others", "-o", "exit-timeout=none")
+        words.add("ranks that finish early do not terminate the others", "-o", "exit-timeout=none")
         words.own(request)
         return LaunchLine(words.words, "flux", words.reasons)
 
     def _placing(self, words: Words, request: LaunchRequest) -> None:
         layout = request.layout
         if request.scheduler.exclusive:
-            words.add("whole nodes", "-x")
+            words.add("exclusive nodes", "-x")
         if not request.inside:
             hosts = compress(need_hosts(request, "flux run"))
-            words.add("exactly these nodes of the allocation", f"--requires=hosts:{hosts}")
+            words.add("only these nodes of the allocation", f"--requires=hosts:{hosts}")
         if layout.distribution == "cyclic":
-            words.add("ranks are dealt over the nodes", "--taskmap=cyclic")
+            words.add("cyclic distribution: rank i runs on node i modulo the number of nodes", "--taskmap=cyclic")
         if evenly(layout) or not request.scheduler.exclusive:
-            words.add("each rank stays on its own share of the cores", "-o", "cpu-affinity=per-task")
+            words.add("binds each rank to its own share of the cores", "-o", "cpu-affinity=per-task")
         else:
             places = ";".join(ranges(threads_of(layout, slot)) for slot in layout.slots)
-            words.add("the hardware threads of each rank of a node", "-o", f"cpu-affinity=map:{places}")
+            words.add("hardware threads of each rank of a node", "-o", f"cpu-affinity=map:{places}")
 
     def _gpus(self, words: Words, layout: Layout) -> None:
         if layout.gpus_per_rank == 0:
             return
         owned = [gpu for slot in layout.slots for gpu in slot.gpus]
         if len(set(owned)) == len(owned):
-            words.add("GPUs of each rank", "-g", str(layout.gpus_per_rank))
+            words.add("GPUs per rank", "-g", str(layout.gpus_per_rank))
         if layout.gpu_visibility == "all":
             words.add(
-                "each rank sees all GPUs of its node, as NCCL and RCCL need to reach peers", "-o", "gpu-affinity=off"
+                "each rank sees all GPUs of its node, so that NCCL and RCCL can use peer access",
+                "-o",
+                "gpu-affinity=off",
             )
         elif owned == list(range(layout.node.gpus)):
-            words.add("each rank sees its own GPUs and no others", "-o", "gpu-affinity=per-task")
+            words.add("each rank sees only its own GPUs", "-o", "gpu-affinity=per-task")
         else:
             places = ";".join(ranges(slot.gpus) for slot in layout.slots)
-            words.add("each rank sees its own GPUs and no others", "-o", f"gpu-affinity=map:{places}")
+            words.add("each rank sees only its own GPUs", "-o", f"gpu-affinity=map:{places}")
 
 
 def evenly(layout: Layout) -> bool:
-    """Whether the ranks have equal shares of all cores of a node, in order: what per-task binding gives them."""
+    """Whether the ranks have equal, consecutive shares of all cores of a node, as per-task binding assigns them."""
     planned = [core for slot in layout.slots for core in sorted(map(layout.node.os_core, slot.cores))]
     return planned == sorted(core for domain in layout.node.domains for core in domain.cores)

@@ -1,8 +1,8 @@
-"""jsrun: the launcher of IBM's Job Step Manager, beside LSF with CSM (Summit, Sierra).
+"""jsrun: the launcher of IBM's Job Step Manager, used with LSF and CSM (Summit, Sierra).
 
 Sources: IBM, *jsrun command* and *Explicit Resource File (ERF) format* (Job Step Manager 10.3); OLCF, Summit User Guide
 and the tutorials *jsrun Quick Start Guide* and *ERF CPU Indexing*. IBM's default for -d is cyclic and OLCF's is packed:
-it is always written. All resource sets of a start are alike; a layout that such sets cannot express is written as an
+it is always set. All resource sets of a step are alike; a layout that such sets cannot express is written as an
 ERF file. Variables need no -E: jsrun passes its environment on.
 """
 
@@ -24,7 +24,7 @@ Group = tuple[Slot, ...]
 
 @dataclass(frozen=True)
 class ResourceSets:
-    """Equal resource sets: `per_host` of them with `tasks` ranks, `cores` and `gpus` each, `bind` as -b wants it."""
+    """Equal resource sets: `per_host` of them with `tasks` ranks, `cores` and `gpus` each, -b `bind`."""
 
     per_host: int
     tasks: int
@@ -34,14 +34,14 @@ class ResourceSets:
 
 
 class Jsrun:
-    """Ranks in resource sets, or at places that a file lists."""
+    """Ranks in resource sets, or placed by an ERF file."""
 
     name = "jsrun"
 
     def line(self, request: LaunchRequest) -> LaunchLine:
-        """Resource sets where equal sets express the layout, else an ERF file.
+        """Resource sets if equal sets express the layout, else an ERF file.
 
-        Raises InputError where some hosts of an allocation are to be used and their names are not known.
+        Raises InputError if only some hosts of an allocation are used and their names are unknown.
         """
         layout = request.layout
         sets = resource_sets(layout, request.scheduler) if request.inside else None
@@ -51,11 +51,13 @@ class Jsrun:
         if sets is None:
             hosts = () if request.inside else need_hosts(request, self.name)
             files["erf"] = "".join(erf_lines(layout, request.scheduler, hosts))
-            words.add("the place of every rank, as equal resource sets cannot say it", "--erf_input", "{step}/erf")
+            words.add(
+                "the placement of every rank, which equal resource sets cannot express", "--erf_input", "{step}/erf"
+            )
             findings = (_ERF_NOTE,)
         else:
             self._sets(words, layout, sets)
-        words.add("a rank that fails ends all others", "-X1")
+        words.add("a failed rank terminates all ranks", "-X1")
         self._mpi(words, request)
         words.own(request)
         return LaunchLine(words.words, "jsrun", words.reasons, files, findings=findings)
@@ -63,33 +65,33 @@ class Jsrun:
     def _sets(self, words: Words, layout: Layout, sets: ResourceSets) -> None:
         in_all = layout.nodes * sets.per_host
         words.add(f"{counted(in_all, 'resource set')} on {counted(layout.nodes, 'node')}", f"-n{in_all}")
-        words.add("resource sets on each node", f"-r{sets.per_host}")
+        words.add("resource sets per node", f"-r{sets.per_host}")
         if sets.gpus:
-            words.add(f"{counted(sets.gpus, 'GPU')} in each set, which all of its ranks see", f"-g{sets.gpus}")
-        words.add("ranks in each set", f"-a{sets.tasks}")
-        words.add("physical cores in each set", f"-c{sets.cores}")
-        words.add("what each rank is bound to, one after the other", f"-b{sets.bind}")
+            words.add(f"{counted(sets.gpus, 'GPU')} per set, visible to all of its ranks", f"-g{sets.gpus}")
+        words.add("ranks per set", f"-a{sets.tasks}")
+        words.add("physical cores per set", f"-c{sets.cores}")
+        words.add("binds consecutive cores to each rank", f"-b{sets.bind}")
         if layout.distribution == "cyclic":
-            words.add("ranks are dealt over the sets", "-dcyclic")
+            words.add("cyclic distribution over the sets", "-dcyclic")
         else:
-            words.add("ranks fill a set before the next one", "-dpacked")
+            words.add("ranks fill a set before the next", "-dpacked")
 
     def _mpi(self, words: Words, request: LaunchRequest) -> None:
         if not request.mpi:
-            words.add("Spectrum MPI is not loaded: the ranks are not MPI processes", "--smpiargs=off")
+            words.add("does not load Spectrum MPI: the ranks are not MPI processes", "--smpiargs=off")
         elif request.gpu_aware_mpi:
-            words.add("MPI may be given addresses in GPU memory", "--smpiargs=-gpu")
+            words.add("MPI accepts GPU pointers", "--smpiargs=-gpu")
 
 
 _ERF_NOTE = Finding(
-    "explicit-resource-file", "note", "the ranks are placed by an explicit resource file",
-    "equal resource sets cannot express this layout; OLCF has reported faults of jsrun with such files",
-    "give each rank a number of cores that divides the cores of a socket",
+    "explicit-resource-file", "note", "an explicit resource file places the ranks",
+    "equal resource sets cannot express this layout; OLCF has reported jsrun bugs with such files",
+    "use a number of cores per rank that divides the cores of a socket",
 )  # fmt: skip
 
 
 def thread_level(node_smt: int, scheduler: Scheduler) -> int:
-    """Hardware threads of a core that a job has: the site's ``smt1``, ``smt2`` or ``smt4`` flag, else all."""
+    """Hardware threads per core of a job: by the site's ``smt1``, ``smt2`` or ``smt4`` flag, else all."""
     for flag in scheduler.alloc_flags:
         found = re.fullmatch(r"smt(\d)", flag, re.IGNORECASE)
         if found:
@@ -98,10 +100,10 @@ def thread_level(node_smt: int, scheduler: Scheduler) -> int:
 
 
 def resource_sets(layout: Layout, scheduler: Scheduler) -> ResourceSets | None:
-    """Equal resource sets that give every rank exactly its cores, or None.
+    """Equal resource sets that assign every rank exactly its cores, or None.
 
-    One set per node where all ranks see all GPUs (NCCL reaches its peers only then); one per group of ranks with the
-    same GPUs where each sees its own; one per socket where there are no GPUs and one set would leave cores out.
+    One set per node if all ranks see all GPUs (which NCCL's peer access requires); one per group of ranks with the same
+    GPUs if each sees its own; one per socket without GPUs if one set would not use all cores.
     """
     slots = layout.slots
     if shares_cores(layout) or any(block.slots != slots for block in layout.blocks):
@@ -115,7 +117,7 @@ def resource_sets(layout: Layout, scheduler: Scheduler) -> ResourceSets | None:
 
 
 def _bind(layout: Layout, scheduler: Scheduler) -> str:
-    """What -b says: whole cores, or hardware threads where the job has exactly as many as the layout uses."""
+    """The value of -b: whole cores, or hardware threads if the job has exactly as many as the layout uses."""
     if layout.smt == 1:
         return f"packed:{layout.cores_per_rank}"
     if layout.smt == thread_level(layout.node.smt, scheduler):
@@ -175,7 +177,7 @@ def _cores_of_a_set(layout: Layout, sets: int) -> int:
 
 
 def _starts(layout: Layout, sets: int, cores: int) -> list[int]:
-    """The first core of every set; fewer than `sets` where they do not spread evenly over the sockets."""
+    """The first core of every set; fewer than `sets` if they do not divide evenly over the sockets."""
     if sets == 1:
         return [0]
     sockets = _sockets(layout)
@@ -185,7 +187,7 @@ def _starts(layout: Layout, sets: int, cores: int) -> list[int]:
 
 
 def _gpus_of_a_set(layout: Layout, groups: list[Group]) -> int | None:
-    """GPUs in each set; None where jsrun, which gives them out in order, would give other ones."""
+    """GPUs per set; None if jsrun, which assigns them in order, would assign other ones."""
     if layout.gpus_per_rank == 0:
         return 0
     if len(groups) == 1:

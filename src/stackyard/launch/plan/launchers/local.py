@@ -13,23 +13,23 @@ SPAWN = Path(__file__).resolve().parents[2] / "node" / "spawn.py"
 
 
 class Local:
-    """Ranks as children of a small program on this machine."""
+    """Ranks as child processes of a small program on this machine."""
 
     name = "local"
 
     def line(self, request: LaunchRequest) -> LaunchLine:
-        """The small program with the CPUs of every rank. Raises InputError for more than one node."""
+        """The program with the CPUs of every rank. Raises InputError for more than one node."""
         layout = request.layout
         if layout.nodes != 1:
             raise InputError(
-                f"the ranks are on {layout.nodes} nodes, and without a launcher they can only start on this one",
-                hint="launch inside an allocation, or name a launcher: --launcher mpirun with hosts",
+                f"cannot start ranks on {layout.nodes} nodes without a launcher",
+                hint="launch inside an allocation, or choose a launcher: --launcher mpirun with hosts",
             )
         words = Words(
-            sys.executable, "-I", "-S", str(SPAWN), reason="starts the ranks here, as children of one process"
+            sys.executable, "-I", "-S", str(SPAWN), reason="starts the ranks on this machine as child processes"
         )
         for slot in layout.slots:
-            words.add(f"where rank {slot.local_rank} stays", "--cpus", ranges(threads_of(layout, slot)))
+            words.add(f"binds rank {slot.local_rank}", "--cpus", ranges(threads_of(layout, slot)))
         words.own(request)
-        words.add("what follows is started once for each --cpus", "--")
+        words.add("the program to start once per --cpus option", "--")
         return LaunchLine(words.words, "stackyard", words.reasons)

@@ -2,7 +2,7 @@
 
 Source: the help texts of hydra 4.0 (``mpiexec.hydra -help``, ``-bind-to -help``). ``-bind-to user:`` takes, for each
 rank of a node in turn, processor numbers of the operating system joined by ``+``. Ranks beyond the slots of the hosts
-begin again at the first host, so one slot per host deals them out.
+start again at the first host, so that one slot per host gives a cyclic distribution.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from stackyard.launch.plan.model import LaunchLine, LaunchRequest
 
 
 class Mpich:
-    """Ranks by hydra's proxies, which the scheduler or ssh starts."""
+    """Ranks started by hydra's proxies, which the scheduler or ssh starts."""
 
     name = "mpich"
 
     def line(self, request: LaunchRequest) -> LaunchLine:
-        """hydra's options. Raises InputError where hosts differ, or are not known and no scheduler knows them."""
+        """hydra's options. Raises InputError if hosts differ or are unknown without a scheduler."""
         layout = request.layout
         slots = uniform(layout, "mpiexec.hydra")
         cyclic = layout.distribution == "cyclic"
         in_turn = 1 if cyclic else layout.ranks_per_node
         words = Words("mpiexec.hydra", reason="starts the ranks through hydra's proxies")
-        words.add("how many ranks", "-n", str(layout.ranks))
+        words.add("number of ranks", "-n", str(layout.ranks))
         words.add(
-            "ranks are dealt over the nodes, one at a time" if cyclic else "how many ranks on each node",
+            "cyclic distribution: one rank per node in turn" if cyclic else "ranks per node",
             "-ppn",
             str(in_turn),
         )
@@ -34,14 +34,14 @@ class Mpich:
         if layout.hosts or not request.inside:
             hosts = need_hosts(request, "mpiexec.hydra")
             files["hostfile"] = "".join(f"{host}:{in_turn}\n" for host in hosts)
-            words.add("the hosts in order and how many ranks each takes in turn", "-f", "{step}/hostfile")
+            words.add("the hosts in order, each with its number of consecutive ranks", "-f", "{step}/hostfile")
         elif layout.nodes > 1 and request.scheduler.kind in ("", "none", "flux"):
             raise InputError(
-                "mpiexec.hydra must be told the names of the hosts, and they are not known",
-                hint="name them, or launch inside an allocation of Slurm, LSF or PBS",
+                "mpiexec.hydra requires hostnames, which are not known",
+                hint="launch inside an allocation of Slurm, LSF or PBS",
             )
         binding = ",".join("+".join(map(str, threads_of(layout, slot))) for slot in slots)
-        words.add("the hardware threads of each rank of a node", "-bind-to", f"user:{binding}")
-        words.add("the whole environment goes along", "-genvall")
+        words.add("hardware threads of each rank of a node", "-bind-to", f"user:{binding}")
+        words.add("passes the whole environment to the ranks", "-genvall")
         words.own(request)
         return LaunchLine(words.words, "hydra", words.reasons, files)

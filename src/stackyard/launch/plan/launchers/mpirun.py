@@ -1,9 +1,9 @@
-"""mpirun of Open MPI 4 and 5, and of Spectrum MPI, with a rankfile that names the place of every rank.
+"""mpirun of Open MPI 4 and 5, and of Spectrum MPI, with a rankfile that places every rank.
 
 Sources: mpirun(1) and orte_hosts(7) of Open MPI 4.1; prterun(1) of Open MPI 5.0 (which still reads --rankfile and
-``slot=socket:cores``). Core numbers of a rankfile are logical: counted within the socket. Open MPI 4.1 ends with code 1
-and without a word where a core of the rankfile is not there. Relative hosts (``+n0``) only mean something inside an
-allocation that mpirun itself finds (Slurm, PBS, LSF), never with a hostfile alone.
+``slot=socket:cores``). Core numbers of a rankfile are logical: counted within the socket. Open MPI 4.1 exits with
+status 1 and no message if a core of the rankfile does not exist. Relative hosts (``+n0``) are valid only inside an
+allocation that mpirun detects (Slurm, PBS, LSF), never with a hostfile alone.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from stackyard.launch.plan.model import LaunchLine, LaunchRequest
 
 
 class Mpirun:
-    """Ranks by Open MPI's own daemons, which the scheduler or ssh starts."""
+    """Ranks started by Open MPI's daemons, which the scheduler or ssh starts."""
 
     name = "mpirun"
 
     def line(self, request: LaunchRequest) -> LaunchLine:
-        """mpirun with a rankfile, and a hostfile where hosts are known.
+        """mpirun with a rankfile, and a hostfile if hosts are known.
 
-        Raises InputError where the hosts of several nodes are not known and there is no scheduler to ask.
+        Raises InputError if the hosts of several nodes are unknown and no scheduler can name them.
         """
         layout = request.layout
         names = self._hosts(request)
         words = Words("mpirun", reason="starts the ranks through Open MPI's daemons")
-        words.add("how many ranks", "-n", str(layout.ranks))
+        words.add("number of ranks", "-n", str(layout.ranks))
         files = {"rankfile": "".join(rankfile_lines(layout, names))}
         if layout.hosts:
             files["hostfile"] = "".join(f"{host} slots={layout.ranks_per_node}\n" for host in layout.hosts)
-            words.add("the hosts and how many ranks each takes", "--hostfile", "{step}/hostfile")
-        words.add("the host, socket and cores of every rank, which stays there", "--rankfile", "{step}/rankfile")
+            words.add("the hosts and the number of ranks of each", "--hostfile", "{step}/hostfile")
+        words.add("binds every rank to its host, socket and cores", "--rankfile", "{step}/rankfile")
         if shares_cores(layout):
-            words.add("more ranks than cores are allowed on a node", "--oversubscribe")
+            words.add("allows more ranks than cores on a node", "--oversubscribe")
         if request.mpi and request.gpu_aware_mpi and request.scheduler.kind == "lsf":
-            words.add("Spectrum MPI may be given addresses in GPU memory", "-gpu")
+            words.add("Spectrum MPI accepts GPU pointers", "-gpu")
         for name in request.variables:
-            words.add("this variable goes along to the other nodes", "-x", name)
+            words.add("passes this variable to the other nodes", "-x", name)
         words.own(request)
         return LaunchLine(words.words, "openmpi", words.reasons, files, findings=_findings(request))
 
@@ -54,8 +54,8 @@ class Mpirun:
         if layout.nodes == 1 and request.inside:
             return ("localhost",)
         raise InputError(
-            "mpirun must be told the names of the hosts, and they are not known",
-            hint="name them, or launch inside an allocation of the scheduler",
+            "mpirun requires hostnames, which are not known",
+            hint="launch inside an allocation of the scheduler",
         )
 
 
@@ -71,14 +71,14 @@ def _findings(request: LaunchRequest) -> tuple[Finding, ...]:
 
 _LAUNCH_NODE = Finding(
     "launch-node-counts", "warning", "mpirun may count the launch node as the first host (+n0)",
-    "under CSM the allocation that LSF shows begins with the launch node",
-    "use jsrun, or launch inside the allocation, where the names of the compute nodes are used",
+    "under CSM, LSF lists the launch node first in the allocation",
+    "use jsrun, or launch inside the allocation: there the hosts are named explicitly",
 )  # fmt: skip
 _KEPT_CORES = Finding(
-    "kept-cores", "note", "the rankfile counts only the cores that a job may use",
-    "that is right where the scheduler hides the cores kept for the system in a control group, and shifts the ranks by "
-    "those cores where it does not",
-    "compare the run's receipt with its plan",
+    "kept-cores", "note", "the rankfile numbers only the cores that jobs may use",
+    "this is correct if the scheduler hides reserved cores in a cgroup; otherwise the ranks are shifted by the "
+    "reserved cores",
+    "compare the run's placement report with its plan",
 )  # fmt: skip
 
 
@@ -94,8 +94,8 @@ def rankfile_lines(layout: Layout, hosts: tuple[str, ...]) -> Iterator[str]:
 def rankfile_slot(layout: Layout, slot: Slot) -> str:
     """Cores of a rank as ``socket:cores``, several sockets joined by commas: ``0:20,1:0-5``.
 
-    A core's number is its place among the cores of its socket that a job may use: Open MPI 4.1 does not count cores
-    that a control group hides, which is how schedulers keep cores for the system.
+    A core's number is its index among the usable cores of its socket: Open MPI 4.1 does not count cores that a cgroup
+    hides, which is how schedulers reserve cores for the system.
     """
     by_socket: dict[int, list[int]] = {}
     for core in slot.cores:

@@ -1,7 +1,7 @@
 """srun: Slurm's own launcher.
 
 Options and their meaning: srun(1) of Slurm 20.11 to 24.11, and the release notes of 20.11 (--exact, --overlap), 22.05
-(srun no longer inherits --cpus-per-task) and 24.11 (select/linear refuses GPUs per task).
+(srun no longer inherits --cpus-per-task) and 24.11 (select/linear rejects GPUs per task).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Srun:
     name = "srun"
 
     def line(self, request: LaunchRequest) -> LaunchLine:
-        """The step's options. Raises InputError where hosts differ, or must be named and are not known."""
+        """The step's options. Raises InputError if hosts differ, or are required and unknown."""
         layout, scheduler = request.layout, request.scheduler
         uniform(layout, self.name)
         words = Words("srun", reason="starts the ranks as one job step of the allocation")
@@ -44,36 +44,42 @@ class Srun:
         return LaunchLine(words.words, "slurm", words.reasons, findings=self._findings(layout, scheduler))
 
     def _where(self, words: Words, request: LaunchRequest) -> None:
-        """Nodes and ranks. Slurm numbers nodes in its own order, which is that of an allocation's list of hosts."""
+        """Nodes and ranks. Slurm numbers nodes in the order of the allocation's host list."""
         layout, scheduler = request.layout, request.scheduler
-        words.add("how many nodes", "-N", str(layout.nodes))
-        words.add("how many ranks in all", "-n", str(layout.ranks))
-        words.add("how many ranks on each node", f"--ntasks-per-node={layout.ranks_per_node}")
+        words.add("number of nodes", "-N", str(layout.nodes))
+        words.add("total number of ranks", "-n", str(layout.ranks))
+        words.add("ranks per node", f"--ntasks-per-node={layout.ranks_per_node}")
         if layout.distribution == "cyclic":
-            words.add("ranks are dealt over the nodes, and fill a socket on each", "--distribution=cyclic:block")
+            words.add("cyclic distribution over nodes, block distribution over sockets", "--distribution=cyclic:block")
         else:
-            words.add("ranks fill a node, and a socket, before the next one", "--distribution=block:block")
+            words.add(
+                "block distribution: ranks fill a node, and a socket, before the next", "--distribution=block:block"
+            )
         if not request.inside:
             hosts = need_hosts(request, self.name)
-            words.add("exactly these nodes of the allocation", "-w", compress(hosts))
+            words.add("only these nodes of the allocation", "-w", compress(hosts))
             known = version_of(scheduler.version)
             if not known or known >= (20, 11):
-                words.add("may run beside another step, e.g. one that is just ending", "--overlap")
+                words.add("may overlap with another step, e.g. one that is ending", "--overlap")
 
     def _cores(self, words: Words, layout: Layout, scheduler: Scheduler) -> None:
-        """Cores by number where Slurm's own order is the planned one, else by mask.
+        """Cores by number if Slurm's own order matches the plan, else by mask.
 
-        -c implies --exact (srun(1)): the step is given R x C cores that Slurm chooses, which need not be those of the
-        masks. Without -c it is given all cores of its nodes, and the masks share them out.
+        -c implies --exact (srun(1)): the step gets R x C cores that Slurm chooses, which may differ from the masks.
+        Without -c it gets all cores of its nodes, and the masks select from them.
         """
         if scheduler.core_spec >= 0:
-            words.add(f"cores of each node kept for the system: {scheduler.core_spec}", "-S", str(scheduler.core_spec))
+            words.add(
+                f"{counted(scheduler.core_spec, 'core')} of each node reserved for the system",
+                "-S",
+                str(scheduler.core_spec),
+            )
         if shares_cores(layout):
-            words.add("more ranks than cores are allowed on a node", "--overcommit")
+            words.add("allows more ranks than cores on a node", "--overcommit")
         if needs_masks(layout) and scheduler.exclusive:
             masks = ",".join(mask(threads_of(layout, slot)) for slot in layout.slots)
             words.add(
-                f"the hardware threads of each rank of a node, {layout.cores_per_rank} cores each, as masks; "
+                f"masks of the hardware threads of each rank of a node, {counted(layout.cores_per_rank, 'core')} each; "
                 "without -c the step has all cores",
                 f"--cpu-bind=mask_cpu:{masks}",
             )
@@ -85,13 +91,13 @@ class Srun:
             else f"hardware threads ({layout.cores_per_rank} cores x {layout.smt})"
         )
         words.add(
-            f"{per_rank} {unit} for each rank, which srun since 22.05 does not take from the job", "-c", str(per_rank)
+            f"{per_rank} {unit} per rank; since 22.05 srun does not inherit this from the job", "-c", str(per_rank)
         )
         if layout.node.smt > 1:
-            used = f"uses {layout.smt} of {layout.node.smt} hardware threads of a core, and -c counts those"
+            used = f"uses {layout.smt} of {layout.node.smt} hardware threads per core; -c counts these"
             words.add(used, f"--threads-per-core={layout.smt}")
         kind = "threads" if layout.smt < layout.node.smt else "cores"
-        words.add(f"each rank stays on its own {kind}", f"--cpu-bind={kind}")
+        words.add(f"binds each rank to its own {kind}", f"--cpu-bind={kind}")
 
     def _gpus(self, words: Words, layout: Layout, scheduler: Scheduler) -> None:
         if layout.gpus_per_rank == 0 or scheduler.gpu_request == "none":
@@ -99,54 +105,56 @@ class Srun:
         own = layout.gpu_visibility == "own"
         per_task = scheduler.gpu_request == "gpus-per-task" and not gpus_shared(layout) and not _linear(scheduler)
         if own and needs_masks(layout):
-            per_task = False  # which GPU goes with which mask is then said, not left to Slurm
+            per_task = False  # the GPU of each mask is set explicitly
         kind = f"{scheduler.gres_type}:" if scheduler.gres_type else ""
         each, count = layout.gpus_per_rank, gpus_asked(layout, scheduler)
         if per_task:
-            words.add(f"{counted(each, 'GPU')} for each rank", f"--gpus-per-task={kind}{each}")
+            words.add(f"{counted(each, 'GPU')} per rank", f"--gpus-per-task={kind}{each}")
         elif scheduler.gpu_request == "gres":
-            words.add(f"{counted(count, 'GPU')} of each node", f"--gres=gpu:{kind}{count}")
+            words.add(f"{counted(count, 'GPU')} per node", f"--gres=gpu:{kind}{count}")
         else:
-            words.add(f"{counted(count, 'GPU')} of each node", f"--gpus-per-node={kind}{count}")
+            words.add(f"{counted(count, 'GPU')} per node", f"--gpus-per-node={kind}{count}")
         if own and per_task:
-            words.add("each rank sees the GPUs nearest to its cores, and no others", "--gpu-bind=closest")
+            words.add("each rank sees only the GPUs nearest to its cores", "--gpu-bind=closest")
         elif own:
-            words.add("each rank sees its own GPUs and no others", f"--gpu-bind={_gpu_map(layout)}")
+            words.add("each rank sees only its own GPUs", f"--gpu-bind={_gpu_map(layout)}")
         elif per_task or scheduler.exclusive:
-            words.add("each rank sees all GPUs of its node, as NCCL and RCCL need to reach peers", "--gpu-bind=none")
+            words.add(
+                "each rank sees all GPUs of its node, so that NCCL and RCCL can use peer access", "--gpu-bind=none"
+            )
 
     def _wiring(self, words: Words, request: LaunchRequest) -> None:
         if request.mpi:
             kind = request.scheduler.mpi or "pmix"
-            words.add("wires the ranks up as MPI processes", f"--mpi={kind}")
+            words.add("PMI interface of the MPI processes", f"--mpi={kind}")
         else:
-            words.add("nothing is wired up: the ranks are not MPI processes", "--mpi=none")
+            words.add("no PMI: the ranks are not MPI processes", "--mpi=none")
         given = (*request.scheduler.launcher_options, *request.args)
         if not any(word.startswith("--export") for word in given):
-            words.add("the environment of the launch goes along, whatever the job said", "--export=ALL")
+            words.add("passes the environment of the launch to the ranks, whatever the job's --export", "--export=ALL")
 
     def _ending(self, words: Words) -> None:
-        words.add("one rank that fails ends all", "--kill-on-bad-exit=1")
-        # Slurm's WaitTime, or another number here, ends ranks that still work some time after the first that is done
-        words.add("ranks that are done earlier do not end the others", "--wait=0")
+        words.add("a failed rank terminates all ranks", "--kill-on-bad-exit=1")
+        # otherwise Slurm's WaitTime kills running ranks some time after the first one finished
+        words.add("ranks that finish early do not terminate the others", "--wait=0")
 
     def _findings(self, layout: Layout, scheduler: Scheduler) -> tuple[Finding, ...]:
         if not needs_masks(layout) or scheduler.exclusive:
             return ()
         return (
             Finding(
-                "binding-not-exact", "warning", "the cores of each rank are chosen by Slurm, not as planned",
-                "a mask of cores is only obeyed where the job has whole nodes",
-                "ask for whole nodes (exclusive: true)",
+                "binding-not-exact", "warning", "Slurm chooses the cores of each rank, not the plan",
+                "Slurm applies core masks only to jobs with exclusive nodes",
+                "request exclusive nodes (exclusive: true)",
             ),
         )  # fmt: skip
 
 
 def needs_masks(layout: Layout) -> bool:
-    """Whether Slurm, filling cores in the operating system's order, would give the ranks other cores than planned.
+    """Whether Slurm, which fills cores in the operating system's order, would assign other cores than planned.
 
-    So it is where the site's domains are ordered by GPU (LUMI-G, Frontier), where a core is left idle so that no rank
-    straddles a socket, and where ranks share cores.
+    This is so if the site's domains are ordered by GPU (LUMI-G, Frontier), if a core stays idle so that no rank
+    straddles a socket, and if ranks share cores.
     """
     planned = [core for slot in layout.slots for core in sorted(map(layout.node.os_core, slot.cores))]
     ascending = sorted(core for domain in layout.node.domains for core in domain.cores)
@@ -159,18 +167,18 @@ def gpus_shared(layout: Layout) -> bool:
 
 
 def gpus_asked(layout: Layout, scheduler: Scheduler) -> int:
-    """GPUs of each node that the step asks for: as many as the ranks own, as the batch script does.
+    """GPUs per node that the step requests: as many as the ranks own, as in the batch script.
 
-    Slurm gives out GPUs from 0 on, so other numbers mean all GPUs of a node that is the job's alone, and cannot be had
-    on a node shared with other jobs. Raises InputError for such a layout.
+    Slurm assigns GPUs from 0 on, so other numbers require all GPUs of an exclusive node. Raises InputError for such a
+    layout on a shared node.
     """
     used = used_gpus(layout)
     if used == tuple(range(len(used))):
         return len(used)
     if not scheduler.exclusive:
         raise InputError(
-            f"srun cannot give the ranks the GPUs {', '.join(map(str, used))} of a node shared with other jobs",
-            hint="use all GPUs of the node, or ask for whole nodes",
+            f"srun cannot select the GPUs {', '.join(map(str, used))} on a node shared with other jobs",
+            hint="use all GPUs of the node, or request exclusive nodes",
         )
     return layout.node.gpus
 

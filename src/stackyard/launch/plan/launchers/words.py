@@ -1,4 +1,4 @@
-"""What the launchers share: words that each carry a reason, lists of numbers, and questions about a layout. Pure."""
+"""Shared by the launchers: words with reasons, lists of numbers, and properties of a layout. Pure."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from stackyard.launch.plan.model import LaunchRequest, Reason
 
 
 class Words:
-    """A command line that grows word by word, each group with the reason for it."""
+    """A command line under construction; each group of words has a reason."""
 
     def __init__(self, *command: str, reason: str) -> None:
         self._reasons = [Reason(command, reason)]
 
     def add(self, reason: str, *words: str) -> None:
-        """Append words that belong together and what they buy, in one sentence without a full stop."""
+        """Append words that belong together, with the reason for them: one sentence without a full stop."""
         self._reasons.append(Reason(words, reason))
 
     def own(self, request: LaunchRequest) -> None:
-        """Append the site's options for every launch line and those of this launch, as they are."""
+        """Append the site's launcher options and those of this launch, unchanged."""
         if request.scheduler.launcher_options:
-            self.add("options of every launch line at this site", *request.scheduler.launcher_options)
+            self.add("launcher options of this site", *request.scheduler.launcher_options)
         if request.args:
-            self.add("asked for in this launch", *request.args)
+            self.add("given for this launch", *request.args)
 
     @property
     def words(self) -> tuple[str, ...]:
-        """All words in their order."""
+        """All words in order."""
         return tuple(chain.from_iterable(reason.words for reason in self._reasons))
 
     @property
@@ -60,16 +60,16 @@ def _runs(ascending: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def version_of(text: str) -> tuple[int, ...]:
-    """A scheduler's version as numbers, ``23.11.4`` as (23, 11, 4); empty where it is not known."""
+    """A scheduler's version as numbers, ``23.11.4`` as (23, 11, 4); empty if unknown."""
     return tuple(int(number) for number in re.findall(r"\d+", text))
 
 
 def uniform(layout: Layout, launcher: str) -> tuple[Slot, ...]:
-    """The slots that all hosts have. Raises InputError where hosts differ, which `launcher` has no options for."""
+    """The slots of every host. Raises InputError if hosts differ, which `launcher` has no options for."""
     if any(block.slots != layout.slots for block in layout.blocks):
         raise InputError(
-            f"{launcher} cannot start ranks that are placed differently on different hosts",
-            hint="use mpirun, whose rankfile names the place of every rank, or give all hosts the same ranks",
+            f"{launcher} cannot place ranks differently on different hosts",
+            hint="use mpirun, which places every rank by rankfile, or use the same layout on all hosts",
         )
     return layout.slots
 
@@ -92,19 +92,19 @@ def used_gpus(layout: Layout) -> tuple[int, ...]:
 
 
 def need_hosts(request: LaunchRequest, launcher: str) -> tuple[str, ...]:
-    """The layout's hosts. Raises InputError where they are not known but must be named."""
+    """The layout's hosts. Raises InputError if they are unknown."""
     if not request.layout.hosts:
         raise InputError(
-            f"{launcher} must be told the names of the hosts, and they are not known yet",
-            hint="launch inside an allocation, whose hosts are read from the scheduler",
+            f"{launcher} requires hostnames, which are not known yet",
+            hint="launch inside an allocation: its hosts are read from the scheduler",
         )
     return request.layout.hosts
 
 
 def refuse_cyclic(layout: Layout, launcher: str) -> None:
-    """Raise InputError where ranks are to be dealt over several hosts, which `launcher` has no option for."""
+    """Raise InputError for a cyclic distribution over several hosts, which `launcher` has no option for."""
     if layout.distribution == "cyclic" and layout.nodes > 1:
         raise InputError(
-            f"{launcher} cannot deal ranks over hosts",
-            hint="use the block distribution, or a launcher that can: srun, mpirun, jsrun, flux",
+            f"{launcher} does not support the cyclic distribution",
+            hint="use the block distribution, or one of the launchers srun, mpirun, jsrun, flux",
         )

@@ -24,9 +24,9 @@ _VARIABLES = {"slurm": "SLURM_JOB_ID", "lsf": "LSB_JOBID", "pbs": "PBS_JOBID", "
 
 
 def get(name: str, scheduler: Scheduler | None = None) -> Batch:
-    """A scheduler by its name; with the site's own settings where they change its client programs (LSF with CSM).
+    """A scheduler by name, with the site's settings if they change its client programs (LSF with CSM).
 
-    Raises InputError for a name that is not in the table.
+    Raises InputError for an unknown name.
     """
     if name == "lsf" and scheduler is not None and scheduler.csm:
         return Lsf(submit_stdin=False)
@@ -34,17 +34,17 @@ def get(name: str, scheduler: Scheduler | None = None) -> Batch:
         return TABLE[name]
     except KeyError:
         raise InputError(
-            f"there is no scheduler '{name}'", hint=f"scheduler.kind in site.yaml is one of {', '.join(TABLE)}, none"
+            f"no such scheduler: {name}", hint=f"set scheduler.kind in site.yaml to one of {', '.join(TABLE)}, none"
         ) from None
 
 
 def detect(environ: Mapping[str, str]) -> str:
-    """``slurm``, ``lsf``, ``pbs``, ``flux``, or ``none`` where no scheduler is found.
+    """``slurm``, ``lsf``, ``pbs``, ``flux``, or ``none`` if no scheduler is found.
 
-    A scheduler whose job this process is in comes first; outside of one, the only one whose submit program is on PATH.
-    A Flux instance inside a job of another scheduler is inner, so it is the one meant.
+    The scheduler of the current job comes first; outside a job, the only one whose submit program is on PATH. A Flux
+    instance inside a job of another scheduler takes precedence over it.
 
-    Raises InputError where several are found and none has the current allocation.
+    Raises InputError if several are found and none has the current allocation.
     """
     inside = [name for name, variable in _VARIABLES.items() if environ.get(variable)]
     if "flux" in inside:
@@ -54,8 +54,8 @@ def detect(environ: Mapping[str, str]) -> str:
     found = inside or [name for name in _PROGRAMS if _is_here(name, environ)]
     if len(found) > 1:
         raise InputError(
-            f"several schedulers are found here: {', '.join(found)}",
-            hint="set scheduler.kind in site.yaml to the one that gives out the nodes",
+            f"several schedulers found: {', '.join(found)}",
+            hint="set scheduler.kind in site.yaml to the one that allocates the nodes",
         )
     return found[0] if found else "none"
 
@@ -63,8 +63,8 @@ def detect(environ: Mapping[str, str]) -> str:
 def _is_here(name: str, environ: Mapping[str, str]) -> bool:
     """Whether a scheduler's submit program is on PATH, and for Slurm, whether it belongs to a cluster.
 
-    Slurm's clients come with many distributions' packages; without a configuration, and with no controller that
-    answers, they can start nothing.
+    Many distributions package Slurm's clients; without a configuration or a controller that answers they cannot start
+    jobs.
     """
     if which(_PROGRAMS[name], environ) is None:
         return False
@@ -76,9 +76,9 @@ def _is_here(name: str, environ: Mapping[str, str]) -> bool:
 
 
 def allocation(environ: Mapping[str, str]) -> Allocation | None:
-    """The nodes that this process may use now, whichever scheduler gave them; None outside of a job.
+    """The nodes allocated to this process, by any scheduler; None outside a job.
 
-    The innermost comes first: Flux may run inside a job of the others.
+    The innermost allocation comes first: Flux may run inside a job of another scheduler.
     """
     for name in ("flux", "slurm", "lsf", "pbs"):
         found = TABLE[name].allocation(dict(environ))

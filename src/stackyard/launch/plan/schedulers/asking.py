@@ -1,4 +1,4 @@
-"""Asking a scheduler's client programs: one time limit, and an answer that may be a refusal."""
+"""Running a scheduler's client programs, with a timeout."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ TIMEOUT_S = 60.0
 
 
 def ask(argv: Sequence[str], *, check: bool = False) -> Result:
-    """Run a client program. Raises MissingError, and CommandError when it hangs or (with `check`) fails."""
+    """Run a client program. Raises MissingError, and CommandError if it times out or (with `check`) fails."""
     try:
         return run(argv, timeout_s=TIMEOUT_S, check=check)
     except MissingError as error:
         raise MissingError(
-            error.message, hint="work on a login node of the cluster, or load the scheduler's module"
+            error.message, hint="use a login node of the cluster, or load the scheduler's module"
         ) from error
 
 
 def end(argv: Sequence[str], gone: Sequence[str]) -> None:
-    """Run a program that ends a job; that it has ended already (words of `gone` in the answer) is no error."""
+    """Run a program that cancels a job; not an error if the job has ended (output contains a word of `gone`)."""
     result = ask(argv)
     if result.returncode and not any(word in result.output.lower() for word in gone):
-        raise CommandError(f"{argv[0]} could not end job {argv[-1]}", result)
+        raise CommandError(f"{argv[0]} failed to cancel job {argv[-1]}", result)
 
 
 def signalled(code: int, number: int) -> int:

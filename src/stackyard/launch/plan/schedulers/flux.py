@@ -23,11 +23,11 @@ class Flux:
     submit_stdin: bool = False
 
     def head(self, request: BatchRequest) -> BatchHead:
-        """The directives. Raises InputError for what Flux has no option for: QoS, arrays, mail, racks, memory.
+        """The directives. Raises InputError for requests without an option in Flux: QoS, arrays, mail, racks, memory.
 
         The signal before the end goes to all running jobs of the instance, that is to the ranks, since flux-core 0.51
-        (flux-core pull request 5202), and since 2025 to the script as well (issue 6729), which therefore must not end
-        by it and need not hand it on.
+        (flux-core pull request 5202), and since 2025 to the script as well (issue 6729), which therefore must survive
+        it and need not forward it.
         """
         _refuse(request)
         made = heads.Directives()
@@ -35,19 +35,19 @@ class Flux:
         _nodes(made, request)
         options = request.options
         if heads.output(request):
-            made.add("where the script's own output goes", f"--output={heads.output(request)}")
+            made.add("output file of the script", f"--output={heads.output(request)}")
             if options.requeue:
-                made.add("a second start does not overwrite the first one's output", "--setopt=output.mode=append")
+                made.add("appends, so that a restart keeps the output of the first run", "--setopt=output.mode=append")
         if options.signal_s:
             made.add(
-                f"{options.signal_s} s before its end SIGUSR1 goes to the ranks, and since 2025 to the script too",
+                f"sends SIGUSR1 to the ranks (since 2025 also to the script) {options.signal_s} s before the end",
                 f"--signal=USR1@{options.signal_s}s",
             )
         made.own(request)
         return made.head("#flux:")
 
     def head_text(self, head: BatchHead) -> str:
-        """The directives as lines; Flux splits them as a shell would, without expanding anything (RFC 36)."""
+        """The directives as lines; Flux splits them like a shell, without expansion (RFC 36)."""
         return heads.lines(head, [[shlex.quote(word) for word in directive] for directive in head.directives])
 
     def submit_argv(self, script: str) -> tuple[str, ...]:
@@ -55,30 +55,30 @@ class Flux:
         return ("flux", "batch", script)
 
     def job_id(self, output: str) -> str:
-        """The id from ``ƒ2Tz1`` (``f2Tz1`` where the locale has no ƒ). Raises StackyardError."""
+        """The ID from ``ƒ2Tz1`` (``f2Tz1`` if the locale has no ƒ). Raises StackyardError."""
         for line in reversed(output.strip().splitlines()):
             if re.fullmatch(r"[ƒf][1-9A-HJ-NP-Za-km-z]+|\d+", line.strip()):
                 return line.strip()
-        raise StackyardError("flux batch printed no job id", detail=output)
+        raise StackyardError("flux batch printed no job ID", detail=output)
 
     def state(self, job: str) -> JobState:
         """Ask flux jobs. Raises MissingError, CommandError."""
         return ask_state(job)
 
     def task_states(self, job: str) -> dict[str, JobState] | None:
-        """None: an array is asked after as a whole here."""
+        """None: the state of an array is queried as a whole."""
         return None
 
     def preempted(self, job: str) -> bool:
-        """A job that is preempted here ends without a word to it."""
+        """Always False: a preempted job ends without a notice to it."""
         return False
 
     def requeue_argv(self, job: str) -> tuple[str, ...]:
-        """None: Flux has no command that starts a job again."""
+        """Empty: Flux has no command that restarts a job."""
         return ()
 
     def cancel(self, job: str) -> None:
-        """End a job; one that has ended already is no error. Raises CommandError."""
+        """Cancel a job; not an error if it has already ended. Raises CommandError."""
         end(("flux", "cancel", job), ("is inactive", "unknown job", "inactive"))
 
     def allocation(self, environ: dict[str, str]) -> Allocation | None:
@@ -99,11 +99,11 @@ def _refuse(request: BatchRequest) -> None:
     options = request.options
     wanted: tuple[tuple[bool, str, str], ...] = (
         (bool(options.qos), "quality of service", "use a queue, or --scheduler-arg=--urgency=N"),
-        (bool(options.array), "job arrays", "submit the jobs one by one, or use flux bulksubmit inside one job"),
+        (bool(options.array), "job arrays", "submit the jobs individually, or use flux bulksubmit inside one job"),
         (bool(options.mail or options.mail_events), "mail", "follow the job with stackyard runs attach"),
-        (bool(options.reservation), "reservations", "use the queue or the constraint that your site names"),
+        (bool(options.reservation), "reservations", "use the queue or the constraint of the reservation"),
         (options.pack == "racks", "option for racks", "leave out --pack racks, or use a property: --constraint"),
-        (bool(options.memory_gib), "option for memory", "ask for whole nodes"),
+        (bool(options.memory_gib), "option for memory", "request exclusive nodes"),
     )
     for given, what, hint in wanted:
         if given:
@@ -112,36 +112,34 @@ def _refuse(request: BatchRequest) -> None:
 
 def _about(made: heads.Directives, request: BatchRequest) -> None:
     options = request.options
-    made.add("the job's name in queues", f"--job-name={heads.name(request)}")
+    made.add("job name", f"--job-name={heads.name(request)}")
     if options.account:
-        made.add("the bank that pays", f"--bank={options.account}")
+        made.add("bank to charge", f"--bank={options.account}")
     if heads.queue(request):
-        made.add("the queue with the nodes", f"--queue={heads.queue(request)}")
+        made.add("queue of the nodes", f"--queue={heads.queue(request)}")
     if heads.constraint(request):
         made.add("only nodes with these properties (RFC 35)", f"--requires={heads.constraint(request)}")
     if options.dependency:
         if not re.match(r"(after(any|ok|notok|except)?|begin-time|singleton|string):?", options.dependency):
             raise InputError(
-                f"'{options.dependency}' is not a dependency of Flux", hint="write it as afterok:ƒ2Tz1 (RFC 26)"
+                f"'{options.dependency}' is not a valid Flux dependency", hint="write it as afterok:ƒ2Tz1 (RFC 26)"
             )
         made.add("starts after other jobs", f"--dependency={options.dependency}")
     if options.time_min:
-        made.add("ends after this time at the latest", f"--time-limit={options.time_min:g}m")
+        made.add("wall time limit", f"--time-limit={options.time_min:g}m")
 
 
 def _nodes(made: heads.Directives, request: BatchRequest) -> None:
-    """One slot per rank; with ``--exclusive`` the rest of each node belongs to the job too."""
-    made.add("how many nodes", f"--nodes={request.nodes}")
+    """One slot per rank; with ``--exclusive`` the job also gets the rest of each node."""
+    made.add("number of nodes", f"--nodes={request.nodes}")
     layout = request.layout
     slots = request.nodes * layout.ranks_per_node
-    made.add("a slot for each rank", f"--nslots={slots}")
-    made.add(
-        f"{heads.counted(layout.cores_per_rank, 'core')} in each slot", f"--cores-per-slot={layout.cores_per_rank}"
-    )
+    made.add("one slot per rank", f"--nslots={slots}")
+    made.add(f"{heads.counted(layout.cores_per_rank, 'core')} per slot", f"--cores-per-slot={layout.cores_per_rank}")
     gpus = layout.gpus_per_rank if request.scheduler.gpu_request != "none" else 0
     if gpus:
-        made.add(f"{heads.counted(gpus, 'GPU')} in each slot", f"--gpus-per-slot={gpus}")
+        made.add(f"{heads.counted(gpus, 'GPU')} per slot", f"--gpus-per-slot={gpus}")
     if heads.exclusive(request):
-        made.add("whole nodes, shared with no other job", "--exclusive")
+        made.add("exclusive nodes, not shared with other jobs", "--exclusive")
     if request.options.requeue:
-        made.note("requeue-not-said", "Flux has no option to start a job again", "a lost node ends the job")
+        made.note("requeue-not-said", "Flux has no option to restart a job", "a node failure ends the job")

@@ -1,4 +1,4 @@
-"""What Flux says about a job, in words of flux-jobs(1)."""
+"""The state of a job as reported by flux-jobs(1)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _RESULTS: dict[str, JobPhase] = {
 
 
 def ask_state(job: str) -> JobState:
-    """The state of a job. Raises MissingError (no flux), CommandError (Flux does not answer)."""
+    """The state of a job. Raises MissingError (no flux), CommandError (no answer from Flux)."""
     result = ask(("flux", "jobs", "-n", "-o", FORMAT, job))
     rows = [line.split("|", 5) for line in result.stdout.splitlines() if line.count("|") >= 5]
     if rows:
         return _row(rows[0])
     if "No such file" in result.output or "unknown" in result.output.lower():
         return JobState("unknown", "Flux no longer knows this job")
-    raise CommandError(f"Flux does not say how job {job} is", result)
+    raise CommandError(f"cannot read the state of job {job} from Flux", result)
 
 
 def _row(row: list[str]) -> JobState:

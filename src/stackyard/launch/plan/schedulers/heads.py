@@ -1,4 +1,4 @@
-"""What the heads of all schedulers share: directives with their reasons, times, what a request means. Pure."""
+"""Shared by the heads of all schedulers: directives with reasons, times, defaults of a request. Pure."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./~^-][A-Za-z0-9_@%+=:,./~^\[\]{}-]*")
 
 
 class Directives:
-    """A head that grows directive by directive."""
+    """A head under construction."""
 
     def __init__(self) -> None:
         self._reasons: list[Reason] = []
         self._findings: list[Finding] = []
 
     def add(self, reason: str, *words: str) -> None:
-        """Append one directive and what it asks for, in one sentence without a full stop."""
+        """Append one directive with its reason: one sentence without a full stop."""
         self._reasons.append(Reason(words, reason))
 
-    def note(self, rule: str, message: str, reason: str = "", better: str = "") -> None:
-        """Say something that does not stop the job."""
-        self._findings.append(Finding(rule, "note", message, reason, better))
+    def note(self, rule: str, message: str, reason: str = "", remedy: str = "") -> None:
+        """Add a note, which does not stop the job."""
+        self._findings.append(Finding(rule, "note", message, reason, remedy))
 
     def own(self, request: BatchRequest) -> None:
-        """Append the site's own options and those passed through, each split into words as a shell would."""
+        """Append the site's options and those passed through, each split into words like a shell."""
         for option in request.scheduler.options:
-            self.add("an option of every batch script at this site", *_words(option))
+            self.add("batch option of this site", *_words(option))
         for option in request.options.scheduler_args:
-            self.add("passed through as it was given", *_words(option))
+            self.add("passed through unchanged", *_words(option))
 
     def head(self, prefix: str) -> BatchHead:
         """All directives."""
@@ -48,26 +48,26 @@ def _words(option: str) -> list[str]:
     try:
         return shlex.split(option)
     except ValueError as error:
-        raise InputError(f"the scheduler option {option!r} cannot be split into words: {error}") from error
+        raise InputError(f"cannot split the scheduler option {option!r} into words: {error}") from error
 
 
 def quoted_once(word: str) -> str:
-    """A word for ``#BSUB`` and ``#PBS`` lines, which know both quotes and no escape inside of them.
+    """A word for ``#BSUB`` and ``#PBS`` lines, which support both quotes but no escapes inside them.
 
-    No shell reads these lines: words end at blanks, the quote that comes first encloses the rest of a word, and a
-    word that begins with # ends the line (parseLine in openlava's lsb.sub.c; make_argv in OpenPBS's qsub.c).
+    No shell reads these lines: words end at blanks, the first quote encloses the rest of a word, and a word that begins
+    with # ends the line (parseLine in openlava's lsb.sub.c; make_argv in OpenPBS's qsub.c).
 
-    Raises InputError for a word that needs quotes and has both kinds, or spans lines.
+    Raises InputError for a word that needs quotes and contains both kinds, or spans lines.
     """
     if "\n" in word:
-        raise InputError(f"a directive cannot span lines: {word!r}")
+        raise InputError(f"a directive cannot contain a line break: {word!r}")
     if _PLAIN.fullmatch(word):
         return word
     for quote in ('"', "'"):
         if quote not in word:
             return f"{quote}{word}{quote}"
     raise InputError(
-        f"a directive cannot hold both kinds of quotes: {word}", hint="choose a name or a path without quotes"
+        f"a directive cannot contain both kinds of quotes: {word}", hint="use a name or a path without quotes"
     )
 
 
@@ -77,7 +77,7 @@ def lines(head: BatchHead, words: Sequence[Sequence[str]]) -> str:
 
 
 def minutes(request: BatchRequest) -> int:
-    """The wall time in whole minutes, rounded up; 0 where none is said."""
+    """The wall time in whole minutes, rounded up; 0 if not set."""
     return -(-round(request.options.time_min * 60) // 60)
 
 
@@ -88,17 +88,17 @@ def clock(request: BatchRequest) -> str:
 
 
 def queue(request: BatchRequest) -> str:
-    """The partition or queue: what the user said, else what the plan resolved, else the site's."""
+    """The partition or queue: the user's, else the plan's, else the site's."""
     return request.options.queue or request.queue or request.scheduler.queue
 
 
 def constraint(request: BatchRequest) -> str:
-    """The feature that nodes must have."""
+    """The required node feature."""
     return request.options.constraint or request.constraint
 
 
 def output(request: BatchRequest, index: str = "") -> str:
-    """Where the script's own output goes; `index` is the scheduler's name for the index of an array's job."""
+    """The output file of the script; `index` is the scheduler's placeholder for an array index."""
     return request.options.output or request.output.replace("{index}", index)
 
 
@@ -108,31 +108,31 @@ def name(request: BatchRequest) -> str:
 
 
 def exclusive(request: BatchRequest) -> bool:
-    """Whether the job wants whole nodes."""
-    said = request.options.exclusive
-    return request.scheduler.exclusive if said is None else said
+    """Whether the job requests exclusive nodes."""
+    own = request.options.exclusive
+    return request.scheduler.exclusive if own is None else own
 
 
 def gpus(request: BatchRequest) -> int:
-    """GPUs that the ranks of a node own together."""
+    """GPUs of all ranks of a node."""
     return len({gpu for slot in request.layout.slots for gpu in slot.gpus})
 
 
 def cores(request: BatchRequest) -> int:
-    """Cores that the ranks of a node have together."""
+    """Cores of all ranks of a node."""
     return len({core for slot in request.layout.slots for core in slot.cores})
 
 
 def racks(request: BatchRequest) -> int:
-    """The fewest racks that can hold the nodes: nodes / nodes of a rack, rounded up; 0 where racks do not matter.
+    """The fewest racks that can hold the nodes: nodes / nodes of a rack, rounded up; 0 if racks do not matter.
 
-    Raises InputError where racks are asked for and the site does not say how many nodes are in one.
+    Raises InputError if racks are requested and the site does not define the nodes per rack.
     """
     if request.options.pack != "racks":
         return 0
     if request.scheduler.rack_nodes == 0:
         raise InputError(
-            "nodes from as few racks as possible were asked for, but it is not known how many nodes a rack has",
+            "cannot pack nodes into racks: the site file does not define the number of nodes per rack",
             hint="set scheduler.rack_nodes in site.yaml, or leave out --pack racks",
         )
     return -(-request.nodes // request.scheduler.rack_nodes)

@@ -1,8 +1,8 @@
 """Hostlists as Slurm and Flux write them: ``n[1-3,007],login1``. Pure; no ``scontrol`` is started.
 
 The forms are those of scontrol(1) ``show hostnames`` and ``show hostlist``, and of Flux RFC 29: brackets with numbers
-and ranges, several in a name, zeros in front of a number kept. Text after the last bracket is read too, as Flux and
-Slurm since 23.11 do.
+and ranges, several per name, leading zeros kept. Text after the last bracket is accepted, as in Flux and in Slurm
+since 23.11.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _MOST = 1 << 20
 
 
 def expand(text: str) -> tuple[str, ...]:
-    """All names of a hostlist, in its order, repetitions kept.
+    """All names of a hostlist in order, with repetitions.
 
-    Raises InputError for unbalanced brackets, for a range that goes down, and for more than a million names.
+    Raises InputError for unbalanced brackets, for a descending range, and for more than a million names.
     """
     names: list[str] = []
     for item in _items(text):
@@ -50,12 +50,12 @@ def _items(text: str) -> Iterator[str]:
     for at, letter in enumerate(text):
         depth += {"[": 1, "]": -1}.get(letter, 0)
         if depth not in (0, 1):
-            raise _invalid(text, "its brackets do not match")
+            raise _invalid(text, "unbalanced brackets")
         if letter == "," and depth == 0:
             yield from filter(None, [text[start:at].strip()])
             start = at + 1
     if depth:
-        raise _invalid(text, "its brackets do not match")
+        raise _invalid(text, "unbalanced brackets")
     yield from filter(None, [text[start:].strip()])
 
 
@@ -78,7 +78,7 @@ def _numbers(inside: str, text: str) -> list[str]:
             raise _invalid(text, f"'{part}' is not a number or a range")
         low, high = match[1], match[2] or match[1]
         if int(high) < int(low) or int(high) - int(low) >= _MOST:
-            raise _invalid(text, f"'{part}' is not a range from a lower to a higher number")
+            raise _invalid(text, f"'{part}' is not an ascending range")
         found += [f"{number:0{len(low)}d}" for number in range(int(low), int(high) + 1)]
     return found
 
@@ -96,7 +96,7 @@ def _group(prefix: str, digits: list[str]) -> str:
 
 
 def _follows(last: str, text: str, low: str) -> bool:
-    """Whether `text` is the next number of a range that began with `low`, written as `expand` would write it."""
+    """Whether `text` is the next number of a range that starts with `low`, in the form that `expand` produces."""
     return int(text) == int(last) + 1 and text == f"{int(text):0{len(low)}d}"
 
 

@@ -20,7 +20,7 @@ _LAUNCH = "1*{select[((LN)&&(type==any))]order[r15s:pg]span[hosts=1]cu[type=rack
 
 
 def reservation(nodes: int, slots: int, rack_nodes: int) -> tuple[int, str]:
-    """Slots in all and the resource string that reserves nodes of as few racks as possible, in CSM's expert mode.
+    """Total slots and the resource string that reserves nodes of as few racks as possible, in CSM's expert mode.
 
     n = nodes * slots + 1: one slot on the launch node comes first. maxcus = nodes / rack_nodes, rounded up, is the
     fewest racks that can hold them. The formula is OLCF's ("Reserving Whole Racks"): 2 nodes of 42 slots are 85 slots
@@ -31,7 +31,9 @@ def reservation(nodes: int, slots: int, rack_nodes: int) -> tuple[int, str]:
         rack_nodes: nodes of a rack.
     """
     if min(nodes, slots, rack_nodes) < 1:
-        raise InputError(f"no reservation for {nodes} nodes of {slots} slots, {rack_nodes} in a rack")
+        raise InputError(
+            f"cannot reserve {nodes} nodes of {slots} slots, {rack_nodes} per rack: all numbers must be positive"
+        )
     racks = -(-nodes // rack_nodes)
     compute = f"{nodes * slots}*{{{_COMPUTE.format(slots=slots, racks=racks)}}}"
     return nodes * slots + 1, f"{_LAUNCH}+{compute}"
@@ -41,8 +43,8 @@ class Lsf:
     """bsub scripts.
 
     Args:
-        submit_stdin: plain LSF reads the directives of a script only from standard input (``bsub < script``). Where
-            CSM is installed bsub takes the file's name, and OLCF says of Summit that redirection does not work there.
+        submit_stdin: plain LSF reads the directives of a script only from standard input (``bsub < script``). With CSM
+            bsub takes the file name, and redirection does not work on Summit (OLCF).
     """
 
     name: heads.SchedulerName = "lsf"
@@ -51,7 +53,7 @@ class Lsf:
         self.submit_stdin = submit_stdin
 
     def head(self, request: BatchRequest) -> BatchHead:
-        """The directives. Raises InputError for a quality of service, and for what easy mode cannot say."""
+        """The directives. Raises InputError for a quality of service, and for what easy mode cannot express."""
         made = heads.Directives()
         _about(made, request)
         if not request.scheduler.csm:
@@ -65,18 +67,18 @@ class Lsf:
         return made.head("#BSUB")
 
     def head_text(self, head: BatchHead) -> str:
-        """The directives as lines; bsub splits them itself, no shell reads them."""
+        """The directives as lines; bsub splits them, no shell reads them."""
         return heads.lines(head, [[heads.quoted_once(word) for word in directive] for directive in head.directives])
 
     def submit_argv(self, script: str) -> tuple[str, ...]:
-        """``bsub`` alone where the script is read from standard input."""
+        """``bsub`` alone if the script is read from standard input."""
         return ("bsub",) if self.submit_stdin else ("bsub", script)
 
     def job_id(self, output: str) -> str:
-        """The id from ``Job <123> is submitted to queue <batch>.`` Raises StackyardError."""
+        """The ID from ``Job <123> is submitted to queue <batch>.`` Raises StackyardError."""
         match = re.search(r"Job <(\d+)> is submitted", output)
         if match is None:
-            raise StackyardError("bsub printed no job id", detail=output)
+            raise StackyardError("bsub printed no job ID", detail=output)
         return match[1]
 
     def state(self, job: str) -> JobState:
@@ -84,26 +86,26 @@ class Lsf:
         return ask_state(job)
 
     def task_states(self, job: str) -> dict[str, JobState] | None:
-        """None: an array is asked after as a whole here."""
+        """None: the state of an array is queried as a whole."""
         return None
 
     def preempted(self, job: str) -> bool:
-        """A job that is preempted here ends without a word to it."""
+        """Always False: a preempted job ends without a notice to it."""
         return False
 
     def cancel(self, job: str) -> None:
-        """End a job; one that has ended already is no error. Raises CommandError."""
+        """Cancel a job; not an error if it has already ended. Raises CommandError."""
         end(("bkill", job), ("already finished", "already exited"))
 
     def requeue_argv(self, job: str) -> tuple[str, ...]:
-        """The command that starts a running job again from its beginning, under the same id."""
+        """The command that restarts a running job from its beginning, under the same ID."""
         return ("brequeue", "-r", job)
 
     def allocation(self, environ: dict[str, str]) -> Allocation | None:
         """From LSB_MCPU_HOSTS, else the file LSB_DJOB_RANKFILE; a launch node, which comes first, is left out.
 
-        ``batch1 1 h41n01 42 h41n02 42``: the first pair is the launch node where it has one slot and the others have
-        more; a host with a slot is a compute node on clusters without launch nodes.
+        ``batch1 1 h41n01 42 h41n02 42``: the first pair is the launch node if it has one slot and the others have more;
+        on clusters without launch nodes a host with one slot is a compute node.
         """
         job = environ.get("LSB_JOBID", "")
         pairs = _pairs(environ)
@@ -124,7 +126,7 @@ def _pairs(environ: dict[str, str]) -> dict[str, int]:
     try:
         listed = Path(name).read_text(encoding="utf-8").split() if name else environ.get("LSB_HOSTS", "").split()
     except OSError as error:
-        raise StackyardError(f"the file with this job's hosts cannot be read: {error}") from error
+        raise StackyardError(f"cannot read this job's host file: {error}") from error
     counts: dict[str, int] = {}
     for host in listed:
         counts[host] = counts.get(host, 0) + 1
@@ -137,50 +139,52 @@ def _about(made: heads.Directives, request: BatchRequest) -> None:
     if options.array:
         indices, _, limit = options.array.partition("%")
         if any(int(number) == 0 for number in re.findall(r"(?:^|[,-])(\d+)", indices)):
-            raise InputError(f"LSF counts the indices of an array from 1, not {indices}", hint="write e.g. 1-10")
+            raise InputError(f"LSF array indices start at 1, not {indices}", hint="use e.g. 1-10")
         index = f"[{indices}]" + (f"%{limit}" if limit else "")
-    made.add("the job's name in queues" + (", and its indices" if index else ""), "-J", heads.name(request) + index)
+    made.add("job name" + (" and array indices" if index else ""), "-J", heads.name(request) + index)
     if options.account:
-        made.add("the project that pays", "-P", options.account)
+        made.add("project to charge", "-P", options.account)
     if heads.queue(request):
-        made.add("the queue with the nodes", "-q", heads.queue(request))
+        made.add("queue of the nodes", "-q", heads.queue(request))
     if options.qos:
         raise heads.unsupported(
             "LSF", "quality of service", "use a queue, or a service class: --scheduler-arg='-sla …'"
         )
     if options.reservation:
-        made.add("slots of this advance reservation", "-U", options.reservation)
+        made.add("advance reservation", "-U", options.reservation)
     if options.dependency:
         made.add("starts after other jobs", "-w", options.dependency)
     if options.time_min:
         total = heads.minutes(request)
-        made.add("ends after this time at the latest (hours:minutes)", "-W", f"{total // 60}:{total % 60:02d}")
+        made.add("wall time limit (hours:minutes)", "-W", f"{total // 60}:{total % 60:02d}")
 
 
 def _easy(made: heads.Directives, request: BatchRequest) -> None:
     if heads.constraint(request):
         raise InputError(
-            "CSM's easy mode takes no resource string, so nodes cannot be chosen by a feature",
-            hint="leave the constraint out, or pass a whole reservation with --scheduler-arg='-csm y' and '-R …'",
+            "CSM's easy mode has no resource string: it cannot select nodes by a feature",
+            hint="omit the constraint, or pass a complete reservation with --scheduler-arg='-csm y' and '-R …'",
         )
     if request.options.memory_gib:
-        raise InputError("CSM gives whole nodes with all their memory", hint="leave out the memory")
-    made.add("how many compute nodes, whole", "-nnodes", str(request.nodes))
+        raise InputError("CSM allocates whole nodes with all their memory", hint="omit --memory")
+    made.add("number of whole compute nodes", "-nnodes", str(request.nodes))
     _flags(made, request)
 
 
 def _expert(made: heads.Directives, request: BatchRequest) -> None:
     heads.racks(request)
     if heads.constraint(request):
-        raise InputError("racks and a feature of the nodes cannot be asked for together", hint="leave one of them out")
+        raise InputError("cannot combine racks with a node feature", hint="omit one of them")
     count, string = reservation(request.nodes, request.layout.node.cores, request.scheduler.rack_nodes)
-    made.add("expert mode: the resource string is written here, and -nnodes is not allowed", "-csm", "y")
+    made.add("expert mode: the resource string follows, and -nnodes is not allowed", "-csm", "y")
     made.add(
         f"{count} slots: {heads.counted(request.nodes, 'node')} with all cores, and one slot on the launch node",
         "-n",
         str(count),
     )
-    made.add(f"a launch node, and nodes from at most {heads.counted(heads.racks(request), 'rack')}", "-R", string)
+    made.add(
+        f"a launch node, and compute nodes from at most {heads.counted(heads.racks(request), 'rack')}", "-R", string
+    )
     _flags(made, request)
 
 
@@ -189,26 +193,26 @@ def _flags(made: heads.Directives, request: BatchRequest) -> None:
     if request.node_local_disk and not any(flag.lower() == "nvme" for flag in flags):
         flags.append("nvme")
     if flags:
-        made.add("settings of the nodes; LSF takes one such line only", "-alloc_flags", " ".join(flags))
+        made.add("node settings; LSF accepts only one such line", "-alloc_flags", " ".join(flags))
 
 
 def _plain(made: heads.Directives, request: BatchRequest) -> None:
     layout, options = request.layout, request.options
     per_node = heads.cores(request)
     made.add(
-        f"{heads.counted(per_node, 'slot')}, one per core, on each of {heads.counted(request.nodes, 'node')}",
+        f"{heads.counted(per_node, 'slot')} per node, one per core, on {heads.counted(request.nodes, 'node')}",
         "-n",
         str(per_node * request.nodes),
     )
-    # memory is counted per host, where the site has not set RESOURCE_RESERVE_PER_TASK in lsb.resources
+    # memory is counted per host unless the site sets RESOURCE_RESERVE_PER_TASK in lsb.resources
     parts = [f"span[ptile={per_node}]"]
-    says = [f"{heads.counted(per_node, 'slot')} on each node"]
+    says = [f"{heads.counted(per_node, 'slot')} per node"]
     if heads.constraint(request):
         parts.insert(0, f"select[{heads.constraint(request)}]")
-        says.append("only nodes that match")
+        says.append("only matching nodes")
     if options.memory_gib:
         parts.append(f"rusage[mem={round(options.memory_gib * 1024)}M]")
-        says.append(f"{options.memory_gib:g} GiB of memory on each node")
+        says.append(f"{options.memory_gib:g} GiB of memory per node")
     if heads.racks(request):
         parts.append(f"cu[type=rack:maxcus={heads.racks(request)}]")
         says.append(f"nodes from at most {heads.counted(heads.racks(request), 'rack')}")
@@ -217,35 +221,35 @@ def _plain(made: heads.Directives, request: BatchRequest) -> None:
         shared = "exclusive_process" if layout.gpu_visibility == "own" else "shared"
         kind = f":gmodel={request.scheduler.gres_type}" if request.scheduler.gres_type else ""
         made.add(
-            f"{heads.counted(heads.gpus(request), 'GPU')} on each node, for this job alone",
+            f"{heads.counted(heads.gpus(request), 'GPU')} per node, exclusive to this job",
             "-gpu", f"num={heads.gpus(request)}:mode={shared}:j_exclusive=yes{kind}",
         )  # fmt: skip
     if heads.exclusive(request):
-        made.add("whole nodes, shared with no other job", "-x")
+        made.add("exclusive nodes, not shared with other jobs", "-x")
 
 
 def _life(made: heads.Directives, request: BatchRequest) -> None:
     options = request.options
     if heads.output(request):
-        made.add("where the script's own output goes; added to what is there", "-o", heads.output(request, "%I"))
-        made.add("its errors go to the same file", "-e", heads.output(request, "%I"))
+        made.add("output file of the script; appends to an existing file", "-o", heads.output(request, "%I"))
+        made.add("stderr goes to the same file", "-e", heads.output(request, "%I"))
     if options.requeue:
-        made.add("starts again when a node is lost or the queue is preempted", "-r")
+        made.add("restarts after a node failure or a preemption", "-r")
     elif not request.scheduler.csm:
-        made.add("is never started a second time", "-rn")
+        made.add("never restarts", "-rn")
     if options.signal_s:
         ahead = -(-options.signal_s // 60)
         if ahead * 60 != options.signal_s:
             made.note(
                 "signal-in-minutes",
-                f"the signal comes {ahead} min before the end, not {options.signal_s} s",
-                "LSF counts this time in minutes",
+                f"the signal is sent {ahead} min before the end, not {options.signal_s} s",
+                "LSF rounds this time to minutes",
             )
-        made.add("the signal that comes before the end; the script hands it on to the ranks", "-wa", "USR1")
-        made.add(f"{ahead} min before the end", "-wt", str(ahead))
+        made.add("signal sent before the end; the script forwards it to the ranks", "-wa", "USR1")
+        made.add(f"sent {ahead} min before the end", "-wt", str(ahead))
     if "begin" in options.mail_events:
-        made.add("mail when the job starts", "-B")
+        made.add("mail at the start of the job", "-B")
     if {"end", "fail"} & set(options.mail_events):
-        made.add("mail when the job has ended", "-N")
+        made.add("mail at the end of the job", "-N")
     if options.mail:
-        made.add("to whom mail is sent", "-u", options.mail)
+        made.add("mail recipient", "-u", options.mail)

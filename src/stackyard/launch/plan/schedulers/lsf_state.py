@@ -1,4 +1,4 @@
-"""What LSF says about a job, in words of bjobs(1)."""
+"""The state of a job as reported by bjobs(1)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ FIELDS = "stat exit_code exit_reason exec_host pend_reason delimiter='|'"
 def ask_state(job: str) -> JobState:
     """The state of a job, of one index (``12[3]``), or of an array as a whole.
 
-    Raises MissingError (no bjobs), CommandError (LSF does not answer).
+    Raises MissingError (no bjobs), CommandError (no answer from LSF).
     """
     result = ask(("bjobs", "-noheader", "-o", FIELDS, job))
     rows = [line.split("|") for line in result.stdout.splitlines() if line.count("|") >= 4]
@@ -52,7 +52,7 @@ def ask_state(job: str) -> JobState:
         return together([_row(row) for row in rows])
     if "is not found" in result.output:
         return JobState("unknown", "LSF no longer knows this job")
-    raise CommandError(f"LSF does not say how job {job} is", result)
+    raise CommandError(f"cannot read the state of job {job} from LSF", result)
 
 
 def _row(row: Sequence[str]) -> JobState:
@@ -68,7 +68,7 @@ def _row(row: Sequence[str]) -> JobState:
 
 
 def _hosts(text: str) -> tuple[str, ...]:
-    """``batch1:42*h41n01:42*h41n02``: compute nodes; a launch node stands alone in front of counted ones."""
+    """``batch1:42*h41n01:42*h41n02``: compute nodes; a launch node comes first, without a count."""
     parts = text.split(":") if text else []
     counted = [part.split("*")[1] for part in parts if "*" in part]
     if counted and len(counted) == len(parts) - 1 and "*" not in parts[0]:

@@ -1,4 +1,4 @@
-"""What PBS says about a job, in words of qstat(1B) and pbs_job_attributes(7B)."""
+"""The state of a job as reported by qstat(1B) and pbs_job_attributes(7B)."""
 
 from __future__ import annotations
 
@@ -14,43 +14,43 @@ _PHASES: dict[str, JobPhase] = {
     "Q": "queued", "H": "queued", "W": "queued", "T": "queued", "M": "queued", "B": "running",
     "R": "running", "E": "running", "S": "running", "U": "running", "F": "done", "X": "done",
 }  # fmt: skip
-# JOB_EXEC_* of OpenPBS's job.h that say more than "it failed".
+# JOB_EXEC_* of OpenPBS's job.h with a specific meaning.
 _SPECIAL: dict[int, tuple[JobPhase, str]] = {
-    -4: ("node-fail", "the node's daemon was restarted"),
-    -5: ("node-fail", "the node's daemon was restarted"),
-    -6: ("node-fail", "the node's daemon was restarted"),
-    -20: ("node-fail", "the first node of the job cannot be reached"),
-    -25: ("failed", "killed: more CPUs than it asked for"),
-    -26: ("failed", "killed: over its virtual memory"),
-    -27: ("failed", "killed: over its memory"),
-    -28: ("failed", "killed: over its CPU time"),
-    -29: ("timeout", "killed: over its wall time"),
+    -4: ("node-fail", "the daemon of the node restarted"),
+    -5: ("node-fail", "the daemon of the node restarted"),
+    -6: ("node-fail", "the daemon of the node restarted"),
+    -20: ("node-fail", "lost connection to the first node of the job"),
+    -25: ("failed", "killed: CPU limit exceeded"),
+    -26: ("failed", "killed: virtual memory limit exceeded"),
+    -27: ("failed", "killed: memory limit exceeded"),
+    -28: ("failed", "killed: CPU time limit exceeded"),
+    -29: ("timeout", "killed: wall time limit exceeded"),
 }
 
 
 def ask_state(job: str) -> JobState:
     """The state of a job, finished ones included (``-x``).
 
-    Raises MissingError (no qstat), CommandError (the server does not answer).
+    Raises MissingError (no qstat), CommandError (no answer from the server).
     """
     result = ask(("qstat", "-x", "-f", "-F", "json", job))
     if result.returncode and re.search(r"unknown job id", result.output, re.IGNORECASE):
         return JobState("unknown", "PBS no longer knows this job")
     jobs = list(_jobs(result).values())
     if not jobs:
-        raise CommandError(f"PBS does not say how job {job} is", result)
+        raise CommandError(f"cannot read the state of job {job} from PBS", result)
     return _state(jobs[0])
 
 
 def ask_tasks(job: str) -> dict[str, JobState]:
-    """The states of an array's subjobs (``-t``), by index; none of an array that PBS has forgotten.
+    """The states of an array's subjobs (``-t``), by index; empty for an array that PBS no longer lists.
 
-    Raises MissingError (no qstat), CommandError (the server does not answer).
+    Raises MissingError (no qstat), CommandError (no answer from the server).
     """
     result = ask(("qstat", "-t", "-x", "-f", "-F", "json", job))
     jobs = _jobs(result)
     if not jobs and not re.search(r"unknown job id", result.output, re.IGNORECASE):
-        raise CommandError(f"PBS does not say how the tasks of job {job} are", result)
+        raise CommandError(f"cannot read the states of the tasks of job {job} from PBS", result)
     found = {}
     for name, attributes in jobs.items():
         if index := re.match(r"\d+\[(\d+)\]", name):
@@ -59,7 +59,7 @@ def ask_tasks(job: str) -> dict[str, JobState]:
 
 
 def _jobs(result: Result) -> dict[str, dict[str, Any]]:
-    """OpenPBS 19 has written control characters into JSON; they are let pass."""
+    """OpenPBS 19 writes control characters into JSON; they are accepted."""
     try:
         value = json.loads(result.stdout, strict=False)
     except ValueError:
@@ -82,9 +82,9 @@ def _state(attributes: dict[str, Any]) -> JobState:
 
 
 def ended(status: int, comment: str) -> tuple[JobPhase, str, int]:
-    """Exit_status: the script's code; 256 + signal (128 + signal where a shell said so); negative: PBS's own.
+    """Exit_status: the script's exit status; 256 + signal (128 + signal from a shell); negative: an error of PBS.
 
-    A job that qdel ended is told by its comment, one over its wall time by the comment too on servers without -29.
+    A job cancelled by qdel is recognized by its comment, as is one over its wall time on servers without -29.
     """
     if status in _SPECIAL:
         phase, reason = _SPECIAL[status]
@@ -95,7 +95,7 @@ def ended(status: int, comment: str) -> tuple[JobPhase, str, int]:
     if status in (256 + 15, 256 + 9, 128 + 15, 128 + 9) and "terminated" in comment:
         return "cancelled", comment, code
     if status < 0:
-        return "failed", f"PBS could not run it ({status})", 1
+        return "failed", f"PBS failed to run the job ({status})", 1
     return ("failed" if status else "done"), "", code
 
 

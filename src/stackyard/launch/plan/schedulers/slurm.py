@@ -27,10 +27,10 @@ class Slurm:
     def head(self, request: BatchRequest) -> BatchHead:
         """The directives.
 
-        ``--signal=B:USR1@s`` signals the batch script alone. The script ends with ``exec`` of the hub, which hands the
-        signal on to the ranks: so it reaches ranks of every launcher, and a shell between does not swallow it. Slurm
-        starts a job again after a preemption or a lost node by itself (``--requeue``), not after a time-out: then the
-        hub runs `requeue_argv` when the signal comes.
+        ``--signal=B:USR1@s`` signals only the batch script. The script ends with ``exec`` of the hub, which forwards
+        the signal to the ranks: so it reaches the ranks of every launcher, and no shell in between swallows it. Slurm
+        restarts a job after a preemption or a node failure (``--requeue``), not after a timeout: then the hub runs
+        `requeue_argv` when it receives the signal.
         """
         made = heads.Directives()
         _about(made, request)
@@ -42,39 +42,39 @@ class Slurm:
         return made.head("#SBATCH")
 
     def head_text(self, head: BatchHead) -> str:
-        """The directives as lines; sbatch splits them itself and knows double quotes and backslashes."""
+        """The directives as lines; sbatch splits them and supports double quotes and backslashes."""
         return heads.lines(head, [[_quoted(word) for word in directive] for directive in head.directives])
 
     def submit_argv(self, script: str) -> tuple[str, ...]:
-        """``--parsable`` makes sbatch print the id alone."""
+        """``--parsable`` makes sbatch print only the ID."""
         return ("sbatch", "--parsable", script)
 
     def job_id(self, output: str) -> str:
-        """The id from ``1234`` or ``1234;cluster``. Raises StackyardError."""
+        """The ID from ``1234`` or ``1234;cluster``. Raises StackyardError."""
         for line in reversed(output.strip().splitlines()):
             match = re.fullmatch(r"(?:Submitted batch job )?(\d+)(?:;\S+)?", line.strip())
             if match:
                 return match[1]
-        raise StackyardError("sbatch printed no job id", detail=output)
+        raise StackyardError("sbatch printed no job ID", detail=output)
 
     def state(self, job: str) -> JobState:
-        """Ask the controller, and the accounting where it has forgotten the job. Raises MissingError, CommandError."""
+        """Query the controller, then the accounting. Raises MissingError, CommandError."""
         return ask_state(job)
 
     def task_states(self, job: str) -> dict[str, JobState] | None:
-        """How each task of an array is, by its index. Raises MissingError, CommandError."""
+        """The state of each array task by index. Raises MissingError, CommandError."""
         return ask_tasks(job)
 
     def preempted(self, job: str) -> bool:
-        """Whether a job still runs and is in the time that a preemption leaves it (GraceTime of its partition)."""
+        """Whether a job is running in the grace time of a preemption (GraceTime of its partition)."""
         return is_preempted(job)
 
     def cancel(self, job: str) -> None:
-        """End a job; one that has ended already is no error. Raises CommandError."""
+        """Cancel a job; not an error if it has already ended. Raises CommandError."""
         end(("scancel", job), ("already", "invalid job id"))
 
     def requeue_argv(self, job: str) -> tuple[str, ...]:
-        """The command that starts a running job again from its beginning, under the same id."""
+        """The command that restarts a running job from its beginning, under the same ID."""
         return ("scontrol", "requeue", job)
 
     def allocation(self, environ: dict[str, str]) -> Allocation | None:
@@ -87,9 +87,9 @@ class Slurm:
 
 
 def _quoted(word: str) -> str:
-    """sbatch takes backslashes away in both kinds of quotes, and # begins a comment even inside a word."""
+    """sbatch removes backslashes in both kinds of quotes, and # starts a comment even inside a word."""
     if "\n" in word:
-        raise InputError(f"a directive cannot span lines: {word!r}")
+        raise InputError(f"a directive cannot contain a line break: {word!r}")
     if _PLAIN.fullmatch(word):
         return word
     text = word.replace("\\", "\\\\").replace('"', '\\"')
@@ -98,44 +98,44 @@ def _quoted(word: str) -> str:
 
 def _about(made: heads.Directives, request: BatchRequest) -> None:
     options = request.options
-    made.add("the job's name in queues", f"--job-name={heads.name(request)}")
+    made.add("job name", f"--job-name={heads.name(request)}")
     if options.account:
-        made.add("the project that pays", f"--account={options.account}")
+        made.add("project to charge", f"--account={options.account}")
     if heads.queue(request):
-        made.add("the partition with the nodes", f"--partition={heads.queue(request)}")
+        made.add("partition of the nodes", f"--partition={heads.queue(request)}")
     if options.qos:
-        made.add("the quality of service, with its limits and priority", f"--qos={options.qos}")
+        made.add("quality of service", f"--qos={options.qos}")
     if heads.constraint(request):
         made.add("only nodes with this feature", f"--constraint={heads.constraint(request)}")
     if options.reservation:
-        made.add("nodes of this reservation", f"--reservation={options.reservation}")
+        made.add("reservation", f"--reservation={options.reservation}")
     if options.dependency:
         made.add("starts after other jobs", f"--dependency={options.dependency}")
     if options.time_min:
-        made.add("ends after this time at the latest (hours:minutes:seconds)", f"--time={heads.clock(request)}")
+        made.add("wall time limit (hours:minutes:seconds)", f"--time={heads.clock(request)}")
 
 
 def _nodes(made: heads.Directives, request: BatchRequest) -> None:
     layout, options = request.layout, request.options
-    made.add("how many nodes", f"--nodes={request.nodes}")
-    made.add("how many ranks on each node", f"--ntasks-per-node={layout.ranks_per_node}")
+    made.add("number of nodes", f"--nodes={request.nodes}")
+    made.add("ranks per node", f"--ntasks-per-node={layout.ranks_per_node}")
     per_rank = layout.cores_per_rank * layout.smt
     cores = heads.counted(layout.cores_per_rank, "core")
     says = cores if layout.smt == 1 else f"{per_rank} hardware threads ({cores} x {layout.smt})"
-    made.add(f"{says} for each rank", f"--cpus-per-task={per_rank}")
+    made.add(f"{says} per rank", f"--cpus-per-task={per_rank}")
     if layout.node.smt > 1:
         made.add(
-            f"uses {layout.smt} of {layout.node.smt} hardware threads of a core, and the line above counts those",
+            f"uses {layout.smt} of {layout.node.smt} hardware threads per core; --cpus-per-task counts these",
             f"--threads-per-core={layout.smt}",
         )
     if heads.exclusive(request):
-        made.add("whole nodes, shared with no other job", "--exclusive")
+        made.add("exclusive nodes, not shared with other jobs", "--exclusive")
     if options.memory_gib:
-        made.add(f"{options.memory_gib:g} GiB of memory on each node", f"--mem={round(options.memory_gib * 1024)}M")
+        made.add(f"{options.memory_gib:g} GiB of memory per node", f"--mem={round(options.memory_gib * 1024)}M")
     elif heads.exclusive(request):
         made.add("all memory of each node", "--mem=0")
     if request.scheduler.core_spec >= 0:
-        made.add("cores of each node kept for the system", f"--core-spec={request.scheduler.core_spec}")
+        made.add("cores of each node reserved for the system", f"--core-spec={request.scheduler.core_spec}")
 
 
 def _gpus(made: heads.Directives, request: BatchRequest) -> None:
@@ -147,18 +147,18 @@ def _gpus(made: heads.Directives, request: BatchRequest) -> None:
     if how == "gpus-per-task" and scheduler.linear:
         made.note(
             "gpus-per-node-instead",
-            "GPUs are asked for per node and not per rank",
-            "select/linear gives whole nodes and has refused GPUs per task since Slurm 24.11",
-            "scheduler.gpu_request: gpus-per-node",
+            "GPUs are requested per node, not per rank",
+            "select/linear allocates whole nodes and rejects GPUs per task since Slurm 24.11",
+            "set scheduler.gpu_request: gpus-per-node in site.yaml",
         )
         how = "gpus-per-node"
     if how == "gpus-per-task":
         each = request.layout.gpus_per_rank
-        made.add(f"{heads.counted(each, 'GPU')} for each rank", f"--gpus-per-task={kind}{each}")
+        made.add(f"{heads.counted(each, 'GPU')} per rank", f"--gpus-per-task={kind}{each}")
     elif how == "gres":
-        made.add(f"{heads.counted(count, 'GPU')} on each node", f"--gres=gpu:{kind}{count}")
+        made.add(f"{heads.counted(count, 'GPU')} per node", f"--gres=gpu:{kind}{count}")
     else:
-        made.add(f"{heads.counted(count, 'GPU')} on each node", f"--gpus-per-node={kind}{count}")
+        made.add(f"{heads.counted(count, 'GPU')} per node", f"--gpus-per-node={kind}{count}")
 
 
 def _racks(made: heads.Directives, request: BatchRequest) -> None:
@@ -167,7 +167,7 @@ def _racks(made: heads.Directives, request: BatchRequest) -> None:
         return
     if scheduler.rack == "switches":
         wait = f"@{scheduler.rack_wait_min}" if scheduler.rack_wait_min else ""
-        patience = f", and waits up to {scheduler.rack_wait_min} min for that" if wait else ""
+        patience = f"; waits up to {scheduler.rack_wait_min} min for this" if wait else ""
         switches = f"{count} leaf switch{'es' if count > 1 else ''}"
         made.add(
             f"nodes under at most {switches} of {scheduler.rack_nodes} nodes{patience}",
@@ -177,12 +177,12 @@ def _racks(made: heads.Directives, request: BatchRequest) -> None:
         size = min(scheduler.rack_nodes, request.nodes)
         if request.nodes % size:
             raise InputError(
-                f"{request.nodes} nodes cannot be cut into segments of {size} nodes (--segment)",
-                hint=f"ask for a multiple of {size} nodes",
+                f"cannot split {request.nodes} nodes into segments of {size} nodes (--segment)",
+                hint=f"request a multiple of {size} nodes",
             )
         made.add(f"nodes in groups of {size} within one block of the network", f"--segment={size}")
     elif scheduler.rack == "exclusive-topo":
-        made.add("whole blocks of the network, shared with no other job", "--exclusive=topo")
+        made.add("whole blocks of the network, not shared with other jobs", "--exclusive=topo")
     else:
         raise heads.unsupported(
             "Slurm", "place=group", "set scheduler.rack to switches, segment or exclusive-topo in site.yaml"
@@ -192,21 +192,21 @@ def _racks(made: heads.Directives, request: BatchRequest) -> None:
 def _life(made: heads.Directives, request: BatchRequest) -> None:
     options = request.options
     if heads.output(request):
-        made.add("where the script's own output goes", f"--output={heads.output(request, '%a')}")
+        made.add("output file of the script", f"--output={heads.output(request, '%a')}")
     if options.array:
-        made.add("one job for each index", f"--array={options.array}")
+        made.add("one job per array index", f"--array={options.array}")
     if options.requeue:
-        made.add("starts again after a preemption or a lost node", "--requeue")
-        made.add("a second start does not overwrite the first one's output", "--open-mode=append")
+        made.add("restarts after a preemption or a node failure", "--requeue")
+        made.add("appends, so that a restart keeps the output of the first run", "--open-mode=append")
     else:
-        made.add("is never started a second time", "--no-requeue")
+        made.add("never restarts", "--no-requeue")
     if options.signal_s:
         made.add(
-            f"{options.signal_s} s before its end the script gets SIGUSR1 and hands it on to the ranks",
+            f"sends SIGUSR1 to the script {options.signal_s} s before the end; the script forwards it to the ranks",
             f"--signal=B:USR1@{options.signal_s}",
         )
     if options.mail_events:
         events = ",".join(_MAIL[event] for event in options.mail_events)
-        made.add("when mail is sent", f"--mail-type={events}")
+        made.add("events that send mail", f"--mail-type={events}")
     if options.mail:
-        made.add("to whom mail is sent", f"--mail-user={options.mail}")
+        made.add("mail recipient", f"--mail-user={options.mail}")

@@ -1,4 +1,4 @@
-"""What Slurm says about a job: the controller's own words first, the accounting's after it has forgotten the job."""
+"""The state of a job: from Slurm's controller, else from the accounting."""
 
 from __future__ import annotations
 
@@ -47,27 +47,27 @@ _ENDED = frozenset({"done", "failed", "cancelled", "timeout", "node-fail"})
 def ask_state(job: str) -> JobState:
     """The state of a job, of one task of an array (``12_3``), or of an array as a whole (its least finished task).
 
-    Raises MissingError (no scontrol), CommandError (the controller does not answer).
+    Raises MissingError (no scontrol), CommandError (no answer from the controller).
     """
     result = ask(("scontrol", "-o", "show", "job", job))
     if result.returncode == 0:
         states = [_controller(line) for line in result.stdout.splitlines() if line.startswith("JobId=")]
         return together(states)
     if "Invalid job id" not in result.output:
-        raise CommandError(f"Slurm does not say how job {job} is", result)
+        raise CommandError(f"cannot read the state of job {job} from Slurm", result)
     return _accounted(job)
 
 
 def ask_tasks(job: str) -> dict[str, JobState]:
-    """The state of every task of an array by its index; tasks that have not begun share a line of the answer.
+    """The state of every task of an array by index; tasks that have not started share a line of the output.
 
-    Raises MissingError (no scontrol), CommandError (the controller does not answer).
+    Raises MissingError (no scontrol), CommandError (no answer from the controller).
     """
     result = ask(("scontrol", "-o", "show", "job", job))
     if result.returncode:
         if "Invalid job id" in result.output:
             return {}
-        raise CommandError(f"Slurm does not say how job {job} is", result)
+        raise CommandError(f"cannot read the state of job {job} from Slurm", result)
     found: dict[str, JobState] = {}
     for line in result.stdout.splitlines():
         told = re.search(r" ArrayTaskId=(\S+)", line)
@@ -78,13 +78,13 @@ def ask_tasks(job: str) -> dict[str, JobState]:
 
 
 def is_preempted(job: str) -> bool:
-    """Whether a job is running and to be preempted. Raises MissingError, CommandError."""
+    """Whether a job is running and about to be preempted. Raises MissingError, CommandError."""
     line = ask(("scontrol", "-o", "show", "job", job)).stdout
     return " JobState=RUNNING" in line and re.search(r" PreemptTime=\d", line) is not None
 
 
 def together(states: Sequence[JobState]) -> JobState:
-    """The state of a whole array: still going while one task is, else the worst end."""
+    """The state of a whole array: running while one task is, else the worst final state."""
     if not states:
         return JobState("unknown")
     return min(states, key=lambda state: _ORDER.index(state.phase))
@@ -93,8 +93,8 @@ def together(states: Sequence[JobState]) -> JobState:
 def _controller(line: str) -> JobState:
     """One line of ``scontrol -o show job``.
 
-    A job's name may hold blanks and equals signs, and so may what users said of it further back (Command, Comment):
-    of each word the first one after JobState counts, which Slurm wrote itself.
+    A job's name may contain spaces and equals signs, and so may later fields set by users (Command, Comment): the first
+    occurrence of each field after JobState counts, which Slurm wrote.
     """
     said: dict[str, str] = {}
     for match in re.finditer(r" ([A-Z][A-Za-z]*)=(.*?)(?= [A-Z][A-Za-z/:]*=|$)", line[line.find(" JobState=") :]):
@@ -124,7 +124,7 @@ def state_of(
 
 
 def _accounted(job: str) -> JobState:
-    """sacct of the database, else of the job completion file (``-c``); unknown where there is neither."""
+    """From sacct's database, else from the job completion file (``-c``); unknown without both."""
     for how in ((), ("-c",)):
         columns = "State,ExitCode,NodeList"
         result = ask(("sacct", *how, *(() if how else ("-X",)), "-n", "-P", "-j", job, "-o", columns))

@@ -1,1 +1,1 @@
-"""Programs that a stack's own python runs on the nodes. In a folder of their own: it becomes the head of their path."""
+"""Programs that the stack's python runs on the nodes. They have their own directory, since it becomes sys.path[0]."""

@@ -23,7 +23,7 @@ def slots(nodes: int, per_node: int, distribution: str) -> list[SlotInfo]:
 
 
 def main(port: str, nodes: str, per_node: str, distribution: str) -> None:
-    """Serve until the process is ended."""
+    """Serve until the process is terminated."""
     server = RendezvousHTTPServer(("", int(port)), RendezvousHandler, 0)
     server.init(slots(int(nodes), int(per_node), distribution))
     server.serve_forever()

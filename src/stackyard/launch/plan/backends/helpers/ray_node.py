@@ -23,13 +23,13 @@ from pathlib import Path
 from types import FrameType
 
 JOIN_S = 120.0
-"""Seconds within which all nodes must have joined."""
+"""Seconds within which all nodes must join."""
 STOP_S = 15.0
-"""Seconds that Ray's processes get to end."""
+"""Seconds that Ray's processes get to exit."""
 
 
 class Node:
-    """This node's Ray processes and its temporary folder (short: it holds sockets, whose paths may have 107 bytes).
+    """This node's Ray processes and temporary directory (a short path: socket paths are limited to 107 bytes).
 
     Ray's workers leave the session of ``ray start``, so all are marked by a variable, by which they are found again.
     """
@@ -42,7 +42,7 @@ class Node:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, *options: str) -> None:
-        """Start ``ray start --block``; what it prints goes to a file that is shown if it fails."""
+        """Start ``ray start --block``; its output goes to a file that is shown if it fails."""
         ray = Path(sys.executable).parent / "ray"
         words = [str(ray) if ray.exists() else "ray", "start", *options, *self.resources]
         name, value = self.mark.split("=", 1)
@@ -53,14 +53,14 @@ class Node:
         )  # fmt: skip
 
     def check(self) -> None:
-        """Raise RuntimeError where Ray has ended."""
+        """Raise RuntimeError if Ray has exited."""
         if self.process is not None and self.process.poll() is not None:
             self.log.seek(0)
             said = self.log.read().decode("utf-8", "replace").strip()
-            raise RuntimeError(f"ray start ended with code {self.process.returncode}:\n{said}")
+            raise RuntimeError(f"ray start exited with status {self.process.returncode}:\n{said}")
 
     def stop(self) -> None:
-        """End all of this node's Ray and remove its files."""
+        """Terminate Ray on this node and remove its files."""
         if self.process is not None:
             self.process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -77,7 +77,7 @@ class Node:
 
 
 def marked(mark: bytes) -> list[int]:
-    """The living processes of this user with a variable in their environment."""
+    """This user's running processes with a variable in their environment."""
     found = []
     for folder in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
@@ -87,7 +87,7 @@ def marked(mark: bytes) -> list[int]:
 
 
 def until(met: Callable[[], bool], node: Node, what: str) -> None:
-    """Look every 50 ms until a condition is met; raise RuntimeError after `JOIN_S`, or when this node's Ray ends."""
+    """Poll every 50 ms until a condition is met; raise RuntimeError after `JOIN_S` or if Ray on this node exits."""
     end = time.monotonic() + JOIN_S
     while not met():
         node.check()
@@ -97,7 +97,7 @@ def until(met: Callable[[], bool], node: Node, what: str) -> None:
 
 
 def head(node: Node, nodes: int, program: list[str], address: str, port: int, control: int) -> int:
-    """Node 0: Ray's head, wait for the others, the program, tell the others. The code is the program's."""
+    """Node 0: start Ray's head, wait for the others, run the program, notify the others. Returns its exit status."""
     listener = socket.create_server(("", control), backlog=nodes)
     listener.settimeout(0.05)
     node.start("--head", f"--port={port}", f"--node-ip-address={address}", f"--temp-dir={node.folder}",
@@ -146,7 +146,7 @@ def _wait_joined(node: Node, nodes: int, address: str) -> None:
 
 
 def _drive(node: Node, program: list[str], address: str, others: list[socket.socket]) -> int:
-    """Run the program to its end; end it where Ray ends, here or on another node."""
+    """Run the program; terminate it if Ray exits on this or another node."""
     driver = subprocess.Popen(program, env={**os.environ, "RAY_ADDRESS": address}, stdin=subprocess.DEVNULL)
 
     def forward(number: int, _: FrameType | None) -> None:
@@ -165,7 +165,7 @@ def _drive(node: Node, program: list[str], address: str, others: list[socket.soc
         try:
             node.check()
             if any(_left(other) for other in others):
-                raise RuntimeError("a node has left the Ray cluster")
+                raise RuntimeError("a node left the Ray cluster")
         except RuntimeError:
             driver.kill()
             driver.wait()
@@ -182,7 +182,7 @@ def _left(other: socket.socket) -> bool:
 
 
 def worker(node: Node, address: str, port: int, control: int) -> int:
-    """Every other node: join when told, stay until told. 0, or 1 where the head is gone without a word."""
+    """Every other node: join and leave on node 0's message. 0, or 1 if the connection is lost."""
     made: list[socket.socket] = []
 
     def connected() -> bool:
@@ -197,7 +197,7 @@ def worker(node: Node, address: str, port: int, control: int) -> int:
     line.settimeout(JOIN_S)
     word, _, folder = _word(line).partition(" ")
     if word != "join":
-        raise RuntimeError("node 0 ended before Ray had started")
+        raise RuntimeError("node 0 exited before Ray started")
     node.folders.append(folder)
     own = line.getsockname()[0]
     node.start(f"--address={address}:{port}", f"--node-ip-address={own}")
@@ -210,7 +210,7 @@ def worker(node: Node, address: str, port: int, control: int) -> int:
             continue
         if word == "end":
             return 0
-        raise RuntimeError("node 0 is gone")
+        raise RuntimeError("lost connection to node 0")
 
 
 def _word(line: socket.socket) -> str:
@@ -221,7 +221,7 @@ def _word(line: socket.socket) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Run this node's part; the code is the program's on node 0, else 0 or 1."""
+    """Run this node's part; returns the program's exit status on node 0, else 0 or 1."""
     cut = arguments.index("--")
     parser = argparse.ArgumentParser()
     for name in ("--cpus", "--gpus", "--nodes"):

@@ -17,7 +17,7 @@ import torch  # type: ignore[import-not-found]
 
 
 class Trace:
-    """The profiler and how many steps have been made."""
+    """The profiler and the number of steps so far."""
 
     def __init__(self, output: str, first: int, last: int) -> None:
         self.output, self.first, self.last = output, first, last
@@ -34,7 +34,7 @@ class Trace:
         self.profiler.start()
 
     def end(self) -> None:
-        """Stop tracing and write what there is, once."""
+        """Stop tracing and write the trace, once."""
         if self.profiler is not None and not self.done:
             self.done = True
             self.profiler.stop()
@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> None:
     while program and not program[0].endswith(".py"):
         program = program[1:]
     if not program:
-        sys.exit("stackyard: only a *.py program can be traced by torch")
+        sys.exit("stackyard: the torch profiler can trace only a *.py program")
     first, _, last = options.steps.partition("-")
     trace = Trace(options.output, int(first or 0), int(last or first or sys.maxsize))
     if options.steps:

@@ -1,0 +1,67 @@
+"""How a finding looks in text, whoever reports it: lint, launch, explain or verify.
+
+job.sh:12: warning: what is wrong [rule]
+    | the line
+    why it matters
+    hint: what to write instead
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from stackyard.findings import Finding
+    from stackyard.verify.report import Report
+
+WORDS = {"refused": ("error", "red"), "warning": ("warning", "yellow"), "note": ("note", "cyan")}
+"""The word and the color of each severity."""
+
+
+def show_finding(
+    finding: Finding,
+    *,
+    word: str = "",
+    context: Sequence[str] = (),
+    indent: str = "",
+    width: int = 0,
+    err: bool = False,
+) -> None:
+    """One finding on standard output.
+
+    Args:
+        word: shown instead of the severity, for a check: its status.
+        context: lines between what is wrong and why, e.g. the line of the script after a bar.
+        width: columns at which to wrap; 0 leaves every sentence on one line.
+        err: write to standard error.
+    """
+    usual, color = WORDS[finding.severity]
+    place, word, rule = f"{finding.where}: " if finding.where else "", word or usual, f"[{finding.rule}]"
+    head = _filled(f"{place}{word}: {finding.message} {rule}", indent, width)
+    before, _, after = head.partition(f"{word}: ")
+    styled = f"{before}{click.style(word, fg=color)}: {after.removesuffix(rule)}{click.style(rule, dim=True)}"
+    inner = indent + "    "
+    lines = [styled, *(click.style(inner + line, dim=True) for line in context)]
+    if finding.reason:
+        lines.append(_filled(finding.reason, inner, width))
+    for number, line in enumerate(finding.remedy.splitlines()):
+        label = click.style("hint:", fg="cyan") if number == 0 else "     "
+        lines.append(_filled(f"hint: {line}", inner, width).replace("hint:", label, 1))
+    click.echo("\n".join(lines), err=err)
+
+
+def show_checks(report: Report) -> None:
+    """The checks of a report that did not pass."""
+    for check in report.problems():
+        show_finding(check.finding, word=check.status, indent="    ")
+
+
+def _filled(text: str, indent: str, width: int) -> str:
+    if not width:
+        return indent + text
+    more = indent + "    "
+    return textwrap.fill(text, width, initial_indent=indent, subsequent_indent=more, break_on_hyphens=False)

@@ -1,0 +1,62 @@
+"""How a finding looks in text and in JSON: the same for lint, launch, explain and verify."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from stackyard.cli.findings import show_checks, show_finding
+from stackyard.errors import InputError, Where
+from stackyard.findings import Finding, refuse
+from stackyard.verify.report import CheckResult, Report
+
+WARNING = Finding(
+    "fixed-port", "warning", "MASTER_PORT is always 29500", "Jobs collide", "export A=1\nexport B=2", Where("job.sh", 7)
+)
+
+
+def test_a_finding_has_place_severity_reason_and_hint(capsys: pytest.CaptureFixture[str]) -> None:
+    show_finding(WARNING, context=["| export MASTER_PORT=29500"])
+    assert capsys.readouterr().out.splitlines() == [
+        "job.sh:7: warning: MASTER_PORT is always 29500 [fixed-port]",
+        "    | export MASTER_PORT=29500",
+        "    Jobs collide",
+        "    hint: export A=1",
+        "          export B=2",
+    ]
+
+
+def test_a_finding_without_a_place_wraps_at_the_width(capsys: pytest.CaptureFixture[str]) -> None:
+    show_finding(Finding("idle-cores", "refused", "word " * 20, remedy="--straddle"), indent="  ", width=40, err=True)
+    rows = capsys.readouterr().err.splitlines()
+    assert rows[0].startswith("  error: word") and rows[-1] == "      hint: --straddle"
+    assert rows[-2].endswith("[idle-cores]") and max(map(len, rows)) <= 40
+
+
+def test_a_check_shows_its_status_its_cause_and_its_kind(capsys: pytest.CaptureFixture[str]) -> None:
+    checks = (
+        CheckResult("import", "cupy", "failed", "Traceback\nImportError: libcuda.so.1", "declare an exception"),
+        CheckResult("own", "gpu works", "skipped", "no GPU"),
+        CheckResult("load", "Lmod", "passed"),
+    )
+    show_checks(Report("m/1", "0", "", checks=checks))
+    assert capsys.readouterr().out.splitlines() == [
+        "    failed: cupy: ImportError: libcuda.so.1 [import]",
+        "        hint: declare an exception",
+        "    skipped: gpu works: no GPU [own]",
+    ]
+
+
+def test_a_finding_survives_json() -> None:
+    for finding in (WARNING, Finding("idle-cores", "note", "some cores are idle")):
+        value = json.loads(json.dumps(finding.to_json()))
+        assert list(value) == ["rule", "severity", "message", "reason", "better", "where"]
+        assert Finding.from_json(value) == finding
+
+
+def test_only_a_refused_finding_raises() -> None:
+    refuse([WARNING])
+    with pytest.raises(InputError) as caught:
+        refuse([WARNING, Finding("smt-not-there", "refused", "too many threads", remedy="--smt 2")])
+    assert caught.value.hint == "--smt 2"
