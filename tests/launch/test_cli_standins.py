@@ -50,8 +50,8 @@ def test_two_nodes(cluster: Cluster) -> None:
     planned = plan["layout"]
     _check_identity(told(cluster), planned)
     if cluster.name in REAL_MPIRUN:
-        receipt = json.loads((cluster.last() / "receipt.json").read_text())
-        assert receipt["summary"].startswith(f"{planned['ranks']} of {planned['ranks']} ranks as planned")
+        report = json.loads((cluster.last() / "placement.json").read_text())
+        assert report["summary"].startswith(f"{planned['ranks']} of {planned['ranks']} ranks as planned")
     else:
         _check_places(cluster, planned)
     assert STARTERS[cluster.name] in (cluster.last() / "job.sh").read_text()

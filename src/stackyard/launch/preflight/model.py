@@ -1,4 +1,4 @@
-"""What the gate says: measurements, verdicts, stages, a report. Plain frozen values."""
+"""What the preflight says: measurements, verdicts, stages, a report. Plain frozen values."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class GateReport:
-    """How the gate went.
+class PreflightReport:
+    """How the preflight went.
 
     Attributes:
-        hosts: those that the program gets; empty where the gate did not pass.
+        hosts: those that the program gets; empty where the preflight did not pass.
         spare: good hosts that are not needed.
         bad: hosts that are left out, with the reason.
         stages: of the last trial.
@@ -79,7 +79,7 @@ class GateReport:
     seconds: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values, for gate.json."""
+        """Plain JSON values, for preflight.json."""
         return {"format": 1, **asdict(self)}
 
     def summary(self) -> list[str]:
@@ -91,7 +91,7 @@ class GateReport:
         lines += [f"left out: {host}: {reason}" for host, reason in self.bad.items()]
         word = "passed" if self.passed else "not passed"
         used = f" on {len(self.hosts)} nodes" if self.passed else ""
-        return [*lines, f"gate {word}{used} ({self.seconds:.1f} s)"]
+        return [*lines, f"preflight {word}{used} ({self.seconds:.1f} s)"]
 
 
 def _line(stage: Stage) -> str:

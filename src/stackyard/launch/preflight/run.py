@@ -1,4 +1,4 @@
-"""`run_gate`: try all nodes, name the bad ones, try again without them, until a trial passes or too few are left."""
+"""`run_preflight`: test all nodes, name the bad ones, and repeat without them until a trial passes or too few are left."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from stackyard.launch.plan.model import Plan
 from stackyard.launch.preflight import trial
 from stackyard.launch.preflight.bisect import Found, Group, find_bad, suspects
 from stackyard.launch.preflight.judge import floor
-from stackyard.launch.preflight.model import GateReport, Measurement, Stage
-from stackyard.launch.preflight.trial import GateOptions, Trial
+from stackyard.launch.preflight.model import Measurement, PreflightReport, Stage
+from stackyard.launch.preflight.trial import PreflightOptions, Trial
 from stackyard.launch.records.outcome import Listener, StepResult
 from stackyard.launch.records.paths import RunPaths, StepPaths
 from stackyard.spec.sitemodels import Reference
@@ -36,7 +36,7 @@ class RunStep(Protocol):
         ...
 
 
-def run_gate(
+def run_preflight(
     run: RunPaths,
     make_plan: MakePlan,
     hosts: Sequence[str],
@@ -45,9 +45,9 @@ def run_gate(
     references: Sequence[Reference] = (),
     run_step: RunStep,
     listener: Listener,
-    options: GateOptions | None = None,
-) -> GateReport:
-    """Prove nodes before a program starts on them. gate.json holds the report, also of a gate that did not pass.
+    options: PreflightOptions | None = None,
+) -> PreflightReport:
+    """Test nodes before a program starts on them. preflight.json holds the report, whether or not it passed.
 
     Args:
         make_plan: the plan that runs a command on every rank of some hosts of this allocation.
@@ -62,41 +62,41 @@ def run_gate(
     """
     if len(hosts) <= spare:
         raise InputError(f"{len(hosts)} nodes, {spare} of them spare: none is left for the program")
-    gate = _Gate(run, make_plan, run_step, listener, references, options or GateOptions())
-    report = gate.run(tuple(hosts), spare)
-    write_json(run.gate, report.to_json())
+    preflight = _Preflight(run, make_plan, run_step, listener, references, options or PreflightOptions())
+    report = preflight.run(tuple(hosts), spare)
+    write_json(run.preflight, report.to_json())
     if not report.passed:
         raise ChecksFailed(_verdict(report, len(hosts) - spare), detail="\n".join(report.summary()), hint=_hint(report))
     return report
 
 
-def _verdict(report: GateReport, wanted: int) -> str:
+def _verdict(report: PreflightReport, wanted: int) -> str:
     if report.bad:
         named = "; ".join(f"{host} ({reason})" for host, reason in report.bad.items())
-        return f"the gate does not pass, {wanted} good nodes are needed: bad is {named}"
+        return f"the preflight does not pass, {wanted} good nodes are needed: bad is {named}"
     failing = next((stage for stage in report.stages if not stage.good), None)
-    return f"the gate does not pass: {f'{failing.name}: {failing.reason}' if failing else 'no stage was run'}"
+    return f"the preflight does not pass: {f'{failing.name}: {failing.reason}' if failing else 'no stage was run'}"
 
 
-def _hint(report: GateReport) -> str:
+def _hint(report: PreflightReport) -> str:
     if report.bad:
         return f"ask for spare nodes with --spare {len(report.bad)}, or leave these out"
     return "no node could be named: the fault is between them, or the same on all"
 
 
-class _Gate:
+class _Preflight:
     def __init__(
         self, run: RunPaths, make_plan: MakePlan, run_step: RunStep, listener: Listener,
-        references: Sequence[Reference], options: GateOptions,
+        references: Sequence[Reference], options: PreflightOptions,
     ) -> None:  # fmt: skip
         self.paths, self.make_plan, self.run_step, self.listener = run, make_plan, run_step, listener
         self.references, self.options = references, options
-        self.start = trial.install(run.gate_step(0).root.parent / "program")
+        self.start = trial.install(run.preflight_steps / "program")
         self.next_step = 1
         self.steps = 0
         self.notes: list[str] = []
 
-    def run(self, hosts: tuple[str, ...], spare: int) -> GateReport:
+    def run(self, hosts: tuple[str, ...], spare: int) -> PreflightReport:
         """Trials on fewer and fewer hosts. One that fails and cannot be explained is repeated once."""
         began, wanted = time.monotonic(), len(hosts) - spare
         bad: dict[str, str] = {}
@@ -107,7 +107,7 @@ class _Gate:
             unexplained += not last.passed and not found
             if len(found) == len(hosts) and last.launcher_output:
                 raise StackyardError(
-                    f"the gate's ranks could not be started on any node: {last.stages[0].reason}",
+                    f"the preflight's ranks could not be started on any node: {last.stages[0].reason}",
                     detail=last.launcher_output, hint="what the launcher says is about the request, not about a node",
                 )  # fmt: skip
             bad.update(found)
@@ -116,7 +116,7 @@ class _Gate:
                 break
             self._note_retry(last, found)
         good = last.passed and len(hosts) >= wanted
-        return GateReport(
+        return PreflightReport(
             good, hosts[:wanted] if good else (), hosts[wanted:] if good else (), bad, last.stages,
             tuple(self.notes), last.differences, self.steps, round(time.monotonic() - began, 2),
         )  # fmt: skip
@@ -126,11 +126,11 @@ class _Gate:
         what = f"{failing.name}: {failing.reason}" if failing else "a node"
         again = f"tried again without {', '.join(found)}" if found else "no node could be named, tried once more"
         self.notes.append(f"{what}; {again}")
-        self.listener.notice(f"gate: {self.notes[-1]}")
+        self.listener.notice(f"preflight: {self.notes[-1]}")
 
     def trial(self, hosts: tuple[str, ...]) -> Trial:
         """All stages on these hosts."""
-        self.listener.phase("gate", f"{len(hosts)} nodes")
+        self.listener.phase("preflight", f"{len(hosts)} nodes")
         step = self._step()
         return self._start(step, hosts, self.options.stages, self.options, _Shown(self.listener))
 
@@ -142,7 +142,7 @@ class _Gate:
         if failing is None or len(last.hosts) < 2 or (failing.name not in (*SEARCHED, "identity")):
             return {}
         known = suspects(last.pairs)[1] if failing.name in ("pairs", "tcp") else ()
-        self.listener.phase("gate", f"looking for the bad node: {failing.name}")
+        self.listener.phase("preflight", f"looking for the bad node: {failing.name}")
         least = self._least(failing)
         stage = {"pairs": "all", "identity": "identity", "gloo": "gloo"}.get(failing.name, failing.name)
 
@@ -188,15 +188,20 @@ class _Gate:
 
     def _step(self) -> StepPaths:
         """The next folder that holds no earlier start: a job that was requeued has some."""
-        while self.paths.gate_step(self.next_step).root.exists():
+        while self.paths.preflight_step(self.next_step).root.exists():
             self.next_step += 1
-        step = self.paths.gate_step(self.next_step)
+        step = self.paths.preflight_step(self.next_step)
         step.root.mkdir(parents=True)
         self.steps += 1
         return step
 
     def _start(
-        self, step: StepPaths, hosts: tuple[str, ...], stages: Sequence[str], options: GateOptions, listener: Listener
+        self,
+        step: StepPaths,
+        hosts: tuple[str, ...],
+        stages: Sequence[str],
+        options: PreflightOptions,
+        listener: Listener,
     ) -> Trial:
         plan = self.make_plan(hosts, trial.rank_argv(self.start, step.root))
         chosen = [stage for stage in stages if stage != "mpi" or plan.program.mpi]
@@ -246,7 +251,7 @@ class _Shown(_Silent):
         self._listener.nodes(there, expected)
 
     def output(self, task: int, text: str) -> None:
-        """``gate: pairs: done`` becomes a phase."""
+        """``preflight: pairs: done`` becomes a phase."""
         for line in text.splitlines():
-            if task == 0 and line.startswith("gate: "):
-                self._listener.phase("gate", line[len("gate: ") :])
+            if task == 0 and line.startswith("preflight: "):
+                self._listener.phase("preflight", line[len("preflight: ") :])

@@ -1,4 +1,4 @@
-"""One start of ranks for the gate: its files, its plan, and what its result.json means."""
+"""One start of ranks for the preflight: its files, its plan, and what its result.json means."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ LOCAL_STAGES = ("hosts", "libraries", "gpus", "node")
 
 
 @dataclass(frozen=True)
-class GateOptions:
-    """How the gate measures.
+class PreflightOptions:
+    """How the preflight measures.
 
     Attributes:
         stages: which, in order; `mpi` runs only where the launcher wires the ranks up for MPI.
@@ -100,7 +100,7 @@ def rank_argv(start: Path, step: Path) -> tuple[str, ...]:
     return ("/bin/sh", "-c", PYTHON, str(start), str(step))
 
 
-def write_spec(step: Path, hosts: Sequence[str], stages: Sequence[str], options: GateOptions) -> None:
+def write_spec(step: Path, hosts: Sequence[str], stages: Sequence[str], options: PreflightOptions) -> None:
     """spec.json, which all ranks read. The token keeps a stray connection from being taken for a rank."""
     limits = {"start": options.start_s, "answer": options.answer_s, "connect": options.connect_s,
               "collective": options.collective_s}  # fmt: skip

@@ -1,4 +1,4 @@
-"""The placement receipt: where each rank should be, where it really was. Pure; equal nodes are said once."""
+"""The placement report: planned and actual place of each rank. Pure; nodes with equal places share one entry."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class NodePlaces:
 
 
 @dataclass(frozen=True)
-class Receipt:
+class PlacementReport:
     """Planned against real. `examples` name the first few ranks that differ, with what differs."""
 
     tasks: int
@@ -50,7 +50,7 @@ class Receipt:
     not_enforced_why: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values, for receipt.json."""
+        """Plain JSON values, for placement.json."""
         return {"format": 1, "summary": self.summary(), **asdict(self)}
 
     def summary(self) -> str:
@@ -69,7 +69,7 @@ class Receipt:
 EXAMPLES = 5
 
 
-def receipt(file: StepFile, placements: Sequence[Placement], hosts: Sequence[str] = ()) -> Receipt:
+def placement_report(file: StepFile, placements: Sequence[Placement], hosts: Sequence[str] = ()) -> PlacementReport:
     """Compare what plan.json says with where the tasks really were.
 
     A rank whose CPUs are all that the node's ranks were to share, or the same as every other rank's there, was bound by
@@ -95,7 +95,7 @@ def receipt(file: StepFile, placements: Sequence[Placement], hosts: Sequence[str
         verdicts.update(place.verdict for place in places)
         if len(examples) < EXAMPLES:
             examples += _examples(places, tasks)
-    return Receipt(
+    return PlacementReport(
         file.tasks, verdicts["as planned"], verdicts["differs"], verdicts["not enforced here"],
         file.tasks - len(placements),
         tuple(NodePlaces(fold(names), len(names), tasks) for tasks, names in seen.items()),

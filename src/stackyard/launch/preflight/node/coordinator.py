@@ -56,7 +56,9 @@ class Coordinator:
             except Stop as stop:
                 stage["outcome"], stage["reason"], stopped = "failed", str(stop), True
             stage["seconds"] = round(time.monotonic() - began, 3)
-            print(f"gate: {name}: {stage['outcome']}{': ' if stage['reason'] else ''}{stage['reason']}", flush=True)
+            print(
+                f"preflight: {name}: {stage['outcome']}{': ' if stage['reason'] else ''}{stage['reason']}", flush=True
+            )
             self._write()
             if stopped:
                 code = FAILED
@@ -382,5 +384,5 @@ def run(folder: Path, spec: dict[str, Any], port: int, size: int) -> None:
     try:
         Coordinator(folder, spec, port, size).lead()
     except BaseException as error:
-        print(f"gate: {type(error).__name__}: {error}", flush=True)
+        print(f"preflight: {type(error).__name__}: {error}", flush=True)
         os._exit(FAILED)

@@ -1,4 +1,4 @@
-"""One rank of the gate: says who it is, does what rank 0's coordinator asks, answers. ``start.py <step folder>``."""
+"""One rank of the preflight: reports who it is and carries out the coordinator's commands. ``start.py <step directory>``."""
 
 from __future__ import annotations
 
@@ -90,10 +90,10 @@ def _connect(address: str, port: int, limit_s: float, stop: Path) -> socket.sock
         except OSError as error:
             if time.monotonic() >= end:
                 raise SystemExit(
-                    f"gate: rank 0 at {address}:{port} could not be reached within {limit_s:g} s: {error}"
+                    f"preflight: rank 0 at {address}:{port} could not be reached within {limit_s:g} s: {error}"
                 ) from error
             if stop.exists():
-                raise SystemExit("gate: told to stop") from error
+                raise SystemExit("preflight: told to stop") from error
             time.sleep(0.1)
 
 
@@ -203,7 +203,7 @@ def main() -> None:
     try:
         who = Identity(os.environ)
     except (KeyError, ValueError) as error:
-        raise SystemExit(f"gate: the launcher did not say who this rank is: {error!r}") from error
+        raise SystemExit(f"preflight: the launcher did not say who this rank is: {error!r}") from error
     if who.rank == 0:
         _many_files()
         from . import coordinator

@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 
 from stackyard.errors import MissingError
-from stackyard.launch.preflight import GateOptions, trial
+from stackyard.launch.preflight import PreflightOptions, trial
 from stackyard.launch.preflight.node import probe
 from support import torchstack
 
-QUICK = GateOptions(seconds=0.1, speed_seconds=0.05, start_s=10, answer_s=40, connect_s=20, collective_s=6)
+QUICK = PreflightOptions(seconds=0.1, speed_seconds=0.05, start_s=10, answer_s=40, connect_s=20, collective_s=6)
 
 
 class Ranks:
@@ -36,7 +36,7 @@ class Ranks:
             self.port = probe_socket.getsockname()[1]
         self.running: list[subprocess.Popen[str]] = []
 
-    def spec(self, *stages: str, options: GateOptions = QUICK, host: str = "") -> None:
+    def spec(self, *stages: str, options: PreflightOptions = QUICK, host: str = "") -> None:
         self.step.mkdir(exist_ok=True)
         trial.write_spec(self.step, [host or os.uname().nodename], stages, options)
 
@@ -100,7 +100,7 @@ def test_ranks_of_one_node_say_who_and_what_they_are(ranks: Ranks) -> None:
 
 
 def test_a_missing_rank_is_named(ranks: Ranks) -> None:
-    ranks.spec("identity", "hosts", options=GateOptions(start_s=1.6))
+    ranks.spec("identity", "hosts", options=PreflightOptions(start_s=1.6))
     for rank in (0, 1, 3):
         ranks.rank(rank, 4)
     assert 0 not in ranks.end()
@@ -110,7 +110,7 @@ def test_a_missing_rank_is_named(ranks: Ranks) -> None:
 
 
 def test_two_processes_with_one_rank_are_named(ranks: Ranks) -> None:
-    ranks.spec("identity", options=GateOptions(start_s=2))
+    ranks.spec("identity", options=PreflightOptions(start_s=2))
     for rank in (0, 1, 1):
         ranks.rank(rank, 3)
     ranks.end()
@@ -155,7 +155,7 @@ def test_a_stranger_is_not_taken_for_a_rank(ranks: Ranks) -> None:
 
 
 def test_the_stop_file_ends_everything_in_seconds(ranks: Ranks) -> None:
-    ranks.spec("identity", options=GateOptions(start_s=100))
+    ranks.spec("identity", options=PreflightOptions(start_s=100))
     ranks.rank(0, 3)
 
     def listening() -> bool:

@@ -1,4 +1,4 @@
-"""What the gate makes of numbers and facts: pure."""
+"""What the preflight makes of numbers and facts: pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stackyard.errors import InputError
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
 from stackyard.launch.preflight import trial
 from stackyard.launch.preflight.judge import floor, judge
-from stackyard.launch.preflight.model import GateReport, Measurement, Stage, Verdict
+from stackyard.launch.preflight.model import Measurement, PreflightReport, Stage, Verdict
 from stackyard.launch.preflight.node.compare import compare
 from stackyard.launch.preflight.node.groups import rounds
 from stackyard.launch.preflight.node.rank import device_of
@@ -241,9 +241,9 @@ def test_a_report_is_read_by_people_and_programs() -> None:
         Stage("libraries", "slow", slow.message, 1.0, tuple(measured(90, 30, 91, name="cpu", unit="GFLOP/s")), (slow,)),
         Stage("gpus", "skipped", "no GPU driver answers on any node"),
     )
-    report = GateReport(False, (), (), {"n2": slow.message}, stages, steps=1, seconds=2.5)
+    report = PreflightReport(False, (), (), {"n2": slow.message}, stages, steps=1, seconds=2.5)
     lines = report.summary()
     assert lines[0].startswith("libraries, CPU and memory: slow (") and "cpu 30 to 91 GFLOP/s" in lines[0]
     assert lines[1] == "GPUs: skipped (no GPU driver answers on any node)"
-    assert lines[-1] == "gate not passed (2.5 s)"
+    assert lines[-1] == "preflight not passed (2.5 s)"
     assert json.loads(json.dumps(report.to_json()))["bad"] == {"n2": slow.message}
