@@ -14,7 +14,7 @@ import pytest
 from stackyard.launch.plan.model import LaunchLine
 from stackyard.launch.records.outcome import StepResult
 from stackyard.launch.records.paths import StepPaths
-from stackyard.launch.run import start
+from stackyard.launch.run.addresses import master_address, reachable
 from stackyard.launch.run.step import WatchOptions, run_step
 from stackyard.launch.run.verdict import Ended, first_of
 from support.slurm import SlurmCluster
@@ -393,20 +393,20 @@ def test_which_failure_was_first(failures: list[Ended], first: int) -> None:
 )
 def test_where_the_hub_is_reached(interface: str, alone: bool, expected: list[str]) -> None:
     found = {"lo": ["127.0.0.1"], "eth0": ["10.0.0.5", "fd00::5"], "hsn0": ["192.168.1.5"]}
-    assert start.reachable(found, interface, alone=alone) == expected
+    assert reachable(found, interface, alone=alone) == expected
 
 
 def test_rank_zero_is_never_at_localhost_for_others() -> None:
     from stackyard.errors import StackyardError
 
-    alone = {"host": "n0", "facts": {"interfaces": {"lo": ["127.0.0.1", "::1"]}}}
-    with pytest.raises(StackyardError, match="no address but its loopback"):
-        start.rendezvous(alone, "127.0.0.1", "", 2)
-    assert start.rendezvous(alone, "127.0.0.1", "", 1) == "127.0.0.1"
-    both = {"host": "n0", "facts": {"interfaces": {"eth0": ["10.0.0.5"], "hsn0": ["192.168.1.5"]}}}
-    assert start.rendezvous(both, "10.0.0.5", "", 2) == "10.0.0.5"
-    assert start.rendezvous(both, "10.0.0.5", "hsn", 2) == "192.168.1.5"
-    assert start.rendezvous(both, "127.0.0.1", "", 2) == "10.0.0.5"
+    alone = {"lo": ["127.0.0.1", "::1"]}
+    with pytest.raises(StackyardError, match="n0, the node of rank 0, has only loopback addresses"):
+        master_address("n0", alone, "127.0.0.1", "", 2)
+    assert master_address("n0", alone, "127.0.0.1", "", 1) == "127.0.0.1"
+    both = {"eth0": ["10.0.0.5"], "hsn0": ["192.168.1.5"]}
+    assert master_address("n0", both, "10.0.0.5", "", 2) == "10.0.0.5"
+    assert master_address("n0", both, "10.0.0.5", "hsn", 2) == "192.168.1.5"
+    assert master_address("n0", both, "127.0.0.1", "", 2) == "10.0.0.5"
 
 
 FAKES = """

@@ -104,18 +104,6 @@ def facts() -> "dict[str, Any]":
     }
 
 
-def put(path: "str", text: "str") -> "None":
-    """Write a small file of the node's folder whole."""
-    with open(path + ".new", "w") as stream:
-        stream.write(text)
-    os.rename(path + ".new", path)
-
-
-def quoted(value: "str") -> "str":
-    """A value as one word of the shell."""
-    return "'" + value.replace("'", "'\\''") + "'"
-
-
 def detach(log: "str") -> "None":
     """Hold nothing of the launcher's: own session, streams into the log, no other open file, no signal but KILL.
 

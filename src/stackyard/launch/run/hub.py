@@ -14,10 +14,12 @@ from typing import Any
 
 from stackyard.errors import StackyardError
 from stackyard.host import process
+from stackyard.launch.node.sockets import accept
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.records.outcome import Listener, State
 from stackyard.launch.records.paths import StepPaths
-from stackyard.launch.run import seen, start
+from stackyard.launch.run import seen
+from stackyard.launch.run.addresses import master_address
 from stackyard.launch.run.link import Link
 from stackyard.launch.run.seen import Seen
 from stackyard.launch.run.start import WatchOptions
@@ -80,7 +82,7 @@ class Hub:
     def close(self) -> None:
         """Close every connection: agents that are still there end their ranks."""
         for link in [*self.links.values(), *self.unauthenticated]:
-            link.socket.close()
+            link.close()
         self.selector.close()
 
     def _drained(self) -> bool:
@@ -110,30 +112,26 @@ class Hub:
     # connections
 
     def _accept(self, listening: Any) -> None:
-        while True:
-            try:
-                connection, address = listening.accept()
-            except BlockingIOError:
-                return
-            except OSError as error:
-                self.listener.notice(f"a connection could not be taken: {error.strerror}")
-                return
-            connection.setblocking(False)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            link = Link(connection, address[0], time.monotonic())
-            self.unauthenticated.add(link)
-            self.selector.register(connection, selectors.EVENT_READ, link)
+        try:
+            for connection, address in accept(listening):
+                link = Link(connection, address, time.monotonic())
+                self.unauthenticated.add(link)
+                self.selector.register(connection, selectors.EVENT_READ, link)
+        except OSError as error:
+            self.listener.notice(f"cannot accept a connection: {error.strerror}")
 
     def _drop(self, link: Link) -> None:
         self.selector.unregister(link.socket)
-        link.socket.close()
+        link.close()
         self.unauthenticated.discard(link)
         if self.links.get(link.node) is link:
             del self.links[link.node]
             self.seen.left += 1
 
     def _read(self, link: Link) -> None:
-        messages = link.receive(time.monotonic())
+        messages = link.receive()
+        if messages is not None:
+            link.heard = time.monotonic()
         for message in messages or ():
             for kind, value in message.items():
                 if link.node < 0 and not (kind == "hello" and self._hello(link, value)):
@@ -163,6 +161,7 @@ class Hub:
         if not isinstance(told, dict) or not seen.same(str(told.get("token")), self.file.token):
             return False
         node = told["node"]
+        link.trust()
         link.hello, link.host = told, str(told["host"])
         other = self.seen.hosts.get(node)
         if not 0 <= node < self.file.nodes or other is not None:
@@ -206,7 +205,6 @@ class Hub:
             text = f"the helper program beside rank 0 on {link.host} ended with code {value['code']}"
             self._fail("failed", text, code=value["code"] or 1, host=link.host, tail=tuple(value["tail"]))
         elif kind == "bye":
-            link.leaving = True
             self._drop(link)
 
     def _beat(self, sizes: dict[str, int], now: float) -> None:
@@ -245,8 +243,9 @@ class Hub:
         """Say go once all nodes are there; say why not when they do not come."""
         if len(self.links) == self.file.nodes and len(self.ports) == self.file.ports:
             first = self.links[0]
+            found = first.hello.get("facts", {}).get("interfaces", {})
             try:
-                address = start.rendezvous(first.hello, first.peer, self.options.interface, self.file.nodes)
+                address = master_address(first.host, found, first.peer, self.options.interface, self.file.nodes)
             except StackyardError as error:
                 self._fail("no-start", error.message)
                 return

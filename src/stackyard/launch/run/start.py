@@ -1,20 +1,16 @@
-"""What must stand before a launcher is started: the hub's addresses, plan.json, rank.sh, the line's own files."""
+"""What is needed before a launcher is started: options, plan.json, rank.sh, the launch line's files, open files."""
 
 from __future__ import annotations
 
 import resource
 import secrets
-import socket
 import sys
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from stackyard.errors import StackyardError
 from stackyard.launch.layout.model import Layout
-from stackyard.launch.node.machine import addresses, is_loopback
-from stackyard.launch.node.sockets import hold_port
 from stackyard.launch.node.step import PlannedSlot, StepFile
 from stackyard.launch.plan.model import Plan
 from stackyard.launch.records.paths import StepPaths
@@ -49,65 +45,6 @@ class WatchOptions:
     python: str = field(default_factory=lambda: sys.executable)
     py_spy: str = ""
     queued: bool = False
-
-
-def reachable(found: Mapping[str, Sequence[str]], interface: str, *, alone: bool) -> list[str]:
-    """Addresses of a machine, the best first: the named interfaces', IPv4, IPv6; loopback last and only if `alone`.
-
-    Args:
-        found: addresses by interface, as `stackyard.launch.node.machine.addresses` gives them.
-        alone: only this machine itself will ask; else its loopback is of no use to anybody.
-    """
-    wanted = [name for name in interface.split(",") if name]
-
-    def rank(item: tuple[str, str]) -> tuple[int, bool]:
-        name, address = item
-        place = next((i for i, start in enumerate(wanted) if name.startswith(start)), len(wanted))
-        return place, ":" in address
-
-    pairs = [(name, address) for name, every in found.items() for address in every]
-    outside = [address for _, address in sorted(((n, a) for n, a in pairs if not is_loopback(a)), key=rank)]
-    inside = [address for _, address in pairs if is_loopback(address)]
-    return outside + (inside if alone or not outside else [])
-
-
-def rendezvous(hello: Mapping[str, Any], peer: str, interface: str, nodes: int) -> str:
-    """The address at which the other nodes reach the node of rank 0.
-
-    One on the named interface if it has one there, else the one from which it speaks to the hub, which is known to
-    work; with one node the loopback.
-
-    Raises:
-        StackyardError: the node has no address but its loopback, and there are others that would ask for it.
-    """
-    if nodes == 1:
-        return "127.0.0.1"
-    found: Mapping[str, Sequence[str]] = hello.get("facts", {}).get("interfaces", {})
-    every = [one for one in reachable(found, interface, alone=False) if not is_loopback(one)]
-    named = [a for n in interface.split(",") if n for k, v in found.items() if k.startswith(n) for a in v if a in every]
-    if not every:
-        raise StackyardError(
-            f"the node of rank 0, {hello['host']}, has no address but its loopback: {nodes} nodes cannot meet there",
-            hint="name an interface that all nodes share in the site file",
-        )
-    if named:
-        return min(named, key=lambda address: ":" in address)
-    return peer if peer in every else every[0]
-
-
-def listen(nodes: int) -> tuple[int, list[socket.socket]]:
-    """The hub's port and its listening sockets, on all addresses of both families."""
-    port, sockets = hold_port()
-    for one in sockets:
-        one.setblocking(False)
-        one.listen(max(128, nodes))
-    return port, sockets
-
-
-def hub_names(port: int, interface: str, nodes: int) -> tuple[str, ...]:
-    """``address:port`` of this machine, as agents try them."""
-    every = reachable(addresses(), interface, alone=nodes == 1)
-    return tuple(f"[{one}]:{port}" if ":" in one else f"{one}:{port}" for one in every)
 
 
 def step_file(step: StepPaths, plan: Plan, *, run: str, hubs: tuple[str, ...], options: WatchOptions) -> StepFile:

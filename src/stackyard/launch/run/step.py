@@ -10,10 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from stackyard.host import process
+from stackyard.launch.node.machine import addresses
+from stackyard.launch.node.sockets import hold_port, listen
 from stackyard.launch.plan.model import Plan
 from stackyard.launch.records.outcome import Listener, StepResult
 from stackyard.launch.records.paths import StepPaths
 from stackyard.launch.run import start
+from stackyard.launch.run.addresses import hub_addresses
 from stackyard.launch.run.start import WatchOptions
 
 __all__ = ["WatchOptions", "run_step"]
@@ -38,9 +41,10 @@ def run_step(
     options = options or WatchOptions()
     nodes = plan.program.layout.nodes
     start.raise_file_limit(nodes)
-    port, sockets = start.listen(nodes)
+    port, sockets = hold_port()
     try:
-        hubs = start.hub_names(port, options.interface, nodes)
+        listen(sockets, nodes)
+        hubs = hub_addresses(addresses(), port, options.interface, alone=nodes == 1)
         file = start.step_file(step, plan, run=run, hubs=hubs, options=options)
         argv = start.prepare(step, plan, file, python=options.python)
         with _signals() as asked:
