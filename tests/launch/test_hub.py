@@ -187,7 +187,7 @@ def test_a_hang_is_noticed_and_stacks_are_kept(tmp_path: Path) -> None:
     assert (result.state, result.code) == ("hung", 1)
     text = (run.step.stacks / "rank-00001.txt").read_text()
     assert "time.sleep(300)" in text, "the command line is shown"
-    assert "py-spy is not there" in text, "and what could not be had"
+    assert "py-spy not found" in text, "and what could not be had"
     assert run.heard.all("hang")
     clean(tmp_path)
 

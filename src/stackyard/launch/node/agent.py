@@ -1,8 +1,8 @@
 """The agent of a node: ``python -I -S agent.py plan.json [folder]``, started on each node by the shim of local task 0.
 
-It tells the hub who is there, hands the answer to the waiting shims, follows the ranks' logs, notices how they end, and
-ends them when the hub says so or is gone. The words of the wire and the files of a node are described in
-`stackyard.launch.node.step`.
+It reports its node to the hub, passes the answer to the waiting shims, follows the ranks' logs, reports how ranks end,
+and ends them when the hub asks for it or the connection to it is lost. `stackyard.launch.node.step` describes the
+messages and the files of a node.
 
 It and what it imports run on any Python from 3.6 on, with the standard library alone and few imports, because it starts
 on every node, on the node's own Python, while ranks wait for it. So annotations are strings and paths are strings; the
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 FIRST_LOOK_S, LOOK_S, QUIET_LOOK_S = 0.03, 0.1, 0.5
-"""How often logs are looked at: until the first output, while they are streamed, while nobody reads them."""
+"""Seconds between two looks at the logs: until the first output, while they are streamed, while they are not."""
 
 
 class Agent:
-    """The loop and all that it knows."""
+    """The event loop of a node and its state."""
 
     def __init__(self, plan: "str", folder: "str" = "") -> "None":
         with open(plan) as stream:
@@ -65,15 +65,15 @@ class Agent:
         self.stacks = Stacks(self.folder.path, self.file["py_spy"])
 
     def log(self, text: "str") -> "None":
-        """A line of the agent's own log, which is where its streams go."""
+        """Write a line to the agent's own log, which is its stderr."""
         sys.stderr.write("{} {}\n".format(time.strftime("%H:%M:%S"), text))
         sys.stderr.flush()
 
     def run(self) -> "int":
-        """Until all ranks of this node have ended; 0, or 1 where the hub could not be reached."""
+        """Run until all ranks of this node have ended; 0, or 1 where the hub could not be reached."""
         self.selector.register(self.folder.pipe, selectors.EVENT_READ, self._from_pipe)
         if not self._connect():
-            self._stop("this node could not reach the hub at " + ", ".join(self.file["hubs"]))
+            self._stop("cannot connect to the hub at " + ", ".join(self.file["hubs"]) + " from " + self.host)
             self._bye()
             return 1
         while not self._finished():
@@ -95,13 +95,13 @@ class Agent:
         return True
 
     def _wanted(self) -> "bool":
-        """Whether a shim still waits: the launcher may have ended them while the hub could not be reached."""
+        """Whether a shim still waits: the launcher may have ended them before the hub was reached."""
         self._from_pipe(0)
         if not self.ranks:
             return bool(time.monotonic() < self.deadline)
         return any(rank.shim_alive() for rank in self.ranks.values())
 
-    # words from the shims
+    # lines from the shims
 
     def _from_pipe(self, _: "int") -> "None":
         for line in self.folder.lines():
@@ -140,10 +140,10 @@ class Agent:
         self.say("exit", said)
         self.acks.append(local)
 
-    # words to and from the hub
+    # messages to and from the hub
 
     def say(self, kind: "str", value: "Any") -> "None":
-        """Send a message; kept while there is no connection."""
+        """Send a message, or keep it until there is a connection."""
         if self.hub is None:
             self.unsent.append({kind: value})
             return
@@ -224,12 +224,12 @@ class Agent:
             self.hub.close()
         self.hub = None
         if not self.heard and len(self.file["hubs"]) > 1 and time.monotonic() < self.deadline:
-            self.log(f"{self.hub_name} is not our hub ({why})")
+            self.log(f"{self.hub_name} is not the hub of this launch: {why}")
             self.file["hubs"].remove(self.hub_name)
             if self._connect():
                 return
-        self.log(f"the hub is gone: {why}")
-        self._stop(f"the hub of this launch is gone ({why})")
+        self.log(f"lost connection to the hub: {why}")
+        self._stop(f"launcher process died or cannot be reached ({why}); ranks terminated")
         for rank in self.ranks.values():
             self.folder.acknowledge(rank.local)
         self._end(self.file["grace_s"])
@@ -310,7 +310,7 @@ class Agent:
                     {"code": code, "tail": slurp(os.path.join(self.logs, "sidecar.log")).splitlines()[-TAIL_LINES:]},
                 )
         if not self.went and now > self.deadline and not self.kill_at:
-            self._stop("no word to begin within {:g} s".format(self.file["start_s"]))
+            self._stop("timed out after {:g} s waiting for all nodes".format(self.file["start_s"]))
             self._end(self.file["grace_s"])
 
     def _sidecar(self, variables: "dict[str, Any]") -> "None":
@@ -328,7 +328,7 @@ class Agent:
     def _end(self, grace_s: "float") -> "None":
         now = time.monotonic()
         if not self.kill_at:
-            self._stop("the launch was ended before this rank began")
+            self._stop("the launch was ended before this rank started")
             self._signal_all(signal.SIGTERM)
         self.kill_at = min(self.kill_at or now + grace_s, now + grace_s)
         self.leave_at = self.kill_at + 5
@@ -355,7 +355,7 @@ class Agent:
             for rank in self._running():
                 send_signal(rank.pid, signal.SIGKILL)
         if now > self.leave_at:
-            self.log(f"could not end: {sorted(self._left())}")
+            self.log(f"still running after SIGKILL: {sorted(self._left())}")
 
     def _finished(self) -> "bool":
         now = time.monotonic()
@@ -368,7 +368,7 @@ class Agent:
         return bool(len(self.ranks) == self.file["tasks_per_node"])
 
     def _bye(self) -> "None":
-        """Leave nothing: what the ranks left behind, the helper program, the node's folder."""
+        """End what the ranks left behind and the helper program, and remove the node's directory."""
         end_rest(self.folder.path.encode(), {rank.pid for rank in self.ranks.values()}, self.sidecar, self.log)
         if self.hub is not None:
             self.hub.queue({"bye": {}})

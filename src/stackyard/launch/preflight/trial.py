@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from stackyard.launch.layout.model import Layout
+from stackyard.launch.plan.schedulers.hostlist import same_host, short_host
 from stackyard.launch.preflight.judge import judge
 from stackyard.launch.preflight.model import WORST, Measurement, Outcome, Stage, Verdict
 from stackyard.launch.records.outcome import StepResult
-from stackyard.launch.run.placement import same_host
 from stackyard.spec.sitemodels import Reference
 from stackyard.yard.atomic import write_json, write_text
 
@@ -22,7 +22,7 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from stackyard_preflight.rank import main
+from stackyard_preflight.preflight.node.rank import main
 
 main()
 """
@@ -30,6 +30,8 @@ main()
 PYTHON = 'p=$(command -v python || command -v python3) && exec "$p" "$0" "$1"'
 """The environment's Python: `python` in a stack, where there is none perhaps only `python3`."""
 
+SHARED = ("__init__.py", "messages.py", "sockets.py")
+"""What the ranks' program uses of `stackyard.launch.node`."""
 ALL_STAGES = ("identity", "hosts", "libraries", "gpus", "gloo", "node", "pairs", "all", "mpi", "tcp")
 GONE = {"lost": "ended", "unresponsive": "stopped answering"}
 """How the program on the nodes says that a rank itself, not its company, is at fault."""
@@ -86,10 +88,15 @@ class Trial:
 
 
 def install(folder: Path) -> Path:
-    """Write the ranks' program below `folder`, where all nodes can read it; its start file."""
-    source = Path(__file__).parent / "node"
-    for file in sorted(source.glob("*.py")):
-        write_text(folder / "stackyard_preflight" / file.name, file.read_text(encoding="utf-8"))
+    """Write the ranks' program below `folder`, where all nodes can read it; its start file.
+
+    The package `stackyard_preflight` holds copies in the same places as in `stackyard.launch`, so that the same relative
+    imports work.
+    """
+    launch = Path(__file__).parents[1]
+    copied = [*(launch / "node" / name for name in SHARED), *sorted((launch / "preflight" / "node").glob("*.py"))]
+    for file in copied:
+        write_text(folder / "stackyard_preflight" / file.relative_to(launch), file.read_text(encoding="utf-8"))
     start = folder / "start.py"
     write_text(start, START)
     return start
@@ -192,8 +199,8 @@ def _convicted(
         bad.update({s["host"]: _gone(s, raw["name"]) for s in raw["silent"] if s["at"] in GONE})
         bad.update({v.hosts[0]: v.message for v in stage.verdicts if v.outcome == "slow" and len(v.hosts) == 1})
     bad.update({d["host"]: _different(d) for d in told.get("differences", ()) if d["hard"] and d["clear"]})
-    full = {host.split(".", 1)[0]: host for host in hosts}
-    return {full.get(host.split(".", 1)[0], host): reason for host, reason in bad.items()}
+    full = {short_host(host): host for host in hosts}
+    return {full.get(short_host(host), host): reason for host, reason in bad.items()}
 
 
 def _gone(silent: Mapping[str, Any], stage: str) -> str:

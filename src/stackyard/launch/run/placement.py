@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from stackyard.launch.node.step import PlannedSlot, StepFile
+from stackyard.launch.plan.schedulers.hostlist import same_host
 from stackyard.launch.records.outcome import Placement
 
 Verdict = Literal["as planned", "differs", "not enforced here"]
@@ -191,11 +192,6 @@ def _examples(places: Iterable[TaskPlace], tasks: Mapping[int, Placement]) -> li
 def _reasons(seen: Iterable[tuple[TaskPlace, ...]]) -> tuple[str, ...]:
     reasons = (why for tasks in seen for task in tasks if task.verdict == "not enforced here" for why in task.why)
     return tuple(dict.fromkeys(reasons))
-
-
-def same_host(one: str, other: str) -> bool:
-    """Schedulers and kernels write the same host with and without its domain."""
-    return one == other or one.split(".", 1)[0] == other.split(".", 1)[0]
 
 
 def ranges(numbers: Iterable[int]) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from stackyard.host.process import Child
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.plan.model import Plan
+from stackyard.launch.plan.schedulers.hostlist import short_host
 from stackyard.launch.records.outcome import Cause, Failure, Listener, Placement, State, StepResult
 from stackyard.launch.records.paths import StepPaths
 from stackyard.launch.run.causes import explain
@@ -94,8 +95,8 @@ class Seen:
 
     def missing(self) -> list[str]:
         """Planned hosts that have not reported; empty where it was not known which they would be."""
-        there = {host.partition(".")[0] for host in self.hosts.values()}
-        return [host for host in self.file.hosts if host.partition(".")[0] not in there]
+        there = {short_host(host) for host in self.hosts.values()}
+        return [host for host in self.file.hosts if short_host(host) not in there]
 
     def not_there(self, when: str) -> str:
         """Which nodes did not come."""

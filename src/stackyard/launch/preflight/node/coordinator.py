@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from . import compare
+from .connections import Answers, Connections
 from .groups import bracketed, ranks_text, rounds, short
-from .wire import Answers, Hub
 
 FAILED = 3
 GLOO_RANKS = 1024
@@ -34,7 +34,7 @@ class Coordinator:
 
     def __init__(self, folder: Path, spec: dict[str, Any], port: int, size: int) -> None:
         self.folder, self.spec, self.size = folder, spec, size
-        self.hub = Hub(port, spec["token"], folder / "stop")
+        self.ranks = Connections(port, spec["token"], folder / "stop")
         self.nodes: list[tuple[str, list[int]]] = []
         self.libraries: dict[int, dict[str, Any]] = {}
         self.facts: dict[str, dict[str, Any]] = {}
@@ -67,7 +67,7 @@ class Coordinator:
         self._write()
         hung = any(stage["silent"] for stage in self.result["stages"])
         end = {"do": "end", "code": code or (FAILED if hung else 0), "now": bool(code or hung)}
-        self.hub.tell(sorted(self.hub.peers, reverse=True), end)
+        self.ranks.finish(end)
         return code
 
     def _write(self) -> None:
@@ -80,32 +80,32 @@ class Coordinator:
 
     def identity(self, stage: dict[str, Any]) -> None:
         """Everybody is there, once, with the same idea of how many there are, on the hosts that were planned."""
-        self.hub.gather(self.size, self.spec["limits"]["start"])
+        self.ranks.gather(self.size, self.spec["limits"]["start"])
         by_host: dict[str, list[int]] = {}
-        for rank, peer in sorted(self.hub.peers.items()):
-            by_host.setdefault(peer.host, []).append(rank)
+        for rank, connection in sorted(self.ranks.by_rank.items()):
+            by_host.setdefault(connection.host, []).append(rank)
         self.nodes = sorted(by_host.items(), key=lambda item: item[1][0])
-        missing = sorted(set(range(self.size)) - set(self.hub.peers))
+        missing = sorted(set(range(self.size)) - set(self.ranks.by_rank))
         there = {short(host) for host in by_host}
         absent = [host for host in self.spec["hosts"] if short(host) not in there]
         stage["silent"] = [{"rank": rank, "host": "", "at": "start", "peers": []} for rank in missing]
         stage["missing_hosts"] = absent
-        if self.hub.twice:
-            raise Stop(f"one rank, two processes: {'; '.join(self.hub.twice)}")
+        if self.ranks.twice:
+            raise Stop(f"one rank, two processes: {'; '.join(self.ranks.twice)}")
         if missing:
             where = f" (no rank on {', '.join(absent)})" if absent else ""
-            raise Stop(f"{ranks_text(missing)} of {self.size} did not answer within {self.hub.waited_s:.0f} s{where}")
+            raise Stop(f"{ranks_text(missing)} of {self.size} did not answer within {self.ranks.waited_s:.0f} s{where}")
         self._agreed(there, absent)
         stage["measurements"].append({"name": "ranks", "value": float(self.size), "unit": "ranks", "hosts": []})
 
     def _agreed(self, there: set[str], absent: list[str]) -> None:
-        other = [peer for peer in self.hub.peers.values() if int(peer.hello["size"]) != self.size]
+        other = [one for one in self.ranks.by_rank.values() if int(one.hello["size"]) != self.size]
         if other:
             raise Stop(
                 f"rank {other[0].rank} on {other[0].host} believes in {other[0].hello['size']} ranks, not {self.size}"
             )
         for host, ranks in self.nodes:
-            local = [int(self.hub.peers[rank].hello["local_rank"]) for rank in ranks]
+            local = [int(self.ranks.by_rank[rank].hello["local_rank"]) for rank in ranks]
             if sorted(local) != list(range(len(local))):
                 raise Stop(f"{host} has the local ranks {sorted(local)}, not 0 to {len(local) - 1}")
         if absent and len(absent) < len(self.spec["hosts"]):
@@ -258,7 +258,7 @@ class Coordinator:
                         "bytes": self.spec["bytes"], "limit_s": self.spec["limits"]["connect"],
                         "seconds": self.spec["seconds"] if seconds is None else seconds}  # fmt: skip
                 commands[rank] = {"do": "allreduce", "task": task}
-        answers = self.hub.ask(commands, self.spec["limits"]["collective"])
+        answers = self.ranks.ask(commands, self.spec["limits"]["collective"])
         self._note(stage, answers, groups)
         for group in groups:
             results = [answers.results[rank] for rank in group if rank in answers.results]
@@ -289,7 +289,7 @@ class Coordinator:
                 commands[b] = {"do": "receive", "limit_s": limit_s / 2}
                 commands[a] = {"do": "stream", "address": self._address(b), "port": ports.results[b]["port"],
                                "seconds": self.spec["seconds"], "limit_s": limit_s / 2}  # fmt: skip
-        answers = self.hub.ask(commands, limit_s)
+        answers = self.ranks.ask(commands, limit_s)
         self._note(stage, answers, [list(pair) for pair in pairs])
         sent = {(a, b): answers.results[a] for a, b in pairs if a in answers.results and b in answers.results}
         return {pair: found["bytes"] / found["seconds"] / 1e9 for pair, found in sent.items()}
@@ -311,14 +311,14 @@ class Coordinator:
         quickest, offset = float("inf"), 0.0
         for _ in range(5):
             sent, began = time.time(), time.perf_counter()
-            answers = self.hub.ask({rank: {"do": "clock"}}, 5.0)
+            answers = self.ranks.ask({rank: {"do": "clock"}}, 5.0)
             trip = time.perf_counter() - began
             if rank in answers.results and trip < quickest:
                 quickest, offset = trip, float(answers.results[rank]["time"]) - (sent + trip / 2)
         return round(offset, 4)
 
     def _ask(self, stage: dict[str, Any], ranks: Sequence[int], command: dict[str, Any]) -> Answers:
-        answers = self.hub.ask(dict.fromkeys(ranks, command), self.spec["limits"]["answer"])
+        answers = self.ranks.ask(dict.fromkeys(ranks, command), self.spec["limits"]["answer"])
         self._note(stage, answers, [[rank] for rank in ranks])
         return answers
 
@@ -342,7 +342,7 @@ class Coordinator:
         """
         if not silent:
             return []
-        return self.hub.ask({rank: {"do": "clock"} for rank in silent}, ALIVE_S).silent
+        return self.ranks.ask({rank: {"do": "clock"} for rank in silent}, ALIVE_S).silent
 
     def _hung(self, stage: dict[str, Any]) -> str:
         first = stage["silent"][0]
@@ -359,13 +359,13 @@ class Coordinator:
         return [ranks[0] for _, ranks in self.nodes]
 
     def _host(self, rank: int) -> str:
-        return self.hub.peers[rank].host
+        return self.ranks.by_rank[rank].host
 
     def _hosts_of(self, ranks: Sequence[int]) -> list[str]:
         return list(dict.fromkeys(self._host(rank) for rank in ranks))
 
     def _address(self, rank: int) -> str:
-        return self.hub.peers[rank].address
+        return self.ranks.by_rank[rank].address
 
 
 def _skip(stage: dict[str, Any], reason: str) -> None:

@@ -15,7 +15,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ...node import sockets
+from ...node.messages import Connection
 from . import collective, probe, tcp
+from .groups import bracketed
 
 GONE = 74
 
@@ -37,8 +40,8 @@ class Member:
 
     def __init__(self, who: Identity, token: str, limit_s: float, stop: Path) -> None:
         self.who = who
-        self.sock = _connect(who.address, who.port, limit_s, stop)
-        self.stream = self.sock.makefile("rb")
+        self.connection = Connection(_connect(who, limit_s, stop))
+        self._sending = threading.Lock()
         self.commands: queue.Queue[dict[str, Any]] = queue.Queue()
         self.torch: Any = None
         self.held: dict[str, socket.socket] = {}
@@ -47,8 +50,9 @@ class Member:
         threading.Thread(target=self._read, daemon=True).start()
 
     def send(self, message: dict[str, Any]) -> None:
-        """One line to the coordinator."""
-        self.sock.sendall(json.dumps(message).encode() + b"\n")
+        """One message to the coordinator."""
+        with self._sending:
+            self.connection.send(message)
 
     def serve(self) -> int:
         """Do what is asked until the end is said; its code is the rank's exit code."""
@@ -64,37 +68,37 @@ class Member:
                 self.send({"error": f"{type(error).__name__}: {text.splitlines()[0][:300]}"})
 
     def _read(self) -> None:
-        for line in self.stream:
-            command = json.loads(line)
-            if command["do"] == "clock":
-                self.send({"ok": {"time": time.time()}})
-            elif command["do"] == "end" and command.get("now"):
-                os._exit(int(command["code"]))
-            else:
-                self.commands.put(command)
+        """Until the command to end, after which rank 0 may close the connection."""
+        while True:
+            messages = self.connection.receive()
+            if messages is None:
+                os._exit(GONE)
+            for command in messages:
+                self._receive(command)
                 if command["do"] == "end":
                     return
-        os._exit(GONE)
+
+    def _receive(self, command: dict[str, Any]) -> None:
+        """Pass a command to the main thread; what must not wait for it is done at once."""
+        if command["do"] == "clock":
+            self.send({"ok": {"time": time.time()}})
+        elif command["do"] == "end" and command.get("now"):
+            os._exit(int(command["code"]))
+        else:
+            self.commands.put(command)
 
 
-def _connect(address: str, port: int, limit_s: float, stop: Path) -> socket.socket:
-    """Try until rank 0 is there, the time is up, or the file `stop` appears."""
-    end = time.monotonic() + limit_s
-    while True:
-        try:
-            sock = socket.create_connection((address, port), timeout=min(5.0, limit_s))
-            sock.settimeout(None)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            return sock
-        except OSError as error:
-            if time.monotonic() >= end:
-                raise SystemExit(
-                    f"preflight: rank 0 at {address}:{port} could not be reached within {limit_s:g} s: {error}"
-                ) from error
-            if stop.exists():
-                raise SystemExit("preflight: told to stop") from error
-            time.sleep(0.1)
+def _connect(who: Identity, limit_s: float, stop: Path) -> socket.socket:
+    """Try until rank 0 answers, the time is up, or the file `stop` appears."""
+    target = f"{bracketed(who.address)}:{who.port}"
+    found = sockets.connect([target], time.monotonic() + limit_s, lambda: not stop.exists())
+    if found is None:
+        why = "stopped" if stop.exists() else f"timed out after {limit_s:g} s connecting to rank 0 at {target}"
+        raise SystemExit(f"preflight: {why}")
+    made, _ = found
+    made.setblocking(True)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    return made
 
 
 def _facts(member: Member, command: dict[str, Any]) -> dict[str, Any]:
