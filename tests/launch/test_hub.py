@@ -162,7 +162,7 @@ def test_a_launcher_that_cannot_start_it(tmp_path: Path) -> None:
     assert (result.state, result.code) == ("no-start", 4)
     assert "no slots here" in result.launcher_output
     assert result.first is not None
-    assert "0 of 2 nodes" in result.first.message
+    assert "the launcher exited: 0 of 2 nodes reported" in result.first.message
 
 
 def test_nodes_that_never_come_are_named(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_nodes_that_never_come_are_named(tmp_path: Path) -> None:
     result = Running(tmp_path / "step", plan, grace_s=1.0, start_s=1.0).end()
     assert result.state == "no-start"
     assert result.first is not None
-    assert "n1, n2 did not report" in result.first.message
+    assert "0 of 2 nodes reported; missing: n1, n2" in result.first.message
     clean(tmp_path)
 
 
@@ -475,7 +475,7 @@ def test_a_helper_that_fails_ends_the_ranks(tmp_path: Path) -> None:
 def test_ranks_that_are_all_alone_are_noticed(tmp_path: Path) -> None:
     run = local(tmp_path, 3, "/bin/sh", "-c", "echo Hello from rank 0 of 1")
     assert run.end().state == "done"
-    assert any("different PMI" in text for text in run.heard.all("notice"))
+    assert any("PMI mismatch" in text for text in run.heard.all("notice"))
 
 
 def test_the_launchers_own_failure_counts(tmp_path: Path) -> None:

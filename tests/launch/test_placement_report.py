@@ -92,7 +92,7 @@ def test_ranks_that_were_never_seen_are_counted() -> None:
     file = plan()
     made = placement_report(file, places(file)[:6])
     assert made.missing == 2
-    assert made.summary() == "6 of 8 ranks as planned; 2 ranks were never seen"
+    assert made.summary() == "6 of 8 ranks as planned; 2 ranks did not report"
 
 
 def test_eighty_thousand_ranks_stay_readable() -> None:

@@ -14,10 +14,10 @@ so that several simulated nodes on one machine have one each):
 **Order.** The launcher starts `rank.sh` for every task. Each shim reads its identity (a complete set of one launcher's
 variables, world size as planned, else an error and status 71) and writes ``start``; that of local task 0 first creates
 the directory and the FIFO and starts the agent, detached. The agent connects to the hub (the first address that
-answers), sends hello, and on the node of task 0 binds the ports: sockets with SO_REUSEADDR that are bound, never listen,
-and stay open, so that no other process is given the port while a program that sets SO_REUSEADDR too (TCPStore, gRPC,
-Ray) can bind and listen there. When all nodes have sent hello, the hub sends ``go`` with the address of task 0's node.
-The shim then sets the environment and runs the program in the foreground, both streams into the rank's log.
+answers), sends hello, and on the node of task 0 binds the ports: sockets with SO_REUSEADDR that are bound and never
+listen, so that no other process is given the port while a program that sets SO_REUSEADDR too (TCPStore, gRPC, Ray) can
+bind and listen there. When all nodes have sent hello, the hub sends ``go`` with the address of task 0's node. The shim
+then sets the environment and runs the program in the foreground, both streams into the rank's log.
 
 **Messages.** One JSON object a line over TCP, both ways (`stackyard.launch.node.messages`).
 
@@ -50,7 +50,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class PlannedSlot:
-    """The planned place of one task of a node: hardware threads and GPUs, as the operating system and driver number them."""
+    """The planned place of one task of a node: hardware threads and GPUs, as the system and the driver number them."""
 
     cpus: tuple[int, ...]
     gpus: tuple[int, ...] = ()

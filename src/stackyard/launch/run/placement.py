@@ -17,7 +17,7 @@ Verdict = Literal["as planned", "differs", "not enforced here"]
 
 @dataclass(frozen=True)
 class TaskPlace:
-    """One task of a node pattern. `cpus` are hardware threads as ranges; `why` says what differs or is not enforced."""
+    """One task of a node pattern. `cpus` are hardware threads as ranges; `why` is what differs or is not enforced."""
 
     local: int
     verdict: Verdict
@@ -30,7 +30,7 @@ class TaskPlace:
 
 @dataclass(frozen=True)
 class NodePlaces:
-    """Nodes on which everything is the same: `hosts` folded (``n[1-4,7]``), `count` of them, their tasks."""
+    """Nodes with the same places: `hosts` folded (``n[1-4,7]``), their `count`, their tasks."""
 
     hosts: str
     count: int
@@ -39,7 +39,7 @@ class NodePlaces:
 
 @dataclass(frozen=True)
 class PlacementReport:
-    """Planned against real. `examples` name the first few ranks that differ, with what differs."""
+    """Planned and actual places. `examples` name the first few ranks that differ, with what differs."""
 
     tasks: int
     as_planned: int
@@ -63,7 +63,7 @@ class PlacementReport:
             count = "" if self.not_enforced == self.tasks else f"{self.not_enforced} ranks: "
             parts.append(f"{count}{'; '.join(self.not_enforced_why)}")
         if self.missing:
-            parts.append(f"{self.missing} ranks were never seen")
+            parts.append(f"{self.missing} ranks did not report")
         return "; ".join(parts)
 
 
@@ -71,15 +71,15 @@ EXAMPLES = 5
 
 
 def placement_report(file: StepFile, placements: Sequence[Placement], hosts: Sequence[str] = ()) -> PlacementReport:
-    """Compare what plan.json says with where the tasks really were.
+    """Compare the places in plan.json with those that the tasks have reported.
 
-    A rank whose CPUs are all that the node's ranks were to share, or the same as every other rank's there, was bound by
-    nobody: that is ``not enforced here``, no difference. So is a visibility variable that is not set.
+    A rank that may use all CPUs of its node's ranks, or the same as every other rank there, was not bound: that is
+    ``not enforced here``, not a difference. So is a visibility variable that is not set.
 
     Args:
         file: the step's plan.
-        placements: what the tasks reported; those that never did are counted as missing.
-        hosts: the step's hosts in the order of its nodes, for plans made before the hosts were known.
+        placements: what the tasks reported; the others are counted as missing.
+        hosts: the step's hosts in the order of its nodes, for plans that do not name hosts.
     """
     planned_hosts = tuple(file.hosts) or tuple(hosts)
     by_node: dict[int, dict[int, Placement]] = {}
@@ -117,7 +117,7 @@ def _node(file: StepFile, planned_host: str, tasks: Mapping[int, Placement]) -> 
 
 
 def _unbound(slots: Sequence[PlannedSlot], tasks: Mapping[int, Placement]) -> bool:
-    """Nobody bound the ranks of this node: all may use the same CPUs, though they were to have their own."""
+    """Whether the ranks of this node were not bound: all may use the same CPUs, although each was to have its own."""
     planned = {slots[local].cpus for local in tasks if local < len(slots)}
     real = {frozenset(placement.cpus) for placement in tasks.values()}
     return len(real) == 1 and len(planned) > 1
@@ -146,7 +146,7 @@ def _cpus(
     if not planned or planned == real:
         return
     if not real:
-        loose.append("cores: not enforced here (the rank could not say on which it may run)")
+        loose.append("cores: not enforced here (the rank did not report its CPUs)")
     elif unbound or (real > planned and per_node == 1):
         loose.append("cores: not enforced here (the scheduler does not bind)")
     else:
@@ -174,9 +174,9 @@ def _gpus(wanted: tuple[int, ...], real: str, visibility: str, differs: list[str
 
 
 def _numbered(words: list[str], wanted: tuple[int, ...], real: str, differs: list[str], loose: list[str]) -> None:
-    """Where the scheduler shows a rank only some devices, they are numbered from 0: which they are cannot be told."""
+    """Where a scheduler shows a rank only some devices, it numbers them from 0: which ones they are is unknown."""
     if len(words) == len(wanted) and sorted(int(word) for word in words) == list(range(len(words))):
-        loose.append("GPUs: which ones cannot be told (the scheduler numbers them anew)")
+        loose.append("GPUs: which ones is unknown (the scheduler renumbers them)")
     else:
         differs.append(f"sees GPUs {real} instead of {ranges(wanted)}")
 

@@ -1,4 +1,4 @@
-"""What is needed before a launcher is started: options, plan.json, rank.sh, the launch line's files, open files."""
+"""Preparing a step: its options, plan.json, rank.sh, the files of the launch line, the limit of open files."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class WatchOptions:
     """How a step is watched. Times in seconds, `hang_min` in minutes (0: never).
 
     Attributes:
-        start_s: until all nodes, and then all ranks, must have reported.
-        beat_s: how often an agent reports; `lost_s`: silence after which a node is lost (two beats at least).
+        start_s: time limit for all nodes, and then all ranks, to report.
+        beat_s: between heartbeats of an agent; `lost_s`: heartbeat timeout (at least two heartbeats).
         grace_s: from SIGTERM to SIGKILL.
-        stream: whose output the listener is given.
-        interface: where the hub and rank 0 are reached, by the beginnings of interface names, e.g. ``hsn`` or
-            ``ib0,eth``, best first; empty: any.
-        python: runs the agents; anything from 3.6 on that all nodes have.
-        py_spy: the program on the nodes, for stacks; empty: the kernel's view only.
-        queued: the launcher itself waits for its nodes (srun outside of an allocation), for as long as the queue is;
-            `start_s` begins with the first node.
+        stream: which ranks' output the listener receives.
+        interface: where the hub and rank 0 are reached: beginnings of interface names, best first, e.g. ``hsn`` or
+            ``ib0,eth``; empty: any.
+        python: runs the agents: Python 3.6 or newer, at this path on all nodes.
+        py_spy: the program on the nodes, for stack traces; empty: the kernel's view only.
+        queued: the launcher waits in a queue for its nodes (srun outside of an allocation); `start_s` begins with the
+            first node.
     """
 
     start_s: float = 60.0
@@ -48,7 +48,7 @@ class WatchOptions:
 
 
 def step_file(step: StepPaths, plan: Plan, *, run: str, hubs: tuple[str, ...], options: WatchOptions) -> StepFile:
-    """What plan.json says. The token is made here: a connection that does not know it is not an agent."""
+    """The content of plan.json. The token is created here: a connection without it is not an agent."""
     layout = plan.program.layout
     return StepFile(
         run=run, token=secrets.token_hex(16), hubs=hubs, family=plan.line.family, nodes=layout.nodes,
@@ -62,7 +62,7 @@ def step_file(step: StepPaths, plan: Plan, *, run: str, hubs: tuple[str, ...], o
 
 
 def planned(layout: Layout) -> tuple[PlannedSlot, ...]:
-    """The places of a node's tasks in the operating system's numbers."""
+    """The places of a node's tasks, in the operating system's numbers."""
     return tuple(
         PlannedSlot(tuple(t for core in slot.cores for t in layout.node.os_threads(core, layout.smt)), slot.gpus)
         for slot in layout.slots
@@ -72,8 +72,8 @@ def planned(layout: Layout) -> tuple[PlannedSlot, ...]:
 def prepare(step: StepPaths, plan: Plan, file: StepFile, *, python: str) -> tuple[str, ...]:
     """Write all files of a step and return the complete command of its launcher.
 
-    plan.json holds the token, so only its owner may read it. The logs of an earlier start in the same folder (a job
-    that the scheduler started again) are set aside as ``logs-1``, ``logs-2`` ...
+    plan.json holds the token, so only its owner may read it. The logs of an earlier start in the same directory (a job
+    that the scheduler requeued) are set aside as ``logs-1``, ``logs-2`` ...
     """
     _set_aside(step)
     step.logs.mkdir(parents=True, exist_ok=True)
@@ -94,7 +94,7 @@ def _set_aside(step: StepPaths) -> None:
 
 
 def raise_file_limit(nodes: int) -> None:
-    """Allow one connection per node and some more, as far as the hard limit lets us.
+    """Allow one connection per node and some more, as far as the hard limit permits.
 
     Raises:
         StackyardError: the hard limit is too low for so many nodes.
@@ -104,7 +104,7 @@ def raise_file_limit(nodes: int) -> None:
     if soft != resource.RLIM_INFINITY and soft < need:
         if hard != resource.RLIM_INFINITY and hard < need:
             raise StackyardError(
-                f"{nodes} nodes need {need} open files, and at most {hard} are allowed here",
-                hint="raise the hard limit (ulimit -Hn) where the launch runs",
+                f"too many open files: {nodes} nodes need {need}, the hard limit is {hard}",
+                hint="raise the hard limit (ulimit -Hn) where the launcher runs",
             )
         resource.setrlimit(resource.RLIMIT_NOFILE, (need, hard))

@@ -1,7 +1,7 @@
-"""Rendering for a shell that prepares a program and then runs it: an environment, and command lines with holes.
+"""Shell text that sets an environment, and command lines with variables to fill in.
 
-The text is plain POSIX sh but for `array`, which needs bash. Every value is quoted exactly once, so that quotes,
-newlines and ``$`` arrive as they are. Pure, and cheap to import.
+The text is plain POSIX sh except for `array`, which needs bash. Every value is quoted exactly once, so that quotes,
+newlines and ``$`` arrive unchanged. Pure, and cheap to import.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ FILLED = re.compile(
     r"\$\{((?:RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|NODE_RANK|GROUP_RANK|MASTER_ADDR|MASTER_PORT)"
     r"|STACKYARD_[A-Z0-9_]+)\}"
 )
-"""What is filled in at run time in commands and values: a rank's own variables, and nothing else."""
+"""Variables that are filled in at run time in commands and values: a rank's own, and no others."""
 
 
 def change_text(change: EnvironmentChange) -> str:
     """Shell lines after which a child process has the environment of `EnvironmentChange.apply`.
 
-    Functions, aliases, notices and what an unload does have no meaning for a child process and are left out.
+    Functions, aliases, notices and operations for unloading do not apply to a child process and are omitted.
     """
     return "".join(line + "\n" for operation in change for line in _operation(operation))
 
@@ -60,7 +60,7 @@ def _operation(operation: Operation) -> list[str]:
 
 
 def _user_path(path: UserPath) -> list[str]:
-    """The first base that is set and not empty, else the folder below HOME; a value of the user's own is kept."""
+    """The first base that is set and not empty, else the directory below HOME; a value of the user's own is kept."""
     lines = [f'if [ -z "${{{path.variable}+set}}" ]; then', f"  {path.variable}="]
     for base in path.bases:
         lines.append(f'  [ -n "${path.variable}" ] || {path.variable}="${{{base}:+${base}/}}"')
