@@ -137,8 +137,8 @@ def test_healthy_nodes_pass_without_torch_and_say_what_was_not_checked(bed: Bed)
     assert told["identity"] == told["hosts"] == "passed"
     assert told["gloo"] == told["all"] == "skipped" and told["tcp"] in ("passed", "odd")
     reasons = {stage.name: stage.reason for stage in report.stages}
-    assert "torch is not in this environment" in reasons["gloo"]
-    assert told["mpi"] == "skipped" and reasons["mpi"] == "mpi4py is not in this environment"
+    assert "torch not found in this environment" in reasons["gloo"]
+    assert told["mpi"] == "skipped" and reasons["mpi"] == "mpi4py not found in this environment"
     kept = json.loads(bed.run.preflight.read_text())
     assert kept["passed"] and kept["hosts"] == list(report.hosts)
     assert any("identity: done" in phase for phase in bed.told.phases)
@@ -148,8 +148,8 @@ def test_a_node_that_never_answers_is_named_and_left_out(bed: Bed) -> None:
     bed.python("/usr/bin/python3", dead="n3")
     report = bed.preflight(spare=1, options=PreflightOptions(stages=("identity", "hosts"), start_s=4))
     assert report.hosts == ("n1", "n2", "n4")
-    assert report.bad == {"n3": "rank 2 did not answer"}
-    assert any("tried again without n3" in note for note in bed.told.notices)
+    assert report.bad == {"n3": "rank 2 did not connect"}
+    assert any("retrying without n3" in note for note in bed.told.notices)
 
 
 @pytest.mark.slow
@@ -165,7 +165,7 @@ def test_without_a_spare_node_the_preflight_does_not_pass_and_names_the_bad_one(
     with pytest.raises(ChecksFailed, match="n2") as caught:
         bed.preflight(options=PreflightOptions(stages=("identity",), start_s=4))
     assert caught.value.exit_code == 3 and caught.value.hint is not None and "--spare 1" in caught.value.hint
-    assert json.loads(bed.run.preflight.read_text())["bad"] == {"n2": "rank 1 did not answer"}
+    assert json.loads(bed.run.preflight.read_text())["bad"] == {"n2": "rank 1 did not connect"}
 
 
 @pytest.mark.long
@@ -177,7 +177,7 @@ def test_a_slow_link_of_a_node_is_seen_by_plain_tcp(own_bed: Bed) -> None:
 
 
 def test_a_request_that_the_launcher_refuses_accuses_no_node(bed: Bed) -> None:
-    with pytest.raises(StackyardError, match="could not be started on any node") as caught:
+    with pytest.raises(StackyardError, match="failed to start on any node") as caught:
         bed.preflight(per_node=500, options=PreflightOptions(stages=("identity",), start_s=4))
     assert caught.value.exit_code == 1 and "srun" in str(caught.value.detail)
 

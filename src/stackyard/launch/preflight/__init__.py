@@ -1,4 +1,4 @@
-"""The preflight: before the program starts, its nodes prove that they are alike, can talk, and are fast enough."""
+"""The preflight: before the program starts, test that its nodes are alike, reach each other, and are fast enough."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`run_preflight`: test all nodes, name the bad ones, and repeat without them until a trial passes or too few are left."""
+"""`run_preflight`: test all nodes and repeat without the bad ones, until a trial passes or too few are left."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from stackyard.spec.sitemodels import Reference
 from stackyard.yard.atomic import write_json, write_text
 
 MakePlan = Callable[[tuple[str, ...], tuple[str, ...]], Plan]
-WHAT = {"identity": "the start of ranks", "gloo": "meeting over gloo", "pairs": "the all-reduce",
+WHAT = {"identity": "the start of ranks", "gloo": "connecting over Gloo", "pairs": "the all-reduce",
         "all": "the all-reduce", "mpi": "MPI", "tcp": "TCP"}  # fmt: skip
 SEARCH_START_S = 30.0
-"""In a search the ranks' program has been read before: a group that takes longer to come up is a bad one."""
+"""In a search the program of the ranks is in the file cache already: a group that takes longer to start is bad."""
 SEARCHED = ("gloo", "pairs", "all", "mpi", "tcp")
 
 
@@ -32,7 +32,7 @@ class RunStep(Protocol):
     """`stackyard.launch.run.step.run_step`, with the run's name and the options already given."""
 
     def __call__(self, step: StepPaths, plan: Plan, listener: Listener) -> StepResult:
-        """Start, watch, end."""
+        """Run a step to its end."""
         ...
 
 
@@ -51,17 +51,17 @@ def run_preflight(
 
     Args:
         make_plan: the plan that runs a command on every rank of some hosts of this allocation.
-        hosts: all that may be used, spare ones included.
-        spare: how many of them may be left out.
-        references: what the site expects of such nodes.
+        hosts: all that may be used, including spare ones.
+        spare: how many of them may be excluded.
+        references: the site's expected values for such nodes.
 
     Raises:
-        ChecksFailed: too few good nodes are left, or what fails cannot be pinned to nodes.
-        InputError: a reference is in a wrong unit, or there are no hosts.
+        ChecksFailed: too few good nodes are left, or the failure cannot be attributed to nodes.
+        InputError: a reference has a wrong unit, or no host is left for the program.
         MissingError, StackyardError: ranks could not be started at all.
     """
     if len(hosts) <= spare:
-        raise InputError(f"{len(hosts)} nodes, {spare} of them spare: none is left for the program")
+        raise InputError(f"{len(hosts)} nodes with {spare} spare: no node is left for the program")
     preflight = _Preflight(run, make_plan, run_step, listener, references, options or PreflightOptions())
     report = preflight.run(tuple(hosts), spare)
     write_json(run.preflight, report.to_json())
@@ -73,15 +73,15 @@ def run_preflight(
 def _verdict(report: PreflightReport, wanted: int) -> str:
     if report.bad:
         named = "; ".join(f"{host} ({reason})" for host, reason in report.bad.items())
-        return f"the preflight does not pass, {wanted} good nodes are needed: bad is {named}"
+        return f"preflight failed: fewer than {wanted} good nodes; bad: {named}"
     failing = next((stage for stage in report.stages if not stage.good), None)
-    return f"the preflight does not pass: {f'{failing.name}: {failing.reason}' if failing else 'no stage was run'}"
+    return f"preflight failed: {f'{failing.name}: {failing.reason}' if failing else 'no stage was run'}"
 
 
 def _hint(report: PreflightReport) -> str:
     if report.bad:
-        return f"ask for spare nodes with --spare {len(report.bad)}, or leave these out"
-    return "no node could be named: the fault is between them, or the same on all"
+        return f"request spare nodes with --spare {len(report.bad)}, or exclude these nodes"
+    return "no bad node was found: the fault is in the network, or the same on all nodes"
 
 
 class _Preflight:
@@ -97,7 +97,7 @@ class _Preflight:
         self.notes: list[str] = []
 
     def run(self, hosts: tuple[str, ...], spare: int) -> PreflightReport:
-        """Trials on fewer and fewer hosts. One that fails and cannot be explained is repeated once."""
+        """Trials on fewer and fewer hosts. A failure that cannot be attributed to hosts is repeated once."""
         began, wanted = time.monotonic(), len(hosts) - spare
         bad: dict[str, str] = {}
         unexplained = 0
@@ -107,8 +107,8 @@ class _Preflight:
             unexplained += not last.passed and not found
             if len(found) == len(hosts) and last.launcher_output:
                 raise StackyardError(
-                    f"the preflight's ranks could not be started on any node: {last.stages[0].reason}",
-                    detail=last.launcher_output, hint="what the launcher says is about the request, not about a node",
+                    f"the preflight failed to start on any node: {last.stages[0].reason}",
+                    detail=last.launcher_output, hint="check the launcher's output: the request is at fault, no node",
                 )  # fmt: skip
             bad.update(found)
             hosts = tuple(host for host in hosts if host not in bad)
@@ -124,7 +124,7 @@ class _Preflight:
     def _note_retry(self, last: Trial, found: dict[str, str]) -> None:
         failing = last.failing
         what = f"{failing.name}: {failing.reason}" if failing else "a node"
-        again = f"tried again without {', '.join(found)}" if found else "no node could be named, tried once more"
+        again = f"retrying without {', '.join(found)}" if found else "no bad node found, retrying once"
         self.notes.append(f"{what}; {again}")
         self.listener.notice(f"preflight: {self.notes[-1]}")
 
@@ -137,12 +137,12 @@ class _Preflight:
     # ------------------------------------------------------------------------------------------------ naming hosts
 
     def search(self, last: Trial) -> dict[str, str]:
-        """Bad hosts by bisection where a stage failed in which hosts work together."""
+        """Bad hosts, by bisection, where a stage failed in which several hosts take part."""
         failing = last.failing
         if failing is None or len(last.hosts) < 2 or (failing.name not in (*SEARCHED, "identity")):
             return {}
         known = suspects(last.pairs)[1] if failing.name in ("pairs", "tcp") else ()
-        self.listener.phase("preflight", f"looking for the bad node: {failing.name}")
+        self.listener.phase("preflight", f"searching for the bad node: {failing.name}")
         least = self._least(failing)
         stage = {"pairs": "all", "identity": "identity", "gloo": "gloo"}.get(failing.name, failing.name)
 
@@ -150,7 +150,7 @@ class _Preflight:
             return self._side_by_side(groups, stage, least)
 
         found: Found = find_bad(last.hosts, test, good=known)
-        named = ", ".join(found.hosts) or "nothing found"
+        named = ", ".join(found.hosts) or "none found"
         self.notes.append(f"{failing.name}: searched in {found.rounds} rounds: {named}")
         return found.reasons(WHAT.get(failing.name, failing.name))
 
@@ -162,9 +162,9 @@ class _Preflight:
         return floor(first.name, first.unit, failing.measurements, self.references)
 
     def _side_by_side(self, groups: Sequence[Group], stage: str, least: float) -> list[bool]:
-        """Each group in a step of its own, so that one that hangs or dies disturbs no other.
+        """Each group in a step of its own, so that one that hangs or fails does not disturb the others.
 
-        Threads are not interrupted by signals: a file tells the ranks of all groups to end (`wire.Hub`).
+        Threads are not interrupted by signals: the file `stop` makes the ranks of all groups end (`node.connections`).
         """
         steps = [self._step() for _ in groups]
         with ThreadPoolExecutor(min(len(groups), self.options.side_by_side)) as pool:
@@ -213,7 +213,7 @@ class _Preflight:
 
 
 def _may_pass(last: Trial) -> bool:
-    """A failure between hosts may have been a disturbance; hosts that differ will differ again."""
+    """Whether a retry makes sense: a failure between hosts may be transient, a difference between hosts is not."""
     return last.failing is not None and last.failing.name in (*SEARCHED, "identity")
 
 
@@ -222,7 +222,7 @@ def _bandwidths(measurements: Sequence[Measurement]) -> list[Measurement]:
 
 
 class _Silent:
-    """A listener for steps of which only the result matters."""
+    """A listener that ignores everything."""
 
     def phase(self, name: str, detail: str = "") -> None:
         """Not shown."""
@@ -241,7 +241,7 @@ class _Silent:
 
 
 class _Shown(_Silent):
-    """Turns what rank 0 prints at the end of each stage into progress."""
+    """Reports what rank 0 prints at the end of each stage as phases."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
