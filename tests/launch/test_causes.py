@@ -72,7 +72,7 @@ def test_dash_says_it_in_another_way() -> None:
     tail = ["/bin/sh: 1: exec: python3.99: not found"]
     found = explain(tail=tail, code=127, launcher_output="", facts={})
     assert found is not None
-    assert found.cause == "the program python3.99 is not on the nodes"
+    assert found.cause == "python3.99 not found on the nodes"
 
 
 def test_page_is_fresh() -> None:

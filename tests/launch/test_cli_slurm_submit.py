@@ -38,7 +38,7 @@ def test_the_script_of_a_dry_run_is_the_one_that_is_submitted(work: Work) -> Non
 
 
 @pytest.mark.parametrize(("asked", "code", "said"), [
-    ("3", 3, "rank 1 on n2 ended with code 3"), ("-9", 137, "signal 9 (SIGKILL)"),
+    ("3", 3, "rank 1 on n2 exited with status 3"), ("-9", 137, "signal 9 (SIGKILL)"),
 ])  # fmt: skip
 def test_the_exit_code_is_that_of_the_first_rank_that_failed(work: Work, asked: str, code: int, said: str) -> None:
     done = work.run("submit", *SHAPE, "--scheduler-arg=--nodelist=n1,n2", "exit.py", asked, "block", expect=code)

@@ -50,8 +50,8 @@ def test_two_nodes(cluster: Cluster) -> None:
     planned = plan["layout"]
     _check_identity(told(cluster), planned)
     if cluster.name in REAL_MPIRUN:
-        receipt = json.loads((cluster.last() / "receipt.json").read_text())
-        assert receipt["summary"].startswith(f"{planned['ranks']} of {planned['ranks']} ranks as planned")
+        report = json.loads((cluster.last() / "placement.json").read_text())
+        assert report["summary"].startswith(f"{planned['ranks']} of {planned['ranks']} ranks as planned")
     else:
         _check_places(cluster, planned)
     assert STARTERS[cluster.name] in (cluster.last() / "job.sh").read_text()
@@ -93,7 +93,7 @@ def test_a_rank_that_fails(cluster: Cluster) -> None:
     """The job's code is the rank's, for the person and for the scheduler; who it was is said, also later."""
     done = cluster.submit("hello.py", "3", "1", expect=3)
     assert "error: rank 1 on" in done.err
-    assert "ended with code 3" in done.err
+    assert "exited with status 3" in done.err
     assert "rank 1 gives up" in done.err
     assert cluster.status()["code"] == 3
     again = cluster.run("runs", "attach", expect=3)

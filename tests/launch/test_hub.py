@@ -14,7 +14,7 @@ import pytest
 from stackyard.launch.plan.model import LaunchLine
 from stackyard.launch.records.outcome import StepResult
 from stackyard.launch.records.paths import StepPaths
-from stackyard.launch.run import start
+from stackyard.launch.run.addresses import master_address, reachable
 from stackyard.launch.run.step import WatchOptions, run_step
 from stackyard.launch.run.verdict import Ended, first_of
 from support.slurm import SlurmCluster
@@ -162,7 +162,7 @@ def test_a_launcher_that_cannot_start_it(tmp_path: Path) -> None:
     assert (result.state, result.code) == ("no-start", 4)
     assert "no slots here" in result.launcher_output
     assert result.first is not None
-    assert "0 of 2 nodes" in result.first.message
+    assert "the launcher exited: 0 of 2 nodes reported" in result.first.message
 
 
 def test_nodes_that_never_come_are_named(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_nodes_that_never_come_are_named(tmp_path: Path) -> None:
     result = Running(tmp_path / "step", plan, grace_s=1.0, start_s=1.0).end()
     assert result.state == "no-start"
     assert result.first is not None
-    assert "n1, n2 did not report" in result.first.message
+    assert "0 of 2 nodes reported; missing: n1, n2" in result.first.message
     clean(tmp_path)
 
 
@@ -187,7 +187,7 @@ def test_a_hang_is_noticed_and_stacks_are_kept(tmp_path: Path) -> None:
     assert (result.state, result.code) == ("hung", 1)
     text = (run.step.stacks / "rank-00001.txt").read_text()
     assert "time.sleep(300)" in text, "the command line is shown"
-    assert "py-spy is not there" in text, "and what could not be had"
+    assert "py-spy not found" in text, "and what could not be had"
     assert run.heard.all("hang")
     clean(tmp_path)
 
@@ -393,20 +393,20 @@ def test_which_failure_was_first(failures: list[Ended], first: int) -> None:
 )
 def test_where_the_hub_is_reached(interface: str, alone: bool, expected: list[str]) -> None:
     found = {"lo": ["127.0.0.1"], "eth0": ["10.0.0.5", "fd00::5"], "hsn0": ["192.168.1.5"]}
-    assert start.reachable(found, interface, alone=alone) == expected
+    assert reachable(found, interface, alone=alone) == expected
 
 
 def test_rank_zero_is_never_at_localhost_for_others() -> None:
     from stackyard.errors import StackyardError
 
-    alone = {"host": "n0", "facts": {"interfaces": {"lo": ["127.0.0.1", "::1"]}}}
-    with pytest.raises(StackyardError, match="no address but its loopback"):
-        start.rendezvous(alone, "127.0.0.1", "", 2)
-    assert start.rendezvous(alone, "127.0.0.1", "", 1) == "127.0.0.1"
-    both = {"host": "n0", "facts": {"interfaces": {"eth0": ["10.0.0.5"], "hsn0": ["192.168.1.5"]}}}
-    assert start.rendezvous(both, "10.0.0.5", "", 2) == "10.0.0.5"
-    assert start.rendezvous(both, "10.0.0.5", "hsn", 2) == "192.168.1.5"
-    assert start.rendezvous(both, "127.0.0.1", "", 2) == "10.0.0.5"
+    alone = {"lo": ["127.0.0.1", "::1"]}
+    with pytest.raises(StackyardError, match="n0, the node of rank 0, has only loopback addresses"):
+        master_address("n0", alone, "127.0.0.1", "", 2)
+    assert master_address("n0", alone, "127.0.0.1", "", 1) == "127.0.0.1"
+    both = {"eth0": ["10.0.0.5"], "hsn0": ["192.168.1.5"]}
+    assert master_address("n0", both, "10.0.0.5", "", 2) == "10.0.0.5"
+    assert master_address("n0", both, "10.0.0.5", "hsn", 2) == "192.168.1.5"
+    assert master_address("n0", both, "127.0.0.1", "", 2) == "10.0.0.5"
 
 
 FAKES = """
@@ -475,7 +475,7 @@ def test_a_helper_that_fails_ends_the_ranks(tmp_path: Path) -> None:
 def test_ranks_that_are_all_alone_are_noticed(tmp_path: Path) -> None:
     run = local(tmp_path, 3, "/bin/sh", "-c", "echo Hello from rank 0 of 1")
     assert run.end().state == "done"
-    assert any("different PMI" in text for text in run.heard.all("notice"))
+    assert any("PMI mismatch" in text for text in run.heard.all("notice"))
 
 
 def test_the_launchers_own_failure_counts(tmp_path: Path) -> None:

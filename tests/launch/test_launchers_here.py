@@ -54,7 +54,7 @@ def test_planned_cpus_that_are_not_there_are_said_once() -> None:
     done = spawn("--cpus", "5000-5003", "--cpus", str(CPUS[0]), "--cpus", "", "--", "sh", "-c", SHOW)
     whole = run(["sh", "-c", SHOW]).stdout.strip()
     assert done.stdout.split() == [whole] * 3
-    assert done.stderr.count("lacks some of the planned CPUs") == 1
+    assert done.stderr.count("some of the planned CPUs are not available here") == 1
     assert done.returncode == 0
 
 
@@ -72,7 +72,7 @@ def test_a_signal_that_ends_a_rank_is_its_code() -> None:
 def test_a_program_that_is_not_there() -> None:
     done = spawn("--cpus", "", "--", "/no/such/program")
     assert done.returncode == 126
-    assert "stackyard: cannot start /no/such/program: No such file or directory" in done.stderr
+    assert "stackyard: failed to start /no/such/program: No such file or directory" in done.stderr
 
 
 @pytest.mark.parametrize("words", [(), ("--",), ("--cpus", "0"), ("--cpus", "0", "--"), ("--cpu", "0", "--", "true"),

@@ -113,7 +113,7 @@ def test_a_killed_rank(work: Work, yard: Path) -> None:
     os.kill(rank_process(work, 1), signal.SIGKILL)
     err = ended(started, began)
     assert started.returncode == 137, err
-    assert re.search(r"error: rank 1 on n\d was ended by signal 9 \(SIGKILL\)", err), err
+    assert re.search(r"error: rank 1 on n\d was killed by signal 9 \(SIGKILL\)", err), err
     work.nothing_left()
 
 
@@ -127,7 +127,7 @@ def test_a_node_dies(slurm_exclusive: SlurmCluster, tmp_path: Path, yard: Path) 
         slurm_exclusive.run("scancel", "--user=root", check=False)  # salloc waits for the node for minutes
         _, err = started.communicate(timeout=60)
         assert started.returncode == 1, err
-        assert "nothing has been heard from n3" in err
+        assert "heartbeat timeout: n3" in err
         for node in ("n1", "n2"):
             assert not [line for line in slurm_exclusive.processes(node).values() if "train.py" in line]
 
@@ -154,7 +154,7 @@ def test_a_busy_port(work: Work, yard: Path) -> None:
         started = work.start(*words, salloc=("-N2", f"--nodelist={node},n4"))
         err = ended(started, began, 40)
     assert started.returncode == 1, err
-    assert f"rank 0 on {node} ended with code 1" in err
+    assert f"rank 0 on {node} exited with status 1" in err
     assert "cause: the port is in use by another program on the node of rank 0" in err
     work.nothing_left()
 
@@ -168,7 +168,7 @@ def test_a_wrong_host(work: Work, words: tuple[str, ...], cause: str) -> None:
     started = work.start("launch", "-N", "2", *RANK_EACH, *words, "block.py", salloc=("-N2",))
     err = ended(started, began)
     assert started.returncode == 1, err
-    assert "0 of 2 nodes were there" in err
+    assert "0 of 2 nodes reported" in err
     assert cause in err
     work.nothing_left()
 
@@ -178,7 +178,7 @@ def test_an_invalid_device(work: Work) -> None:
     started = work.start("launch", "-N", "2", *RANK_EACH, "ordinal.py", salloc=("-N2",))
     err = ended(started, began)
     assert started.returncode == 1, err
-    assert re.search(r"error: rank 1 on n\d ended with code 1", err)
+    assert re.search(r"error: rank 1 on n\d exited with status 1", err)
     assert "cause: a rank asked for a GPU number that it does not see" in err
     work.nothing_left()
 
@@ -200,7 +200,7 @@ def test_ranks_that_are_all_alone(work: Work, yard: Path) -> None:
     words = ("--env", f"LD_LIBRARY_PATH={work.folder}", "--env", "MPI4PY_MPIABI=mpich", "--launcher-arg=--mpi=pmix")
     line = ("--yard", str(yard), "launch", "-N", "2", *RANK_EACH, "--with", "resnet", *words, "who.py")
     done = work.allocated(*line, salloc=("-N2",))
-    assert "every rank believes that it is rank 0 of 1" in done.err
+    assert "PMI mismatch: every rank sees world size 1" in done.err
     assert "pmi2 or cray_shasta for MPICH" in done.err
 
 
@@ -213,7 +213,7 @@ def test_a_program_that_hangs(work: Work, yard: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("PATH", f"{os.environ['PATH']}:{spy}")
     words = ("--yard", str(yard), "launch", "-N", "2", *RANK_EACH, "--with", "resnet", "--hang", "0.25", "hangs.py")
     done = work.allocated(*words, salloc=("-N2",), expect=1)
-    assert "no output of any rank for 0.25 min" in done.err
+    assert "no output for 0.25 min" in done.err
     assert work.status()["state"] == "hung"
     stacks = {path.name: path.read_text() for path in (work.last / "stacks").iterdir()}
     assert sum("all_reduce" in text for text in stacks.values()) == 1, stacks

@@ -175,16 +175,16 @@ def test_nobody_answers(step: Step, monkeypatch: pytest.MonkeyPatch) -> None:
     step.write(start_s=1)
     process = step.run()
     assert process.returncode == 71
-    assert "nobody said go within 1 s" in error_of(process)
+    assert "timed out after 1 s waiting for all nodes" in error_of(process)
     assert "/no/such/agent.py" in next(step.paths.logs.glob("agent-*")).read_text()
 
 
 UNFIT: dict[str, tuple[dict[str, str], str]] = {
-    "alone": ({"STACKYARD_TASKS": "1"}, "rank 0 of 1, and 4 tasks were planned: launcher did not wire"),
-    "fewer": ({"STACKYARD_TASKS": "2"}, "one of 2, and 4 were planned"),
-    "unset": ({"STACKYARD_LOCAL_TASK": ""}, "has not said who this task is: one of STACKYARD_TASK "),
-    "words": ({"STACKYARD_TASK": "a[$(id)]"}, "are no numbers"),
-    "place": ({"STACKYARD_TASK": "1", "STACKYARD_LOCAL_TASK": "0"}, "planned as local rank 1 of node 0"),
+    "alone": ({"STACKYARD_TASKS": "1"}, "PMI mismatch: every task sees world size 1, expected 4. launcher provides"),
+    "fewer": ({"STACKYARD_TASKS": "2"}, "world size mismatch: 2, expected 4"),
+    "unset": ({"STACKYARD_LOCAL_TASK": ""}, "has not set the identity of this task: missing one of STACKYARD_TASK "),
+    "words": ({"STACKYARD_TASK": "a[$(id)]"}, "are not numbers"),
+    "place": ({"STACKYARD_TASK": "1", "STACKYARD_LOCAL_TASK": "0"}, "expected local rank 1 of node 0"),
     "node": ({"STACKYARD_NODE": "1"}, "started it as local rank 0 of node 1"),
 }
 
@@ -204,7 +204,7 @@ def test_two_local_ranks_0(step: Step) -> None:
     while not list(step.root.glob("stackyard-*/pipe")):
         time.sleep(0.01)
     second = step.start(1, 0)
-    assert "two tasks of this node are local rank 0" in error_of(second)
+    assert "two tasks of this node have local rank 0" in error_of(second)
     assert second.returncode == 71
     assert first.wait(30) == 0
 

@@ -1,4 +1,4 @@
-"""Carrying out a recorded run in an allocation: gate, program, receipt; its status and events are kept meanwhile."""
+"""Carry out a recorded run in an allocation: preflight, program, placement report. Status and events are recorded."""
 
 from __future__ import annotations
 
@@ -100,13 +100,13 @@ class Recorder:
 
 
 def carry_out(job: Job, shown: Listener, announce: Callable[[Plan], None]) -> StepResult:
-    """Run the gate where it is asked for, then the program. Whatever happens, the status says how it ended.
+    """Run the preflight where it is asked for, then the program. Whatever happens, the status says how it ended.
 
     Args:
         announce: is given the plan of the program before it starts, to print the exact command.
 
     Raises:
-        ChecksFailed: the gate found too many bad nodes.
+        ChecksFailed: the preflight found too many bad nodes.
         StackyardError, InputError, MissingError: it could not be started.
     """
     before = read_status(job.paths)
@@ -114,7 +114,7 @@ def carry_out(job: Job, shown: Listener, announce: Callable[[Plan], None]) -> St
     if job.intent.batch.requeue and job.intent.batch.signal_s:
         recorder.end_within_s = max(1.0, job.intent.batch.signal_s - LEAVE_S)
     try:
-        hosts = _gate(job, recorder) if job.intent.check or job.intent.spare else None
+        hosts = _preflight(job, recorder) if job.intent.check or job.intent.spare else None
         plan = make_plan(job.intent, job.site, job.context, hosts=hosts)
         announce(plan)
         result = run_step(job.paths.main, plan, recorder, run=job.paths.name, options=job.options)
@@ -180,13 +180,13 @@ def _again(job: Job, recorder: Recorder) -> None:
 
 
 def _end(job: Job, recorder: Recorder, result: StepResult, waits: str) -> None:
-    """Keep the receipt and the end, or why the run waits to start again."""
+    """Keep the placement report and the end, or why the run waits to start again."""
     if result.placements and job.paths.main.plan.exists():
-        from stackyard.launch.run.placement import receipt
+        from stackyard.launch.run.placement import placement_report
 
-        slip = receipt(StepFile.read(job.paths.main.plan), result.placements, result.hosts)
-        atomic.write_json(job.paths.receipt, slip.to_json())
-        recorder.notice(f"placement: {slip.summary()}")
+        report = placement_report(StepFile.read(job.paths.main.plan), result.placements, result.hosts)
+        atomic.write_json(job.paths.placement, report.to_json())
+        recorder.notice(f"placement: {report.summary()}")
     first = asdict(result.first) if result.first else {}
     recorder.event("end", {"state": result.state, "code": result.code})
     recorder.change(
@@ -195,8 +195,8 @@ def _end(job: Job, recorder: Recorder, result: StepResult, waits: str) -> None:
     )  # fmt: skip
 
 
-def _gate(job: Job, recorder: Recorder) -> tuple[str, ...]:
-    """Run the gate on all nodes in hand; the hosts that the program gets."""
+def _preflight(job: Job, recorder: Recorder) -> tuple[str, ...]:
+    """Run the preflight on all nodes in hand; the hosts that the program gets."""
     from stackyard.launch import preflight
 
     allocation = job.context.allocation
@@ -212,9 +212,9 @@ def _gate(job: Job, recorder: Recorder) -> tuple[str, ...]:
     def start(step: StepPaths, plan: Plan, listener: Listener) -> StepResult:
         return run_step(step, plan, listener, run=job.paths.name, options=job.options)
 
-    recorder.phase("gate")
+    recorder.phase("preflight")
     kind = job.site.nodes.get(nodes.pick_kind(job.site, job.intent).kind, NodeKind())
-    report = preflight.run_gate(
+    report = preflight.run_preflight(
         job.paths, plan_for, everywhere[: wanted + job.intent.spare],
         spare=job.intent.spare, references=kind.references, run_step=start, listener=recorder,
     )  # fmt: skip

@@ -34,7 +34,7 @@ class Domain(Model):
 
 
 class Reference(Model):
-    """What a healthy node or network reaches in one measurement of the gate."""
+    """What a healthy node or network reaches in one measurement of the preflight."""
 
     name: str = Field(description="The measurement, e.g. allreduce_node, allreduce_pair, allreduce_all, memory, clock")
     value: float = Field(description="What is expected, in `unit`")
@@ -80,7 +80,7 @@ class NodeKind(Model):
     queue: str = Field("", description="The partition or queue that has such nodes")
     constraint: str = Field("", description="The feature that selects such nodes")
     variables: dict[str, str] = Field({}, description="Variables for every rank on such nodes")
-    references: tuple[Reference, ...] = Field((), description="What the gate expects")
+    references: tuple[Reference, ...] = Field((), description="Values that the preflight expects")
 
 
 class ChannelPolicy(Model):

@@ -101,7 +101,7 @@ def cancel(context: Context, run: str) -> None:
 
 @command.command(short_help="everything known about a run")
 @click.argument("run", metavar="[RUN]", default="last")
-@click.option("--json", "as_json", is_flag=True, help="Record, status, receipt and gate as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Record, status, placement and preflight as JSON.")
 @click.pass_obj
 def show(context: Context, run: str, as_json: bool) -> None:
     """What was asked, what was started, where it ran, how it ended."""
@@ -114,9 +114,8 @@ def show(context: Context, run: str, as_json: bool) -> None:
 
     paths = _find(context, run)
     record, status = read_run(paths), find.why_ended(paths, find.current_status(paths), patience_s=0)
-    more = {
-        path.stem: json.loads(path.read_text(encoding="utf-8")) for path in (paths.receipt, paths.gate) if path.exists()
-    }
+    files = {"receipt": paths.placement, "gate": paths.preflight}
+    more = {name: json.loads(path.read_text(encoding="utf-8")) for name, path in files.items() if path.exists()}
     if as_json:
         tasks = {index: asdict(each) for index, each in find.array_tasks(paths).items()}
         show_json({"record": asdict(record), "status": asdict(status), **({"tasks": tasks} if tasks else {}), **more})

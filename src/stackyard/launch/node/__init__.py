@@ -1,1 +1,4 @@
-"""What runs beside the ranks: the shim (plain shell, one per task) and the agent (one Python per node)."""
+"""What runs on the nodes: the agent (one per node), its messages to the hub, and the starter of local ranks.
+
+Standard library only, and no other room of Stackyard.
+"""

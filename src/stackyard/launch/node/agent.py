@@ -1,14 +1,14 @@
 """The agent of a node: ``python -I -S agent.py plan.json [folder]``, started on each node by the shim of local task 0.
 
-It tells the hub who is there, hands the answer to the waiting shims, follows the ranks' logs, notices how they end, and
-ends them when the hub says so or is gone. The words of the wire and the files of a node are described in
-`stackyard.launch.node.step`.
+It reports its node to the hub, passes the answer to the waiting shims, follows the ranks' logs, reports how ranks end,
+and ends them when the hub asks for it or the connection to it is lost. `stackyard.launch.node.step` describes the
+messages and the files of a node.
 
 It and what it imports run on any Python from 3.6 on, with the standard library alone and few imports, because it starts
 on every node, on the node's own Python, while ranks wait for it. So annotations are strings and paths are strings; the
 parts are modules since Python keeps the compiled form of a module but not of a script.
 """
-# ruff: noqa: PTH100, PTH106, PTH108, PTH116, PTH118, PTH120, PTH123
+# ruff: noqa: PTH100, PTH118, PTH120, PTH123
 
 import json
 import os
@@ -22,7 +22,9 @@ if not __package__:  # started as a script with an empty path
     sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", "..")))
 
 
-from stackyard.launch.node.machine import detach, facts, listed, put, quoted, slurp
+from stackyard.launch.node.folder import Folder
+from stackyard.launch.node.machine import detach, facts, slurp
+from stackyard.launch.node.messages import LINE_LIMIT, Connection
 from stackyard.launch.node.processes import alive, beside, end_rest, send_signal
 from stackyard.launch.node.ranks import READ_MOST, TAIL_LINES, Rank
 from stackyard.launch.node.sockets import connect, hold_port
@@ -33,11 +35,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 FIRST_LOOK_S, LOOK_S, QUIET_LOOK_S = 0.03, 0.1, 0.5
-"""How often logs are looked at: until the first output, while they are streamed, while nobody reads them."""
+"""Seconds between two looks at the logs: until the first output, while they are streamed, while they are not."""
 
 
 class Agent:
-    """The loop and all that it knows."""
+    """The event loop of a node and its state."""
 
     def __init__(self, plan: "str", folder: "str" = "") -> "None":
         with open(plan) as stream:
@@ -45,13 +47,13 @@ class Agent:
         self.host = socket.gethostname()
         self.logs = os.path.join(os.path.dirname(os.path.abspath(plan)), "logs")
         name = f"stackyard-{os.getuid()}-{self.file['token'][:8]}-{self.host}"
-        self.folder = folder or os.path.join(os.environ.get("STACKYARD_TMP") or "/tmp", name)
+        self.folder = Folder(folder or os.path.join(os.environ.get("STACKYARD_TMP") or "/tmp", name))
         self.deadline = time.monotonic() + self.file["start_s"]
         self.selector = selectors.DefaultSelector()
         self.ranks = {}  # type: dict[int, Rank]
         self.node = int(os.environ.get("STACKYARD_NODE", "-1"))
-        self.hub = None  # type: socket.socket | None
-        self.inbox, self.outbox, self.later, self.pipebox = b"", b"", b"", b""
+        self.hub = None  # type: Connection | None
+        self.unsent = []  # type: list[dict[str, Any]]
         self.acks = []  # type: list[int]
         self.starts = []  # type: list[dict[str, Any]]
         self.held = []  # type: list[socket.socket]
@@ -60,19 +62,18 @@ class Agent:
         self.went, self.output_seen, self.heard = False, False, False
         self.kill_at, self.leave_at = 0.0, 0.0
         self.next_beat = self.next_look = 0.0
-        self.stacks = Stacks(self.folder, self.file["py_spy"])
+        self.stacks = Stacks(self.folder.path, self.file["py_spy"])
 
     def log(self, text: "str") -> "None":
-        """A line of the agent's own log, which is where its streams go."""
+        """Write a line to the agent's own log, which is its stderr."""
         sys.stderr.write("{} {}\n".format(time.strftime("%H:%M:%S"), text))
         sys.stderr.flush()
 
     def run(self) -> "int":
-        """Until all ranks of this node have ended; 0, or 1 where the hub could not be reached."""
-        self.pipe = os.open(self._own("pipe"), os.O_RDWR | os.O_NONBLOCK)
-        self.selector.register(self.pipe, selectors.EVENT_READ, self._from_pipe)
+        """Run until all ranks of this node have ended; 0, or 1 where the hub could not be reached."""
+        self.selector.register(self.folder.pipe, selectors.EVENT_READ, self._from_pipe)
         if not self._connect():
-            self._stop("this node could not reach the hub at " + ", ".join(self.file["hubs"]))
+            self._stop("cannot connect to the hub at " + ", ".join(self.file["hubs"]) + " from " + self.host)
             self._bye()
             return 1
         while not self._finished():
@@ -82,45 +83,36 @@ class Agent:
         self._bye()
         return 0
 
-    def _own(self, name: "str") -> "str":
-        told = os.stat(self.folder)
-        if told.st_uid != os.getuid() or told.st_mode & 0o077:
-            raise OSError(f"{self.folder} is not a private folder of this user")
-        return os.path.join(self.folder, name)
-
     def _connect(self) -> "bool":
         found = connect(self.file["hubs"], self.deadline, self._wanted)
         if found is None:
             return False
-        self.hub, self.hub_name = found
-        self.selector.register(self.hub, selectors.EVENT_READ, self._from_hub)
+        made, self.hub_name = found
+        self.hub = Connection(made, LINE_LIMIT)
+        self.selector.register(made, selectors.EVENT_READ, self._from_hub)
         if self.node >= 0:
             self._hello()
         return True
 
     def _wanted(self) -> "bool":
-        """Whether a shim still waits: the launcher may have ended them while the hub could not be reached."""
+        """Whether a shim still waits: the launcher may have ended them before the hub was reached."""
         self._from_pipe(0)
         if not self.ranks:
             return bool(time.monotonic() < self.deadline)
         return any(rank.shim_alive() for rank in self.ranks.values())
 
-    # words from the shims
+    # lines from the shims
 
     def _from_pipe(self, _: "int") -> "None":
-        try:
-            *lines, self.pipebox = (self.pipebox + os.read(self.pipe, 65536)).split(b"\n")
-        except BlockingIOError:
-            return
-        for line in lines:
-            words = line.decode().split(" ")
+        for line in self.folder.lines():
+            words = line.split(" ")
             try:
                 if words[0] == "start":
                     self._started(int(words[1]), int(words[2]), int(words[3]), words[4:])
                 elif words[0] == "exit":
                     self._ended(int(words[1]), int(words[2]))
             except (ValueError, IndexError, KeyError):
-                self.log(f"not understood: {line!r}")
+                self.log(f"invalid line from a shim: {line!r}")
 
     def _started(self, local: "int", task: "int", pid: "int", more: "list[str]") -> "None":
         stream = self.file["stream"]
@@ -148,69 +140,63 @@ class Agent:
         self.say("exit", said)
         self.acks.append(local)
 
-    # words to and from the hub
+    # messages to and from the hub
 
     def say(self, kind: "str", value: "Any") -> "None":
-        """Send one message, as soon as the hub takes it."""
-        message = json.dumps({kind: value}).encode() + b"\n"
+        """Send a message, or keep it until there is a connection."""
         if self.hub is None:
-            self.later += message
+            self.unsent.append({kind: value})
             return
-        self.outbox += message
+        self.hub.queue({kind: value})
         self._flush()
 
     def _hello(self) -> "None":
+        """Report this node, what has started on it, and what could not be sent before."""
         if self.hub is None:
             return
         told = facts()
         every = [one for found in told["interfaces"].values() for one in found]
-        self.say("hello", {
+        hello = {
             "token": self.file["token"], "host": self.host, "addresses": every, "node": self.node,
             "pid": os.getpid(), "facts": told,
-        })  # fmt: skip
-        if self.node == 0 and not self.held:
+        }  # fmt: skip
+        messages = [{"hello": hello}, *self._ports(), *({"start": one} for one in self.starts), *self.unsent]
+        self.unsent = []
+        for message in messages:
+            self.hub.queue(message)
+        self._flush()
+
+    def _ports(self) -> "list[dict[str, Any]]":
+        """The ports of the node of task 0, held from now on."""
+        if self.node != 0:
+            return []
+        if not self.held:
             self.ports = []
             for _ in range(self.file["ports"]):
                 port, held = hold_port()
                 self.ports.append(port)
                 self.held.extend(held)
-        if self.node == 0:
-            self.say("ports", self.ports)
-        for said in self.starts:
-            self.say("start", said)
-        self.outbox, self.later = self.outbox + self.later, b""
-        self._flush()
+        return [{"ports": self.ports}]
 
     def _flush(self) -> "None":
         if self.hub is None:
             return
-        try:
-            while self.outbox:
-                self.outbox = self.outbox[self.hub.send(self.outbox) :]
-        except BlockingIOError:
-            pass
-        except OSError as error:
-            self._lost(str(error))
-            return
-        if not self.outbox:
+        self.hub.flush()
+        if self.hub.why:
+            self._lost(self.hub.why)
+        elif not self.hub.waiting:
             for local in self.acks:
-                put(os.path.join(self.folder, f"ack.{local}"), "")
+                self.folder.acknowledge(local)
             self.acks = []
 
     def _from_hub(self, _: "int") -> "None":
-        try:
-            data = self.hub.recv(65536) if self.hub else b""
-        except BlockingIOError:
+        if self.hub is None:
             return
-        except OSError as error:
-            self._lost(str(error))
-            return
-        if not data:
-            self._lost("it closed the connection")
-            return
-        *lines, self.inbox = (self.inbox + data).split(b"\n")
-        for line in lines:
-            for kind, value in json.loads(line.decode()).items():
+        messages = self.hub.receive()
+        if messages is None:
+            self._lost(self.hub.why)
+        for message in messages or ():
+            for kind, value in message.items():
                 self.heard = True
                 self._obey(kind, value)
 
@@ -218,7 +204,7 @@ class Agent:
         if kind == "go":
             self.went = True
             self._sidecar(value)
-            put(os.path.join(self.folder, "go"), "".join(f"{k}={quoted(str(v))}\n" for k, v in value.items()))
+            self.folder.go(value)
         elif kind == "stop":
             self._stop(value)
             self._end(self.file["grace_s"])
@@ -234,19 +220,18 @@ class Agent:
 
     def _lost(self, why: "str") -> "None":
         if self.hub is not None:
-            self.selector.unregister(self.hub)
+            self.selector.unregister(self.hub.socket)
             self.hub.close()
         self.hub = None
         if not self.heard and len(self.file["hubs"]) > 1 and time.monotonic() < self.deadline:
-            self.log(f"{self.hub_name} is not our hub ({why})")
+            self.log(f"{self.hub_name} is not the hub of this launch: {why}")
             self.file["hubs"].remove(self.hub_name)
-            self.outbox = b""
             if self._connect():
                 return
-        self.log(f"the hub is gone: {why}")
-        self._stop(f"the hub of this launch is gone ({why})")
+        self.log(f"lost connection to the hub: {why}")
+        self._stop(f"launcher process died or cannot be reached ({why}); ranks terminated")
         for rank in self.ranks.values():
-            put(os.path.join(self.folder, f"ack.{rank.local}"), "")
+            self.folder.acknowledge(rank.local)
         self._end(self.file["grace_s"])
 
     # time
@@ -261,8 +246,7 @@ class Agent:
         return max(0.0, min(self.next_beat, self.next_look) - now)
 
     def _tick(self, now: "float") -> "None":
-        if self.outbox:
-            self._flush()
+        self._flush()
         if now >= self.next_look:
             self._look(now)
         if now >= self.next_beat:
@@ -287,11 +271,15 @@ class Agent:
     def _output(self, rank: "Rank", everything: "bool") -> "None":
         if everything:
             rank.look()
-        while rank.streamed and len(self.outbox) < READ_MOST:
+        while rank.streamed and self._hub_keeps_up():
             text = rank.text(everything)
             if not text:
                 return
             self.say("out", {"task": rank.task, "text": text})
+
+    def _hub_keeps_up(self) -> "bool":
+        """Whether more may be queued for the hub."""
+        return self.hub is None or self.hub.waiting < READ_MOST
 
     def _beat(self) -> "None":
         sizes = {}
@@ -299,7 +287,7 @@ class Agent:
             rank.look()
             if rank.size != rank.told_size:
                 sizes[rank.task] = rank.told_size = rank.size
-        if self.hub is not None and self.node >= 0 and len(self.outbox) < READ_MOST:
+        if self.hub is not None and self.node >= 0 and self._hub_keeps_up():
             self.say("beat", {"tasks": sizes})
 
     def _watch(self, now: "float") -> "None":
@@ -322,7 +310,7 @@ class Agent:
                     {"code": code, "tail": slurp(os.path.join(self.logs, "sidecar.log")).splitlines()[-TAIL_LINES:]},
                 )
         if not self.went and now > self.deadline and not self.kill_at:
-            self._stop("no word to begin within {:g} s".format(self.file["start_s"]))
+            self._stop("timed out after {:g} s waiting for all nodes".format(self.file["start_s"]))
             self._end(self.file["grace_s"])
 
     def _sidecar(self, variables: "dict[str, Any]") -> "None":
@@ -335,12 +323,12 @@ class Agent:
 
     def _stop(self, message: "str") -> "None":
         if not self.went:
-            put(os.path.join(self.folder, "stop"), message + "\n")
+            self.folder.stop(message)
 
     def _end(self, grace_s: "float") -> "None":
         now = time.monotonic()
         if not self.kill_at:
-            self._stop("the launch was ended before this rank began")
+            self._stop("the launch was ended before this rank started")
             self._signal_all(signal.SIGTERM)
         self.kill_at = min(self.kill_at or now + grace_s, now + grace_s)
         self.leave_at = self.kill_at + 5
@@ -367,7 +355,7 @@ class Agent:
             for rank in self._running():
                 send_signal(rank.pid, signal.SIGKILL)
         if now > self.leave_at:
-            self.log(f"could not end: {sorted(self._left())}")
+            self.log(f"still running after SIGKILL: {sorted(self._left())}")
 
     def _finished(self) -> "bool":
         now = time.monotonic()
@@ -380,17 +368,15 @@ class Agent:
         return bool(len(self.ranks) == self.file["tasks_per_node"])
 
     def _bye(self) -> "None":
-        """Leave nothing: what the ranks left behind, the helper program, the node's folder."""
-        end_rest(self.folder.encode(), {rank.pid for rank in self.ranks.values()}, self.sidecar, self.log)
+        """End what the ranks left behind and the helper program, and remove the node's directory."""
+        end_rest(self.folder.path.encode(), {rank.pid for rank in self.ranks.values()}, self.sidecar, self.log)
         if self.hub is not None:
-            self.hub.settimeout(3)
-            self.say("bye", {})
+            self.hub.queue({"bye": {}})
+            self.hub.finish(3)
         until = time.monotonic() + 2
         while time.monotonic() < until and any(rank.shim_alive() for rank in self.ranks.values()):
             time.sleep(0.05)
-        for name in listed(self.folder):
-            os.unlink(os.path.join(self.folder, name))
-        os.rmdir(self.folder)
+        self.folder.remove()
 
 
 def main(arguments: "list[str]") -> "int":

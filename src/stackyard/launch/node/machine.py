@@ -1,4 +1,4 @@
-"""What is cheap to know about this machine, by /proc and /sys, no program run.
+"""Facts about this node that are cheap to read from /proc and /sys; no program is started.
 
 Part of the agent: any Python from 3.6 on, standard library alone, few imports (see `stackyard.launch.node.agent`).
 """
@@ -49,7 +49,7 @@ def addresses() -> "dict[str, list[str]]":
 
 
 def is_loopback(address: "str") -> "bool":
-    """Whether an address means the machine that asks."""
+    """Whether an address is one of the loopback interface."""
     return address.startswith("127.") or address == "::1"
 
 
@@ -63,7 +63,7 @@ def cpu_model() -> "str":
 
 
 def gpus() -> "list[dict[str, str]]":
-    """GPUs by the drivers' own files, no program run: /proc/driver/nvidia/gpus, and the KFD topology for AMD."""
+    """GPUs as the drivers list them in /proc/driver/nvidia/gpus, and for AMD in the KFD topology."""
     found = []
     for bus in listed("/proc/driver/nvidia/gpus"):
         text = slurp(f"/proc/driver/nvidia/gpus/{bus}/information")
@@ -79,7 +79,7 @@ def gpus() -> "list[dict[str, str]]":
 
 
 def listed(folder: "str") -> "list[str]":
-    """The sorted names in a folder; none where there is no such folder."""
+    """The sorted names in a directory; empty where it cannot be read."""
     try:
         return sorted(os.listdir(folder))
     except OSError:
@@ -87,7 +87,7 @@ def listed(folder: "str") -> "list[str]":
 
 
 def facts() -> "dict[str, Any]":
-    """What is cheap to know about this machine. `time` is its clock now; the hub makes an offset of it."""
+    """All of this module. `time` is the node's clock now, from which the hub computes an offset."""
     uname = os.uname()
     return {
         "interfaces": addresses(),
@@ -104,23 +104,11 @@ def facts() -> "dict[str, Any]":
     }
 
 
-def put(path: "str", text: "str") -> "None":
-    """Write a small file of the node's folder whole."""
-    with open(path + ".new", "w") as stream:
-        stream.write(text)
-    os.rename(path + ".new", path)
-
-
-def quoted(value: "str") -> "str":
-    """A value as one word of the shell."""
-    return "'" + value.replace("'", "'\\''") + "'"
-
-
 def detach(log: "str") -> "None":
-    """Hold nothing of the launcher's: own session, streams into the log, no other open file, no signal but KILL.
+    """Become independent of the launcher: a session of its own, streams into the log, no other open file, no signals.
 
-    A scheduler's warning (SIGTERM to all of a step before its time is over) is for the ranks, who may use the time; the
-    agent stays until they are gone.
+    A scheduler's warning (SIGTERM to all processes of a step before its time limit) is for the ranks, which may use the
+    time; the agent stays until they have ended.
     """
     with contextlib.suppress(OSError):
         os.setsid()

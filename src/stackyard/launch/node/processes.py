@@ -1,4 +1,4 @@
-"""Processes of this node by /proc: who is below whom, who still runs, who handles a signal.
+"""Processes of this node from /proc: their descendants, whether they still run, whether they handle a signal.
 
 Part of the agent: any Python from 3.6 on, standard library alone, few imports (see `stackyard.launch.node.agent`).
 """
@@ -25,15 +25,15 @@ def stat(pid: "int") -> "tuple[str, int, int] | None":
 
 
 def alive(pid: "int", born: "int") -> "bool":
-    """Whether this very process still runs; one that has ended and was not waited for does not."""
+    """Whether this process still runs: the same pid and start time, and not a zombie."""
     now = stat(pid)
     return now is not None and now[2] == born and now[0] not in "ZX"
 
 
 def children(pid: "int") -> "list[int]":
-    """Direct children of all threads of a process but for this one, which the shim of local task 0 has started.
+    """Direct children of all threads of a process, without this agent, which the shim of local task 0 has started.
 
-    By the parents of all processes where the kernel keeps no list (CONFIG_PROC_CHILDREN).
+    Where the kernel keeps no list of children (CONFIG_PROC_CHILDREN), the parents of all processes are read.
     """
     tasks, own = listed(f"/proc/{pid}/task"), os.getpid()
     if tasks and not os.path.exists(f"/proc/self/task/{own}/children"):
@@ -63,7 +63,7 @@ def catches(pid: "int", number: "int") -> "bool":
 
 
 def marked(mark: "bytes") -> "Iterator[tuple[int, int]]":
-    """Processes of this user whose environment mentions the node's folder: what a rank left when its parents died."""
+    """Processes of this user whose environment holds the node's directory: orphans of the ranks."""
     for name in listed("/proc"):
         if not name.isdigit() or int(name) == os.getpid():
             continue
@@ -78,7 +78,7 @@ def marked(mark: "bytes") -> "Iterator[tuple[int, int]]":
 
 
 def send_signal(pid: "int", number: "int") -> "None":
-    """Signal a process that may be gone by now."""
+    """Signal a process that may have ended already."""
     with contextlib.suppress(OSError):
         os.kill(pid, number)
 
@@ -94,14 +94,14 @@ def beside(words: "list[str]", environ: "dict[str, str]", log: "str") -> "Any":
 
 
 def end_rest(mark: "bytes", but: "set[int]", sidecar: "Any", log: "Callable[[str], None]") -> "None":
-    """TERM, a second later KILL, to what is left of the ranks (see `marked`) and to the helper program beside them."""
+    """SIGTERM, a second later SIGKILL, to what is left of the ranks (see `marked`) and to the helper program."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         until = time.monotonic() + 1
         left = {pid: born for pid, born in marked(mark) if pid not in but}
         if sidecar is not None and sidecar.poll() is None:
             left[sidecar.pid] = (stat(sidecar.pid) or ("", 0, 0))[2]
         if left:
-            log(f"signal {number} to what is left: {sorted(left)}")
+            log(f"signal {number} to remaining processes {sorted(left)}")
         for pid in left:
             send_signal(pid, number)
         while time.monotonic() < until and any(alive(pid, born) for pid, born in left.items()):

@@ -1,4 +1,4 @@
-"""One rank as its agent sees it: shim, processes, log.
+"""One rank as its agent sees it: its shim, processes and log.
 
 Part of the agent: any Python from 3.6 on, standard library alone, few imports (see `stackyard.launch.node.agent`).
 """
@@ -17,7 +17,7 @@ READ_MOST = 1 << 18
 
 
 class Rank:
-    """One task of this node: its shim, what runs below it, and its log."""
+    """One task of this node: its shim, the processes below it, and its log."""
 
     def __init__(self, task: "int", local: "int", pid: "int", log: "str", streamed: "bool") -> "None":
         self.task, self.local, self.pid, self.log, self.streamed = task, local, pid, log, streamed
@@ -29,7 +29,7 @@ class Rank:
         self.rest, self.rest_since = b"", 0.0
 
     def look(self) -> "None":
-        """How long the log is."""
+        """Read the length of the log."""
         with contextlib.suppress(OSError):
             self.size = os.stat(self.log).st_size
 
@@ -59,17 +59,17 @@ class Rank:
             return []
 
     def shim_alive(self) -> "bool":
-        """Whether the shell that the launcher started is there."""
+        """Whether the shell that the launcher started still runs."""
         return alive(self.pid, self.born)
 
     def refresh(self) -> "None":
-        """Remember what runs below the shim, so that it is found when the shim has been killed."""
+        """Update the list of processes below the shim, so that they are found after the shim was killed."""
         self.below = {pid: born for pid, born in self.below.items() if alive(pid, born)}
         for pid, born in descendants(self.pid) if self.shim_alive() else ():
             self.below[pid] = born
 
     def tell(self, number: "int") -> "int":
-        """Pass a warning such as SIGUSR1 on to the topmost processes that handle it; the others it would kill."""
+        """Send a warning such as SIGUSR1 to the topmost processes that handle it; it would kill the others."""
         queue, told = children(self.pid), 0
         while queue:
             pid = queue.pop(0)

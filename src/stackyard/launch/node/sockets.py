@@ -1,6 +1,7 @@
-"""The agent's connection to the hub, and ports that are held for the ranks.
+"""Sockets of a launch: connect to the first address that answers, hold a port, listen and accept on both families.
 
-Part of the agent: any Python from 3.6 on, standard library alone, few imports (see `stackyard.launch.node.agent`).
+Part of the agent (any Python from 3.6 on, standard library alone, few imports: see `stackyard.launch.node.agent`). Like
+`messages` it imports nothing else of Stackyard, since it is copied to the nodes for the preflight.
 """
 # ruff: noqa: PTH110
 
@@ -11,20 +12,25 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-HUB_SILENT_MS = 20_000
-"""How long the kernel sends again to a hub whose machine has gone before the connection counts as broken."""
+SILENT_MS = 20_000
+"""How long the kernel retransmits to a host that does not acknowledge, before it reports the connection as broken."""
 
 
-def connect(hubs: "list[str]", deadline: "float", wanted: "Callable[[], bool]") -> "tuple[socket.socket, str] | None":
-    """A connection to the first hub address that answers, tried 0.1 s apart, and all again while it is `wanted`."""
-    while time.monotonic() < deadline and hubs and wanted():
+def connect(
+    targets: "list[str]", deadline: "float", wanted: "Callable[[], bool]"
+) -> "tuple[socket.socket, str] | None":
+    """A connection to the first ``address:port`` that answers; None after `deadline`, or once it is not `wanted`.
+
+    Addresses are tried 0.1 s apart, and all of them again until one answers.
+    """
+    while time.monotonic() < deadline and targets and wanted():
         waiting = selectors.DefaultSelector()
-        todo, until = list(hubs), min(deadline, time.monotonic() + 3)
+        todo, until = list(targets), min(deadline, time.monotonic() + 3)
         while time.monotonic() < until and (todo or waiting.get_map()):
             if todo and not _begin(todo.pop(0), waiting) and (todo or not waiting.get_map()):
-                continue  # no way to that address, which is known at once
+                continue  # no route to that address: known at once
             for key, _ in waiting.select(0.1 if todo else max(0.0, until - time.monotonic())):
                 found = key.fileobj
                 waiting.unregister(found)
@@ -37,15 +43,15 @@ def connect(hubs: "list[str]", deadline: "float", wanted: "Callable[[], bool]") 
     return None
 
 
-def _begin(hub: "str", waiting: "selectors.BaseSelector") -> "bool":
-    """Whether a connection is under way."""
-    address, _, port = hub.rpartition(":")
+def _begin(target: "str", waiting: "selectors.BaseSelector") -> "bool":
+    """Start to connect; False where that fails at once."""
+    address, _, port = target.rpartition(":")
     made = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
     made.setblocking(False)
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    made.setsockopt(socket.IPPROTO_TCP, getattr(socket, "TCP_USER_TIMEOUT", 18), HUB_SILENT_MS)
+    made.setsockopt(socket.IPPROTO_TCP, getattr(socket, "TCP_USER_TIMEOUT", 18), SILENT_MS)
     if made.connect_ex((address.strip("[]"), int(port))) in (0, 11, 36, 115):  # EAGAIN, EINPROGRESS
-        waiting.register(made, selectors.EVENT_WRITE, hub)
+        waiting.register(made, selectors.EVENT_WRITE, target)
         return True
     made.close()
     return False
@@ -57,29 +63,59 @@ def _close_all(waiting: "selectors.BaseSelector") -> "None":
     waiting.close()
 
 
-def hold_port() -> "tuple[int, list[socket.socket]]":
-    """A free port, bound on all addresses of both families and kept, so that nobody else is given it.
+def hold_port(tries: "int" = 100) -> "tuple[int, list[socket.socket]]":
+    """A free port, bound on all addresses of both families and kept, so that no other process is given it.
 
     The sockets have SO_REUSEADDR and do not listen: a program that sets SO_REUSEADDR itself can bind and listen there
     (socket(7)), while neither an automatic choice of a port nor a bind without the option ever gets it.
+
+    Raises:
+        OSError: no port is free on both families.
     """
-    for _ in range(100):
-        held = []  # type: list[socket.socket]
-        port = 0
+    try:
+        held = bind(0)
+    except OSError:  # free on one family only
+        if tries == 1:
+            raise
+        return hold_port(tries - 1)
+    return held[0].getsockname()[1], held
+
+
+def bind(port: "int") -> "list[socket.socket]":
+    """Sockets bound to a port (0: a free one) on all addresses of both families. Raises OSError."""
+    held = []  # type: list[socket.socket]
+    try:
+        for family, wildcard in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
+            if family == socket.AF_INET6 and not os.path.exists("/proc/net/if_inet6"):
+                continue
+            made = socket.socket(family, socket.SOCK_STREAM)
+            held.append(made)
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            made.bind((wildcard, port))
+            port = made.getsockname()[1]
+    except OSError:
+        for one in held:
+            one.close()
+        raise
+    return held
+
+
+def listen(bound: "list[socket.socket]", backlog: "int") -> "None":
+    """Let bound sockets listen, without blocking."""
+    for one in bound:
+        one.setblocking(False)
+        one.listen(max(128, backlog))
+
+
+def accept(listening: "socket.socket") -> "Iterator[tuple[socket.socket, str]]":
+    """Every connection that has arrived, non-blocking, with the address it comes from. Raises OSError."""
+    while True:
         try:
-            for family, wildcard in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
-                if family == socket.AF_INET6 and not os.path.exists("/proc/net/if_inet6"):
-                    continue
-                made = socket.socket(family, socket.SOCK_STREAM)
-                held.append(made)
-                made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                if family == socket.AF_INET6:
-                    made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                made.bind((wildcard, port))
-                port = made.getsockname()[1]
-        except OSError:
-            for one in held:
-                one.close()
-            continue
-        return port, held
-    raise OSError("no port is free on both IPv4 and IPv6")
+            made, address = listening.accept()
+        except BlockingIOError:
+            return
+        made.setblocking(False)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        yield made, address[0]

@@ -1,12 +1,12 @@
-"""Starts the ranks of one node on this machine: the launcher where there is none. Standard library only.
+"""Starts the ranks of one node on this machine, where no other launcher is needed. Standard library only.
 
     python -I -S spawn.py --cpus 0-3 --cpus 4-7 -- program [argument ...]
 
 starts the program once for each ``--cpus`` (hardware threads in the operating system's numbers; empty: not bound). Each
-task finds out who it is from STACKYARD_TASK, STACKYARD_TASKS, STACKYARD_LOCAL_TASK, STACKYARD_LOCAL_TASKS and
-STACKYARD_NODE. SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are passed on to all tasks and what they started. A task
-that fails does not end the others: that is decided by who watches them. The exit code is that of the first task that
-failed, 128 + the signal's number where one ended it.
+task reads its identity from STACKYARD_TASK, STACKYARD_TASKS, STACKYARD_LOCAL_TASK, STACKYARD_LOCAL_TASKS and
+STACKYARD_NODE. SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are passed on to all tasks and their processes. A task that
+fails does not end the others: the hub decides that. The exit status is that of the first task that failed, 128 + the
+signal's number where a signal killed it.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ def read_line(words: list[str]) -> tuple[list[frozenset[int]], list[str]]:
     rest = list(words)
     while rest and rest[0] != "--":
         if rest[0] != "--cpus" or len(rest) < 2:
-            raise ValueError(f"not understood: {rest[0]}")
+            raise ValueError(f"unexpected argument: {rest[0]}")
         tasks.append(read_cpus(rest[1]))
         rest = rest[2:]
     if not tasks or len(rest) < 2:
-        raise ValueError("needs --cpus for each task, then -- and a program")
+        raise ValueError("usage: --cpus LIST for each task, then -- and a program")
     return tasks, rest[1:]
 
 
 def usable(tasks: list[frozenset[int]]) -> bool:
-    """Whether every planned CPU may be used here."""
+    """Whether this process may use every planned CPU."""
     return frozenset().union(*tasks) <= os.sched_getaffinity(0)
 
 
@@ -63,7 +63,7 @@ def start(task: int, tasks: int, cpus: frozenset[int], program: list[str]) -> in
         own = {"TASK": task, "TASKS": tasks, "LOCAL_TASK": task, "LOCAL_TASKS": tasks, "NODE": 0}
         os.execvpe(program[0], program, os.environ | {f"STACKYARD_{name}": str(n) for name, n in own.items()})
     except OSError as error:
-        os.write(2, f"stackyard: cannot start {program[0]}: {error.strerror}\n".encode())
+        os.write(2, f"stackyard: failed to start {program[0]}: {error.strerror}\n".encode())
     finally:
         os._exit(NOT_STARTED)
 
@@ -72,7 +72,7 @@ def run(tasks: list[frozenset[int]], program: list[str]) -> int:
     """Start all tasks, pass signals on, wait for all, and return the first failure's exit code, or 0."""
     bound = usable(tasks)
     if not bound:
-        print("stackyard: this machine lacks some of the planned CPUs; the ranks are not bound", file=sys.stderr)
+        print("stackyard: some of the planned CPUs are not available here; the ranks are not bound", file=sys.stderr)
     alive: set[int] = set()
 
     def forward(number: int, frame: FrameType | None) -> None:
@@ -100,7 +100,7 @@ def _signal_group(pid: int, number: int) -> None:
         try:
             return send(pid, number)
         except ProcessLookupError:
-            continue  # not yet the leader of its own group, or already gone
+            continue  # not yet the leader of its own group, or already ended
 
 
 def main() -> int:

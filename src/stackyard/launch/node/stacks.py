@@ -1,4 +1,4 @@
-"""Stacks of hanging ranks: py-spy where it is there, what the kernel says where not.
+"""Stack traces of hanging ranks: from py-spy, or the kernel's view where py-spy is not available.
 
 Part of the agent: any Python from 3.6 on, standard library alone, few imports (see `stackyard.launch.node.agent`).
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Stacks:
-    """Collects the stacks of the ranks' processes beside the loop, a few at a time."""
+    """Collects the stack traces of the ranks' processes without blocking the loop, a few at a time."""
 
     def __init__(self, folder: "str", py_spy: "str") -> "None":
         self.folder, self.py_spy = folder, py_spy
@@ -28,19 +28,19 @@ class Stacks:
         self.open = {}  # type: dict[int, int]
 
     def begin(self, rank: "Rank") -> "None":
-        """Ask for everything below one rank."""
+        """Start with all processes of one rank."""
         pids = [pid for pid, _ in descendants(rank.pid)][:64]
         self.parts[rank.task], self.open[rank.task] = [], max(1, len(pids))
         self.waiting.extend((rank, pid) for pid in pids or [rank.pid])
 
     def step(self) -> "Iterator[tuple[int, str]]":
-        """Start and finish what can be; yields (task, text) of every rank that is complete."""
+        """Start and finish what can be now; yields (task, text) of every rank that is complete."""
         while self.waiting and len(self.running) < 4:
             rank, pid = self.waiting.pop(0)
             if self.py_spy and is_python(pid):
                 self.running.append(self._spy(rank, pid))
             else:
-                why = "py-spy is not there" if is_python(pid) else "not Python"
+                why = "py-spy not found" if is_python(pid) else "not Python"
                 self.parts[rank.task].append(kernel_view(pid, why))
                 self.open[rank.task] -= 1
         for one in list(self.running):
@@ -81,10 +81,10 @@ def is_python(pid: "int") -> "bool":
 
 
 def kernel_view(pid: "int", why: "str") -> "str":
-    """What the kernel says of a process whose own stack could not be had, and why it could not. It disturbs nothing."""
+    """The kernel's view of a process (state, memory, kernel stack), and why it has no stack trace. Read-only."""
     command = slurp(f"/proc/{pid}/cmdline").replace("\0", " ").strip()
     status = [x for x in slurp(f"/proc/{pid}/status").splitlines() if x.startswith(("State", "Threads", "VmRSS"))]
     stack = slurp(f"/proc/{pid}/stack").strip() or "(kernel stack not readable)"
     waits = slurp(f"/proc/{pid}/wchan").strip() or "?"
-    head = f"Process {pid}: {command}\n(no stack of the program: {why})"
+    head = f"Process {pid}: {command}\n(no stack trace: {why})"
     return "\n".join([head, *status, f"waits in: {waits}", stack, ""])

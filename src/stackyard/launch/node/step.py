@@ -1,46 +1,41 @@
-"""What the shim, the agents and the hub of one step agree on.
+"""What the shim, the agents and the hub of one step agree on: files, order, messages, and plan.json (`StepFile`).
 
-**Files of a step** are in `StepPaths`, on a shared file system. **Files of a node** are in a private folder on its
-own disk,
-``${STACKYARD_TMP:-/tmp}/stackyard-<uid>-<token8>-<hostname>`` (mode 0700, owner checked), so that several "nodes" on
-one
-machine do not meet:
+**Files of a step** are in `StepPaths`, on a shared file system. **Files of a node** are in a private directory on its
+own disk, ``${STACKYARD_TMP:-/tmp}/stackyard-<uid>-<token8>-<hostname>`` (mode 0700, owner checked; with the hostname,
+so that several simulated nodes on one machine have one each):
 
     pipe        FIFO; shims write one line each: ``start <local> <rank> <pid> <cpus> <visible gpus>`` and
-                ``exit <local> <code>`` (less than PIPE_BUF, so lines never mix)
+                ``exit <local> <code>`` (less than PIPE_BUF, so that lines never mix)
     go          shell assignments from the hub: MASTER_ADDR, MASTER_PORT, STACKYARD_PORT_1 ...; written once all nodes
-    are there
-    stop        a message: the shim prints it and ends with code 70 without starting its program
-    ack.<local> the agent has told the hub how this task ended; the shim leaves then (at most 2 s later)
+                have reported
+    stop        a message: the shim prints it and exits with status 70 without starting its program
+    ack.<local> the hub has been told how this task ended; the shim exits then (at most 2 s later)
 
-**Order.** The launcher starts `rank.sh` for every task. Each shim finds out who it is (one launcher family, a
-complete set,
-size as planned, else a clear error and code 71), writes ``start``; that of local task 0 first makes the folder and
-the FIFO
-and starts the agent, detached. The agent connects to the hub (the first address that answers), says hello, and on the
-node
-of task 0 binds the ports: sockets with SO_REUSEADDR that are bound, never listened on, and kept open, so that nobody
-else is given the port while a program that sets SO_REUSEADDR too (TCPStore, gRPC, Ray) can bind and listen. When all
-nodes have said hello the
-hub answers ``go`` with the address of task 0's node. The shim then sets the environment and runs the program in the
-foreground, both streams into the rank's log.
+**Order.** The launcher starts `rank.sh` for every task. Each shim reads its identity (a complete set of one launcher's
+variables, world size as planned, else an error and status 71) and writes ``start``; that of local task 0 first creates
+the directory and the FIFO and starts the agent, detached. The agent connects to the hub (the first address that
+answers), sends hello, and on the node of task 0 binds the ports: sockets with SO_REUSEADDR that are bound and never
+listen, so that no other process is given the port while a program that sets SO_REUSEADDR too (TCPStore, gRPC, Ray) can
+bind and listen there. When all nodes have sent hello, the hub sends ``go`` with the address of task 0's node. The shim
+then sets the environment and runs the program in the foreground, both streams into the rank's log.
 
-**Wire.** One JSON object a line over TCP, both ways.
+**Messages.** One JSON object a line over TCP, both ways (`stackyard.launch.node.messages`).
 
     agent to hub                                                hub to agent
     {"hello": {"token", "host", "addresses": [..],              {"go": {"MASTER_ADDR": .., "MASTER_PORT": ..}}
                "node", "pid", "facts": {..}}}
     {"ports": [29411, ..]}          (node of task 0)            {"stop": "message"}
     {"start": {"task", "local", "pid", "cpus", "gpus"}}         {"signal": "USR1"}      to the topmost processes of each
-    {"exit": {"task", "code", "tail": ["last lines"],                                   rank that handle it, to no other
+    {"exit": {"task", "code", "tail": ["last lines"],                                   rank that handle it, no others
               "how": "killed" or "orphaned"}}                   {"stacks": true}
-    {"out": {"task", "text"}}       streamed output             {"end": grace_s}        TERM, then KILL, then leave
-    {"beat": {"tasks": {"3": bytes_of_output}}}  once a second
+    {"out": {"task", "text"}}       streamed output             {"end": grace_s}        SIGTERM, then SIGKILL, then exit
+    {"beat": {"tasks": {"3": bytes_of_output}}}  heartbeat, once a second
     {"stacks": {"task", "text"}}    {"bye": {}}
     {"signalled": {"task", "signal", "processes"}}
     {"sidecar": {"code", "tail"}}   it ended before the ranks
 
-A hub that has heard nothing from a node for `lost_s` calls it lost. An agent whose hub is gone ends its ranks.
+A node from which the hub has received no message for `lost_s` (heartbeat timeout) is lost. An agent that loses its
+connection to the hub ends its ranks.
 """
 
 from __future__ import annotations
@@ -55,7 +50,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class PlannedSlot:
-    """Where one task of a node should be: hardware threads and GPUs, in the operating system's and driver's numbers."""
+    """The planned place of one task of a node: hardware threads and GPUs, as the system and the driver number them."""
 
     cpus: tuple[int, ...]
     gpus: tuple[int, ...] = ()
@@ -63,7 +58,7 @@ class PlannedSlot:
 
 @dataclass(frozen=True)
 class StepFile:
-    """plan.json of a step. Times in seconds; `hubs` are ``address:port`` in the order to try."""
+    """plan.json of a step. Times in seconds; `hubs` are ``address:port``, tried in this order."""
 
     run: str
     token: str
@@ -89,7 +84,7 @@ class StepFile:
 
     @property
     def tasks(self) -> int:
-        """Tasks in all."""
+        """The number of tasks."""
         return self.nodes * self.tasks_per_node
 
     def to_json(self) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""The gate: before the program starts, its nodes prove that they are alike, can talk, and are fast enough."""
+"""The preflight: before the program starts, test that its nodes are alike, reach each other, and are fast enough."""
 
 from __future__ import annotations
 
-from stackyard.launch.preflight.model import GateReport
-from stackyard.launch.preflight.run import run_gate
-from stackyard.launch.preflight.trial import GateOptions
+from stackyard.launch.preflight.model import PreflightReport
+from stackyard.launch.preflight.run import run_preflight
+from stackyard.launch.preflight.trial import PreflightOptions
 
-__all__ = ["GateOptions", "GateReport", "run_gate"]
+__all__ = ["PreflightOptions", "PreflightReport", "run_preflight"]

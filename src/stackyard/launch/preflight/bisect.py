@@ -1,6 +1,6 @@
-"""Which hosts spoil a group? Found by testing groups, all disjoint groups of a round side by side. Pure.
+"""Find the hosts that make a group fail, by testing groups: the disjoint groups of a round run in parallel. Pure.
 
-A host may be good alone and bad in company (its link), so a single host is tested together with one that is known to be
+A host may pass alone and fail with others (its link), so a single host is tested together with one that is known to be
 good. One bad host among n takes about log2(n) + 2 rounds; several share their rounds.
 """
 
@@ -15,7 +15,7 @@ Test = Callable[[Sequence[Group]], list[bool]]
 
 @dataclass(frozen=True)
 class Found:
-    """What spoils a group.
+    """What makes a group fail.
 
     Attributes:
         nodes: hosts that fail with every partner.
@@ -35,10 +35,10 @@ class Found:
         return tuple(dict.fromkeys((*self.nodes, *(right for _, right in self.links), *self.together)))
 
     def reasons(self, what: str) -> dict[str, str]:
-        """Why each of `hosts` is left out, where `what` failed."""
-        said = dict.fromkeys(self.nodes, f"{what} fails with it and any other node")
+        """Why each of `hosts` is excluded, where `what` failed."""
+        said = dict.fromkeys(self.nodes, f"{what} fails with every other node")
         said.update({right: f"{what} fails between {left} and {right}" for left, right in self.links})
-        said.update(dict.fromkeys(self.together, f"{what} fails in larger groups with it"))
+        said.update(dict.fromkeys(self.together, f"{what} fails in larger groups that include it"))
         return said
 
 
@@ -46,12 +46,12 @@ def find_bad(hosts: Sequence[str], test: Test, good: Sequence[str] = ()) -> Foun
     """Find the hosts that make a test of all of `hosts` fail.
 
     Args:
-        test: given disjoint groups, says for each whether it passes.
+        test: returns for each of some disjoint groups whether it passes.
         good: hosts that are already known to be good; the others are suspects.
 
     Returns:
-        What was found; nothing where every group passes now (it was a passing disturbance). Two hosts that only fail
-        together are a link: nobody can say which of them it is.
+        What was found; nothing where every group passes now (the failure was transient). Two hosts that only fail
+        together are a link: which of the two is bad cannot be determined.
     """
     search = _Search(test, list(good))
     search.split([tuple(host for host in hosts if host not in set(good))])
@@ -91,7 +91,7 @@ class _Search:
                 (self.good if ok else self.bad).append(host)
 
     def _without_witness(self, hosts: list[str]) -> None:
-        """Nobody is known to be good: first each alone, then all pairs, until one pair passes."""
+        """No host is known to be good: test each alone, then all pairs, until one pair passes."""
         alone = self.ask([(host,) for host in hosts])
         self.bad += [host for host, ok in zip(hosts, alone, strict=True) if not ok]
         rest = [host for host, ok in zip(hosts, alone, strict=True) if ok]
@@ -125,7 +125,7 @@ class _Search:
                 (self.good if ok else self.bad).append(host)
 
     def among(self, hosts: list[str]) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
-        """Each of these is good with somebody; are all of them together? If not, which two are not?"""
+        """Each of these passes with some other: do all of them together? If not, which two do not?"""
         links: list[tuple[str, str]] = []
         together: list[str] = []
         while len(hosts) > 1 and not self.ask([tuple(hosts)])[0]:
@@ -172,7 +172,7 @@ def all_pairs(hosts: Sequence[str]) -> list[list[Group]]:
 
 
 def suspects(pairs: Sequence[tuple[Sequence[str], bool]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What tests of pairs say at once: (suspects, good). Good is who passed with anybody; both may be incomplete."""
+    """(suspects, good) by tests of pairs. Good are those that passed with any other; both may be incomplete."""
     good = dict.fromkeys(host for pair, ok in pairs if ok for host in pair)
     rest = dict.fromkeys(host for pair, ok in pairs if not ok for host in pair if host not in good)
     return tuple(rest), tuple(good)

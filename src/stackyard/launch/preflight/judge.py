@@ -1,4 +1,4 @@
-"""Is a measurement good enough? Against the site's reference where it has one, else against the other nodes. Pure."""
+"""Compare measurements with the site's references, or where there are none with the other nodes. Pure."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from stackyard.launch.preflight.model import Measurement, Verdict
 from stackyard.spec.sitemodels import Reference
 
 RELATIVE = {"cpu": 0.5, "memory": 0.4, "gpu": 0.7, "allreduce_node": 0.5, "allreduce_pair": 0.33, "tcp": 0.33}
-"""Without a reference: below this share of the median of at least three like it, a measurement is slow. Wide enough for
-what healthy nodes differ by; a link at half its width, a core at half its clock are below or near it, and a site that
-wants more says so by a reference."""
+"""Without a reference: a measurement below this fraction of the median (of at least three of its kind) is slow. Wide
+enough for the differences of healthy nodes; a link at half its width or a core at half its clock is below or near it.
+A site can require more by a reference."""
 
 _UNITS = {
     "B/s": ("B/s", 1.0), "MB/s": ("B/s", 1e6), "GB/s": ("B/s", 1e9), "TB/s": ("B/s", 1e12),
@@ -25,11 +25,11 @@ _UNITS = {
 def judge(measurements: Sequence[Measurement], references: Sequence[Reference]) -> tuple[Verdict, ...]:
     """A verdict for each measurement, in order.
 
-    ``slow``: below value x (1 - low) of its reference, or without one far below the median of its like. ``odd``: above
-    value x (1 + high). There is no upper limit by default: switches that reduce exceed the rate of a link.
+    ``slow``: below value x (1 - low) of its reference, or without one far below the median of its kind. ``odd``: above
+    value x (1 + high). By default there is no upper limit: switches that reduce exceed the rate of a link.
 
     Raises:
-        InputError: a reference is in a unit that the measurement cannot be converted to.
+        InputError: the unit of a reference cannot be converted to that of the measurement.
     """
     named = {reference.name: reference for reference in references}
     middles = _middles(measurements)
@@ -37,7 +37,7 @@ def judge(measurements: Sequence[Measurement], references: Sequence[Reference]) 
 
 
 def floor(name: str, unit: str, measurements: Sequence[Measurement], references: Sequence[Reference]) -> float:
-    """Below this a measurement of that name is slow, in `unit`; 0 where nothing says so."""
+    """The limit below which a measurement of that name is slow, in `unit`; 0 for no limit."""
     reference = next((r for r in references if r.name == name), None)
     if reference is not None and reference.low:
         return _in_unit(reference, unit) * (1 - reference.low)
@@ -50,15 +50,15 @@ def _one(m: Measurement, reference: Reference | None, middle: float | None) -> V
     said = f"{m.name} is {m.value:.3g} {m.unit}{where}"
     if reference is not None:
         value = _in_unit(reference, m.unit)
-        against = f"{said}; the site expects {value:.3g}"
+        against = f"{said}, expected {value:.3g}"
         if reference.low and m.value < value * (1 - reference.low):
-            return Verdict(m.name, m.hosts, "slow", f"{against}, at least {value * (1 - reference.low):.3g}")
+            return Verdict(m.name, m.hosts, "slow", f"{against} (at least {value * (1 - reference.low):.3g})")
         if reference.high and m.value > value * (1 + reference.high):
-            return Verdict(m.name, m.hosts, "odd", f"{against}, at most {value * (1 + reference.high):.3g}")
+            return Verdict(m.name, m.hosts, "odd", f"{against} (at most {value * (1 + reference.high):.3g})")
         if reference.low:
             return Verdict(m.name, m.hosts, "passed", against)
     if middle and m.value < middle * RELATIVE.get(m.name, 0.0):
-        return Verdict(m.name, m.hosts, "slow", f"{said}; the median of its like is {middle:.3g}")
+        return Verdict(m.name, m.hosts, "slow", f"{said}, median {middle:.3g}")
     return Verdict(m.name, m.hosts, "passed", said)
 
 
@@ -75,7 +75,7 @@ def _in_unit(reference: Reference, unit: str) -> float:
     mine, theirs = _UNITS.get(reference.unit), _UNITS.get(unit)
     if mine is None or theirs is None or mine[0] != theirs[0]:
         raise InputError(
-            f"the reference {reference.name} is in {reference.unit}, and it is measured in {unit}",
-            hint=f"write it in {unit} in the site file",
+            f"unit mismatch: reference {reference.name} is in {reference.unit}, the measurement in {unit}",
+            hint=f"give the reference in {unit} in site.yaml",
         )
     return reference.value * mine[1] / theirs[1]

@@ -1,4 +1,4 @@
-"""What the gate says: measurements, verdicts, stages, a report. Plain frozen values."""
+"""Results of a preflight: measurements, verdicts, stages, the report. Plain frozen values."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any, Literal
 Outcome = Literal["passed", "slow", "odd", "failed", "skipped"]
 WORST: tuple[Outcome, ...] = ("failed", "slow", "odd", "passed")
 TITLES = {
-    "identity": "every rank is there", "hosts": "the nodes are alike", "libraries": "libraries, CPU and memory",
-    "gpus": "GPUs", "gloo": "all ranks meet", "node": "all-reduce within each node",
-    "pairs": "all-reduce between neighbours", "all": "all-reduce over all", "mpi": "all-reduce over MPI",
+    "identity": "all ranks", "hosts": "equal nodes", "libraries": "libraries, CPU and memory",
+    "gpus": "GPUs", "gloo": "all ranks over Gloo", "node": "all-reduce within each node",
+    "pairs": "all-reduce between neighbours", "all": "all-reduce over all nodes", "mpi": "all-reduce over MPI",
     "tcp": "plain TCP between neighbours",
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """One number. `hosts` are those that took part; none: the whole job. `detail` has bytes, ranks, backend, times."""
+    """One number. `hosts` are those that took part; empty: the whole job. `detail` has bytes, ranks, backend, times."""
 
     name: str
     value: float
@@ -29,7 +29,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What one measurement means; `message` says against what it was judged."""
+    """The assessment of one measurement; `message` names what it was compared with."""
 
     name: str
     hosts: tuple[str, ...]
@@ -50,21 +50,21 @@ class Stage:
 
     @property
     def good(self) -> bool:
-        """Nothing here keeps a program from starting."""
+        """Whether a program may start as far as this stage is concerned."""
         return self.outcome in ("passed", "odd", "skipped")
 
 
 @dataclass(frozen=True)
-class GateReport:
-    """How the gate went.
+class PreflightReport:
+    """The result of a preflight.
 
     Attributes:
-        hosts: those that the program gets; empty where the gate did not pass.
+        hosts: those for the program; empty where the preflight did not pass.
         spare: good hosts that are not needed.
-        bad: hosts that are left out, with the reason.
+        bad: excluded hosts, with the reason.
         stages: of the last trial.
-        notes: what happened on the way, in order.
-        differences: of kernel and the like, which stop nobody.
+        notes: retries and searches, in order.
+        differences: of kernel and the like, which are tolerated.
         steps: how many times ranks were started.
     """
 
@@ -79,19 +79,19 @@ class GateReport:
     seconds: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values, for gate.json."""
+        """Plain JSON values, for preflight.json."""
         return {"format": 1, **asdict(self)}
 
     def summary(self) -> list[str]:
-        """Lines for a person: one per stage, then what is left out and why."""
+        """Lines to show: one per stage, then the excluded hosts and why."""
         lines = [_line(stage) for stage in self.stages]
-        lines += [f"different, but tolerated: {text}" for text in self.differences[:5]]
+        lines += [f"difference (tolerated): {text}" for text in self.differences[:5]]
         lines += [f"{verdict.outcome}: {verdict.message}" for stage in self.stages for verdict in _notable(stage)[:5]]
         lines += list(self.notes)
-        lines += [f"left out: {host}: {reason}" for host, reason in self.bad.items()]
-        word = "passed" if self.passed else "not passed"
+        lines += [f"excluded: {host}: {reason}" for host, reason in self.bad.items()]
+        word = "passed" if self.passed else "failed"
         used = f" on {len(self.hosts)} nodes" if self.passed else ""
-        return [*lines, f"gate {word}{used} ({self.seconds:.1f} s)"]
+        return [*lines, f"preflight {word}{used} ({self.seconds:.1f} s)"]
 
 
 def _line(stage: Stage) -> str:

@@ -1,4 +1,4 @@
-"""`run_gate`: try all nodes, name the bad ones, try again without them, until a trial passes or too few are left."""
+"""`run_preflight`: test all nodes and repeat without the bad ones, until a trial passes or too few are left."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from stackyard.launch.plan.model import Plan
 from stackyard.launch.preflight import trial
 from stackyard.launch.preflight.bisect import Found, Group, find_bad, suspects
 from stackyard.launch.preflight.judge import floor
-from stackyard.launch.preflight.model import GateReport, Measurement, Stage
-from stackyard.launch.preflight.trial import GateOptions, Trial
+from stackyard.launch.preflight.model import Measurement, PreflightReport, Stage
+from stackyard.launch.preflight.trial import PreflightOptions, Trial
 from stackyard.launch.records.outcome import Listener, StepResult
 from stackyard.launch.records.paths import RunPaths, StepPaths
 from stackyard.spec.sitemodels import Reference
 from stackyard.yard.atomic import write_json, write_text
 
 MakePlan = Callable[[tuple[str, ...], tuple[str, ...]], Plan]
-WHAT = {"identity": "the start of ranks", "gloo": "meeting over gloo", "pairs": "the all-reduce",
+WHAT = {"identity": "the start of ranks", "gloo": "connecting over Gloo", "pairs": "the all-reduce",
         "all": "the all-reduce", "mpi": "MPI", "tcp": "TCP"}  # fmt: skip
 SEARCH_START_S = 30.0
-"""In a search the ranks' program has been read before: a group that takes longer to come up is a bad one."""
+"""In a search the program of the ranks is in the file cache already: a group that takes longer to start is bad."""
 SEARCHED = ("gloo", "pairs", "all", "mpi", "tcp")
 
 
@@ -32,11 +32,11 @@ class RunStep(Protocol):
     """`stackyard.launch.run.step.run_step`, with the run's name and the options already given."""
 
     def __call__(self, step: StepPaths, plan: Plan, listener: Listener) -> StepResult:
-        """Start, watch, end."""
+        """Run a step to its end."""
         ...
 
 
-def run_gate(
+def run_preflight(
     run: RunPaths,
     make_plan: MakePlan,
     hosts: Sequence[str],
@@ -45,59 +45,59 @@ def run_gate(
     references: Sequence[Reference] = (),
     run_step: RunStep,
     listener: Listener,
-    options: GateOptions | None = None,
-) -> GateReport:
-    """Prove nodes before a program starts on them. gate.json holds the report, also of a gate that did not pass.
+    options: PreflightOptions | None = None,
+) -> PreflightReport:
+    """Test nodes before a program starts on them. preflight.json holds the report, whether or not it passed.
 
     Args:
         make_plan: the plan that runs a command on every rank of some hosts of this allocation.
-        hosts: all that may be used, spare ones included.
-        spare: how many of them may be left out.
-        references: what the site expects of such nodes.
+        hosts: all that may be used, including spare ones.
+        spare: how many of them may be excluded.
+        references: the site's expected values for such nodes.
 
     Raises:
-        ChecksFailed: too few good nodes are left, or what fails cannot be pinned to nodes.
-        InputError: a reference is in a wrong unit, or there are no hosts.
+        ChecksFailed: too few good nodes are left, or the failure cannot be attributed to nodes.
+        InputError: a reference has a wrong unit, or no host is left for the program.
         MissingError, StackyardError: ranks could not be started at all.
     """
     if len(hosts) <= spare:
-        raise InputError(f"{len(hosts)} nodes, {spare} of them spare: none is left for the program")
-    gate = _Gate(run, make_plan, run_step, listener, references, options or GateOptions())
-    report = gate.run(tuple(hosts), spare)
-    write_json(run.gate, report.to_json())
+        raise InputError(f"{len(hosts)} nodes with {spare} spare: no node is left for the program")
+    preflight = _Preflight(run, make_plan, run_step, listener, references, options or PreflightOptions())
+    report = preflight.run(tuple(hosts), spare)
+    write_json(run.preflight, report.to_json())
     if not report.passed:
         raise ChecksFailed(_verdict(report, len(hosts) - spare), detail="\n".join(report.summary()), hint=_hint(report))
     return report
 
 
-def _verdict(report: GateReport, wanted: int) -> str:
+def _verdict(report: PreflightReport, wanted: int) -> str:
     if report.bad:
         named = "; ".join(f"{host} ({reason})" for host, reason in report.bad.items())
-        return f"the gate does not pass, {wanted} good nodes are needed: bad is {named}"
+        return f"preflight failed: fewer than {wanted} good nodes; bad: {named}"
     failing = next((stage for stage in report.stages if not stage.good), None)
-    return f"the gate does not pass: {f'{failing.name}: {failing.reason}' if failing else 'no stage was run'}"
+    return f"preflight failed: {f'{failing.name}: {failing.reason}' if failing else 'no stage was run'}"
 
 
-def _hint(report: GateReport) -> str:
+def _hint(report: PreflightReport) -> str:
     if report.bad:
-        return f"ask for spare nodes with --spare {len(report.bad)}, or leave these out"
-    return "no node could be named: the fault is between them, or the same on all"
+        return f"request spare nodes with --spare {len(report.bad)}, or exclude these nodes"
+    return "no bad node was found: the fault is in the network, or the same on all nodes"
 
 
-class _Gate:
+class _Preflight:
     def __init__(
         self, run: RunPaths, make_plan: MakePlan, run_step: RunStep, listener: Listener,
-        references: Sequence[Reference], options: GateOptions,
+        references: Sequence[Reference], options: PreflightOptions,
     ) -> None:  # fmt: skip
         self.paths, self.make_plan, self.run_step, self.listener = run, make_plan, run_step, listener
         self.references, self.options = references, options
-        self.start = trial.install(run.gate_step(0).root.parent / "program")
+        self.start = trial.install(run.preflight_steps / "program")
         self.next_step = 1
         self.steps = 0
         self.notes: list[str] = []
 
-    def run(self, hosts: tuple[str, ...], spare: int) -> GateReport:
-        """Trials on fewer and fewer hosts. One that fails and cannot be explained is repeated once."""
+    def run(self, hosts: tuple[str, ...], spare: int) -> PreflightReport:
+        """Trials on fewer and fewer hosts. A failure that cannot be attributed to hosts is repeated once."""
         began, wanted = time.monotonic(), len(hosts) - spare
         bad: dict[str, str] = {}
         unexplained = 0
@@ -107,8 +107,8 @@ class _Gate:
             unexplained += not last.passed and not found
             if len(found) == len(hosts) and last.launcher_output:
                 raise StackyardError(
-                    f"the gate's ranks could not be started on any node: {last.stages[0].reason}",
-                    detail=last.launcher_output, hint="what the launcher says is about the request, not about a node",
+                    f"the preflight failed to start on any node: {last.stages[0].reason}",
+                    detail=last.launcher_output, hint="check the launcher's output: the request is at fault, no node",
                 )  # fmt: skip
             bad.update(found)
             hosts = tuple(host for host in hosts if host not in bad)
@@ -116,7 +116,7 @@ class _Gate:
                 break
             self._note_retry(last, found)
         good = last.passed and len(hosts) >= wanted
-        return GateReport(
+        return PreflightReport(
             good, hosts[:wanted] if good else (), hosts[wanted:] if good else (), bad, last.stages,
             tuple(self.notes), last.differences, self.steps, round(time.monotonic() - began, 2),
         )  # fmt: skip
@@ -124,25 +124,25 @@ class _Gate:
     def _note_retry(self, last: Trial, found: dict[str, str]) -> None:
         failing = last.failing
         what = f"{failing.name}: {failing.reason}" if failing else "a node"
-        again = f"tried again without {', '.join(found)}" if found else "no node could be named, tried once more"
+        again = f"retrying without {', '.join(found)}" if found else "no bad node found, retrying once"
         self.notes.append(f"{what}; {again}")
-        self.listener.notice(f"gate: {self.notes[-1]}")
+        self.listener.notice(f"preflight: {self.notes[-1]}")
 
     def trial(self, hosts: tuple[str, ...]) -> Trial:
         """All stages on these hosts."""
-        self.listener.phase("gate", f"{len(hosts)} nodes")
+        self.listener.phase("preflight", f"{len(hosts)} nodes")
         step = self._step()
         return self._start(step, hosts, self.options.stages, self.options, _Shown(self.listener))
 
     # ------------------------------------------------------------------------------------------------ naming hosts
 
     def search(self, last: Trial) -> dict[str, str]:
-        """Bad hosts by bisection where a stage failed in which hosts work together."""
+        """Bad hosts, by bisection, where a stage failed in which several hosts take part."""
         failing = last.failing
         if failing is None or len(last.hosts) < 2 or (failing.name not in (*SEARCHED, "identity")):
             return {}
         known = suspects(last.pairs)[1] if failing.name in ("pairs", "tcp") else ()
-        self.listener.phase("gate", f"looking for the bad node: {failing.name}")
+        self.listener.phase("preflight", f"searching for the bad node: {failing.name}")
         least = self._least(failing)
         stage = {"pairs": "all", "identity": "identity", "gloo": "gloo"}.get(failing.name, failing.name)
 
@@ -150,7 +150,7 @@ class _Gate:
             return self._side_by_side(groups, stage, least)
 
         found: Found = find_bad(last.hosts, test, good=known)
-        named = ", ".join(found.hosts) or "nothing found"
+        named = ", ".join(found.hosts) or "none found"
         self.notes.append(f"{failing.name}: searched in {found.rounds} rounds: {named}")
         return found.reasons(WHAT.get(failing.name, failing.name))
 
@@ -162,9 +162,9 @@ class _Gate:
         return floor(first.name, first.unit, failing.measurements, self.references)
 
     def _side_by_side(self, groups: Sequence[Group], stage: str, least: float) -> list[bool]:
-        """Each group in a step of its own, so that one that hangs or dies disturbs no other.
+        """Each group in a step of its own, so that one that hangs or fails does not disturb the others.
 
-        Threads are not interrupted by signals: a file tells the ranks of all groups to end (`wire.Hub`).
+        Threads are not interrupted by signals: the file `stop` makes the ranks of all groups end (`node.connections`).
         """
         steps = [self._step() for _ in groups]
         with ThreadPoolExecutor(min(len(groups), self.options.side_by_side)) as pool:
@@ -188,15 +188,20 @@ class _Gate:
 
     def _step(self) -> StepPaths:
         """The next folder that holds no earlier start: a job that was requeued has some."""
-        while self.paths.gate_step(self.next_step).root.exists():
+        while self.paths.preflight_step(self.next_step).root.exists():
             self.next_step += 1
-        step = self.paths.gate_step(self.next_step)
+        step = self.paths.preflight_step(self.next_step)
         step.root.mkdir(parents=True)
         self.steps += 1
         return step
 
     def _start(
-        self, step: StepPaths, hosts: tuple[str, ...], stages: Sequence[str], options: GateOptions, listener: Listener
+        self,
+        step: StepPaths,
+        hosts: tuple[str, ...],
+        stages: Sequence[str],
+        options: PreflightOptions,
+        listener: Listener,
     ) -> Trial:
         plan = self.make_plan(hosts, trial.rank_argv(self.start, step.root))
         chosen = [stage for stage in stages if stage != "mpi" or plan.program.mpi]
@@ -208,7 +213,7 @@ class _Gate:
 
 
 def _may_pass(last: Trial) -> bool:
-    """A failure between hosts may have been a disturbance; hosts that differ will differ again."""
+    """Whether a retry makes sense: a failure between hosts may be transient, a difference between hosts is not."""
     return last.failing is not None and last.failing.name in (*SEARCHED, "identity")
 
 
@@ -217,7 +222,7 @@ def _bandwidths(measurements: Sequence[Measurement]) -> list[Measurement]:
 
 
 class _Silent:
-    """A listener for steps of which only the result matters."""
+    """A listener that ignores everything."""
 
     def phase(self, name: str, detail: str = "") -> None:
         """Not shown."""
@@ -236,7 +241,7 @@ class _Silent:
 
 
 class _Shown(_Silent):
-    """Turns what rank 0 prints at the end of each stage into progress."""
+    """Reports what rank 0 prints at the end of each stage as phases."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
@@ -246,7 +251,7 @@ class _Shown(_Silent):
         self._listener.nodes(there, expected)
 
     def output(self, task: int, text: str) -> None:
-        """``gate: pairs: done`` becomes a phase."""
+        """``preflight: pairs: done`` becomes a phase."""
         for line in text.splitlines():
-            if task == 0 and line.startswith("gate: "):
-                self._listener.phase("gate", line[len("gate: ") :])
+            if task == 0 and line.startswith("preflight: "):
+                self._listener.phase("preflight", line[len("preflight: ") :])

@@ -1,4 +1,4 @@
-"""One start of ranks for the gate: its files, its plan, and what its result.json means."""
+"""One start of ranks for the preflight: its files, and the meaning of its result.json."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from stackyard.launch.layout.model import Layout
+from stackyard.launch.plan.schedulers.hostlist import same_host, short_host
 from stackyard.launch.preflight.judge import judge
 from stackyard.launch.preflight.model import WORST, Measurement, Outcome, Stage, Verdict
 from stackyard.launch.records.outcome import StepResult
-from stackyard.launch.run.placement import same_host
 from stackyard.spec.sitemodels import Reference
 from stackyard.yard.atomic import write_json, write_text
 
@@ -22,33 +22,35 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from stackyard_preflight.rank import main
+from stackyard_preflight.preflight.node.rank import main
 
 main()
 """
-"""The folder is named because PYTHONSAFEPATH and -I leave it out of the search."""
+"""The directory is added to sys.path since PYTHONSAFEPATH and -I exclude it."""
 PYTHON = 'p=$(command -v python || command -v python3) && exec "$p" "$0" "$1"'
-"""The environment's Python: `python` in a stack, where there is none perhaps only `python3`."""
+"""The environment's Python: `python` in a stack; elsewhere perhaps only `python3`."""
 
+SHARED = ("__init__.py", "messages.py", "sockets.py")
+"""What the ranks' program uses of `stackyard.launch.node`."""
 ALL_STAGES = ("identity", "hosts", "libraries", "gpus", "gloo", "node", "pairs", "all", "mpi", "tcp")
-GONE = {"lost": "ended", "unresponsive": "stopped answering"}
-"""How the program on the nodes says that a rank itself, not its company, is at fault."""
+GONE = {"lost": "ended", "unresponsive": "stopped responding"}
+"""Values of `at` for ranks that are at fault themselves, rather than waiting for others."""
 LOCAL_STAGES = ("hosts", "libraries", "gpus", "node")
-"""Stages whose errors are about the host on which they happen."""
+"""Stages whose errors concern only the host on which they happen."""
 
 
 @dataclass(frozen=True)
-class GateOptions:
-    """How the gate measures.
+class PreflightOptions:
+    """How the preflight measures.
 
     Attributes:
         stages: which, in order; `mpi` runs only where the launcher wires the ranks up for MPI.
         seconds: about how long one bandwidth measurement takes; `speed_seconds`: one of CPU, memory or GPU.
         bytes: of an all-reduce; 0: 1 GiB on GPUs, calibrated on CPUs.
-        start_s, answer_s, connect_s, collective_s: limits for all ranks to be there, for one answer (importing torch
-            from a cold file system included), for a group to connect, for one round of all-reduces.
-        clock_limit_s: clocks may differ by so much.
-        side_by_side: at most so many groups are tested at a time.
+        start_s, answer_s, connect_s, collective_s: time limits for all ranks to connect, for one answer (including the
+            import of torch from a cold file system), for a group to connect, for one round of all-reduces.
+        clock_limit_s: the largest tolerated difference of clocks.
+        side_by_side: the largest number of groups that are tested at a time.
     """
 
     stages: tuple[str, ...] = ALL_STAGES
@@ -65,7 +67,7 @@ class GateOptions:
 
 @dataclass(frozen=True)
 class Trial:
-    """What came of one start. `bad`: hosts that were convicted directly, with reasons; `pairs`: which pairs passed."""
+    """The result of one start. `bad`: hosts known to be bad without a search, and why; `pairs`: which pairs passed."""
 
     hosts: tuple[str, ...]
     stages: tuple[Stage, ...]
@@ -76,7 +78,7 @@ class Trial:
 
     @property
     def passed(self) -> bool:
-        """Nothing keeps a program from starting here."""
+        """Whether a program may start on these hosts."""
         return bool(self.stages) and all(stage.good for stage in self.stages) and not self.bad
 
     @property
@@ -86,10 +88,15 @@ class Trial:
 
 
 def install(folder: Path) -> Path:
-    """Write the ranks' program below `folder`, where all nodes can read it; its start file."""
-    source = Path(__file__).parent / "node"
-    for file in sorted(source.glob("*.py")):
-        write_text(folder / "stackyard_preflight" / file.name, file.read_text(encoding="utf-8"))
+    """Write the ranks' program below `folder`, where all nodes can read it; its start file.
+
+    The package `stackyard_preflight` holds copies at the same places as in `stackyard.launch`, so that relative imports
+    work in both.
+    """
+    launch = Path(__file__).parents[1]
+    copied = [*(launch / "node" / name for name in SHARED), *sorted((launch / "preflight" / "node").glob("*.py"))]
+    for file in copied:
+        write_text(folder / "stackyard_preflight" / file.relative_to(launch), file.read_text(encoding="utf-8"))
     start = folder / "start.py"
     write_text(start, START)
     return start
@@ -100,8 +107,8 @@ def rank_argv(start: Path, step: Path) -> tuple[str, ...]:
     return ("/bin/sh", "-c", PYTHON, str(start), str(step))
 
 
-def write_spec(step: Path, hosts: Sequence[str], stages: Sequence[str], options: GateOptions) -> None:
-    """spec.json, which all ranks read. The token keeps a stray connection from being taken for a rank."""
+def write_spec(step: Path, hosts: Sequence[str], stages: Sequence[str], options: PreflightOptions) -> None:
+    """Write spec.json, which all ranks read. A connection without its token is not a rank."""
     limits = {"start": options.start_s, "answer": options.answer_s, "connect": options.connect_s,
               "collective": options.collective_s}  # fmt: skip
     write_json(
@@ -121,7 +128,7 @@ def host_of(layout: Layout, rank: int) -> str:
 def read(
     step: Path, hosts: tuple[str, ...], layout: Layout, result: StepResult, references: Sequence[Reference]
 ) -> Trial:
-    """What a finished step means. Raises OSError, ValueError where result.json is there and not readable."""
+    """Evaluate a finished step. Raises OSError, ValueError where result.json exists but cannot be read."""
     file = step / "result.json"
     if not file.exists():
         return _without_result(hosts, result)
@@ -132,7 +139,7 @@ def read(
         stages = (*stages, _ended_early(result))
         bad = {**bad, **_lost(hosts, result)}
     soft = [d for d in told.get("differences", ()) if not d["hard"]]
-    texts = tuple(f"{d['host']}: {d['what']} is {d['value']}, mostly {d['usual']}" for d in soft)
+    texts = tuple(f"{d['host']}: {d['what']} is {d['value']}, on most nodes {d['usual']}" for d in soft)
     return Trial(hosts, stages, bad, tuple(_pairs(told, stages)), texts)
 
 
@@ -144,17 +151,17 @@ def _ended_early(result: StepResult) -> Stage:
     first = result.first
     said = first.tail if first and first.tail else result.launcher_output.strip().splitlines()
     tail = f": {said[-1].strip()}" if said else ""
-    why = first.message if first and first.message else f"the ranks ended early ({result.state}, code {result.code})"
+    why = first.message if first and first.message else f"the ranks ended early ({result.state}, status {result.code})"
     return Stage("identity", "failed", why + tail)
 
 
 def _lost(hosts: tuple[str, ...], result: StepResult) -> dict[str, str]:
-    """A node that was lost, or where nothing could be started, is named by who watched the step."""
+    """Hosts that the hub has named: lost, or never reported."""
     first = result.first
     if result.state == "node-lost" and first is not None and first.host in hosts:
-        return {first.host: first.message or "the node was lost"}
+        return {first.host: first.message or "lost connection to the node"}
     if result.state == "no-start" and result.hosts:
-        return {host: "it did not report" for host in hosts if not any(same_host(host, one) for one in result.hosts)}
+        return {host: "did not report" for host in hosts if not any(same_host(host, one) for one in result.hosts)}
     return {}
 
 
@@ -180,20 +187,20 @@ def _worst(verdicts: Sequence[Verdict]) -> Outcome:
 def _convicted(
     told: Mapping[str, Any], stages: Sequence[Stage], hosts: tuple[str, ...], layout: Layout
 ) -> dict[str, str]:
-    """Hosts that need no search: no rank there, other hardware, an error of their own, too slow by themselves."""
+    """Hosts that are bad without a search: no rank, other hardware, an error of their own, too slow by themselves."""
     bad: dict[str, str] = {}
     for raw, stage in zip(told["stages"], stages, strict=True):
         if raw["name"] == "identity" and raw["silent"]:
-            bad.update(dict.fromkeys(raw.get("missing_hosts", ()), "no rank answered from there"))
-            bad.update({host_of(layout, s["rank"]): f"rank {s['rank']} did not answer" for s in raw["silent"]})
+            bad.update(dict.fromkeys(raw.get("missing_hosts", ()), "no rank connected"))
+            bad.update({host_of(layout, s["rank"]): f"rank {s['rank']} did not connect" for s in raw["silent"]})
         if raw["name"] in LOCAL_STAGES:
-            bad.update({s["host"]: f"rank {s['rank']} did not come back from {raw['name']}" for s in raw["silent"]})
+            bad.update({s["host"]: f"rank {s['rank']} timed out in {raw['name']}" for s in raw["silent"]})
             bad.update({e["host"]: e["error"] for e in raw["errors"]})
         bad.update({s["host"]: _gone(s, raw["name"]) for s in raw["silent"] if s["at"] in GONE})
         bad.update({v.hosts[0]: v.message for v in stage.verdicts if v.outcome == "slow" and len(v.hosts) == 1})
     bad.update({d["host"]: _different(d) for d in told.get("differences", ()) if d["hard"] and d["clear"]})
-    full = {host.split(".", 1)[0]: host for host in hosts}
-    return {full.get(host.split(".", 1)[0], host): reason for host, reason in bad.items()}
+    full = {short_host(host): host for host in hosts}
+    return {full.get(short_host(host), host): reason for host, reason in bad.items()}
 
 
 def _gone(silent: Mapping[str, Any], stage: str) -> str:
@@ -201,7 +208,7 @@ def _gone(silent: Mapping[str, Any], stage: str) -> str:
 
 
 def _different(d: Mapping[str, Any]) -> str:
-    return str(d["value"]) if d["what"] == "gpu_errors" else f"{d['what']} is {d['value']}, elsewhere {d['usual']}"
+    return str(d["value"]) if d["what"] == "gpu_errors" else f"{d['what']} is {d['value']}, on most nodes {d['usual']}"
 
 
 def _pairs(told: Mapping[str, Any], stages: Sequence[Stage]) -> list[tuple[tuple[str, ...], bool]]:

@@ -65,7 +65,7 @@ class Listener(Protocol):
     """Is told what happens while a step runs; every method returns at once and never raises."""
 
     def phase(self, name: str, detail: str = "") -> None:
-        """``queued``, ``nodes``, ``gate``, ``first output``, ``running``, ``ending`` ..."""
+        """``queued``, ``nodes``, ``preflight``, ``first output``, ``running``, ``ending`` ..."""
 
     def nodes(self, there: int, expected: int) -> None:
         """How many nodes have reported."""

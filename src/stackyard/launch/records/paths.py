@@ -5,11 +5,14 @@
   job.sh                      the batch script, as submitted
   status.json                 how it stands, replaced as it changes; holds the end once there is one
   events.jsonl                phases, failures, lost nodes: one JSON object a line, in the order they happened
-  receipt.json gate.json      planned against real places; what the gate measured
+  placement.json              planned and actual places of the ranks
+  preflight.json              what the preflight measured
   batch.log                   the batch script's own output
   stacks/                     stacks of ranks that hung
   rank.sh  plan.json  rankfile ... logs/    the main step
-  gate/<n>/                   the steps of the gate, with the same files
+  preflight/<n>/              the steps of the preflight, with the same files
+
+Runs recorded before have ``receipt.json``, ``gate.json`` and ``gate/`` instead, which are found under the new names.
 """
 
 from __future__ import annotations
@@ -80,9 +83,14 @@ class RunPaths:
         """The step that runs the program."""
         return StepPaths(self.root)
 
-    def gate_step(self, number: int) -> StepPaths:
-        """One step of the gate."""
-        return StepPaths(self.root / "gate" / str(number))
+    def preflight_step(self, number: int) -> StepPaths:
+        """One step of the preflight."""
+        return StepPaths(self.preflight_steps / str(number))
+
+    @property
+    def preflight_steps(self) -> Path:
+        """The steps of the preflight, and the program that their ranks run."""
+        return self._renamed("preflight", "gate")
 
     @property
     def record(self) -> Path:
@@ -100,14 +108,14 @@ class RunPaths:
         return self.root / "events.jsonl"
 
     @property
-    def receipt(self) -> Path:
-        """Planned against real places."""
-        return self.root / "receipt.json"
+    def placement(self) -> Path:
+        """Planned and actual places of the ranks."""
+        return self._renamed("placement.json", "receipt.json")
 
     @property
-    def gate(self) -> Path:
-        """What the gate measured."""
-        return self.root / "gate.json"
+    def preflight(self) -> Path:
+        """What the preflight measured."""
+        return self._renamed("preflight.json", "gate.json")
 
     @property
     def script(self) -> Path:
@@ -118,3 +126,8 @@ class RunPaths:
     def batch_log(self) -> Path:
         """The batch script's own output."""
         return self.root / "batch.log"
+
+    def _renamed(self, name: str, before: str) -> Path:
+        """`name`; where the run was recorded before that name was chosen, the file or folder called `before`."""
+        now, old = self.root / name, self.root / before
+        return old if old.exists() and not now.exists() else now

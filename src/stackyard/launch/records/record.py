@@ -235,7 +235,7 @@ def set_aside(paths: RunPaths, attempt: int) -> None:
     """Move what an earlier attempt of a requeued run left into ``attempts/<n>/``, so that nothing is overwritten."""
     step = paths.main
     old = paths.root / "attempts" / str(attempt)
-    for path in (step.logs, step.plan, step.shim, paths.receipt, paths.gate, step.stacks, paths.root / "gate"):
+    for path in (step.logs, step.plan, step.shim, paths.placement, paths.preflight, step.stacks, paths.preflight_steps):
         if path.exists():
             old.mkdir(parents=True, exist_ok=True)
             shutil.move(str(path), str(old / path.name))

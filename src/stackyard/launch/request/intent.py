@@ -62,7 +62,7 @@ class Intent(Model):
     stack: str = Field("", description="A published revision, e.g. pytorch/2.13")
     container: str = Field("", description="An image file or folder to run in")
     profile: tuple[str, ...] = Field((), description="e.g. nsys:ranks=0 or py-spy:ranks=0,8")
-    check: bool = Field(False, description="Run the gate before the program")
+    check: bool = Field(False, description="Run the preflight before the program")
     spare: int = Field(0, ge=0, description="Nodes asked for beyond `nodes`, to leave bad ones out")
     hang_min: float = Field(
         0, ge=0, description="Minutes without any output after which the stacks are collected; 0: never"

@@ -1,1 +1,1 @@
-"""One step: the launcher started, its agents heard, the first failure named, and nothing left behind."""
+"""One step: start the launcher, watch its agents, name the first failure, leave no process behind."""

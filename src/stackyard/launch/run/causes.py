@@ -1,4 +1,4 @@
-"""Known causes of failures: what was seen, why, and what to do. The rules are data: causes.yaml."""
+"""Known causes of failures: how each is recognised, why it happens, what to do. The rules are data: causes.yaml."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _AT_LEAST = re.compile(r">= *(\d+)$")
 
 @dataclass(frozen=True)
 class Rule:
-    """One row of causes.yaml; the file's head says what the fields mean."""
+    """One row of causes.yaml; the head of that file describes the fields."""
 
     name: str
     cause: str
@@ -29,7 +29,7 @@ class Rule:
     when: Mapping[str, object] = field(default_factory=dict)
 
     def match(self, lines: Sequence[str], code: int, facts: Mapping[str, object]) -> Cause | None:
-        """The cause, if all that the rule asks for was seen."""
+        """The cause, if all conditions of the rule are met."""
         if (self.codes and code not in self.codes) or not all(holds(facts.get(k), v) for k, v in self.when.items()):
             return None
         if not self.patterns:
@@ -44,7 +44,7 @@ class Rule:
 
 
 def holds(value: object, wanted: object) -> bool:
-    """Whether a fact is as a rule wants it: equal, or at least so large."""
+    """Whether a fact meets the condition of a rule: equal, or at least as large."""
     least = _AT_LEAST.match(wanted) if isinstance(wanted, str) else None
     if least:
         return isinstance(value, int) and value >= int(least[1])
@@ -52,13 +52,13 @@ def holds(value: object, wanted: object) -> bool:
 
 
 def explain(*, tail: Sequence[str], code: int, launcher_output: str, facts: Mapping[str, object]) -> Cause | None:
-    """The first known cause that fits, or None.
+    """The first known cause that matches, or None.
 
     Args:
         tail: the last lines of the rank that failed first.
-        code: its exit code, 128 + signal after a signal; 0 asks for what is wrong although nothing failed.
+        code: its exit status, 128 + signal after a signal; 0 finds what is wrong although nothing failed.
         launcher_output: what srun, mpirun ... printed; read after `tail`.
-        facts: of the step, by the names that rules use: ``family``, ``nodes``, ``tasks``, ``ranks_claiming_zero`` ...
+        facts: of the step, by the names in the rules: ``family``, ``nodes``, ``tasks``, ``ranks_claiming_zero`` ...
     """
     lines = [*tail, *launcher_output.splitlines()[-200:]]
     return next((cause for rule in rules() if (cause := rule.match(lines, code, facts))), None)
@@ -66,10 +66,10 @@ def explain(*, tail: Sequence[str], code: int, launcher_output: str, facts: Mapp
 
 @functools.cache
 def rules() -> tuple[Rule, ...]:
-    """The table, in the order in which it is tried.
+    """The table, in the order in which rules are tried.
 
     Raises:
-        StackyardError: causes.yaml is wrong (a test keeps it right).
+        StackyardError: causes.yaml is invalid (a test keeps it valid).
     """
     from ruamel.yaml import YAML
 
@@ -81,7 +81,7 @@ def _rule(row: Mapping[str, Any]) -> Rule:
     if unknown := set(row) - _KEYS:
         raise StackyardError(f"causes.yaml: {row.get('name')}: unknown {', '.join(sorted(unknown))}")
     if not any(row.get(key) for key in ("patterns", "codes", "when")):
-        raise StackyardError(f"causes.yaml: {row['name']}: nothing that it could be known by")
+        raise StackyardError(f"causes.yaml: {row['name']}: no patterns, codes or when")
     try:
         patterns = tuple(re.compile(one) for one in row.get("patterns", ()))
     except re.error as error:
@@ -95,15 +95,15 @@ def _rule(row: Mapping[str, Any]) -> Rule:
 def reference(table: Iterable[Rule] | None = None) -> str:
     """The page docs/reference/causes.md."""
     parts = [
-        "# Known causes\n\nWhat `stackyard launch` names when a run has failed. Made from "
-        "`src/stackyard/launch/run/causes.yaml`; the first rule that matches is shown.\n"
+        "# Known causes\n\nWhat `stackyard launch` reports when a run has failed. Generated from "
+        "`src/stackyard/launch/run/causes.yaml`; the first rule that matches is reported.\n"
     ]
     for rule in rules() if table is None else table:
         seen = [f"`{one.pattern}`" for one in rule.patterns]
-        seen += [f"exit code {', '.join(map(str, rule.codes))}"] if rule.codes else []
+        seen += [f"exit status {', '.join(map(str, rule.codes))}"] if rule.codes else []
         seen += [f"{name} {value}" for name, value in rule.when.items()]
         parts.append(
             f"## {rule.name}\n\n{rule.cause[0].upper()}{rule.cause[1:]}.\n\n**Remedy:** {rule.remedy}.\n\n"
-            f"Known by: {'; '.join(seen)}. Source: {rule.source}\n"
+            f"Recognised by: {'; '.join(seen)}. Source: {rule.source}\n"
         )
     return "\n".join(parts)

@@ -1,7 +1,7 @@
-"""The loop of a hub: what agents say, what the launcher does, and what is decided from it.
+"""The hub of a step: receives the messages of all agents, watches the launcher, and decides when and how it all ends.
 
-One process, one thread, one selector for any number of nodes. What it decides is in four places: `_begin` (all nodes
-are there), `_judge` (which failure was the first), `_silent` (a node is lost) with `_hang`, and `_end`.
+One process, one thread, one selector for any number of nodes. Decisions are made in four places: `_begin` (all nodes
+have reported), `_judge` (which failure was the first), `_silent` (a node is lost) with `_hang`, and `_end`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from typing import Any
 
 from stackyard.errors import StackyardError
 from stackyard.host import process
+from stackyard.launch.node.sockets import accept
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.records.outcome import Listener, State
 from stackyard.launch.records.paths import StepPaths
-from stackyard.launch.run import seen, start
+from stackyard.launch.run import seen
+from stackyard.launch.run.addresses import master_address
 from stackyard.launch.run.link import Link
 from stackyard.launch.run.seen import Seen
 from stackyard.launch.run.start import WatchOptions
@@ -25,19 +27,20 @@ from stackyard.launch.run.verdict import Ended, is_consequence
 
 TICK_S = 0.05
 COLLECT_S = 1.0
-"""How long after the first failure others are waited for, before the first of them is named and the rest ended."""
+"""Seconds in which further failures may arrive, before the first one is named and the other ranks are ended."""
 STACKS_S = 30.0
-"""How long stacks of hanging ranks are waited for."""
+"""Time limit for the stack traces of hanging ranks."""
 HELLO_S = 10.0
-"""How long a connection may stay without a word that only an agent knows."""
+"""Time limit for a connection to authenticate itself."""
 LAUNCHER_S = 3.0
-"""How long a launcher may take to notice that all its tasks have ended, before it is told."""
-TELLING = ((0.0, signal.SIGTERM), (1.5, signal.SIGTERM), (8.0, signal.SIGKILL))
-"""How a launcher is told, with the seconds: srun wants TERM twice, and gives its allocation back before it ends."""
+"""Time in which a launcher exits by itself after its last task, before it is signalled (`LAUNCHER_SIGNALS`)."""
+LAUNCHER_SIGNALS = ((0.0, signal.SIGTERM), (1.5, signal.SIGTERM), (8.0, signal.SIGKILL))
+"""Signals for a launcher that does not exit, with the seconds: srun requires SIGTERM twice, and releases its allocation
+before it exits."""
 
 
 class Hub:
-    """The loop. What it has seen is in `seen`, from which `seen.result` makes the outcome."""
+    """The event loop. Its observations are in `seen`, from which `seen.result` makes the outcome."""
 
     def __init__(
         self, step: StepPaths, file: StepFile, listener: Listener, options: WatchOptions,
@@ -58,13 +61,13 @@ class Hub:
         self.went = self.suspect = self.stacks_until = self.end_until = 0.0
         self.output_at = 0.0
         self.launcher_ended = 0.0
-        self.launcher_told: list[tuple[float, int]] = []
+        self.launcher_signals: list[tuple[float, int]] = []
         self.next_look = 0.0
 
     # the loop
 
     def loop(self) -> None:
-        """Until the launcher has ended and every agent has left."""
+        """Run until the launcher has exited and every agent has disconnected."""
         self._phase("queued" if self.options.queued else "nodes", f"0 of {self.file.nodes}")
         while not (self.launcher_ended and not self.links and self._drained()):
             for key, mask in self.selector.select(TICK_S):
@@ -78,22 +81,22 @@ class Hub:
         self.seen.total_s = time.monotonic() - self.began
 
     def close(self) -> None:
-        """Close every connection: agents that are still there end their ranks."""
+        """Close every connection: agents that are still connected end their ranks."""
         for link in [*self.links.values(), *self.unauthenticated]:
-            link.socket.close()
+            link.close()
         self.selector.close()
 
     def _drained(self) -> bool:
-        """A little after the launcher's end, so that an agent that has just been started can still be turned away."""
+        """Shortly after the launcher has exited, so that an agent that was just started is still answered."""
         return bool(self.seen.left == self.file.nodes or time.monotonic() > self.launcher_ended + 0.5)
 
     def _now(self, now: float) -> None:
         paused, self.tick = now - self.tick > self.file.lost_s / 2, now
-        if paused:  # this process was stopped, not they
+        if paused:  # this process was suspended, not the agents
             for link in self.links.values():
                 link.heard = max(link.heard, now)
         while self.asked:
-            self._asked(self.asked.pop(0), now)
+            self._signal(self.asked.pop(0), now)
         self._launcher(now)
         if not self.state and not self.went:
             self._begin(now)  # at once: every rank waits for it
@@ -110,30 +113,26 @@ class Hub:
     # connections
 
     def _accept(self, listening: Any) -> None:
-        while True:
-            try:
-                connection, address = listening.accept()
-            except BlockingIOError:
-                return
-            except OSError as error:
-                self.listener.notice(f"a connection could not be taken: {error.strerror}")
-                return
-            connection.setblocking(False)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            link = Link(connection, address[0], time.monotonic())
-            self.unauthenticated.add(link)
-            self.selector.register(connection, selectors.EVENT_READ, link)
+        try:
+            for connection, address in accept(listening):
+                link = Link(connection, address, time.monotonic())
+                self.unauthenticated.add(link)
+                self.selector.register(connection, selectors.EVENT_READ, link)
+        except OSError as error:
+            self.listener.notice(f"cannot accept a connection: {error.strerror}")
 
     def _drop(self, link: Link) -> None:
         self.selector.unregister(link.socket)
-        link.socket.close()
+        link.close()
         self.unauthenticated.discard(link)
         if self.links.get(link.node) is link:
             del self.links[link.node]
             self.seen.left += 1
 
     def _read(self, link: Link) -> None:
-        messages = link.receive(time.monotonic())
+        messages = link.receive()
+        if messages is not None:
+            link.heard = time.monotonic()
         for message in messages or ():
             for kind, value in message.items():
                 if link.node < 0 and not (kind == "hello" and self._hello(link, value)):
@@ -157,17 +156,18 @@ class Hub:
             if link.waiting:
                 self._flush(link)
 
-    # what agents say
+    # messages of the agents
 
     def _hello(self, link: Link, told: Any) -> bool:
         if not isinstance(told, dict) or not seen.same(str(told.get("token")), self.file.token):
             return False
         node = told["node"]
+        link.trust()
         link.hello, link.host = told, str(told["host"])
         other = self.seen.hosts.get(node)
         if not 0 <= node < self.file.nodes or other is not None:
-            what = f"{link.host} and {other}" if other else link.host
-            self._fail("no-start", f"{what} say they are node {node} of {self.file.nodes}")
+            what = f"both {other} and {link.host} report" if other else f"{link.host} reports"
+            self._fail("no-start", f"{what} to be node {node} of {self.file.nodes}")
             return False
         link.node = node
         self.unauthenticated.discard(link)
@@ -181,7 +181,7 @@ class Hub:
         self.listener.event("node", {"node": node, "host": link.host, "address": link.peer, "facts": facts})
         self.listener.nodes(len(self.seen.hosts), self.file.nodes)
         if self.state:
-            link.say("stop", "this launch has ended already")
+            link.say("stop", "this launch has already ended")
         return True
 
     def _heard(self, link: Link, kind: str, value: Any) -> None:
@@ -203,10 +203,9 @@ class Hub:
             self.seen.signalled[value["signal"]] = self.seen.signalled.get(value["signal"], 0) + value["processes"]
             self.listener.event("signal", {"host": link.host, **value})
         elif kind == "sidecar" and not self.state:
-            text = f"the helper program beside rank 0 on {link.host} ended with code {value['code']}"
+            text = f"the helper program of rank 0 on {link.host} exited with status {value['code']}"
             self._fail("failed", text, code=value["code"] or 1, host=link.host, tail=tuple(value["tail"]))
         elif kind == "bye":
-            link.leaving = True
             self._drop(link)
 
     def _beat(self, sizes: dict[str, int], now: float) -> None:
@@ -231,22 +230,23 @@ class Hub:
             self.suspect = self.suspect or now + COLLECT_S
 
     def _gone(self, link: Link) -> None:
-        """A connection ended without a goodbye."""
+        """A connection has ended without a ``bye``."""
         known = link.node >= 0
         running = known and self.seen.running_on(link.node)
         self._drop(link)
         if known and running and not self.state:
-            self.seen.lost.append((link.host, f"the agent on {link.host} is gone ({link.why}), so its ranks are alone"))
+            self.seen.lost.append((link.host, f"lost connection to the agent on {link.host}: {link.why}"))
             self.suspect = self.suspect or time.monotonic() + COLLECT_S
 
     # decisions
 
     def _begin(self, now: float) -> None:
-        """Say go once all nodes are there; say why not when they do not come."""
+        """Send ``go`` once all nodes have reported; fail where some do not in time."""
         if len(self.links) == self.file.nodes and len(self.ports) == self.file.ports:
             first = self.links[0]
+            found = first.hello.get("facts", {}).get("interfaces", {})
             try:
-                address = start.rendezvous(first.hello, first.peer, self.options.interface, self.file.nodes)
+                address = master_address(first.host, found, first.peer, self.options.interface, self.file.nodes)
             except StackyardError as error:
                 self._fail("no-start", error.message)
                 return
@@ -256,16 +256,17 @@ class Hub:
             self._say("go", {"MASTER_ADDR": address, **dict(zip(names, self.ports, strict=True))})
             self._phase("first output")
         elif self.launcher_ended and now > self.launcher_ended + 0.3:
-            self._fail("no-start", self.seen.not_there("the launcher ended"), code=self.seen.launcher_code or 1)
+            self._fail("no-start", self.seen.not_there("the launcher exited"), code=self.seen.launcher_code or 1)
         elif now > self.expected_since + self.options.start_s and (self.seen.hosts or not self.options.queued):
-            self._fail("no-start", self.seen.not_there(f"after {self.options.start_s:g} s"))
+            when = f"timed out after {self.options.start_s:g} s waiting for all nodes"
+            self._fail("no-start", self.seen.not_there(when))
 
     def _silent(self, now: float) -> None:
-        """Nodes that are not heard, connections that say nothing, ranks that never started, a launcher that left."""
+        """Heartbeat timeouts, connections without hello, ranks that did not start, a launcher that exited too early."""
         for link in [one for one in self.unauthenticated if now > one.since + HELLO_S]:
             self._drop(link)
         for link in [one for one in self.links.values() if now > one.heard + self.file.lost_s]:
-            text = f"nothing has been heard from {link.host} for {now - link.heard:.1f} s"
+            text = f"heartbeat timeout: {link.host} (no message for {now - link.heard:.1f} s)"
             self.listener.event("node-lost", {"host": link.host, "silent_s": round(now - link.heard, 1)})
             self.seen.lost.append((link.host, text))
             self._drop(link)
@@ -273,7 +274,7 @@ class Hub:
         if self.went and now > self.went + self.options.start_s and len(self.seen.places) < self.file.tasks:
             self._fail("no-start", self.seen.not_started())
         if self.went and self.launcher_ended and now > self.launcher_ended + COLLECT_S + 1 and self.links:
-            self._fail("failed", "the launcher ended while ranks still ran", code=self.seen.launcher_code or 1)
+            self._fail("failed", "the launcher exited while ranks were running", code=self.seen.launcher_code or 1)
 
     def _judge(self, now: float) -> None:
         """Name the first failure, once all that belongs to it can have arrived."""
@@ -281,11 +282,11 @@ class Hub:
             return
         quiet = [one for one in self.links.values() if now > one.heard + 2 * self.file.beat_s]
         if quiet and not self.seen.lost and all(is_consequence(one) for one in self.seen.failures):
-            return  # its ranks lost a peer, and a node is silent: soon it speaks, or is the cause
+            return  # ranks lost a peer, and a node is silent: soon it sends something, or is the cause
         if self.seen.lost and all(is_consequence(one) for one in self.seen.failures):
             host, text = self.seen.lost[0]
             if self.launcher_ended:
-                self._fail("failed", f"the launcher ended, and with it the ranks on {host}",
+                self._fail("failed", f"the launcher exited, which ended the ranks on {host}",
                            code=self.seen.launcher_code or 1, host=host)  # fmt: skip
             else:
                 self._fail("node-lost", text, host=host)
@@ -296,7 +297,7 @@ class Hub:
         limit_s = self.options.hang_min * 60
         if self.stacks_until:
             if now > self.stacks_until or self.seen.stacks_of >= set(self.seen.running):
-                text = f"no output of any rank for {self.options.hang_min:g} min; stacks are in {self.step.stacks}"
+                text = f"hang timeout: no output for {self.options.hang_min:g} min; stack traces: {self.step.stacks}"
                 self.listener.event("hang", {"minutes": self.options.hang_min, "stacks": sorted(self.seen.stacks_of)})
                 self._fail("hung", text)
         elif limit_s and self.went and now > max(self.went, self.output_at) + limit_s:
@@ -313,7 +314,7 @@ class Hub:
 
     # the end
 
-    def _asked(self, number: int, now: float) -> None:
+    def _signal(self, number: int, now: float) -> None:
         name = signal.Signals(number).name
         self.listener.event("signal", {"received": name})
         if number == signal.SIGUSR1:
@@ -324,46 +325,46 @@ class Hub:
         else:
             self._say("end", 0)
             self.end_until = min(self.end_until, now + 2)
-            self._tell_launcher(now)
+            self._end_launcher(now)
 
     def _end(self, state: State, grace_s: float) -> None:
-        """End all ranks: the agents do it, and say goodbye when nothing is left."""
+        """End all ranks: the agents do it, and disconnect when none is left."""
         self.state = self.seen.state = state
         self._phase("ending", state)
         if self.went:
             self._say("end", grace_s)
         else:
-            self._say("stop", self.seen.reason or "the launch was ended before it began")
+            self._say("stop", self.seen.reason or "the launch was ended before it started")
         self.end_until = time.monotonic() + grace_s + 8
         if not self.links or self.seen.lost:
-            self._tell_launcher(time.monotonic() + (grace_s if self.links else 0))
+            self._end_launcher(time.monotonic() + (grace_s if self.links else 0))
 
     def _give_up(self) -> None:
-        """Agents that do not leave: their connections are closed, at which they end what they have."""
+        """Close the connections of agents that do not disconnect; they end their ranks then."""
         for link in list(self.links.values()):
-            self.listener.notice(f"the agent on {link.host} did not say that its ranks have ended")
+            self.listener.notice(f"the agent on {link.host} did not confirm that its ranks have ended")
             self._drop(link)
 
-    def _tell_launcher(self, now: float) -> None:
-        """See `TELLING`."""
-        if not self.launcher_told:
-            self.launcher_told = [(now + after_s, number) for after_s, number in TELLING]
+    def _end_launcher(self, now: float) -> None:
+        """See `LAUNCHER_SIGNALS`."""
+        if not self.launcher_signals:
+            self.launcher_signals = [(now + after_s, number) for after_s, number in LAUNCHER_SIGNALS]
 
     def _launcher(self, now: float) -> None:
         if not self.launcher_ended:
             code = self.launcher.poll()
             if code is not None:
                 self.launcher_ended, self.seen.launcher_code = now, code
-            elif self.seen.hosts and not self.links and not self.launcher_told:
-                self._tell_launcher(now + LAUNCHER_S)
-            elif self.launcher_told and (now > self.launcher_told[0][0] or self._alone()):
-                _, number = self.launcher_told.pop(0)
+            elif self.seen.hosts and not self.links and not self.launcher_signals:
+                self._end_launcher(now + LAUNCHER_S)
+            elif self.launcher_signals and (now > self.launcher_signals[0][0] or self._only_launcher_left()):
+                _, number = self.launcher_signals.pop(0)
                 self.seen.launcher_ended_by_us = True
                 self.launcher.signal(number, whole=number != signal.SIGKILL)  # see Child.end
 
-    def _alone(self) -> bool:
-        """Whether all agents have left and the launcher has not been told yet."""
-        return self.state is not None and not self.links and len(self.launcher_told) == len(TELLING)
+    def _only_launcher_left(self) -> bool:
+        """Whether all agents have disconnected and the launcher has not been signalled yet."""
+        return self.state is not None and not self.links and len(self.launcher_signals) == len(LAUNCHER_SIGNALS)
 
     def _phase(self, name: str, detail: str = "") -> None:
         self.listener.phase(name, detail)

@@ -1,4 +1,4 @@
-"""The placement receipt: where each rank should be, where it really was. Pure; equal nodes are said once."""
+"""The placement report: planned and actual place of each rank. Pure; nodes with equal places share one entry."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from stackyard.launch.node.step import PlannedSlot, StepFile
+from stackyard.launch.plan.schedulers.hostlist import same_host
 from stackyard.launch.records.outcome import Placement
 
 Verdict = Literal["as planned", "differs", "not enforced here"]
@@ -16,7 +17,7 @@ Verdict = Literal["as planned", "differs", "not enforced here"]
 
 @dataclass(frozen=True)
 class TaskPlace:
-    """One task of a node pattern. `cpus` are hardware threads as ranges; `why` says what differs or is not enforced."""
+    """One task of a node pattern. `cpus` are hardware threads as ranges; `why` is what differs or is not enforced."""
 
     local: int
     verdict: Verdict
@@ -29,7 +30,7 @@ class TaskPlace:
 
 @dataclass(frozen=True)
 class NodePlaces:
-    """Nodes on which everything is the same: `hosts` folded (``n[1-4,7]``), `count` of them, their tasks."""
+    """Nodes with the same places: `hosts` folded (``n[1-4,7]``), their `count`, their tasks."""
 
     hosts: str
     count: int
@@ -37,8 +38,8 @@ class NodePlaces:
 
 
 @dataclass(frozen=True)
-class Receipt:
-    """Planned against real. `examples` name the first few ranks that differ, with what differs."""
+class PlacementReport:
+    """Planned and actual places. `examples` name the first few ranks that differ, with what differs."""
 
     tasks: int
     as_planned: int
@@ -50,7 +51,7 @@ class Receipt:
     not_enforced_why: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values, for receipt.json."""
+        """Plain JSON values, for placement.json."""
         return {"format": 1, "summary": self.summary(), **asdict(self)}
 
     def summary(self) -> str:
@@ -62,23 +63,23 @@ class Receipt:
             count = "" if self.not_enforced == self.tasks else f"{self.not_enforced} ranks: "
             parts.append(f"{count}{'; '.join(self.not_enforced_why)}")
         if self.missing:
-            parts.append(f"{self.missing} ranks were never seen")
+            parts.append(f"{self.missing} ranks did not report")
         return "; ".join(parts)
 
 
 EXAMPLES = 5
 
 
-def receipt(file: StepFile, placements: Sequence[Placement], hosts: Sequence[str] = ()) -> Receipt:
-    """Compare what plan.json says with where the tasks really were.
+def placement_report(file: StepFile, placements: Sequence[Placement], hosts: Sequence[str] = ()) -> PlacementReport:
+    """Compare the places in plan.json with those that the tasks have reported.
 
-    A rank whose CPUs are all that the node's ranks were to share, or the same as every other rank's there, was bound by
-    nobody: that is ``not enforced here``, no difference. So is a visibility variable that is not set.
+    A rank that may use all CPUs of its node's ranks, or the same as every other rank there, was not bound: that is
+    ``not enforced here``, not a difference. So is a visibility variable that is not set.
 
     Args:
         file: the step's plan.
-        placements: what the tasks reported; those that never did are counted as missing.
-        hosts: the step's hosts in the order of its nodes, for plans made before the hosts were known.
+        placements: what the tasks reported; the others are counted as missing.
+        hosts: the step's hosts in the order of its nodes, for plans that do not name hosts.
     """
     planned_hosts = tuple(file.hosts) or tuple(hosts)
     by_node: dict[int, dict[int, Placement]] = {}
@@ -95,7 +96,7 @@ def receipt(file: StepFile, placements: Sequence[Placement], hosts: Sequence[str
         verdicts.update(place.verdict for place in places)
         if len(examples) < EXAMPLES:
             examples += _examples(places, tasks)
-    return Receipt(
+    return PlacementReport(
         file.tasks, verdicts["as planned"], verdicts["differs"], verdicts["not enforced here"],
         file.tasks - len(placements),
         tuple(NodePlaces(fold(names), len(names), tasks) for tasks, names in seen.items()),
@@ -116,7 +117,7 @@ def _node(file: StepFile, planned_host: str, tasks: Mapping[int, Placement]) -> 
 
 
 def _unbound(slots: Sequence[PlannedSlot], tasks: Mapping[int, Placement]) -> bool:
-    """Nobody bound the ranks of this node: all may use the same CPUs, though they were to have their own."""
+    """Whether the ranks of this node were not bound: all may use the same CPUs, although each was to have its own."""
     planned = {slots[local].cpus for local in tasks if local < len(slots)}
     real = {frozenset(placement.cpus) for placement in tasks.values()}
     return len(real) == 1 and len(planned) > 1
@@ -145,7 +146,7 @@ def _cpus(
     if not planned or planned == real:
         return
     if not real:
-        loose.append("cores: not enforced here (the rank could not say on which it may run)")
+        loose.append("cores: not enforced here (the rank did not report its CPUs)")
     elif unbound or (real > planned and per_node == 1):
         loose.append("cores: not enforced here (the scheduler does not bind)")
     else:
@@ -173,9 +174,9 @@ def _gpus(wanted: tuple[int, ...], real: str, visibility: str, differs: list[str
 
 
 def _numbered(words: list[str], wanted: tuple[int, ...], real: str, differs: list[str], loose: list[str]) -> None:
-    """Where the scheduler shows a rank only some devices, they are numbered from 0: which they are cannot be told."""
+    """Where a scheduler shows a rank only some devices, it numbers them from 0: which ones they are is unknown."""
     if len(words) == len(wanted) and sorted(int(word) for word in words) == list(range(len(words))):
-        loose.append("GPUs: which ones cannot be told (the scheduler numbers them anew)")
+        loose.append("GPUs: which ones is unknown (the scheduler renumbers them)")
     else:
         differs.append(f"sees GPUs {real} instead of {ranges(wanted)}")
 
@@ -191,11 +192,6 @@ def _examples(places: Iterable[TaskPlace], tasks: Mapping[int, Placement]) -> li
 def _reasons(seen: Iterable[tuple[TaskPlace, ...]]) -> tuple[str, ...]:
     reasons = (why for tasks in seen for task in tasks if task.verdict == "not enforced here" for why in task.why)
     return tuple(dict.fromkeys(reasons))
-
-
-def same_host(one: str, other: str) -> bool:
-    """Schedulers and kernels write the same host with and without its domain."""
-    return one == other or one.split(".", 1)[0] == other.split(".", 1)[0]
 
 
 def ranges(numbers: Iterable[int]) -> str:

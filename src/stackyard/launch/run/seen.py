@@ -1,4 +1,4 @@
-"""What a hub has seen of a step, and the result made of it."""
+"""A hub's observations of a step, and the result made of them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from stackyard.host.process import Child
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.plan.model import Plan
+from stackyard.launch.plan.schedulers.hostlist import short_host
 from stackyard.launch.records.outcome import Cause, Failure, Listener, Placement, State, StepResult
 from stackyard.launch.records.paths import StepPaths
 from stackyard.launch.run.causes import explain
@@ -17,7 +18,7 @@ from stackyard.launch.run.verdict import Ended, describe, first_of
 from stackyard.yard.atomic import write_text
 
 RANK_ZERO = re.compile(r"\b(?:rank|process|processor|task)\s*[:#=]?\s*0\s*(?:of|/|out of)\s*1\b", re.IGNORECASE)
-"""How programs say that they are alone: the ``rank 0 of 1`` of an MPI program that was not wired up."""
+"""How programs print a world size of 1: what every task of an MPI program does after a PMI mismatch."""
 LOGS_READ = 32
 
 
@@ -27,7 +28,7 @@ def same(one: str, other: str) -> bool:
 
 
 def expand(cpus: str) -> tuple[int, ...]:
-    """``0-3,8`` as numbers, as the kernel writes Cpus_allowed_list."""
+    """``0-3,8`` as numbers: the format of Cpus_allowed_list in /proc."""
     found: list[int] = []
     for part in cpus.split(","):
         first, _, last = part.partition("-")
@@ -37,7 +38,7 @@ def expand(cpus: str) -> tuple[int, ...]:
 
 
 class Seen:
-    """The facts of one step, as they come in. Nothing here decides."""
+    """The facts of one step as they arrive. Nothing is decided here."""
 
     def __init__(self, step: StepPaths, file: StepFile, launcher: Child) -> None:
         self.step, self.file, self.launcher = step, file, launcher
@@ -63,7 +64,7 @@ class Seen:
         return [task for task in self.places if task not in self.codes]
 
     def running_on(self, node: int) -> bool:
-        """Whether a node still owes the end of a task."""
+        """Whether a task of a node has not ended."""
         each, all_tasks = self.file.tasks_per_node, self.file.tasks
         cyclic = self.file.distribution == "cyclic"
         own = range(node, all_tasks, self.file.nodes) if cyclic else range(node * each, (node + 1) * each)
@@ -75,7 +76,7 @@ class Seen:
         return task % self.file.nodes if cyclic else task // self.file.tasks_per_node
 
     def started(self, told: Mapping[str, object], host: str) -> None:
-        """A shim is there."""
+        """A shim has started."""
         gpus = str(told["gpus"])
         place = Placement(
             int(str(told["task"])), host, int(str(told["pid"])), expand(str(told["cpus"])), "" if gpus == "-" else gpus
@@ -83,26 +84,26 @@ class Seen:
         self.places.setdefault(place.task, place)
 
     def stack(self, task: int, host: str, text: str) -> None:
-        """Keep the stacks of a rank."""
+        """Keep the stack traces of a rank."""
         self.stacks_of.add(task)
         write_text(self.step.stacks / f"rank-{task:05d}.txt", f"rank {task} on {host}\n{text}\n")
 
     def blame(self, host: str, code: int, message: str, tail: tuple[str, ...]) -> None:
-        """Something else than a rank's own end was the first failure."""
+        """Record a first failure that is not the end of a rank."""
         self.reason = message
         self.blamed = Failure(-1, host, code, tail, None, message)
 
     def missing(self) -> list[str]:
-        """Planned hosts that have not reported; empty where it was not known which they would be."""
-        there = {host.partition(".")[0] for host in self.hosts.values()}
-        return [host for host in self.file.hosts if host.partition(".")[0] not in there]
+        """Planned hosts that have not reported; empty where the plan does not name hosts."""
+        there = {short_host(host) for host in self.hosts.values()}
+        return [host for host in self.file.hosts if short_host(host) not in there]
 
     def not_there(self, when: str) -> str:
-        """Which nodes did not come."""
+        """Which nodes have not reported; `when` says after what."""
         missing = self.missing()
         shown = ", ".join(missing[:8]) + (" ..." if len(missing) > 8 else "")
-        names = f": {shown} did not report" if missing else ""
-        return f"{when}: {len(self.hosts)} of {self.file.nodes} nodes were there{names}"
+        names = f"; missing: {shown}" if missing else ""
+        return f"{when}: {len(self.hosts)} of {self.file.nodes} nodes reported{names}"
 
     def not_started(self) -> str:
         """Which nodes have fewer tasks than planned."""
@@ -110,17 +111,17 @@ class Seen:
             f"task {task} on {self.hosts.get(self.node_of(task), '?')}"
             for task in range(self.file.tasks) if task not in self.places
         ]  # fmt: skip
-        return f"{len(gaps)} of {self.file.tasks} tasks have not started: {', '.join(gaps[:8])}"
+        return f"{len(gaps)} of {self.file.tasks} tasks did not start: {', '.join(gaps[:8])}"
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Times from the start of the launcher; what did not happen is not there."""
+        """Times from the start of the launcher; only of what has happened."""
         found = {"nodes": self.nodes_s, "first_output": self.first_output_s, "total": self.total_s}
         return {name: round(value, 3) for name, value in found.items() if value}
 
 
 def result(seen: Seen, plan: Plan, listener: Listener) -> StepResult:
-    """How it ended, with the cause where it is a known one."""
+    """How the step ended, with the cause where it is a known one."""
     output = seen.launcher.output()
     state, code, first = _end(seen)
     facts = _facts(seen, plan)
@@ -146,10 +147,10 @@ def _end(seen: Seen) -> tuple[State, int, Failure | None]:
     unknown = [task for task in range(seen.file.tasks) if task not in seen.codes]
     launcher_code = seen.launcher_code or 0
     if unknown:
-        text = f"the launcher ended with code {launcher_code} before {len(unknown)} of {seen.file.tasks} tasks did"
+        text = f"the launcher exited with status {launcher_code} before {len(unknown)} of {seen.file.tasks} tasks"
         return "failed", launcher_code or 1, Failure(-1, "", launcher_code or 1, (), None, text)
     if launcher_code and not seen.launcher_ended_by_us:
-        text = f"all ranks ended with 0, and their launcher with code {launcher_code}"
+        text = f"all ranks exited with status 0, but the launcher with status {launcher_code}"
         return "failed", launcher_code, Failure(-1, "", launcher_code, (), None, text)
     return "done", 0, None
 
@@ -165,7 +166,7 @@ def _facts(seen: Seen, plan: Plan) -> dict[str, object]:
 
 
 def _claiming_zero(seen: Seen) -> int:
-    """How many of the first ranks print that they are rank 0 of 1; 0 with one task, where that is right."""
+    """How many of the first ranks print that they are rank 0 of 1; 0 with one task, where that is correct."""
     if seen.file.tasks < 2:
         return 0
     heads = (_head(seen.step.rank_log(rank)) for rank in range(min(LOGS_READ, seen.file.tasks)))

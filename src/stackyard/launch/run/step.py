@@ -1,4 +1,4 @@
-"""The hub of one step: starts the launcher, speaks with the agents, and says how it all ended."""
+"""`run_step`: start the launcher of one step, watch it with a hub, and return how it ended."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from stackyard.host import process
+from stackyard.launch.node.machine import addresses
+from stackyard.launch.node.sockets import hold_port, listen
 from stackyard.launch.plan.model import Plan
 from stackyard.launch.records.outcome import Listener, StepResult
 from stackyard.launch.records.paths import StepPaths
 from stackyard.launch.run import start
+from stackyard.launch.run.addresses import hub_addresses
 from stackyard.launch.run.start import WatchOptions
 
 __all__ = ["WatchOptions", "run_step"]
@@ -22,25 +25,26 @@ __all__ = ["WatchOptions", "run_step"]
 def run_step(
     step: StepPaths, plan: Plan, listener: Listener, *, run: str, options: WatchOptions | None = None
 ) -> StepResult:
-    """Start a plan and watch it to its end; nothing of it is left when this returns.
+    """Start a plan and watch it to its end; none of its processes is left when this returns.
 
-    In the main thread SIGINT, SIGTERM and SIGHUP end all ranks (SIGTERM, after `grace_s` SIGKILL; a second one: at
-    once), and SIGUSR1 is passed on to the ranks that handle it.
+    In the main thread SIGINT, SIGTERM and SIGHUP end all ranks (with SIGTERM, after `grace_s` SIGKILL; a second signal:
+    at once), and SIGUSR1 is passed on to the ranks that handle it.
 
     Args:
-        step: its folder, on a file system that all nodes share; logs of an earlier start there are set aside.
+        step: its directory, on a file system that all nodes share; logs of an earlier start there are set aside.
         run: the run's name.
 
     Raises:
-        MissingError: the launcher is not on this machine.
-        StackyardError: it could not be started, or this machine allows too few open files.
+        MissingError: launcher not found on PATH.
+        StackyardError: it failed to start, or the limit of open files is too low.
     """
     options = options or WatchOptions()
     nodes = plan.program.layout.nodes
     start.raise_file_limit(nodes)
-    port, sockets = start.listen(nodes)
+    port, sockets = hold_port()
     try:
-        hubs = start.hub_names(port, options.interface, nodes)
+        listen(sockets, nodes)
+        hubs = hub_addresses(addresses(), port, options.interface, alone=nodes == 1)
         file = start.step_file(step, plan, run=run, hubs=hubs, options=options)
         argv = start.prepare(step, plan, file, python=options.python)
         with _signals() as asked:
@@ -74,9 +78,9 @@ def _environment(plan: Plan) -> dict[str, str]:
 def _signals() -> Iterator[list[int]]:
     """Keep the signals of this process for the hub, from before the launcher starts.
 
-    Only the main thread of a process can be asked for that. SIGINT also where it was ignored: a script's shell does
-    that to what it starts with ``&``, and who interrupts such a script means the ranks too. SIGHUP stays ignored, which
-    is what nohup is for.
+    Only the main thread of a process can handle signals. SIGINT is handled even where it was ignored: a script's shell
+    ignores it for what it starts with ``&``, but interrupting such a script is meant to end the ranks too. An ignored
+    SIGHUP stays ignored, as nohup intends.
     """
     if threading.current_thread() is not threading.main_thread():
         yield []

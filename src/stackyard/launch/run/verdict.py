@@ -1,4 +1,4 @@
-"""Which of several failures came first, and how it is said. Pure."""
+"""Which of several failures came first, and its message. Pure."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ PEER_LOST = re.compile(
     r"the process was asked to (?:stop|exit)|has been shut ?down",
     re.IGNORECASE,
 )
-"""What a program prints when another rank has gone: its failure is a consequence (Gloo, NCCL, TCPStore, gRPC, MPI)."""
+"""What a program prints when another rank has ended: its failure is a consequence (Gloo, NCCL, TCPStore, gRPC, MPI)."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """A task that ended with another code than 0. `at` is the hub's clock; `how`: killed, orphaned or empty."""
+    """A task with an exit status other than 0. `at` is the hub's clock; `how`: killed, orphaned or empty."""
 
     at: float
     task: int
@@ -30,9 +30,9 @@ class Ended:
 
 
 def is_consequence(one: Ended) -> bool:
-    """Whether it looks like the end of a rank whose peer had ended before it.
+    """Whether a rank seems to have failed because another one had ended before it.
 
-    SIGTERM and SIGINT come from launchers that end the rest; the last lines of the others name the lost peer.
+    SIGTERM and SIGINT come from launchers that end the other ranks; otherwise the last lines mention a lost peer.
     """
     if one.code in (128 + signal.SIGTERM, 128 + signal.SIGINT):
         return True
@@ -40,19 +40,19 @@ def is_consequence(one: Ended) -> bool:
 
 
 def first_of(ended: Sequence[Ended]) -> tuple[Ended, str]:
-    """The failure to name, and why it was chosen where it was not simply the earliest. `ended` is not empty."""
+    """The failure to name, and why it was chosen where it is not the earliest. `ended` is not empty."""
     ordered = sorted(ended, key=lambda one: one.at)
     for one in ordered:
         if not is_consequence(one):
             if one is ordered[0]:
                 return one, ""
             before = ordered.index(one)
-            return one, f"{before} ended just before it in the way of ranks that have lost a peer"
+            return one, f"{before} failed just before it, as ranks do that have lost a peer"
     return ordered[0], ""
 
 
 def signal_name(code: int) -> str:
-    """``SIGKILL`` for 137; empty where the code does not stand for a signal."""
+    """``SIGKILL`` for 137; empty where the status does not mean a signal."""
     try:
         return signal.Signals(code - 128).name if code > 128 else ""
     except ValueError:
@@ -60,13 +60,13 @@ def signal_name(code: int) -> str:
 
 
 def describe(one: Ended, *, ranks_per_task: int = 1) -> str:
-    """``rank 3 on d2 ended with code 3`` and its variants."""
+    """``rank 3 on d2 exited with status 3`` and its variants."""
     who = f"rank {one.task}" if ranks_per_task == 1 else f"task {one.task}"
     name = signal_name(one.code)
     if one.how == "orphaned":
-        return f"the shell of {who} on {one.host} was killed while its program still ran"
+        return f"the shell of {who} on {one.host} was killed while its program was running"
     if one.how == "killed":
-        return f"{who} on {one.host} was killed together with its shell"
+        return f"{who} on {one.host} was killed with its shell"
     if name:
-        return f"{who} on {one.host} was ended by signal {one.code - 128} ({name})"
-    return f"{who} on {one.host} ended with code {one.code}"
+        return f"{who} on {one.host} was killed by signal {one.code - 128} ({name})"
+    return f"{who} on {one.host} exited with status {one.code}"

@@ -1,1 +1,1 @@
-"""rank.sh, the script that a launcher starts for every task: rendered here as text, from a plan."""
+"""The shim: rank.sh, the script that a launcher starts for every task, rendered from a plan."""

@@ -1,13 +1,13 @@
-"""Which GPUs a rank sees, as shell text of rank.sh: the plan's policy, met with what the launcher has given.
+"""Which GPUs a rank sees, as shell text of rank.sh: the plan's policy applied to what the launcher has assigned.
 
-A program that does ``set_device(LOCAL_RANK)`` must get its own, nearest GPU; a launcher that shows each task one GPU
-only makes that index invalid (``invalid device ordinal``). So:
+A program that calls ``set_device(LOCAL_RANK)`` must get its own, nearest GPU; a launcher that shows each task only one
+GPU makes that index invalid (``invalid device ordinal``). So:
 
-own     the slot's own GPUs, chosen among those given; where the launcher has narrowed them to as many already, as it is
-all     what the launcher gave, or all, in the order of local ranks, so that index LOCAL_RANK is the rank's own GPU
+own     the slot's own GPUs, chosen among those assigned; unchanged where the launcher has assigned exactly as many
+all     what the launcher has assigned, or all, in the order of local ranks: LOCAL_RANK is the index of the rank's own
 
 STACKYARD_DEVICE is the index of the rank's (first) own GPU among those that it sees: 0 where it sees only its own.
-A number of visible GPUs that fits neither is refused with code 71 before the program starts.
+A number of visible GPUs that fits neither is refused with status 71 before the program starts.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ def gpu_text(file: StepFile) -> str:
     return head + body + _SET.format(name=name, amd=tail)
 
 
-_GIVEN = """# GPUs: what the launcher has given, and what is this task's own.
+_GIVEN = """# GPUs: those that the launcher has assigned, and this task's own.
 sy_given=${{{name}-}} sy_gpus=${{{name}-}} sy_show=
 sy_own=({own})
 sy_own=(${{sy_own[sy_local]}})
 sy_place=({places})
 sy_seen=(${{sy_given//,/ }})
 sy_name={name} sy_total={total}
-# The entry of a GPU among those given: by position where there are as many as planned, by number where there are more.
+# The entry of a GPU among those assigned: by position if there are as many as planned, by number if there are more.
 sy_pick() {{
   if (( ${{#sy_seen[@]}} == 0 )); then sy_got=$1
   elif (( ${{#sy_seen[@]}} == sy_total )); then sy_got=${{sy_seen[${{sy_place[$1]}}]}}
   elif (( ${{#sy_seen[@]}} > {last} )); then sy_got=${{sy_seen[$1]}}
   else
-    sy_unfit "it sees ${{#sy_seen[@]}} GPUs ($sy_name=$sy_given), its own are ${{#sy_own[@]}} and its node's" \\
-      "$sy_total: its device index would be invalid. Let the launcher give each task its own GPUs, or all of the node"
+    sy_unfit "GPU mismatch: sees ${{#sy_seen[@]}} GPUs ($sy_name=$sy_given), expected ${{#sy_own[@]}} (its own) or" \\
+      "$sy_total (all of the node): its device index would be invalid. Let the launcher assign one or the other"
   fi
   sy_show=$sy_show${{sy_show:+,}}$sy_got
 }}

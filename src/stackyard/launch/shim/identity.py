@@ -1,8 +1,8 @@
-"""Who a process is among the ranks: one launcher's variables, read as a complete set.
+"""The identity of a rank: one launcher's variables, read as a complete set.
 
-Every launcher has names of its own, several sets are often there at once (mpirun inside a Slurm batch step leaves
-``SLURM_PROCID=0`` to all of its ranks), and half a set means that something copied it. So identity is never put
-together from two families.
+Every launcher has names of its own, several sets are often present at once (mpirun inside a Slurm batch step leaves
+``SLURM_PROCID=0`` to all of its ranks), and half a set means that something copied it. So identity is never combined
+from two families.
 
 Sources of the names: torchrun ``torch/distributed/elastic/agent``; Open MPI 4.1 ``mpirun(1)``; Slurm 22.05
 ``srun(1)``, output environment variables; MPICH 4.0 Hydra, as it sets them; MVAPICH2 user guide, section on local
@@ -23,7 +23,7 @@ from stackyard.launch.plan.model import Family
 
 @dataclass(frozen=True)
 class Names:
-    """One family's variables. Several names for one number are tried in order; empty: the launcher does not say.
+    """One family's variables. Several names for one number are tried in order; empty: the launcher does not set it.
 
     Attributes:
         own: the rank's name belongs to this family alone, so that half a set of it is an error in any case.
@@ -73,12 +73,12 @@ FAMILIES: dict[Family, Names] = {
         spread=("SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"),
     ),
 }  # fmt: skip
-"""In the order in which they are believed: innermost first, Slurm last."""
+"""In order of precedence: innermost first, Slurm last."""
 
 
 @dataclass(frozen=True)
 class Identity:
-    """A rank's place. None: the launcher does not say, and it does not follow from what it says."""
+    """A rank's place. None: the launcher does not set it, and it does not follow from what it sets."""
 
     family: Family
     rank: int
@@ -93,18 +93,18 @@ def detect(environ: Mapping[str, str]) -> Identity:
     """The identity that the variables of a process give it.
 
     Raises:
-        InputError: no family is complete (the message names what is missing); two disagree; a value is no number.
+        InputError: no family is complete (the message names what is missing); two disagree; a value is not a number.
     """
     whole = [found for family in FAMILIES if (found := _read(family, environ))]
     halves = _halves(environ, {found.family for found in whole})
     if halves:
         raise InputError(
             f"the variables of a rank are incomplete: {'; '.join(halves)}",
-            hint="let the launcher set them, and do not export single ones in the batch script",
+            hint="let the launcher set them; do not export single ones in the batch script",
         )
     if not whole:
         raise InputError(
-            "this process is no rank: no launcher has set its variables",
+            "not a rank: no launcher has set the variables of this process",
             hint="start it with `stackyard launch`, srun, mpirun, jsrun or flux run",
         )
     _agree(whole, environ)
@@ -112,7 +112,7 @@ def detect(environ: Mapping[str, str]) -> Identity:
 
 
 def _read(family: Family, environ: Mapping[str, str]) -> Identity | None:
-    """What one family says, or None where its set is not complete."""
+    """The identity by one family, or None where its set is not complete."""
     names = FAMILIES[family]
     rank, size, local = (_number(group, environ) for group in (names.rank, names.size, names.local_rank))
     if rank is None or size is None or local is None:
@@ -135,7 +135,7 @@ def tasks_per_node(text: str) -> list[int]:
     for part in text.split(","):
         match = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part.strip())
         if not match:
-            raise InputError(f"{text!r} is no list of tasks per node as Slurm writes it", hint="e.g. 2(x3),1")
+            raise InputError(f"{text!r} is not a list of tasks per node as Slurm writes it", hint="example: 2(x3),1")
         counts += [int(match[1])] * int(match[2] or 1)
     return counts
 
@@ -149,27 +149,27 @@ def _number(names: tuple[str, ...], environ: Mapping[str, str]) -> int | None:
     if name is None:
         return None
     if not (environ[name].isascii() and environ[name].isdigit()):
-        raise InputError(f"{name}={environ[name]!r} is no number")
+        raise InputError(f"{name}={environ[name]!r} is not a number")
     return int(environ[name])
 
 
 def _halves(environ: Mapping[str, str], whole: set[Family]) -> list[str]:
-    """Families of which only a part is there. Shared names (RANK, PMI_RANK) count only where nothing is complete."""
+    """Families of which only a part is set. Shared names (RANK, PMI_RANK) count only where no family is complete."""
     found = []
     for family, names in FAMILIES.items():
         if family in whole or (whole and not names.own) or not _first(names.rank, environ):
             continue
         wanted = (names.size, names.local_rank)
         missing = [group[0] for group in wanted if not _first(group, environ)]
-        found.append(f"{family} gives {names.rank[0]} and not {' and '.join(missing)}")
+        found.append(f"{family} sets {names.rank[0]} but not {' and '.join(missing)}")
     return found
 
 
 def _agree(whole: list[Identity], environ: Mapping[str, str]) -> None:
     """Refuse two families that contradict each other, where neither runs inside the other.
 
-    Slurm may be around any other (it starts mpirun's daemons), and torchrun may run inside anything: its own agent
-    sets TORCHELASTIC_RUN_ID, a RANK that somebody exported does not have that.
+    Any other may run inside Slurm (which starts mpirun's daemons), and torchrun inside anything: its own agent sets
+    TORCHELASTIC_RUN_ID, which is missing where RANK was exported by hand.
     """
     inner = [found for found in whole if found.family != "slurm"]
     if inner and inner[0].family == "torchrun":
@@ -180,17 +180,17 @@ def _agree(whole: list[Identity], environ: Mapping[str, str]) -> None:
         first = inner[0]
         if (first.rank, first.size) != (other.rank, other.size):
             raise InputError(
-                f"{first.family} says rank {first.rank} of {first.size} and {other.family} says rank {other.rank} "
-                f"of {other.size}",
-                hint="the variables of one of them were copied: export none of them in the batch script",
+                f"rank mismatch: {first.rank} of {first.size} by {first.family}, {other.rank} of {other.size} by "
+                f"{other.family}",
+                hint="the variables of one of them were copied: do not export them in the batch script",
             )
 
 
 def identity_text(family: Family, prefix: str = "") -> str:
-    """Shell text that reads one family into ``task``, ``tasks``, ``local`` and ``node`` (empty where it is not there).
+    """Shell text that reads one family into ``task``, ``tasks``, ``local`` and ``node`` (empty where it is not set).
 
-    Plain parameter expansion: no process is started. `prefix` stands before the four names, for a shell whose own
-    variables must not meet those of the person.
+    Plain parameter expansion: no process is started. `prefix` is put before the four names, so that they do
+    not collide with variables of the user.
     """
     names = FAMILIES[family]
     fields = {"task": names.rank, "tasks": names.size, "local": names.local_rank, "node": names.node}
@@ -198,7 +198,7 @@ def identity_text(family: Family, prefix: str = "") -> str:
 
 
 def names_of(family: Family) -> tuple[str, ...]:
-    """The variables without which a family does not say who a rank is."""
+    """The variables that a family must set for a complete identity."""
     names = FAMILIES[family]
     return (names.rank[0], names.size[0], names.local_rank[0])
 

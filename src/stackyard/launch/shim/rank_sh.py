@@ -1,22 +1,22 @@
-"""rank.sh: what the launcher starts for every task. Who am I, wait for the others, environment, then the program.
+"""rank.sh, the script of every task: read its identity, wait for all nodes, set the environment, run the program.
 
 A few milliseconds of bash (4.2 or newer) and no Python: the only programs it starts are mkdir and mkfifo, once per
-node, and the agent. What it agrees on with the agent is said in `stackyard.launch.node.step`.
+node, and the agent. `stackyard.launch.node.step` describes how it and the agent work together.
 
-    code 70   the hub said stop; the program was not started
-    code 71   the task does not fit the plan (or nobody said go); the message says what that means
+    status 70   the launch was stopped before the program was started
+    status 71   the task does not fit the plan, or not all nodes reported in time; the message gives the reason
 
-Why it is written as it is:
+Why it is written this way:
 
-- ``bash -p`` reads no BASH_ENV and no functions of the environment, which sites use for their module system.
-- Its own variables begin with ``sy_`` and are not exported; descriptors are numbered by bash, because the launcher may
-  have given PMI_FD any number.
-- The host's name is the kernel's: HOSTNAME is often exported from the login node.
-- Waiting is ``read -t`` on a pipe that nobody writes to, so that no ``sleep`` is started.
-- The FIFO is opened for reading and writing, which never blocks and never raises SIGPIPE, agent or no agent.
+- ``bash -p`` ignores BASH_ENV and functions in the environment, which sites use for their module system.
+- Its own variables begin with ``sy_`` and are not exported; bash chooses the numbers of descriptors, because PMI_FD may
+  be any number.
+- The hostname is the kernel's: HOSTNAME is often exported from the login node.
+- It waits with ``read -t`` on a pipe without a writer, so that no ``sleep`` is started.
+- The FIFO is opened for reading and writing, which never blocks and never raises SIGPIPE, with or without an agent.
 - The program runs in the foreground: a background child of a shell ignores SIGINT. The shim traps the signals that a
-  launcher forwards and does nothing, so that it outlives them and reports the program's code; the program, in the
-  same process group, has their default action.
+  launcher forwards and does nothing, so that it survives them and reports the program's exit status; the program, in
+  the same process group, has their default action.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def shim_text(step: StepPaths, file: StepFile, plan: Plan, *, python: str) -> st
 def sidecar_argv(step: StepPaths, plan: Plan) -> tuple[str, ...]:
     """What the agent of rank 0's node runs beside the ranks: the sidecar in the environment of a rank, or nothing.
 
-    The shim itself prepares that environment (the stack, the container, MASTER_PORT ...) and then becomes the sidecar.
+    The shim sets up that environment (the stack, the container, MASTER_PORT ...) and is then replaced by the sidecar.
     """
     return (str(step.shim), "sidecar") if plan.program.sidecar else ()
 
@@ -91,13 +91,13 @@ sy_unfit() {{
   exit 71
 }}
 
-# Tell the agent that this task is here.
+# Report to the agent that this task has started.
 sy_start() {{
   printf 'start %d %d %d %s %s\\n' "$sy_local" "$sy_task" $$ "$sy_cpus" "${{sy_gpus:--}}" >&"$sy_pipe"
   sy_started=1
 }}
 
-# A hundredth of a second without starting a program.
+# Wait a hundredth of a second without starting a program.
 sy_pause() {{
   if [[ -z $sy_tick ]]; then
     {{ exec {{sy_tick}}<> <(:); }} 2>/dev/null || sy_tick=none
@@ -105,7 +105,7 @@ sy_pause() {{
   if [[ $sy_tick == none ]]; then sleep 0.02; else read -r -t 0.01 -u "$sy_tick"; fi
 }}
 
-# Tell the agent how the task ended, and wait until the hub knows it; not longer than 2 s.
+# Report to the agent how the task ended, and wait until the hub has been told; not longer than 2 s.
 sy_report() {{
   printf 'exit %d %d\\n' "$sy_local" "$1" >&"$sy_pipe"
   for (( sy_i = 0; sy_i < 200; sy_i++ )); do
@@ -123,7 +123,7 @@ sy_until() {{
   return 0
 }}
 
-# The interface by which an IPv4 address is reached: the route with the longest mask; both are little-endian there.
+# The interface that leads to an IPv4 address: the route with the longest mask; both are little-endian there.
 sy_interface() {{
   STACKYARD_INTERFACE=
   [[ $1 == *[!0-9.]* || $1 != *.*.*.* ]] && return
@@ -145,7 +145,7 @@ sy_answered() {{ [[ -e $sy_dir/go || -e $sy_dir/stop ]]; }}
 
 
 def _environment(file: StepFile, plan: Plan) -> str:
-    """The function that makes the environment of a rank: identity, stack, the plan's variables, the backend's."""
+    """The function that sets the environment of a rank: identity, stack, the plan's variables, the backend's."""
     several = file.ranks_per_task > 1
     identity = {
         "RANK": "$sy_task", "WORLD_SIZE": str(file.tasks), "LOCAL_RANK": "$sy_local",
@@ -177,7 +177,7 @@ def _environment(file: StepFile, plan: Plan) -> str:
 
 _GLOO = """[[ -z $STACKYARD_INTERFACE || -n ${GLOO_SOCKET_IFNAME-} ]] || export GLOO_SOCKET_IFNAME=$STACKYARD_INTERFACE
 """
-"""Gloo otherwise resolves the host's own name, which many systems give a loopback address."""
+"""Gloo otherwise resolves the hostname, which is a loopback address on many systems."""
 
 _SITE_HOLES = re.compile(r"\{(local_rank|node|run|user)\}")
 
@@ -198,7 +198,7 @@ def _site_variables(variables: dict[str, str], run: str) -> str:
 
 _SIDECAR = """if [[ ${{1-}} == sidecar ]]; then
   sy_task=0 sy_local=0 sy_node=0
-  sy_until sy_answered || sy_unfit "nobody said go within $sy_start_s s"
+  sy_until sy_answered || sy_unfit "timed out after $sy_start_s s waiting for all nodes"
   [[ -e $sy_dir/stop ]] && exit 70
   set -a; . "$sy_dir/go"; set +a
   sy_environment
@@ -214,7 +214,7 @@ def _sidecar(plan: Plan) -> str:
 
 
 def _identity(file: StepFile, plan: Plan) -> str:
-    """Who the task is, by the variables of the plan's launcher, and whether that is what was planned."""
+    """Read the identity of the task from the variables of the plan's launcher, and compare it with the plan."""
     family = plan.line.family
     starter = plan.line.words[0] if plan.line.words else family
     names = " ".join(names_of(family))
@@ -228,18 +228,18 @@ def _identity(file: StepFile, plan: Plan) -> str:
 
 _CHECKS = """sy_starter={starter}
 [[ -n $sy_task && -n $sy_tasks && -n $sy_local ]] ||
-  sy_unfit "$sy_starter has not said who this task is: one of {names} is not set"
+  sy_unfit "$sy_starter has not set the identity of this task: missing one of {names}"
 [[ $sy_task$sy_tasks$sy_local$sy_node == *[!0-9]* ]] &&
-  sy_unfit "{names} are no numbers: '$sy_task' '$sy_tasks' '$sy_local'"
+  sy_unfit "{names} are not numbers: '$sy_task' '$sy_tasks' '$sy_local'"
 if (( sy_tasks == 1 && sy_tasks_planned > 1 )); then
-  sy_unfit "it was told that it is rank 0 of 1, and $sy_tasks_planned tasks were planned: $sy_starter did not wire" \\
-    "the ranks up. Its kind of PMI is not the one asked for, or it belongs to another MPI (PMI mismatch)"
+  sy_unfit "PMI mismatch: every task sees world size 1, expected $sy_tasks_planned. $sy_starter provides another" \\
+    "kind of PMI than was requested, or belongs to another MPI"
 fi
-(( sy_tasks == sy_tasks_planned )) || sy_unfit "it is one of $sy_tasks, and $sy_tasks_planned were planned"
+(( sy_tasks == sy_tasks_planned )) || sy_unfit "world size mismatch: $sy_tasks, expected $sy_tasks_planned"
 {place}
 if (( sy_slot != sy_local )) || [[ -n $sy_node && $sy_node != "$sy_at" ]]; then
-  sy_unfit "it was planned as local rank $sy_slot of node $sy_at, and $sy_starter started it as local rank $sy_local" \\
-    "of node ${{sy_node:-(not said)}}: tasks are dealt to nodes in another way than planned"
+  sy_unfit "placement mismatch: $sy_starter started it as local rank $sy_local of node ${{sy_node:-(unknown)}}," \\
+    "expected local rank $sy_slot of node $sy_at: tasks are distributed to nodes in another order than planned"
 fi
 sy_node=$sy_at
 
@@ -252,18 +252,18 @@ def _folder(step: StepPaths, python: str) -> str:
 
 
 _FOLDER = """if (( sy_local == 0 )); then
-  mkdir -m 700 -- "$sy_dir" || sy_unfit "its folder $sy_dir cannot be made: two tasks of this node are local rank 0," \\
-    "or ${{STACKYARD_TMP:-/tmp}} is not writable (STACKYARD_TMP names another place)"
-  mkfifo -m 600 -- "$sy_dir/pipe" || sy_unfit "no FIFO can be made in $sy_dir"
+  mkdir -m 700 -- "$sy_dir" || sy_unfit "cannot create $sy_dir: two tasks of this node have local rank 0," \\
+    "or permission denied in ${{STACKYARD_TMP:-/tmp}} (set STACKYARD_TMP to another directory)"
+  mkfifo -m 600 -- "$sy_dir/pipe" || sy_unfit "cannot create a FIFO in $sy_dir"
   (
     [[ -n ${{PMI_FD-}} && $PMI_FD != *[!0-9]* ]] && eval "exec $PMI_FD>&-"
     export STACKYARD_NODE="$sy_node" STACKYARD_DIR="$sy_dir"
     exec {agent} </dev/null >> {logs}/agent-"$sy_host".log 2>&1
   ) &
 else
-  sy_until sy_there || sy_unfit "local rank 0 of its node made no folder within $sy_start_s s"
+  sy_until sy_there || sy_unfit "timed out after $sy_start_s s waiting for local rank 0 of this node"
 fi
-sy_there || sy_unfit "$sy_dir is not ours"
+sy_there || sy_unfit "$sy_dir is not a private directory of this user"
 
 """
 
@@ -277,7 +277,8 @@ exec {{sy_pipe}}<> "$sy_dir/pipe"
 
 """
 
-_GO = """sy_until sy_answered || sy_unfit "nobody said go within $sy_start_s s: see $sy_step/logs/agent-$sy_host.log"
+_GO = """sy_until sy_answered ||
+  sy_unfit "timed out after $sy_start_s s waiting for all nodes: see $sy_step/logs/agent-$sy_host.log"
 if [[ -e $sy_dir/stop ]]; then
   IFS= read -r -d '' sy_text < "$sy_dir/stop"
   (( sy_local == 0 )) && printf 'stackyard: %s\\n' "${sy_text%$'\\n'}" >&2
@@ -291,13 +292,13 @@ set +a
 
 
 def _loopback(file: StepFile) -> str:
-    """With several nodes, an address that means "this machine" everywhere joins nobody: refuse it."""
+    """With several nodes, refuse a MASTER_ADDR that means "this machine" on each of them."""
     if file.nodes == 1:
         return ""
     return """case ${MASTER_ADDR-} in
   '' | localhost | localhost.* | 127.* | ::1 | 0.0.0.0)
-    sy_unfit "MASTER_ADDR is '${MASTER_ADDR-}': the other nodes cannot reach rank 0 there. Its host name leads to" \\
-      "itself; launch.interface in site.yaml names the interface on which nodes reach each other" ;;
+    sy_unfit "MASTER_ADDR is '${MASTER_ADDR-}': other nodes cannot reach rank 0 there. Its hostname resolves to the" \\
+      "loopback interface; set launch.interface in site.yaml to the interface that connects the nodes" ;;
 esac
 """
 
@@ -305,7 +306,7 @@ esac
 def _directory(cwd: str) -> str:
     if not cwd:
         return ""
-    return f'cd -- {shlex.quote(cwd)} || sy_unfit "it cannot enter "{shlex.quote(cwd)}": do all nodes have it?"\n'
+    return f'cd -- {shlex.quote(cwd)} || sy_unfit "cannot enter "{shlex.quote(cwd)}": does it exist on all nodes?"\n'
 
 
 def _program(plan: Plan) -> str:
@@ -314,7 +315,7 @@ def _program(plan: Plan) -> str:
 
 
 def _wrapped(wrapper: Wrapper) -> str:
-    """Put a wrapper before the words so far, for its tasks."""
+    """Put a wrapper in front of the command so far, for its tasks."""
     text = shell.exports(wrapper.variables) + shell.array("sy_words", wrapper.argv, '"${sy_words[@]}"')
     if wrapper.tasks is None:
         return text

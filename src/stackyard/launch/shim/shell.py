@@ -1,7 +1,7 @@
-"""Rendering for a shell that prepares a program and then runs it: an environment, and command lines with holes.
+"""Shell text that sets an environment, and command lines with variables to fill in.
 
-The text is plain POSIX sh but for `array`, which needs bash. Every value is quoted exactly once, so that quotes,
-newlines and ``$`` arrive as they are. Pure, and cheap to import.
+The text is plain POSIX sh except for `array`, which needs bash. Every value is quoted exactly once, so that quotes,
+newlines and ``$`` arrive unchanged. Pure, and cheap to import.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FILLED = re.compile(
     r"\$\{((?:RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|NODE_RANK|GROUP_RANK|MASTER_ADDR|MASTER_PORT)"
     r"|STACKYARD_[A-Z0-9_]+)\}"
 )
-"""What is filled in at run time in commands and values: a rank's own variables, and nothing else."""
+"""Variables that are filled in at run time in commands and values: a rank's own, and no others."""
 
 
 def change_text(change: EnvironmentChange) -> str:

@@ -44,6 +44,16 @@ def compress(names: Iterable[str]) -> str:
     return ",".join(_group(prefix, digits) for prefix, digits in groups)
 
 
+def short_host(name: str) -> str:
+    """A hostname without its domain."""
+    return name.partition(".")[0]
+
+
+def same_host(one: str, other: str) -> bool:
+    """Whether two names mean the same host: schedulers and kernels write it with and without its domain."""
+    return short_host(one) == short_host(other)
+
+
 def _items(text: str) -> Iterator[str]:
     """Split at commas outside of brackets."""
     depth, start = 0, 0

@@ -32,7 +32,7 @@ class Task(NamedTuple):
 
 
 def over_torch(torch: Any, task: Task, at: Callable[[str], None]) -> dict[str, Any]:
-    """Connect a group, add numbers, check the sum, take the time. `at` is told how far this rank has come.
+    """Connect a group, add numbers, check the sum, measure the time. `at` receives the progress of this rank.
 
     Raises whatever torch raises, and ValueError for a wrong sum.
     """
@@ -76,7 +76,7 @@ def over_torch(torch: Any, task: Task, at: Callable[[str], None]) -> dict[str, A
 
 
 def over_mpi(task: Task, at: Callable[[str], None]) -> dict[str, Any]:
-    """The same over MPI_COMM_WORLD. Raises ImportError without mpi4py, ValueError where MPI sees another world."""
+    """The same over MPI_COMM_WORLD. Raises ImportError without mpi4py, ValueError on a PMI mismatch."""
     at("starting MPI")
     began = time.perf_counter()
     from mpi4py import MPI  # type: ignore[import-not-found,unused-ignore]
@@ -84,8 +84,8 @@ def over_mpi(task: Task, at: Callable[[str], None]) -> dict[str, Any]:
     comm = MPI.COMM_WORLD
     if (comm.Get_rank(), comm.Get_size()) != (task.rank, task.size):
         raise ValueError(
-            f"MPI says rank {comm.Get_rank()} of {comm.Get_size()}, the launcher says rank {task.rank} of {task.size}: "
-            "the ranks were not wired up by this MPI"
+            f"PMI mismatch: rank {comm.Get_rank()} of {comm.Get_size()} in MPI, rank {task.rank} of {task.size} by the "
+            "launcher"
         )
 
     def prepare(count: int) -> Callable[[], None]:
@@ -113,7 +113,7 @@ def _measure(
 ) -> dict[str, Any]:
     """Seconds of one all-reduce: the mean of the slowest rank in the best of four batches, which fill `task.seconds`.
 
-    The best batch, so that a moment's disturbance accuses nobody; a slow node is slow in all of them.
+    The best batch counts, so that a short disturbance does not make a node look slow; a slow node is slow in all.
     """
     if task.seconds <= 0:
         return {"bytes": SMALL_BYTES, "seconds": 0.0, "times": 1}
@@ -126,7 +126,7 @@ def _measure(
 
 
 def _calibrated(task: Task, prepare: Callable[[int], Callable[[], None]], slowest: Callable[[float], float]) -> int:
-    """GPUs: 1 GiB, below that latency is measured. CPUs: what is sent in about a tenth of the time, whole MiB."""
+    """GPUs: 1 GiB, since less measures latency. CPUs: whole MiB that take about a tenth of the time."""
     if task.device >= 0:
         return GPU_BYTES
     one = slowest(_timed(prepare(FIRST_BYTES), 2))
@@ -143,4 +143,4 @@ def _timed(reduce: Callable[[], None], times: int) -> float:
 
 def _check(got: float, size: int) -> None:
     if got != float(size):
-        raise ValueError(f"the sum of {size} ones came out as {got:g}")
+        raise ValueError(f"wrong sum of {size} ones: {got:g}")

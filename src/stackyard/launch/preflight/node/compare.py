@@ -1,4 +1,4 @@
-"""Nodes of one job should be alike: who is the odd one out, in what. Pure; used on the nodes and by the judge."""
+"""Find the nodes of a job that differ from the others. Pure."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 
 MUST = ("cpu", "cores", "memory_gib", "gpus", "driver")
 SHOULD = ("kernel", "glibc", "hugepages")
-WORDS = {"cpu": "the CPU", "cores": "the number of CPUs", "memory_gib": "the memory (GiB)", "gpus": "the GPUs",
-         "driver": "the GPU driver", "kernel": "the kernel", "glibc": "glibc", "hugepages": "huge pages",
-         "clock": "the clock (s off)", "gpu_errors": "GPU memory"}  # fmt: skip
+WORDS = {"cpu": "CPU", "cores": "number of CPUs", "memory_gib": "memory (GiB)", "gpus": "GPUs",
+         "driver": "GPU driver", "kernel": "kernel", "glibc": "glibc", "hugepages": "huge pages",
+         "clock": "clock offset (s)", "gpu_errors": "GPU memory"}  # fmt: skip
 MEMORY_TOLERANCE = 0.03
 CLOCK_LIMIT_S = 0.5
 
 
 class Difference(NamedTuple):
-    """`host` has `value` where most have `usual`. `hard`: a job must not run on it; `clear`: a majority says so."""
+    """`host` has `value` where most have `usual`. `hard`: a job must not run on it; `clear`: a majority has `usual`."""
 
     host: str
     what: str
@@ -28,8 +28,8 @@ class Difference(NamedTuple):
     def __str__(self) -> str:
         if self.what == "gpu_errors":
             return f"{self.host}: {self.value}"
-        others = f"on most nodes it is {self.usual}" if self.clear else f"elsewhere it is {self.usual}"
-        return f"{self.host}: {WORDS[self.what]} is {self.value}; {others}"
+        others = "on most nodes" if self.clear else "on other nodes"
+        return f"{self.host}: {WORDS[self.what]} is {self.value}, {others} {self.usual}"
 
 
 def compare(facts: Mapping[str, Mapping[str, Any]], clock_limit_s: float = CLOCK_LIMIT_S) -> list[Difference]:
@@ -37,8 +37,8 @@ def compare(facts: Mapping[str, Mapping[str, Any]], clock_limit_s: float = CLOCK
 
     Args:
         facts: by host, what `probe.facts` found, and ``clock_s``, the clock's offset against rank 0's node in seconds.
-        clock_limit_s: the largest offset from the median that is no fault. Half a second is far above what a
-            measurement over a network errs by, and below what breaks time-outs, tickets and the order of logs.
+        clock_limit_s: the largest tolerated offset from the median. Half a second is far above the error of a
+            measurement over a network, and below what breaks timeouts, tickets and the order of logs.
     """
     found: list[Difference] = []
     for what in (*MUST, *SHOULD):
@@ -70,7 +70,7 @@ def _odd(what: str, values: dict[str, Any], hard: bool) -> list[Difference]:
 
 
 def _rounded(values: dict[str, Any]) -> dict[str, Any]:
-    """Equal within the tolerance means equal: the kernel keeps a little more or less for itself from boot to boot."""
+    """Values within the tolerance count as equal: the kernel reserves a little more or less from boot to boot."""
     middle = _median([float(value or 0) for value in values.values()])
     near = {host: abs(float(value or 0) - middle) <= MEMORY_TOLERANCE * middle for host, value in values.items()}
     return {host: middle if near[host] else value for host, value in values.items()}
@@ -86,5 +86,5 @@ def _clocks(offsets: dict[str, float], limit_s: float) -> list[Difference]:
 
 
 def _median(values: list[float]) -> float:
-    """The lower of the two in the middle where there are two: a value that some node really has."""
+    """The median; of two middle values the lower one, so that it is the value of a node."""
     return sorted(values)[(len(values) - 1) // 2] if values else 0.0

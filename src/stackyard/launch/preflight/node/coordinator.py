@@ -1,8 +1,8 @@
-"""Rank 0's second task: lead all ranks through the stages and write what was measured, after each stage, to one file.
+"""The coordinator, a thread of rank 0: leads all ranks through the stages and writes the results after each stage.
 
 result.json holds ``stages`` (name, outcome ``done | skipped | failed``, reason, seconds, measurements, silent, errors),
-``facts`` by host, ``differences``, and ``finished``. Nothing is judged here but what makes going on senseless: ranks
-that are missing or doubled, nodes that differ.
+``facts`` by host, ``differences``, and ``finished``. It only checks what prevents further stages: missing or duplicate
+ranks, nodes that differ.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from . import compare
+from .connections import Answers, Connections
 from .groups import bracketed, ranks_text, rounds, short
-from .wire import Answers, Hub
 
 FAILED = 3
 GLOO_RANKS = 1024
@@ -26,7 +26,7 @@ ALIVE_S = 3.0
 
 
 class Stop(Exception):
-    """A stage failed after which nothing more can be learned."""
+    """A stage failed, and no further stage makes sense."""
 
 
 class Coordinator:
@@ -34,7 +34,7 @@ class Coordinator:
 
     def __init__(self, folder: Path, spec: dict[str, Any], port: int, size: int) -> None:
         self.folder, self.spec, self.size = folder, spec, size
-        self.hub = Hub(port, spec["token"], folder / "stop")
+        self.ranks = Connections(port, spec["token"], folder / "stop")
         self.nodes: list[tuple[str, list[int]]] = []
         self.libraries: dict[int, dict[str, Any]] = {}
         self.facts: dict[str, dict[str, Any]] = {}
@@ -56,7 +56,9 @@ class Coordinator:
             except Stop as stop:
                 stage["outcome"], stage["reason"], stopped = "failed", str(stop), True
             stage["seconds"] = round(time.monotonic() - began, 3)
-            print(f"gate: {name}: {stage['outcome']}{': ' if stage['reason'] else ''}{stage['reason']}", flush=True)
+            print(
+                f"preflight: {name}: {stage['outcome']}{': ' if stage['reason'] else ''}{stage['reason']}", flush=True
+            )
             self._write()
             if stopped:
                 code = FAILED
@@ -65,7 +67,7 @@ class Coordinator:
         self._write()
         hung = any(stage["silent"] for stage in self.result["stages"])
         end = {"do": "end", "code": code or (FAILED if hung else 0), "now": bool(code or hung)}
-        self.hub.tell(sorted(self.hub.peers, reverse=True), end)
+        self.ranks.finish(end)
         return code
 
     def _write(self) -> None:
@@ -77,47 +79,49 @@ class Coordinator:
     # ------------------------------------------------------------------------------------------------ the stages
 
     def identity(self, stage: dict[str, Any]) -> None:
-        """Everybody is there, once, with the same idea of how many there are, on the hosts that were planned."""
-        self.hub.gather(self.size, self.spec["limits"]["start"])
+        """Every rank has connected, once, with the same world size, on the planned hosts."""
+        self.ranks.gather(self.size, self.spec["limits"]["start"])
         by_host: dict[str, list[int]] = {}
-        for rank, peer in sorted(self.hub.peers.items()):
-            by_host.setdefault(peer.host, []).append(rank)
+        for rank, connection in sorted(self.ranks.by_rank.items()):
+            by_host.setdefault(connection.host, []).append(rank)
         self.nodes = sorted(by_host.items(), key=lambda item: item[1][0])
-        missing = sorted(set(range(self.size)) - set(self.hub.peers))
+        missing = sorted(set(range(self.size)) - set(self.ranks.by_rank))
         there = {short(host) for host in by_host}
         absent = [host for host in self.spec["hosts"] if short(host) not in there]
         stage["silent"] = [{"rank": rank, "host": "", "at": "start", "peers": []} for rank in missing]
         stage["missing_hosts"] = absent
-        if self.hub.twice:
-            raise Stop(f"one rank, two processes: {'; '.join(self.hub.twice)}")
+        if self.ranks.twice:
+            raise Stop(f"duplicate rank: {'; '.join(self.ranks.twice)}")
         if missing:
             where = f" (no rank on {', '.join(absent)})" if absent else ""
-            raise Stop(f"{ranks_text(missing)} of {self.size} did not answer within {self.hub.waited_s:.0f} s{where}")
+            waited = f"timed out after {self.ranks.waited_s:.0f} s"
+            raise Stop(f"{waited} waiting for {ranks_text(missing)} of {self.size}{where}")
         self._agreed(there, absent)
         stage["measurements"].append({"name": "ranks", "value": float(self.size), "unit": "ranks", "hosts": []})
 
     def _agreed(self, there: set[str], absent: list[str]) -> None:
-        other = [peer for peer in self.hub.peers.values() if int(peer.hello["size"]) != self.size]
+        other = [one for one in self.ranks.by_rank.values() if int(one.hello["size"]) != self.size]
         if other:
             raise Stop(
-                f"rank {other[0].rank} on {other[0].host} believes in {other[0].hello['size']} ranks, not {self.size}"
+                f"world size mismatch: {other[0].hello['size']}, expected {self.size} (rank {other[0].rank} on "
+                f"{other[0].host})"
             )
         for host, ranks in self.nodes:
-            local = [int(self.hub.peers[rank].hello["local_rank"]) for rank in ranks]
+            local = [int(self.ranks.by_rank[rank].hello["local_rank"]) for rank in ranks]
             if sorted(local) != list(range(len(local))):
-                raise Stop(f"{host} has the local ranks {sorted(local)}, not 0 to {len(local) - 1}")
+                raise Stop(f"local rank mismatch: {sorted(local)}, expected 0 to {len(local) - 1} (on {host})")
         if absent and len(absent) < len(self.spec["hosts"]):
             unplanned = sorted(there - {short(host) for host in self.spec["hosts"]})
-            raise Stop(f"no rank ran on {', '.join(absent)}; not planned, but used: {', '.join(unplanned) or 'none'}")
+            raise Stop(f"no rank on {', '.join(absent)}; unplanned nodes: {', '.join(unplanned) or 'none'}")
 
     def hosts(self, stage: dict[str, Any]) -> None:
-        """Facts and clocks of all nodes; how fast each is."""
+        """Facts and clocks of all nodes."""
         answers = self._ask(stage, self._leaders(), {"do": "facts"})
         for host, ranks in self.nodes:
             if ranks[0] in answers.results:
                 self.facts[host] = {**answers.results[ranks[0]], "clock_s": self._clock(ranks[0])}
         if stage["silent"] or stage["errors"]:
-            raise Stop("not every node could say what it is")
+            raise Stop("not every node reported its facts")
         found = compare.compare(self.facts, float(self.spec.get("clock_limit_s", compare.CLOCK_LIMIT_S)))
         self.result["differences"] = [difference._asdict() for difference in found]
         hard = [difference for difference in found if difference.hard]
@@ -126,11 +130,11 @@ class Coordinator:
             raise Stop(f"{hard[0]}{more}")
 
     def libraries_of_all(self, stage: dict[str, Any]) -> None:
-        """Import torch on every rank, then measure the nodes: all ranks at once, the node is as fast as its slowest."""
+        """Import torch on every rank, then measure the nodes: all ranks at once; the slowest rank of a node counts."""
         answers = self._ask(stage, range(self.size), {"do": "libraries"})
         self.libraries = answers.results
         if stage["silent"] or stage["errors"]:
-            raise Stop("the libraries could not be loaded by every rank")
+            raise Stop("not every rank could load the libraries")
         without = [rank for rank, found in self.libraries.items() if not found["torch"]]
         if without and len(without) < self.size:
             hosts = self._hosts_of(without)
@@ -138,7 +142,7 @@ class Coordinator:
                 {"rank": r, "host": self._host(r), "error": self.libraries[r]["why"]} for r in without[:16]
             ]
             raise Stop(
-                f"torch can be imported elsewhere, but not on {', '.join(hosts)}: {self.libraries[without[0]]['why']}"
+                f"cannot import torch on {', '.join(hosts)}, unlike on other nodes: {self.libraries[without[0]]['why']}"
             )
         for host, ranks in self.nodes:
             seconds = [float(self.libraries[rank].get("seconds", 0)) for rank in ranks]
@@ -153,19 +157,19 @@ class Coordinator:
         driver = any(fact["gpus"] for fact in self.facts.values())
         if not any(seen.values()):
             assigned = next((fact["assigned"] for fact in self.facts.values() if fact["assigned"]), "")
-            why = "no GPU driver answers on any node" if not driver else "the nodes have GPUs, but torch sees none"
+            why = "no GPU found on any node" if not driver else "the nodes have GPUs, but torch sees none"
             return _skip(stage, f"{why} ({assigned} is set)" if assigned else why)
         without = [rank for rank, count in seen.items() if not count]
         if without:
             stage["errors"] = [{"rank": r, "host": self._host(r), "error": "torch sees no GPU"} for r in without[:16]]
-            raise Stop(f"torch sees no GPU on {', '.join(self._hosts_of(without))}, but on the other nodes it does")
+            raise Stop(f"torch sees no GPU on {', '.join(self._hosts_of(without))}, unlike on other nodes")
         self._speeds(stage, {"do": "gpu", "seconds": self.spec["speed_seconds"]}, range(self.size))
         if stage["errors"]:
             raise Stop(f"rank {stage['errors'][0]['rank']}: {stage['errors'][0]['error']}")
 
     def gloo(self, stage: dict[str, Any]) -> None:
-        """Can all ranks meet and add numbers? Nothing is timed but the meeting. Above 1024 ranks one rank per node:
-        gloo connects everybody with everybody.
+        """All ranks connect over Gloo and add numbers; only connecting is timed. Above 1024 ranks one rank per node,
+        since Gloo connects all ranks with each other.
         """
         if not self._torch(stage):
             return
@@ -183,7 +187,7 @@ class Coordinator:
     def pairs(self, stage: dict[str, Any]) -> None:
         """All ranks of neighbouring nodes, in two or three rounds in which no node is in two pairs."""
         if len(self.nodes) < 3:
-            return _skip(stage, "fewer than three nodes: the pair is the whole")
+            return _skip(stage, "fewer than three nodes")
         if not self._torch(stage):
             return
         for pairs in rounds(len(self.nodes)):
@@ -201,17 +205,17 @@ class Coordinator:
             self._reduce(stage, [list(range(self.size))], *self._backend(), name="allreduce_all")
 
     def mpi(self, stage: dict[str, Any]) -> None:
-        """All ranks over MPI, as the launcher has wired them up."""
+        """All ranks over MPI, as the launcher has connected them."""
         without = [rank for rank, found in self.libraries.items() if not found["mpi4py"]]
         if without or not self.libraries:
             where = "this environment" if len(without) == len(self.libraries) else ", ".join(self._hosts_of(without))
-            return _skip(stage, f"mpi4py is not in {where}")
+            return _skip(stage, f"mpi4py not found in {where}")
         self._reduce(stage, [list(range(self.size))], "mpi", gpu=False, name="mpi_allreduce_all")
 
     def tcp(self, stage: dict[str, Any]) -> None:
-        """Plain streams between neighbouring nodes, there and back: only where there is no library for more."""
+        """Plain TCP streams between neighbouring nodes, in both directions: only where torch is missing."""
         if any(found.get("torch") for found in self.libraries.values()):
-            return _skip(stage, "gloo was used")
+            return _skip(stage, "covered by Gloo")
         if len(self.nodes) < 2:
             return _skip(stage, "one node")
         for pairs in rounds(len(self.nodes)):
@@ -223,22 +227,22 @@ class Coordinator:
                     value, hosts = min(there[a, b], back[b, a]), self._hosts_of([a, b])
                     stage["measurements"].append({"name": "tcp", "value": value, "unit": "GB/s", "hosts": hosts})
         if stage["silent"] or stage["errors"]:
-            raise Stop("not every node can be reached from its neighbour")
+            raise Stop("not every node can connect to its neighbour")
 
     # ------------------------------------------------------------------------------------------------ parts of stages
 
     def _torch(self, stage: dict[str, Any]) -> bool:
         why = next((str(found["why"]) for found in self.libraries.values() if not found.get("torch")), "")
         if why or not self.libraries:
-            _skip(stage, f"torch is not in this environment ({why or 'not looked for'})")
+            _skip(stage, f"torch not found in this environment ({why or 'not checked'})")
             return False
         if not all(found["gloo"] for found in self.libraries.values()):
-            _skip(stage, "this torch was built without gloo")
+            _skip(stage, "torch was built without Gloo")
             return False
         return True
 
     def _backend(self) -> tuple[str, bool]:
-        """nccl where every rank sees a GPU (on AMD torch calls RCCL so), else gloo."""
+        """nccl where every rank sees a GPU (on AMD it is RCCL), else gloo."""
         gpu = all(found["gpus"] and found["nccl"] for found in self.libraries.values())
         return ("nccl", True) if gpu else ("gloo", False)
 
@@ -246,7 +250,7 @@ class Coordinator:
         self, stage: dict[str, Any], groups: list[list[int]], backend: str, gpu: bool, name: str,
         seconds: float | None = None,
     ) -> None:  # fmt: skip
-        """One all-reduce in each of some disjoint groups, side by side."""
+        """One all-reduce in each of some disjoint groups, in parallel."""
         ports = self._ask(stage, [group[0] for group in groups], {"do": "port"})
         commands: dict[int, dict[str, Any]] = {}
         for group in (group for group in groups if group[0] in ports.results):
@@ -256,7 +260,7 @@ class Coordinator:
                         "bytes": self.spec["bytes"], "limit_s": self.spec["limits"]["connect"],
                         "seconds": self.spec["seconds"] if seconds is None else seconds}  # fmt: skip
                 commands[rank] = {"do": "allreduce", "task": task}
-        answers = self.hub.ask(commands, self.spec["limits"]["collective"])
+        answers = self.ranks.ask(commands, self.spec["limits"]["collective"])
         self._note(stage, answers, groups)
         for group in groups:
             results = [answers.results[rank] for rank in group if rank in answers.results]
@@ -287,7 +291,7 @@ class Coordinator:
                 commands[b] = {"do": "receive", "limit_s": limit_s / 2}
                 commands[a] = {"do": "stream", "address": self._address(b), "port": ports.results[b]["port"],
                                "seconds": self.spec["seconds"], "limit_s": limit_s / 2}  # fmt: skip
-        answers = self.hub.ask(commands, limit_s)
+        answers = self.ranks.ask(commands, limit_s)
         self._note(stage, answers, [list(pair) for pair in pairs])
         sent = {(a, b): answers.results[a] for a, b in pairs if a in answers.results and b in answers.results}
         return {pair: found["bytes"] / found["seconds"] / 1e9 for pair, found in sent.items()}
@@ -303,20 +307,20 @@ class Coordinator:
                 stage["measurements"].append({"name": name, "value": value, "unit": unit, "hosts": [host]})
 
     def _clock(self, rank: int) -> float:
-        """Seconds that a node's clock is ahead of this one's: of several exchanges the quickest errs least, by at most
-        half its round trip (the offset formula of NTP, RFC 5905 section 8, with one time stamp at the peer).
+        """Seconds that a node's clock is ahead of this one's. Of several exchanges the quickest has the smallest error,
+        at most half its round trip (the offset formula of NTP, RFC 5905 section 8, with one time stamp at the peer).
         """
         quickest, offset = float("inf"), 0.0
         for _ in range(5):
             sent, began = time.time(), time.perf_counter()
-            answers = self.hub.ask({rank: {"do": "clock"}}, 5.0)
+            answers = self.ranks.ask({rank: {"do": "clock"}}, 5.0)
             trip = time.perf_counter() - began
             if rank in answers.results and trip < quickest:
                 quickest, offset = trip, float(answers.results[rank]["time"]) - (sent + trip / 2)
         return round(offset, 4)
 
     def _ask(self, stage: dict[str, Any], ranks: Sequence[int], command: dict[str, Any]) -> Answers:
-        answers = self.hub.ask(dict.fromkeys(ranks, command), self.spec["limits"]["answer"])
+        answers = self.ranks.ask(dict.fromkeys(ranks, command), self.spec["limits"]["answer"])
         self._note(stage, answers, [[rank] for rank in ranks])
         return answers
 
@@ -335,35 +339,35 @@ class Coordinator:
             stage["errors"].append({"rank": rank, "host": self._host(rank), "error": text, "hosts": hosts})
 
     def _unresponsive(self, silent: list[int]) -> list[int]:
-        """Of ranks that hang, those whose process does not even answer a question: the others only wait for them. A
-        thread answers while the rank is inside a collective operation.
+        """Of ranks that hang, those whose process does not respond at all: the others only wait for them. A thread
+        responds while the rank is in a collective operation.
         """
         if not silent:
             return []
-        return self.hub.ask({rank: {"do": "clock"} for rank in silent}, ALIVE_S).silent
+        return self.ranks.ask({rank: {"do": "clock"} for rank in silent}, ALIVE_S).silent
 
     def _hung(self, stage: dict[str, Any]) -> str:
         first = stage["silent"][0]
         others = f" and {len(stage['silent']) - 1} others" if len(stage["silent"]) > 1 else ""
         where = f"rank {first['rank']} on {first['host']}{others}"
-        peers = f"({first['at']}; with {', '.join(first['hosts']) or 'nobody'})"
+        peers = f"({first['at']}; with {', '.join(first['hosts']) or 'no other node'})"
         if first["at"] == LOST:
-            return f"{where} ended or lost the connection {peers}"
+            return f"{where} ended or lost its connection {peers}"
         if first["at"] == DEAD:
-            return f"{where} answers nothing any more {peers}"
-        return f"{where} did not come back within {self.spec['limits']['collective']:g} s {peers}"
+            return f"{where} stopped responding {peers}"
+        return f"{where} timed out after {self.spec['limits']['collective']:g} s {peers}"
 
     def _leaders(self) -> list[int]:
         return [ranks[0] for _, ranks in self.nodes]
 
     def _host(self, rank: int) -> str:
-        return self.hub.peers[rank].host
+        return self.ranks.by_rank[rank].host
 
     def _hosts_of(self, ranks: Sequence[int]) -> list[str]:
         return list(dict.fromkeys(self._host(rank) for rank in ranks))
 
     def _address(self, rank: int) -> str:
-        return self.hub.peers[rank].address
+        return self.ranks.by_rank[rank].address
 
 
 def _skip(stage: dict[str, Any], reason: str) -> None:
@@ -378,9 +382,9 @@ _STAGES: dict[str, Callable[[Coordinator, dict[str, Any]], None]] = {
 
 
 def run(folder: Path, spec: dict[str, Any], port: int, size: int) -> None:
-    """The coordinator's thread. Whatever goes wrong here ends rank 0, and with it all ranks."""
+    """The coordinator's thread. An error here ends rank 0, and with it all ranks."""
     try:
         Coordinator(folder, spec, port, size).lead()
     except BaseException as error:
-        print(f"gate: {type(error).__name__}: {error}", flush=True)
+        print(f"preflight: {type(error).__name__}: {error}", flush=True)
         os._exit(FAILED)

@@ -1,4 +1,4 @@
-"""Who is in a group with whom, and how ranks and hosts are written. Pure."""
+"""Groups of nodes, and the formats of ranks and hosts. Pure."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ def rounds(count: int) -> list[list[tuple[int, int]]]:
 
 
 def short(host: str) -> str:
-    """A host's name without its domain."""
+    """A hostname without its domain."""
     return host.split(".", 1)[0]
 
 
 def bracketed(address: str) -> str:
-    """As it is written before a port."""
+    """An address as written before a port."""
     return f"[{address}]" if ":" in address else address
 
 

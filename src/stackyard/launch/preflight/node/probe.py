@@ -1,4 +1,4 @@
-"""What a node is and how fast one of its ranks is. Standard library; torch only where it is handed in."""
+"""Facts about a node, and how fast one of its ranks is. Standard library; torch is passed in where it is used."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _NVIDIA_FIELDS = "name,driver_version,memory.total,pci.bus_id,ecc.errors.uncorre
 
 
 def facts(root: Path = Path("/")) -> dict[str, Any]:
-    """Everything that should be the same on all nodes of a job, and the room that is left on the local disk.
+    """What should be the same on all nodes of a job, and the free space of the local disk.
 
-    `root` is where ``proc`` and ``sys`` are looked for. Sizes are in GiB.
+    `root` is the directory of ``proc`` and ``sys``. Sizes are in GiB.
     """
     memory = _meminfo(root)
     gpus = nvidia(root) or amd(root)
@@ -54,13 +54,13 @@ def cpu_model(root: Path) -> str:
 
 
 def clock_ghz(root: Path = Path("/")) -> float:
-    """The fastest core's clock now, in GHz; 0 where the kernel does not say."""
+    """The fastest core's clock now, in GHz; 0 where the kernel does not report it."""
     found = re.findall(r"^(?:cpu MHz|clock)\s*:\s*([0-9.]+)", _read(root / "proc/cpuinfo"), re.M)
     return max((float(mhz) / 1000 for mhz in found), default=0.0)
 
 
 def nvidia(root: Path) -> list[dict[str, Any]]:
-    """The node's NVIDIA GPUs as nvidia-smi sees them, else as the kernel module lists them in /proc."""
+    """The node's NVIDIA GPUs as nvidia-smi lists them, else as the kernel module does in /proc."""
     program = shutil.which("nvidia-smi")
     if program:
         found = _nvidia_smi(program)
@@ -105,8 +105,8 @@ def amd(root: Path) -> list[dict[str, Any]]:
 
 
 def cpu_speed(torch: Any, seconds: float) -> list[dict[str, Any]]:
-    """One core's best burst (single-precision matrix products with torch, else a Python loop: the unit says which)
-    in time that it really had, and the ``share`` of the time that it had it: less than 1 where others use the core.
+    """One core's best burst in CPU time (single-precision matrix products with torch, else a Python loop: the unit
+    differs), and ``share``, the CPU time per elapsed time: less than 1 where other processes use the core.
     """
     began, own = time.perf_counter(), time.thread_time()
     if torch is None:

@@ -1,4 +1,4 @@
-"""One rank of the gate: says who it is, does what rank 0's coordinator asks, answers. ``start.py <step folder>``."""
+"""One rank of the preflight: connects to the coordinator and executes its commands. ``start.py <step directory>``."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ...node import sockets
+from ...node.messages import Connection
 from . import collective, probe, tcp
+from .groups import bracketed
 
 GONE = 74
 
 
 class Identity:
-    """Who this rank is, from what the launcher's shim has set. Raises KeyError, ValueError for an incomplete set."""
+    """The identity of this rank, as set by the shim. Raises KeyError, ValueError for an incomplete set."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.rank, self.size = int(environ["RANK"]), int(environ["WORLD_SIZE"])
@@ -31,14 +34,14 @@ class Identity:
 
 
 class Member:
-    """The rank's end of the connection. Commands are read by a thread, so that a coordinator that is gone is noticed
-    also while this rank hangs in a collective operation; it then ends at once.
+    """The rank's end of the connection. A thread receives commands, so that a lost connection is noticed also while
+    this rank hangs in a collective operation; it then exits at once.
     """
 
     def __init__(self, who: Identity, token: str, limit_s: float, stop: Path) -> None:
         self.who = who
-        self.sock = _connect(who.address, who.port, limit_s, stop)
-        self.stream = self.sock.makefile("rb")
+        self.connection = Connection(_connect(who, limit_s, stop))
+        self._sending = threading.Lock()
         self.commands: queue.Queue[dict[str, Any]] = queue.Queue()
         self.torch: Any = None
         self.held: dict[str, socket.socket] = {}
@@ -47,11 +50,12 @@ class Member:
         threading.Thread(target=self._read, daemon=True).start()
 
     def send(self, message: dict[str, Any]) -> None:
-        """One line to the coordinator."""
-        self.sock.sendall(json.dumps(message).encode() + b"\n")
+        """Send one message to the coordinator."""
+        with self._sending:
+            self.connection.send(message)
 
     def serve(self) -> int:
-        """Do what is asked until the end is said; its code is the rank's exit code."""
+        """Carry out commands until ``end``, whose code is the rank's exit status."""
         while True:
             command = self.commands.get()
             if command["do"] == "end":
@@ -64,37 +68,37 @@ class Member:
                 self.send({"error": f"{type(error).__name__}: {text.splitlines()[0][:300]}"})
 
     def _read(self) -> None:
-        for line in self.stream:
-            command = json.loads(line)
-            if command["do"] == "clock":
-                self.send({"ok": {"time": time.time()}})
-            elif command["do"] == "end" and command.get("now"):
-                os._exit(int(command["code"]))
-            else:
-                self.commands.put(command)
+        """Until the command to end, after which rank 0 may close the connection."""
+        while True:
+            messages = self.connection.receive()
+            if messages is None:
+                os._exit(GONE)
+            for command in messages:
+                self._receive(command)
                 if command["do"] == "end":
                     return
-        os._exit(GONE)
+
+    def _receive(self, command: dict[str, Any]) -> None:
+        """Pass a command to the main thread; what must not wait for it is done at once."""
+        if command["do"] == "clock":
+            self.send({"ok": {"time": time.time()}})
+        elif command["do"] == "end" and command.get("now"):
+            os._exit(int(command["code"]))
+        else:
+            self.commands.put(command)
 
 
-def _connect(address: str, port: int, limit_s: float, stop: Path) -> socket.socket:
-    """Try until rank 0 is there, the time is up, or the file `stop` appears."""
-    end = time.monotonic() + limit_s
-    while True:
-        try:
-            sock = socket.create_connection((address, port), timeout=min(5.0, limit_s))
-            sock.settimeout(None)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            return sock
-        except OSError as error:
-            if time.monotonic() >= end:
-                raise SystemExit(
-                    f"gate: rank 0 at {address}:{port} could not be reached within {limit_s:g} s: {error}"
-                ) from error
-            if stop.exists():
-                raise SystemExit("gate: told to stop") from error
-            time.sleep(0.1)
+def _connect(who: Identity, limit_s: float, stop: Path) -> socket.socket:
+    """Try until rank 0 answers, the time is up, or the file `stop` appears."""
+    target = f"{bracketed(who.address)}:{who.port}"
+    found = sockets.connect([target], time.monotonic() + limit_s, lambda: not stop.exists())
+    if found is None:
+        why = "stopped" if stop.exists() else f"timed out after {limit_s:g} s connecting to rank 0 at {target}"
+        raise SystemExit(f"preflight: {why}")
+    made, _ = found
+    made.setblocking(True)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    return made
 
 
 def _facts(member: Member, command: dict[str, Any]) -> dict[str, Any]:
@@ -102,7 +106,7 @@ def _facts(member: Member, command: dict[str, Any]) -> dict[str, Any]:
 
 
 def _libraries(member: Member, command: dict[str, Any]) -> dict[str, Any]:
-    """Import torch; why it could not be is a fact, not an error."""
+    """Import torch; that it cannot be imported is a fact, not an error."""
     began, mpi4py = time.perf_counter(), importlib.util.find_spec("mpi4py") is not None
     try:
         import torch  # type: ignore[import-not-found,unused-ignore]
@@ -137,10 +141,10 @@ def _gpu(member: Member, command: dict[str, Any]) -> dict[str, Any]:
 
 
 def device_of(visible: int, local_rank: int, environ: Mapping[str, str]) -> int:
-    """Which of its visible GPUs is a rank's own: what the shim says, the only one, or that of its local rank.
+    """The index of a rank's own GPU among those it sees: as set by the shim, the only one, or by its local rank.
 
     Raises:
-        ValueError: none of them.
+        ValueError: none of them is its own.
     """
     said = environ.get("STACKYARD_DEVICE", "")
     if said.isdigit() and int(said) < visible:
@@ -149,12 +153,12 @@ def device_of(visible: int, local_rank: int, environ: Mapping[str, str]) -> int:
         return 0
     if local_rank < visible:
         return local_rank
-    raise ValueError(f"local rank {local_rank} sees {visible} GPUs: none of them is its own")
+    raise ValueError(f"GPU mismatch: local rank {local_rank} sees {visible} GPUs, none of them its own")
 
 
 def _port(member: Member, command: dict[str, Any]) -> dict[str, Any]:
-    """Bind a free port and keep it: bound with SO_REUSEADDR, never listening, it is given to nobody else, while the
-    program that is told of it can still listen there.
+    """Bind a free port and keep it: bound with SO_REUSEADDR and not listening, it is not given to another process,
+    while a program that sets SO_REUSEADDR can listen there.
     """
     sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -197,13 +201,13 @@ _ACTIONS: dict[str, Callable[[Member, dict[str, Any]], dict[str, Any]]] = {
 
 
 def main() -> None:
-    """Run this rank; rank 0 coordinates as well. The exit code is 0 when the measurements came to their end."""
+    """Run this rank, and in rank 0 the coordinator. The exit status is 0 when all stages were run."""
     folder = Path(sys.argv[1])
     spec = json.loads((folder / "spec.json").read_text(encoding="utf-8"))
     try:
         who = Identity(os.environ)
     except (KeyError, ValueError) as error:
-        raise SystemExit(f"gate: the launcher did not say who this rank is: {error!r}") from error
+        raise SystemExit(f"preflight: the launcher has not set the identity of this rank: {error!r}") from error
     if who.rank == 0:
         _many_files()
         from . import coordinator
@@ -215,6 +219,6 @@ def main() -> None:
 
 
 def _many_files() -> None:
-    """One connection per rank: as many open files as the system allows."""
+    """Raise the limit of open files to the hard limit: there is one connection per rank."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,5 +1,5 @@
-"""One plain TCP stream between two nodes, where no library for collective operations can be had. It is reported as
-`tcp`: it shows who can reach whom and how fast, and says nothing about gloo or NCCL.
+"""One plain TCP stream between two nodes, for environments without torch. It is reported as `tcp`: it tests whether and
+how fast nodes reach each other, but neither Gloo nor NCCL.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def listen() -> socket.socket:
 
 
 def receive(listener: socket.socket, limit_s: float) -> dict[str, Any]:
-    """Take all that one peer sends and answer with how much it was. Raises OSError, also when the time is up."""
+    """Receive all that one peer sends, and reply with the number of bytes. Raises OSError, also on a timeout."""
     with listener:
         listener.settimeout(limit_s)
         peer, _ = listener.accept()
@@ -37,7 +37,7 @@ def receive(listener: socket.socket, limit_s: float) -> dict[str, Any]:
 
 
 def stream(address: str, port: int, seconds: float, limit_s: float) -> dict[str, Any]:
-    """Send for `seconds`; the time counts until the peer has said that everything is there. Raises OSError."""
+    """Send for `seconds`; the time is measured until the peer confirms the number of bytes. Raises OSError."""
     data = bytes(CHUNK)
     with socket.create_connection((address, port), timeout=limit_s) as sock:
         start, sent = time.perf_counter(), 0
@@ -49,5 +49,5 @@ def stream(address: str, port: int, seconds: float, limit_s: float) -> dict[str,
             arrived = int(answer.readline() or b"0")
         taken = time.perf_counter() - start
     if arrived != sent:
-        raise OSError(f"{sent} bytes were sent, {arrived} arrived")
+        raise OSError(f"{sent} bytes sent, {arrived} received")
     return {"bytes": sent, "seconds": taken}

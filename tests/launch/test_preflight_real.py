@@ -1,4 +1,4 @@
-"""The gate on a real Slurm: healthy nodes pass, a slow one and a dead one are named and left out."""
+"""The preflight on a real Slurm: healthy nodes pass, a slow one and a dead one are named and left out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from stackyard.errors import ChecksFailed, MissingError, StackyardError
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
 from stackyard.launch.plan.model import LaunchLine, Plan, RankProgram
-from stackyard.launch.preflight import GateOptions, GateReport, run_gate
+from stackyard.launch.preflight import PreflightOptions, PreflightReport, run_preflight
 from stackyard.launch.records.outcome import StepResult
 from stackyard.launch.records.paths import RunPaths, StepPaths
 from stackyard.launch.run.start import WatchOptions
@@ -22,7 +22,7 @@ from stackyard.spec.models import Reference
 from support import torchstack
 from support.slurm import SlurmCluster, unavailable
 
-QUICK = GateOptions(seconds=0.3, speed_seconds=0.1, start_s=8, connect_s=25, collective_s=50)
+QUICK = PreflightOptions(seconds=0.3, speed_seconds=0.1, start_s=8, connect_s=25, collective_s=50)
 NODE = Node("node", (NodeDomain(0, tuple(range(8))),), 8)
 
 
@@ -47,7 +47,7 @@ class Told:
 
 
 class Bed:
-    """An allocation of all nodes of a cluster, in which the gate runs with a Python of one's choice."""
+    """An allocation of all nodes of a cluster, in which the preflight runs with a Python of one's choice."""
 
     def __init__(self, cluster: SlurmCluster, folder: Path) -> None:
         self.cluster, self.folder = cluster, folder
@@ -78,13 +78,13 @@ class Bed:
     def step(self, step: StepPaths, plan: Plan, listener: Any) -> StepResult:
         return run_step(step, plan, listener, run="run", options=WatchOptions(start_s=30, lost_s=10))
 
-    def gate(
-        self, spare: int = 0, references: Sequence[Reference] = (), options: GateOptions = QUICK, per_node: int = 1
-    ) -> GateReport:
+    def preflight(
+        self, spare: int = 0, references: Sequence[Reference] = (), options: PreflightOptions = QUICK, per_node: int = 1
+    ) -> PreflightReport:
         def make(hosts: tuple[str, ...], argv: tuple[str, ...]) -> Plan:
             return self.plan(hosts, argv, per_node)
 
-        return run_gate(self.run, make, self.cluster.hosts, spare=spare, references=references, run_step=self.step,
+        return run_preflight(self.run, make, self.cluster.hosts, spare=spare, references=references, run_step=self.step,
                         listener=self.told, options=options)  # fmt: skip
 
 
@@ -124,61 +124,61 @@ def slow_down(cluster: SlurmCluster, node: str) -> None:
                "latency", "400ms")  # fmt: skip
 
 
-def outcomes(report: GateReport) -> dict[str, str]:
+def outcomes(report: PreflightReport) -> dict[str, str]:
     return {stage.name: stage.outcome for stage in report.stages}
 
 
 def test_healthy_nodes_pass_without_torch_and_say_what_was_not_checked(bed: Bed) -> None:
     bed.python("/usr/bin/python3 -I")  # without what a person has installed for himself
     bed.mpi = True
-    report = bed.gate(spare=1, per_node=2)
+    report = bed.preflight(spare=1, per_node=2)
     assert report.passed and len(report.hosts) == 3 and len(report.spare) == 1 and not report.bad
     told = outcomes(report)
     assert told["identity"] == told["hosts"] == "passed"
     assert told["gloo"] == told["all"] == "skipped" and told["tcp"] in ("passed", "odd")
     reasons = {stage.name: stage.reason for stage in report.stages}
-    assert "torch is not in this environment" in reasons["gloo"]
-    assert told["mpi"] == "skipped" and reasons["mpi"] == "mpi4py is not in this environment"
-    kept = json.loads(bed.run.gate.read_text())
+    assert "torch not found in this environment" in reasons["gloo"]
+    assert told["mpi"] == "skipped" and reasons["mpi"] == "mpi4py not found in this environment"
+    kept = json.loads(bed.run.preflight.read_text())
     assert kept["passed"] and kept["hosts"] == list(report.hosts)
     assert any("identity: done" in phase for phase in bed.told.phases)
 
 
 def test_a_node_that_never_answers_is_named_and_left_out(bed: Bed) -> None:
     bed.python("/usr/bin/python3", dead="n3")
-    report = bed.gate(spare=1, options=GateOptions(stages=("identity", "hosts"), start_s=4))
+    report = bed.preflight(spare=1, options=PreflightOptions(stages=("identity", "hosts"), start_s=4))
     assert report.hosts == ("n1", "n2", "n4")
-    assert report.bad == {"n3": "rank 2 did not answer"}
-    assert any("tried again without n3" in note for note in bed.told.notices)
+    assert report.bad == {"n3": "rank 2 did not connect"}
+    assert any("retrying without n3" in note for note in bed.told.notices)
 
 
 @pytest.mark.slow
 def test_rank_0_that_never_answers_is_found_by_bisection(bed: Bed) -> None:
     bed.python("/usr/bin/python3", dead="n1")
-    report = bed.gate(spare=1, options=GateOptions(stages=("identity",), start_s=4))
+    report = bed.preflight(spare=1, options=PreflightOptions(stages=("identity",), start_s=4))
     assert report.hosts == ("n2", "n3", "n4") and list(report.bad) == ["n1"]
     assert any("searched in" in note for note in report.notes)
 
 
-def test_without_a_spare_node_the_gate_does_not_pass_and_names_the_bad_one(bed: Bed) -> None:
+def test_without_a_spare_node_the_preflight_does_not_pass_and_names_the_bad_one(bed: Bed) -> None:
     bed.python("/usr/bin/python3", dead="n2")
     with pytest.raises(ChecksFailed, match="n2") as caught:
-        bed.gate(options=GateOptions(stages=("identity",), start_s=4))
+        bed.preflight(options=PreflightOptions(stages=("identity",), start_s=4))
     assert caught.value.exit_code == 3 and caught.value.hint is not None and "--spare 1" in caught.value.hint
-    assert json.loads(bed.run.gate.read_text())["bad"] == {"n2": "rank 1 did not answer"}
+    assert json.loads(bed.run.preflight.read_text())["bad"] == {"n2": "rank 1 did not connect"}
 
 
 @pytest.mark.long
 def test_a_slow_link_of_a_node_is_seen_by_plain_tcp(own_bed: Bed) -> None:
     slow_down(own_bed.cluster, "n3")
-    report = own_bed.gate(spare=1, options=GateOptions(stages=("identity", "libraries", "tcp"), seconds=0.2,
+    report = own_bed.preflight(spare=1, options=PreflightOptions(stages=("identity", "libraries", "tcp"), seconds=0.2,
                                                        speed_seconds=0, start_s=8))  # fmt: skip
     assert list(report.bad) == ["n3"] and report.hosts == ("n1", "n2", "n4")
 
 
 def test_a_request_that_the_launcher_refuses_accuses_no_node(bed: Bed) -> None:
-    with pytest.raises(StackyardError, match="could not be started on any node") as caught:
-        bed.gate(per_node=500, options=GateOptions(stages=("identity",), start_s=4))
+    with pytest.raises(StackyardError, match="failed to start on any node") as caught:
+        bed.preflight(per_node=500, options=PreflightOptions(stages=("identity",), start_s=4))
     assert caught.value.exit_code == 1 and "srun" in str(caught.value.detail)
 
 
@@ -186,7 +186,7 @@ def test_a_request_that_the_launcher_refuses_accuses_no_node(bed: Bed) -> None:
 def test_gloo_and_mpi_pass_on_healthy_nodes(bed: Bed, torch_python: Path) -> None:
     bed.python(torch_python)
     bed.mpi = True
-    report = bed.gate()
+    report = bed.preflight()
     told = outcomes(report)
     assert report.passed
     for stage in ("gloo", "pairs", "all", "mpi"):
@@ -202,8 +202,8 @@ def test_a_slow_node_is_found_by_bisection_against_the_reference(own_bed: Bed, t
     own_bed.python(torch_python)
     slow_down(own_bed.cluster, "n2")
     expected = Reference(name="allreduce_all", value=0.02, low=0.8, unit="GB/s")
-    options = GateOptions(stages=("identity", "libraries", "all"), seconds=0.3, speed_seconds=0, bytes=1 << 18)
-    report = own_bed.gate(spare=1, references=(expected,), options=options)
+    options = PreflightOptions(stages=("identity", "libraries", "all"), seconds=0.3, speed_seconds=0, bytes=1 << 18)
+    report = own_bed.preflight(spare=1, references=(expected,), options=options)
     assert report.hosts == ("n1", "n3", "n4") and list(report.bad) == ["n2"]
     assert any(note.startswith("all: searched in") for note in report.notes)
 
@@ -212,6 +212,6 @@ def test_a_slow_node_is_found_by_bisection_against_the_reference(own_bed: Bed, t
 def test_a_slow_node_is_seen_in_its_pairs(own_bed: Bed, torch_python: Path) -> None:
     own_bed.python(torch_python)
     slow_down(own_bed.cluster, "n4")
-    options = GateOptions(stages=("identity", "libraries", "pairs"), seconds=0.3, speed_seconds=0, bytes=1 << 18)
-    report = own_bed.gate(spare=1, options=options)
+    options = PreflightOptions(stages=("identity", "libraries", "pairs"), seconds=0.3, speed_seconds=0, bytes=1 << 18)
+    report = own_bed.preflight(spare=1, options=options)
     assert report.hosts == ("n1", "n2", "n3") and list(report.bad) == ["n4"]

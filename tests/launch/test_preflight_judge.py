@@ -1,4 +1,4 @@
-"""What the gate makes of numbers and facts: pure."""
+"""What the preflight makes of numbers and facts: pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stackyard.errors import InputError
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
 from stackyard.launch.preflight import trial
 from stackyard.launch.preflight.judge import floor, judge
-from stackyard.launch.preflight.model import GateReport, Measurement, Stage, Verdict
+from stackyard.launch.preflight.model import Measurement, PreflightReport, Stage, Verdict
 from stackyard.launch.preflight.node.compare import compare
 from stackyard.launch.preflight.node.groups import rounds
 from stackyard.launch.preflight.node.rank import device_of
@@ -55,7 +55,7 @@ def test_units_are_converted(unit: str, value: float) -> None:
 
 
 def test_a_reference_in_another_kind_of_unit_is_an_error() -> None:
-    with pytest.raises(InputError, match="memory is in GHz, and it is measured in GB/s"):
+    with pytest.raises(InputError, match="reference memory is in GHz, the measurement in GB/s"):
         judge(measured(100), [Reference(name="memory", value=3, low=0.1, unit="GHz")])
 
 
@@ -174,7 +174,7 @@ def test_a_slow_node_by_itself_is_convicted(tmp_path: Path) -> None:
 def test_a_missing_rank_convicts_its_planned_host(tmp_path: Path) -> None:
     silent = [{"rank": 4, "host": "", "at": "start", "peers": []}]
     made = read(tmp_path, stage("identity", "failed", silent=silent, missing_hosts=[]), finished=False)
-    assert made.bad == {"n3": "rank 4 did not answer"}
+    assert made.bad == {"n3": "rank 4 did not connect"}
 
 
 def test_hanging_together_convicts_nobody_but_ending_does(tmp_path: Path) -> None:
@@ -188,10 +188,12 @@ def test_hanging_together_convicts_nobody_but_ending_does(tmp_path: Path) -> Non
 def test_only_a_clear_hard_difference_convicts(tmp_path: Path) -> None:
     said = {"host": "n2", "what": "driver", "value": "535.1", "usual": "550.54", "hard": True, "clear": True}
     failed = stage("hosts", "failed", reason="differs")
-    assert read(tmp_path, failed, finished=False, differences=[said]).bad == {"n2": "driver is 535.1, elsewhere 550.54"}
+    assert read(tmp_path, failed, finished=False, differences=[said]).bad == {
+        "n2": "driver is 535.1, on most nodes 550.54"
+    }
     assert read(tmp_path, failed, finished=False, differences=[{**said, "clear": False}]).bad == {}
     soft = read(tmp_path, stage("hosts"), differences=[{**said, "hard": False, "what": "kernel"}])
-    assert soft.passed and soft.differences == ("n2: kernel is 535.1, mostly 550.54",)
+    assert soft.passed and soft.differences == ("n2: kernel is 535.1, on most nodes 550.54",)
 
 
 def test_a_skipped_stage_is_not_passed_and_stops_nobody(tmp_path: Path) -> None:
@@ -202,7 +204,7 @@ def test_a_skipped_stage_is_not_passed_and_stops_nobody(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("result", "bad"),
     [(StepResult("node-lost", 1, Failure(-1, "n2", 1, (), None, "n2 was lost")), {"n2": "n2 was lost"}),
-     (StepResult("no-start", 1, hosts=("n1", "n3")), {"n2": "it did not report"}),
+     (StepResult("no-start", 1, hosts=("n1", "n3")), {"n2": "did not report"}),
      (StepResult("no-start", 1, launcher_output="srun: error: no"), {}),
      (StepResult("failed", 1, Failure(4, "n3", 1, ("cannot reach rank 0",))), {})],
 )  # fmt: skip
@@ -236,14 +238,14 @@ def test_which_gpu_is_a_ranks_own() -> None:
 
 
 def test_a_report_is_read_by_people_and_programs() -> None:
-    slow = Verdict("cpu", ("n2",), "slow", "cpu is 30 GFLOP/s on n2; the median of its like is 90")
+    slow = Verdict("cpu", ("n2",), "slow", "cpu is 30 GFLOP/s on n2, median 90")
     stages = (
         Stage("libraries", "slow", slow.message, 1.0, tuple(measured(90, 30, 91, name="cpu", unit="GFLOP/s")), (slow,)),
         Stage("gpus", "skipped", "no GPU driver answers on any node"),
     )
-    report = GateReport(False, (), (), {"n2": slow.message}, stages, steps=1, seconds=2.5)
+    report = PreflightReport(False, (), (), {"n2": slow.message}, stages, steps=1, seconds=2.5)
     lines = report.summary()
     assert lines[0].startswith("libraries, CPU and memory: slow (") and "cpu 30 to 91 GFLOP/s" in lines[0]
     assert lines[1] == "GPUs: skipped (no GPU driver answers on any node)"
-    assert lines[-1] == "gate not passed (2.5 s)"
+    assert lines[-1] == "preflight failed (2.5 s)"
     assert json.loads(json.dumps(report.to_json()))["bad"] == {"n2": slow.message}

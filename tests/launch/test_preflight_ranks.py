@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 
 from stackyard.errors import MissingError
-from stackyard.launch.preflight import GateOptions, trial
+from stackyard.launch.preflight import PreflightOptions, trial
 from stackyard.launch.preflight.node import probe
 from support import torchstack
 
-QUICK = GateOptions(seconds=0.1, speed_seconds=0.05, start_s=10, answer_s=40, connect_s=20, collective_s=6)
+QUICK = PreflightOptions(seconds=0.1, speed_seconds=0.05, start_s=10, answer_s=40, connect_s=20, collective_s=6)
 
 
 class Ranks:
@@ -36,7 +36,7 @@ class Ranks:
             self.port = probe_socket.getsockname()[1]
         self.running: list[subprocess.Popen[str]] = []
 
-    def spec(self, *stages: str, options: GateOptions = QUICK, host: str = "") -> None:
+    def spec(self, *stages: str, options: PreflightOptions = QUICK, host: str = "") -> None:
         self.step.mkdir(exist_ok=True)
         trial.write_spec(self.step, [host or os.uname().nodename], stages, options)
 
@@ -100,27 +100,32 @@ def test_ranks_of_one_node_say_who_and_what_they_are(ranks: Ranks) -> None:
 
 
 def test_a_missing_rank_is_named(ranks: Ranks) -> None:
-    ranks.spec("identity", "hosts", options=GateOptions(start_s=1.6))
+    ranks.spec("identity", "hosts", options=PreflightOptions(start_s=1.6))
     for rank in (0, 1, 3):
         ranks.rank(rank, 4)
     assert 0 not in ranks.end()
     identity = ranks.stages()["identity"]
-    assert identity["outcome"] == "failed" and identity["reason"].startswith("rank 2 of 4 did not answer within 2 s")
+    assert identity["outcome"] == "failed" and identity["reason"].startswith(
+        "timed out after 2 s waiting for rank 2 of 4"
+    )
     assert "hosts" not in ranks.stages() and not ranks.result()["finished"]
 
 
 def test_two_processes_with_one_rank_are_named(ranks: Ranks) -> None:
-    ranks.spec("identity", options=GateOptions(start_s=2))
+    ranks.spec("identity", options=PreflightOptions(start_s=2))
     for rank in (0, 1, 1):
         ranks.rank(rank, 3)
     ranks.end()
     host = os.uname().nodename
-    assert ranks.stages()["identity"]["reason"] == f"one rank, two processes: rank 1 on {host} and on {host}"
+    assert ranks.stages()["identity"]["reason"] == f"duplicate rank: rank 1 on {host} and on {host}"
 
 
 @pytest.mark.parametrize(
     ("second", "words"),
-    [({"size": 5}, "rank 1 on .* believes in 5 ranks, not 2"), ({"local": 0}, r"has the local ranks \[0, 0\]")],
+    [
+        ({"size": 5}, r"world size mismatch: 5, expected 2 \(rank 1 on "),
+        ({"local": 0}, r"local rank mismatch: \[0, 0\], expected 0 to 1"),
+    ],
 )
 def test_ranks_that_disagree_are_named(ranks: Ranks, second: dict[str, int], words: str) -> None:
     ranks.spec("identity")
@@ -134,7 +139,7 @@ def test_a_rank_without_an_identity_says_so(ranks: Ranks) -> None:
     ranks.spec("identity")
     lost = ranks.rank(0, 1, LOCAL_RANK="")
     said, _ = lost.communicate(timeout=20)
-    assert lost.returncode == 1 and "the launcher did not say who this rank is" in said
+    assert lost.returncode == 1 and "the launcher has not set the identity of this rank" in said
 
 
 def test_a_stranger_is_not_taken_for_a_rank(ranks: Ranks) -> None:
@@ -155,7 +160,7 @@ def test_a_stranger_is_not_taken_for_a_rank(ranks: Ranks) -> None:
 
 
 def test_the_stop_file_ends_everything_in_seconds(ranks: Ranks) -> None:
-    ranks.spec("identity", options=GateOptions(start_s=100))
+    ranks.spec("identity", options=PreflightOptions(start_s=100))
     ranks.rank(0, 3)
 
     def listening() -> bool:
@@ -184,7 +189,7 @@ def test_gloo_within_a_node_measures_and_a_stopped_rank_is_named(tmp_path: Path,
     told = ranks.stages()
     assert told["gloo"]["measurements"][0]["name"] == "gloo_connect"
     hung = next((stage for stage in told.values() if stage["outcome"] == "failed"), None)
-    assert hung is not None and hung["reason"].startswith(f"rank 1 on {os.uname().nodename} answers nothing any more")
+    assert hung is not None and hung["reason"].startswith(f"rank 1 on {os.uname().nodename} stopped responding")
     assert not ranks.result()["finished"]
 
 

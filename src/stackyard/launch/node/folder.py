@@ -1,0 +1,67 @@
+"""The private directory of a node, where its shims and its agent meet; `stackyard.launch.node.step` names its files.
+
+Part of the agent: any Python from 3.6 on, standard library alone, few imports (see `stackyard.launch.node.agent`).
+"""
+# ruff: noqa: PTH106, PTH108, PTH116, PTH118, PTH123
+
+import os
+
+from stackyard.launch.node.machine import listed
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class Folder:
+    """The directory as its agent uses it. `pipe` is the descriptor of the FIFO.
+
+    Raises:
+        OSError: the directory belongs to another user, others may enter it, or it has no FIFO.
+    """
+
+    def __init__(self, path: "str") -> "None":
+        self.path = path
+        found = os.stat(path)
+        if found.st_uid != os.getuid() or found.st_mode & 0o077:
+            raise OSError(f"{path} is not a private directory of this user")
+        self.pipe = os.open(os.path.join(path, "pipe"), os.O_RDWR | os.O_NONBLOCK)
+        self._partial = b""
+
+    def lines(self) -> "list[str]":
+        """The whole lines that shims have written."""
+        try:
+            *lines, self._partial = (self._partial + os.read(self.pipe, 65536)).split(b"\n")
+        except BlockingIOError:
+            return []
+        return [line.decode("utf-8", "replace") for line in lines]
+
+    def go(self, variables: "dict[str, Any]") -> "None":
+        """Let the shims start their programs, with these variables."""
+        self._put("go", "".join(f"{name}={_quoted(str(value))}\n" for name, value in variables.items()))
+
+    def stop(self, message: "str") -> "None":
+        """Let the shims end without starting their programs."""
+        self._put("stop", message + "\n")
+
+    def acknowledge(self, local: "int") -> "None":
+        """Let a shim leave: the hub has been told how its task ended."""
+        self._put(f"ack.{local}", "")
+
+    def remove(self) -> "None":
+        """Remove the directory with everything in it."""
+        for name in listed(self.path):
+            os.unlink(os.path.join(self.path, name))
+        os.rmdir(self.path)
+
+    def _put(self, name: "str", text: "str") -> "None":
+        """Write a file whole."""
+        path = os.path.join(self.path, name)
+        with open(path + ".new", "w") as stream:
+            stream.write(text)
+        os.rename(path + ".new", path)
+
+
+def _quoted(value: "str") -> "str":
+    """A value as one word of the shell."""
+    return "'" + value.replace("'", "'\\''") + "'"
