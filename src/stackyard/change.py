@@ -29,7 +29,10 @@ class Prepend:
 
 @dataclass(frozen=True)
 class Set:
-    """Set a variable that only the stack uses; it is simply unset afterwards."""
+    """Set a variable that only the stack uses; it is unset afterwards.
+
+    Nothing produces it now. Modules published by earlier versions hold it, and their operations never change.
+    """
 
     op: ClassVar[str] = "set"
     variable: str

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from stackyard.change import OnUnload, SaveValue, SetRestorable
+from stackyard.change import EnvironmentChange, OnUnload, SaveValue, Set, SetRestorable
 from stackyard.errors import StackyardError
 from stackyard.expose.published import MODULE, change_of
 from stackyard.lock import text
@@ -90,6 +90,17 @@ def test_frozen_operations_of_format_1(old: Path, tmp_path: Path) -> None:
     assert saved == [SaveValue("__STACKYARD_CONDA_LEVEL", "CONDA_SHLVL")]
     assert {"PYTHONNOUSERSITE", "CONDA_EXE", "OMP_NUM_THREADS", "DEMO_HOME", "DEMO_LICENCE"} <= restorable
     assert [op.carry for op in change if isinstance(op, OnUnload)] == [("__STACKYARD_CONDA_LEVEL",)]
+
+
+def test_operations_that_only_earlier_versions_wrote() -> None:
+    items = [
+        {"op": "set", "variable": "A", "value": "1"},
+        {"op": "borrow", "variable": "B", "value": None},
+        {"op": "remember", "variable": "C", "source": "D"},
+    ]
+    change = EnvironmentChange.from_json(items)
+    assert change.operations == (Set("A", "1"), SetRestorable("B", None), SaveValue("C", "D"))
+    assert [item["op"] for item in change.to_json()] == ["set", "set_restorable", "save_value"]
 
 
 def _frozen_copy(old: Path, tmp_path: Path) -> Any:

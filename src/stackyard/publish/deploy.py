@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -147,7 +146,7 @@ def deploy(request: Request, progress: Progress) -> Result:
         try:
             candidates.append(_ensure_built(task, request, progress))
         except StackyardError as error:
-            progress.phase(task.module, "stopped", "before it was built")
+            progress.phase(task.module, "stopped", "not built")
             result.outcomes.append(Outcome(task.module, "broken", str(task.paths.root), error=error))
     _publish([t for t in tasks if t.action == "unchanged"], candidates, request, progress, result)
     make_root(request.yard, request.site)
@@ -174,7 +173,7 @@ def _ensure_built(task: Task, request: Request, progress: Progress) -> Task:
         )
         revisions.mark(record)
     except OSError as error:
-        with suppress(OSError):
+        if not task.paths.record.exists():
             shutil.rmtree(task.paths.prefix, ignore_errors=True)
         raise disk.failure(error, f"building {task.module}") from error
     progress.phase(task.module, "built")

@@ -1,0 +1,80 @@
+"""A draft of a generation: invisible until it flips, removed unless it flipped, the same for deploy and rollback."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from stackyard.errors import StackyardError
+from stackyard.publish import generation
+from stackyard.publish.rollback import back_to, publish, target
+from stackyard.spec.models import Site
+from stackyard.spec.sitemodels import ModulePolicy
+from stackyard.yard import generations, revisions
+from stackyard.yard.disk import DiskFull
+from stackyard.yard.layout import Yard
+from stackyard.yard.record import BuildRecord
+from support import stackrecords
+
+SITE = Site(modules=ModulePolicy(formats=("tcl",)))  # without Lua no spider cache is made, which takes seconds
+
+
+@pytest.fixture
+def yard(tmp_path: Path) -> Yard:
+    return Yard(tmp_path / "yard")
+
+
+def built(yard: Yard, revision: int) -> BuildRecord:
+    record = stackrecords.record(yard, "s", "1", revision)
+    revisions.mark(record)
+    return record
+
+
+def shown(yard: Yard) -> set[str]:
+    return {path.name for path in (yard.modules / "s").iterdir() if not path.name.startswith(".")}
+
+
+def test_it_is_visible_once_it_flips(yard: Yard) -> None:
+    one, two = (stackrecords.entry(built(yard, n)) for n in (1, 2))
+    with generation.draft(yard, SITE) as draft:
+        draft.write([one, two])
+        assert (draft.modules / "s/1-py311-2").exists() and generations.current(yard) is None
+        draft.write([one])
+        assert not (draft.modules / "s/1-py311-2").exists()
+        manifest = draft.flip("deploy s")
+    assert generations.current(yard) == manifest
+    assert (manifest.number, manifest.reason, manifest.entries) == (1, "deploy s", (one,))
+    assert shown(yard) == {"1-py311-1"}
+
+
+def test_it_is_removed_where_it_is_not_flipped_or_something_fails(yard: Yard) -> None:
+    entry = stackrecords.entry(built(yard, 1))
+    with generation.draft(yard, SITE) as draft:
+        draft.write([entry])
+    assert not draft.folder.exists()
+    with pytest.raises(StackyardError, match="has no build record"), generation.draft(yard, SITE) as draft:
+        draft.write([replace(entry, module="s/9-py311-1")])
+    assert not draft.folder.exists() and generations.current(yard) is None
+
+
+@pytest.mark.parametrize(("number", "kind"), [(errno.ENOSPC, DiskFull), (errno.EIO, StackyardError)])
+def test_an_error_of_the_file_system_has_a_hint(yard: Yard, number: int, kind: type[StackyardError]) -> None:
+    with pytest.raises(kind, match="writing the modules") as caught, generation.draft(yard, SITE) as draft:
+        raise OSError(number, "as the kernel has it", "file")
+    assert caught.value.hint and "published revisions are unchanged" in caught.value.hint
+    assert not draft.folder.exists()
+
+
+def test_a_rollback_writes_through_it_too(yard: Yard) -> None:
+    one, two = (stackrecords.entry(built(yard, n)) for n in (1, 2))
+    for entries in ([one], [one, two]):
+        with generation.draft(yard, SITE) as draft:
+            draft.write(entries)
+            draft.flip("deploy")
+    manifest = publish(yard, SITE, back_to(yard, target(yard, None)))
+    assert (manifest.number, manifest.content) == (3, 1)
+    assert {e.module: e.state for e in manifest.entries} == {"s/1-py311-1": "published", "s/1-py311-2": "withdrawn"}
+    assert shown(yard) == {"1-py311-1", "1-py311-2"}, "a loaded module keeps its file"
