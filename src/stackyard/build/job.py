@@ -1,4 +1,4 @@
-"""One build as its steps see it: what is built, where, and whom to tell."""
+"""One build as its steps see it: what is built, where, and where progress is reported."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Job:
-    """What every step of a build needs. `module` is the name under which progress is told."""
+    """What every step of a build needs. `module` is the name under which progress is reported."""
 
     variant: Variant
     locked: LockedVariant
@@ -41,7 +41,7 @@ class Job:
 
     @property
     def uv_cache(self) -> Path:
-        """Where uv keeps what it downloaded and unpacked."""
+        """uv's cache: downloaded and unpacked wheels."""
         return self.yard.uv
 
     @property
@@ -51,7 +51,7 @@ class Job:
 
     @property
     def private_files(self) -> bool:
-        """Whether the files must not be shared by hard link, because a post script may write into them."""
+        """Whether files must not be shared by hard links, because a post script may write into them."""
         return bool(self.variant.post)
 
     @cached_property
@@ -63,9 +63,9 @@ class Job:
 
     @cached_property
     def site_packages(self) -> Path:
-        """The prefix's site-packages folder. Raises StackyardError for a stack without Python."""
+        """The prefix's site-packages directory. Raises StackyardError for a stack without Python."""
         if not self.python_version:
-            raise StackyardError(f"{self.module} has pip packages and no Python", hint="add python to its packages")
+            raise StackyardError(f"{self.module} has pip packages but no Python", hint="add python to its packages")
         locked = next((p.python_site_packages_path for p in self.locked.conda if p.name == "python"), "")
         minor = ".".join(self.python_version.split(".")[:2])
         return self.prefix / (locked or f"lib/python{minor}/site-packages")

@@ -1,7 +1,7 @@
-"""The operations of a revision as they were when its module was first written; they stay as they are from then on.
+"""The operations of a revision, frozen when its modulefile is first written.
 
-A site may change its paths or variables any day. A shell that loaded a module before that day must still unload it
-cleanly, so the revision's folder keeps ``module.json``, written once.
+A site may change its paths or variables at any time. A shell that loaded a module before such a change must still
+unload it cleanly, so ``module.json`` in the revision's directory is written once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def change_of(record: BuildRecord, site: Site | Callable[[], Site]) -> Environme
     """What loading this revision does: the frozen operations, or those that would be frozen now. Writes nothing.
 
     Args:
-        site: the site, or how to get it: it is not needed where the operations are frozen.
+        site: the site, or a function that reads it, which is called only if the operations are not frozen yet.
 
     Raises:
         StackyardError: ``module.json`` is damaged or of a newer format.
@@ -43,12 +43,12 @@ def change_of(record: BuildRecord, site: Site | Callable[[], Site]) -> Environme
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StackyardError(
             f"cannot read {frozen}: {error}",
-            hint="restore it, or remove it: it is then made anew from the record and the site as it is now",
+            hint="restore it, or remove it to create it again from the record and the present site",
         ) from error
 
 
 def freeze(record: BuildRecord, site: Site) -> EnvironmentChange:
-    """`change_of`, kept for good; the revision's condarc is written with it."""
+    """`change_of`, written once; the revision's condarc is written with it."""
     from stackyard.expose.condarc import condarc_text  # late: reading operations needs no channel policy
 
     change, paths = change_of(record, site), RevisionPaths.of(record.path)

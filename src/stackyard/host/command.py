@@ -92,6 +92,14 @@ def run(
     return result
 
 
+def ending(returncode: int) -> str:
+    """How a program ended: its exit status, or the signal that killed it."""
+    if returncode >= 0:
+        return f"exited with status {returncode}"
+    name = next((f" ({each.name})" for each in signal.Signals if each == -returncode), "")
+    return f"killed by signal {-returncode}{name}"
+
+
 def cannot_start(words: Sequence[str], cwd: Path | None, error: OSError) -> StackyardError:
     """What it means that a program could not be started, in a person's words."""
     if isinstance(error, FileNotFoundError):
