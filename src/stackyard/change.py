@@ -1,8 +1,8 @@
-"""`EnvironmentChange`: the small language that describes what a stack does to a user's environment.
+"""`EnvironmentChange`: the one small language in which a stack says what it does to a user's environment.
 
 Activation is captured into it once, at build time. Modulefiles in Lua and in Tcl, ``stackyard run``, wrappers and batch
-scripts are renderings of the same list; nothing else in the program writes shell. The operations are few and each has
-a *meaning*, so that a renderer can choose the construct of its module system that restores the user's own value.
+scripts are renderings of the same list; nothing else in the program writes shell. The operations are few and each says
+what it *means*, so that a renderer can choose the construct of its module system that gives the user's own value back.
 
 This module is pure: standard library only, no I/O, cheap to import.
 """
@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar
 
 
 @dataclass(frozen=True)
 class Prepend:
     """Put a directory of the stack in front of a path list such as PATH or MANPATH.
 
-    `keep_system`: if the list is not set, an empty last entry keeps the system's own search (MANPATH, INFOPATH).
+    `keep_system`: where the list is not set, an empty last entry keeps the system's own search (MANPATH, INFOPATH).
     """
 
     op: ClassVar[str] = "prepend"
@@ -29,7 +29,7 @@ class Prepend:
 
 @dataclass(frozen=True)
 class Set:
-    """Set a variable that only the stack uses; it is unset on unload."""
+    """Set a variable that only the stack uses; it is simply unset afterwards."""
 
     op: ClassVar[str] = "set"
     variable: str
@@ -38,7 +38,7 @@ class Set:
 
 @dataclass(frozen=True)
 class SetRestorable:
-    """Set a variable of the user's and restore its value on unload; `value` None means unset while loaded."""
+    """Set a variable that is the user's, and give his value back; `value` None means unset while loaded."""
 
     op: ClassVar[str] = "borrow"
     variable: str
@@ -47,7 +47,7 @@ class SetRestorable:
 
 @dataclass(frozen=True)
 class Default:
-    """Set a variable only if the user has not set it; the user's own value is kept."""
+    """Give a variable that is the user's to choose a value where he has not set one; his own is left alone."""
 
     op: ClassVar[str] = "default"
     variable: str
@@ -74,11 +74,11 @@ class Flags:
 
 @dataclass(frozen=True)
 class UserPath:
-    """A directory of the user's own, with a fallback if the preferred variable is not set.
+    """A place of the user's own, with a fallback where the preferred variable is not set.
 
     The value is ``$base/suffix`` for the first of `bases` (variable names, e.g. SCRATCH) that is set and not empty,
     else ``$HOME/fallback``; entries of `tail` (absolute paths, e.g. the site's own envs) follow, joined by `separator`.
-    A value that the user has set is kept: the operation then does nothing.
+    A value that the user has set himself is kept: the operation then does nothing.
     """
 
     op: ClassVar[str] = "user_path"
@@ -94,7 +94,7 @@ class UserPath:
 class Function:
     """A shell function with a body per shell (``sh`` serves bash, zsh and ksh; ``fish``, ``csh`` their own).
 
-    A body is the text between the braces. csh has no functions: its body is an alias that may use ``$*``.
+    A body is what stands between the braces. csh has no functions: its body is an alias that may use ``$*``.
     """
 
     op: ClassVar[str] = "function"
@@ -113,10 +113,10 @@ class Alias:
 
 @dataclass(frozen=True)
 class OnUnload:
-    """Commands run when the stack is unloaded, per shell; the only thing that an unload executes. They bring their own
-    definitions and absolute paths, because module systems remove variables and functions first.
+    """Commands run when the stack is unloaded, per shell. The one thing an unload may execute; it carries its own
+    definitions and absolute paths, because module systems unwind variables and functions first.
 
-    `carry` names variables set by `SaveValue`; the commands get each value in a shell variable of the same name.
+    `carry` names variables set by `SaveValue` whose value the commands find in a shell variable of the same name.
     """
 
     op: ClassVar[str] = "on_unload"
@@ -135,11 +135,10 @@ class Notice:
 Operation = (
     Prepend | Set | SetRestorable | Default | SaveValue | Flags | UserPath | Function | Alias | OnUnload | Notice
 )
-OPERATIONS: tuple[type[Any], ...] = get_args(Operation)
-"""Every class of operation. A renderer is a table with a rule for each (`Rules`)."""
-
-Rules = Mapping[type[Any], Callable[[Any], list[str]]]
-"""A renderer: for every class in `OPERATIONS` the function that makes lines of such an operation."""
+_OPERATIONS: dict[str, type[Any]] = {
+    cls.op: cls
+    for cls in (Prepend, Set, SetRestorable, Default, SaveValue, Flags, UserPath, Function, Alias, OnUnload, Notice)
+}
 
 
 @dataclass(frozen=True)
@@ -167,7 +166,7 @@ class EnvironmentChange:
         return cls(tuple(_operation(item) for item in items))
 
     def apply(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """The environment of a child process after this change (functions, aliases and notices do not apply to it)."""
+        """The environment of a child process after this change (functions, aliases and notices have no part in it)."""
         result = dict(environ)
         for operation in self.operations:
             _apply(operation, result)
@@ -175,20 +174,10 @@ class EnvironmentChange:
 
 
 def _operation(item: dict[str, Any]) -> Operation:
-    cls = {each.op: each for each in OPERATIONS}[item["op"]]
+    cls = _OPERATIONS[item["op"]]
     values = {f.name: item[f.name] for f in fields(cls) if f.name in item}
     made: Operation = cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
     return made
-
-
-def rendered(operations: Iterable[Operation], rules: Rules) -> list[str]:
-    """The lines that a renderer makes of operations, in their order."""
-    return [line for operation in operations for line in rules[type(operation)](operation)]
-
-
-def left_out(_operation: Operation) -> list[str]:
-    """The rule for an operation that has no meaning where the text is used."""
-    return []
 
 
 def _apply(operation: Operation, environ: dict[str, str]) -> None:
@@ -222,3 +211,22 @@ def user_path(operation: UserPath, environ: Mapping[str, str]) -> str:
     base = next((environ[name] for name in operation.bases if environ.get(name)), None)
     first = f"{base}/{operation.suffix}" if base else f"{environ.get('HOME', '')}/{operation.fallback}"
     return operation.separator.join((first, *operation.tail))
+
+
+# --------------------------------------------------------------------------- renderers
+
+OPERATIONS = tuple(_OPERATIONS.values())
+"""Every class of operation. A renderer is a table with a rule for each (`Rules`)."""
+
+Rules = Mapping[type[Any], Callable[[Any], list[str]]]
+"""A renderer: for every class in `OPERATIONS` the function that makes lines of such an operation."""
+
+
+def rendered(operations: Iterable[Operation], rules: Rules) -> list[str]:
+    """The lines that a renderer makes of operations, in their order."""
+    return [line for operation in operations for line in rules[type(operation)](operation)]
+
+
+def left_out(_operation: Operation) -> list[str]:
+    """The rule for an operation that has no meaning where the text is used."""
+    return []

@@ -1,4 +1,4 @@
-"""uv's settings while building: the same indexes, certificates and proxies that the lock was made with."""
+"""Where uv finds things while building: the same indexes, certificates and proxies that the lock was made with."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from stackyard.build.job import Job
 from stackyard.lock.pipconf import PipSettings, settings
 from stackyard.lock.uvcompile import uv_environment
 
-# variables that change uv's results or point it at another Python
+# what would change uv's meaning, or point it at another Python
 _FOREIGN = ("PIP_", "PYTHON", "CONDA_", "_CONDA_", "VIRTUAL_ENV", "MAMBA_", "PIXI_")
 
 
 def pip_settings(job: Job) -> PipSettings:
-    """The merged settings of pip's files, the site and the stack's options."""
+    """What pip's files, the site and the stack's options say together."""
     return settings(job.site.pip, job.variant.environment.pip_options, os.environ)[0]
 
 
 def environment(job: Job) -> dict[str, str]:
-    """The environment for uv: the caller's network settings, this yard's cache, nothing that changes a result."""
+    """The environment for uv: the caller's way to the network, this yard's cache, nothing that changes a result."""
     kept = {k: v for k, v in uv_environment(pip_settings(job)).items() if not k.startswith(_FOREIGN)}
     return {**kept, "UV_CACHE_DIR": os.fspath(job.uv_cache), "UV_NO_PROGRESS": "1"}
 
@@ -36,5 +36,5 @@ def arguments(job: Job) -> list[str]:
 
 
 def host_arguments(found: PipSettings) -> list[str]:
-    """uv's options for hosts whose certificates are not checked."""
+    """uv's options for hosts whose certificate is not checked."""
     return [f"--allow-insecure-host={host}" for host in found.trusted_hosts]
