@@ -217,7 +217,7 @@ def test_a_local_project_is_a_wheel_of_its_snapshot(
         name="py311",
         build=BuildSpec(packages={"mine": PackageBuild()}, variables={"X": "1"}),
     )
-    with pytest.raises(StackyardError, match="has changed since it was locked"):
+    with pytest.raises(StackyardError, match="hash mismatch for the local project"):
         build(yard, locked(pip=[wheelhouse["setuptools"], package]), other, folder="other")
 
 
@@ -257,7 +257,7 @@ def test_substitution() -> None:
     words = {"prefix": "/p", "python": "/p/bin/python", "ncores": "4"}
     given = {"A": "{prefix}/lib:{env:HOST}", "B": "-j{ncores} {other} {python}"}
     assert wheelkey.substitute(given, words, {"HOST": "/h"}) == {"A": "/p/lib:/h", "B": "-j4 {other} /p/bin/python"}
-    with pytest.raises(MissingError, match=r"\$HOST"):
+    with pytest.raises(MissingError, match="not set: HOST"):
         wheelkey.substitute(given, words, {})
 
 

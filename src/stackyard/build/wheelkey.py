@@ -44,7 +44,7 @@ def substitute(variables: Mapping[str, str], words: Mapping[str, str], environ: 
             return words[match[1]]
         if match[2] not in environ:
             raise MissingError(
-                f"missing environment variable {match[2]}, which a build variable uses",
+                f"environment variable not set: {match[2]} (used by a build variable)",
                 hint=f"set {match[2]}, or name the module that sets it in the stack's `build: modules:`",
             )
         return environ[match[2]]
