@@ -18,6 +18,7 @@ from stackyard.host.modules import (
     environment_with,
     find_environment_modules,
     find_lmod,
+    find_spider,
     fresh_environment,
     is_bookkeeping,
     session,
@@ -125,6 +126,20 @@ def test_no_module_system(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(MissingError, match="no module system") as error:
             the_module_system({})
         assert "LMOD_CMD" in (error.value.hint or "")
+
+
+@pytest.mark.parametrize(("variable", "place"), [("LMOD_DIR", "x"), ("LMOD_CMD", "x/lmod"), ("LMOD_PKG", ".")])
+def test_the_spider_is_where_lmod_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, place: str
+) -> None:
+    monkeypatch.setattr(modules, "_LMOD_HOMES", (str(tmp_path / "usual"),))
+    folders = {"LMOD_PKG": "libexec"}
+    spider = tmp_path / folders.get(variable, "x") / "spider"
+    assert find_spider({variable: str(tmp_path / place)}) is None
+    spider.parent.mkdir()
+    program(spider, "#!/bin/sh\n")
+    assert find_spider({variable: str(tmp_path / place)}) == spider
+    assert find_spider({}) is None
 
 
 def program(path: Path, text: str) -> dict[str, str]:

@@ -117,12 +117,9 @@ def find_spider(environ: Mapping[str, str] | None = None) -> Path | None:
 
 def _lmod_folders(environ: Mapping[str, str]) -> list[Path]:
     """Where Lmod's programs may be: ``$LMOD_DIR``, beside ``$LMOD_CMD``, ``$LMOD_PKG``, the usual places."""
-    named = [
-        *(Path(folder) for folder in (environ.get("LMOD_DIR"),) if folder),
-        *(Path(command).parent for command in (environ.get("LMOD_CMD"),) if command),
-        *(Path(home) / "libexec" for home in (environ.get("LMOD_PKG"), *_LMOD_HOMES) if home),
-    ]
-    return list(dict.fromkeys(named))
+    named = (environ.get("LMOD_DIR", ""), environ.get("LMOD_CMD", "").rpartition("/")[0])
+    homes = (environ.get("LMOD_PKG", ""), *_LMOD_HOMES)
+    return [*(Path(folder) for folder in named if folder), *(Path(home) / "libexec" for home in homes if home)]
 
 
 def find_environment_modules(environ: Mapping[str, str] | None = None) -> ModuleSystem | None:
