@@ -32,7 +32,7 @@ def check_local_archives(packages: Iterable[CondaPackage]) -> None:
     """Hash the archives of ``file://`` channels, several at a time.
 
     Raises:
-        StackyardError: one is missing, or its hash does not match; the message has the file and both hashes.
+        StackyardError: one is missing, or its hash differs; the message names file, expected and found hash.
     """
     local = [(package, path) for package in packages if (path := local_path(package.url))]
     with ThreadPoolExecutor(cores()) as pool:
@@ -41,14 +41,14 @@ def check_local_archives(packages: Iterable[CondaPackage]) -> None:
 
 
 def require_hash(path: Path, expected: str, url: str) -> None:
-    """Raise StackyardError unless the file has this sha256; `url` is its name in the lock."""
+    """Raise StackyardError unless the file has this sha256; `url` is its URL in the lock."""
     if not expected:
-        raise StackyardError(f"missing sha256 in the lock for {url}", hint="lock again with `stackyard lock`")
+        raise StackyardError(f"missing sha256 in the lock: {url}", hint="run `stackyard lock` again")
     found = sha256_file(path)
     if found != expected:
         raise StackyardError(
             f"hash mismatch for {url}: expected sha256 {expected}, found {found}",
-            hint="restore the file; if it was replaced on purpose, lock again with `stackyard lock`",
+            hint="if the file was replaced on purpose, run `stackyard lock` again; else restore it",
         )
 
 

@@ -59,7 +59,7 @@ def install(job: Job, wheels: Sequence[Wheel]) -> None:
     index that sends no cache lifetime: a second copy of each on disk.)
 
     Raises:
-        StackyardError: a wheel cannot be read or its hash does not match the lock; the detail has uv's output.
+        StackyardError: a wheel cannot be downloaded or its hash differs; uv's output is the detail.
     """
     if not wheels:
         return

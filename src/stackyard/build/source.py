@@ -26,7 +26,7 @@ def prepare(job: Job, package: PipPackage, folder: Path) -> Path:
     """The package's source, ready to be patched and compiled, below `folder` (which must not exist). Returns its root.
 
     Raises:
-        StackyardError: it cannot be read, or its hash or commit does not match the lock.
+        StackyardError: it cannot be downloaded, or its hash differs.
     """
     folder.mkdir(parents=True)
     root = {"vcs": _checkout, "path": _snapshot}.get(package.kind, _unpacked)(job, package, folder)
@@ -37,7 +37,7 @@ def apply_patches(patches: Sequence[str], source: Path, package: str, log: Path)
     """Apply patch files with ``patch -p1``, or with ``git apply`` if patch is not installed.
 
     Raises:
-        MissingError: neither program was found.
+        MissingError: neither program is installed.
         InputError: a patch does not apply; the detail names the part.
     """
     for patch in patches:
@@ -50,8 +50,8 @@ def apply_patches(patches: Sequence[str], source: Path, package: str, log: Path)
         result = programs.run(argv, what=f"patching {package}", log=log, cwd=source, timeout_s=60, check=False)
         if result.returncode != 0:
             raise InputError(
-                f"the patch {patch} does not apply to {package}", detail=result.output,
-                hint="create it against this version, with paths that start one directory above the source (`-p1`)",
+                f"cannot apply the patch {patch} to {package}", detail=result.output,
+                hint="check that it is for this version, with paths that start one directory above the source",
             )  # fmt: skip
 
 
@@ -103,7 +103,7 @@ def _checkout(job: Job, package: PipPackage, folder: Path) -> Path:
         git("submodule", "--quiet", "update", "--init", "--recursive", "--depth=1")
     found = git("rev-parse", "HEAD").stdout.strip()
     if found != package.commit:
-        raise StackyardError(f"commit mismatch for {url}: expected {package.commit}, found {found}")
+        raise StackyardError(f"hash mismatch for {url}: locked commit {package.commit}, found {found}")
     return folder
 
 
@@ -111,7 +111,7 @@ def _snapshot(job: Job, package: PipPackage, folder: Path) -> Path:
     """A copy of a local project's snapshot; a local archive is unpacked instead."""
     path = local_path(package.url)
     if path is None or not path.exists():
-        raise StackyardError(f"local project not found: {package.url} ({package.name})")
+        raise StackyardError(f"no such local project: {package.url} of {package.name}")
     if path.is_file():
         return _unpacked(job, package, folder)
     for name in tree_files(path):
@@ -121,7 +121,7 @@ def _snapshot(job: Job, package: PipPackage, folder: Path) -> Path:
     found = sha256_tree(path)
     if found != package.sha256:
         raise StackyardError(
-            f"hash mismatch for the local project {path}: expected {package.sha256}, found {found}",
-            hint="lock again with `stackyard lock`",
+            f"the local project {path} changed after it was locked: expected {package.sha256}, found {found}",
+            hint="run `stackyard lock` again",
         )
     return folder

@@ -93,11 +93,13 @@ def run(
 
 
 def ending(returncode: int) -> str:
-    """How a program ended: its exit status, or the signal that killed it."""
+    """How a program ended, as messages have it: its exit status, or the signal that killed it."""
     if returncode >= 0:
         return f"exited with status {returncode}"
-    name = next((f" ({each.name})" for each in signal.Signals if each == -returncode), "")
-    return f"killed by signal {-returncode}{name}"
+    try:
+        return f"killed by signal {-returncode} ({signal.Signals(-returncode).name})"
+    except ValueError:  # a real-time signal has no name
+        return f"killed by signal {-returncode}"
 
 
 def cannot_start(words: Sequence[str], cwd: Path | None, error: OSError) -> StackyardError:
