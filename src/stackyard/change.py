@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar
 
 
 @dataclass(frozen=True)
@@ -138,11 +138,10 @@ class Notice:
 Operation = (
     Prepend | Set | SetRestorable | Default | SaveValue | Flags | UserPath | Function | Alias | OnUnload | Notice
 )
-OPERATIONS: tuple[type[Any], ...] = get_args(Operation)
-"""Every class of operation. A renderer is a table with a rule for each (`Rules`)."""
-
-Rules = Mapping[type[Any], Callable[[Any], list[str]]]
-"""A renderer: for every class in `OPERATIONS` the function that makes lines of such an operation."""
+_OPERATIONS: dict[str, type[Any]] = {
+    cls.op: cls
+    for cls in (Prepend, Set, SetRestorable, Default, SaveValue, Flags, UserPath, Function, Alias, OnUnload, Notice)
+}
 
 _FORMER_NAMES = {"borrow": SetRestorable.op, "remember": SaveValue.op}
 """Names of operations in files of earlier versions, which are read for ever."""
@@ -188,25 +187,14 @@ class EnvironmentChange:
 
 def _operation(item: Mapping[str, Any]) -> Operation:
     op = _FORMER_NAMES.get(item["op"], item["op"])
-    classes = {each.op: each for each in OPERATIONS}
-    if op not in classes:
+    if op not in _OPERATIONS:
         raise ValueError(f"unknown operation {op!r}")
-    cls, values = classes[op], {key: value for key, value in item.items() if key != "op"}
+    cls, values = _OPERATIONS[op], {key: value for key, value in item.items() if key != "op"}
     unknown = sorted(set(values) - {f.name for f in fields(cls)})
     if unknown:
         raise ValueError(f"unknown key {unknown[0]!r} in an operation {op!r}")
     made: Operation = cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
     return made
-
-
-def rendered(operations: Iterable[Operation], rules: Rules) -> list[str]:
-    """The lines that a renderer makes of operations, in their order."""
-    return [line for operation in operations for line in rules[type(operation)](operation)]
-
-
-def left_out(_operation: Operation) -> list[str]:
-    """The rule for an operation that has no meaning where the text is used."""
-    return []
 
 
 def _apply(operation: Operation, environ: dict[str, str]) -> None:
@@ -240,3 +228,22 @@ def user_path(operation: UserPath, environ: Mapping[str, str]) -> str:
     base = next((environ[name] for name in operation.bases if environ.get(name)), None)
     first = f"{base}/{operation.suffix}" if base else f"{environ.get('HOME', '')}/{operation.fallback}"
     return operation.separator.join((first, *operation.tail))
+
+
+# --------------------------------------------------------------------------- renderers
+
+OPERATIONS = tuple(_OPERATIONS.values())
+"""Every class of operation. A renderer is a table with a rule for each (`Rules`)."""
+
+Rules = Mapping[type[Any], Callable[[Any], list[str]]]
+"""A renderer: for every class in `OPERATIONS` the function that makes lines of such an operation."""
+
+
+def rendered(operations: Iterable[Operation], rules: Rules) -> list[str]:
+    """The lines that a renderer makes of operations, in their order."""
+    return [line for operation in operations for line in rules[type(operation)](operation)]
+
+
+def left_out(_operation: Operation) -> list[str]:
+    """The rule for an operation that has no meaning where the text is used."""
+    return []

@@ -16,7 +16,7 @@ from stackyard.yard.layout import Yard
 
 
 class _Index(BaseHTTPRequestHandler):
-    """Serves the files of a folder, lets nobody keep them for a while, and notes every request."""
+    """Serves the files of a directory, forbids caching, and records every request."""
 
     folder: Path
     asked: list[str]

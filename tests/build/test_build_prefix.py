@@ -205,7 +205,7 @@ def test_a_finished_revision_is_not_built_again_nor_from_other_inputs(
 def test_the_hosts_python_must_be_the_locked_one(yard: Yard) -> None:
     lock = locked()
     other = replace(lock, interpreter=replace(lock.interpreter, sha256="0" * 64))
-    with pytest.raises(StackyardError, match="hash differs"):
+    with pytest.raises(StackyardError, match="hash mismatch"):
         build(yard, other)
     gone = replace(lock, interpreter=LockedInterpreter("host", "3.11.0", "/nowhere/python3", ""))
     with pytest.raises(MissingError, match="/nowhere/python3"):

@@ -124,7 +124,7 @@ def test_a_patch_is_applied_and_belongs_to_the_key(
         assert compilations(record.path) == 1
     assert words == ["original", "patched"]
     patch.write_text(PATCH.replace("original", "never was there"))
-    with pytest.raises(InputError, match=r"word\.patch does not fit cext") as caught:
+    with pytest.raises(InputError, match=r"cannot apply the patch .*word\.patch to cext") as caught:
         build(yard, lock, variant(PackageBuild(patches=(str(patch),))), folder="bad")
     assert "cext_more.py" in (caught.value.detail or "")
 
@@ -159,7 +159,7 @@ def test_a_missing_tool_is_named_before_anything_is_done(yard: Yard, cext: PipPa
     tools = (HostTool(name="nvcc-of-nowhere"), HostTool(name="cc", version=">=900"))
     with pytest.raises(MissingError) as caught:
         build(yard, locked(pip=[cext]), variant(tools=tools))
-    assert "nvcc-of-nowhere is not on this machine" in str(caught.value)
+    assert "nvcc-of-nowhere not found on PATH" in str(caught.value)
     assert ">=900" in str(caught.value) and "demo/1.0-py311-1" in str(caught.value)
     assert caught.value.hint and caught.value.exit_code == 4
     assert not RevisionPaths(yard.root / "stacks/demo/1.0-py311-1").prefix.exists()
@@ -217,7 +217,7 @@ def test_a_local_project_is_a_wheel_of_its_snapshot(
         name="py311",
         build=BuildSpec(packages={"mine": PackageBuild()}, variables={"X": "1"}),
     )
-    with pytest.raises(StackyardError, match="has changed since it was locked"):
+    with pytest.raises(StackyardError, match="changed after it was locked"):
         build(yard, locked(pip=[wheelhouse["setuptools"], package]), other, folder="other")
 
 
@@ -257,7 +257,7 @@ def test_substitution() -> None:
     words = {"prefix": "/p", "python": "/p/bin/python", "ncores": "4"}
     given = {"A": "{prefix}/lib:{env:HOST}", "B": "-j{ncores} {other} {python}"}
     assert wheelkey.substitute(given, words, {"HOST": "/h"}) == {"A": "/p/lib:/h", "B": "-j4 {other} /p/bin/python"}
-    with pytest.raises(MissingError, match=r"\$HOST"):
+    with pytest.raises(MissingError, match="not set: HOST"):
         wheelkey.substitute(given, words, {})
 
 
@@ -272,7 +272,7 @@ def test_archives_cannot_write_outside(tmp_path: Path, kind: str) -> None:
     else:
         with tarfile.open(archive, "w") as tar:
             tar.addfile(tarfile.TarInfo("../outside"), io.BytesIO(b""))
-        with pytest.raises(StackyardError, match="cannot be unpacked"):
+        with pytest.raises(StackyardError, match="cannot unpack"):
             source.unpack(archive, target)
     assert not (tmp_path / "outside").exists()
 
@@ -309,7 +309,7 @@ def test_host_modules_are_loaded_while_building(
     from stackyard.host.modules import module_systems
 
     if not module_systems():
-        pytest.skip("there is no module system on this machine")
+        pytest.skip("no module system found")
     _module(tmp_path / "modules")
     monkeypatch.setenv("MODULEPATH", str(tmp_path / "modules"))
     spec = variant(variables={"EXT_ANSWER": "{env:EXT_ANSWER_OF_SITE}"}, modules=("sitetools",))

@@ -267,10 +267,10 @@ def test_csh_gets_an_alias(base: Base, tmp_path: Path, system: str) -> None:
 @pytest.mark.parametrize(
     "sentence",
     [
-        "conda is an alias in tcsh, and not there in its scripts",
-        "what must happen before an unload is not done in tcsh",
-        "conda is not there in child shells of zsh",
-        "conda is not there in child shells of fish",
+        "conda is an alias in tcsh: not defined in scripts",
+        "nothing is done before an unload in tcsh",
+        "conda is not defined in child shells of zsh",
+        "conda is not defined in child shells of fish",
     ],
 )
 def test_a_deploy_says_what_other_shells_lack(base: Base, sentence: str) -> None:

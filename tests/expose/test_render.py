@@ -178,7 +178,7 @@ def test_a_damaged_freeze_is_an_error_that_names_the_file(tmp_path: Path) -> Non
 
 def test_an_entry_without_a_record_is_an_error(tmp_path: Path) -> None:
     made = record(Yard(tmp_path), "a", "1")
-    with pytest.raises(StackyardError, match="no build record"):
+    with pytest.raises(StackyardError, match="missing build record"):
         module_texts([entry(made)], {}, Site(), Yard(tmp_path))
 
 
@@ -246,10 +246,10 @@ def test_the_policy_for_what_users_solve() -> None:
 @pytest.mark.parametrize(
     ("operation", "format", "shell", "words"),
     [
-        (Function("f", {"sh": ":"}), "lua", "fish", "f is not there in fish"),
+        (Function("f", {"sh": ":"}), "lua", "fish", "f is not defined in fish"),
         (Function("f", {"sh": ":"}), "tcl", "zsh", "child shells"),
         (Function("f", {"csh": ":"}), "lua", "tcsh", "alias"),
-        (OnUnload({"sh": ":"}), "tcl", "tcsh", "not done in tcsh"),
+        (OnUnload({"sh": ":"}), "tcl", "tcsh", "before an unload in tcsh"),
         (Set("A", "a\nb"), "lua", "bash", "line breaks"),
         (Set("A", "{b}"), "lua", "tcsh", "not set in tcsh"),
         (Set("A", "=b"), "tcl", "zsh", "not set in zsh"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import get_type_hints
+from typing import get_args, get_type_hints
 
 import pytest
 
@@ -46,7 +46,7 @@ SAMPLES: list[Operation] = [
 
 
 def test_there_is_a_sample_of_every_operation() -> None:
-    assert {type(operation) for operation in SAMPLES} == set(OPERATIONS)
+    assert {type(operation) for operation in SAMPLES} == set(OPERATIONS) == set(get_args(Operation))
 
 
 @pytest.mark.parametrize("rules", RENDERERS.values(), ids=RENDERERS)

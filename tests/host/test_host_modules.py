@@ -18,6 +18,7 @@ from stackyard.host.modules import (
     environment_with,
     find_environment_modules,
     find_lmod,
+    find_spider,
     fresh_environment,
     is_bookkeeping,
     session,
@@ -127,6 +128,20 @@ def test_no_module_system(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "LMOD_CMD" in (error.value.hint or "")
 
 
+@pytest.mark.parametrize(("variable", "place"), [("LMOD_DIR", "x"), ("LMOD_CMD", "x/lmod"), ("LMOD_PKG", ".")])
+def test_the_spider_is_where_lmod_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, place: str
+) -> None:
+    monkeypatch.setattr(modules, "_LMOD_HOMES", (str(tmp_path / "usual"),))
+    folders = {"LMOD_PKG": "libexec"}
+    spider = tmp_path / folders.get(variable, "x") / "spider"
+    assert find_spider({variable: str(tmp_path / place)}) is None
+    spider.parent.mkdir()
+    program(spider, "#!/bin/sh\n")
+    assert find_spider({variable: str(tmp_path / place)}) == spider
+    assert find_spider({}) is None
+
+
 def program(path: Path, text: str) -> dict[str, str]:
     path.write_text(text)
     path.chmod(0o755)
@@ -134,7 +149,7 @@ def program(path: Path, text: str) -> dict[str, str]:
 
 
 def test_module_system_that_does_not_run(tmp_path: Path) -> None:
-    with pytest.raises(ModuleSystemBroken, match="does not say its version") as error:
+    with pytest.raises(ModuleSystemBroken, match="does not print its version") as error:
         find_lmod(program(tmp_path / "lmod", "#!/no/such/lua\n"))
     assert "Lua" in (error.value.hint or "")
     with pytest.raises(ModuleSystemBroken) as error:
@@ -150,5 +165,5 @@ def test_module_system_that_is_too_old(tmp_path: Path) -> None:
 def test_shell_that_dies_is_not_taken_for_a_load(system: ModuleSystem, tmp_path: Path) -> None:
     (tmp_path / "libexec").mkdir()
     (tmp_path / "libexec" / "lmod").write_text("")
-    with pytest.raises(ModuleSystemBroken, match="could not be used in bash"):
+    with pytest.raises(ModuleSystemBroken, match="does not work in bash"):
         session(ModuleSystem(system.kind, "9", tmp_path / "libexec" / "lmod"), [], [("list",)])

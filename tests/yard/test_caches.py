@@ -1,4 +1,4 @@
-"""The kinds of cache: every directory below ``cache/`` is one, audits find what changed, leftovers are told apart."""
+"""The kinds of cache: the table covers every directory of a cache, audits find changes, leftovers are recognised."""
 
 from __future__ import annotations
 

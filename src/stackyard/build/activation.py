@@ -1,11 +1,10 @@
-"""What activating a prefix does, captured once into an `EnvironmentChange` instead of being run at every load.
+"""What activating a prefix does, captured once as an `EnvironmentChange` instead of being run at every load.
 
 The scripts of ``etc/conda/activate.d`` are sourced in an empty bash, after the variables of ``etc/conda/env_vars.d``
-and ``conda-meta/state`` are set, and the shell before is compared with the shell after. A second run differs in all
-that a script may look at (user, home, folder, date, job and display variables): what comes out differently cannot be
-captured and is reported with the script that does it. In a third run every variable that was changed has a value
-already, which tells whether a script replaces it, puts something before or behind it, or leaves it alone.
-No conda is needed.
+and ``conda-meta/state`` are set, and the shell before is compared with the shell after. A second run changes everything
+that a script may depend on (user, home, directory, date, job and display variables): a value that differs cannot be
+captured, and is reported with its script. In a third run every variable that a script changes has a value already,
+which shows whether the script replaces it, prepends or appends to it, or keeps it. conda is not needed.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ def capture(
     """Capture what activating `prefix` does.
 
     Args:
-        keep: build-only variables (CC, CFLAGS ...) to export all the same.
-        variables: more variables of the environment, as an environment.yml's ``variables:`` gives them.
-        timeout_s: seconds that all scripts of one run may take together.
+        keep: build-only variables (CC, CFLAGS ...) to export nevertheless.
+        variables: more variables of the environment, from ``variables:`` of an environment.yml.
+        timeout_s: time limit in seconds for all scripts of one run together.
 
     Raises:
-        StackyardError: a script ended the shell or took too long, or a file of variables cannot be read.
+        StackyardError: a script exited the shell or timed out, or a file of variables cannot be read.
     """
     given = {**environment_variables(prefix), **(variables or {})}
     scripts = activation_scripts(prefix)
@@ -60,10 +59,10 @@ def activation_scripts(prefix: Path) -> list[Path]:
 
 
 def environment_variables(prefix: Path) -> dict[str, str]:
-    """Variables that packages (``env_vars.d/*.json``, by name) and the environment (``conda-meta/state``, last) set.
+    """The variables of packages (``env_vars.d/*.json``, by name), then of the environment (``conda-meta/state``).
 
     Raises:
-        StackyardError: one of the files is not what conda writes.
+        StackyardError: one of the files does not have conda's format.
     """
     found: dict[str, str] = {}
     for file in sorted((prefix / "etc" / "conda" / "env_vars.d").glob("*.json")):
@@ -88,11 +87,11 @@ def assemble(
             continue
         values = [states[-1].variables.get(name) for states in (first, second, third)]
         if values[0] != values[1]:
-            uncaptured.append(_blame(name, first, second, "on the user, the folder or the time"))
+            uncaptured.append(_blame(name, first, second, "on the user, the directory or the time"))
             continue
         made = operation(name, first[0].variables.get(name), values[0], third[0].variables.get(name), values[2])
         if made is None:
-            uncaptured.append(_blame(name, first, third, "on the value that it has before"))
+            uncaptured.append(_blame(name, first, third, "on its previous value"))
         else:
             operations.append((_first_change(name, first), made))
     made_names = _names(first, second, uncaptured)
@@ -115,11 +114,11 @@ def _first_change(name: str, states: Sequence[Shell]) -> int:
 
 def _blame(name: str, first: Sequence[Shell], other: Sequence[Shell], cause: str) -> str:
     number = _first_change(name, first) or _first_change(name, other)
-    return f"{first[number].script}: the value of {name} depends {cause}; it is left out"
+    return f"{first[number].script}: the value of {name} depends {cause}; not captured"
 
 
 def _names(first: Sequence[Shell], second: Sequence[Shell], uncaptured: list[str]) -> list[Operation]:
-    """Functions and aliases that the scripts made. Only bash bodies can be had; other shells are told by `limits`."""
+    """Functions and aliases that the scripts define, with bash bodies only; `expose.limits` reports other shells."""
     made: list[Operation] = []
     start, end, other = first[0], first[-1], second[-1]
     for name, body in end.functions.items():
@@ -128,7 +127,7 @@ def _names(first: Sequence[Shell], second: Sequence[Shell], uncaptured: list[str
         if start.functions.get(name) == body:
             continue
         if other.functions.get(name) != body:
-            uncaptured.append(f"{_definer(name, first)}: the function {name} is not the same for everybody; left out")
+            uncaptured.append(f"{_definer(name, first)}: the function {name} depends on the user; not captured")
         else:
             made.append(Function(name, {"sh": body}))
     for name, value in end.aliases.items():
@@ -136,12 +135,12 @@ def _names(first: Sequence[Shell], second: Sequence[Shell], uncaptured: list[str
             if other.aliases.get(name) == value:
                 made.append(Alias(name, value))
             else:
-                uncaptured.append(f"{_definer(name, first)}: the alias {name} is not the same for everybody; left out")
+                uncaptured.append(f"{_definer(name, first)}: the alias {name} depends on the user; not captured")
     return made
 
 
 def _called(end: Shell, start: Shell) -> set[str]:
-    """Helper functions (``_name``) that a function for users calls; the rest are the scripts' own tools."""
+    """Helper functions (``_name``) that a function for users calls; the others are internal to the scripts."""
     new = {name: body for name, body in end.functions.items() if start.functions.get(name) != body}
     needed = {name for name in new if not name.startswith("_")}
     grown = True
@@ -161,11 +160,11 @@ def _definer(name: str, states: Sequence[Shell]) -> str:
 
 
 def _foreign(prefix: Path) -> list[str]:
-    """Scripts that exist for fish or csh only: nothing of theirs is in the captured change."""
+    """Scripts that exist for fish, csh or xonsh only; they are not part of the captured change."""
     folder = prefix / "etc" / "conda" / "activate.d"
     shells = {".fish": "fish", ".csh": "csh", ".xsh": "xonsh"}
     return [
-        f"{script.name}: only for {shells[script.suffix]}; it has no .sh of the same name and is not captured"
+        f"{script.name}: for {shells[script.suffix]} only, without a .sh of the same name; not captured"
         for script in sorted(folder.glob("*"))
         if script.suffix in shells and not script.with_suffix(".sh").exists()
     ]
@@ -175,13 +174,13 @@ def _json(file: Path) -> dict[str, object]:
     try:
         value = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise StackyardError(f"cannot read the variables in {file}: {error}") from error
+        raise StackyardError(f"cannot read {file}: {error}") from error
     if not isinstance(value, dict):
-        raise StackyardError(f"{file} does not hold a JSON object of variables")
+        raise StackyardError(f"cannot read {file}: not a JSON object of variables")
     return value
 
 
 def _strings(file: Path, values: object) -> dict[str, str]:
     if not isinstance(values, dict):
-        raise StackyardError(f"{file} does not hold a JSON object of variables")
+        raise StackyardError(f"cannot read {file}: not a JSON object of variables")
     return {str(name): str(text) for name, text in values.items()}

@@ -1,4 +1,4 @@
-"""A bash that sources activation scripts one by one and shows its state after each."""
+"""Runs activation scripts one by one in a bash and reads its state after each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stackyard.yard.payload import Prefix
 
 @dataclass(frozen=True)
 class ProbeEnvironment:
-    """What a script may look at besides the prefix. `present`: variables that are set before activation."""
+    """What a script may depend on besides the prefix. `present`: variables that are set before activation."""
 
     user: str
     date: str
@@ -38,7 +38,7 @@ SECOND = ProbeEnvironment(
     {"SCRATCH": "/scratch/second", "WORK": "/work/second", "DISPLAY": ":7", "SLURM_JOB_ID": "42", "LC_ALL": "C"},
 )
 
-# A `date` in front of PATH tells each run another day.
+# A `date` in front of PATH gives each run another day.
 _DATE = '#!/bin/sh\nexec /bin/date -d {date} "$@"\n'
 
 
@@ -53,12 +53,12 @@ def observe(
     """The states of one run: before anything, after the given variables, and after each script.
 
     Raises:
-        MissingError: there is no bash here.
-        StackyardError: a script ended the shell, or the time was up.
+        MissingError: bash not found.
+        StackyardError: a script exited the shell or timed out.
     """
     bash = command.which("bash")
     if bash is None:
-        raise MissingError("bash is not on this machine", hint="activation scripts are bash scripts; install bash")
+        raise MissingError("bash not found on PATH", hint="install bash; activation scripts are bash scripts")
     home = folder / probe.home
     work = folder / f"in-{probe.user}"
     for each in (home, work, folder / "shim", folder / "states"):
@@ -77,8 +77,8 @@ def observe(
     states = [_after(name, stem) for name, stem in zip(names, stems, strict=True) if shell_state.is_written(stem)]
     if len(states) < len(names):
         raise StackyardError(
-            f"the activation script {names[len(states)]} of {prefix} ended its shell",
-            hint="a script that is sourced must return, not exit; patch its package",
+            f"the activation script {names[len(states)]} of {prefix} exited the shell",
+            hint="patch its package: a script that is sourced must return, not exit",
             detail=result.output,
         )
     return states

@@ -26,21 +26,21 @@ _BUILD_ONLY_PATTERN = re.compile(r"_CONDA_\w*|CONDA_BACKUP_\w*|__CONDA_\w*|\w+_F
 
 
 def is_build_only(name: str) -> bool:
-    """Whether a variable matters only to somebody who compiles (tools, flags) or to the scripts themselves."""
+    """Whether a variable matters only for compiling (tools, flags) or to the scripts themselves."""
     return name in _BUILD_ONLY or _BUILD_ONLY_PATTERN.fullmatch(name) is not None
 
 
 def before(name: str) -> str:
-    """A value that a variable may have before activation, to see what becomes of it."""
+    """A value to set a variable to before activation, to see how activation changes it."""
     return "-DBEFORE=1" if name in _FLAG_NAMES else "/before/activation"
 
 
 def operation(name: str, old: str | None, new: str | None, occupied: str | None, after: str | None) -> Operation | None:
-    """What a change of one variable means, or None where that cannot be said.
+    """The operation that a change of one variable amounts to; None if none does.
 
     Args:
-        old: its value before the scripts, and `new` after them.
-        occupied: a value that it had in another run, and `after` what became of that.
+        old: its value before the scripts; `new`: after them.
+        occupied: its value before them in another run; `after`: after them in that run.
     """
     if occupied is None or new is None or after is None:
         return SetRestorable(name, new) if new == after or occupied is None else None

@@ -1,12 +1,12 @@
 """Bytecode, compiled once per package and Python version, kept in the cache and linked into every prefix.
 
-The files carry an unchecked source hash (PEP 552): Python takes them without looking at the source's time stamp, which
-makes them valid under every hard link and copy, and immutable like the prefix itself. They hold no prefix: a file whose
-text was changed for the prefix, that two packages bring, or that a post script touched, is compiled in place.
+The files carry an unchecked source hash (PEP 552): Python uses them without comparing the source's time stamp, so they
+are valid under every hard link and copy, and immutable like the prefix itself. They do not contain the prefix: a file
+whose text was changed for the prefix, that two packages bring, or that a post script wrote, is compiled in place.
 
     cache/bytecode/<cache tag>-<magic>/<2 digits>/<sha256 of the package>/{files.json, lib/.../__pycache__/*.pyc}
 
-`files.json` is in the folder before the folder gets its name, so whatever has its final name is complete.
+`files.json` is written before the directory gets its final name, so a directory with its final name is complete.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from stackyard.yard.atomic import fault_point, write_json
 from stackyard.yard.caches import content_hash
 
 _WORKER = Path(__file__).with_name("bytecode_worker.py")
-_BATCH = 2000  # files per run of the worker: what a kill can cost, and how often progress is told
+_BATCH = 2000  # files per run of the worker: what a kill can cost, and how often progress is reported
 _OLDEST = (3, 7)  # PEP 552
 
 
 @dataclass(frozen=True)
 class _Place:
-    """A package and where its bytecode is, or (`ready` False) will be, in a cache."""
+    """A package and the place of its bytecode in a cache; `ready`: the bytecode is there."""
 
     unit: Unit
     store: Path
@@ -49,12 +49,12 @@ def add(job: Job, wheels: Sequence[Wheel], touched: Iterable[str] = ()) -> list[
         touched: Python files, relative to the prefix, that a post script wrote.
 
     Returns:
-        The files that cannot be compiled: Python 2, templates, links to nothing.
+        The files that cannot be compiled: Python 2, templates, dangling links.
     """
     if not job.python_version:
         return []
     if tuple(int(n) for n in job.python_version.split(".")[:2]) < _OLDEST:
-        job.progress.notice(f"{job.module}: Python {job.python_version} has no hash-based bytecode; none is made")
+        job.progress.notice(f"{job.module}: no bytecode compiled: Python {job.python_version} lacks PEP 552")
         return []
     tag, magic = _identity(job)
     places = list(_places(job, f"{tag}-{magic}", wheels))
@@ -76,13 +76,13 @@ def _identity(job: Job) -> tuple[str, str]:
     """The interpreter's cache tag and magic number, e.g. ``cpython-311`` and ``a70d0d0a``."""
     code = "import sys,importlib.util as u;print(sys.implementation.cache_tag,u.MAGIC_NUMBER.hex())"
     argv: programs.Argv = [job.python, "-I", "-S", "-c", code]
-    result = programs.run(argv, what="asking Python for its version", log=job.paths.log, timeout_s=60)
+    result = programs.run(argv, what="reading Python's bytecode version", log=job.paths.log, timeout_s=60)
     tag, magic = result.stdout.split()
     return tag, magic
 
 
 def _places(job: Job, version: str, wheels: Sequence[Wheel]) -> Iterator[_Place]:
-    """Every package: as the cache of this yard or of a parent has it, else as it was just installed."""
+    """Every package: from the cache of this yard or of a parent, else as it was just installed."""
     installed = Installed(job.prefix, job.site_packages)
     for package in job.locked.conda:
         yield _cached(job, version, package.sha256) or _new(job, version, installed.conda(package.stem, package.sha256))
@@ -107,7 +107,7 @@ def _cached(job: Job, version: str, sha256: str) -> _Place | None:
 
 
 def _claimed_twice(units: Iterable[Unit]) -> set[str]:
-    """Files that more than one package brings: only the one that lies in the prefix counts."""
+    """Files that more than one package brings; the prefix holds one of them."""
     count = Counter(name for unit in units for name in (*unit.shared, *unit.failed, *unit.private))
     return {name for name, number in count.items() if number > 1}
 
@@ -116,7 +116,7 @@ def _claimed_twice(units: Iterable[Unit]) -> set[str]:
 
 
 def _compile_missing(job: Job, tag: str, places: Sequence[_Place], own: set[str]) -> list[_Place]:
-    """Compile what no cache has, in batches; return all places, now ready."""
+    """Compile what is in no cache, in batches; return all places, now ready."""
     done = [place for place in places if place.ready]
     missing = [place for place in places if not place.ready]
     total, count = sum(len(p.unit.shared) for p in missing), 0
@@ -158,7 +158,7 @@ def _run_worker(job: Job, tag: str, batch: Sequence[_Place], own: set[str]) -> l
 
 
 def _compile(job: Job, tasks: Sequence[tuple[str, str, str]]) -> list[str]:
-    """Have the prefix's Python compile (target, source, name) triples; return the names that cannot be compiled."""
+    """Compile (target, source, name) triples with the prefix's Python; return the names that cannot be compiled."""
     if not tasks:
         return []
     order = json.dumps({"workers": min(cores(), 1 + len(tasks) // 64), "tasks": tasks})
@@ -169,7 +169,7 @@ def _compile(job: Job, tasks: Sequence[tuple[str, str, str]]) -> list[str]:
 
 
 def _finish(place: _Place, tag: str, failed: set[str], own: set[str]) -> _Place:
-    """Give a compiled package its place in the cache. Another process may have been quicker: then its work stays."""
+    """Move a compiled package to its place in the cache; if another process was faster, its result stays."""
     shared = set(place.unit.shared) - failed - own
     private = {*place.unit.private, *(own.intersection(place.unit.shared))}
     unit = Unit(place.unit.sha256, *(tuple(sorted(names)) for names in (shared, failed, private)))
@@ -188,7 +188,7 @@ def _finish(place: _Place, tag: str, failed: set[str], own: set[str]) -> _Place:
 
 
 def _in_place(job: Job, tag: str, names: Sequence[str]) -> list[str]:
-    """Compile files whose bytecode belongs to this prefix alone."""
+    """Compile files whose bytecode is valid for this prefix only."""
     there = [name for name in names if (job.prefix / name).is_file()]
     for name in there:
         (job.prefix / pyc(name, tag)).unlink(missing_ok=True)

@@ -1,7 +1,7 @@
 """Compiles many source files, one process per core. Run by the prefix's own interpreter: standard library only.
 
 Standard input is one JSON object: {"workers": n, "tasks": [[target, source, name], ...]}; `name` is the file name that
-the code carries (the import system puts the real one in). Prints a JSON list of the names that cannot be compiled.
+the code carries (the import system replaces it). Prints a JSON list of the names that cannot be compiled.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ _PR_SET_PDEATHSIG, _SIGKILL = 1, 9
 
 
 def compile_one(task: Tuple[str, str, str]) -> Optional[str]:  # noqa: UP006, UP045
-    """Compile one file; return None, or its name when it cannot be compiled (Python 2, templates, links to nothing)."""
+    """Compile one file; return None, or its name when it cannot be compiled (Python 2, templates, dangling links)."""
     target, source, name = task
     try:
         py_compile.compile(source, cfile=target, dfile=name, doraise=True, invalidation_mode=_MODE)

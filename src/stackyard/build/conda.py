@@ -1,7 +1,7 @@
 """The conda part of a prefix: fetched, unpacked and linked by py-rattler, the engine of pixi.
 
 The package cache is the yard's, with links to what its parents unpacked. Link scripts (``bin/.<name>-post-link.sh``)
-are run, as conda does: packages are built in the knowledge that they will be, and a locked package is trusted whole.
+are run, as conda does: packages rely on it, and a locked package is trusted completely.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from stackyard.yard.layout import Yard
 if TYPE_CHECKING:
     from rattler import PackageCache, RepoDataRecord
 
-# About files only; symbolic links stay links. With `allow-symbolic-links = false` rattler would copy their targets,
-# fail where one is a folder, and leave out links into another package without a word.
+# For files only; symlinks stay links. With `allow-symbolic-links = false` rattler would copy their targets,
+# fail if one is a directory, and leave out links into another package silently.
 _COPY = "allow-hard-links = false\nallow-ref-links = true\n"
 _NOTE_BYTES = 40
 
@@ -36,10 +36,10 @@ def install(job: Job) -> None:
     """Put the locked conda packages into the prefix.
 
     Raises:
-        StackyardError: a package cannot be had, is not what was locked, or its link script failed.
+        StackyardError: a package cannot be read, its hash does not match the lock, or its link script failed.
     """
     asyncio.run(_install(job))
-    (job.prefix / "CACHEDIR.TAG").unlink(missing_ok=True)  # it would make backups leave the prefix out
+    (job.prefix / "CACHEDIR.TAG").unlink(missing_ok=True)  # backups would skip the prefix
 
 
 async def _install(job: Job) -> None:
@@ -69,12 +69,12 @@ async def _install(job: Job) -> None:
             raise disk.no_space(f"installing the conda packages of {job.module}") from error
         raise StackyardError(
             f"installing the conda packages of {job.module} failed: {error}",
-            hint="a package that is not what was locked, or a channel that cannot be reached, is named above",
+            hint="see the package or channel named above",
         ) from error
 
 
 def package_cache(job: Job) -> PackageCache:
-    """The yard's package cache, in which what the parents have unpacked is known too."""
+    """The yard's package cache, with links to the packages that its parents have unpacked."""
     from rattler import PackageCache
 
     job.yard.conda.mkdir(parents=True, exist_ok=True)
@@ -117,7 +117,7 @@ async def _not_cached(
 
 
 def repodata_record(package: CondaPackage) -> RepoDataRecord:
-    """A locked package as rattler wants it; what the lock does not keep is read from the package itself."""
+    """A locked package as a rattler record; rattler reads the fields that the lock does not keep from the package."""
     from rattler import BuildString, PackageRecord, RepoDataRecord
 
     record = PackageRecord(
@@ -146,7 +146,7 @@ def _noarch(kind: str) -> Any:
 
 
 def _requested(job: Job) -> list[Any]:
-    """What people asked for, for conda-meta; py-rattler 0.28 wants the inner objects here."""
+    """The requested specs, for conda-meta; py-rattler 0.28 requires the inner objects."""
     from rattler import MatchSpec
     from rattler.exceptions import InvalidMatchSpecError
 
@@ -163,7 +163,7 @@ def _requested(job: Job) -> list[Any]:
 
 
 class _Reporter:
-    """Tells how many packages are linked, and passes the fault points. Called from rattler's threads."""
+    """Reports how many packages are linked, and passes the fault points. Called from rattler's threads."""
 
     def __init__(self, job: Job, total: int) -> None:
         self._job, self._total = job, total

@@ -1,8 +1,7 @@
-"""Every byte that enters a build is checked against the lock's sha256 before anything is made of it.
+"""Every byte that enters a build is checked against the lock's sha256 before it is used.
 
-Conda packages over http(s) are checked by rattler while it unpacks them; it does not check those of ``file://``
-channels, so these are hashed here, before they are unpacked. Wheels are checked by uv. Source archives are fetched and
-checked here.
+rattler checks conda packages from http(s) while it unpacks them, but not those of ``file://`` channels: these are
+hashed here before they are unpacked. uv checks wheels. Source archives are fetched and checked here.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def check_local_archives(packages: Iterable[CondaPackage]) -> None:
     """Hash the archives of ``file://`` channels, several at a time.
 
     Raises:
-        StackyardError: one is missing, or is not what was locked; the message names file, expected and found hash.
+        StackyardError: one is missing, or its hash differs; the message names file, expected and found hash.
     """
     local = [(package, path) for package in packages if (path := local_path(package.url))]
     with ThreadPoolExecutor(cores()) as pool:
@@ -43,19 +42,19 @@ def check_local_archives(packages: Iterable[CondaPackage]) -> None:
 
 
 def require_hash(path: Path, expected: str, url: str) -> None:
-    """Raise StackyardError unless the file has this sha256; `url` is how the lock names it."""
+    """Raise StackyardError unless the file has this sha256; `url` is its URL in the lock."""
     if not expected:
-        raise StackyardError(f"the lock has no sha256 for {url}", hint="lock again with `stackyard lock`")
+        raise StackyardError(f"missing sha256 in the lock: {url}", hint="run `stackyard lock` again")
     found = sha256_file(path)
     if found != expected:
         raise StackyardError(
-            f"{url} is not what was locked: expected sha256 {expected}, found {found}",
-            hint="if the file was replaced on purpose, lock again with `stackyard lock`; else restore it",
+            f"hash mismatch for {url}: expected sha256 {expected}, found {found}",
+            hint="if the file was replaced on purpose, run `stackyard lock` again; else restore it",
         )
 
 
 def source_archive(job: Job, package: PipPackage) -> Path:
-    """A locked source archive in the yard's cache, checked; taken from a parent's cache where that has it."""
+    """A locked source archive, checked: from this yard's cache or a parent's, else downloaded into this yard's."""
     name = file_name(package.url)
     for yard in job.yard.lineage():
         kept = yard.source(package.sha256, name)

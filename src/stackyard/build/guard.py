@@ -1,4 +1,4 @@
-"""Run as a script: ``guard.py PARENT PROGRAM ...`` becomes the program, and the kernel ends it when the parent ends.
+"""Run as a script: ``guard.py PARENT PROGRAM ...`` becomes the program, and the kernel kills it when the parent exits.
 
 A build that is killed must not leave a program behind that still writes into the prefix.
 """
@@ -11,7 +11,7 @@ _PR_SET_PDEATHSIG, _SIGKILL = 1, 9
 
 
 def main() -> None:
-    """Ask for the signal, make sure that the parent did not end before that, and become the program."""
+    """Request the signal, check that the parent has not exited before that, and become the program."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
     if os.getppid() != int(sys.argv[1]):
         sys.exit(1)

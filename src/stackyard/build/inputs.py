@@ -1,11 +1,11 @@
 """The hash that identifies a build: everything that ends up in the prefix, in its record or in its module.
 
 It covers the locked packages (by their own hashes), the interpreter, how packages are compiled, patches and scripts (by
-name and content, wherever they lie), variables, permissions, and also checks, licences, module settings and the site's
-policy for users: they do not change the prefix, but they are part of what users get and never change once published,
-so a changed one makes a new revision (cheap, since the caches are warm). It does not cover host tools and their
-versions: those are in the record and in the key of every compiled wheel, but looking at them needs programs to run,
-and a deploy that changes nothing runs none.
+name and content, not by path), variables, permissions, and also checks, licences, module settings and the site's
+policy for users: these do not change the prefix, but users get them with it and they never change once published, so a
+change makes a new revision (cheap, since the caches are warm). It does not cover host tools and their versions: these
+are in the record and in the key of every compiled wheel, but reading them runs programs, and a deploy that changes
+nothing runs none.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from stackyard.spec.models import Site, Variant
 
 BUILD_FORMAT = 1
-"""Raised when the program starts to build differently from the same inputs."""
+"""Increased when a new version of the program builds something else from the same inputs."""
 
 _FROM_VARIANT = {
     "stack", "version", "name", "axes", "summary", "run_variables", "build", "post", "checks", "exceptions", "licences",
@@ -52,7 +52,7 @@ def input_hash(variant: Variant, locked: LockedVariant, site: Site) -> str:
 
 
 def described(variant: Variant, locked: LockedVariant, site: Site) -> dict[str, Any]:
-    """The same inputs as plain values, for saying what changed between two builds."""
+    """The same inputs as plain values, to report what changed between two builds."""
     from stackyard.spec.environment import variables_for
 
     return {
@@ -67,7 +67,7 @@ def described(variant: Variant, locked: LockedVariant, site: Site) -> dict[str, 
 
 
 def _variant(variant: Variant) -> dict[str, Any]:
-    """What the stack says, with a name and a hash for every file: where they lie does not matter."""
+    """The stack's settings, with a name and a hash for every file: their paths do not matter."""
     value = variant.model_dump(mode="json", include=_FROM_VARIANT)
     for package in value["build"]["packages"].values():
         package["patches"] = [_file(path) for path in package["patches"]]
@@ -102,7 +102,7 @@ def _digest(name: str) -> str:
     try:
         status = Path(name).stat()
     except OSError as error:
-        raise InputError(f"{name} cannot be read: {error.strerror}", hint="the stack's file names it") from error
+        raise InputError(f"cannot read {name}: {error.strerror}", hint="see its path in the stack's file") from error
     return _content_hash(name, status.st_mtime_ns, status.st_size, status.st_ino)
 
 

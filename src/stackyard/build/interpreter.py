@@ -10,7 +10,7 @@ from stackyard.errors import MissingError, StackyardError
 from stackyard.host import uv
 from stackyard.host.hashing import sha256_file
 
-# what uv writes for people who activate environments by hand; modules do that here
+# what uv writes for activating an environment by hand; here a module does that
 _NOISE = (
     ".gitignore", "CACHEDIR.TAG", ".lock", "bin/activate", "bin/activate.bat", "bin/activate.csh", "bin/activate.fish",
     "bin/activate.nu", "bin/activate.ps1", "bin/activate.xsh", "bin/activate_this.py", "bin/deactivate.bat",
@@ -19,11 +19,11 @@ _NOISE = (
 
 
 def prepare(job: Job) -> dict[str, str]:
-    """Make sure that the prefix has its interpreter; return what the record says about it (empty: no Python).
+    """Create the prefix's interpreter where it needs one of its own; return its entry in the record (empty: no Python).
 
     Raises:
-        MissingError: the interpreter that was locked is not on this machine.
-        StackyardError: it is there, and is another one.
+        MissingError: the locked interpreter is not found on this machine.
+        StackyardError: its hash differs from the lock.
     """
     locked = job.locked.interpreter
     if locked.source in ("host", "uv"):
@@ -33,10 +33,10 @@ def prepare(job: Job) -> dict[str, str]:
         return {"source": locked.source, "path": str(base), "version": locked.version, "sha256": digest}
     if not job.python_version:
         if job.locked.pip:
-            raise StackyardError(f"{job.module} has pip packages and no Python", hint="add python to its packages")
+            raise StackyardError(f"{job.module} has pip packages but no Python", hint="add python to its packages")
         return {}
     if not job.python.exists():
-        raise StackyardError(f"the conda package python {job.python_version} brought no {job.python}")
+        raise StackyardError(f"the conda package python {job.python_version} did not install {job.python}")
     package = next(p for p in job.locked.conda if p.name == "python")
     return {"source": "conda", "path": str(job.python), "version": package.version, "sha256": package.sha256}
 
@@ -46,13 +46,13 @@ def _checked(job: Job) -> Path:
     base = Path(locked.path)
     if not base.exists():
         raise MissingError(
-            f"the Python that {job.module} was locked with is not on this machine: {base} ({locked.version})",
+            f"the Python that {job.module} was locked with not found: {base} ({locked.version})",
             hint="lock again here, or name the interpreter in the stack's `interpreter:`",
         )
     if locked.sha256 and sha256_file(base.resolve()) != locked.sha256:
         raise StackyardError(
-            f"{base} is not the Python {locked.version} that {job.module} was locked with: its hash differs",
-            hint="the host's Python was updated; lock again with `stackyard lock`",
+            f"hash mismatch for {base}: {job.module} was locked with another Python {locked.version}",
+            hint="lock again with `stackyard lock`: the host's Python was updated",
         )
     return base
 
@@ -62,7 +62,7 @@ def _virtual_environment(job: Job, base: Path) -> None:
         uv.program(), "venv", "--python", base, "--no-project", "--allow-existing", "--no-python-downloads",
         "--prompt", job.variant.stack, job.prefix,
     ]  # fmt: skip
-    what = f"making the environment of {job.module}"
+    what = f"creating the environment of {job.module}"
     programs.run(argv, what=what, log=job.paths.log, env=indexes.environment(job))
     for name in _NOISE:
         (job.prefix / name).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""One build as its steps see it: what is built, where, and whom to tell."""
+"""One build as its steps see it: what is built, where, and where progress is reported."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Job:
-    """What every step of a build needs. `module` is the name under which progress is told."""
+    """What every step of a build needs. `module` is the name under which progress is reported."""
 
     variant: Variant
     locked: LockedVariant
@@ -47,7 +47,7 @@ class Job:
 
     @property
     def uv_cache(self) -> Path:
-        """Where uv keeps what it downloaded and unpacked."""
+        """uv's cache: downloaded and unpacked wheels."""
         return self.yard.uv
 
     @property
@@ -57,7 +57,7 @@ class Job:
 
     @property
     def private_files(self) -> bool:
-        """Whether the files must not be shared by hard link, because a post script may write into them."""
+        """Whether files must not be shared by hard links, because a post script may write into them."""
         return bool(self.variant.post)
 
     @cached_property
@@ -69,9 +69,9 @@ class Job:
 
     @cached_property
     def site_packages(self) -> Path:
-        """The prefix's site-packages folder. Raises StackyardError for a stack without Python."""
+        """The prefix's site-packages directory. Raises StackyardError for a stack without Python."""
         if not self.python_version:
-            raise StackyardError(f"{self.module} has pip packages and no Python", hint="add python to its packages")
+            raise StackyardError(f"{self.module} has pip packages but no Python", hint="add python to its packages")
         locked = next((p.python_site_packages_path for p in self.locked.conda if p.name == "python"), "")
         return self.prefix / locked if locked else self.payload.site_packages(self.python_version)
 

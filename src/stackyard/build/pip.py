@@ -1,7 +1,7 @@
 """The pip part of a prefix: exactly the locked wheels, by uv, each with its hash.
 
-uv is given a ``pylock.toml`` (PEP 751) with one wheel per package: nothing is resolved, no index is asked, every file
-is checked against its sha256, and packages from an index are recorded as such (no ``direct_url.json``).
+uv gets a ``pylock.toml`` (PEP 751) with one wheel per package: nothing is resolved, no index is queried, every file is
+checked against its sha256, and packages from an index are recorded as such (no ``direct_url.json``).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Wheel:
 
     @classmethod
     def of(cls, package: PipPackage) -> Wheel:
-        """The wheel that a lock names."""
+        """The wheel in a lock."""
         return cls(package.name, package.version, package.url, package.sha256)
 
 
@@ -54,12 +54,12 @@ def _block(wheel: Wheel) -> str:
 def install(job: Job, wheels: Sequence[Wheel]) -> None:
     """Install these wheels, and nothing else, into the prefix.
 
-    What uv's cache of this yard or of a parent holds is not fetched again: the first try has no network, and then only
-    what is missing is fetched. (uv itself asks again for all of them, and takes them anew from an index that does not
-    say how long its files may be kept: a second copy of each on disk.)
+    What is in uv's cache of this yard or of a parent is not fetched again: the first attempt runs offline, and then
+    only what is missing is fetched. (uv alone would query the index for all of them, and download them again from an
+    index that sends no cache lifetime: a second copy of each on disk.)
 
     Raises:
-        StackyardError: a wheel cannot be had or is not what was locked; uv's own words are the detail.
+        StackyardError: a wheel cannot be downloaded or its hash differs; uv's output is the detail.
     """
     if not wheels:
         return
@@ -77,7 +77,7 @@ def install(job: Job, wheels: Sequence[Wheel]) -> None:
 
 
 def _uv_install(job: Job, wheels: Sequence[Wheel], *, offline: bool = False) -> bool:
-    """Have uv install wheels; False where it must stay `offline` and its cache lacks one, else a failure is raised."""
+    """Install wheels with uv; False if it is `offline` and a wheel is not in its cache. Other failures raise."""
     lock = job.work / "pylock.toml"
     write_text(lock, pylock(wheels))
     argv: programs.Argv = [
@@ -91,15 +91,15 @@ def _uv_install(job: Job, wheels: Sequence[Wheel], *, offline: bool = False) -> 
         log=job.paths.log,
         env=indexes.environment(job),
         check=not offline,
-        hint="a wheel that is not what was locked is named above",
+        hint="see the wheel named above",
     )
     return done.returncode == 0
 
 
 def forget_times(site_packages: Path) -> None:
-    """Remove uv's note of when a local wheel was written, and its line in RECORD: the same lock makes the same prefix.
+    """Remove uv's note of a local wheel's time stamp, and its line in RECORD: the same lock makes the same prefix.
 
-    The rest of RECORD stays as it is. Files are replaced, never written into, since they may be links into the cache.
+    The rest of RECORD is unchanged. Files are replaced, never written into, since they may be links into the cache.
     """
     for note in site_packages.glob(f"*.dist-info/{_UV_NOTE}"):
         record = note.with_name("RECORD")
@@ -111,7 +111,7 @@ def forget_times(site_packages: Path) -> None:
 
 
 def _link_mode(job: Job) -> str:
-    """uv's ``clone`` falls back to hard links by itself, so it is named only where blocks can be shared."""
+    """``clone`` only where blocks can be shared: uv's ``clone`` falls back to hard links."""
     if not job.private_files:
         return "hardlink"
     return "clone" if disk.can_reflink(job.paths.root) else "copy"

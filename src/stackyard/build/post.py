@@ -20,18 +20,18 @@ Stamp = tuple[int, int, int]
 
 
 def run(job: Job, change: EnvironmentChange) -> list[str]:
-    """Run the script; return the Python files below ``lib`` that it made or changed, relative to the prefix.
+    """Run the script; return the Python files below ``lib`` that it created or changed, relative to the prefix.
 
-    It sees ``PREFIX``, ``CONDA_PREFIX`` and ``STACKYARD_MODULE``, starts in the prefix, and ends at its first failing
-    command.
+    It gets ``PREFIX``, ``CONDA_PREFIX`` and ``STACKYARD_MODULE``, starts in the prefix, and stops at the first command
+    that fails.
 
     Raises:
-        InputError: the script is not there.
+        InputError: the script does not exist.
         StackyardError: a command in it failed; the detail has the end of its output.
     """
     script = Path(job.variant.post)
     if not script.is_file():
-        raise InputError(f"the post script {script} is not there", hint="the stack's `post:` names it")
+        raise InputError(f"post script not found: {script}", hint="see `post:` in the stack's file")
     before = _python_files(job.prefix)
     programs.run(
         ["bash", "--noprofile", "--norc", "-e", script],
@@ -45,7 +45,7 @@ def run(job: Job, change: EnvironmentChange) -> list[str]:
 
 
 def environment(job: Job, change: EnvironmentChange) -> dict[str, str]:
-    """What the script runs in: a clean shell in which the stack is active."""
+    """The script's environment: a clean one in which the stack is active."""
     prefix = os.fspath(job.prefix)
     env = change.apply(command.clean_environment())
     env |= {"PREFIX": prefix, "CONDA_PREFIX": prefix, "STACKYARD_MODULE": job.module, "PYTHONDONTWRITEBYTECODE": "1"}

@@ -1,4 +1,4 @@
-"""How the build runs other programs: with an environment that is known, output in the log, and never as orphans."""
+"""How the build runs other programs: in a defined environment, with their output in the log, never as orphans."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _PASSED_TO_BUILDS = (
 
 
 def build_environment(path: Sequence[str], network: Mapping[str, str]) -> dict[str, str]:
-    """The small environment in which source is compiled: a search path, and the way to the network that uv has.
+    """The small environment in which source is compiled: a search path, and uv's network settings.
 
     Args:
-        path: folders and search paths, the first one winning.
-        network: an environment for uv (`indexes.environment`), of which only what concerns the network is taken.
+        path: directories and search paths; the first one wins.
+        network: an environment for uv (`indexes.environment`); only its network settings are used.
     """
     passed = {k: v for k, v in network.items() if k in _PASSED_TO_BUILDS}
     fixed = {"UV_NO_CONFIG": "1", "UV_NO_PROGRESS": "1", "PYTHONDONTWRITEBYTECODE": "1", "SOURCE_DATE_EPOCH": _EPOCH}
@@ -53,26 +53,26 @@ def run(
     check: bool = True,
     hint: str = "",
 ) -> command.Result:
-    """Run a program that dies with this process; its output goes to `log`.
+    """Run a program that is killed when this process exits; its output goes to `log`.
 
     Args:
         what: the step in words, for the error: "compiling horovod 0.28.1".
 
     Raises:
         StackyardError: it failed (with `check`, or because the disk is full); the message names the step, the detail
-            holds what matters of the output.
+            has the relevant part of the output.
     """
     guarded = (sys.executable, "-I", "-S", _GUARD, str(os.getpid()), *argv)
     try:
         result = command.run(guarded, env=env, cwd=cwd, timeout_s=timeout_s, stdin=stdin, check=False, log=log)
     except command.CommandError as error:
-        text = f"{what} did not end within {timeout_s:g} s"
+        text = f"{what} timed out after {timeout_s:g} s"
         raise StackyardError(text, hint=_see(log), detail=error.detail) from error
     if result.returncode != 0 and disk.says_full(result.output):
         raise disk.no_space(what)
     if check and result.returncode != 0:
         raise StackyardError(
-            f"{what} failed: {Path(argv[0]).name} ended with code {result.returncode}",
+            f"{what} failed: {Path(argv[0]).name} {command.ending(result.returncode)}",
             hint=f"{hint}; {_see(log)}" if hint else _see(log),
             detail=telling(result.output),
         )
@@ -80,9 +80,9 @@ def run(
 
 
 def telling(output: str) -> str:
-    """What matters of a failed program's output: the first causes with a line around each, then the end.
+    """The relevant part of a failed program's output: the first errors with a line of context, then the end.
 
-    A parallel compilation goes on for thousands of lines after its first error, so the end alone says little.
+    A parallel compilation prints thousands of lines after its first error, so the end alone is not enough.
     """
     lines = output.splitlines()
     end = max(len(lines) - _TAIL_LINES, 0)
@@ -101,4 +101,4 @@ def telling(output: str) -> str:
 
 
 def _see(log: Path) -> str:
-    return f"the whole output is in {log}"
+    return f"see the whole output in {log}"

@@ -1,4 +1,4 @@
-"""Which Python files an installed package has: from conda-meta and from the RECORD files, read only when asked."""
+"""Which Python files an installed package has: from conda-meta and from the RECORD files, read on demand."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from stackyard.host.names import canonical
 
 @dataclass(frozen=True)
 class Unit:
-    """One package's Python files, relative to the prefix; bytecode that it brings itself is left alone.
+    """One package's Python files, relative to the prefix, except those that come with their bytecode.
 
     Attributes:
         shared: compiled into the cache.
         failed: cannot be compiled (Python 2, templates).
-        private: hold the prefix, and are compiled in place.
+        private: contain the prefix; compiled in place.
     """
 
     sha256: str

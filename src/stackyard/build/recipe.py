@@ -1,4 +1,4 @@
-"""Copies of everything that people wrote, kept beside what was built from it, with the lock."""
+"""Copies of the input files and of the lock, kept beside what was built from them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def keep(job: Job) -> dict[str, str]:
     """Write the revision's ``lock/`` and ``recipe/``.
 
     Returns:
-        The name in ``recipe/`` of every file that was copied, by its path; one that is gone meanwhile is left out.
+        The name in ``recipe/`` of every copied file, by its path; a file that no longer exists is left out.
     """
     write_text(job.paths.lock, dump(Lock(job.locked.stack, (job.locked,))))
     job.paths.recipe.mkdir(parents=True, exist_ok=True)
@@ -40,7 +40,7 @@ def _files(job: Job) -> Iterator[Path]:
 
 
 def _free_name(name: str, taken: Collection[str]) -> str:
-    """The name, or ``name.2`` and so on where files of one name come from several folders."""
+    """The name; ``name.2`` and so on if files from several directories have the same name."""
     number, free = 1, name
     while free in taken:
         number += 1

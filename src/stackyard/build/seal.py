@@ -1,12 +1,12 @@
-"""Signs on a finished prefix that tell package managers, and the people who call them, what they may do with it.
+"""Marks a finished prefix as immutable for package managers and their users.
 
-conda and mamba honour ``conda-meta/frozen`` (CEP 22). pip and uv honour ``EXTERNALLY-MANAGED`` in the standard
-library's folder (PEP 668), in a prefix that has its own interpreter; in a virtual environment both ignore it by design.
-There the prefix simply has no pip unless the stack asks for one, and other users are kept out by its permissions.
+conda and mamba honour ``conda-meta/frozen`` (CEP 22). pip and uv honour ``EXTERNALLY-MANAGED`` in the directory of the
+standard library (PEP 668) if the prefix has its own interpreter; in a virtual environment both ignore it by design.
+Such a prefix has no pip unless the stack requests it, and its permissions keep other users out.
 
-A stack that brings conda itself also holds the site's pins in ``conda-meta/pinned``, which conda and mamba honour in
-whatever is solved for the prefix, also for somebody who overrides ``conda-meta/frozen``; the environments that users
-make get the same pins through the revision's condarc.
+A stack that brings conda itself also has the site's pins in ``conda-meta/pinned``. conda and mamba honour them in every
+solve for the prefix, even if ``conda-meta/frozen`` is overridden; the environments that users create get the same pins
+through the revision's condarc.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def seal(job: Job) -> None:
-    """Write the signs."""
+    """Write the marks."""
     write_text(job.prefix / "conda-meta" / "frozen", json.dumps({"message": message(job.module)}) + "\n")
     if job.python_version:
         write_text(job.site_packages.parent / "EXTERNALLY-MANAGED", externally_managed(job.module))
@@ -32,20 +32,20 @@ def seal(job: Job) -> None:
 
 
 def pinned_text(site: Site) -> str:
-    """The site's pins as a ``conda-meta/pinned`` file: one MatchSpec per line, empty where there is none."""
+    """The site's pins as a ``conda-meta/pinned`` file: one MatchSpec per line; empty without pins."""
     return "".join(f"{pin}\n" for pin in site.pins)
 
 
 def message(module: str) -> str:
     """What to do instead of changing a published revision."""
     return (
-        f"This is the module {module}, which many people use and which never changes. "
-        "To have other packages, write a file with what you need and run `stackyard deploy FILE`: it makes a module of "
-        "your own, next to this one. For a quick try: python -m venv --system-site-packages MYENV"
+        f"This is the module {module}, which is shared by many users and never changes. "
+        "To use other packages, list them in a file and run `stackyard deploy FILE`: it creates a module of your own, "
+        "next to this one. To try something quickly: python -m venv --system-site-packages MYENV"
     )
 
 
 def externally_managed(module: str) -> str:
-    """The text of the EXTERNALLY-MANAGED file: an INI file whose value goes on in indented lines."""
+    """The text of the EXTERNALLY-MANAGED file: an INI file whose value continues in indented lines."""
     lines = message(module).replace(". ", ".\n").splitlines()
     return "[externally-managed]\nError=" + "\n ".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""What source is compiled with: the host's modules, its programs, and the compilers."""
+"""The tools that source is compiled with: the host's modules, its programs, and the compilers."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from stackyard.build.job import Job
 
 @dataclass(frozen=True)
 class Toolchain:
-    """The environment around a compilation: what is loaded, and the programs that were found in it."""
+    """The environment of a compilation: the variables of the host modules, and the programs found in it."""
 
     environ: Mapping[str, str]
     tools: Mapping[str, tools.Tool]
 
 
 def prepare(job: Job) -> Toolchain:
-    """Load the host modules that the stack asks for and find its host tools, before anything long begins.
+    """Load the stack's host modules and find its host tools, before any long step.
 
     Raises:
-        MissingError: there is no module system, or a tool is missing, with how to get it.
+        MissingError: no module system found, or a tool is missing; the hint says how to get it.
         StackyardError: a module cannot be loaded.
     """
     spec = job.variant.build
@@ -35,10 +35,10 @@ def prepare(job: Job) -> Toolchain:
 
 
 def complete(job: Job, before: Toolchain) -> Toolchain:
-    """The same once the stack is installed: tools that it brings itself, and the compilers.
+    """The same once the stack is installed: tools that its own packages bring, and the compilers.
 
     Raises:
-        MissingError: a tool that a package of the stack was expected to bring is not there either.
+        MissingError: a tool that a package of the stack should bring is missing.
     """
     inside = {**before.environ, "PATH": job.payload.search_path(before.environ["PATH"])}
     required = tuple(t for t in job.variant.build.tools if t.name not in before.tools)

@@ -1,4 +1,4 @@
-"""Host programs that a build needs: found, their version read and checked, recorded; before anything long begins."""
+"""Host programs that a build needs: found, their versions read, checked and recorded, before any long step."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Tool:
-    """A program that was found. `version` is empty where it does not say one."""
+    """A program that was found. `version` is empty if it cannot be read."""
 
     name: str
     path: str
@@ -29,7 +29,7 @@ class Tool:
 
 @dataclass(frozen=True)
 class _Kind:
-    """How a family of programs tells its version, which packages bring it, and how to get it on a machine."""
+    """How a family of programs prints its version, which packages bring it, and how to install it."""
 
     arguments: tuple[str, ...] = ("--version",)
     pattern: str = r"(\d+(?:\.\d+)+)"
@@ -47,7 +47,7 @@ _GNU = _Kind(("-dumpfullversion", "-dumpversion"), get="install the compiler, or
 _KINDS: Mapping[str, _Kind] = {
     "nvcc": _Kind(
         ("--version",), r"V(\d+\.\d+\.\d+)", ("cuda-nvcc", "cuda-toolkit", "cudatoolkit-dev"),
-        "load the site's CUDA module (`build: modules:`), or put its bin folder on PATH",
+        "load the site's CUDA module (`build: modules:`), or put its bin directory on PATH",
     ),
     "hipcc": _Kind(("--version",), r"HIP version:\s*(\d+(?:\.\d+)+)", ("hip",), "load the site's ROCm module"),
     **dict.fromkeys(("mpicc", "mpicxx", "mpic++", "mpif90", "mpifort", "mpirun", "mpiexec"), _MPI),
@@ -66,14 +66,14 @@ def find(name: str, environ: Mapping[str, str]) -> Tool | None:
 def require(
     wanted: tuple[HostTool, ...], environ: Mapping[str, str], stack: str, provided: frozenset[str] = frozenset()
 ) -> dict[str, Tool]:
-    """Find all of these programs in one go.
+    """Find all of these programs at once.
 
     Args:
-        stack: whose build it is, for the message.
+        stack: the stack to build, for the message.
         provided: names of packages that are not installed yet; a program that one of them brings is not missing.
 
     Raises:
-        MissingError: naming every program that is missing or has another version than asked for, and how to get it.
+        MissingError: naming every program that is missing or has the wrong version, and how to get it.
     """
     found: dict[str, Tool] = {}
     problems: list[str] = []
@@ -83,25 +83,23 @@ def require(
         here = find(tool.name, environ)
         if here is None:
             if not provided & {tool.name, *kind.packages}:
-                problems.append(f"{tool.name} is not on this machine")
+                problems.append(f"{tool.name} not found on PATH")
                 hints.append(kind.get or f"install {tool.name}, or name the module that brings it (`build: modules:`)")
             continue
         if tool.version and not satisfies(here.version, tool.version):
-            problems.append(f"{tool.name} {here.version or 'of unknown version'} ({here.path}) is not {tool.version}")
+            problems.append(f"{tool.name} {here.version or 'of unknown version'} ({here.path}), not {tool.version}")
             hints.append(kind.get or f"put another {tool.name} first on PATH")
         found[tool.name] = Tool(here.name, here.path, here.version, tool.variable)
     if problems:
-        raise MissingError(
-            f"{stack} needs host programs to build: {'; '.join(problems)}", hint="; ".join(dict.fromkeys(hints))
-        )
+        raise MissingError(f"cannot build {stack}: {'; '.join(problems)}", hint="; ".join(dict.fromkeys(hints)))
     return found
 
 
 def satisfies(version: str, wanted: str) -> bool:
-    """Whether a version lies in a range such as ``>=11.0,<13``; a bare ``12`` or ``12.4`` means ``==12.*``.
+    """Whether a version is in a range such as ``>=11.0,<13``; a bare ``12`` or ``12.4`` means ``==12.*``.
 
     Raises:
-        StackyardError: the range cannot be read.
+        StackyardError: the range is not valid.
     """
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
@@ -109,11 +107,11 @@ def satisfies(version: str, wanted: str) -> bool:
     try:
         return bool(version) and SpecifierSet(text).contains(version, prereleases=True)
     except InvalidSpecifier as error:
-        raise StackyardError(f"{wanted!r} is not a range of versions", hint="write it as >=11.0,<13") from error
+        raise StackyardError(f"{wanted!r} is not a version range", hint="write it as >=11.0,<13") from error
 
 
 def provided_packages(locked: LockedVariant, variant: Variant) -> frozenset[str]:
-    """The names of all packages that will be there when something is compiled."""
+    """The names of all packages that are installed when something is compiled."""
     return frozenset([*(p.name for p in locked.conda), *(p.name for p in locked.pip)]) | build_requirements(variant)
 
 
@@ -124,7 +122,7 @@ def build_requirements(variant: Variant) -> frozenset[str]:
 
 
 def compilers(environ: Mapping[str, str]) -> dict[str, Tool]:
-    """The compilers that source is compiled with unless something else is asked for; part of every wheel's key."""
+    """The default compilers; part of every wheel's key."""
     names = (environ.get("CC") or "cc", environ.get("CXX") or "c++")
     found = (find(name.split()[0], environ) for name in names)
     return {tool.name: tool for tool in found if tool}

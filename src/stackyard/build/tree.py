@@ -1,9 +1,9 @@
-"""One hash for a whole prefix. It reads every byte, so it is computed on demand only.
+"""One hash for a whole prefix. It reads every byte, so it is computed only on demand.
 
 `tree_hash` is the same for two undisturbed builds of one lock at one path. It covers relative paths, kinds, permission
-bits, link targets and contents, except for what is made from the rest or says when and from where it came:
+bits, link targets and contents, except for what is derived from the rest or records times and origins:
 
-- bytecode (``__pycache__``): made from the sources; the marshalled form of equal code is not always equal;
+- bytecode (``__pycache__``): derived from the sources; the marshalled form of equal code is not always equal;
 - ``conda-meta/history`` (times), and of ``conda-meta/*.json`` the fields that name the package cache and the link mode;
 - of every ``.dist-info``: ``RECORD`` (lists the others), ``INSTALLER``, ``REQUESTED`` and ``direct_url.json``.
 """

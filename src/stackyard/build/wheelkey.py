@@ -1,9 +1,9 @@
-"""What a compiled wheel depends on, and the cache key made of it.
+"""What a compiled wheel depends on, and the cache key computed from it.
 
 The key holds everything that influences the result: source, patches, variables, config settings, compilers and host
 tools with path and version, loaded modules, build requirements, isolation, interpreter and platform. A package that is
-compiled in the stack (no isolation) may use the headers of whatever is installed there, so the binary packages of the
-stack belong to its key too: a new torch compiles Horovod again, a new pure-Python package does not.
+compiled in the stack (no isolation) may use the headers of everything that is installed there, so the stack's binary
+packages are part of its key too: a new torch compiles Horovod again, a new pure-Python package does not.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ def substitute(variables: Mapping[str, str], words: Mapping[str, str], environ: 
     """Replace ``{prefix}``, ``{python}``, ``{ncores}`` and ``{env:NAME}`` in the values of variables.
 
     Args:
-        words: what the first three stand for.
+        words: the values of the first three.
         environ: where ``{env:NAME}`` is looked up.
 
     Raises:
-        MissingError: a named variable is not set on this machine.
+        MissingError: a named variable is not set.
     """
 
     def value(match: re.Match[str]) -> str:
@@ -44,7 +44,7 @@ def substitute(variables: Mapping[str, str], words: Mapping[str, str], environ: 
             return words[match[1]]
         if match[2] not in environ:
             raise MissingError(
-                f"a build variable needs ${match[2]}, which is not set",
+                f"environment variable not set: {match[2]} (used by a build variable)",
                 hint=f"set {match[2]}, or name the module that sets it in the stack's `build: modules:`",
             )
         return environ[match[2]]
@@ -53,7 +53,7 @@ def substitute(variables: Mapping[str, str], words: Mapping[str, str], environ: 
 
 
 def words(job: Job, ncores: str) -> dict[str, str]:
-    """What the braces stand for in this build."""
+    """The values of the words in braces in this build."""
     return {"prefix": os.fspath(job.prefix), "python": os.fspath(job.python), "ncores": ncores}
 
 
@@ -64,7 +64,7 @@ def inputs(
     environ: Mapping[str, str],
     tools: Mapping[str, Tool],
 ) -> dict[str, Any]:
-    """Everything that influences one wheel, as plain values. `how` None: compiled as pip would, in isolation."""
+    """Everything that influences one wheel, as plain values. `how` None: compiled in isolation, as by pip."""
     isolated = how is None or how.isolation
     variables = {**job.variant.build.variables, **(how.variables if how else {})}
     return {
@@ -74,7 +74,7 @@ def inputs(
         "subdirectory": package.subdirectory,
         "locked_inputs": dict(package.build_inputs),
         "patches": [patch_hash(name) for name in (how.patches if how else ())],
-        # the number of cores changes how long it takes, not what comes out
+        # the number of cores changes the time, not the result
         "variables": substitute(variables, words(job, "{ncores}"), {**os.environ, **environ}),
         "config_settings": config_settings(package, how),
         "requires": list(how.requires) if how else [],
@@ -88,7 +88,7 @@ def inputs(
 
 
 def config_settings(package: PipPackage, how: PackageBuild | None) -> dict[str, str]:
-    """Settings for the build backend: those of the requirement's line, as it was locked, and those of the stack."""
+    """Settings for the build backend: those of the locked requirement line, and those of the stack."""
     word = "config "
     line = {key.removeprefix(word): value for key, value in package.build_inputs.items() if key.startswith(word)}
     return {**line, **(how.config_settings if how else {})}
@@ -100,7 +100,7 @@ def digest(values: Mapping[str, Any]) -> str:
 
 
 def binary_packages(job: Job, besides: PipPackage) -> list[str]:
-    """The stack's packages that are made for a platform, each with its hash; pure Python ones do not count."""
+    """The stack's packages that are built for a platform, each with its hash; pure Python packages are not included."""
     conda = [f"{p.name} {p.version} {p.sha256}" for p in job.locked.conda if not p.noarch and p.name != "python"]
     wheels = [
         f"{p.name} {p.version} {p.sha256}"

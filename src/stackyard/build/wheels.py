@@ -1,13 +1,13 @@
-"""Packages that come as source become wheels here, once per key (`wheelkey`), kept in the yard's cache.
+"""Compiles source packages to wheels, once per key (`wheelkey`), and keeps them in the yard's cache.
 
-Neither uv's nor pip's own cache of built wheels is used: both hand out a wheel again after the build variables
-changed. ``uv build`` is run on the prepared source, in the stack (with the build requirements in a throw-away
-environment on top of it, so that they do not stay) or in isolation, and its result is kept as
+The caches of built wheels of uv and pip are not used: both return the same wheel after the build variables have
+changed. ``uv build`` runs on the prepared source, in the stack (with the build requirements in a temporary environment
+on top of it, so that they do not stay) or in isolation, and its result is kept as
 
     cache/wheels/<2 digits>/<key>/{<name>.whl, meta.json}
 
-A wheel whose files name the prefix (an RPATH into it, a baked-in path) is good for that prefix alone; `meta.json`
-says so, and another prefix gets one of its own.
+A wheel whose files contain the prefix (an RPATH, a built-in path) is valid for that prefix only; `meta.json` records
+this, and another prefix gets its own wheel.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def compile_all(job: Job, toolchain: Toolchain) -> list[Compiled]:
 
 
 def in_order(packages: Sequence[PipPackage]) -> list[PipPackage]:
-    """Packages after those that they require; by name where that leaves a choice. Circles are cut."""
+    """Packages after those that they require; then by name. Cycles are broken."""
     named = {canonical(p.name): p for p in packages}
     done: dict[str, PipPackage] = {}
 
@@ -93,7 +93,7 @@ def in_order(packages: Sequence[PipPackage]) -> list[PipPackage]:
 
 
 def find(job: Job, package: PipPackage, toolchain: Toolchain) -> Compiled | None:
-    """The wheel in this yard's cache or in a parent's, if one was compiled from the very same inputs."""
+    """The wheel in this yard's cache or in a parent's, if one was compiled from the same inputs."""
     key = wheelkey.digest(_inputs(job, package, toolchain))
     for yard in job.yard.lineage():
         for folder in (yard.wheel(key), yard.wheel(key, _bound(job))):
@@ -110,12 +110,12 @@ def _inputs(job: Job, package: PipPackage, toolchain: Toolchain) -> dict[str, An
 
 
 def _bound(job: Job) -> str:
-    """The mark of a wheel that names this prefix."""
+    """The mark of a wheel that contains this prefix."""
     return sha256_text(os.fspath(job.prefix))[:12]
 
 
 def _meta(folder: Path) -> dict[str, Any] | None:
-    """What is known of a cached wheel; None where there is none, or where its bytes are not those that were written."""
+    """The metadata of a cached wheel; None if there is none or if its hash does not match."""
     try:
         meta: dict[str, Any] = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
         return meta if sha256_file(folder / meta["wheel"]) == meta["sha256"] else None
@@ -140,7 +140,7 @@ def _compile(job: Job, package: PipPackage, toolchain: Toolchain) -> Compiled:
             source.apply_patches(how.patches, root, f"{package.name} {package.version}", job.paths.log)
         built = _build(job, package, toolchain, root, work)
         if package.version and canonical(built.name.split("-")[1]) != canonical(package.version.replace("+", "_")):
-            job.progress.notice(f"{package.name} was locked as {package.version} and calls itself {built.name}")
+            job.progress.notice(f"{package.name} {package.version} (as locked) was compiled to {built.name}")
         return _keep(job, package, built, values, time.monotonic() - started)
 
 
@@ -166,10 +166,10 @@ def _build(job: Job, package: PipPackage, toolchain: Toolchain, root: Path, work
 
 
 def _environment(job: Job, requires: Sequence[str], folder: Path) -> Path:
-    """A throw-away environment that sees the stack and has the build requirements on top of it."""
+    """A temporary environment with the build requirements on top of the stack."""
 
     def run(*words: str | os.PathLike[str]) -> None:
-        what = f"making a build environment for {job.module}"
+        what = f"creating a build environment for {job.module}"
         programs.run([uv.program(), *words], what=what, log=job.paths.log, env=indexes.environment(job))
 
     run("venv", "--python", job.python, "--no-project", "--no-python-downloads", folder)
@@ -182,7 +182,7 @@ def _environment(job: Job, requires: Sequence[str], folder: Path) -> Path:
 
 
 def _loaded(job: Job, toolchain: Toolchain, path: Sequence[str]) -> dict[str, str]:
-    """The environment for compiling: what the host modules set, below what every build has."""
+    """The environment for compiling: the host modules' variables, overridden by those of every build."""
     return {**toolchain.environ, **programs.build_environment(path, indexes.environment(job))}
 
 
@@ -194,7 +194,7 @@ def _variables(job: Job, how: PackageBuild | None, toolchain: Toolchain) -> dict
 
 
 def _version_hint(package: PipPackage) -> dict[str, str]:
-    """The version for projects that would ask git for it; a snapshot or a shallow checkout has no history."""
+    """The version for projects that read it from git; a snapshot or a shallow checkout has no history."""
     name = canonical(package.name).replace("-", "_").upper()
     return {f"SETUPTOOLS_SCM_PRETEND_VERSION_FOR_{name}": package.version} if package.version else {}
 
@@ -220,7 +220,7 @@ def _keep(job: Job, package: PipPackage, built: Path, values: dict[str, Any], se
 
 
 def names_path(wheel: Path, path: Path) -> bool:
-    """Whether a file in a wheel holds this path."""
+    """Whether a file in a wheel contains this path."""
     wanted = os.fsencode(path)
     with zipfile.ZipFile(wheel) as bundle:
         return any(wanted in bundle.read(info) for info in bundle.infolist() if not info.is_dir())
@@ -228,9 +228,9 @@ def names_path(wheel: Path, path: Path) -> bool:
 
 @contextmanager
 def _work_folder(job: Job, key: str) -> Iterator[Path]:
-    """Scratch space at a path that depends on the key alone, since compilers write it into debug information.
+    """Scratch space at a path that depends only on the key, since compilers write it into debug information.
 
-    If another process is just compiling the same, its folder is left alone and this one works elsewhere.
+    If another process is compiling the same wheel, this one uses another directory.
     """
     folder = job.yard.wheel_work(key)
     if not _claim(folder):
@@ -243,7 +243,7 @@ def _work_folder(job: Job, key: str) -> Iterator[Path]:
 
 
 def _claim(folder: Path) -> bool:
-    """Make a folder ours: new, or left by a process of this machine that is gone."""
+    """Take a directory: a new one, or one left by a process of this machine that no longer runs."""
     owner = folder / "owner"
     me = f"{os.uname().nodename} {os.getpid()}"
     if folder.exists():

@@ -1,7 +1,7 @@
-"""What a stack does to a user's environment: the part that every stack has, and the whole of one revision.
+"""What a stack does to a user's environment: the part common to all stacks, and all of one revision.
 
-Pure functions of a record and a site. What was published once is frozen in the revision's folder
-(`stackyard.expose.published`), so a later change of the site never changes a module that somebody has loaded.
+Pure functions of a record and a site. The result is frozen in the revision's directory when it is first published
+(`stackyard.expose.published`), so a later change of the site never changes a loaded module.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 
 def holds_conda(record: BuildRecord) -> bool:
-    """Whether the stack brings conda or mamba itself, so that its users activate environments on top of it."""
+    """Whether the stack brings conda or mamba itself, so that users activate environments on top of it."""
     return brings_conda(record.settings.get("conda_base"), (p.name for p in record.packages if p.kind == "conda"))
 
 
 def base_change(record: BuildRecord, site: Site) -> EnvironmentChange:
-    """The stack's own part: its programs, its man pages, a Python that sees nothing else, and the user's folders.
+    """The part common to all stacks: programs, man pages, an isolated Python, and the user's directories.
 
-    A stack that holds conda sets neither CONDA_PREFIX nor CONDA_SHLVL: unloading would take them away under an
-    environment that the user activated on top. LD_LIBRARY_PATH is never touched.
+    A stack that brings conda sets neither CONDA_PREFIX nor CONDA_SHLVL: unloading would remove them from an environment
+    that the user activated on top. LD_LIBRARY_PATH is never changed.
     """
     prefix, payload = record.prefix, record.payload
     operations: list[Operation] = [
@@ -66,7 +66,7 @@ def full_change(record: BuildRecord, site: Site) -> EnvironmentChange:
 def merged(change: EnvironmentChange) -> EnvironmentChange:
     """The same change with one operation per variable: the last value wins, flags are joined.
 
-    A module that borrowed a variable twice would take its own first value for the user's.
+    A module that set a variable twice would restore its own first value instead of the user's.
     """
     found: dict[tuple[str, str], Operation] = {}
     for number, operation in enumerate(change):
@@ -104,8 +104,8 @@ def _user_paths(record: BuildRecord, site: Site) -> list[Operation]:
 
 
 def _variables(record: BuildRecord) -> EnvironmentChange:
-    """The module's own variables, and a licence's where it was accepted. The build put the run-time variables of the
-    site and of the stack into the activation already."""
+    """The module's own variables, and those of accepted licences. The run-time variables of the site and of the stack
+    are in the captured activation already."""
     values: Mapping[str, str] = record.settings.get("variables") or {}
     own = [SetRestorable(name, str(text).replace("{prefix}", record.prefix)) for name, text in values.items()]
     accepted = [SetRestorable(str(entry["variable"]), "yes") for entry in record.licences if entry.get("variable")]

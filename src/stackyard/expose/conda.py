@@ -1,7 +1,7 @@
-"""conda as a user types it, without sourcing anything at load: static shell functions with absolute paths.
+"""The ``conda`` command for users, without sourcing anything at load: static shell functions with absolute paths.
 
-The functions speak conda's own protocol (``conda shell.posix activate NAME`` prints commands that the shell evaluates).
-A body exists per shell: ``sh`` for bash and zsh, ``fish``, and for csh an alias of the script that conda ships for it.
+The functions use conda's own protocol (``conda shell.posix activate NAME`` prints commands that the shell evaluates).
+There is a body per shell: ``sh`` for bash and zsh, ``fish``, and for csh an alias of the script that conda ships.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _FISH_FUNCTION = """switch "$argv[1]"
         @PROGRAM@ $argv
 end"""
 
-# What conda's own shell file defines beside `conda`; scripts of its users call some of it.
+# What conda's own shell file defines besides `conda`; users' scripts call some of it.
 _SH_PARTS = {
     "__conda_activate": """__stackyard_text="$(@ASK_SH@ "$@"@TAIL_SH@)" || return
 eval "$__stackyard_text"
@@ -56,8 +56,8 @@ hash -r""",
     "__conda_hashr": "hash -r",
 }
 
-# The unloading shell has lost the functions and the stack's variables already. What conda's own output would leave
-# behind (CONDA_EXE and its like) is put back to what it is now. A level that does not fall ends the loop.
+# At unload the shell has already lost the functions and the stack's variables. The variables that conda's own output
+# would leave behind (CONDA_EXE and others) get their present values again. A level that does not fall ends the loop.
 _SH_UNLOAD = """__stackyard_floor="${@LEVEL@:-0}"
 if [ "${CONDA_SHLVL:-0}" -gt "$__stackyard_floor" ]; then
     __stackyard_exe="${CONDA_EXE-}" __stackyard_python="${CONDA_PYTHON_EXE-}"
@@ -93,9 +93,9 @@ set -e @LEVEL@"""
 
 
 def conda_operations(record: BuildRecord) -> list[Operation]:
-    """What a stack that holds conda adds: CONDA_EXE, the functions, and the deactivation when it is unloaded.
+    """What a stack with conda adds: CONDA_EXE, the functions, and the deactivation at unload.
 
-    mamba beside conda speaks conda's protocol; mamba alone is mamba 2, which has its own.
+    mamba next to conda uses conda's protocol; mamba alone is mamba 2, which has its own.
     """
     names = {p.name for p in record.packages if p.kind == "conda"} & {"conda", "mamba"}
     alone = names == {"mamba"}
@@ -121,7 +121,7 @@ def conda_operations(record: BuildRecord) -> list[Operation]:
 
 
 def _dialect(record: BuildRecord, alone: bool) -> dict[str, str]:
-    """How to ask for a shell's commands: ``conda shell.posix CMD`` or ``mamba shell CMD --shell posix``."""
+    """How to request a shell's commands: ``conda shell.posix CMD`` or ``mamba shell CMD --shell posix``."""
     if alone:
         ask = f"{_quote(record, 'mamba')} shell"
         return {

@@ -1,7 +1,7 @@
-"""One generation's whole ``modules/`` tree: a modulefile per revision and format, the short names, the spider's cache.
+"""The ``modules/`` tree of one generation: a modulefile per revision and format, the short names, the spider cache.
 
-One folder serves both module systems. Lmod takes ``2.13-1.lua`` before a Tcl file of the same name, and Environment
-Modules passes over files without its magic line, so ``module use <yard>/modules`` is right for either.
+One directory serves both module systems. Lmod prefers ``2.13-1.lua`` to a Tcl file of the same name, and Environment
+Modules ignores files without its magic line, so ``module use <yard>/modules`` works with either.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 def write_modules(
     folder: Path, entries: Sequence[Entry], records: Mapping[str, BuildRecord], site: Site, yard: Yard
 ) -> None:
-    """Write the modules of one generation into `folder`, which nobody reads yet.
+    """Write the modules of one generation into `folder`, which is not yet visible to users.
 
-    Every entry gets its modulefiles, a withdrawn one too: a shell that loaded it must be able to unload it.
+    Every entry gets its modulefiles, even a withdrawn one: a shell that loaded it must be able to unload it.
 
     Args:
-        entries: all revisions whose files still exist, with their short names already claimed.
+        entries: all revisions whose files still exist, with their short names already assigned.
         records: their build records by module name.
-        yard: where users will see the folder, as ``<yard>/modules`` or the site's ``modules.root``.
+        yard: where users will see the directory, as ``<yard>/modules`` or the site's ``modules.root``.
 
     Raises:
         StackyardError: an entry has no record, or its frozen operations cannot be read.
@@ -48,9 +48,9 @@ def write_modules(
 
 
 def _show_to_root(folder: Path) -> None:
-    """Make the tree readable to others where root writes it: Lmod, run by root, passes over files of root that are not.
+    """Make the tree readable to others if root writes it: Lmod, run by root, ignores files of root that are not.
 
-    It could then neither verify nor make a cache. Who may enter the yard is decided by the yard's own folder.
+    Neither verification nor the spider would then find a module. The yard's own directory decides who may enter.
     """
     if os.geteuid() != 0:
         return
@@ -61,7 +61,7 @@ def _show_to_root(folder: Path) -> None:
 def module_texts(
     entries: Sequence[Entry], records: Mapping[str, BuildRecord], site: Site, yard: Yard
 ) -> dict[str, str]:
-    """The files of a generation by their path in ``modules/``. Operations of new revisions are frozen on the way."""
+    """The files of a generation by their path in ``modules/``. Operations of new revisions are frozen."""
     texts: dict[str, str] = {}
     for entry in entries:
         record = _record(entry, records)
@@ -84,13 +84,13 @@ def _record(entry: Entry, records: Mapping[str, BuildRecord]) -> BuildRecord:
         return records[entry.module]
     except KeyError:
         raise StackyardError(
-            f"{entry.module} has no build record in {entry.folder}",
-            hint=f"put it back, or remove {entry.folder}: a revision whose folder is gone is published no more",
+            f"missing build record of {entry.module} in {entry.folder}",
+            hint=f"restore it, or remove {entry.folder}: a revision without a directory is no longer published",
         ) from None
 
 
 def _taken(entries: Sequence[Entry], yard: Yard) -> frozenset[str]:
-    """Names that stacks have, here and in the yards above: an alias module never takes one of them."""
+    """Names of stacks, in this yard and its parents: an alias module never has one of them."""
     own = {entry.module.rpartition("/")[0] for entry in entries} | {entry.stack for entry in entries}
     above = {
         folder.name

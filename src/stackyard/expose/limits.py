@@ -1,4 +1,4 @@
-"""What a module system cannot express, said beforehand: a deploy and ``show`` print what is `notable`."""
+"""What a module system cannot express: a deploy and ``show`` print what is `notable` before users find out."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _FAMILY = {"bash": "sh", "zsh": "sh", "tcsh": "csh"}
 
 
 def unquotable_in(value: str, format: Format) -> str:
-    """The shell to which the module system cannot hand this value without an error that ends the load; else empty.
+    """The shell in which setting this value would fail and abort the load; empty if there is none.
 
-    Lmod passes braces to csh unquoted, Environment Modules brackets; both a leading ``=`` to zsh.
+    Lmod does not quote braces for csh, Environment Modules brackets for csh; neither quotes a leading ``=`` for zsh.
     """
     if set(value) & set("{}" if format == "lua" else "[]"):
         return "csh"
@@ -23,19 +23,19 @@ def unquotable_in(value: str, format: Format) -> str:
 
 
 def limits(change: EnvironmentChange, format: Format, shell: Shell = "bash") -> list[str]:
-    """The sentences for one format and one shell, each naming its variable or function; empty: all is expressed.
+    """The limits for one format and one shell, one sentence each with its variable or function; empty: none.
 
-    Lmod 8.6.19 and Environment Modules 5.2.0 were measured; `docs/explanation/modules.md` has the whole table.
+    Measured with Lmod 8.6.19 and Environment Modules 5.2.0; `docs/explanation/modules.md` has the whole table.
     """
     found = [text for operation in change for text in _limits(operation, format, shell)]
     return list(dict.fromkeys(found))
 
 
 def notable(change: EnvironmentChange, formats: Iterable[Format]) -> list[str]:
-    """The sentences that a person should read, for all formats and interactive shells, each once.
+    """The limits to report, for all formats and interactive shells, each once.
 
-    Left out is what every module has (`docs/explanation/modules.md` says it once), and what concerns helpers of a
-    function only: their names start with two underscores.
+    Not included are those of every module (`docs/explanation/modules.md` has them) and those of a function's helpers,
+    whose names start with two underscores.
     """
     own = EnvironmentChange(tuple(op for op in change if not getattr(op, "name", "").startswith("__")))
     shells: tuple[Shell, ...] = ("bash", "zsh", "tcsh", "fish")
@@ -45,7 +45,7 @@ def notable(change: EnvironmentChange, formats: Iterable[Format]) -> list[str]:
 
 
 def _not_given_back(variable: str) -> str:
-    return f"{variable}: an empty value or one with a line break is not given back by Lmod"
+    return f"{variable}: Lmod does not restore an empty value or one with a line break"
 
 
 def _limits(operation: Operation, format: Format, shell: Shell) -> list[str]:
@@ -54,18 +54,18 @@ def _limits(operation: Operation, format: Format, shell: Shell) -> list[str]:
         case Function(name, bodies):
             return _function(name, body in bodies, body, shell)
         case OnUnload(bodies) if body not in bodies:
-            return [f"what must happen before an unload is not done in {shell}: no commands for it exist"]
+            return [f"nothing is done before an unload in {shell}: no commands for it"]
         case Alias(name, value) if "\n" in value or (body != "sh" and "'" in value):
-            return [f"the alias {name} cannot be written for {shell}"]
+            return [f"the alias {name} cannot be quoted for {shell}"]
         case Set(variable, value) | SetRestorable(variable, str() as value) | Flags(variable, value) if _broken(value):
-            return [f"{variable}: line breaks in its value become spaces (the module system cannot quote them)"]
+            return [f"{variable}: line breaks in its value become spaces: the module system cannot quote them"]
         case Set(variable, value) | SetRestorable(variable, str() as value) if unquotable_in(value, format) in (
             shell,
             body,
         ):
             return [f"{variable} is not set in {shell}: the module system cannot quote its value there"]
         case Set(variable, value) | SetRestorable(variable, str() as value) if _changed(value, format, body):
-            return [f"{variable}: the shell sees another value in {shell}, the module system does not quote all of it"]
+            return [f"{variable} has another value in {shell}: the module system does not quote all of it"]
         case _:
             pass
     if format == "lua" and isinstance(operation, SetRestorable | Flags):
@@ -76,11 +76,11 @@ def _limits(operation: Operation, format: Format, shell: Shell) -> list[str]:
 def _function(name: str, has_body: bool, body: str, shell: Shell) -> list[str]:
     if not has_body:
         kind = "alias" if body == "csh" else "function"
-        return [f"{name} is not there in {shell}: it has no {kind} for it"]
+        return [f"{name} is not defined in {shell}: no {kind} for it"]
     if body == "csh":
-        return [f"{name} is an alias in {shell}, and not there in its scripts"]
+        return [f"{name} is an alias in {shell}: not defined in scripts"]
     if shell in ("fish", "zsh"):
-        return [f"{name} is not there in child shells of {shell}: {shell} cannot export functions"]
+        return [f"{name} is not defined in child shells of {shell}: {shell} cannot export functions"]
     return []
 
 

@@ -1,7 +1,7 @@
-"""Modulefiles for Lmod, in Lua: static operations only, safe where variables are unset, quick for the spider.
+"""Modulefiles for Lmod, in Lua: static operations only, safe with unset variables, fast for the spider.
 
-The few helper functions stand in the modulefile itself, so that it works wherever it is copied, and only those that it
-uses. They decide by ``mode()`` and by the environment; nothing is run and no file is looked at.
+The modulefile contains the helper functions that it uses, so that it works wherever it is copied. They depend only on
+``mode()`` and the environment; no program is run and no file is read.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ local function prepend_keeping(name, directory)
       prepend_path(name, directory)
    end
 end""",
-    # Lmod keeps a popped value in __LMOD_STACK_NAME and would give back that one the next time; a value with a line
-    # break would be handed to the shell unquoted, so it is not pushed, and the user is told.
+    # Lmod keeps a popped value in __LMOD_STACK_NAME and would restore it the next time. Lmod does not quote line breaks
+    # for the shell, so a value with one is not pushed, and a message is shown.
     "borrow": """\
 local function borrow(name, value)
    local stack, old = "__LMOD_STACK_" .. name, os.getenv(name)
    local kept = os.getenv(stack)
    if loading and old and old:find("\\n") then
-      LmodMessage(this .. ": " .. name .. " holds a line break; it is not given back when this module is unloaded")
+      LmodMessage(this .. ": " .. name .. " contains a line break; it is not restored when this module is unloaded")
       if kept then unsetenv(stack) end
       if value then setenv(name, value) else unsetenv(name) end
       return
@@ -71,7 +71,7 @@ local function extended(name, text)
    local old = (os.getenv(name) or ""):gsub("\\n", " ")
    return old == "" and text or old .. " " .. text
 end""",
-    # What the user chose himself stays; what this module chose is remembered, so that only that is taken away again.
+    # The user's own value stays; the value that this module sets is saved, so that only that one is removed again.
     "offer": """\
 local function offer(name, value)
    local mark, mine = "__STACKYARD_" .. name, this .. "="
@@ -128,13 +128,13 @@ def render_page(content: Page) -> str:
 
 
 def quote(text: str) -> str:
-    """A Lua string literal that means exactly `text`."""
+    """A Lua string literal for exactly `text`."""
     special = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0"}
     return '"' + "".join(special.get(c, c if c >= " " else f"\\{ord(c):03d}") for c in text) + '"'
 
 
 def block(text: str) -> str:
-    """A literal for a text of several lines, readable where it can be."""
+    """A literal for a text of several lines, in readable form where possible."""
     if "\n" not in text or "\r" in text or "\0" in text:
         return quote(text)
     level = next("=" * n for n in range(10) if f"]{'=' * n}]" not in text and not text.endswith(f"]{'=' * n}"))
@@ -164,7 +164,7 @@ def _value(text: str) -> str:
 
 
 def _barred(value: str, line: str) -> list[str]:
-    """The line, left out in a shell to which Lmod cannot hand the value (see `limits`)."""
+    """The line, skipped in a shell for which Lmod cannot quote the value (see `limits`)."""
     tests = {"csh": 'shell ~= "csh"', "zsh": 'myShellName() ~= "zsh"', "": ""}
     test = tests[unquotable_in(value, "lua")]
     return [f"if {test} then {line} end" if test else line]
@@ -214,7 +214,7 @@ def _function(operation: Function) -> list[str]:
             continue
         body = block(operation.bodies[shell])
         lines.append(f"{'elseif' if lines else 'if'} shell == {quote(shell)} then")
-        if shell == "csh":  # as set_shell_function it would stay behind as an empty alias
+        if shell == "csh":  # set_shell_function would leave an empty alias behind
             lines.append(f"   set_alias({name}, {body})")
         else:
             lines.append(f'   set_shell_function({name}, {body}, "")')

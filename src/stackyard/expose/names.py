@@ -1,9 +1,9 @@
 """Short names: the default, the aliases, the alias modules and the hidden revisions, as run-command files.
 
-An alias module such as ``pytorch/2.13.0`` is a second name of the stack that brings PyTorch, not a module of its own:
-nothing but the stack is ever loaded, so no alias can outlive its stack.
+An alias module such as ``pytorch/2.13.0`` is a second name of the stack that contains PyTorch, not a module of its own:
+only the stack is ever loaded, so no alias can stay loaded without its stack.
 
-Only words that every Lmod 8 and every Environment Modules knows are written: one unknown word disables the whole path.
+Only commands that every Lmod 8 and every Environment Modules has are written: one unknown command disables the path.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Names:
-    """What one run-command file says: short versions by full name, other names for full names, hidden full names."""
+    """The content of one run-command file: short versions by full name, aliases to full names, hidden full names."""
 
     versions: dict[str, list[str]] = field(default_factory=dict)
     aliases: dict[str, str] = field(default_factory=dict)
@@ -32,9 +32,9 @@ class Names:
 def short_names(
     entries: Sequence[Entry], records: Mapping[str, BuildRecord], site: Site, taken: Collection[str]
 ) -> dict[str, Names]:
-    """The names by folder of ``modules/`` (empty: the top, where the alias modules are).
+    """The names by directory of ``modules/`` (empty: the top, where the alias modules are).
 
-    A withdrawn or hidden revision has no short name: Lmod would not load it by one.
+    A withdrawn or hidden revision has no short name: Lmod would not load it by that name.
     """
     found: dict[str, Names] = defaultdict(Names)
     for entry in entries:
@@ -54,10 +54,10 @@ def short_names(
 def alias_modules(
     entries: Sequence[Entry], records: Mapping[str, BuildRecord], site: Site, taken: Collection[str]
 ) -> dict[str, str]:
-    """Alias module (``pytorch/2.13.0``, and ``pytorch`` for the newest) to the full name that it stands for.
+    """Alias module (``pytorch/2.13.0``, and ``pytorch`` for the newest) to the full name that it loads.
 
-    Where several revisions bring one version, the default of its stack wins, then the one that was built last. A name
-    that a stack has (`taken`) is never an alias.
+    If several revisions contain one version, the default of its stack wins, then the one that was built last. The name
+    of a stack (`taken`) is never an alias.
     """
     found: dict[str, str] = {}
     for entry in sorted((e for e in entries if _visible(e)), key=lambda e: (e.default, e.created, e.revision)):
@@ -73,7 +73,7 @@ def alias_modules(
 
 
 def _of_variant(template: str, axes: Mapping[str, str]) -> str:
-    """``tensorflow-py{python}`` with the variant's axes; empty where it names one that the variant does not have."""
+    """``tensorflow-py{python}`` with the variant's axes filled in; empty if the variant lacks one of them."""
     name = template
     for axis, value in axes.items():
         name = name.replace(f"{{{axis}}}", value)
@@ -91,7 +91,7 @@ def rc_lua(names: Names) -> str:
 
 
 def rc_tcl(names: Names) -> str:
-    """The text of a ``.modulerc``; ``module-hide`` (since 4.6) is used where the module system has it."""
+    """The text of a ``.modulerc``; ``module-hide`` (since 4.6) is used if the module system has it."""
     lines = ["#%Module", "# written by stackyard; changes here are lost"]
     for module, versions in names.versions.items():
         lines.append(f"module-version {' '.join(tcl.quote(text) for text in (module, *versions))}")

@@ -1,4 +1,4 @@
-"""All that a modulefile says and does, before it has a format: `Page`. Lua and Tcl are renderings of it."""
+"""The content of a modulefile without a format: `Page`. Lua and Tcl are renderings of it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Page:
 
     Attributes:
         module: the full name that users load.
-        names: what the module is called without its version; a loaded module of that name is replaced by this one.
-        family: at most one loaded module has it; empty: none.
+        stack: the name without its version; loading this module replaces a loaded one of that name.
+        family: at most one module of a family is loaded; empty: none.
         extensions: ``name/version`` of every package, for ``module spider``.
         deprecated: a date and a message, shown when it is loaded; empty: none.
         notice: another message shown when it is loaded; empty: none.
@@ -48,9 +48,9 @@ class Page:
 def page(
     record: BuildRecord, site: Site, *, entry: Entry | None = None, change: EnvironmentChange | None = None
 ) -> Page:
-    """The page of one revision. `entry` brings what may differ between generations: its state and its labels.
+    """The page of one revision. `entry` has what may differ between generations: its state and its labels.
 
-    Without `change` the frozen operations of the revision are read, or computed where there are none yet.
+    Without `change` the frozen operations of the revision are read, or computed if there are none yet.
     """
     settings = record.settings
     family = settings.get("family", site.modules.family)
@@ -71,22 +71,23 @@ def page(
 
 
 def roots(packages: tuple[PackageRecord, ...]) -> list[PackageRecord]:
-    """The packages that no other one needs: what the stack is about, as far as its packages tell."""
+    """The packages that no other package requires: what the stack is for, judged by its packages."""
     needed = {_requirement_name(text) for p in packages for text in p.requires}
     return sorted((p for p in packages if canonical(p.name) not in needed), key=lambda p: p.name.lower())
 
 
 def help_text(record: BuildRecord, state: str = "published", more: str = "") -> str:
-    """What ``module help`` prints: what is inside, how to see all of it, how to put something of one's own on top.
+    """What ``module help`` prints: the contents, how to list them, how to build an environment of your own on top.
 
-    `more` is what the stack's file adds.
+    Args:
+        more: what the stack's file adds.
     """
     shown = roots(record.packages)
     names = ", ".join(f"{p.name} {p.version}" for p in shown[:_LISTED])
     rest = f", and {len(shown) - _LISTED} more" if len(shown) > _LISTED else ""
     parts = [record.summary.strip() or f"The software stack {record.stack}, version {record.version}."]
     if shown:
-        parts.append(f"Inside, {len(record.packages)} packages, with these on top: {names}{rest}.")
+        parts.append(f"Contains {len(record.packages)} packages; top-level packages: {names}{rest}.")
     parts = [textwrap.fill(part, 96) for part in parts]
     parts.append(_commands(record))
     own = (more or str(record.settings.get("help") or "")).strip()
@@ -94,24 +95,24 @@ def help_text(record: BuildRecord, state: str = "published", more: str = "") -> 
         parts.append(own)
     if state == "unverified":
         parts.append(
-            "Not every check of this revision could be run; `stackyard verify " + record.module + "` runs them."
+            "Some checks of this revision could not be run; run them with `stackyard verify " + record.module + "`."
         )
     if state == "withdrawn":
-        parts.append("This revision was withdrawn: load the stack's name without a version for the present one.")
+        parts.append("This revision is withdrawn: load the stack's name without a version to get the current one.")
     return "\n\n".join(parts)
 
 
 def _commands(record: BuildRecord) -> str:
-    lines = {f"stackyard show {record.module}": "every package, its build and its origin"}
+    lines = {f"stackyard show {record.module}": "list every package with its build and origin"}
     if holds_conda(record):
-        lines["conda create -n mine python"] = "an environment of your own, in $CONDA_ENVS_PATH"
-        lines["conda activate mine"] = "use it; unloading this module leaves it"
+        lines["conda create -n mine python"] = "create an environment of your own in $CONDA_ENVS_PATH"
+        lines["conda activate mine"] = "activate it; unloading this module deactivates it"
     elif _has_python(record):
-        lines["python -m venv --system-site-packages DIR"] = "a layer of your own over this stack; then"
-        lines[". DIR/bin/activate && pip install NAME"] = "add what is missing (pip install --user is off here)"
-    lines[f"module unload {record.stack}"] = "leave it, whichever of its names it was loaded by"
+        lines["python -m venv --system-site-packages DIR"] = "create an environment of your own on top, then"
+        lines[". DIR/bin/activate && pip install NAME"] = "add packages to it (pip install --user is disabled)"
+    lines[f"module unload {record.stack}"] = "unload it, whichever of its names was loaded"
     width = max(len(line) for line in lines)
-    return "This stack is never changed. Commands:\n\n" + "\n".join(
+    return "This revision never changes. Useful commands:\n\n" + "\n".join(
         f"    {command:<{width}}   {meaning}" for command, meaning in lines.items()
     )
 
@@ -133,7 +134,7 @@ def _whatis(record: BuildRecord) -> tuple[tuple[str, str], ...]:
 
 
 def _requirement_name(text: str) -> str:
-    """The package's name in a MatchSpec or a pip requirement, in one spelling."""
+    """The canonical package name in a MatchSpec or a pip requirement."""
     head = text.rpartition("::")[2].strip()
     end = next((i for i, c in enumerate(head) if not (c.isalnum() or c in "._-")), len(head))
     return canonical(head[:end])

@@ -1,7 +1,7 @@
-"""The operations of a revision as they were when its module was first written; they stay as they are from then on.
+"""The operations of a revision, frozen when its modulefile is first written.
 
-A site may change its paths or variables any day. A shell that loaded a module before that day must still unload it
-cleanly, so the revision's folder keeps ``module.json``, written once.
+A site may change its paths or variables at any time. A shell that loaded a module before such a change must still
+unload it cleanly, so ``module.json`` in the revision's directory is written once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MODULE = formats.Kind(
     2,
     lambda value: EnvironmentChange.from_json(formats.make(_Frozen, value).change),
     {1: lambda value: value},  # format 2 renamed two operations, whose former names are always read
-    lambda path: f"restore it, or remove {path}: it is then written again from the record and the site as it is now",
+    lambda _path: "restore it, or remove it to create it again from the record and the present site",
 )
 """``module.json``: the operations of a revision."""
 
@@ -38,7 +38,7 @@ def change_of(record: BuildRecord, site: Site | Callable[[], Site]) -> Environme
     """What loading this revision does: the frozen operations, or those that would be frozen now. Writes nothing.
 
     Args:
-        site: the site, or how to get it: it is not needed where the operations are frozen.
+        site: the site, or a function that reads it, which is called only if the operations are not frozen yet.
 
     Raises:
         StackyardError: ``module.json`` is damaged or of a newer format.
@@ -50,7 +50,7 @@ def change_of(record: BuildRecord, site: Site | Callable[[], Site]) -> Environme
 
 
 def freeze(record: BuildRecord, site: Site) -> EnvironmentChange:
-    """`change_of`, kept for good; the revision's condarc is written with it."""
+    """`change_of`, written once; the revision's condarc is written with it."""
     from stackyard.expose.condarc import condarc_text  # late: reading operations needs no channel policy
 
     change, paths = change_of(record, site), RevisionPaths.of(record.path)

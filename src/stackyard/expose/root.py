@@ -1,4 +1,4 @@
-"""The path that users put on MODULEPATH: ``<yard>/modules``, or the site's ``modules.root``, a symbolic link to it."""
+"""The path that users put on MODULEPATH: ``<yard>/modules``, or the site's ``modules.root``, a symlink to it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def users_path(yard: Yard, site: Site) -> Path:
-    """Where users find the modules of a yard. The site's root is that of the site's own yard, not of a user's."""
+    """Where users find the modules of a yard. `modules.root` applies to the site's own yard, not to a user's."""
     own = _expanded(site.yard)
     if not site.modules.root or (own is not None and own.resolve() != yard.root.resolve()):
         return yard.modules
@@ -23,25 +23,25 @@ def users_path(yard: Yard, site: Site) -> Path:
 
 
 def check_root(yard: Yard, site: Site) -> Path | None:
-    """The link that is still to be made, or None where there is none to make.
+    """The symlink that is still to be created; None if there is none.
 
     Raises:
-        InputError: something else is at the place of the link.
+        InputError: something else has its path.
     """
     root = users_path(yard, site)
     if root == yard.modules or (root.is_symlink() and root.readlink() == yard.modules):
         return None
     if os.path.lexists(root):
-        what = f"a link to {root.readlink()}" if root.is_symlink() else "something else"
+        what = f"a symlink to {root.readlink()}" if root.is_symlink() else "not a symlink"
         raise InputError(
-            f"{root} is {what}, and `modules: root:` of {site.file or 'the site'} wants a link to {yard.modules} there",
-            hint=f"move {root} away, or name another path under `modules: root:`",
+            f"cannot create the symlink {root} to {yard.modules}: the path exists and is {what}",
+            hint=f"move {root} away, or set another path in `modules: root:` of {site.file or 'the site'}",
         )
     return root
 
 
 def make_root(yard: Yard, site: Site) -> None:
-    """Make the link that `check_root` asks for, once something is published."""
+    """Create the symlink that `check_root` returns, once something is published."""
     root = check_root(yard, site)
     if root is not None and yard.modules.is_dir():
         atomic.replace_symlink(root, str(yard.modules))

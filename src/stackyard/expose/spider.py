@@ -1,8 +1,8 @@
-"""Lmod's spider cache of one generation, made by Lmod's own ``spider`` program and kept among the modulefiles.
+"""Lmod's spider cache of one generation, written by Lmod's own ``spider`` program next to the modulefiles.
 
-It lies in ``modules/__spider`` (a name that Lmod does not take for a module) and so flips together with its generation.
-A site makes its users' Lmod read it with ``LMOD_RC=<yard>/modules/__spider/lmodrc.lua``. Where Lmod is not installed
-there is no cache: Lmod reads the modulefiles then, which is slower and otherwise the same.
+It is in ``modules/__spider`` (a name that Lmod does not treat as a module), so it is published together with its
+generation. ``LMOD_RC=<yard>/modules/__spider/lmodrc.lua`` makes users' Lmod read it. If Lmod is not installed when the
+generation is written there is no cache; Lmod then reads the modulefiles, which is slower.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ FOLDER = "__spider"
 
 
 def write_cache(folder: Path, visible: Path) -> bool:
-    """Write the cache of the modules in `folder`, which users will see as `visible`. False where Lmod is not here.
+    """Write the cache of the modules in `folder`, which users will see as `visible`. False if Lmod is not installed.
 
     Raises:
-        StackyardError: Lmod could not read a modulefile; its words are the detail.
+        StackyardError: Lmod could not read a modulefile; the detail has its output.
     """
     program = modules.find_spider()
     if program is None:
         return False
     result = command.run([program, "-o", "spiderT", folder], env=command.clean_environment(), timeout_s=300)
     if str(folder) not in result.stdout:
-        raise StackyardError("Lmod's spider did not read the new modules", detail=result.output)
+        raise StackyardError("Lmod's spider failed to read the new modules", detail=result.output)
     place = folder / FOLDER
     atomic.write_text(place / "timestamp", "")
     atomic.write_text(place / "spiderT.lua", result.stdout.replace(str(folder), str(visible)))

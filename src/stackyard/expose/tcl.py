@@ -1,7 +1,7 @@
 """Modulefiles for Environment Modules, in Tcl, from the same page as the Lua ones.
 
-Words that only newer releases know (``family``, ``depends-on``: 5.1) are used where they exist. ``pushenv`` is not
-used: it splits values at colons and cannot push "unset"; `borrow` keeps the user's value in a variable of its own.
+Commands that only newer releases have (``family``, ``depends-on``: 5.1) are used if they exist. ``pushenv`` is not
+used: it splits values at colons and cannot push "unset"; `borrow` saves the user's value in a variable of its own.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from stackyard.spec.models import Site
 
 _MODES = "set loading [module-info mode load]\nset unloading [module-info mode remove]"
-"""Asked once: each question costs the module system as much as setting a variable."""
+"""Queried once: each query costs as much as setting a variable."""
 
 _PROCEDURES: dict[str, str] = {
-    # Refuses what cannot be loaded beside this module, with the line that does what was meant.
+    # Rejects modules that conflict with this one, and shows the command that replaces them.
     "alone": """\
 proc alone {this stack family} {
     if {!$::loading || ![info exists ::env(LOADEDMODULES)]} { return }
@@ -47,7 +47,7 @@ proc alone {this stack family} {
     foreach loaded [split $::env(LOADEDMODULES) :] {
         set name [join [lrange [split $loaded /] 0 end-1] /]
         if {$loaded ne $this && ($name eq $stack || ($holder ne {} && ($name eq $holder || $loaded eq $holder)))} {
-            puts stderr "$loaded is loaded and $this takes its place; to change over:\\n    module switch $loaded $this"
+            puts stderr "$loaded is loaded and conflicts with $this; to replace it:\\n    module switch $loaded $this"
             conflict $loaded
         }
     }
@@ -60,8 +60,8 @@ proc belong {this family} {
 proc require {name} {
     if {[info commands depends-on] ne {}} { depends-on $name } else { module load $name }
 }""",
-    # What a variable holds now. After an unload within the same command (`switch`) Environment Modules leaves a cleared
-    # variable in ::env as an empty one; its own getenv knows better, where it takes a default.
+    # The present value of a variable. After an unload within the same command (`switch`) Environment Modules leaves a
+    # cleared variable in ::env with an empty value; its own getenv returns the default, if it takes one.
     "current": """\
 proc current {name {unset {}}} {
     if {[catch {getenv $name $unset} value]} {
@@ -69,7 +69,7 @@ proc current {name {unset {}}} {
     }
     return $value
 }""",
-    # prepend-path leaves a directory where it is if the list holds it already; a stack's programs must come first.
+    # prepend-path does not move a directory that the list contains already; a stack's programs must come first.
     "lead": """\
 proc lead {name directory} {
     set mark __STACKYARD_LEAD_$name
@@ -96,8 +96,8 @@ proc prepend_keeping {name directory} {
         prepend-path $name $directory
     }
 }""",
-    # The user's value waits in __STACKYARD_KEPT_NAME, with a mark in front so that an empty one is a value too. A value
-    # with a line break would be handed to the shell unquoted, so it is not kept, and the user is told.
+    # The user's value is saved in __STACKYARD_KEPT_NAME, with a mark in front so that an empty value is saved too. Line
+    # breaks are not quoted for the shell, so a value with one is not saved, and a message is shown.
     "borrow": """\
 proc borrow {this name args} {
     set kept __STACKYARD_KEPT_$name
@@ -109,7 +109,7 @@ proc borrow {this name args} {
         return
     }
     if {$::loading && [string first "\\n" $old] >= 0} {
-        puts stderr "$this: $name holds a line break; it is not given back when this module is unloaded"
+        puts stderr "$this: $name contains a line break; it is not restored when this module is unloaded"
     } elseif {$::loading && $old ne "\\x01"} {
         setenv $kept "+$old"
     }
@@ -180,7 +180,7 @@ def _procedures(body: str) -> list[str]:
 
 
 def quote(text: str) -> str:
-    """A Tcl word that means exactly `text`: in double quotes, with everything that Tcl would replace escaped."""
+    """A Tcl word for exactly `text`: in double quotes, with everything that Tcl would substitute escaped."""
     special = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0", **{c: "\\" + c for c in '\\"$[]{}'}}
     return '"' + "".join(special.get(c, c if c >= " " else f"\\x{ord(c):02x}") for c in text) + '"'
 
@@ -209,7 +209,7 @@ def _value(text: str) -> str:
 
 
 def _barred(value: str, line: str) -> list[str]:
-    """The line, left out in a shell to which Environment Modules cannot hand the value (see `limits`)."""
+    """The line, skipped in a shell for which Environment Modules cannot quote the value (see `limits`)."""
     tests = {"csh": "[module-info shelltype] ne {csh}", "zsh": "[module-info shell] ne {zsh}", "": ""}
     test = tests[unquotable_in(value, "tcl")]
     return [f"if {{{test}}} {{ {line} }}" if test else line]

@@ -92,6 +92,16 @@ def run(
     return result
 
 
+def ending(returncode: int) -> str:
+    """How a program ended, as messages have it: its exit status, or the signal that killed it."""
+    if returncode >= 0:
+        return f"exited with status {returncode}"
+    try:
+        return f"killed by signal {-returncode} ({signal.Signals(-returncode).name})"
+    except ValueError:  # a real-time signal has no name
+        return f"killed by signal {-returncode}"
+
+
 def cannot_start(words: Sequence[str], cwd: Path | None, error: OSError) -> StackyardError:
     """What it means that a program could not be started, in a person's words."""
     if isinstance(error, FileNotFoundError):

@@ -1,8 +1,8 @@
-"""Lmod and Environment Modules: where they are, and how to load modules with them in a shell of their own.
+"""Lmod and Environment Modules: where they are, and how to load modules with them in a separate shell.
 
-Modules are really loaded, by the system's own command in a bash that starts from a given environment; what a step did
-is read back from that shell (variables, functions, aliases), so nothing is inferred from modulefiles. `build` uses it
-for host modules, `verify` to prove a generation before users see it. Standard library only.
+Modules are really loaded, by the system's own command in a bash that starts from a given environment. The effect of a
+step is read from that shell (variables, functions, aliases); nothing is inferred from modulefiles. `build` loads host
+modules in this way, `verify` a generation before it is published. Standard library only.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Literal
 
 from stackyard.errors import MissingError, StackyardError
 from stackyard.host import shell_state
-from stackyard.host.command import clean_environment, run
+from stackyard.host.command import clean_environment, ending, run
 from stackyard.host.shell_state import ShellState
 
 Kind = Literal["lmod", "environment-modules"]
 
 MINIMUM: Mapping[Kind, tuple[int, ...]] = {"lmod": (7,), "environment-modules": (4,)}
-"""Oldest versions that are used. Environment Modules before 4 is another program, without ``autoinit``."""
+"""The oldest supported versions. Environment Modules before 4 is another program, without ``autoinit``."""
 
 _TITLES: Mapping[Kind, str] = {"lmod": "Lmod", "environment-modules": "Environment Modules"}
 _LMOD_HOMES = (
@@ -43,15 +43,15 @@ _KEPT = ("MODULEPATH", "MODULERCFILE", "LMOD_RC", "LMOD_SITE_NAME", "LMOD_PACKAG
 
 
 class ModuleSystemBroken(StackyardError):
-    """A module system is installed here, but its command does not run or does not say its version."""
+    """A module system is installed, but its command does not run or does not print its version."""
 
 
 class ModuleSystemTooOld(StackyardError):
-    """A module system is installed here in a version that is not supported."""
+    """A module system is installed in a version that is not supported."""
 
 
 class ModuleLoadError(StackyardError):
-    """The module system refused a module; what it said is in `detail`."""
+    """The module system rejected a module; its output is the detail."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class ModuleSystem:
 
     @property
     def title(self) -> str:
-        """Name and version as people say them, e.g. ``Lmod 8.6.19``."""
+        """Name and version, e.g. ``Lmod 8.6.19``."""
         return f"{_TITLES[self.kind]} {self.version}"
 
     def init(self, shell: str) -> str:
@@ -91,17 +91,17 @@ class Step:
 
 @dataclass(frozen=True)
 class Session:
-    """What happened in one shell: the state before the first step, and the steps."""
+    """One shell: its state before the first step, and the steps."""
 
     start: ShellState
     steps: tuple[Step, ...]
 
 
 def find_lmod(environ: Mapping[str, str] | None = None) -> ModuleSystem | None:
-    """Lmod, by ``$LMOD_CMD``, ``$LMOD_DIR``, ``$LMOD_PKG`` and the usual places; None where there is none.
+    """Lmod, by ``$LMOD_CMD``, ``$LMOD_DIR``, ``$LMOD_PKG`` and the usual places; None if not found.
 
     Raises:
-        ModuleSystemBroken: it is there but does not run.
+        ModuleSystemBroken: it does not run.
         ModuleSystemTooOld: it is older than `MINIMUM`.
     """
     environ = os.environ if environ is None else environ
@@ -117,19 +117,16 @@ def find_spider(environ: Mapping[str, str] | None = None) -> Path | None:
 
 def _lmod_folders(environ: Mapping[str, str]) -> list[Path]:
     """Where Lmod's programs may be: ``$LMOD_DIR``, beside ``$LMOD_CMD``, ``$LMOD_PKG``, the usual places."""
-    named = [
-        *(Path(folder) for folder in (environ.get("LMOD_DIR"),) if folder),
-        *(Path(command).parent for command in (environ.get("LMOD_CMD"),) if command),
-        *(Path(home) / "libexec" for home in (environ.get("LMOD_PKG"), *_LMOD_HOMES) if home),
-    ]
-    return list(dict.fromkeys(named))
+    named = (environ.get("LMOD_DIR", ""), environ.get("LMOD_CMD", "").rpartition("/")[0])
+    homes = (environ.get("LMOD_PKG", ""), *_LMOD_HOMES)
+    return [*(Path(folder) for folder in named if folder), *(Path(home) / "libexec" for home in homes if home)]
 
 
 def find_environment_modules(environ: Mapping[str, str] | None = None) -> ModuleSystem | None:
-    """Environment Modules, by ``$MODULES_CMD``, ``$MODULESHOME`` and the usual places; None where there is none.
+    """Environment Modules, by ``$MODULES_CMD``, ``$MODULESHOME`` and the usual places; None if not found.
 
     Raises:
-        ModuleSystemBroken: it is there but does not run.
+        ModuleSystemBroken: it does not run.
         ModuleSystemTooOld: it is older than `MINIMUM`.
     """
     environ = os.environ if environ is None else environ
@@ -140,22 +137,22 @@ def find_environment_modules(environ: Mapping[str, str] | None = None) -> Module
 
 
 def module_systems(environ: Mapping[str, str] | None = None) -> tuple[ModuleSystem, ...]:
-    """Every module system of this machine that works, Lmod first. Raises what the two ``find`` functions raise."""
+    """Every working module system of this machine, Lmod first. Raises what the two ``find`` functions raise."""
     found = (find_lmod(environ), find_environment_modules(environ))
     return tuple(system for system in found if system)
 
 
 def the_module_system(environ: Mapping[str, str] | None = None) -> ModuleSystem:
-    """The module system to use where any will do: the one of the caller's shell, else Lmod.
+    """The module system to use if either will do: that of the caller's shell, else Lmod.
 
     Raises:
-        MissingError: there is none on this machine.
+        MissingError: neither was found.
     """
     environ = os.environ if environ is None else environ
     systems = module_systems(environ)
     if not systems:
         raise MissingError(
-            "there is no module system on this machine: neither Lmod nor Environment Modules was found",
+            "no module system found: neither Lmod nor Environment Modules",
             hint="install one (e.g. `apt install lmod`), or set LMOD_CMD or MODULES_CMD to its command",
         )
     own = "environment-modules" if "MODULES_CMD" in environ and "LMOD_CMD" not in environ else "lmod"
@@ -163,12 +160,12 @@ def the_module_system(environ: Mapping[str, str] | None = None) -> ModuleSystem:
 
 
 def fresh_environment(**extra: str) -> dict[str, str]:
-    """A user's environment right after login as far as modules go: nothing loaded, the site's module path kept."""
+    """A user's environment right after login, as far as modules go: the site's module path, nothing loaded."""
     return clean_environment(**{name: os.environ[name] for name in _KEPT if name in os.environ}, **extra)
 
 
 def is_bookkeeping(variable: str) -> bool:
-    """Whether a variable is the module system's own notebook, or the shell's, and not part of what a module does."""
+    """Whether a variable is internal to the module system or the shell, and not part of what a module does."""
     return variable in shell_state.SHELL_OWN or _BOOKKEEPING.match(variable) is not None
 
 
@@ -180,16 +177,16 @@ def session(
     *,
     timeout_s: float = 300,
 ) -> Session:
-    """Run ``module`` commands one after the other in one new bash and say what each of them did.
+    """Run ``module`` commands in sequence in one new bash and record the effect of each.
 
     Args:
-        modulepaths: folders put in front of the module path, the first one winning.
-        commands: each as words, e.g. ``("load", "pytorch/2.13")``. All are run, also after one that fails.
-        environ: what the shell starts from; None: `fresh_environment()`.
+        modulepaths: directories put in front of the module path; the first one wins.
+        commands: each as words, e.g. ``("load", "pytorch/2.13")``. All are run, even after one that fails.
+        environ: the shell's initial environment; None: `fresh_environment()`.
 
     Raises:
-        MissingError: there is no bash.
-        ModuleSystemBroken: the module command could not be defined, or the shell died.
+        MissingError: bash not found.
+        ModuleSystemBroken: the module command could not be defined, or the shell exited early.
     """
     steps = [tuple(words) for words in commands]
     with tempfile.TemporaryDirectory(prefix="stackyard-modules-") as name:
@@ -201,8 +198,8 @@ def session(
         )
         if result.returncode != 0 or not shell_state.is_written(folder / str(len(steps))):
             raise ModuleSystemBroken(
-                f"{system.title} could not be used in bash (code {result.returncode})",
-                hint=f"try `{system.init('bash')}` in a new shell",
+                f"{system.title} does not work in bash: the shell {ending(result.returncode)}",
+                hint=f"run `{system.init('bash')}` in a new shell to see why",
                 detail=result.output,
             )
         made = tuple(_step(folder, number, words) for number, words in enumerate(steps, start=1))
@@ -217,7 +214,7 @@ def environment_with(
     *,
     timeout_s: float = 300,
 ) -> dict[str, str]:
-    """The whole environment of a shell that has loaded `modules`, for the programs that are to run with them.
+    """The complete environment of a shell that has loaded `modules`, for programs to run in.
 
     Raises:
         ModuleLoadError: one of them could not be loaded.
@@ -236,7 +233,7 @@ def require_loaded(system: ModuleSystem, module: str, step: Step) -> None:
     where = step.state.variables.get("MODULEPATH", "") or "(empty)"
     raise ModuleLoadError(
         f"{system.title} cannot load the module {module}",
-        hint=f"`module avail` shows what there is; the module path was {where}",
+        hint=f"`module avail` lists all modules; the module path was {where}",
         detail=step.output,
     )
 
@@ -256,7 +253,7 @@ def _first_working(kind: Kind, names: Iterable[str], pattern: str) -> ModuleSyst
     if tuple(int(part) for part in re.findall(r"\d+", version)) < MINIMUM[kind]:
         oldest = ".".join(map(str, MINIMUM[kind]))
         raise ModuleSystemTooOld(
-            f"{_TITLES[kind]} {version} at {command} is too old", hint=f"version {oldest} or newer is needed"
+            f"{_TITLES[kind]} {version} at {command} is too old", hint=f"install version {oldest} or newer"
         )
     return ModuleSystem(kind, version, command)
 
@@ -264,8 +261,8 @@ def _first_working(kind: Kind, names: Iterable[str], pattern: str) -> ModuleSyst
 def _broken(kind: Kind, command: Path, output: str) -> ModuleSystemBroken:
     needed = "Lua" if kind == "lmod" else "Tcl"
     return ModuleSystemBroken(
-        f"{_TITLES[kind]} is at {command}, but does not say its version",
-        hint=f"`{command} bash --version` must work; is its interpreter ({needed}) installed?",
+        f"{_TITLES[kind]} at {command} does not print its version",
+        hint=f"make `{command} bash --version` work: is its interpreter ({needed}) installed?",
         detail=output,
     )
 

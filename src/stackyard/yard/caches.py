@@ -1,8 +1,8 @@
 """The kinds of cache in a yard: where each is, what its entries and leftovers look like, how an entry is audited.
 
-An entry is written under a temporary name that starts with a dot and is then renamed, so a name without a dot is a
-complete entry, and a name with one is a leftover as soon as nobody is building. The table `KINDS` is the one place that
-says so: the audit and the removal of leftovers only go through it.
+An entry is written under a temporary name that starts with a dot and is then renamed. So a name without a dot is a
+complete entry, and a name with one is a leftover unless a build is running. Only the table `KINDS` defines this: the
+audit and the removal of leftovers iterate over it.
 """
 
 from __future__ import annotations

@@ -31,12 +31,12 @@ class Permissions(Protocol):
 
 @contextmanager
 def applied(permissions: Permissions, *folders: Path) -> Iterator[None]:
-    """Write with the site's umask; `folders` (made where missing) get its group and pass it on to what is made in them.
+    """Write with the site's umask; `folders` (created if missing) get its group, and so does what is created in them.
 
-    The umask belongs to the whole process, so builds that run at the same time must be of one site.
+    The umask is that of the whole process, so builds that run at the same time must be of one site.
 
     Raises:
-        StackyardError: the group does not exist, or this user may not give files to it.
+        StackyardError: the group does not exist, or you may not give files to it.
     """
     global _active, _before  # noqa: PLW0603 - the umask is global as well
     with _lock:
@@ -57,12 +57,12 @@ def applied(permissions: Permissions, *folders: Path) -> Iterator[None]:
 
 
 def give_to_group(folder: Path, group: str) -> None:
-    """Set a folder's group and its setgid bit, so that what is made below it belongs to the group too."""
+    """Set a directory's group and its setgid bit, so that what is created below it gets the group too."""
     try:
         number = grp.getgrnam(group).gr_gid
     except KeyError:
         raise StackyardError(
-            f"the group {group} does not exist on this machine", hint="see `permissions: group:` in the site's file"
+            f"no such group on this machine: {group}", hint="see `permissions: group:` in the site's file"
         ) from None
     status = folder.stat()
     if status.st_gid == number and status.st_mode & 0o2000:
@@ -72,6 +72,6 @@ def give_to_group(folder: Path, group: str) -> None:
         folder.chmod((status.st_mode & 0o7777) | 0o2000)
     except PermissionError as error:
         raise StackyardError(
-            f"{folder} cannot be given to the group {group}: {error.strerror}",
-            hint="its owner must be a member of the group; see `permissions: group:` in the site's file",
+            f"cannot give {folder} to the group {group}: {error.strerror}",
+            hint="join the group, or correct `permissions: group:` in the site's file",
         ) from error

@@ -3,14 +3,14 @@
 help([[
 PyTorch and Horovod for jobs on many nodes
 
-Inside, 5 packages, with these on top: horovod 0.28.1, pytorch 2.13.0.
+Contains 5 packages; top-level packages: horovod 0.28.1, pytorch 2.13.0.
 
-This stack is never changed. Commands:
+This revision never changes. Useful commands:
 
-    stackyard show pytorch/2.13-py311-1         every package, its build and its origin
-    python -m venv --system-site-packages DIR   a layer of your own over this stack; then
-    . DIR/bin/activate && pip install NAME      add what is missing (pip install --user is off here)
-    module unload pytorch                       leave it, whichever of its names it was loaded by]])
+    stackyard show pytorch/2.13-py311-1         list every package with its build and origin
+    python -m venv --system-site-packages DIR   create an environment of your own on top, then
+    . DIR/bin/activate && pip install NAME      add packages to it (pip install --user is disabled)
+    module unload pytorch                       unload it, whichever of its names was loaded]])
 whatis("Name: pytorch")
 whatis("Version: 2.13-py311-1")
 whatis("Description: PyTorch and Horovod for jobs on many nodes")
@@ -37,7 +37,7 @@ local function borrow(name, value)
    local stack, old = "__LMOD_STACK_" .. name, os.getenv(name)
    local kept = os.getenv(stack)
    if loading and old and old:find("\n") then
-      LmodMessage(this .. ": " .. name .. " holds a line break; it is not given back when this module is unloaded")
+      LmodMessage(this .. ": " .. name .. " contains a line break; it is not restored when this module is unloaded")
       if kept then unsetenv(stack) end
       if value then setenv(name, value) else unsetenv(name) end
       return
