@@ -11,19 +11,19 @@ from support.cli import Done, stackyard
 
 CASES = {
     "misspelt key": (
-        "environment.yml", "name: a\ndependancies:\n  - six\n", 2, r"environment\.yml:2:1: 'dependancies' is no key",
+        "environment.yml", "name: a\ndependancies:\n  - six\n", 2, r"environment\.yml:2:1: unknown key 'dependancies'",
         "did you mean 'dependencies'?",
     ),
     "no version": (
-        "environment.yml", "dependencies:\n  - scipy=>1.2,\n", 2, r"environment\.yml:2:5: .* is no conda package spec",
-        "operators are",
+        "environment.yml", "dependencies:\n  - scipy=>1.2,\n", 2, r"environment\.yml:2:5: .* is not a conda package spec",
+        "operators: =",
     ),
     "lines joined": (
         "environment.yml", "dependencies:\n- numpy\n - scipy\n", 2, r"environment\.yml:2:3: .* two lines are joined",
         "at the same indentation",
     ),
     "tab": ("environment.yml", "dependencies:\n\t- six\n", 2, r"environment\.yml:2:1: .*not valid YAML", "spaces"),
-    "duplicate key": ("environment.yml", "name: a\nname: b\n", 2, r"environment\.yml:2:1: the key 'name'", "keep one"),
+    "duplicate key": ("environment.yml", "name: a\nname: b\n", 2, r"environment\.yml:2:1: duplicate key 'name'", "keep one"),
     "Jinja": (
         "environment.yml", "dependencies:\n  - six={{ v }}\n", 2, r"environment\.yml:2:5: .*Jinja", "render",
     ),
@@ -32,8 +32,8 @@ CASES = {
         r"environment\.yml:4:7: .*Python 2", "conda channel",
     ),
     "empty": ("environment.yml", "", 2, r"environment\.yml: the file is empty", "dependencies:"),
-    "nothing named": ("requirements.txt", "# later\n", 2, r"requirements\.txt: no package is named", "at least one"),
-    "program": ("environment.yml", "\x7fELF\x02\x01", 2, r"environment\.yml: this is a program", "text file"),
+    "nothing named": ("requirements.txt", "# later\n", 2, r"requirements\.txt: no packages", "at least one"),
+    "program": ("environment.yml", "\x7fELF\x02\x01", 2, r"environment\.yml: not a text file", "text file"),
     "unset variable in a channel": (
         "environment.yml", "channels:\n  - $NO_SUCH_TOKEN/c\ndependencies: [six]\n", 2,
         r"environment\.yml:2:5: the channel \$NO_SUCH_TOKEN/c names \$NO_SUCH_TOKEN", "export NO_SUCH_TOKEN",
@@ -69,7 +69,7 @@ CASES = {
         "nothing is called no-such-thing-at-all there",
     ),
     "no import": (
-        "stack.yaml", "version: 1\nimports:\n  - base.yaml\n", 2, r"stack\.yaml:3:5: there is no file project/base",
+        "stack.yaml", "version: 1\nimports:\n  - base.yaml\n", 2, r"stack\.yaml:3:5: no such file: project/base",
         "from the folder",
     ),
     "no date": (

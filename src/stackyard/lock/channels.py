@@ -144,7 +144,7 @@ class Resolver:
                 raise InputError(
                     f"the channel {text} names ${name}, which is not set",
                     where=self._where if self._where.file else None,
-                    hint=f"export {name}=..., or write the URL out",
+                    hint=f"export {name}=..., or write the URL without it",
                 )
             return self._environ[name]
 

@@ -113,7 +113,7 @@ def _refuse_missing(request: PipRequest) -> None:
         unset = re.search(r"\$\{([A-Z0-9_]+)\}", expand(requirement.url, os.environ))
         if unset:
             message = f"{requirement.text!r} needs the variable {unset.group(1)}, which is not set"
-            hint = f"export {unset.group(1)}=..., or write the value out"
+            hint = f"export {unset.group(1)}=..., or write the value instead"
             problems.append(InputError(message, where=requirement.place, hint=hint))
         if requirement.kind != "path":
             continue
@@ -122,7 +122,7 @@ def _refuse_missing(request: PipRequest) -> None:
             problems.append(InputError(f"there is no {path}", where=requirement.place, hint=hint))
         elif path.is_dir() and not any((path / name).is_file() for name in ("pyproject.toml", "setup.py")):
             hint = "name the folder of a Python project, or remove the line"
-            message = f"{path} holds no pyproject.toml and no setup.py"
+            message = f"{path} contains neither pyproject.toml nor setup.py"
             problems.append(InputError(message, where=requirement.place, hint=hint))
     raise_problems(problems)
 

@@ -191,7 +191,7 @@ class BuildSpec(Model):
     """What holds while building; all of it is part of the cache key of every compiled wheel."""
 
     variables: dict[str, str] = Field({}, description="{prefix}, {python}, {ncores} and {env:NAME} are replaced")
-    tools: tuple[HostTool, ...] = Field((), description="Host programs that must be there")
+    tools: tuple[HostTool, ...] = Field((), description="Required host programs")
     modules: tuple[str, ...] = Field((), description="Environment modules of the site, loaded while building")
     packages: dict[str, PackageBuild] = Field({}, description="Per pip package")
     keep: tuple[str, ...] = Field(
@@ -303,7 +303,7 @@ class Stack(Model):
     name: str
     summary: str = ""
     variants: tuple[Variant, ...]
-    default: str = Field("", description="The variant that the bare name means; empty: the site's rule")
+    default: str = Field("", description="The default variant; empty: the site's rule")
     kind: Literal["stack", "environment", "requirements"] = "stack"
     file: str = ""
     dated: bool = Field(False, description="The version is a date because nobody gave one")
