@@ -263,6 +263,6 @@ def test_a_host_python_that_changed_is_stale(channel: Path, links: Path, tmp_pat
     locked = lock(made, site, Yard(tmp_path / "y"))
     assert locked.variants[0].interpreter.path == str(fake) and solve.stale(locked, made, site, ()) == []
     fake.write_text('#!/bin/sh\n# updated\necho 3.11.1\necho "$0"\n')
-    assert "is no longer the Python that was locked" in solve.stale(locked, made, site, ())[0]
+    assert "is no longer the locked Python" in solve.stale(locked, made, site, ())[0]
     again = lock(made, site, Yard(tmp_path / "y"), previous=locked)
     assert again.variants[0].interpreter.sha256 == sha256_file(fake) and solve.stale(again, made, site, ()) == []

@@ -68,7 +68,7 @@ async def _install(job: Job) -> None:
             raise disk.no_space(f"installing the conda packages of {job.module}") from error
         raise StackyardError(
             f"installing the conda packages of {job.module} failed: {error}",
-            hint="a package that is not what was locked, or a channel that cannot be reached, is named above",
+            hint="see the package or channel named above",
         ) from error
 
 

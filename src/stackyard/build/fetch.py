@@ -1,4 +1,4 @@
-"""Every byte that enters a build is checked against the lock's sha256 before anything is made of it.
+"""Every byte that enters a build is checked against the lock's sha256 before it is used.
 
 Conda packages over http(s) are checked by rattler while it unpacks them; it does not check those of ``file://``
 channels, so these are hashed here, before they are unpacked. Wheels are checked by uv. Source archives are fetched and
@@ -35,7 +35,7 @@ def check_local_archives(packages: Iterable[CondaPackage]) -> None:
     """Hash the archives of ``file://`` channels, several at a time.
 
     Raises:
-        StackyardError: one is missing, or is not what was locked; the message names file, expected and found hash.
+        StackyardError: one is missing, or its hash differs; the message names file, expected and found hash.
     """
     local = [(package, path) for package in packages if (path := local_path(package.url))]
     with ThreadPoolExecutor(cores()) as pool:
@@ -44,14 +44,14 @@ def check_local_archives(packages: Iterable[CondaPackage]) -> None:
 
 
 def require_hash(path: Path, expected: str, url: str) -> None:
-    """Raise StackyardError unless the file has this sha256; `url` is how the lock names it."""
+    """Raise StackyardError unless the file has this sha256; `url` is its URL in the lock."""
     if not expected:
-        raise StackyardError(f"the lock has no sha256 for {url}", hint="lock again with `stackyard lock`")
+        raise StackyardError(f"missing sha256 in the lock: {url}", hint="run `stackyard lock` again")
     found = sha256_file(path)
     if found != expected:
         raise StackyardError(
-            f"{url} is not what was locked: expected sha256 {expected}, found {found}",
-            hint="if the file was replaced on purpose, lock again with `stackyard lock`; else restore it",
+            f"hash mismatch for {url}: expected sha256 {expected}, found {found}",
+            hint="if the file was replaced on purpose, run `stackyard lock` again; else restore it",
         )
 
 
@@ -101,7 +101,7 @@ def _copy(url: str, stream: IO[bytes], cafile: str = "") -> None:
     source = revealed(url, os.environ) if path is None else path.as_uri()
     try:
         http.get(source, kept, timeout_s=60, cafile=cafile)
-    except StackyardError as error:  # the disk may be at fault, and not what was read
+    except StackyardError as error:  # the cause may be a full disk, not the download
         if isinstance(error.__cause__, OSError) and disk.is_full(error.__cause__):
             raise error.__cause__ from None
         raise

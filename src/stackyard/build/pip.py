@@ -59,7 +59,7 @@ def install(job: Job, wheels: Sequence[Wheel]) -> None:
     say how long its files may be kept: a second copy of each on disk.)
 
     Raises:
-        StackyardError: a wheel cannot be had or is not what was locked; uv's own words are the detail.
+        StackyardError: a wheel cannot be downloaded or its hash differs; uv's output is the detail.
     """
     if not wheels:
         return
@@ -91,7 +91,7 @@ def _uv_install(job: Job, wheels: Sequence[Wheel], *, offline: bool = False) -> 
         log=job.paths.log,
         env=indexes.environment(job),
         check=not offline,
-        hint="a wheel that is not what was locked is named above",
+        hint="see the wheel named above",
     )
     return done.returncode == 0
 

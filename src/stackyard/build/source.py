@@ -25,7 +25,7 @@ def prepare(job: Job, package: PipPackage, folder: Path) -> Path:
     """The package's source, ready to be patched and compiled, below `folder` (which must not exist). Returns its root.
 
     Raises:
-        StackyardError: it cannot be had, or is not what was locked.
+        StackyardError: it cannot be downloaded, or its hash differs.
     """
     folder.mkdir(parents=True)
     root = {"vcs": _checkout, "path": _snapshot}.get(package.kind, _unpacked)(job, package, folder)
@@ -36,8 +36,8 @@ def apply_patches(patches: Sequence[str], source: Path, package: str, log: Path)
     """Apply patch files with ``patch -p1``, or with ``git apply`` where there is no patch program.
 
     Raises:
-        MissingError: neither program is there.
-        InputError: a patch does not fit the source; the detail says which part.
+        MissingError: neither program is installed.
+        InputError: a patch does not apply; the detail names the part.
     """
     for patch in patches:
         if command.which("patch"):
@@ -45,12 +45,12 @@ def apply_patches(patches: Sequence[str], source: Path, package: str, log: Path)
         elif command.which("git"):
             argv = ["git", "apply", "-p1", patch]
         else:
-            raise MissingError(f"{package} has patches; neither patch nor git is on this machine", hint="install patch")
+            raise MissingError(f"cannot patch {package}: neither patch nor git found on PATH", hint="install patch")
         result = programs.run(argv, what=f"patching {package}", log=log, cwd=source, timeout_s=60, check=False)
         if result.returncode != 0:
             raise InputError(
-                f"the patch {patch} does not fit {package}", detail=result.output,
-                hint="was it made against this version, with paths that start one folder above the source?",
+                f"cannot apply the patch {patch} to {package}", detail=result.output,
+                hint="check that it is for this version, with paths that start one directory above the source",
             )  # fmt: skip
 
 
@@ -62,7 +62,7 @@ def _unpacked(job: Job, package: PipPackage, folder: Path) -> Path:
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Unpack a source archive; entries that would land outside `folder` are refused."""
+    """Unpack a source archive; entries outside `folder` are rejected."""
     try:
         if zipfile.is_zipfile(archive):
             _unzip(archive, folder)
@@ -72,7 +72,7 @@ def unpack(archive: Path, folder: Path) -> None:
     except (tarfile.TarError, zipfile.BadZipFile, OSError) as error:
         if isinstance(error, OSError) and disk.is_full(error):
             raise disk.no_space(f"unpacking {archive.name}") from error
-        raise StackyardError(f"the source archive {archive.name} cannot be unpacked: {error}") from error
+        raise StackyardError(f"cannot unpack the source archive {archive.name}: {error}") from error
 
 
 def _unzip(archive: Path, folder: Path) -> None:
@@ -86,7 +86,7 @@ def _unzip(archive: Path, folder: Path) -> None:
 
 def _checkout(job: Job, package: PipPackage, folder: Path) -> Path:
     if command.which("git") is None:
-        raise MissingError(f"{package.name} comes from {package.url}; git is not on this machine", hint="install git")
+        raise MissingError(f"cannot fetch {package.name} from {package.url}: git not found on PATH", hint="install git")
     url = revealed(package.url, os.environ).removeprefix("git+").split("#")[0]
     url = url.rsplit("@", 1)[0] if "@" in url.rsplit("/", 1)[-1] else url
     what = f"fetching {package.name} from {package.url}"
@@ -102,7 +102,7 @@ def _checkout(job: Job, package: PipPackage, folder: Path) -> Path:
         git("submodule", "--quiet", "update", "--init", "--recursive", "--depth=1")
     found = git("rev-parse", "HEAD").stdout.strip()
     if found != package.commit:
-        raise StackyardError(f"{url} gave the commit {found} where {package.commit} was locked")
+        raise StackyardError(f"hash mismatch for {url}: locked commit {package.commit}, found {found}")
     return folder
 
 
@@ -110,7 +110,7 @@ def _snapshot(job: Job, package: PipPackage, folder: Path) -> Path:
     """A copy of a local project as it was hashed; a local archive is unpacked instead."""
     path = local_path(package.url)
     if path is None or not path.exists():
-        raise StackyardError(f"the local project {package.url} of {package.name} is not there")
+        raise StackyardError(f"no such local project: {package.url} of {package.name}")
     if path.is_file():
         return _unpacked(job, package, folder)
     for name in tree_files(path):
@@ -120,7 +120,7 @@ def _snapshot(job: Job, package: PipPackage, folder: Path) -> Path:
     found = sha256_tree(path)
     if found != package.sha256:
         raise StackyardError(
-            f"the local project {path} has changed since it was locked: expected {package.sha256}, found {found}",
-            hint="lock again with `stackyard lock`",
+            f"the local project {path} changed after it was locked: expected {package.sha256}, found {found}",
+            hint="run `stackyard lock` again",
         )
     return folder

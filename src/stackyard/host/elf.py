@@ -30,7 +30,7 @@ class ElfFile:
 
 
 def read_elf(path: Path) -> ElfFile | None:
-    """The file's dynamic section; None for a file that is no ELF file, or a damaged one, or that links to nothing."""
+    """The file's dynamic section; None for a file that is not ELF, is damaged, or is not linked to anything."""
     from elftools.common.exceptions import ELFError
 
     try:

@@ -1,4 +1,4 @@
-"""sha256 of files, folders and downloads: whatever enters a lock has a hash that we computed or that we checked."""
+"""sha256 of files, folders and downloads: everything in a lock has a hash that was computed or verified here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stackyard.host import http
 from stackyard.host.command import run, which
 
 LOCK_MARK = "# Written by `stackyard lock`."
-"""How every lock of ours begins."""
+"""The first words of every lock."""
 _BLOCK = 1 << 20
 _SKIPPED = {".git", ".hg", ".svn", "__pycache__", ".venv", "venv", ".tox", ".nox", ".mypy_cache", ".pytest_cache",
             ".ruff_cache", "build", "dist", "node_modules"}  # fmt: skip
@@ -70,7 +70,7 @@ def tree_files(folder: Path) -> list[Path]:
     """The files of a project that belong to its snapshot, relative and sorted.
 
     In a git working tree: what git tracks and what it does not ignore. Elsewhere: everything but caches, virtual
-    environments and build products. Our own locks, and yards, never belong to it: locking would change what is locked.
+    environments and build products. Stackyard's own locks and yards never belong to it: locking would change what is locked.
     """
     if which("git") and _in_git(folder):
         listed = run(
@@ -99,7 +99,7 @@ def _walk(folder: Path) -> Iterable[Path]:
 
 
 def _is_lock(path: Path) -> bool:
-    """Whether a file is a lock of ours; another tool's ``.lock`` belongs to its project."""
+    """Whether a file is a Stackyard lock; the ``.lock`` of another tool belongs to its project."""
     if path.suffix != ".lock" or path.is_symlink():
         return False
     with path.open("rb") as stream:

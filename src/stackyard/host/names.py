@@ -1,4 +1,4 @@
-"""Names across the two worlds: how a pip package is called in conda, and what a requirement line names.
+"""Names of packages in conda and on PyPI, and the package of a requirement line.
 
 Standard library only. Pure.
 """

@@ -1,7 +1,7 @@
-"""What conda already provides to pip: taken as given, so that it is never installed twice.
+"""What conda already provides to pip: passed to uv as given, so that it is never installed twice.
 
-uv is told by a constraint ``name @ file:///.../name-version-py3-none-any.whl`` for each: a wheel of metadata only,
-without requirements, since conda has seen to those. A requirement that does not accept conda's version has no solution
+uv receives a constraint ``name @ file:///.../name-version-py3-none-any.whl`` for each: a wheel of metadata only,
+without requirements, since conda has resolved those. A requirement that does not accept conda's version has no solution
 then, whatever an index offers; and the wheel, recognised by its folder, never gets into the lock.
 """
 
@@ -30,7 +30,7 @@ class Given:
 
 
 def given(packages: Iterable[CondaPackage], caches: Iterable[Path] = ()) -> tuple[tuple[Given, ...], tuple[str, ...]]:
-    """The distributions that conda packages install, and notices about those that cannot be told to pip.
+    """The distributions that conda packages install, and notices about those that cannot be expressed for pip.
 
     Args:
         caches: folders with extracted packages; where one is there, its ``dist-info`` folders tell names and versions.
@@ -44,7 +44,7 @@ def given(packages: Iterable[CondaPackage], caches: Iterable[Path] = ()) -> tupl
             try:
                 found[name] = Given(name, str(Version(version)), label)
             except InvalidVersion:
-                notices.append(f"conda's {label} has a version that pip cannot compare; pip does not know of it")
+                notices.append(f"conda's {label} has a version that pip cannot compare; it is hidden from pip")
     return tuple(found[name] for name in sorted(found)), tuple(notices)
 
 

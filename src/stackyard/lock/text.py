@@ -33,14 +33,14 @@ Package = TypeVar("Package", CondaPackage, PipPackage)
 
 _HEADER = "# Written by `stackyard lock`. Keep it beside the file it was made from, in the same repository.\n"
 """Begins with `hashing.LOCK_MARK`."""
-_RELOCK = "restore it from the repository, or write it anew with `stackyard lock`"
+_RELOCK = "restore it from the repository, or rewrite it with `stackyard lock`"
 _LISTS = ("channels", "virtual", "requested", "policy", "notices")
 _CONDA_LISTS = ("depends", "constrains", "purls")
 _PIP_LISTS = ("requires", "extras")
 
 
 def path_for(file: Path) -> Path:
-    """Where the lock of a spec file is: the file's name with ``.lock`` after it, in the same folder."""
+    """The path of the lock of a spec file: the file's name with ``.lock`` appended, in the same directory."""
     return file.with_name(f"{file.name}.lock")
 
 
@@ -204,11 +204,11 @@ def parse(text: str, origin: str) -> Lock:
 
 
 def read(path: Path) -> Lock:
-    """Read a lock file. Raises InputError when it is not there or damaged."""
+    """Read a lock file. Raises InputError if it does not exist or is damaged."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise InputError(f"there is no lock {path}", hint="write it with `stackyard lock`") from error
+        raise InputError(f"no such lock: {path}", hint="write it with `stackyard lock`") from error
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read the lock: {error}", where=Where(str(path)), hint=_RELOCK) from error
     return parse(text, str(path))
@@ -218,9 +218,9 @@ def _check_format(data: Mapping[str, Any], origin: str) -> None:
     found = data.get("format")
     if found != LOCK_FORMAT or not isinstance(data.get("stack"), str):
         raise InputError(
-            f"the lock has format {found!r}; this program reads format {LOCK_FORMAT}",
+            f"unsupported lock format {found!r}: this program reads format {LOCK_FORMAT}",
             where=Where(origin, 1),
-            hint="use the version of stackyard that wrote it, or lock again",
+            hint="use the stackyard version that wrote it, or lock again",
         )
 
 
@@ -230,7 +230,7 @@ def _line_of_error(error: Exception, text: str) -> int:
 
 
 class _Reader:
-    """Turns blocks into models and knows in which line a block starts."""
+    """Turns blocks into models; errors name the line at which a block starts."""
 
     def __init__(self, text: str, origin: str) -> None:
         self._text = text
@@ -282,5 +282,5 @@ class _Reader:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, KeyError):
-        return f"{error.args[0]!r} is not there"
+        return f"missing {error.args[0]!r}"
     return re.sub(r"^.*__init__\(\) ", "", str(error))
