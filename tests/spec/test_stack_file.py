@@ -563,7 +563,7 @@ platforms: [linux-64, osx-64]
         "stack.yaml:10:18: build.packages.horovod.isolation: expected true or false, found 'maybe'"
         " | write true or false",
         "stack.yaml:12:5: checks.0: a check must have exactly one of run, python and script; found none | None",
-        "stack.yaml:14:18: checks.1.timeout_min: a number is needed here, not 'long'"
+        "stack.yaml:14:18: checks.1.timeout_min: expected a number, found 'long'"
         " | write it without a unit: the unit is in the key's name",
         "stack.yaml:16:13: modules.conflict: expected a list, found 'openmpi'"
         " | write each value on its own line after `- `, or [a, b]",

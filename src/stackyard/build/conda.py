@@ -1,7 +1,7 @@
 """The conda part of a prefix: fetched, unpacked and linked by py-rattler, the engine of pixi.
 
 The package cache is the yard's, with links to what its parents unpacked. Link scripts (``bin/.<name>-post-link.sh``)
-are run, as conda does: packages are built in the knowledge that they will be, and a locked package is trusted whole.
+are run, as conda does: packages rely on it, and a locked package is trusted entirely.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rattler import PackageCache, RepoDataRecord
 
 # About files only; symbolic links stay links. With `allow-symbolic-links = false` rattler would copy their targets,
-# fail where one is a folder, and leave out links into another package without a word.
+# fail where one is a directory, and silently leave out links into another package.
 _COPY = "allow-hard-links = false\nallow-ref-links = true\n"
 _NOTE_BYTES = 40
 
@@ -35,7 +35,7 @@ def install(job: Job) -> None:
     """Put the locked conda packages into the prefix.
 
     Raises:
-        StackyardError: a package cannot be had, is not what was locked, or its link script failed.
+        StackyardError: a package cannot be downloaded, its hash differs, or its link script failed.
     """
     asyncio.run(_install(job))
     (job.prefix / "CACHEDIR.TAG").unlink(missing_ok=True)  # it would make backups leave the prefix out
@@ -85,16 +85,16 @@ def package_cache(job: Job) -> PackageCache:
 
 
 def _adopt(package: CondaPackage, theirs: Path, ours: Path) -> None:
-    """Make a parent's unpacked package known to our cache by a symbolic link; its files are not copied.
+    """Make a parent's unpacked package available in this yard's cache by a symlink; its files are not copied.
 
-    rattler's own layers do not serve here: it takes a folder for writable if anybody may write to it, and then wants
-    to. Its note beside a package holds a revision (8 bytes) and the archive's sha256; a package whose note does not
-    name the locked hash is not taken.
+    rattler's own cache layers are unsuitable: it treats a directory as writable if any user may write to it, and then
+    writes to it. Its note next to a package has a revision (8 bytes) and the archive's sha256; a package whose note
+    lacks the locked hash is not used.
     """
     name = f"{package.name}-{package.version}-{package.build}"
     place = ours / name
     if place.is_symlink() and (not place.exists() or _noted(ours / f"{name}.lock") != package.sha256):
-        place.unlink()  # the parent removed it, or another build of that name is wanted now
+        place.unlink()  # the parent removed it, or another build of that name is required now
     known = _noted(theirs / f"{name}.lock") == package.sha256 and (theirs / name / "info" / "index.json").is_file()
     if known and not place.exists():
         (ours / f"{name}.lock").write_bytes((theirs / f"{name}.lock").read_bytes()[:_NOTE_BYTES])
@@ -117,7 +117,7 @@ async def _not_cached(
 
 
 def repodata_record(package: CondaPackage) -> RepoDataRecord:
-    """A locked package as rattler wants it; what the lock does not keep is read from the package itself."""
+    """A locked package as a rattler record; fields that the lock lacks are read from the package."""
     from rattler import BuildString, PackageRecord, RepoDataRecord
 
     record = PackageRecord(
@@ -146,7 +146,7 @@ def _noarch(kind: str) -> Any:
 
 
 def _requested(job: Job) -> list[Any]:
-    """What people asked for, for conda-meta; py-rattler 0.28 wants the inner objects here."""
+    """The requested specs, for conda-meta; py-rattler 0.28 requires the inner objects here."""
     from rattler import MatchSpec
     from rattler.exceptions import InvalidMatchSpecError
 
@@ -163,7 +163,7 @@ def _requested(job: Job) -> list[Any]:
 
 
 class _Reporter:
-    """Tells how many packages are linked, and passes the fault points. Called from rattler's threads."""
+    """Reports how many packages are linked, and passes the fault points. Called from rattler's threads."""
 
     def __init__(self, job: Job, total: int) -> None:
         self._job, self._total = job, total

@@ -1,6 +1,6 @@
 """The pip part of a prefix: exactly the locked wheels, by uv, each with its hash.
 
-uv is given a ``pylock.toml`` (PEP 751) with one wheel per package: nothing is resolved, no index is asked, every file
+uv receives a ``pylock.toml`` (PEP 751) with one wheel per package: nothing is resolved, no index is queried, every file
 is checked against its sha256, and packages from an index are recorded as such (no ``direct_url.json``).
 """
 

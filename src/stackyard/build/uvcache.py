@@ -1,4 +1,4 @@
-"""What a parent's uv cache holds already is linked (or copied) into this yard's, instead of being downloaded again.
+"""Wheels in a parent's uv cache are linked (or copied) into this yard's instead of being downloaded again.
 
 uv cannot use a second cache that it may not write to. In its cache a wheel is a pointer
 (``wheels-v*/.../<name>/<file>.http`` or ``.rev``, beside a symbolic link) to an unpacked archive (``archive-v*/<id>``).
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def take_from_parents(job: Job, wheels: Sequence[Wheel]) -> None:
-    """Make what the parents' caches have of these wheels known to this yard's cache."""
+    """Add these wheels from the parents' caches to this yard's cache."""
     for parent in job.yard.lineage()[1:]:
         source = parent.cache / "uv"
         if source.is_dir():
@@ -34,7 +34,7 @@ def take_from_parents(job: Job, wheels: Sequence[Wheel]) -> None:
 
 
 def holds(cache: Path, wheel: Wheel) -> bool:
-    """Whether a uv cache has a wheel of this name and version; uv itself says whether it is the one that is locked."""
+    """Whether a uv cache has a wheel of this name and version; uv itself checks whether it is the locked one."""
     return any(entry.exists() for entry in _entries(cache, wheel))
 
 
@@ -54,7 +54,7 @@ def _take(source: Path, target: Path, wheel: Wheel) -> None:
 
 
 def _entries(cache: Path, wheel: Wheel) -> Iterator[Path]:
-    """The links of one wheel: named ``<version>-<tags>`` in a folder named after the package."""
+    """The links of one wheel: named ``<version>-<tags>`` in a directory named after the package."""
     name = canonical(wheel.name)
     for folder in (*cache.glob(f"wheels-v*/*/{name}"), *cache.glob(f"wheels-v*/*/*/{name}")):
         for entry in folder.glob(f"{_escaped(wheel.version)}-*"):

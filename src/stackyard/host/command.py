@@ -88,8 +88,18 @@ def run(
     if timed_out:
         raise CommandError(f"{shlex.join(words[:4])} timed out after {timeout_s:g} s", result)
     if check and result.returncode != 0:
-        raise CommandError(f"{shlex.join(words[:4])} ended with code {result.returncode}", result)
+        raise CommandError(f"{shlex.join(words[:4])} {ending(result.returncode)}", result)
     return result
+
+
+def ending(returncode: int) -> str:
+    """How a program ended, as messages have it: its exit status, or the signal that killed it."""
+    if returncode >= 0:
+        return f"exited with status {returncode}"
+    try:
+        return f"killed by signal {-returncode} ({signal.Signals(-returncode).name})"
+    except ValueError:  # a real-time signal has no name
+        return f"killed by signal {-returncode}"
 
 
 def cannot_start(words: Sequence[str], cwd: Path | None, error: OSError) -> StackyardError:

@@ -1,4 +1,4 @@
-"""sha256 of files, folders and downloads: everything in a lock has a hash that was computed or verified here."""
+"""sha256 of files, directories and downloads: everything in a lock has a hash that was computed or verified here."""
 
 from __future__ import annotations
 
@@ -70,7 +70,8 @@ def tree_files(folder: Path) -> list[Path]:
     """The files of a project that belong to its snapshot, relative and sorted.
 
     In a git working tree: what git tracks and what it does not ignore. Elsewhere: everything but caches, virtual
-    environments and build products. Stackyard's own locks and yards never belong to it: locking would change what is locked.
+    environments and build products. Stackyard's own locks and
+    yards never belong to it, since locking would change what is locked.
     """
     if which("git") and _in_git(folder):
         listed = run(

@@ -2,7 +2,7 @@
 
 Everything is read from files of the kernel; only NVIDIA's CUDA version needs ``nvidia-smi``, and without that
 program, the driver's files still list the GPUs. Standard library only and quick, since read commands
-call it. The functions that read files take the root folder of the machine, so that a captured tree can be read too.
+call it. The functions that read files take the root directory of the machine, so that a captured tree can be read too.
 """
 
 from __future__ import annotations

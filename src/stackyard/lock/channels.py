@@ -33,7 +33,7 @@ class Channel:
 
     @property
     def shown(self) -> str:
-        """What is recorded in a lock: the URL, or the name as written if it contains a variable, which may be a secret."""
+        """What a lock records: the URL, or the name as written if it contains a variable, which may be a secret."""
         return self.name if "$" in self.name else self.url
 
 

@@ -51,7 +51,7 @@ class CondaRequest:
         virtual: virtual packages as ``name=version=build``.
         priority: strict, flexible (strict first; where that has no solution, disabled) or disabled.
         exclude_newer: a date ``YYYY-MM-DD``, included, or empty.
-        cache: the folder where repodata is kept.
+        cache: the directory where repodata is kept.
         places: the line of each spec, by spec.
     """
 
@@ -195,8 +195,8 @@ def _from_reason(request: CondaRequest, reason: str) -> list[str]:
         advice.append(f"no channel has a matching {names} for {request.platform} (searched: {searched})")
     if re.search(r"__\w+[^,\n]*, for which no candidates", reason):
         advice.append(
-            f"the nodes are taken to have {', '.join(request.virtual)}; `nodes:` in site.yaml says what they have, "
-            f"and `platforms:` of the stack, with a condition where one variant is meant, leaves {request.platform} out"
+            f"the nodes are assumed to have {', '.join(request.virtual)}; describe them in `nodes:` of site.yaml, or "
+            f"exclude {request.platform} with `platforms:` of the stack (under a condition for single variants)"
         )
     return advice
 
@@ -218,8 +218,8 @@ async def _conflicting_pins(solver: _Solver, request: CondaRequest) -> str:
         pin for pin in request.pins if await solver.works(request.specs, [p for p in request.pins if p != pin])
     ]
     return (
-        f"the site's pin {_either(conflicting or request.pins)} is in the way (pins: in site.yaml); "
-        "ask for versions that it allows, or have it changed"
+        f"conflict with the site's pin {_either(conflicting or request.pins)} (pins: in site.yaml); "
+        "use versions that it allows, or have it changed"
     )
 
 

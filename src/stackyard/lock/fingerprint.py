@@ -82,7 +82,7 @@ def option_places(variant: Variant) -> dict[str, Where]:
 
 
 def spec_folder(variant: Variant) -> Path | None:
-    """The folder of the file that a variant comes from, absolute; None for one without a file."""
+    """The directory of the file that a variant comes from, absolute; None for one without a file."""
     file = where_of(variant).file
     return Path(file).absolute().parent if file else None
 
@@ -166,7 +166,7 @@ def _contents(requirement: PipRequirement) -> Iterator[str]:
 
 
 def _portable(line: str, folder: Path | None) -> str:
-    """The line with paths in the spec's folder relative to it, so that every clone has the same hash."""
+    """The line with paths in the spec's directory relative to it, so that every clone has the same hash."""
     if folder is None or str(folder) == "/":
         return line
     return line.replace(f"{folder}/", "./")

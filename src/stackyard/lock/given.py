@@ -2,7 +2,7 @@
 
 uv receives a constraint ``name @ file:///.../name-version-py3-none-any.whl`` for each: a wheel of metadata only,
 without requirements, since conda has resolved those. A requirement that does not accept conda's version has no solution
-then, whatever an index offers; and the wheel, recognised by its folder, never gets into the lock.
+then, whatever an index offers; and the wheel, recognised by its directory, never gets into the lock.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def given(packages: Iterable[CondaPackage], caches: Iterable[Path] = ()) -> tupl
     """The distributions that conda packages install, and notices about those that cannot be expressed for pip.
 
     Args:
-        caches: folders with extracted packages; where one is there, its ``dist-info`` folders tell names and versions.
+        caches: directories with extracted packages, whose ``dist-info`` directories have the exact names and versions.
     """
     found: dict[str, Given] = {}
     notices = []
@@ -59,7 +59,7 @@ def _provided(package: CondaPackage, caches: Iterable[Path]) -> Iterator[tuple[s
 
 
 def _dist_infos(cache: Path, package: CondaPackage) -> list[tuple[str, str]]:
-    """Names and versions of the ``dist-info`` folders in an extracted package; none where it is not extracted."""
+    """Names and versions of the ``dist-info`` directories in an extracted package; none where it is not extracted."""
     paths = cache / f"{package.name}-{package.version}-{package.build}" / "info" / "paths.json"
     try:
         entries = json.loads(paths.read_text(encoding="utf-8"))["paths"]
@@ -72,7 +72,7 @@ def _dist_infos(cache: Path, package: CondaPackage) -> list[tuple[str, str]]:
 
 
 def write_constraints(items: Iterable[Given], folder: Path) -> list[str]:
-    """Write the metadata wheels into a folder and return the constraint lines that name them."""
+    """Write the metadata wheels into a directory and return the constraint lines that name them."""
     folder.mkdir(parents=True, exist_ok=True)
     return [f"{item.name} @ {_write_wheel(item, folder).as_uri()}" for item in items]
 

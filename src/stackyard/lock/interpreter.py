@@ -85,7 +85,7 @@ def unchanged(locked: LockedInterpreter) -> bool:
 
 
 def from_uv(asked: Interpreter, platform: str, folder: Path, where: Where | None = None) -> LockedInterpreter:
-    """One of uv's managed Pythons: found in the yard's folder or in uv's own, else downloaded into the yard's.
+    """One of uv's managed Pythons: found in the yard's directory or in uv's own, else downloaded into the yard's.
 
     Raises:
         InputError: the lock is for another platform.

@@ -40,7 +40,7 @@ class PipRequest:
         python: the full version of the interpreter that the packages are for.
         glibc: the oldest glibc of the nodes.
         given: what conda provides.
-        cache: uv's cache folder.
+        cache: uv's cache directory.
         exclude_newer: a date ``YYYY-MM-DD``, included, or empty.
         places: the line of each index and find-links entry of the file, as written there.
     """
@@ -136,7 +136,7 @@ def wanted_hashes(requirements: Iterable[PipRequirement]) -> dict[str, Wanted]:
     """The hashes that requirements carry, by package.
 
     Raises:
-        InputError: a hash that is not ``sha256:``, ``sha384:`` or ``sha512:`` and the right number of hexadecimal digits.
+        InputError: a hash that is not ``sha256:``, ``sha384:`` or ``sha512:`` and that many hexadecimal digits.
     """
     found: dict[str, Wanted] = {}
     for requirement in requirements:

@@ -28,8 +28,8 @@ def relax_pip(question: Question, named: Sequence[Given], reason: str = "") -> t
         others = tuple(c for c in question.constraints if not c.startswith(f"{item.name} @ "))
         if _works(replace(question, constraints=others)):
             return (
-                f"{item.conda} comes from conda: ask for another version of it there, or relax what pip wants of "
-                f"{item.name}",
+                f"{item.conda} comes from conda: request another version of it there, or relax the pip requirements "
+                f"on {item.name}",
                 (),
             )
     helpful = []

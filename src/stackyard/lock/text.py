@@ -63,7 +63,7 @@ _HERE = "file://./"
 
 
 def _relative(lock: Lock) -> Lock:
-    """The lock with local projects and files in its folder as ``file://./name``."""
+    """The lock with local projects and files in its directory as ``file://./name``."""
     start = f"{Path(lock.folder).as_uri()}/" if lock.folder else ""
     if not start or not any(p.url.startswith(start) for v in lock.variants for p in v.pip):
         return lock

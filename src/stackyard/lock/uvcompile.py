@@ -32,7 +32,7 @@ class Question:
         lines: requirements, one per line, as uv reads them.
         tied: requirements that must come from one index: (requirement, index URL).
         prerelease: distributions of which pre-releases are allowed.
-        cache: uv's cache folder.
+        cache: uv's cache directory.
         exclude_newer: a date ``YYYY-MM-DD``, included, or empty.
     """
 
@@ -190,7 +190,7 @@ def _edges(log: str) -> tuple[dict[tuple[str, str], tuple[str, ...]], dict[str, 
 
 
 def _said_once(requirements: Iterable[str]) -> tuple[str, ...]:
-    """Requirements in order, without bare names that another one specifies further (those of constraints are logged too)."""
+    """Requirements in order, without bare names that another one specifies (those of constraints are logged too)."""
     lines = sorted(requirements)
     fuller = {_requirement_name(line) for line in lines if line != _requirement_name(line)}
     return tuple(line for line in lines if line not in fuller)

@@ -17,7 +17,7 @@ class DependencyReader:
     """Reads the list; collects conda requirements in `conda` and pip's in `pip`.
 
     Args:
-        base_dir: the folder that relative paths start from.
+        base_dir: the directory that relative paths start from.
         axes: matrix axes that selectors may name.
         strict: see `RequirementsReader`.
         notices: messages for the user are added to it.

@@ -70,7 +70,7 @@ def parse_environment(node: Node, base_dir: Path, *, axes: Collection[str] = (),
 
     Args:
         node: the mapping; places in errors and requirements are its own file's.
-        base_dir: the folder that relative paths start from (where conda would run pip).
+        base_dir: the directory that relative paths start from (where conda would run pip).
         axes: names of matrix axes that selectors may use beside platforms.
         strict: as for `load_environment`.
 
@@ -103,7 +103,7 @@ def variables_for(environment: Environment, platform: str, axes: Mapping[str, st
 
 
 def _as_url(channel: str, base_dir: Path) -> str:
-    """A channel that is a folder as a ``file://`` URL; names and URLs as they are."""
+    """A channel that is a directory as a ``file://`` URL; names and URLs as they are."""
     if not channel.startswith(("/", "./", "../", "~/")) and channel not in (".", ".."):
         return channel
     return absolute(channel, base_dir).as_uri()

@@ -72,7 +72,7 @@ def parse_matchspec(
     Args:
         text: the dependency as it was written.
         place: where, for errors and for the requirement.
-        base_dir: the folder that a relative path to a package file is taken from.
+        base_dir: the directory that a relative path to a package file is taken from.
         selector: kept on the requirement.
         notices: sentences about what conda ignores in this spec are added to it.
 

@@ -226,7 +226,7 @@ def _axes(points: Sequence[matrix.Point]) -> list[str]:
 
 
 def _beside(node: Node) -> Path:
-    """The file that a value names, from the folder of the file that holds the value."""
+    """The file that a value names, from the directory of the file that holds the value."""
     return (Path(node.where.file).parent / Path(node.text).expanduser()).absolute()
 
 

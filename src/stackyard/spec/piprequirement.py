@@ -39,7 +39,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Context:
-    """What a requirement is read in: the folder of relative paths, the environment for ``${NAME}``, its notices."""
+    """What a requirement is read in: the directory of relative paths, the environment for ``${NAME}``, its notices."""
 
     base_dir: Path
     environ: Mapping[str, str]
@@ -69,7 +69,7 @@ def parse_requirement(
     Args:
         text: the requirement; for an editable one what stands behind ``-e``.
         place: where, for errors and for the result.
-        context: base folder, environment and notices.
+        context: base directory, environment and notices.
         editable: it was ``-e``: kept on the result, which becomes a wheel made from a snapshot.
         options: ``--hash`` and ``--config-settings`` of the same line.
         selector: kept on the result.

@@ -3,7 +3,7 @@
 Lines go through the same steps as in pip, in the same order: continuation lines are joined, comments removed,
 ``${NAME}`` replaced, requirement and options separated. Paths follow pip's rules too: ``-r`` and ``-c`` are relative
 to the file that holds them, requirements and editables to the directory that pip would run in, which for an environment
-file is the folder of that file, as conda has it, and for a requirements file its own folder.
+file is the directory of that file, as conda has it, and for a requirements file its own directory.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class RequirementsReader:
     """Reads lines and files of pip's requirements format and collects what they say.
 
     Args:
-        base_dir: the folder that local requirements are relative to.
+        base_dir: the directory that local requirements are relative to.
         strict: reject included files that do not exist, and download those that are URLs. Otherwise they are listed in
             `missing`, so that a file can be shown without the rest of its project.
         environ: for ``${NAME}``; the process's environment by default.
@@ -130,7 +130,7 @@ class RequirementsReader:
         self._options.add(name, taken)
 
     def _find_links(self, value: str, origin: str) -> str:
-        """A URL as it is, a folder as an absolute path: beside the file that names it, else from the base folder."""
+        """A URL as it is, a directory as an absolute path: next to the file, else relative to the base directory."""
         if "://" in value or _SCHEME.match(value):
             return value
         text = expand(value, self.environ)

@@ -30,7 +30,7 @@ def stack_from_file(path: Path, site: Site, name: str | None = None, version: st
     """The stack of a stack.yaml, for a site.
 
     Args:
-        name: replaces the file's ``name:``; without both it is the name of the file's folder.
+        name: replaces the file's ``name:``; without both it is the name of the file's directory.
         version: one of the file's ``versions:``, or the version where the file names one or none; without both it is
             the date of today, ``YYYY.MM.DD``.
 
@@ -55,7 +55,7 @@ def stack_from_environment(
 
     Args:
         environment: what the file says.
-        name: the stack's name; else the file's ``name:``, else the name of its folder.
+        name: the stack's name; else the file's ``name:``, else the name of its directory.
         version: the version; else the date of today, ``YYYY.MM.DD``.
 
     Raises:
