@@ -53,10 +53,12 @@ CASES = {
         r"requirements\.txt:2:1: the index .* cannot be reached: connection refused", "check the URL",
     ),
     "project that is not there": (
-        "requirements.txt", "--no-index\n./nowhere\n", 2, r"requirements\.txt:2:1: no such file or directory: ", "remove the line",
+        "requirements.txt", "--no-index\n./nowhere\n", 2,
+        r"requirements\.txt:2:1: no such file or directory: ", "remove the line",
     ),
     "no project": (
-        "requirements.txt", "--no-index\n\n-e .\n", 2, r"requirements\.txt:3:1: .*contains neither pyproject\.toml", "project",
+        "requirements.txt", "--no-index\n\n-e .\n", 2,
+        r"requirements\.txt:3:1: .*contains neither pyproject\.toml", "project",
     ),
     "cut hash": (
         "requirements.txt", "--no-index\nsix==1.0 --hash=sha256:abc\n", 2, r"requirements\.txt:2:1: 'sha256:abc'",
@@ -67,8 +69,8 @@ CASES = {
         r"requirements\.txt:2:1: .*Failed to connect", "check the URL",
     ),
     "unknown package": (
-        "requirements.txt", "--no-index\nno-such-thing-at-all\n", 2, r"requirements\.txt:2:1: cannot solve the pip packages",
-        "no package named no-such-thing-at-all",
+        "requirements.txt", "--no-index\nno-such-thing-at-all\n", 2,
+        r"requirements\.txt:2:1: cannot solve the pip packages", "no package named no-such-thing-at-all",
     ),
     "no import": (
         "stack.yaml", "version: 1\nimports:\n  - base.yaml\n", 2, r"stack\.yaml:3:5: no such file: project/base",
