@@ -102,7 +102,7 @@ def _adopt(package: CondaPackage, theirs: Path, ours: Path) -> None:
 
 
 def _noted(note: Path) -> str:
-    """The sha256 that rattler noted beside an unpacked package; empty where there is none."""
+    """The sha256 that rattler noted next to an unpacked package; empty if there is none."""
     try:
         return note.read_bytes()[8:_NOTE_BYTES].hex()
     except OSError:

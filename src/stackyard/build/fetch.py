@@ -92,7 +92,7 @@ def _download(package: PipPackage, target: Path, cafile: str) -> Path:
 
 def _copy(url: str, stream: IO[bytes], cafile: str = "") -> None:
     def kept(remote: IO[bytes]) -> None:
-        if stream.tell():  # what an attempt before this one left
+        if stream.tell():  # left by a previous attempt
             stream.seek(0)
             stream.truncate()
         shutil.copyfileobj(remote, stream, _BLOCK)

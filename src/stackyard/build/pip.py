@@ -54,9 +54,9 @@ def _block(wheel: Wheel) -> str:
 def install(job: Job, wheels: Sequence[Wheel]) -> None:
     """Install these wheels, and nothing else, into the prefix.
 
-    What uv's cache of this yard or of a parent holds is not fetched again: the first try has no network, and then only
-    what is missing is fetched. (uv itself asks again for all of them, and takes them anew from an index that does not
-    say how long its files may be kept: a second copy of each on disk.)
+    Wheels in uv's cache of this yard or of a parent are not downloaded again: the first attempt is offline, and then
+    only missing ones are downloaded. (uv itself revalidates all of them, and downloads them again from an index
+    without cache headers: a second copy of each on disk.)
 
     Raises:
         StackyardError: a wheel cannot be downloaded or its hash differs; uv's output is the detail.

@@ -1,7 +1,7 @@
 """Wheels in a parent's uv cache are linked (or copied) into this yard's instead of being downloaded again.
 
 uv cannot use a second cache that it may not write to. In its cache a wheel is a pointer
-(``wheels-v*/.../<name>/<file>.http`` or ``.rev``, beside a symbolic link) to an unpacked archive (``archive-v*/<id>``).
+(``wheels-v*/.../<name>/<file>.http`` or ``.rev``, next to a symlink) to an unpacked archive (``archive-v*/<id>``).
 Both are taken over for exactly the wheels that are needed. Where the layout of another version of uv differs nothing is
 found, and uv downloads: what is installed is checked by its hash in both cases.
 """

@@ -111,7 +111,7 @@ def glibc() -> str:
 
 
 def memory_gib(root: Path) -> float:
-    """Physical memory in GiB, rounded to a tenth; 0 where /proc is not there."""
+    """Physical memory in GiB, rounded to a tenth; 0 without /proc."""
     found = re.search(r"^MemTotal:\s+(\d+) kB", _read(root / "proc/meminfo"), re.MULTILINE)
     return round(int(found.group(1)) / 1024**2, 1) if found else 0.0
 

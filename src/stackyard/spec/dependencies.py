@@ -47,7 +47,7 @@ class DependencyReader:
         self._notice_pip(node)
 
     def selector(self, node: Node) -> str:
-        """The selector in the comment next to a value, or empty; a notice tells whether it applies or is ignored."""
+        """The selector in the comment next to a value, or empty; a notice reports whether it applies or is ignored."""
         text = selectors.in_comment(node.comment)
         if not text:
             return ""

@@ -37,7 +37,7 @@ def load_environment(path: Path, *, axes: Collection[str] = (), strict: bool = T
 
     Args:
         path: the file.
-        axes: names of matrix axes that selectors may use beside platforms.
+        axes: names of matrix axes that selectors may use in addition to platforms.
         strict: reject included requirement files that do not exist. Otherwise they are listed in ``missing``.
 
     Raises:
@@ -71,7 +71,7 @@ def parse_environment(node: Node, base_dir: Path, *, axes: Collection[str] = (),
     Args:
         node: the mapping; places in errors and requirements are its own file's.
         base_dir: the directory that relative paths start from (where conda would run pip).
-        axes: names of matrix axes that selectors may use beside platforms.
+        axes: names of matrix axes that selectors may use in addition to platforms.
         strict: as for `load_environment`.
 
     Raises:

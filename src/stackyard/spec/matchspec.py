@@ -1,7 +1,7 @@
 """conda's MatchSpec: every form that conda accepts, parsed and written as py-rattler parses it.
 
 conda and py-rattler agree on most of the language but not on all: conda takes ``name=1.2=build`` for the exact version
-and ``name=1.2`` for the fuzzy one, ignores white space nearly everywhere, keeps a hash behind a URL only in explicit
+and ``name=1.2`` for the fuzzy one, ignores white space nearly everywhere, keeps a hash after a URL only in explicit
 files. So a spec is parsed here with conda's semantics, and the solver receives an unambiguous form of it:
 
     numpy=1.19                       numpy 1.19.*
@@ -216,7 +216,7 @@ def _read_package(reading: _Reading, package: str) -> None:
 
 def _split_build(rest: str) -> tuple[str, str]:
     """Version and build of ``=1.2=py_0``, ``>=1.0 , <2 py*`` or ``1.2``: the build follows the first blank or ``=``
-    that belongs to no operator and has nothing but a build behind it."""
+    that belongs to no operator and is followed by nothing but a build."""
     for at, char in enumerate(rest[:-1]):
         build = rest[at + 1 :].strip()
         free = at > 0 and rest[at - 1] not in "=!|,<>~"
@@ -249,7 +249,7 @@ def split_channel(channel: str) -> tuple[str, str]:
 
 
 def _canonical(reading: _Reading) -> str:
-    """The spec in the one form that py-rattler reads as conda reads the original; py-rattler has the final say."""
+    """The spec in a form that py-rattler parses as conda parses the original; py-rattler must accept it."""
     try:
         version = canonical_version(reading.version) if reading.version else ""
     except VersionProblem as problem:

@@ -2,7 +2,7 @@
 
 versions: ["1.6.1", "1.7.0"]            # oldest first
 matrix:
-  python: ["2.7", "3.6"]                # an axis; a condition behind a value may look at the version
+  python: ["2.7", "3.6"]                # an axis; a condition after a value may test the version
   accelerator: {"1.7.0": [cuda, none], "*": [cuda]}      # the same, as a table by version
   exclude: [{version: "1.7.0", python: "2.7"}]           # drops every point that matches; a list means any of
   include: [{version: "1.6.1", python: "3.7", variant: py37-test}]      # adds one point

@@ -67,7 +67,7 @@ __all__ = [
 ]
 
 
-# --------------------------------------------------------------------------- what an environment file says
+# --------------------------------------------------------------------------- contents of an environment file
 
 
 class CondaRequirement(Model):
@@ -165,7 +165,7 @@ class Environment(Model):
     option_places: dict[str, Where] = {}
 
 
-# --------------------------------------------------------------------------- what a stack says
+# --------------------------------------------------------------------------- contents of a stack
 
 
 class HostTool(Model):

@@ -78,7 +78,7 @@ def module_version(site: Site, variant_version: str, variant: str, revision: int
 
 
 def aliases(version: str, variant: str) -> tuple[str, ...]:
-    """The short names that a revision may get beside its own, longest first: ``2.13-py311``, ``2.13``."""
+    """The short names of a revision, longest first: ``2.13-py311``, ``2.13``."""
     return (f"{version}-{variant}", version) if variant else (version,)
 
 
@@ -122,7 +122,7 @@ def _described(variant: Variant) -> str:
 
 
 def _fill(template: str, words: Mapping[str, str]) -> str:
-    """The template with its fields replaced; an empty word takes the separators before it (or behind it) along."""
+    """The template with its fields replaced; an empty word is removed with the separators before (or after) it."""
     result = ""
     separator = ""
     for literal, name in re.findall(r"([^{]*)(?:\{(\w*)\})?", template):

@@ -32,7 +32,7 @@ _APART = frozenset({"name", "version", "versions", "matrix", "variant", "default
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A stack.yaml, read, its shape checked. `given` is an environment that was handed over beside the file's own."""
+    """A stack.yaml, read and checked. `given` is an environment in addition to the file's own."""
 
     file: Path
     root: Node

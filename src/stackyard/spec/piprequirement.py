@@ -67,7 +67,7 @@ def parse_requirement(
     """Read one requirement, without its options.
 
     Args:
-        text: the requirement; for an editable one what stands behind ``-e``.
+        text: the requirement; for an editable one the text after ``-e``.
         place: where, for errors and for the result.
         context: base directory, environment and notices.
         editable: it was ``-e``: kept on the result, which becomes a wheel made from a snapshot.
@@ -199,7 +199,7 @@ class _Reader:
         return fields | {"line": f"{line} ; {marker}" if marker else line, "marker": marker, **more}
 
     def _from_filename(self, target: str, name: str) -> tuple[str, str]:
-        """Name and specifier that a wheel's file name tells."""
+        """Name and specifier from a wheel's file name."""
         filename = unquote(re.split(r"[?#]", target, maxsplit=1)[0].rsplit("/", 1)[-1])
         if not filename.endswith(".whl") or "${" in filename:
             return name, ""

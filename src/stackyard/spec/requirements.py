@@ -41,7 +41,7 @@ class Line:
 
 @dataclass
 class RequirementsReader:
-    """Reads lines and files of pip's requirements format and collects what they say.
+    """Reads lines and files of pip's requirements format and collects their contents.
 
     Args:
         base_dir: the directory that local requirements are relative to.

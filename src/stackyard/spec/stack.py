@@ -54,7 +54,7 @@ def stack_from_environment(
     """The stack of an environment.yml or a requirements.txt: one variant, named after the Python that it asks for.
 
     Args:
-        environment: what the file says.
+        environment: the parsed file.
         name: the stack's name; else the file's ``name:``, else the name of its directory.
         version: the version; else the date of today, ``YYYY.MM.DD``.
 
@@ -173,7 +173,7 @@ class _Maker:
         )
 
     def _name(self, point: Point, environment: Environment, file: StackFile, python: str) -> str:
-        """The variant's name: as the matrix says, else after the Python, where there is no matrix."""
+        """The variant's name: from the matrix, or without one from the Python."""
         if point.variant is not None:
             return naming.safe(point.variant)
         template = self.source.shape.variant

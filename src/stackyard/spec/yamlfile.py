@@ -1,7 +1,7 @@
 """YAML with the place of every value: how every spec file is read.
 
 A file becomes a `Document`, a tree of `Node`s that each know their line, their column, the text as it was written and
-the comment beside them. The text matters because YAML reads ``python: 3.10`` as the number 3.1; the comment because
+the comment next to them. The text matters because YAML reads ``python: 3.10`` as the number 3.1; the comment because
 selectors such as ``# [linux64]`` are comments to YAML. Values follow YAML 1.2, as conda's own reader does.
 
     document = read_yaml(Path("stack.yaml"))
