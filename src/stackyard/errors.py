@@ -3,7 +3,7 @@
     StackyardError            1  it failed, with the cause
       InputError              2  the command line or a file is wrong
       ChecksFailed            3  a check did not pass
-      MissingError            4  something needed is missing on this machine
+      MissingError            4  something required is missing on this machine
 
 Only `stackyard.cli` catches them: it prints ``error:``, the place, the message and the hint.
 """
@@ -58,13 +58,13 @@ class StackyardError(Exception):
 
 
 class InputError(StackyardError):
-    """The command line or a file is wrong; nothing was changed."""
+    """The command line or a file is invalid; nothing was changed."""
 
     exit_code = 2
 
 
 class ManyErrors(InputError):
-    """Several problems found in one reading, all reported at once."""
+    """Several problems of one input, all reported at once."""
 
     def __init__(self, problems: Sequence[StackyardError]) -> None:
         super().__init__(f"{len(problems)} problems found")
@@ -72,12 +72,12 @@ class ManyErrors(InputError):
 
 
 class ChecksFailed(StackyardError):
-    """At least one check did not pass; what passed was still done."""
+    """At least one check failed."""
 
     exit_code = 3
 
 
 class MissingError(StackyardError):
-    """Something needed is missing on this machine; the hint names how to get it."""
+    """Something required is missing on this machine; the hint tells how to get it."""
 
     exit_code = 4

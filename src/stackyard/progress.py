@@ -1,4 +1,4 @@
-"""How long jobs say what they are doing, without knowing about terminals. `stackyard.cli` draws it."""
+"""Progress of long operations, independent of terminals. `stackyard.cli` displays it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Progress(Protocol):
         """How far the phase is, in items."""
 
     def notice(self, text: str) -> None:
-        """Something that the user should know: one sentence."""
+        """A notice for the user: one sentence."""
 
 
 class Silent:

@@ -111,7 +111,7 @@ def test_a_python_2_variant_with_a_pip_part_is_refused_at_its_line(tmp_path: Pat
     assert line in text
     (site.folder / "powerai.yaml").write_text(text.replace(line, f"{line}    - pip: [six]\n"))
     refused = site.run("lock", "powerai.yaml", expect=2)
-    assert re.search(r"powerai\.yaml:\d+:\d+: .*Python 2 and has a pip part", refused.err)
+    assert re.search(r"powerai\.yaml:\d+:\d+: .*Python 2 and has pip packages", refused.err)
     assert "conda channel" in refused.err
 
 

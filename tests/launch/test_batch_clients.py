@@ -208,7 +208,7 @@ def test_no_id_is_an_error_that_shows_the_answer(name: str) -> None:
 @pytest.mark.parametrize("name", schedulers.TABLE)
 def test_without_the_programs_it_says_what_is_missing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(MissingError, match="is not on this machine") as caught:
+    with pytest.raises(MissingError, match="not found on PATH") as caught:
         schedulers.get(name).state("1")
     assert caught.value.hint
 

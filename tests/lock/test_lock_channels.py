@@ -53,7 +53,7 @@ def test_variables_are_put_in_or_named() -> None:
     values = {"TOKEN": "abc", "ROOT": "https://r", "HOME": "/me"}
     assert urls(env("https://h/t/$TOKEN/c", "${ROOT}/x", "$HOME/mine"), values) == [
         "https://h/t/abc/c", "https://r/x", "file:///me/mine"]  # fmt: skip
-    with pytest.raises(InputError, match=r"\$TOKEN, which is not set") as caught:
+    with pytest.raises(InputError, match=r"needs the variable TOKEN, which is not set") as caught:
         urls(env("https://h/$TOKEN/c"))
     assert caught.value.where == WHERE
 

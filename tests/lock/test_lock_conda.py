@@ -128,7 +128,7 @@ def test_hash_is_computed_where_the_index_has_none_and_checked_where_it_has(tmp_
     index.write_text(json.dumps(data))
     assert lock(site(made), tmp_path / "y1", "a", "b").variants[0].conda == good.conda
     set_record(made, "linux-64", "b-1-0.tar.bz2", sha256="0" * 64)
-    with pytest.raises(StackyardError, match=r"b-1-0.tar.bz2 is not the package"):
+    with pytest.raises(StackyardError, match=r"hash mismatch for .*b-1-0.tar.bz2"):
         lock(site(made), tmp_path / "y2", "b")
 
 
@@ -157,7 +157,7 @@ def test_unreachable_channels_are_named_within_ten_seconds(channel: Path, tmp_pa
     [
         (("numpy >=2", "python 3.10.*"), {}, "numpy", "without `numpy >=2` or `python 3.10.*`"),
         (("numpy >=2", "six"), {"pins": ("numpy <2", "six <99")}, "numpy", "the site's pin `numpy <2`"),
-        (("nosuchthing", "six"), {}, "nosuchthing", "no channel has nosuchthing for linux-64"),
+        (("nosuchthing", "six"), {}, "nosuchthing", "no channel has a matching nosuchthing for linux-64"),
         (("faketorch * cuda*",), {"cuda": "11.0"}, "__cuda", "__cuda=11.0=0"),
     ],
 )

@@ -104,7 +104,7 @@ def test_platforms(channel: Path, tmp_path: Path) -> None:
     kinds = a_site(channel, platforms=(), nodes={"p9": NodeKind(platform="linux-ppc64le", glibc="2.17")})
     assert [v.platform for v in lock(stack(base), kinds, Yard(tmp_path)).variants] == ["linux-ppc64le"]
     assert solve.site_platforms(Site()) == (HERE,)
-    with pytest.raises(InputError, match="is not for linux-aarch64"):
+    with pytest.raises(InputError, match="does not support linux-aarch64"):
         lock(stack(limited), both, Yard(tmp_path), platforms=("linux-aarch64",))
 
 
@@ -209,7 +209,7 @@ def test_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     here = f"{sys.version_info[0]}.{sys.version_info[1]}"
     assert interpreter.from_host(Interpreter(version=here), HERE).version.startswith(here)
     assert interpreter.from_host(Interpreter(version=">=3.8,<4"), HERE)
-    with pytest.raises(MissingError, match=r"has no Python 3\.99"):
+    with pytest.raises(MissingError, match=r"Python 3\.99 not found"):
         interpreter.from_host(Interpreter(version="3.99"), HERE)
     with pytest.raises(InputError, match="not understood"):
         interpreter.from_host(Interpreter(version="three"), HERE)
@@ -220,7 +220,7 @@ def test_versions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_uv_without_a_network_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UV_PYTHON_INSTALL_MIRROR", "http://127.0.0.1:9/pythons")
-    with pytest.raises(MissingError, match=r"uv's Python 3\.13 is not on this machine") as caught:
+    with pytest.raises(MissingError, match=r"uv's Python 3\.13 is not installed") as caught:
         interpreter.from_uv(Interpreter(source="uv", version="3.13"), HERE, tmp_path)
     assert "UV_PYTHON_INSTALL_MIRROR" in str(caught.value.hint)
 
@@ -249,7 +249,7 @@ def test_conda_python_of_the_version_that_is_asked_for(channel: Path, links: Pat
 
 def test_two_pythons_are_an_error(channel: Path, links: Path, tmp_path: Path) -> None:
     both = variant(local("app", conda=conda("six")), interpreter=Interpreter(source="host"))
-    with pytest.raises(InputError, match=r"conda brings python 3\.11\.9 as well"):
+    with pytest.raises(InputError, match=r"two interpreters: .* python 3\.11\.9 of conda"):
         lock(stack(both), a_site(channel, links), Yard(tmp_path))
 
 
@@ -263,6 +263,6 @@ def test_a_host_python_that_changed_is_stale(channel: Path, links: Path, tmp_pat
     locked = lock(made, site, Yard(tmp_path / "y"))
     assert locked.variants[0].interpreter.path == str(fake) and solve.stale(locked, made, site, ()) == []
     fake.write_text('#!/bin/sh\n# updated\necho 3.11.1\necho "$0"\n')
-    assert "is no longer the Python that was locked" in solve.stale(locked, made, site, ())[0]
+    assert "is no longer the locked Python" in solve.stale(locked, made, site, ())[0]
     again = lock(made, site, Yard(tmp_path / "y"), previous=locked)
     assert again.variants[0].interpreter.sha256 == sha256_file(fake) and solve.stale(again, made, site, ()) == []

@@ -138,7 +138,7 @@ def test_reading_a_hundred_variants_is_quick() -> None:
 
 def test_path_and_missing_file(tmp_path: Path) -> None:
     assert text.path_for(tmp_path / "stack.yaml") == tmp_path / "stack.yaml.lock"
-    with pytest.raises(InputError, match="lock not found"):
+    with pytest.raises(InputError, match="no such lock"):
         text.read(tmp_path / "none.lock")
 
 

@@ -63,14 +63,14 @@ def test_every_section(tmp_path: Path) -> None:
 def test_notices_say_what_was_not_used_or_only_sometimes(tmp_path: Path) -> None:
     notices = "\n".join(load_environment(DATA / "everything.yml").notices)
     for words in (
-        "prefix /home/somebody/envs/everything is not used",
-        "gdb holds only where linux64",
-        "osx-only holds only where osx",
+        "prefix /home/somebody/envs/everything is ignored",
+        "gdb applies only if linux64",
+        "osx-only applies only if osx",
         "needs $STACKYARD_TEST_TOKEN, which is not set here",
         "TRUE is 'True'",
-        "'chanels' is no key of an environment file and is ignored, as by conda; did you mean 'channels'?",
-        "the comment [linux and unheard_of] is not honoured",
-        "`pip:` is not last",
+        "unknown key 'chanels' ignored, as by conda; did you mean 'channels'?",
+        "the comment [linux and unheard_of] is ignored",
+        "`pip:` is not the last entry",
     ):
         assert words in notices
 
@@ -125,7 +125,7 @@ def test_two_pip_lists_are_joined(tmp_path: Path) -> None:
 
 def test_pip_alone_needs_no_pip(tmp_path: Path) -> None:
     environment = load(tmp_path, "dependencies:\n- pip:\n  - a\n")
-    assert any("pip is not among the conda packages" in notice for notice in environment.notices)
+    assert any("pip is not listed as a conda package" in notice for notice in environment.notices)
 
 
 def test_a_selector_on_the_whole_pip_list_and_lists_of_sel(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_axes_are_selectors_only_where_there_are_axes(tmp_path: Path) -> None:
     assert [requirement.selector for requirement in with_axes.conda] == ["mpi == 'openmpi'", "py>=38", ""]
     without = parse_environment(root, tmp_path)
     assert [requirement.selector for requirement in without.conda] == ["", "", ""]
-    assert any("[py>=38] is not honoured" in notice for notice in without.notices)
+    assert any("[py>=38] is ignored" in notice for notice in without.notices)
 
 
 def test_conda_locks_keys(tmp_path: Path) -> None:
@@ -186,29 +186,29 @@ def test_conda_locks_keys(tmp_path: Path) -> None:
         ("# nothing\n", "", "empty", "dependencies"),
         ("- numpy\n", "1:1", "mapping", "dependencies"),
         ("numpy\n", "1:1", "mapping", "dependencies"),
-        ("dependencies: numpy\n", "1:15", "is a list", "- "),
-        ("dependencies:\n  pip: [a]\n", "2:3", "is a list", "- "),
-        ("dependencies:\n- numpy==\n", "2:3", "no conda package spec", "operators"),
-        ("dependencies:\n-\n- a\n", "2:2", "no dependency", "remove"),
-        ("dependencies:\n- 1.2\n", "2:3", "no dependency", "- name"),
-        ("dependencies:\n- [a]\n", "2:3", "list within", "same level"),
-        ("dependencies:\n- python: 3.6\n", "2:3", "no section", "python=3.6"),
-        ("dependencies:\n- npm:\n  - left-pad\n", "2:3", "no section", "pip:"),
-        ("dependencies:\n- pip: numpy\n", "2:8", "is a list", "own"),
-        ("dependencies:\n- pip:\n  - 1.2\n", "3:5", "no pip requirement", "numpy=="),
+        ("dependencies: numpy\n", "1:15", "must be a list", "- "),
+        ("dependencies:\n  pip: [a]\n", "2:3", "must be a list", "- "),
+        ("dependencies:\n- numpy==\n", "2:3", "not a conda package spec", "operators"),
+        ("dependencies:\n-\n- a\n", "2:2", "missing package name", "remove"),
+        ("dependencies:\n- 1.2\n", "2:3", "not a dependency", "- name"),
+        ("dependencies:\n- [a]\n", "2:3", "nested list", "same level"),
+        ("dependencies:\n- python: 3.6\n", "2:3", "not a section", "python=3.6"),
+        ("dependencies:\n- npm:\n  - left-pad\n", "2:3", "not a section", "pip:"),
+        ("dependencies:\n- pip: numpy\n", "2:8", "must be a list", "own"),
+        ("dependencies:\n- pip:\n  - 1.2\n", "3:5", "not a pip requirement", "numpy=="),
         ("dependencies:\n- pip:\n  - torch: 1.0\n", "3:5", "mapping", "torch==1.0"),
         ("dependencies:\n- pip:\n  - numpy=1.2\n", "3:5", "no operator `=`", "numpy==1.2"),
         ("dependencies:\n- sel(beos): a\n", "2:3", "'beos'", "linux"),
-        ("channels: conda-forge\ndependencies: []\n", "1:11", "is a list", "[conda-forge]"),
+        ("channels: conda-forge\ndependencies: []\n", "1:11", "must be a list", "[conda-forge]"),
         ("channels: [1]\ndependencies: []\n", "1:12", "name or a URL", "conda-forge"),
-        ("platforms: [linux64]\ndependencies: []\n", "1:13", "no platform", "linux-64"),
+        ("platforms: [linux64]\ndependencies: []\n", "1:13", "not a platform", "linux-64"),
         ("variables: [A=1]\ndependencies: []\n", "1:12", "mapping", "NAME: value"),
         ("variables: {A: [1]}\ndependencies: []\n", "1:16", "one value", "quotes"),
-        ("variables: {A-B: 1}\ndependencies: []\n", "1:13", "no name", "letters"),
+        ("variables: {A-B: 1}\ndependencies: []\n", "1:13", "not a variable name", "letters"),
         ("name: [a]\ndependencies: []\n", "1:7", "one word", "name: my-name"),
-        ("image: x\ncommand: y\n", "1:1", "no environment file", "dependencies"),
-        ("dependancies:\n- numpy\n", "1:1", "no key", "dependencies"),
-        ("dependencies: [a]\ndependencies: [b]\n", "2:1", "twice", "one of the two"),
+        ("image: x\ncommand: y\n", "1:1", "not an environment file", "dependencies"),
+        ("dependancies:\n- numpy\n", "1:1", "unknown key", "dependencies"),
+        ("dependencies: [a]\ndependencies: [b]\n", "2:1", "duplicate key", "one of the two"),
         ("dependencies:\n\t- a\n", "2:1", "not valid YAML", "tabs"),
         ("dependencies:\n- a\n---\ndependencies: []\n", "3:1", "another document", "---"),
         ("dependencies:\n  - a\n - b\n", "3:2", "not valid YAML", "indent"),

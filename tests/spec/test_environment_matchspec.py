@@ -150,7 +150,7 @@ def test_names_are_lower_case_and_the_text_stays() -> None:
         ("numpy=", "ignored"),
         ("foo if python>=3", "condition"),
         ("conda-forge:python:numpy", "namespace"),
-        ("cudatoolkit=11.*.*", "taken as 11.*"),
+        ("cudatoolkit=11.*.*", "read as 11.*"),
     ],
 )
 def test_what_conda_ignores_is_said(text: str, word: str) -> None:
@@ -164,7 +164,7 @@ def test_what_conda_ignores_is_said(text: str, word: str) -> None:
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
-        ("numpy==", "operators are"),
+        ("numpy==", "operators: ="),
         ("numpy >=1.2 <2", "commas"),
         ("numpy>=1.2,", "each side"),
         ("numpy 1.2.", "such as"),

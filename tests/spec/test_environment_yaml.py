@@ -67,12 +67,12 @@ def test_comments_belong_to_their_line(document) -> None:
 @pytest.mark.parametrize(
     ("text", "place", "message"),
     [
-        ("a: &a [*a]\n", "1:4", "refers to the value that holds it"),
+        ("a: &a [*a]\n", "1:4", "refers to the value that contains it"),
         ("a: *b\n", "1:4", "undefined alias"),
         ("a: \x01\n", "1", "not allowed"),
-        ("a: 1\nb:\n  a: 2\n  a: 3\n", "4:3", "twice"),
+        ("a: 1\nb:\n  a: 2\n  a: 3\n", "4:3", "duplicate key"),
         ("<<: 1\n", "1:5", "mapping"),
-        ("a: !!int x\n", "1:4", "no int"),
+        ("a: !!int x\n", "1:4", "not a valid int"),
     ],
 )
 def test_problems(text: str, place: str, message: str) -> None:

@@ -80,10 +80,10 @@ permissions: {umask: 99}
         ":2:1: unknown key 'chanels' | did you mean 'channels'?",
         ":4:19: nodes.gpu.platform: 'linux-32' is not one of linux-64, linux-aarch64, linux-ppc64le"
         " | did you mean 'linux-64'?",
-        ":4:36: nodes.gpu.cores: a whole number is needed here, not 'many' | write it in digits without a unit",
+        ":4:36: nodes.gpu.cores: expected a whole number, found 'many' | write it in digits without a unit",
         ":4:42: unknown key 'memory' in nodes.gpu | did you mean 'memory_gib'?",
         ":5:22: channels.priority: 'strickt' is not one of strict, flexible, disabled | did you mean 'strict'?",
-        ":6:22: permissions.umask: '99' does not have the form ^0?[0-7]{3}$ | write three octal digits, e.g. 0027",
+        ":6:22: permissions.umask: '99' does not match ^0?[0-7]{3}$ | write three octal digits, e.g. 0027",
     ]
 
 
@@ -91,15 +91,15 @@ permissions: {umask: 99}
     ("text", "message", "line"),
     [
         ("name: s\nmodules: {naming: '{version}-{variant}'}\n", "lacks {revision}", 2),
-        ("name: s\nmodules: {naming: '{stack}-{version}-{revision}'}\n", "does not know {stack}", 2),
-        ("name: s\nmodules: {naming: '{version}/{revision}'}\n", "is no name", 2),
-        ("name: s\npins:\n  - numpy <2\n  - 'cuda [oops'\n", "is no conda package spec", 4),
-        ("name: s\nyard: yards/main\n", "is not absolute", 2),
+        ("name: s\nmodules: {naming: '{stack}-{version}-{revision}'}\n", "unknown field {stack}", 2),
+        ("name: s\nmodules: {naming: '{version}/{revision}'}\n", "is not a valid name", 2),
+        ("name: s\npins:\n  - numpy <2\n  - 'cuda [oops'\n", "is not a conda package spec", 4),
+        ("name: s\nyard: yards/main\n", "is not an absolute path", 2),
         ("name: s\nfile: x\n", "unknown key 'file'", 2),
         ("name: s\nstacks:\n  append:\n    chekcs: [a]\n", "unknown key 'chekcs'", 4),
-        ("name: s\nstacks:\n  force: {name: x}\n", "'name' is each stack's own", 3),
-        ("name: s\nstacks:\n  defaults: {modules: {family: [a]}}\n", "text is needed here, not a list", 3),
-        ("- a\n", "a site is a mapping", 1),
+        ("name: s\nstacks:\n  force: {name: x}\n", "'name' cannot be set for every stack", 3),
+        ("name: s\nstacks:\n  defaults: {modules: {family: [a]}}\n", "expected text, found a list", 3),
+        ("- a\n", "a site must be a mapping", 1),
         ("name: {{ jinja }}\n", "Jinja", 1),
     ],
 )
@@ -153,7 +153,7 @@ def test_force_comes_last(tmp_path: Path) -> None:
 
 def test_problem_of_a_sites_value_names_the_site(tmp_path: Path) -> None:
     site = load_site(write(tmp_path, "stacks: {append: {environment: {dependencies: ['x{nothing}']}}}\n"))
-    with pytest.raises(InputError, match=r"\{nothing\} is no axis") as error:
+    with pytest.raises(InputError, match=r"\{nothing\} is not an axis") as error:
         stack_from_file(write(tmp_path, "environment: {dependencies: [a]}\n", "stack.yaml"), site)
     assert error.value.where and os.path.basename(error.value.where.file) == "site.yaml"
 

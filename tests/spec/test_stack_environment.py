@@ -51,7 +51,7 @@ def test_requirements(tmp_path: Path) -> None:
 def test_python_2_with_pip(tmp_path: Path) -> None:
     file = tmp_path / "environment.yml"
     file.write_text("dependencies:\n  - python=2.7\n  - pip:\n      - six\n")
-    with pytest.raises(InputError, match="py27 is for Python 2 and has a pip part") as error:
+    with pytest.raises(InputError, match="py27 is for Python 2 and has pip packages") as error:
         load_stack(file, Site())
     assert (error.value.where and error.value.where.line) == 4
 

@@ -146,7 +146,7 @@ def test_no_name_for_variants(read) -> None:
 
 
 def test_two_variants_of_one_name(read) -> None:
-    with pytest.raises(InputError, match=r"two variants claim the name s/1-x.*: .*python 3.9.*python 3.10"):
+    with pytest.raises(InputError, match=r"two variants have the same name s/1-x.*: .*python 3.9.*python 3.10"):
         read("name: s\nversion: 1\nmatrix: {python: [3.9, 3.10]}\nvariant: x\nenvironment: {dependencies: [a]}\n")
 
 
@@ -154,23 +154,23 @@ def test_two_variants_of_one_name(read) -> None:
     ("matrix", "message"),
     [
         ("{prefix: [a]}", "'prefix' cannot be an axis"),
-        ("{python: [[a]]}", "a value is one word"),
-        ("{python: [3.9, 3.9]}", "is there twice"),
-        ("{python: [3.9], exclude: [{pyton: 3.9}]}", "'pyton' is no axis | did you mean 'python'?"),
-        ("{python: [3.9], include: [{python: 3.10}]}", "an included point needs its version"),
-        ("{python: [3.9], exclude: [{variant: x}]}", "'variant' is no axis"),
-        ("{python: [3.9], include: [{version: 1, python: [3.8]}]}", "one value is needed here"),
-        ("{python: [3.9], include: [{version: 7, python: 3.10}]}", "there is no version 7"),
-        ("{python: [3.9], exclude: [{python: 3.9}]}", "the matrix has no point left"),
+        ("{python: [[a]]}", "a value must be one word"),
+        ("{python: [3.9, 3.9]}", "exists twice"),
+        ("{python: [3.9], exclude: [{pyton: 3.9}]}", "'pyton' is not an axis | did you mean 'python'?"),
+        ("{python: [3.9], include: [{python: 3.10}]}", "an included point must have a version"),
+        ("{python: [3.9], exclude: [{variant: x}]}", "'variant' is not an axis"),
+        ("{python: [3.9], include: [{version: 1, python: [3.8]}]}", "expected one value"),
+        ("{python: [3.9], include: [{version: 7, python: 3.10}]}", "no such version: 7"),
+        ("{python: [3.9], exclude: [{python: 3.9}]}", "the matrix is empty: all points are excluded"),
         ("{python: [3.9], exclude: [{python: 3.8}]}", "stack.yaml:2:35: matrix: this exclude matches no point"),
-        ("[3.9]", "a mapping is needed here"),
+        ("[3.9]", "expected a mapping"),
     ],
 )
 def test_wrong_matrix(read, matrix, message) -> None:
     with pytest.raises(InputError) as error:
         read(f"version: 1\nmatrix: {matrix}\nenvironment: {{dependencies: [a]}}\n")
     assert any(message in line for line in problems(error)), problems(error)
-    assert all(line.startswith("stack.yaml:2:") or "no point left" in line for line in problems(error))
+    assert all(line.startswith("stack.yaml:2:") or "the matrix is empty" in line for line in problems(error))
 
 
 # --------------------------------------------------------------------------- conditions
@@ -230,7 +230,7 @@ def test_conditions_in_a_file_that_is_referred_to(read, tmp_path: Path) -> None:
     [
         ("nccl  # [acelerator == 'cuda']", "did you mean 'accelerator'"),
         ("nccl  # [linux64 and acelerator == 'cuda']", "did you mean 'accelerator'"),
-        ("{if: accelerator ==, then: a}", "is no selector"),
+        ("{if: accelerator ==, then: a}", "is not a selector"),
         ("{if: linux, them: a}", "did you mean 'then'"),
     ],
 )
@@ -243,7 +243,7 @@ def test_wrong_condition(read, line, message) -> None:
 
 
 def test_condition_on_the_platform_outside_the_environment(read) -> None:
-    with pytest.raises(InputError, match="asks for the platform, which build does not depend on") as error:
+    with pytest.raises(InputError, match="tests the platform, which build does not depend on") as error:
         read("environment: {dependencies: [a]}\nbuild:\n  tools:\n    - nvcc  # [ppc64le]\n")
     assert error.value.where and error.value.where.line == 4
 
@@ -294,10 +294,10 @@ checks:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("summary: 'for {pyhton}'", "{pyhton} is no axis of the matrix | did you mean 'python'?"),
-        ("summary: 'in {prefix}'", "{prefix} is not known here"),
-        ("variables: {A: '{env:HOME}'}", "{env:HOME} is not known here"),
-        ("build: {variables: {A: '{mpi}'}}", "{mpi} is no axis of the matrix"),
+        ("summary: 'for {pyhton}'", "{pyhton} is not an axis of the matrix | did you mean 'python'?"),
+        ("summary: 'in {prefix}'", "{prefix} is not available here"),
+        ("variables: {A: '{env:HOME}'}", "{env:HOME} is not available here"),
+        ("build: {variables: {A: '{mpi}'}}", "{mpi} is not an axis of the matrix"),
     ],
 )
 def test_unknown_name(read, line, message) -> None:
@@ -346,13 +346,13 @@ def test_python_axis_is_the_interpreter_of_a_pip_part(read) -> None:
 
 
 def test_python_other_than_the_axis(read) -> None:
-    with pytest.raises(InputError, match=r"py310 is for Python 3.10, but its environment asks for 3.11"):
+    with pytest.raises(InputError, match=r"py310 is for Python 3.10, but its environment requires 3.11"):
         read("matrix: {python: [3.10]}\nenvironment: {dependencies: [python=3.11]}\n")
 
 
 @pytest.mark.parametrize("how", ["matrix: {python: [2.7]}", "python: 2.7", "interpreter: {version: 2.7}"])
 def test_python_2_with_pip(read, how) -> None:
-    with pytest.raises(InputError, match=r"py27 is for Python 2 and has a pip part \(six") as error:
+    with pytest.raises(InputError, match=r"py27 is for Python 2 and has pip packages \(six") as error:
         read(f"{how}\nenvironment:\n  dependencies:\n    - pip:\n        - six\n")
     assert error.value.where and error.value.where.line == 5
     assert "uv" in (error.value.hint or "")
@@ -415,21 +415,21 @@ def test_pip_index_of_a_package(read) -> None:
     text = "environment: {{dependencies: [{{pip: [Torch_Vision, numpy]}}]}}\npip: {{indexes: {{{}: 'https://x/simple'}}}}\n"
     requirements = read(text.format("torch-vision")).variants[0].environment.pip
     assert [p.index for p in requirements] == ["https://x/simple", ""]
-    with pytest.raises(InputError, match=r"no pip requirement of this stack is for trch"):
+    with pytest.raises(InputError, match=r"trch is not a pip requirement of this stack"):
         read(text.format("trch"))
 
 
 def test_default(read) -> None:
     text = "version: 1\nmatrix: {{python: [3.10, 3.11]}}\ndefault: {}\nenvironment: {{dependencies: [a]}}\n"
     assert read(text.format("py310")).default == "py310"
-    with pytest.raises(InputError, match="there is no variant py39"):
+    with pytest.raises(InputError, match="no such variant: py39"):
         read(text.format("py39"))
 
 
 def test_asked_version(read) -> None:
     text = "versions: [1.0, 2.0]\nenvironment: {dependencies: [python=3.9]}\n"
     assert [v.version for v in read(text, version="1.0").variants] == ["1.0"]
-    with pytest.raises(InputError, match=r"there is no version 3\.0"):
+    with pytest.raises(InputError, match=r"no such version: 3\.0"):
         read(text, version="3.0")
 
 
@@ -502,9 +502,9 @@ checks: [own-check]
     [
         ("matrix: {python: [3.9]}\nimports: [base.yaml]\n", "base.yaml has python 3.10, 3.11, not 3.9"),
         ("imports: [base.yaml]\n", "base.yaml has python 3.10, 3.11, not without a value"),
-        ("imports: [gone.yaml]\n", "stack.yaml:1:11: there is no file"),
-        ("imports: [many.yaml]\n", "many.yaml has the versions 1, 2: which one?"),
-        ("imports: [{file: many.yaml, version: 3}]\n", "many.yaml has no version 3"),
+        ("imports: [gone.yaml]\n", "stack.yaml:1:11: no such file:"),
+        ("imports: [many.yaml]\n", "many.yaml has the versions 1, 2: choose one"),
+        ("imports: [{file: many.yaml, version: 3}]\n", "no such version of many.yaml: 3"),
         ("imports: [self.yaml]\n", "self.yaml imports self.yaml"),
         ("imports: [loop.yaml]\n", "stack.yaml imports loop.yaml imports stack.yaml"),
     ],
@@ -560,16 +560,16 @@ platforms: [linux-64, osx-64]
         "stack.yaml:2:1: unknown key 'sumary' | did you mean 'summary'?",
         "stack.yaml:6:3: unknown key 'tool' in build | did you mean 'tools'?",
         "stack.yaml:9:7: unknown key 'no_binry' in build.packages.horovod | did you mean 'no_binary'?",
-        "stack.yaml:10:18: build.packages.horovod.isolation: true or false is needed here, not 'maybe'"
+        "stack.yaml:10:18: build.packages.horovod.isolation: expected true or false, found 'maybe'"
         " | write true or false",
-        "stack.yaml:12:5: checks.0: a check needs exactly one of run, python and script; here is none of them | None",
-        "stack.yaml:14:18: checks.1.timeout_min: a number is needed here, not 'long'"
+        "stack.yaml:12:5: checks.0: a check must have exactly one of run, python and script; found none | None",
+        "stack.yaml:14:18: checks.1.timeout_min: expected a number, found 'long'"
         " | write it without a unit: the unit is in the key's name",
-        "stack.yaml:16:13: modules.conflict: a list is needed here, not 'openmpi'"
-        " | write each value on a line of its own behind `- `, or [a, b]",
+        "stack.yaml:16:13: modules.conflict: expected a list, found 'openmpi'"
+        " | write each value on its own line after `- `, or [a, b]",
         "stack.yaml:17:23: interpreter.source: 'connda' is not one of auto, conda, uv, host | did you mean 'conda'?",
         "stack.yaml:18:23: platforms.1: 'osx-64' is not one of linux-64, linux-aarch64, linux-ppc64le"
-        " | possible here: linux-64, linux-aarch64, linux-ppc64le",
+        " | allowed: linux-64, linux-aarch64, linux-ppc64le",
     ]
 
 
@@ -577,19 +577,19 @@ platforms: [linux-64, osx-64]
     ("text", "message"),
     [
         ("dependencies: [numpy]\n", "stack.yaml:1:1: unknown key 'dependencies' | write it under `environment:`"),
-        ("- a\n", "stack.yaml:1:1: a stack is a mapping"),
-        ("# nothing\n", "a stack is a mapping"),
+        ("- a\n", "stack.yaml:1:1: a stack must be a mapping"),
+        ("# nothing\n", "a stack must be a mapping"),
         (
             "environment: {dependencis: [a]}\n",
             "unknown key 'dependencis' in environment | did you mean 'dependencies'?",
         ),
-        ("environment: {dependencies: ['numpy [oops']}\n", "'numpy [oops' is no conda package spec"),
-        ("version: 1\nversions: [1, 2]\n", "give `version` or `versions`, not both"),
-        ("version: a/b\nenvironment: {dependencies: [a]}\n", "stack.yaml:1:10: 'a/b' is no version of a module"),
-        ("variant: '{mpi}'\nenvironment: {dependencies: [a]}\n", "stack.yaml:1:10: variant: {mpi} is no axis"),
-        ("name: s\nversion: 1\n", "the variant py3 installs nothing"),
-        ("name: '!'\nenvironment: {dependencies: [a]}\n", "'!' is no name for a module"),
-        ("environment: {dependencies: [a], platforms: [osx-64]}\n", "this is only for osx-64"),
+        ("environment: {dependencies: ['numpy [oops']}\n", "'numpy [oops' is not a conda package spec"),
+        ("version: 1\nversions: [1, 2]\n", "`version` and `versions` are mutually exclusive"),
+        ("version: a/b\nenvironment: {dependencies: [a]}\n", "stack.yaml:1:10: 'a/b' is not a valid module version"),
+        ("variant: '{mpi}'\nenvironment: {dependencies: [a]}\n", "stack.yaml:1:10: variant: {mpi} is not an axis"),
+        ("name: s\nversion: 1\n", "the variant py3 has no packages"),
+        ("name: '!'\nenvironment: {dependencies: [a]}\n", "'!' is not a valid module name"),
+        ("environment: {dependencies: [a], platforms: [osx-64]}\n", "unsupported platform: only for osx-64"),
     ],
 )
 def test_errors(read, text, message) -> None:

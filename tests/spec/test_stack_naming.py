@@ -66,7 +66,7 @@ def test_variant_name(axes, template, expected) -> None:
 
 
 def test_variant_template_names_an_axis() -> None:
-    with pytest.raises(InputError, match=r"\{mpi\} is no axis"):
+    with pytest.raises(InputError, match=r"\{mpi\} is not an axis"):
         variant_name({"python": "3.9"}, "{mpi}")
 
 
@@ -91,7 +91,7 @@ def test_safe(text, expected) -> None:
 )
 def test_claims(template, names) -> None:
     variants = [Variant(stack="s", version="1", name=name, axes={"x": name}) for name in names]
-    with pytest.raises(InputError, match="two variants claim the name s/1") as error:
+    with pytest.raises(InputError, match="two variants have the same name s/1") as error:
         check_claims("s", site(template), variants)
     assert all(name in error.value.message for name in names)
 

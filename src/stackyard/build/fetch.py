@@ -86,7 +86,7 @@ def _download(package: PipPackage, target: Path, cafile: str) -> Path:
 
 def _copy(url: str, stream: IO[bytes], cafile: str = "") -> None:
     def kept(remote: IO[bytes]) -> None:
-        if stream.tell():  # what an attempt before this one left
+        if stream.tell():  # left by a previous attempt
             stream.seek(0)
             stream.truncate()
         shutil.copyfileobj(remote, stream, _BLOCK)
@@ -95,7 +95,7 @@ def _copy(url: str, stream: IO[bytes], cafile: str = "") -> None:
     source = revealed(url, os.environ) if path is None else path.as_uri()
     try:
         http.get(source, kept, timeout_s=60, cafile=cafile)
-    except StackyardError as error:  # the disk may be at fault, and not what was read
+    except StackyardError as error:  # the cause may be a full disk, not the download
         if isinstance(error.__cause__, OSError) and disk.is_full(error.__cause__):
             raise error.__cause__ from None
         raise

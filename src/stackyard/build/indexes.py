@@ -1,4 +1,4 @@
-"""Where uv finds things while building: the same indexes, certificates and proxies that the lock was made with."""
+"""uv's settings while building: the same indexes, certificates and proxies as for the lock."""
 
 from __future__ import annotations
 

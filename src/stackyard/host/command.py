@@ -17,7 +17,7 @@ from stackyard.errors import MissingError, StackyardError
 
 @dataclass(frozen=True)
 class Result:
-    """What a finished program left behind. Output is decoded as UTF-8 with replacement."""
+    """The result of a finished program. Output is decoded as UTF-8 with replacement."""
 
     argv: tuple[str, ...]
     returncode: int
@@ -27,12 +27,12 @@ class Result:
 
     @property
     def output(self) -> str:
-        """Both streams, standard error last, for showing to a person."""
+        """Both streams, stderr last, for display."""
         return "\n".join(part for part in (self.stdout.rstrip(), self.stderr.rstrip()) if part)
 
 
 class CommandError(StackyardError):
-    """A program that ended with a code other than 0, or that ran out of time."""
+    """A program that exited with a status other than 0, or that timed out."""
 
     def __init__(self, message: str, result: Result, *, hint: str | None = None) -> None:
         super().__init__(message, hint=hint, detail=_tail(result.output))
@@ -49,17 +49,17 @@ def run(
     check: bool = True,
     log: Path | None = None,
 ) -> Result:
-    """Run a program to its end in its own process group, which is killed whole when the time is up.
+    """Run a program to its end in its own process group, which is killed as a whole on a timeout.
 
     Args:
         env: the complete environment of the child; None passes this process's own.
         timeout_s: seconds until the group is killed.
-        check: raise `CommandError` when the program ends with a code other than 0.
+        check: raise `CommandError` if the program exits with a status other than 0.
         log: a file to which the command line and its output are appended.
 
     Raises:
         MissingError: the program does not exist.
-        CommandError: it failed (with `check`), or ran out of time (always).
+        CommandError: it failed (with `check`), or timed out (always).
     """
     words = tuple(os.fspath(word) for word in argv)
     started = time.monotonic()
@@ -86,9 +86,9 @@ def run(
     if log is not None:
         _append(log, result)
     if timed_out:
-        raise CommandError(f"{shlex.join(words[:4])} did not end within {timeout_s:g} s", result)
+        raise CommandError(f"{shlex.join(words[:4])} timed out after {timeout_s:g} s", result)
     if check and result.returncode != 0:
-        raise CommandError(f"{shlex.join(words[:4])} ended with code {result.returncode}", result)
+        raise CommandError(f"{shlex.join(words[:4])} {ending(result.returncode)}", result)
     return result
 
 
@@ -103,13 +103,13 @@ def ending(returncode: int) -> str:
 
 
 def cannot_start(words: Sequence[str], cwd: Path | None, error: OSError) -> StackyardError:
-    """What it means that a program could not be started, in a person's words."""
+    """The error for a program that failed to start."""
     if isinstance(error, FileNotFoundError):
         if cwd is not None and not cwd.is_dir():
-            return StackyardError(f"cannot run {words[0]} in {cwd}: no such folder")
-        return MissingError(f"the program {words[0]} is not on this machine")
+            return StackyardError(f"cannot run {words[0]}: no such directory: {cwd}")
+        return MissingError(f"{words[0]} not found on PATH")
     if isinstance(error, PermissionError):
-        return StackyardError(f"{words[0]} is not executable: {error.strerror}")
+        return StackyardError(f"permission denied: {words[0]} is not executable")
     return StackyardError(f"cannot run {shlex.join(words[:4])}: {error.strerror}")
 
 

@@ -17,8 +17,8 @@ class ElfFile:
     Attributes:
         machine: architecture and word size, e.g. ``EM_X86_64/64``; only equal ones can be loaded together.
         needed: names of the libraries it is linked to (DT_NEEDED).
-        rpath: folders of DT_RPATH, which its dependencies inherit; ignored by the loader where there is a runpath.
-        runpath: folders of DT_RUNPATH, which hold for this file alone.
+        rpath: directories of DT_RPATH, which its dependencies inherit; ignored by the loader where there is a runpath.
+        runpath: directories of DT_RUNPATH, which hold for this file alone.
     """
 
     path: Path
@@ -30,7 +30,7 @@ class ElfFile:
 
 
 def read_elf(path: Path) -> ElfFile | None:
-    """The file's dynamic section; None for a file that is no ELF file, or a damaged one, or that links to nothing."""
+    """The file's dynamic section; None for a file that is not ELF, is damaged, or is not linked to anything."""
     from elftools.common.exceptions import ELFError
 
     try:

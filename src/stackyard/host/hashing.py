@@ -1,4 +1,4 @@
-"""Hashes of files and downloads: everything that enters a lock has a hash that was computed or checked here."""
+"""sha256 of files, directories and downloads: everything in a lock has a hash that was computed or verified here."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Shared libraries that a stack rightly does not bring: the GPU driver's, the fabric's, and those of optional plug-ins.
+"""Shared libraries that a stack does not contain: the GPU driver's, the fabric's, and those of optional plug-ins.
 
-They are parts of the node. A stack is not faulty for needing them, but a node without them proves nothing about it.
+They are part of the node. A stack may need them, but cannot be verified on a node without them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PLUGINS = (
     "*/nvidia/*/lib/nvshmem_*.so*", "*/nvidia/*/lib/libcufile_rdma.so*", "*/numba/np/ufunc/*pool*.so",
     "*/mpi4py/MPI.*.cpython-*.so", "*/mpi4py/MPI.*.abi3.so",
 )  # fmt: skip
-"""Files that their package opens only on nodes with what they need: one per network, thread library or MPI."""
+"""Files that their package opens only on suitable nodes: one per network, thread library or MPI."""
 
 
 def driver_vendor(library: str) -> str | None:
@@ -39,7 +39,7 @@ def driver_vendor(library: str) -> str | None:
 
 
 def missing_driver(message: str, machine: Machine) -> str | None:
-    """The GPU driver's library that a loader's message says is missing, if this machine has no such GPU; else None."""
+    """The GPU driver's library that a loader's message reports missing, if this machine has no such GPU; else None."""
     found = re.search(r"([\w.+-]+\.so[\w.]*): cannot open shared object file", message)
     vendor = driver_vendor(found.group(1)) if found else None
     if found is None or vendor is None or any(gpu.vendor == vendor for gpu in machine.gpus):

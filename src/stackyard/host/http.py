@@ -33,7 +33,7 @@ TRIES = 3
 PAUSE_S = 0.5
 """Seconds before the second attempt; doubled before each further one."""
 LONGEST_PAUSE_S = 10.0
-"""A server's ``Retry-After`` is honoured up to this."""
+"""The longest ``Retry-After`` of a server that is observed."""
 
 FAILURES = (OSError, ValueError, http.client.HTTPException)
 """What `open_url`, and reading from what it opened, may raise."""

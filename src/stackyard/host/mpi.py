@@ -1,4 +1,4 @@
-"""Which MPI starts programs here: the family of the mpiexec that comes first on a PATH."""
+"""The MPI of this machine: the family of the mpiexec that comes first on a PATH."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _PROGRAMS = {"mpirun": ("mpirun", "mpiexec"), "mpich": ("mpiexec.hydra", "mpiexe
 
 @dataclass(frozen=True)
 class Mpi:
-    """An MPI's starter. `launcher` is the name of the launcher that writes its options; `program` is absolute."""
+    """The mpiexec of an MPI. `launcher` is the launcher that renders its options; `program` is absolute."""
 
     launcher: Literal["mpirun", "mpich"]
     program: Path
 
 
 def find_mpi(environ: Mapping[str, str]) -> Mpi | None:
-    """The MPI whose mpiexec comes first on this PATH, or None: there is none, or one that we do not know."""
+    """The MPI whose mpiexec comes first on this PATH; None if there is none, or an unknown one."""
     path = which("mpiexec", environ) or which("mpirun", environ)
     if path is None:
         return None

@@ -1,4 +1,4 @@
-"""Names across the two worlds: how a pip package is called in conda, and what a requirement line names.
+"""Names of packages in conda and on PyPI, and the package of a requirement line.
 
 Standard library only. Pure.
 """
@@ -71,9 +71,9 @@ def canonical(name: str) -> str:
 
 
 def distributions(conda_name: str, purls: Iterable[str], depends: Iterable[str]) -> tuple[str, ...]:
-    """The PyPI distributions that a conda package installs, as far as its metadata tells.
+    """The PyPI distributions that a conda package installs, according to its metadata.
 
-    The package's own purls say it exactly; else the table above; else a package that depends on python (or on a
+    The package's purls are exact; else the table above; else a package that depends on python (or on a
     ``python_abi``) is taken to install the distribution of its own name.
     """
     named = [canonical(found.group(1)) for purl in purls if (found := re.match(r"pkg:pypi/([^@?#]+)", purl))]

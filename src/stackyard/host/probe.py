@@ -1,8 +1,8 @@
 """What this machine is: its conda platform, C library, kernel, cores, memory and accelerators.
 
-Everything is read from files of the kernel; only NVIDIA's CUDA version needs ``nvidia-smi``, and where that program is
-not there, the driver's own files still say which GPUs there are. Standard library only and quick, since read commands
-call it. The functions that read files take the root folder of the machine, so that a captured tree can be read too.
+Everything is read from files of the kernel; only NVIDIA's CUDA version needs ``nvidia-smi``, and without that
+program, the driver's files still list the GPUs. Standard library only and quick, since read commands
+call it. The functions that read files take the root directory of the machine, so that a captured tree can be read too.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _X86_LEVELS: tuple[tuple[str, frozenset[str]], ...] = (
     ("x86_64_v3", frozenset(["avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"])),
     ("x86_64_v4", frozenset(["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"])),
 )
-"""What each level of the x86-64 psABI adds, in the words of /proc/cpuinfo (pni is SSE3, abm is LZCNT)."""
+"""What each level of the x86-64 psABI adds, as named in /proc/cpuinfo (pni is SSE3, abm is LZCNT)."""
 
 
 @dataclass(frozen=True)
 class GpuDevice:
-    """One accelerator as the driver shows it."""
+    """One accelerator as the driver reports it."""
 
     vendor: Literal["nvidia", "amd"]
     model: str
@@ -37,7 +37,7 @@ class GpuDevice:
 
 @dataclass(frozen=True)
 class Machine:
-    """What a node is, as far as software cares.
+    """The properties of a node that software depends on.
 
     Attributes:
         platform: conda's name, e.g. ``linux-64``.
@@ -71,7 +71,7 @@ class Machine:
 
 @lru_cache(maxsize=1)
 def machine() -> Machine:
-    """Look at this machine. Asked once per process; the answer cannot change while it runs.
+    """The properties of this machine, determined once per process.
 
     Raises:
         StackyardError: it is not a Linux machine of a known architecture.
@@ -80,8 +80,8 @@ def machine() -> Machine:
     platform = platforms.of_machine(name.machine)
     if name.sysname != "Linux" or platform is None:
         raise StackyardError(
-            f"this machine is {name.sysname} on {name.machine}, which stacks cannot be built for",
-            hint=f"known: Linux on {', '.join(each.machine for each in platforms.LINUX)}",
+            f"unsupported machine: {name.sysname} on {name.machine}",
+            hint=f"supported: Linux on {', '.join(each.machine for each in platforms.LINUX)}",
         )
     root = Path("/")
     smi = nvidia_smi()
@@ -111,13 +111,13 @@ def glibc() -> str:
 
 
 def memory_gib(root: Path) -> float:
-    """Physical memory in GiB, rounded to a tenth; 0 where /proc is not there."""
+    """Physical memory in GiB, rounded to a tenth; 0 without /proc."""
     found = re.search(r"^MemTotal:\s+(\d+) kB", _read(root / "proc/meminfo"), re.MULTILINE)
     return round(int(found.group(1)) / 1024**2, 1) if found else 0.0
 
 
 def microarchitecture(architecture: str, root: Path) -> str:
-    """The micro-architecture in archspec's words, from /proc/cpuinfo.
+    """archspec's name of the micro-architecture, from /proc/cpuinfo.
 
     For x86-64 the highest level of the psABI whose features are all there; for POWER the processor's generation;
     for others the architecture itself, which every package for it runs on.
@@ -144,7 +144,7 @@ def nvidia_gpus(root: Path) -> tuple[GpuDevice, ...]:
 
 
 def amd_driver(root: Path) -> str:
-    """Version of the amdgpu kernel module, where it says one (the one of the kernel itself does not), or empty."""
+    """Version of the amdgpu kernel module, if it has one (the kernel's own has none), else empty."""
     return _read(root / "sys/module/amdgpu/version").strip()
 
 
@@ -160,7 +160,7 @@ def amd_gpus(root: Path) -> tuple[GpuDevice, ...]:
 
 @dataclass(frozen=True)
 class NvidiaSmi:
-    """What ``nvidia-smi`` says; all empty where it is not there or finds no driver."""
+    """The output of ``nvidia-smi``; all empty without the program or the driver."""
 
     driver: str = ""
     cuda: str = ""
@@ -168,7 +168,7 @@ class NvidiaSmi:
 
 
 def nvidia_smi(environ: Mapping[str, str] | None = None, timeout_s: float = 30) -> NvidiaSmi:
-    """Ask NVIDIA's program; the first call on an idle node initialises the GPUs, which can take seconds."""
+    """Run ``nvidia-smi``; the first call on an idle node initialises the GPUs, which can take seconds."""
     program = which("nvidia-smi", environ)
     if program is None:
         return NvidiaSmi()

@@ -16,7 +16,7 @@ HELPERS_S = 5.0
 
 
 class Child:
-    """A program that runs beside this one. Its group is its own, so a Ctrl-C on the terminal does not reach it."""
+    """A program that runs at the same time as this one, in its own process group, so that Ctrl-C does not reach it."""
 
     def __init__(self, argv: tuple[str, ...], process: subprocess.Popen[bytes], log: Path) -> None:
         self.argv = argv

@@ -1,4 +1,4 @@
-"""URLs and the secrets in them: what may be shown, what may be kept, and what is put back where it is used."""
+"""URLs and the secrets in them: for display, for a lock, and for use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stackyard.errors import InputError
 
 
 def without_secrets(url: str) -> str:
-    """A URL as it may be shown: user name and password replaced by ``***``."""
+    """A URL for display: user name and password replaced by ``***``."""
     parts = urlsplit(url)
     if "@" not in parts.netloc:
         return url
@@ -18,7 +18,7 @@ def without_secrets(url: str) -> str:
 
 
 def without_login(url: str) -> str:
-    """A URL as it goes into a lock: without user name and password, which netrc has for those who may use it."""
+    """A URL for a lock: without user name and password, which belong into netrc."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or "@" not in parts.netloc:
         return url
@@ -26,10 +26,10 @@ def without_login(url: str) -> str:
 
 
 def revealed(url: str, environ: Mapping[str, str]) -> str:
-    """A locked URL as it is fetched: ``${NAME}`` replaced, which stands where a lock would hold a variable's value.
+    """A locked URL for use: each ``${NAME}`` replaced by the variable's value, which locks do not contain.
 
     Raises:
-        InputError: it names a variable that is not set here.
+        InputError: it contains a variable that is not set.
     """
 
     def value(found: re.Match[str]) -> str:

@@ -80,7 +80,7 @@ def run(
 
 
 def messages(result: command.Result) -> str:
-    """uv's messages for a person: its stderr without the lines of its log."""
+    """uv's messages: its stderr without log lines."""
     lines = (line for line in result.stderr.splitlines() if not re.match(r"(DEBUG|TRACE|INFO) ", line))
     return "\n".join(lines).strip()
 

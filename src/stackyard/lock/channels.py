@@ -1,6 +1,6 @@
-"""Which conda channels are searched: the names that people write become URLs by the site's policy.
+"""Which conda channels are searched: names become URLs by the site's policy.
 
-Pure, but for the environment variables that a channel's URL may name.
+Pure, except for the environment variables in channel URLs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SUBDIR = re.compile(rf"/({'|'.join(SUBDIRS)})/?$")
 
 @dataclass(frozen=True)
 class Channel:
-    """One channel: how it was written, the URL that is read, without a slash at the end, and the line that named it."""
+    """One channel: its name as written, its URL without a trailing slash, and the line that names it."""
 
     name: str
     url: str
@@ -33,17 +33,17 @@ class Channel:
 
     @property
     def shown(self) -> str:
-        """What goes into a lock: the URL, or what was written where that names a variable, which may be a secret."""
+        """What a lock records: the URL, or the name as written if it contains a variable, which may be a secret."""
         return self.name if "$" in self.name else self.url
 
 
 class Resolver:
-    """Turns channel names into URLs under one site's policy, and refuses those that the site does not allow.
+    """Turns channel names into URLs by a site's policy, and rejects channels that the site does not allow.
 
     Args:
         policy: the site's channel policy.
-        where: the file that names the channels, for errors; relative channel paths start at its folder.
-        environ: the variables that ``$VAR`` in a channel stands for.
+        where: the file that names the channels, for errors; relative channel paths start at its directory.
+        environ: the values of ``$VAR`` in channels.
     """
 
     def __init__(self, policy: ChannelPolicy, where: Where, environ: Mapping[str, str] | None = None) -> None:
@@ -60,8 +60,8 @@ class Resolver:
         channels that single requirements name. ``nodefaults`` takes ``defaults`` out of the site's default.
 
         Args:
-            platform: leaves out what a selector keeps to other platforms; empty: nothing is left out.
-            axes: the variant's axes, which selectors may name.
+            platform: leaves out channels whose selector is false on it; empty: nothing is left out.
+            axes: the variant's axes, for selectors.
 
         Raises:
             InputError: a channel that the site denies, or a variable that is not set; with the channel's own line.
@@ -79,7 +79,7 @@ class Resolver:
         return _unique(c for name, place in (*asked, *named) for c in self.resolve(name, place))
 
     def resolve(self, name: str, place: Where | None = None) -> tuple[Channel, ...]:
-        """What one name stands for; ``defaults`` is several channels.
+        """The channels of one name; ``defaults`` is several.
 
         Args:
             place: the line that names it, for errors; else the resolver's own.
@@ -142,9 +142,9 @@ class Resolver:
             name = found.group(1) or found.group(2)
             if name not in self._environ:
                 raise InputError(
-                    f"the channel {text} names ${name}, which is not set",
+                    f"the channel {text} needs the variable {name}, which is not set",
                     where=self._where if self._where.file else None,
-                    hint=f"export {name}=..., or write the URL out",
+                    hint=f"export {name}=..., or write the URL without it",
                 )
             return self._environ[name]
 
@@ -161,7 +161,7 @@ class Resolver:
             )
         if self._policy.allowed and not any(_any(names, glob) for glob in self._policy.allowed):
             raise InputError(
-                f"the channel {written} is not one of those that the site allows",
+                f"the channel {written} is not allowed by the site",
                 where=self._where if self._where.file else None,
                 hint=_allowed_hint(self._policy),
             )
@@ -181,4 +181,4 @@ def _any(names: Iterable[str], glob: str) -> bool:
 def _allowed_hint(policy: ChannelPolicy) -> str:
     if policy.allowed:
         return f"use one of {', '.join(policy.allowed)}"
-    return f"take it out of `channels:`, or use {', '.join(policy.default)}"
+    return f"remove it from `channels:`, or use {', '.join(policy.default)}"

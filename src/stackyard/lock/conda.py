@@ -42,7 +42,7 @@ _PRIORITY = {"strict": ChannelPriority.Strict, "flexible": ChannelPriority.Stric
 
 @dataclass(frozen=True)
 class CondaRequest:
-    """What the conda solver is asked.
+    """A question to the conda solver.
 
     Attributes:
         subject: the variant and platform, for messages.
@@ -51,7 +51,7 @@ class CondaRequest:
         virtual: virtual packages as ``name=version=build``.
         priority: strict, flexible (strict first; where that has no solution, disabled) or disabled.
         exclude_newer: a date ``YYYY-MM-DD``, included, or empty.
-        cache: the folder where repodata is kept.
+        cache: the directory where repodata is kept.
         places: the line of each spec, by spec.
     """
 
@@ -74,7 +74,7 @@ def solve_conda(request: CondaRequest) -> tuple[CondaPackage, ...]:
     Raises:
         StackyardError: a channel cannot be reached (named within ten seconds), or a package's bytes are not those of
             its channel's index.
-        InputError: a spec is no MatchSpec, or the specs cannot be satisfied; with the solver's own reason and what to
+        InputError: a spec is not a MatchSpec, or the specs cannot be satisfied; with the solver's reason and what to
             relax.
     """
     if not request.specs:
@@ -95,7 +95,7 @@ def _target(channel: Channel, request: CondaRequest) -> Target:
 
 
 class _Solver:
-    """One gateway and one set of parsed arguments, so that the same question can be asked in other ways."""
+    """One gateway and one set of parsed arguments, so that variations of a question can be solved."""
 
     def __init__(self, request: CondaRequest) -> None:
         self._request = request
@@ -150,55 +150,53 @@ async def _solve(request: CondaRequest) -> list[RepoDataRecord]:
         reason = _reason(str(error))
         helpful = [] if request.pins and await solver.works(request.specs, ()) else await _helpful(solver, request)
         raise InputError(
-            f"the conda packages of {request.subject} cannot be solved",
+            f"cannot solve the conda packages of {request.subject}",
             where=_conflicting_place(request, reason, helpful),
             detail=reason,
             hint=await _relax(solver, request, reason, helpful),
         ) from error
     except GatewayError as error:
         raise StackyardError(
-            f"a channel of {request.subject} cannot be read: {_first_line(str(error))}",
+            f"cannot read a channel of {request.subject}: {_first_line(str(error))}",
             where=request.where,
             detail=str(error),
-            hint="a channel is a folder with noarch/repodata.json and one for each platform",
+            hint="a channel is a directory with noarch/repodata.json and one repodata.json per platform",
         ) from error
 
 
 def _conflicting_place(request: CondaRequest, reason: str, helpful: Sequence[str]) -> Where | None:
-    """The line of the first requirement without which it can be solved; else of the first that the reason names."""
+    """The line of the first requirement that makes it unsolvable; else of the first one in the solver's reason."""
     places = dict(request.places)
     named = [s for s in places if re.search(rf"(?<![\w.-]){re.escape(conda_name(s))}(?![\w-])", reason)]
     return next((places[s] for s in (*helpful, *named) if s in places), request.where)
 
 
 async def _relax(solver: _Solver, request: CondaRequest, reason: str, helpful: Sequence[str]) -> str:
-    """What to change so that there is a solution, found by trying, within a few seconds."""
+    """What to change to get a solution, found by trying for a few seconds."""
     if request.pins and await solver.works(request.specs, ()):
         return await _conflicting_pins(solver, request)
     advice = _from_reason(request, reason)
     if request.priority == "strict" and await solver.works(request.specs, request.pins, ChannelPriority.Disabled):
-        advice.append(
-            "it can be solved without strict channel priority: change the order of the channels, or name the channel"
-        )
+        advice.append("solvable without strict channel priority: change the order of the channels, or name the channel")
     if helpful:
         shown = [_shown(spec) for spec in helpful]
-        advice.append(f"it can be solved without {_either(shown)}: relax or remove {_it(len(shown))}")
-    return "; ".join(advice) or "more than one requirement must be relaxed; start with those that the reason names"
+        advice.append(f"solvable without {_either(shown)}: relax or remove {_it(len(shown))}")
+    return "; ".join(advice) or "relax more than one requirement; start with those in the solver's reason"
 
 
 def _from_reason(request: CondaRequest, reason: str) -> list[str]:
-    """Advice that the solver's reason gives by itself: names that no channel has, virtual packages that are missing."""
+    """Hints from the solver's reason alone: names that no channel has, missing virtual packages."""
     advice = []
     missing = re.findall(r"No candidates were found for (\S+)", reason)
     missing += re.findall(r"[─ ]([a-zA-Z0-9][\w.-]*)[^\n─]*, for which no candidates were found", reason)
     if missing:
         searched = ", ".join(c.name for c in request.channels) or "none"
         names = ", ".join(dict.fromkeys(missing))
-        advice.append(f"no channel has {names} for {request.platform} as asked for (searched: {searched})")
+        advice.append(f"no channel has a matching {names} for {request.platform} (searched: {searched})")
     if re.search(r"__\w+[^,\n]*, for which no candidates", reason):
         advice.append(
-            f"the nodes are taken to have {', '.join(request.virtual)}; `nodes:` in site.yaml says what they have, "
-            f"and `platforms:` of the stack, with a condition where one variant is meant, leaves {request.platform} out"
+            f"the nodes are assumed to have {', '.join(request.virtual)}; describe them in `nodes:` of site.yaml, or "
+            f"exclude {request.platform} with `platforms:` of the stack (under a condition for single variants)"
         )
     return advice
 
@@ -220,8 +218,8 @@ async def _conflicting_pins(solver: _Solver, request: CondaRequest) -> str:
         pin for pin in request.pins if await solver.works(request.specs, [p for p in request.pins if p != pin])
     ]
     return (
-        f"the site's pin {_either(conflicting or request.pins)} is in the way (pins: in site.yaml); "
-        "ask for versions that it allows, or have it changed"
+        f"conflict with the site's pin {_either(conflicting or request.pins)} (pins: in site.yaml); "
+        "use versions that it allows, or have it changed"
     )
 
 
@@ -299,7 +297,7 @@ def _package(record: RepoDataRecord) -> CondaPackage:
 
 
 def _hashed(package: CondaPackage) -> CondaPackage:
-    """The package with a sha256: computed where the index has none, verified where the file is at hand."""
+    """The package with a sha256: computed if the index has none, verified for local files."""
     path = local_path(package.url)
     if path is not None:
         verify(package)
@@ -314,13 +312,13 @@ def verify(package: CondaPackage) -> None:
     """Compare a ``file://`` package with the hash of its index; rattler does not. Remote packages are left to it.
 
     Raises:
-        StackyardError: the file is not there, or has other bytes than its index says.
+        StackyardError: the file does not exist, or its hash is not that of the index.
     """
     path = local_path(package.url)
     if path is None or not package.sha256:
         return
     if sha256_file(path) != package.sha256:
         raise StackyardError(
-            f"{path} is not the package that its channel's index describes (sha256 {package.sha256[:12]}... expected)",
-            hint="index the channel again, or restore the package",
+            f"hash mismatch for {path}: its channel's index has sha256 {package.sha256[:12]}...",
+            hint="reindex the channel, or restore the package",
         )

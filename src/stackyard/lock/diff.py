@@ -16,7 +16,7 @@ from stackyard.yard.record import BuildRecord, PackageRecord
 
 @dataclass(frozen=True)
 class Item:
-    """A package as far as a comparison cares."""
+    """The compared properties of a package."""
 
     kind: str
     name: str
@@ -28,7 +28,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Change:
-    """One package that is on both sides and differs; `what` names the fields that do."""
+    """One package that differs between the two sides; `what` lists the fields that do."""
 
     old: Item
     new: Item
@@ -51,7 +51,7 @@ class Diff:
         return asdict(self)
 
     def lines(self) -> list[str]:
-        """The difference for a person: ``+ name version``, ``- name version``, ``~ name old -> new``."""
+        """The difference as text: ``+ name version``, ``- name version``, ``~ name old -> new``."""
         rows = [(i.name, f"+ {i.name} {_shown(i)} ({i.kind})") for i in self.added]
         rows += [(i.name, f"- {i.name} {_shown(i)} ({i.kind})") for i in self.removed]
         rows += [(c.new.name, _changed(c)) for c in self.changed]
@@ -63,7 +63,7 @@ Side = LockedVariant | BuildRecord | Iterable[Package]
 
 
 def compare(a: Side, b: Side) -> Diff:
-    """What `b` has that `a` has not, and the other way round; each is a locked variant, a record or their packages.
+    """What differs between `a` and `b`; each is a locked variant, a record or their packages.
 
     A package that moved from conda to pip is one that was removed and one that was added. The hash is compared only
     where both sides know it.

@@ -1,6 +1,6 @@
 """One locked variant in the formats of other tools: pixi.lock, pylock.toml (PEP 751), ``@EXPLICIT``, environment.yml.
 
-Every format gets what it can hold; what it cannot is said in a comment of the file.
+Every format gets what it can express; a comment in the file names the rest.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NOARCH: Mapping[str, Literal["python", "generic"]] = {"python": "python", "gene
 def explicit(locked_variant: LockedVariant) -> str:
     """conda's explicit list, dependencies first: ``conda create --name NAME --file FILE`` installs exactly these files.
 
-    Hashes are ``#sha256:`` ones, which conda understands from 23.11 on; older ones read the list without ``#...``.
+    Hashes are ``#sha256:`` ones, which conda accepts since 23.11; older ones read the list without ``#...``.
     """
     lines = [*_header(locked_variant, "explicit list"), f"# platform: {locked_variant.platform}", "@EXPLICIT"]
     lines += [f"{p.url}#sha256:{p.sha256}" for p in in_order(locked_variant.conda)]

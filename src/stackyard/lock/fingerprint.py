@@ -1,7 +1,7 @@
-"""What a solve depends on, as lines of text: their hash says whether a lock is fresh, their difference why not.
+"""The inputs of a solve as lines of text: their hash decides if a lock is fresh, their difference explains why not.
 
-Nothing of this asks a solver or a network, so that a deploy with nothing to do costs nothing. What only this machine
-says (its pip.conf, its own virtual packages) is left out: a lock made elsewhere stays fresh here.
+No solver and no network is used, so that a deploy with nothing to do is fast. Settings of this machine alone (its
+pip.conf, its own virtual packages) are left out: a lock made elsewhere stays fresh here.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def fingerprint(variant: Variant, site: Site, platform: str) -> Fingerprint:
     """The lines for one variant on one platform.
 
     Raises:
-        InputError: a channel is denied or names a variable that is not set, or a patch or project is not there.
+        InputError: a channel is denied or contains an unset variable, or a patch or project does not exist.
     """
     folder = spec_folder(variant)
     conda = [r.url or r.spec for r in conda_requirements(variant, platform)]
@@ -55,7 +55,7 @@ def fingerprint(variant: Variant, site: Site, platform: str) -> Fingerprint:
 
 
 def wanted(variant: Variant, site: Site) -> Interpreter:
-    """The interpreter that is asked for: the stack's word; what the stack leaves open is the site's."""
+    """The requested interpreter: the stack's settings, completed by the site's."""
     stack, default = variant.interpreter, site.interpreter
     return Interpreter(
         source=default.source if stack.source == "auto" else stack.source,
@@ -71,35 +71,35 @@ def where_of(variant: Variant) -> Where:
 
 
 def place_of(variant: Variant) -> Where | None:
-    """The place of a variant for errors, or None for one that no file made."""
+    """The place of a variant for errors, or None for one without a file."""
     where = where_of(variant)
     return where if where.file else None
 
 
 def option_places(variant: Variant) -> dict[str, Where]:
-    """Where each index and find-links place of the file was written, for errors."""
+    """The place of each index and find-links entry of the file, for errors."""
     places = variant.environment.option_places.items()
     return {value: place for value, place in places if place.file}
 
 
 def spec_folder(variant: Variant) -> Path | None:
-    """The folder of the file that a variant comes from, absolute; None for one that no file made."""
+    """The directory of the file that a variant comes from, absolute; None for one without a file."""
     file = where_of(variant).file
     return Path(file).absolute().parent if file else None
 
 
 def conda_requirements(variant: Variant, platform: str) -> tuple[CondaRequirement, ...]:
-    """The conda requirements that hold on a platform."""
+    """The conda requirements for a platform."""
     return tuple(r for r in variant.environment.conda if _holds(r.selector, variant, platform))
 
 
 def pip_requirements(variant: Variant, platform: str) -> tuple[PipRequirement, ...]:
-    """The pip requirements that hold on a platform; their markers are left to uv."""
+    """The pip requirements for a platform; uv evaluates their markers."""
     return tuple(r for r in variant.environment.pip if _holds(r.selector, variant, platform))
 
 
 def constraints(variant: Variant, platform: str) -> tuple[PipRequirement, ...]:
-    """The pip constraints that hold on a platform."""
+    """The pip constraints for a platform."""
     return tuple(r for r in variant.environment.constraints if _holds(r.selector, variant, platform))
 
 
@@ -167,14 +167,14 @@ def _contents(requirement: PipRequirement) -> Iterator[str]:
 
 
 def _portable(line: str, folder: Path | None) -> str:
-    """The line with paths in the spec's folder relative to it, so that every clone has the same hash."""
+    """The line with paths in the spec's directory relative to it, so that every clone has the same hash."""
     if folder is None or str(folder) == "/":
         return line
     return line.replace(f"{folder}/", "./")
 
 
 def changes(old: Iterable[str], new: Iterable[str]) -> list[str]:
-    """The lines that are on one side only, for a person: ``+ line`` and ``- line``."""
+    """The lines that are on one side only: ``+ line`` and ``- line``."""
     before, after = list(old), list(new)
     removed = [f"- {line}" for line in before if line not in after]
     return removed + [f"+ {line}" for line in after if line not in before]

@@ -1,8 +1,8 @@
-"""What conda already provides to pip: taken as given, so that it is never installed twice.
+"""What conda already provides to pip: passed to uv as given, so that it is never installed twice.
 
-uv is told by a constraint ``name @ file:///.../name-version-py3-none-any.whl`` for each: a wheel of metadata only,
-without requirements, since conda has seen to those. A requirement that does not accept conda's version has no solution
-then, whatever an index offers; and the wheel, recognised by its folder, never gets into the lock.
+uv receives a constraint ``name @ file:///.../name-version-py3-none-any.whl`` for each: a wheel of metadata only,
+without requirements, since conda has resolved those. A requirement that does not accept conda's version has no solution
+then, whatever an index offers; and the wheel, recognised by its directory, never gets into the lock.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def given(packages: Iterable[CondaPackage], yards: Iterable[Yard] = ()) -> tuple
             try:
                 found[name] = Given(name, str(Version(version)), label)
             except InvalidVersion:
-                notices.append(f"conda's {label} has a version that pip cannot compare; pip does not know of it")
+                notices.append(f"conda's {label} has a version that pip cannot compare; it is hidden from pip")
     return tuple(found[name] for name in sorted(found)), tuple(notices)
 
 
@@ -73,7 +73,7 @@ def _dist_infos(yard: Yard, package: CondaPackage) -> list[tuple[str, str]]:
 
 
 def write_constraints(items: Iterable[Given], folder: Path) -> list[str]:
-    """Write the metadata wheels into a folder and return the constraint lines that name them."""
+    """Write the metadata wheels into a directory and return the constraint lines that name them."""
     folder.mkdir(parents=True, exist_ok=True)
     return [f"{item.name} @ {_write_wheel(item, folder).as_uri()}" for item in items]
 

@@ -50,14 +50,14 @@ def from_host(asked: Interpreter, platform: str, where: Where | None = None) -> 
     """This machine's Python, recorded with the path of the real executable behind links and shims, and its hash.
 
     Raises:
-        InputError: the lock is for another platform, whose Python cannot be seen from here.
-        MissingError: there is none of the version that is asked for.
+        InputError: the lock is for another platform, whose Python cannot be inspected here.
+        MissingError: there is none of the requested version.
     """
     if platform != this_platform():
         raise InputError(
-            f"the Python of {platform} cannot be looked at from a {this_platform()} machine",
+            f"cannot inspect the Python of {platform} on a {this_platform()} machine",
             where=where,
-            hint="take Python from conda or uv (interpreter: source:), or lock on a machine of that platform",
+            hint="use Python from conda or uv (interpreter: source:), or lock on a machine of that platform",
         )
     seen = []
     for candidate in _candidates(asked):
@@ -70,9 +70,9 @@ def from_host(asked: Interpreter, platform: str, where: Where | None = None) -> 
         seen.append(f"{candidate} is {version}")
     wish = f"Python {asked.version}".strip() if asked.version else "Python"
     raise MissingError(
-        f"this machine has no {wish}" + (f" ({'; '.join(dict.fromkeys(seen))})" if seen else ""),
+        f"{wish} not found on this machine" + (f" ({'; '.join(dict.fromkeys(seen))})" if seen else ""),
         where=where,
-        hint="name one with interpreter: path:, or take it from conda or uv with interpreter: source:",
+        hint="set interpreter: path:, or use Python from conda or uv with interpreter: source:",
     )
 
 
@@ -85,17 +85,17 @@ def unchanged(locked: LockedInterpreter) -> bool:
 
 
 def from_uv(asked: Interpreter, platform: str, folder: Path, where: Where | None = None) -> LockedInterpreter:
-    """One of uv's managed Pythons: found in the yard's folder or in uv's own, else downloaded into the yard's.
+    """One of uv's managed Pythons: found in the yard's directory or in uv's own, else downloaded into the yard's.
 
     Raises:
         InputError: the lock is for another platform.
-        MissingError: it is not there and cannot be downloaded.
+        MissingError: it is not installed and cannot be downloaded.
     """
     if platform != this_platform():
         raise InputError(
             f"uv can install Python for {this_platform()} here, not for {platform}",
             where=where,
-            hint="take Python from conda, or lock on a machine of that platform",
+            hint="use Python from conda, or lock on a machine of that platform",
         )
     _specifier(asked.version, where)
     found = _managed(asked.version, folder)
@@ -104,7 +104,7 @@ def from_uv(asked: Interpreter, platform: str, folder: Path, where: Where | None
         found = _managed(asked.version, folder)
     answer = _ask(found) if found else None
     if answer is None:
-        raise StackyardError(f"uv installed Python {asked.version} and does not find it")
+        raise StackyardError(f"uv installed Python {asked.version} but cannot find it")
     version, executable = answer
     return LockedInterpreter("uv", version, str(executable), _hash(executable))
 
@@ -126,10 +126,10 @@ def _install(version: str, folder: Path, where: Where | None) -> None:
         uv.run(words, extra=extra, timeout_s=900, check=True)
     except CommandError as error:
         raise MissingError(
-            f"uv's Python {version or '3'} is not on this machine and cannot be downloaded",
+            f"uv's Python {version or '3'} is not installed and cannot be downloaded",
             where=where,
             detail=error.detail,
-            hint="set UV_PYTHON_INSTALL_MIRROR to a mirror, or take Python from conda or the host",
+            hint="set UV_PYTHON_INSTALL_MIRROR to a mirror, or use Python from conda or the host",
         ) from error
 
 
@@ -149,7 +149,7 @@ def _candidates(asked: Interpreter) -> Iterator[Path]:
 
 @lru_cache(maxsize=64)
 def _ask(python: Path) -> tuple[str, Path] | None:
-    """Version and real executable of a Python; None where it does not run."""
+    """Version and real executable of a Python; None if it does not run."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
     try:
         result = run([python, "-c", _ASK], env=env, timeout_s=30, check=False)
@@ -172,7 +172,7 @@ def _specifier(wish: str, where: Where | None) -> SpecifierSet:
         return SpecifierSet(text)
     except InvalidSpecifier as error:
         raise InputError(
-            f"interpreter version {wish!r} is not understood", where=where, hint="write 3.11 or >=3.10,<3.13"
+            f"invalid interpreter version {wish!r}", where=where, hint="write 3.11 or >=3.10,<3.13"
         ) from error
 
 

@@ -1,6 +1,6 @@
-"""The lock: every package of every variant for every platform, with its hash. In memory; `lock.text` knows the file.
+"""The lock: every package of every variant for every platform, with its hash. `lock.text` is its file format.
 
-Plain dataclasses: `build` and the read commands must not pay for a validation library.
+Plain dataclasses: `build` and the read commands must not load a validation library.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class LockedVariant:
     `channels` are the final URLs in priority order; `virtual` are the virtual packages that were assumed.
     `requested` are the requirements as the spec gave them: a MatchSpec, or ``pip: `` and a pip requirement. `policy` is
     everything else that the solve depended on (pins, options, build inputs, files), a word and a value per line; the
-    `spec_hash` is made of these two lists, so that a stale lock can always say what changed.
+    `spec_hash` is made of these two lists, so that the cause of a stale lock can always be reported.
     """
 
     stack: str

@@ -33,16 +33,16 @@ _PRERELEASE = re.compile(r"\d(a|b|rc|\.?dev)\d*", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class PipRequest:
-    """What is asked of the pip half.
+    """A question to the pip resolver.
 
     Attributes:
         subject: the variant and platform, for messages.
         python: the full version of the interpreter that the packages are for.
         glibc: the oldest glibc of the nodes.
         given: what conda provides.
-        cache: uv's cache folder.
+        cache: uv's cache directory.
         exclude_newer: a date ``YYYY-MM-DD``, included, or empty.
-        places: the line of each index and find-links place that the file names, as written there.
+        places: the line of each index and find-links entry of the file, as written there.
     """
 
     subject: str
@@ -99,30 +99,32 @@ def solve_pip(request: PipRequest) -> PipSolution:
 def _refuse_python2(request: PipRequest) -> None:
     if request.python.startswith("2."):
         raise InputError(
-            f"{request.subject} has Python {request.python} and pip packages; uv resolves for Python 3 only",
+            f"{request.subject} has Python {request.python} and pip packages; uv supports Python 3 only",
             where=request.requirements[0].place,
-            hint="take the pip part out of the Python 2 variants (a selector does it), or use conda packages",
+            hint="remove the pip packages from the Python 2 variants (with a selector), or use conda packages",
         )
 
 
 def _refuse_missing(request: PipRequest) -> None:
-    """Raise InputError for local requirements that are not there or hold no project, and for variables not set."""
+    """Raise InputError for local requirements that do not exist or contain no project, and for unset variables."""
     problems: list[InputError] = []
     for requirement in request.requirements:
         path = Path(requirement.path)
         unset = re.search(r"\$\{([A-Z0-9_]+)\}", expand(requirement.url, os.environ))
         if unset:
             message = f"{requirement.text!r} needs the variable {unset.group(1)}, which is not set"
-            hint = f"export {unset.group(1)}=..., or write the value out"
+            hint = f"export {unset.group(1)}=..., or write the value instead"
             problems.append(InputError(message, where=requirement.place, hint=hint))
         if requirement.kind != "path":
             continue
         if not path.exists():
-            hint = "paths start at the folder of the file; put the project or the archive there, or remove the line"
-            problems.append(InputError(f"there is no {path}", where=requirement.place, hint=hint))
+            hint = (
+                "paths are relative to the directory of the file; put the project or archive there, or remove the line"
+            )
+            problems.append(InputError(f"no such file or directory: {path}", where=requirement.place, hint=hint))
         elif path.is_dir() and not any((path / name).is_file() for name in ("pyproject.toml", "setup.py")):
-            hint = "name the folder of a Python project, or remove the line"
-            message = f"{path} holds no pyproject.toml and no setup.py"
+            hint = "use the directory of a Python project, or remove the line"
+            message = f"{path} contains neither pyproject.toml nor setup.py"
             problems.append(InputError(message, where=requirement.place, hint=hint))
     raise_problems(problems)
 
@@ -134,7 +136,7 @@ def wanted_hashes(requirements: Iterable[PipRequirement]) -> dict[str, Wanted]:
     """The hashes that requirements carry, by package.
 
     Raises:
-        InputError: a hash that is no ``sha256:``, ``sha384:`` or ``sha512:`` followed by that many hexadecimal digits.
+        InputError: a hash that is not ``sha256:``, ``sha384:`` or ``sha512:`` and that many hexadecimal digits.
     """
     found: dict[str, Wanted] = {}
     for requirement in requirements:
@@ -153,7 +155,7 @@ def wanted_hashes(requirements: Iterable[PipRequirement]) -> dict[str, Wanted]:
 
 
 def _places(request: PipRequest) -> list[ProbeTarget]:
-    """Everything that uv will have to read, so that a dead one is named at once."""
+    """Everything that uv has to read, so that a dead one is reported at once."""
     settings = request.settings
     first = next((canonical(r.name) for r in request.requirements if r.name), "pip")
     tied = [expand(r.index, os.environ) for r in request.requirements if r.index]
@@ -181,7 +183,7 @@ def _constraint_lines(request: PipRequest) -> list[str]:
             text = Path(place).expanduser().read_text(encoding="utf-8")
         except OSError as error:
             raise InputError(
-                f"pip's configuration names the constraints {place}, which cannot be read: {error.strerror}",
+                f"cannot read {place}, the constraints in pip's configuration: {error.strerror}",
                 hint="correct `constraint` in pip.conf or PIP_CONSTRAINT",
             ) from error
         lines += [line for line in text.splitlines() if line.strip()]
@@ -205,7 +207,7 @@ def _question(request: PipRequest, constraints: Sequence[str]) -> Question:
 
 
 def _resolve(question: Question, request: PipRequest) -> tuple[Answer, tuple[str, ...]]:
-    """uv's answer, asked again while a dependency asks for a pre-release by its specifier, which pip would take."""
+    """uv's answer, repeated while a dependency's specifier allows a pre-release, which pip would install."""
     direct = (r.line for r in (*request.requirements, *request.constraints))
     question = replace(question, prerelease=tuple(sorted({*_prereleases(direct), *request.settings.all_releases})))
     try:
@@ -228,9 +230,9 @@ def _placed(error: StackyardError, request: PipRequest) -> StackyardError:
     text = f"{error.message}\n{error.detail or ''}"
     named = [r for r in request.requirements if (r.url or r.path) and any(w in text for w in _spellings(r))]
     named += [r for r in request.requirements if r.name and f"`{canonical(r.name)}" in text]
-    hint = error.hint or "try the requirement by itself: pip wheel --no-deps REQUIREMENT"
+    hint = error.hint or "test the requirement alone: pip wheel --no-deps REQUIREMENT"
     if named and named[0].kind in ("vcs", "url"):
-        hint = "check the address, the network and your access to it; or save the source beside the file and name that"
+        hint = "check the URL, the network and your access; or save the source next to the file and use that"
     where = named[0].place if named else request.where
     return StackyardError(error.message, where=where, hint=hint, detail=error.detail)
 
@@ -241,7 +243,7 @@ def _spellings(requirement: PipRequirement) -> tuple[str, ...]:
 
 
 def _prereleases(lines: Iterable[str]) -> set[str]:
-    """The packages of which some requirement names a pre-release (``>=2.0rc1``): pip then takes the newest of them."""
+    """The packages with a pre-release in some requirement (``>=2.0rc1``): pip then installs the newest pre-release."""
     return {pip_name(line) for line in lines if _PRERELEASE.search(line.split("@")[0]) and pip_name(line)}
 
 
@@ -249,10 +251,10 @@ def _unsolvable(reason: str, question: Question, request: PipRequest) -> InputEr
     named = [g for g in request.given if _mentions(reason, g.name)]
     if named:
         provided = "; ".join(f"conda provides {g.name} {g.version} (package {g.conda})" for g in named)
-        reason = f"{reason}\n{provided}, and pip packages are put on top of it"
+        reason = f"{reason}\n{provided}, and pip packages are installed on top of it"
     hint, conflicting = relax_pip(question, named, reason)
     return InputError(
-        f"the pip packages of {request.subject} cannot be solved",
+        f"cannot solve the pip packages of {request.subject}",
         where=_conflicting_place(request, reason, conflicting),
         detail=reason,
         hint=hint,
@@ -260,7 +262,7 @@ def _unsolvable(reason: str, question: Question, request: PipRequest) -> InputEr
 
 
 def _conflicting_place(request: PipRequest, reason: str, conflicting: Sequence[str]) -> Where | None:
-    """The line of the first requirement that is in the way; else of the first that the reason names."""
+    """The line of the first conflicting requirement; else of the first one in the solver's reason."""
     named = [r for r in request.requirements if r.name and _mentions(reason, r.name)]
     found = [r for line in conflicting for r in request.requirements if r.line == line]
     return next((r.place for r in (*found, *named) if r.place.file), request.where)
@@ -315,7 +317,7 @@ def _require_hashes(packages: Sequence[PipPackage], hashes: Mapping[str, Wanted]
     if missing:
         lines = ", ".join(f"{p.name}=={p.version}" for p in missing)
         raise InputError(
-            f"with --hash on one requirement pip wants one on all, and these have none: {lines}",
+            f"with --hash on one requirement pip requires it on all; missing for: {lines}",
             where=next(iter(hashes.values())).where if hashes else request.where,
             hint="add these lines with their hashes:\n"
             + "\n".join(f"{p.name}=={p.version} --hash=sha256:{p.sha256}" for p in missing),
@@ -327,13 +329,13 @@ def _notices(request: PipRequest, prerelease: tuple[str, ...], packages: Sequenc
     settings = request.settings
     if not settings.no_index and len(settings.indexes) > 1:
         count = len(settings.indexes)
-        notices.append(f"{count} pip indexes are searched and the best version of all is taken, as pip does")
+        notices.append(f"{count} pip indexes are searched; the best version of all is installed, as by pip")
     named = [name for name in prerelease if name not in (*settings.all_releases, *settings.only_final)]
     if named:
         names = ", ".join(named)
-        notices.append(f"pre-releases of {names} are allowed, because a requirement names one, as pip does")
+        notices.append(f"pre-releases of {names} are allowed, because a requirement names one, as by pip")
     if settings.prefer_binary:
-        notices.append("--prefer-binary was passed over: uv takes the newest version, compiled where it has no wheel")
+        notices.append("--prefer-binary is ignored: uv installs the newest version, compiled if it has no wheel")
     compiled = [p.name for p in packages if p.kind == "sdist"]
     if compiled:
         notices.append(f"compiled from source: {', '.join(sorted(compiled))}")

@@ -30,7 +30,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Target:
-    """What decides which file of a release is taken."""
+    """What decides which file of a release is installed."""
 
     tags: Mapping[Tag, int]
     settings: PipSettings
@@ -88,7 +88,7 @@ def _archive(name: str, entry: Mapping[str, Any], target: Target) -> PipPackage:
     file = _file(entry["archive"])
     kind = _kind(file)
     if kind == "wheel" and best_wheel([file.name], dict(target.tags)) is None:
-        raise InputError(f"{name}: {file.name} does not fit {target.subject}", hint="name a wheel of its platform")
+        raise InputError(f"{name}: {file.name} does not fit {target.subject}", hint="use a wheel for that platform")
     _allowed(name, [file], target)
     made = PipPackage(
         name, str(entry.get("version", "")), kind, file.url, file.sha256, size=file.size,
@@ -108,7 +108,7 @@ def _file(source: Mapping[str, Any]) -> _File:
 
 
 def _choose(name: str, entry: Mapping[str, Any], target: Target) -> _File:
-    """The wheel that installers prefer on the platform; else, or where wheels are refused, the source."""
+    """The wheel that installers prefer on the platform; else, or if wheels are excluded, the source."""
     wheels = [] if target.settings.compiled(name) else [_file(w) for w in entry.get("wheels", ())]
     sources = [_file(entry["sdist"])] if "sdist" in entry and not _wheels_only(name, target.settings) else []
     allowed = _allowed(name, [*wheels, *sources], target)
@@ -120,7 +120,7 @@ def _choose(name: str, entry: Mapping[str, Any], target: Target) -> _File:
             return file
     raise InputError(
         f"{name} {entry.get('version')} has no file for {target.subject}",
-        hint="choose another version, allow its source to be compiled, or name an index that has a wheel",
+        hint="use another version, allow compiling its source, or add an index that has a wheel",
         detail="\n".join(f.name for f in [*wheels, *sources]),
     )
 
@@ -140,10 +140,10 @@ def _allowed(name: str, files: Sequence[_File], target: Target) -> list[_File]:
     if not kept:
         found = ", ".join(f"{f.name} sha256:{f.sha256}" for f in files[:3])
         raise InputError(
-            f"none of the files of {name} has the hash that is asked for",
+            f"hash mismatch for {name}: no file has the requested hash",
             where=wanted.where,
-            detail=f"asked for: {', '.join(wanted.hashes)}\nfound: {found}",
-            hint="the file may have been replaced: find out why before the hash in the requirement is changed",
+            detail=f"requested: {', '.join(wanted.hashes)}\nfound: {found}",
+            hint="the file may have been replaced: find out why before you change the hash in the requirement",
         )
     return kept
 
@@ -162,8 +162,8 @@ def _hashed(made: PipPackage, cafile: str) -> PipPackage:
         found = sha256_file(path)
         if made.sha256 and made.sha256 != found:
             raise InputError(
-                f"{path} is not the file that its index describes (sha256 {made.sha256[:12]}... expected)",
-                hint="make the index anew, or restore the file",
+                f"hash mismatch for {path}: its index has sha256 {made.sha256[:12]}...",
+                hint="rebuild the index, or restore the file",
             )
         return replace(made, sha256=found, size=path.stat().st_size)
     if made.sha256:

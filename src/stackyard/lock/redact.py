@@ -1,7 +1,7 @@
-"""Values of variables stay out of locks: a URL that holds one is recorded with ``${NAME}`` in its place.
+"""Values of variables stay out of locks: a URL that contains one is recorded with ``${NAME}`` in its place.
 
-Channels, indexes and requirements may name variables, which often hold a token. What is locked has the names; the
-values are put back where something is fetched (`host.secrets.revealed`), from the environment of whoever builds.
+Channels, indexes and requirements may use variables, which often contain a token. A lock has their names; the values
+are inserted where something is downloaded (`host.secrets.revealed`), from the environment of the build.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from stackyard.lock.model import LockedVariant
 from stackyard.spec.environment import channel_variables
 from stackyard.spec.models import Environment
 
-_SHORTEST = 6  # a shorter value is no secret, and would be found in places where it means nothing
+_SHORTEST = 6  # a shorter value is not a secret, and would match unrelated text
 _NAME = re.compile(r"\$\{([A-Za-z_]\w*)\}")
 
 
 def variables_of(environment: Environment) -> tuple[str, ...]:
-    """The variables that channels, indexes, find-links places and requirements name."""
+    """The variables in channels, indexes, find-links entries and requirements."""
     options = environment.pip_options
     texts = [*options.extra_index_urls, *options.find_links, *([options.index_url] if options.index_url else [])]
     texts += [text for r in (*environment.pip, *environment.constraints) for text in (r.url, r.index)]
@@ -29,7 +29,7 @@ def variables_of(environment: Environment) -> tuple[str, ...]:
 
 
 def redact(locked: LockedVariant, names: Iterable[str], environ: Mapping[str, str]) -> LockedVariant:
-    """A locked variant whose URLs have the names of variables where their values were."""
+    """A locked variant with the names of variables in its URLs instead of their values."""
     values = {n: environ[n] for n in names if len(environ.get(n, "")) >= _SHORTEST}
     if not values:
         return locked

@@ -1,4 +1,4 @@
-"""What to relax where pip requirements have no solution: found by asking uv again without one of them."""
+"""What to relax if pip requirements have no solution: found by resolving again without one of them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ BUDGET_S = 6.0
 
 
 def relax_pip(question: Question, named: Sequence[Given], reason: str = "") -> tuple[str, tuple[str, ...]]:
-    """A hint that says which requirement is in the way, and the lines of these requirements.
+    """A hint that names the conflicting requirements, and their lines.
 
     Args:
-        named: what conda provides and the reason mentions; where the rest works without it, that is the cause.
-        reason: uv's own words.
+        named: what conda provides and the reason mentions; if the rest is solvable without it, it is the cause.
+        reason: uv's message.
     """
     missing = re.findall(r"(\S+) was not found in the (?:package registry|provided package locations)", reason)
     end = time.monotonic() + BUDGET_S
@@ -28,8 +28,8 @@ def relax_pip(question: Question, named: Sequence[Given], reason: str = "") -> t
         others = tuple(c for c in question.constraints if not c.startswith(f"{item.name} @ "))
         if _works(replace(question, constraints=others)):
             return (
-                f"{item.conda} comes from conda: ask for another version of it there, or relax what pip wants of "
-                f"{item.name}",
+                f"{item.conda} comes from conda: request another version of it there, or relax the pip requirements "
+                f"on {item.name}",
                 (),
             )
     helpful = []
@@ -43,16 +43,16 @@ def relax_pip(question: Question, named: Sequence[Given], reason: str = "") -> t
     if helpful:
         shown = " or ".join(f"`{line}`" for line in helpful)
         it = "it" if len(helpful) == 1 else "one of these"
-        return f"it can be solved without {shown}: relax or remove {it}", tuple(helpful)
-    return "more than one requirement must be relaxed; start with those that the reason names", ()
+        return f"solvable without {shown}: relax or remove {it}", tuple(helpful)
+    return "relax more than one requirement; start with those in the solver's reason", ()
 
 
 def _not_found(name: str, question: Question) -> str:
-    """What to do where no index has a name at all."""
+    """What to do if no index has a package of a name."""
     settings = question.settings
     places = [*(() if settings.no_index else settings.indexes), *settings.find_links]
-    searched = ", ".join(without_secrets(place) for place in places) or "nothing, since --no-index holds"
-    return f"nothing is called {name} there (searched: {searched}): check its spelling, or name the index that has it"
+    searched = ", ".join(without_secrets(place) for place in places) or "nothing, because of --no-index"
+    return f"no package named {name} (searched: {searched}): check its spelling, or add the index that has it"
 
 
 def _works(question: Question) -> bool:

@@ -1,4 +1,4 @@
-"""The door of the room: a stack becomes a lock, with everything reused that is still right."""
+"""The entry point of the package: locks a stack, reusing everything that is still valid."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def pairs(stack: Stack, site: Site, platforms: Sequence[str] = ()) -> Iterator[t
 def lock_stack(
     stack: Stack, site: Site, yard: Yard, platforms: Sequence[str], previous: Lock | None, progress: Progress
 ) -> Lock:
-    """Lock every variant for every platform, solving only what nobody solved before.
+    """Lock every variant for every platform, solving only what was not solved before.
 
     An entry of `previous`, or one that this yard or a parent of it keeps, is taken where its spec hash is the
     same. What was solved is kept in the yard at once, so that a later failure loses nothing.
@@ -66,7 +66,9 @@ def lock_stack(
     expected = list(pairs(stack, site, platforms))
     if not expected:
         names = ", ".join(site_platforms(site, platforms))
-        raise InputError(f"{stack.name} is not for {names}", hint="see `platforms:` in its file and in site.yaml")
+        raise InputError(
+            f"{stack.name} does not support {names}", hint="check `platforms:` in its file and in site.yaml"
+        )
     done = []
     for n, (variant, platform) in enumerate(expected):
         subject = _subject(variant, platform)
@@ -90,7 +92,7 @@ def spec_hash(variant: Variant, site: Site, platform: str) -> str:
 
 
 def stale(lock: Lock, stack: Stack, site: Site, platforms: Sequence[str]) -> list[str]:
-    """What makes a lock stale, one line each, said once for all variants that it holds for; empty when it is fresh."""
+    """What makes a lock stale, one line each, once for all variants; empty if it is fresh."""
     reasons: list[str] = []
     changed: dict[str, list[str]] = {}
     expected = list(pairs(stack, site, platforms))
@@ -106,7 +108,7 @@ def stale(lock: Lock, stack: Stack, site: Site, platforms: Sequence[str]) -> lis
             for line in _differences(locked, now):
                 changed.setdefault(line, []).append(subject)
         elif platform == this_platform() and not python.unchanged(locked.interpreter):
-            reasons.append(f"{subject}: {locked.interpreter.path} is no longer the Python that was locked")
+            reasons.append(f"{subject}: {locked.interpreter.path} is no longer the locked Python")
     asked = set(site_platforms(site, platforms))
     gone = [v for v in lock.variants if v.key not in keys and v.platform in asked]
     reasons += [f"{_together(subjects)}: {line}" for line, subjects in changed.items()]
@@ -119,7 +121,7 @@ def _together(subjects: Sequence[str]) -> str:
 
 def _differences(locked: LockedVariant, now: Fingerprint) -> list[str]:
     lines = changes(locked.requested, now.requested) + changes(locked.policy, now.policy)
-    return lines or ["the lock was edited or made by another version of the program"]
+    return lines or ["the lock was edited or written by another version of the program"]
 
 
 def _subject(variant: Variant, platform: str) -> str:
@@ -194,7 +196,7 @@ def _with_conda(
     locked: LockedVariant, variant: Variant, site: Site, yard: Yard, asked: Interpreter | None, virtual: Virtual,
     subject: str,
 ) -> LockedVariant:  # fmt: skip
-    """The conda packages; with `asked`, Python is one of them where pip packages or the stack want it."""
+    """The conda packages; with `asked`, Python is one of them if pip packages or the stack need it."""
     from stackyard.lock.channels import Resolver
 
     requirements = conda_requirements(variant, locked.platform)
@@ -225,9 +227,9 @@ def _interpreter(
     where = place_of(variant)
     if locked.interpreter.source == "conda":
         raise InputError(
-            f"the interpreter is to come from {source}, and conda brings python {locked.interpreter.version} as well",
+            f"two interpreters: interpreter: source: {source}, and python {locked.interpreter.version} of conda",
             where=where,
-            hint="take python and what depends on it out of the conda part, or use interpreter: source: conda",
+            hint="remove python and what depends on it from the conda packages, or use interpreter: source: conda",
         )
     if source == "host":
         return python.from_host(asked, locked.platform, where)

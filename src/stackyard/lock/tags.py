@@ -16,9 +16,9 @@ _UV_GLIBC = (17, 28, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40)
 
 
 def uv_platform(platform: str, glibc: str) -> str:
-    """uv's word for a conda platform: the newest ``manylinux`` that it knows and that the nodes' glibc has.
+    """uv's name of a conda platform: the newest ``manylinux`` that uv supports and that the nodes' glibc has.
 
-    For POWER uv has one word only, without a glibc; `wheel_tags` sorts out wheels that are too new.
+    For POWER uv has one name only, without a glibc; `wheel_tags` excludes wheels that are too new.
     """
     if platform == "linux-ppc64le":
         return "powerpc64le-unknown-linux-gnu"

@@ -40,7 +40,7 @@ _LISTS = ("channels", "virtual", "requested", "policy", "notices")
 
 
 def path_for(file: Path) -> Path:
-    """Where the lock of a spec file is: the file's name with ``.lock`` after it, in the same folder."""
+    """The path of the lock of a spec file: the file's name with ``.lock`` appended, in the same directory."""
     return file.with_name(f"{file.name}.lock")
 
 
@@ -63,7 +63,7 @@ _HERE = "file://./"
 
 
 def _relative(lock: Lock) -> Lock:
-    """The lock with local projects and files in its folder as ``file://./name``."""
+    """The lock with local projects and files in its directory as ``file://./name``."""
     start = f"{Path(lock.folder).as_uri()}/" if lock.folder else ""
     if not start or not any(p.url.startswith(start) for v in lock.variants for p in v.pip):
         return lock
@@ -196,11 +196,11 @@ def parse(text: str, origin: str) -> Lock:
 
 
 def read(path: Path) -> Lock:
-    """Read a lock file. Raises InputError when it is missing or damaged."""
+    """Read a lock file. Raises InputError if it does not exist or is damaged."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise InputError(f"lock not found: {path}", hint="write it with `stackyard lock`") from error
+        raise InputError(f"no such lock: {path}", hint="write it with `stackyard lock`") from error
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read the lock: {error}", where=Where(str(path)), hint=_RELOCK) from error
     return parse(text, str(path))
@@ -222,7 +222,7 @@ class _File:
 
 
 class _Reader:
-    """Turns blocks into models and knows in which line a block starts."""
+    """Turns blocks into models; errors name the line at which a block starts."""
 
     def __init__(self, text: str, origin: str) -> None:
         self._text = text

@@ -1,4 +1,4 @@
-"""One run of ``uv pip compile``: the files and flags that it is given, and what its output says."""
+"""One run of ``uv pip compile``: its input files and flags, and the parsed output."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ TIMEOUT_S = 1800
 
 @dataclass(frozen=True)
 class Question:
-    """What uv is asked to resolve.
+    """The input of one resolution.
 
     Attributes:
         lines: requirements, one per line, as uv reads them.
         tied: requirements that must come from one index: (requirement, index URL).
         prerelease: distributions of which pre-releases are allowed.
-        cache: uv's cache folder.
+        cache: uv's cache directory.
         exclude_newer: a date ``YYYY-MM-DD``, included, or empty.
     """
 
@@ -49,7 +49,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """What uv resolved: the packages of its pylock, who requires what, and the index of each."""
+    """The result of one resolution: the packages of uv's pylock, their requirements, and the index of each."""
 
     packages: tuple[Mapping[str, Any], ...]
     requires: Mapping[tuple[str, str], tuple[str, ...]]
@@ -58,7 +58,7 @@ class Answer:
 
 
 class Unsolvable(Exception):
-    """uv found no solution; the text is its own reason, cleaned."""
+    """uv found no solution; the text is its reason, cleaned."""
 
 
 def compile_requirements(question: Question) -> Answer:
@@ -100,7 +100,7 @@ def _write_sources(question: Question, folder: Path) -> list[Path]:
 
 
 def _project(tied: Sequence[tuple[str, str]]) -> str:
-    """A project that asks for the tied requirements: the one way to tell uv that a package has an index of its own."""
+    """A project with the tied requirements: the only way to give uv an index for a single package."""
     urls = list(dict.fromkeys(url for _, url in tied))
     names = {url: f"tied-{n}" for n, url in enumerate(urls)}
     lines = ["[project]", 'name = "stackyard-request"', 'version = "0"']
@@ -158,7 +158,7 @@ def _one_index(question: Question) -> bool:
 def _annotated(
     question: Question, sources: Sequence[Path], flags: Sequence[str | Path], folder: Path
 ) -> dict[str, str]:
-    """The index of each package: the same question once more, from the cache, for the text that names indexes."""
+    """The index of each package: resolved again, from the cache, for the output format that names indexes."""
     words = ["pip", "compile", *sources, *flags, "--no-header", "--offline"]
     result = uv.run(words, question.settings, cwd=folder, timeout_s=TIMEOUT_S)
     found: dict[str, str] = {}
@@ -175,7 +175,7 @@ _EDGE = re.compile(r"Adding transitive dependency for ([A-Za-z0-9._-]+)(?:\[[^\]
 
 
 def _edges(log: str) -> tuple[dict[tuple[str, str], tuple[str, ...]], dict[str, str]]:
-    """Who requires what, from the resolver's log: the requirements that it followed, so those whose markers hold."""
+    """Who requires what, from the resolver's log: the requirements that it followed, so those with a true marker."""
     edges: dict[tuple[str, str], dict[str, None]] = {}
     versions: dict[str, str] = {}
     for line in log.splitlines():
@@ -190,7 +190,7 @@ def _edges(log: str) -> tuple[dict[tuple[str, str], tuple[str, ...]], dict[str, 
 
 
 def _said_once(requirements: Iterable[str]) -> tuple[str, ...]:
-    """Requirements in order, without bare names that another one says more of (a constraint's are logged too)."""
+    """Requirements in order, without bare names that another one specifies (those of constraints are logged too)."""
     lines = sorted(requirements)
     fuller = {_requirement_name(line) for line in lines if line != _requirement_name(line)}
     return tuple(line for line in lines if line not in fuller)
@@ -200,9 +200,9 @@ _BELOW = re.compile(r"<(\d+(?:\.\d+)*)\.dev0(?![\d.])")
 
 
 def _plain(text: str) -> str:
-    """A requirement as the log has it (``a>=1, <2{marker}``, ``a*``) in the usual writing (``a>=1,<2 ; marker``).
+    """A requirement of the log (``a>=1, <2{marker}``, ``a*``) in the usual syntax (``a>=1,<2 ; marker``).
 
-    uv logs ``~=0.1`` as ``>=0.1,<1.dev0``: no pre-release is asked for, so the bound is written as ``<1``.
+    uv logs ``~=0.1`` as ``>=0.1,<1.dev0``: no pre-release is requested, so the bound is written as ``<1``.
     """
     body, _, marker = text.strip().removesuffix("*").partition("{")
     body = re.sub(r"\s*,\s*", ",", body.strip().removesuffix("*"))
@@ -211,7 +211,7 @@ def _plain(text: str) -> str:
 
 
 def local_version(project: Path, settings: PipSettings, cache: Path) -> str:
-    """The version of a local project that computes it while it is built; empty where uv does not say.
+    """The version of a local project that computes it while it is built; empty if uv does not report it.
 
     Raises:
         StackyardError: its metadata cannot be built, with the output.
@@ -227,7 +227,7 @@ def local_version(project: Path, settings: PipSettings, cache: Path) -> str:
 
 
 def _failure(result: Result) -> Exception:
-    """Why there is no answer: no solution, or anything else that uv reports."""
+    """Why the resolution failed: no solution, or another error of uv."""
     text = uv.messages(result)
     if "No solution found" in text:
         return Unsolvable(clean(text))
@@ -235,7 +235,7 @@ def _failure(result: Result) -> Exception:
 
 
 def clean(text: str) -> str:
-    """uv's reason without its frame: no ``error:`` and ``cause:`` words, the sentences kept."""
+    """uv's reason without the words ``error:`` and ``cause:``; the sentences are kept."""
     kept = [line for line in text.splitlines() if not line.startswith("warning: ")]
     kept = [re.sub(r"^error: No solution found when resolving dependencies:?\s*", "", line) for line in kept]
     lines = [re.sub(r"^\s*(cause:|╰─▶|hint:)?\s*", lambda m: "hint: " if "hint" in m.group(0) else "", line)

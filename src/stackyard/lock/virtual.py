@@ -1,6 +1,6 @@
-"""Virtual packages of the machine that a lock is for: taken from the site's node kinds, not from the login node.
+"""Virtual packages of the machine that a lock is for: from the site's node kinds, not from the login node.
 
-So ``__cuda`` is there on a login node without a GPU, and a lock for POWER can be made on x86.
+So a login node without a GPU can lock with ``__cuda``, and x86 can lock for POWER.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NO_GPU = {"cpu", "none", "no"}
 
 @dataclass(frozen=True)
 class Virtual:
-    """Virtual packages as ``name=version=build``, and what the user should know about where they come from."""
+    """Virtual packages as ``name=version=build``, and notices about their origin."""
 
     packages: tuple[str, ...]
     notices: tuple[str, ...] = ()
@@ -48,10 +48,10 @@ def cuda_of(gpu: Gpu) -> str:
 
 
 def declared(site: Site, platform: str, axes: Mapping[str, str]) -> Virtual | None:
-    """Virtual packages as the site's node kinds of a platform say; None where the site names no such kind.
+    """Virtual packages of the site's node kinds of a platform; None if the site has no such kind.
 
     Several kinds: the oldest glibc and kernel, and of the kinds that have GPUs the oldest CUDA, so that the stack runs
-    on all of them. A variant whose ``accelerator`` axis says ``cpu`` gets no ``__cuda``.
+    on all of them. A variant whose ``accelerator`` axis is ``cpu`` gets no ``__cuda``.
     """
     kinds = [kind for kind in site.nodes.values() if kind.platform == platform]
     if not kinds:
@@ -60,11 +60,11 @@ def declared(site: Site, platform: str, axes: Mapping[str, str]) -> Virtual | No
     cudas = [c for kind in kinds if (c := cuda_of(kind.gpu))]
     cuda = min(cudas, key=_numbers) if cudas and axes.get("accelerator", "").lower() not in _NO_GPU else ""
     if cudas and len(set(cudas)) > 1 and cuda:
-        notices.append(f"{platform}: node kinds run different CUDA versions; locked for the oldest, {cuda}")
+        notices.append(f"{platform}: node kinds have different CUDA versions; locked for the oldest, {cuda}")
     glibc = _oldest([k.glibc for k in kinds])
     if not glibc:
         glibc = OLDEST_GLIBC
-        notices.append(f"{platform}: no node kind says its glibc; locked for {glibc}, the oldest in use")
+        notices.append(f"{platform}: no node kind has a `glibc:`; locked for {glibc}, the oldest in use")
     kernel = _oldest([k.kernel for k in kinds]) or OLDEST_KERNEL
     return Virtual(_packages(platform, glibc, kernel, cuda, _microarchitecture(platform, kinds)), tuple(notices))
 
@@ -77,8 +77,8 @@ def for_platform(site: Site, platform: str, axes: Mapping[str, str]) -> Virtual:
     if platform == this_platform():
         return _detected()
     notice = (
-        f"{platform}: the site names no node kind of this platform; locked for glibc {OLDEST_GLIBC}, "
-        f"Linux {OLDEST_KERNEL} and no GPU (nodes: in site.yaml says otherwise)"
+        f"{platform}: the site has no node kind of this platform; locked for glibc {OLDEST_GLIBC}, "
+        f"Linux {OLDEST_KERNEL} and no GPU (to change this, add it to nodes: in site.yaml)"
     )
     return Virtual(_packages(platform, OLDEST_GLIBC, OLDEST_KERNEL, "", machine_of(platform)), (notice,))
 

@@ -1,4 +1,4 @@
-"""Why a package is there: the chains from what was asked for to it, through conda and pip dependencies alike.
+"""Why a package is installed: the chains from the requirements to it, through conda and pip dependencies.
 
 Standard library only.
 """
@@ -23,7 +23,7 @@ def chains(locked_variant: LockedVariant, package: str) -> list[list[str]]:
         package: its name in conda or on PyPI; case, ``-`` and ``_`` do not matter.
 
     Returns:
-        Chains such as ``["horovod 0.28.1", "cloudpickle 3.1.0"]``; one of length one: it was asked for.
+        Chains such as ``["horovod 0.28.1", "cloudpickle 3.1.0"]``; one of length one: it is a requirement.
 
     Raises:
         InputError: no such package in the lock; the hint has the nearest names.
@@ -63,7 +63,7 @@ class _Graph:
             self._edges["pip", pip.name] = [n for r in pip.requires if (n := self._pypi.get(pip_name(r)))]
 
     def named(self, package: str) -> set[Node]:
-        """Every package that a name may mean: the one of that name in conda, on PyPI, or both."""
+        """Every package with a name: the one of that name in conda, on PyPI, or both."""
         wanted = canonical(package)
         found = {node for node in self.labels if canonical(node[1]) == wanted}
         return found | ({self._pypi[wanted]} if wanted in self._pypi else set())

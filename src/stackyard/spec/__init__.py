@@ -1,1 +1,1 @@
-"""What people write: stack.yaml, site.yaml, environment.yml and requirements.txt become frozen, validated models."""
+"""Reads stack.yaml, site.yaml, environment.yml and requirements.txt into frozen, validated models."""

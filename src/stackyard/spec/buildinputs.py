@@ -1,4 +1,4 @@
-"""What a compiled package is made with: everything that ends in the cache key of its wheel, as name and value."""
+"""The inputs of a compiled package: everything in the cache key of its wheel, as name and value."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stackyard.spec.models import BuildSpec, PackageBuild, PipRequirement
 
 
 def package_build(build: BuildSpec, name: str) -> PackageBuild | None:
-    """What a stack says about compiling one package, whatever the spelling of its name; None where it says nothing."""
+    """A stack's settings for compiling one package, whatever the spelling of its name; None without any."""
     wanted = canonical(name)
     return next((value for key, value in build.packages.items() if canonical(key) == wanted), None)
 
@@ -25,7 +25,7 @@ def build_inputs(build: BuildSpec, name: str, requirement: PipRequirement | None
     (its sha256), ``config KEY``, ``requires``, ``isolation``. Values of variables keep their ``{prefix}``.
 
     Raises:
-        InputError: a patch is not there.
+        InputError: a patch does not exist.
     """
     own = package_build(build, name)
     variables: Mapping[str, str] = {**build.variables, **(own.variables if own else {})}
@@ -44,10 +44,10 @@ def build_inputs(build: BuildSpec, name: str, requirement: PipRequirement | None
 
 
 def patch_hash(path: str) -> str:
-    """sha256 of a patch file. Raises InputError where it is not there."""
+    """sha256 of a patch file. Raises InputError if it does not exist."""
     file = Path(path)
     if not file.is_file():
-        raise InputError(f"there is no patch {path}", hint="paths in `patches:` start at the stack's folder")
+        raise InputError(f"no such patch: {path}", hint="paths in `patches:` are relative to the stack's directory")
     return _hash(path, file.stat().st_mtime_ns, file.stat().st_size)
 
 

@@ -14,13 +14,13 @@ from stackyard.spec.yamlfile import Node
 
 
 class DependencyReader:
-    """Reads the list and collects conda requirements here and pip's in `pip`.
+    """Reads the list; collects conda requirements in `conda` and pip's in `pip`.
 
     Args:
-        base_dir: the folder that relative paths start from.
+        base_dir: the directory that relative paths start from.
         axes: matrix axes that selectors may name.
         strict: see `RequirementsReader`.
-        notices: sentences for the user are added to it.
+        notices: messages for the user are added to it.
         problems: what is wrong is added to it.
     """
 
@@ -38,7 +38,7 @@ class DependencyReader:
         if node is None or node.is_null:
             return
         if node.kind != "sequence":
-            self._problem(node, "`dependencies:` is a list", "begin each package with `- ` on a line of its own")
+            self._problem(node, "`dependencies:` must be a list", "begin each package with `- ` on a line of its own")
             return
         for item in node.items:
             self._item(item, "")
@@ -47,15 +47,15 @@ class DependencyReader:
         self._notice_pip(node)
 
     def selector(self, node: Node) -> str:
-        """The selector in the comment beside a value, or empty; a notice says that it is honoured or why not."""
+        """The selector in the comment next to a value, or empty; a notice reports whether it applies or is ignored."""
         text = selectors.in_comment(node.comment)
         if not text:
             return ""
         if selectors.is_selector(text, self.axes):
-            self._notice(node, f"{node.text.strip() or 'this list'} holds only where {text}")
+            self._notice(node, f"{node.text.strip() or 'this list'} applies only if {text}")
             return text
         if selectors.looks_like_selector(text, self.axes):
-            self._notice(node, f"the comment [{text}] is not honoured: not every name in it is a platform or an axis")
+            self._notice(node, f"the comment [{text}] is ignored: not every name in it is a platform or an axis")
         return ""
 
     def _item(self, item: Node, selector: str) -> None:
@@ -64,14 +64,12 @@ class DependencyReader:
             for key, value in item.entries:
                 self._entry(key, value, selector)
         elif item.kind == "sequence":
-            self._problem(item, "a list within `dependencies:`", "write each package as `- name` on the same level")
+            self._problem(item, "nested list in `dependencies:`", "write each package as `- name` on the same level")
         elif isinstance(item.value, str):
             self._conda(item, selector)
         else:
-            shown = item.text or "nothing"
-            self._problem(
-                item, f"a package's name is missing: {shown} is no dependency", "write `- name` or remove the line"
-            )
+            wrong = f": {item.text} is not a dependency" if item.text else ""
+            self._problem(item, f"missing package name{wrong}", "write `- name` or remove the line")
 
     def _conda(self, item: Node, selector: str) -> None:
         try:
@@ -89,7 +87,7 @@ class DependencyReader:
             except InputError as problem:
                 self.problems.append(problem)
                 return
-            self._notice(key, f"{value.text.strip() or 'this list'} holds only where {condition}")
+            self._notice(key, f"{value.text.strip() or 'this list'} applies only if {condition}")
             for item in value.items if value.kind == "sequence" else (value,):
                 self._item(item, selectors.both(selector, condition))
         elif key.text == "pip":
@@ -103,16 +101,18 @@ class DependencyReader:
 
     def _unknown_entry(self, key: Node, value: Node) -> None:
         if value.kind == "scalar" and not value.is_null:
-            hint = f"write `- {key.text}={value.text}`; a colon makes a mapping of it"
+            hint = f"write `- {key.text}={value.text}`; with a colon it is a mapping"
         else:
-            hint = "only `pip:` and mamba's `sel(...)` may stand here; write packages as `- name=version`"
-        self._problem(key, f"{key.text!r} is no section of `dependencies:`", hint)
+            hint = "only `pip:` and mamba's `sel(...)` are allowed here; write packages as `- name=version`"
+        self._problem(key, f"{key.text!r} is not a section of `dependencies:`", hint)
 
     def _pip(self, value: Node, selector: str) -> None:
         if value.is_null:
             return
         if value.kind != "sequence":
-            self._problem(value, "`pip:` is a list", "write each requirement as `- name` on a line of its own below it")
+            self._problem(
+                value, "`pip:` must be a list", "write each requirement as `- name` on a line of its own below it"
+            )
             return
         for item in value.items:
             self._pip_item(item, selector)
@@ -128,7 +128,7 @@ class DependencyReader:
         else:
             shown = item.text or "nothing"
             hint = "write a requirement such as `- numpy==1.26`, or remove the line"
-            self._problem(item, f"{shown} is no pip requirement", hint)
+            self._problem(item, f"{shown} is not a pip requirement", hint)
 
     def _pip_mapping(self, item: Node, selector: str) -> None:
         for key, value in item.entries:
@@ -137,22 +137,23 @@ class DependencyReader:
                 hint = f"write `- {key.text}=={value.text}`"
                 if key.text.startswith("-") or not value.text:
                     hint = f"put the line in quotes: `- '{key.text}:{f' {value.text}' if value.text else ''}'`"
-                self._problem(key, f"{key.text!r} with a colon is a mapping, no pip requirement", hint)
+                self._problem(key, f"{key.text!r} with a colon is a mapping, not a pip requirement", hint)
                 continue
-            self._notice(key, f"{value.text.strip() or 'this list'} holds only where {condition}")
+            self._notice(key, f"{value.text.strip() or 'this list'} applies only if {condition}")
             for inner in value.items if value.kind == "sequence" else (value,):
                 self._pip_item(inner, selectors.both(selector, condition))
 
     def _notice_pip(self, node: Node) -> None:
         if len(self._pip_keys) > 1:
-            self._notice(self._pip_keys[1], "a second `pip:` list: both are joined (conda keeps only the last)")
+            self._notice(self._pip_keys[1], "second `pip:` list: both are joined (conda keeps only the last)")
         if self._pip_keys and node.items[-1].get("pip") is None:
             self._notice(
-                self._pip_keys[-1], "`pip:` is not last: its packages are still installed after all of conda's"
+                self._pip_keys[-1],
+                "`pip:` is not the last entry: its packages are still installed after all conda packages",
             )
         if self._lines and not any(requirement.name in ("pip", "uv") for requirement in self.conda):
             self._notice(
-                self._pip_keys[0], "pip is not among the conda packages: it is not needed here (conda would add it)"
+                self._pip_keys[0], "pip is not listed as a conda package: not needed here (conda would add it)"
             )
 
     def _problem(self, node: Node, message: str, hint: str) -> None:

@@ -1,6 +1,6 @@
-"""environment.yml, all of it, with conda's meaning; also the ``environment:`` mapping inside a stack.yaml.
+"""All of environment.yml, with conda's semantics; also the ``environment:`` mapping of a stack.yaml.
 
-Everything that a file says ends in the `Environment`, in its notices or in an error with its place: nothing is dropped
+Every entry of a file becomes part of the `Environment`, a notice or an error with its place: nothing is dropped
 silently. All problems of a file are reported at once.
 """
 
@@ -33,12 +33,12 @@ _RESERVED = ("PATH",)
 
 
 def load_environment(path: Path, *, axes: Collection[str] = (), strict: bool = True) -> Environment:
-    """Read an environment.yml or a requirements.txt; which of the two is seen from its content.
+    """Read an environment.yml or a requirements.txt; its content decides which of the two it is.
 
     Args:
         path: the file.
-        axes: names of matrix axes that selectors may use beside platforms.
-        strict: refuse included requirement files that are not there. Otherwise they are listed in ``missing``.
+        axes: names of matrix axes that selectors may use in addition to platforms.
+        strict: reject included requirement files that do not exist. Otherwise they are listed in ``missing``.
 
     Raises:
         InputError: it cannot be read or is wrong, with line, column and what to do; `ManyErrors` for several problems.
@@ -61,7 +61,7 @@ def environment_of(
     own = str(Path(document.file).resolve())
     notices = environment.notices
     if document.root.get("dependencies") is None and document.root.get("variables") is None:
-        notices = (*notices, f"{document.file}: no dependencies are given: the environment is empty")
+        notices = (*notices, f"{document.file}: no dependencies: the environment is empty")
     return environment.model_copy(update={"files": (own, *environment.files), "notices": notices})
 
 
@@ -70,8 +70,8 @@ def parse_environment(node: Node, base_dir: Path, *, axes: Collection[str] = (),
 
     Args:
         node: the mapping; places in errors and requirements are its own file's.
-        base_dir: the folder that relative paths start from (where conda would run pip).
-        axes: names of matrix axes that selectors may use beside platforms.
+        base_dir: the directory that relative paths start from (where conda would run pip).
+        axes: names of matrix axes that selectors may use in addition to platforms.
         strict: as for `load_environment`.
 
     Raises:
@@ -79,7 +79,9 @@ def parse_environment(node: Node, base_dir: Path, *, axes: Collection[str] = (),
     """
     if node.kind != "mapping":
         hint = "begin with `dependencies:` and indent the packages below it"
-        raise InputError("an environment is a mapping of keys such as `dependencies:`", where=node.where, hint=hint)
+        raise InputError(
+            "an environment must be a mapping with keys such as `dependencies:`", where=node.where, hint=hint
+        )
     return _Reader(node, base_dir, axes, strict).read()
 
 
@@ -89,19 +91,19 @@ def channel_variables(channel: str) -> tuple[str, ...]:
 
 
 def channels_for(environment: Environment, platform: str, axes: Mapping[str, str]) -> tuple[str, ...]:
-    """The channels whose selector holds, in order of priority, with variables as written."""
+    """The channels whose selector is true, in order of priority, with variables as written."""
     chosen = environment.channel_selectors
     return tuple(name for name in environment.channels if selectors.holds(chosen.get(name, ""), platform, axes))
 
 
 def variables_for(environment: Environment, platform: str, axes: Mapping[str, str]) -> dict[str, str]:
-    """The variables whose selector holds, as written."""
+    """The variables whose selector is true, as written."""
     chosen = environment.variable_selectors
     return {k: v for k, v in environment.variables.items() if selectors.holds(chosen.get(k, ""), platform, axes)}
 
 
 def _as_url(channel: str, base_dir: Path) -> str:
-    """A channel that is a folder as a ``file://`` URL; names and URLs as they are."""
+    """A channel that is a directory as a ``file://`` URL; names and URLs as they are."""
     if not channel.startswith(("/", "./", "../", "~/")) and channel not in (".", ".."):
         return channel
     return absolute(channel, base_dir).as_uri()
@@ -156,20 +158,20 @@ class _Reader:
         )
 
     def _unknown_keys(self) -> None:
-        """conda warns about unknown keys and goes on; without any dependencies there is nothing to go on with."""
+        """conda warns about unknown keys and continues; a file without dependencies is an error here."""
         has_content = self.node.get("dependencies") is not None or self.node.get("variables") is not None
         unknown = [key for key, _ in self.node.entries if key.text not in KEYS]
         close = {key.text: difflib.get_close_matches(key.text.lower(), KEYS, n=1) for key in unknown}
         if not has_content and not any(close.values()) and len(unknown) == len(self.node.entries):
             hint = "write at least `dependencies:` and a list of packages"
-            self._problem(self.node, "this is no environment file: none of its keys is one", hint)
+            self._problem(self.node, "not an environment file: none of its keys is known", hint)
             return
         for key in unknown:
             meant = close[key.text]
             hint = f"did you mean {meant[0]!r}?" if meant else f"known keys: {', '.join(KEYS)}"
-            message = f"{key.text!r} is no key of an environment file"
+            message = f"unknown key {key.text!r}"
             if has_content:
-                self._notice(key, f"{message} and is ignored, as by conda; {hint}")
+                self._notice(key, f"{message} ignored, as by conda; {hint}")
             else:
                 self.problems.append(InputError(message, where=key.where, hint=hint))
 
@@ -178,7 +180,7 @@ class _Reader:
         if node is None or node.is_null:
             return None
         if node.kind != "scalar":
-            self._problem(node, f"`{key}:` is one word", f"write `{key}: my-{key}`")
+            self._problem(node, f"`{key}:` must be one word", f"write `{key}: my-{key}`")
             return None
         return node.text.strip() or None
 
@@ -186,7 +188,7 @@ class _Reader:
         prefix = self._text("prefix")
         node = self.node.key("prefix")
         if prefix and node:
-            self._notice(node, f"the prefix {prefix} is not used: revisions have paths of their own")
+            self._notice(node, f"the prefix {prefix} is ignored: revisions have paths of their own")
         return prefix
 
     def _list(self, key: str, example: str) -> tuple[Node, ...]:
@@ -194,7 +196,7 @@ class _Reader:
         if node is None or node.is_null:
             return ()
         if node.kind != "sequence":
-            self._problem(node, f"`{key}:` is a list", f"write `{key}: [{node.text.strip() or example}]`")
+            self._problem(node, f"`{key}:` must be a list", f"write `{key}: [{node.text.strip() or example}]`")
             return ()
         return node.items
 
@@ -202,7 +204,9 @@ class _Reader:
         names: list[str] = []
         for item in self._list("channels", "conda-forge"):
             if item.kind != "scalar" or not isinstance(item.value, str) or not item.text.strip():
-                self._problem(item, "a channel is a name or a URL", "write `- conda-forge` or `- https://host/channel`")
+                self._problem(
+                    item, "a channel must be a name or a URL", "write `- conda-forge` or `- https://host/channel`"
+                )
                 continue
             written = item.text.strip()
             name = written if channel_variables(written) else _as_url(written, self.dependencies.base_dir)
@@ -227,22 +231,22 @@ class _Reader:
         if node is None or node.is_null:
             return {}
         if node.kind != "mapping":
-            self._problem(node, "`variables:` is a mapping", "write `NAME: value` below it, one per line")
+            self._problem(node, "`variables:` must be a mapping", "write `NAME: value` below it, one per line")
             return {}
         read = {key.text: self._variable(key, value) for key, value in node.entries}
         return {name: value for name, value in read.items() if value is not None}
 
     def _variable(self, key: Node, value: Node) -> str | None:
         if not re.fullmatch(r"[A-Za-z_]\w*", key.text, re.ASCII):
-            self._problem(key, f"{key.text!r} is no name of a variable", "use letters, digits and `_`")
+            self._problem(key, f"{key.text!r} is not a variable name", "use letters, digits and `_`")
         if value.kind != "scalar":
-            self._problem(value, f"the variable {key.text} needs one value", "put the value in quotes")
+            self._problem(value, f"the variable {key.text} must have one value", "put the value in quotes")
             return None
         if key.text in _RESERVED:
             self._notice(key, f"{key.text} is reserved and ignored, as by conda")
             return None
         if value.is_null:
-            self._notice(key, f"{key.text} has no value and is left out; write '' for an empty one")
+            self._notice(key, f"{key.text} has no value and is ignored; write '' for an empty value")
             return None
         selector = self.dependencies.selector(value)
         if selector:
@@ -261,12 +265,12 @@ class _Reader:
             if item.kind != "scalar" or name not in PLATFORMS:
                 close = difflib.get_close_matches(name, PLATFORMS, n=1)
                 hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(BUILT_FOR)}, …"
-                self._problem(item, f"{name or item.value!r} is no platform", hint)
+                self._problem(item, f"{name or item.value!r} is not a platform", hint)
             names.append(name)
         return tuple(dict.fromkeys(names))
 
     def _repositories(self) -> None:
-        """conda-lock's keys: further package indexes, and whether PyPI itself may be asked."""
+        """conda-lock's keys: more package indexes, and whether PyPI itself may be used."""
         given = [
             _VARIABLE.sub(_braced, item.text.strip()) for item in self._list("pip-repositories", "https://host/simple")
         ]

@@ -1,4 +1,4 @@
-"""Conditions and names in a stack.yaml, resolved for one point of the matrix. Trees in, trees out; nothing is read.
+"""Conditions and names in a stack.yaml, resolved for one point of the matrix. Trees in, trees out; no file is read.
 
 Conditions, on any entry of a list and on any value of a mapping:
 
@@ -8,8 +8,8 @@ Conditions, on any entry of a list and on any value of a mapping:
       else: gloo
 
 Names: ``{python}``, ``{mpi}`` ... are the values of the axes, ``{version}`` and ``{name}`` those of the stack;
-``{axis.python}`` is the axis wherever it stands. Words that only the build knows (`BUILD_WORDS`) stay as they are in
-the places that the build fills. ``${...}`` belongs to the shell or to pip and is never touched.
+``{axis.python}`` is the axis everywhere. Words that only the build can replace (`BUILD_WORDS`) are kept in the places
+that the build fills. ``${...}`` belongs to the shell or to pip and is never changed.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 _CONDITION_KEYS = ("if", "then", "else")
 
 BUILD_WORDS = frozenset({"prefix", "python", "ncores"})
-"""What `build` puts in: the prefix, the interpreter's path, the number of cores; ``{env:NAME}`` too."""
+"""What `build` replaces: the prefix, the interpreter's path, the number of cores; ``{env:NAME}`` too."""
 
 RUN_WORDS = frozenset({"prefix"})
-"""What a variable of the loaded stack can name."""
+"""What a variable of the loaded stack may use."""
 
 CHECK_WORDS = frozenset({"prefix", "python"})
-"""What a check's command can name: the prefix and the interpreter's path."""
+"""What a check's command may use: the prefix and the interpreter's path."""
 
-# Where which of these words are left alone, by the beginning of the path; `*` is any one step.
+# Which of these words are kept, by the beginning of the path; `*` is any one step.
 _LEFT: Sequence[tuple[Path, frozenset[str]]] = (
     (("build", "variables"), BUILD_WORDS),
     (("build", "packages", "*", "variables"), BUILD_WORDS),
@@ -51,7 +51,7 @@ _LEFT: Sequence[tuple[Path, frozenset[str]]] = (
     (("checks", "*", "name"), frozenset()),
     (("checks", "*"), CHECK_WORDS),
 )
-# What is taken literally: source text and patterns have braces of their own.
+# What is never expanded: source text and patterns have braces of their own.
 _LITERAL: Sequence[Path] = (("checks", "*", "python"), ("checks", "*", "expect"))
 
 
@@ -59,16 +59,16 @@ _LITERAL: Sequence[Path] = (("checks", "*", "python"), ("checks", "*", "expect")
 
 
 def conditions(node: Node, words: Mapping[str, str], what: str = "", *, platforms: bool = False) -> Node:
-    """The tree without the entries whose condition does not hold.
+    """The tree without the entries whose condition is false.
 
     Args:
         words: the axes and the version; a condition may name them.
-        what: the key that the tree stands under, for messages.
+        what: the key of the tree, for messages.
         platforms: keep what depends on the platform, with its condition as a comment: in an environment, where the
             lock resolves it. Elsewhere such a condition is an error.
 
     Raises:
-        InputError: a condition is not valid or names something unknown.
+        InputError: a condition is invalid or contains an unknown name.
     """
     if node.kind == "sequence":
         items = tuple(made for item in node.items for made in _item(item, words, what, platforms))
@@ -97,14 +97,14 @@ def _item(item: Node, words: Mapping[str, str], what: str, platforms: bool) -> I
 
 
 def _settled(node: Node, verdict: bool | str) -> Node:
-    """The node with what is left of its condition: nothing, or the part that asks for the platform."""
+    """The node with the rest of its condition: nothing, or the part that tests the platform."""
     if isinstance(verdict, str):
         return replace(node, comment=f"[{verdict}]")
     return replace(node, comment="") if selectors.in_comment(node.comment) else node
 
 
 def _branches(item: Node, words: Mapping[str, str], what: str, platforms: bool) -> list[Node]:
-    """The entries that an ``if:`` item stands for."""
+    """The entries of an ``if:`` item."""
     for key, _ in item.entries:
         if key.text not in _CONDITION_KEYS:
             raise unknown_key((what, key.text), _CONDITION_KEYS, key.where)
@@ -132,7 +132,7 @@ def _negated(verdict: bool | str) -> bool | str:
 
 
 def _verdict_of(node: Node, words: Mapping[str, str], what: str, platforms: bool) -> bool | str:
-    """Whether the comment beside a value selects it: yes, no, or for some platforms (then the condition)."""
+    """Whether the comment next to a value selects it: yes, no, or on some platforms (then the condition)."""
     text = selectors.in_comment(node.comment) if node.comment else ""
     if not text:
         return True
@@ -147,16 +147,16 @@ def _verdict_of(node: Node, words: Mapping[str, str], what: str, platforms: bool
 def _verdict(text: str, words: Mapping[str, str], at: Where, what: str, platforms: bool) -> bool | str:
     verdict = verdict_for(text, words, at)
     if isinstance(verdict, str) and not platforms:
-        message = f"the condition {text!r} asks for the platform, which {what or 'this list'} does not depend on"
+        message = f"the condition {text!r} tests the platform, which {what or 'this list'} does not depend on"
         raise InputError(message, where=at, hint="conditions on the platform belong to `environment:`")
     return verdict
 
 
 def verdict_for(text: str, words: Mapping[str, str], at: Where | None = None) -> bool | str:
-    """A condition with its axes resolved: True, False, or the condition on the platform that is left.
+    """A condition with its axes resolved: True, False, or the remaining condition on the platform.
 
     Raises:
-        InputError: it is not valid or names something unknown.
+        InputError: it is invalid or contains an unknown name.
     """
     mentioned = set(_WORD.findall(text))
     if mentioned.isdisjoint(selectors.WORDS):
@@ -202,12 +202,12 @@ def names(node: Node, words: Mapping[str, str], problems: list[InputError], path
 
 
 def left_alone(path: Path) -> frozenset[str]:
-    """The words that stay in a string at this path, for the build to put in."""
+    """The words that stay in a string at this path, for the build to replace."""
     return next((kept for prefix, kept in _LEFT if _under_path(path, prefix)), frozenset())
 
 
 def fill(text: str, words: Mapping[str, str], left: frozenset[str], at: Where, problems: list[InputError]) -> str:
-    """A string with its names replaced; unknown ones are added to the problems and stay."""
+    """A string with its names replaced; unknown ones are kept and added to the problems."""
 
     def value(found: re.Match[str]) -> str:
         name = found["name"]
@@ -224,9 +224,11 @@ def fill(text: str, words: Mapping[str, str], left: frozenset[str], at: Where, p
 
 def _unknown_name(name: str, words: Mapping[str, str], left: frozenset[str], at: Where) -> InputError:
     if name in BUILD_WORDS or name.startswith("env:"):
-        hint = "all of these are known in build: variables:; {prefix} also in variables: and in the command of a check"
-        return InputError(f"{{{name}}} is not known here", where=at, hint=hint)
-    return InputError(f"{{{name}}} is no axis of the matrix", where=at, hint=did_you_mean(name, {*words, *left}))
+        hint = (
+            "available in build: variables: are all of these; {prefix} also in variables: and in the command of a check"
+        )
+        return InputError(f"{{{name}}} is not available here", where=at, hint=hint)
+    return InputError(f"{{{name}}} is not an axis of the matrix", where=at, hint=did_you_mean(name, {*words, *left}))
 
 
 def _under_path(path: Path, prefix: Path, *, exact: bool = False) -> bool:

@@ -1,4 +1,4 @@
-"""Parts of stacks and environments as one: pure functions. What stands first wins where only one can."""
+"""Joins parts of stacks and environments: pure functions. Where only one value is possible, the first wins."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ R = TypeVar("R", CondaRequirement, PipRequirement)
 
 @dataclass(frozen=True)
 class Piece:
-    """What a stack and its imports say at one point. `files` are all files that were read, absolute."""
+    """A stack and its imports at one point. `files` are all files that were read, absolute."""
 
     stack: StackFile
     environment: Environment
@@ -45,8 +45,8 @@ def problems_of(error: StackyardError) -> list[InputError]:
 def joined(own: Piece, imported: Sequence[Piece]) -> Piece:
     """A stack with what it imports: environment, variables, build, checks, exceptions, licences and needed modules.
 
-    What a stack says itself wins over its imports, and an earlier import over a later one. A post script is not
-    imported, since it was written for another prefix; a notice says so.
+    The stack's own values win over its imports, and an earlier import over a later one. A post script is not
+    imported, since it was written for another prefix; a notice reports it.
     """
     if not imported:
         return own
@@ -56,7 +56,7 @@ def joined(own: Piece, imported: Sequence[Piece]) -> Piece:
     if problems:
         raise problems[0]
     posts = [piece.stack.post for piece in imported if piece.stack.post]
-    notices = tuple(f"{post} belongs to an imported stack and is not run" for post in posts)
+    notices = tuple(f"{post} of an imported stack is not run" for post in posts)
     return Piece(
         stack=_stacks([piece.stack for piece in pieces]),
         environment=environment,
@@ -123,7 +123,7 @@ def selected(environment: Environment, axes: Mapping[str, str]) -> Environment:
     """An environment with the conditions on axes resolved; those on the platform stay, for the lock.
 
     Raises:
-        InputError: a condition names something unknown.
+        InputError: a condition contains an unknown name.
     """
     return environment.model_copy(
         update={
@@ -207,7 +207,7 @@ def _platforms(parts: Sequence[tuple[str, ...]], problems: list[InputError]) -> 
     kept = tuple(each for each in named[0] if all(each in part for part in named)) if named else ()
     if named and not kept:
         shown = " and ".join(", ".join(part) for part in named)
-        hint = "name a platform in `platforms:` that all of them have"
+        hint = "name a platform in `platforms:` that all parts have"
         problems.append(InputError(f"parts of this stack are for different platforms: {shown}", hint=hint))
     return kept
 

@@ -1,6 +1,6 @@
-"""The door of the room: which kind of file it is, and what it says.
+"""The entry point of the package: detects the kind of a file and reads it.
 
-A file is recognised by its content; its name decides only where the content fits several kinds.
+A file is recognised by its content; its name decides only if the content fits several kinds.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Kind = Literal["stack", "environment", "requirements"]
 _YAML_KEY = re.compile(r"^[\"']?(?:[a-z][\w-]*)[\"']?\s*:(?:\s|$)", re.MULTILINE | re.IGNORECASE)
 _ENVIRONMENT_ONLY = {"dependencies", "channels", "prefix", "category", "pip-repositories", "allow-pypi-requests"}
 _SITE_ONLY = {"nodes", "yard", "user_yard", "pins", "user_paths", "condarc", "stacks"}
-# What other tools' files are recognised by, and what to give instead.
+# How files of other tools are recognised, and what to use instead.
 _FOREIGN = (
-    ({"package", "metadata", "version"}, "a lock of conda-lock", "give the environment.yml that it was made from"),
-    ({"environments", "packages", "version"}, "a pixi.lock", "give an environment.yml or a stack.yaml"),
-    ({"imported_envs"}, "an Open-CE environment", "write a stack.yaml with `imports:`"),
-    ({"package", "requirements"}, "a recipe of conda-build", "give an environment.yml or a stack.yaml"),
-    ({"jobs", "on"}, "a workflow of a CI service", "give an environment.yml or a stack.yaml"),
-    ({"services"}, "a compose file", "give an environment.yml or a stack.yaml"),
+    ({"package", "metadata", "version"}, "a conda-lock lock file", "use the environment.yml that it was made from"),
+    ({"environments", "packages", "version"}, "a pixi.lock", "use an environment.yml or a stack.yaml"),
+    ({"imported_envs"}, "an Open-CE environment file", "write a stack.yaml with `imports:`"),
+    ({"package", "requirements"}, "a conda-build recipe", "use an environment.yml or a stack.yaml"),
+    ({"jobs", "on"}, "a CI workflow", "use an environment.yml or a stack.yaml"),
+    ({"services"}, "a compose file", "use an environment.yml or a stack.yaml"),
 )
 
 
@@ -40,11 +40,11 @@ def load_stack(path: Path, site: Site, name: str | None = None, version: str | N
     Args:
         path: the file.
         site: whose policy and defaults hold.
-        name: the stack's name; else the file's own, else its folder's.
+        name: the stack's name; else the file's own, else its directory's.
         version: the stack's version; else the file's own, else today's date.
 
     Raises:
-        InputError: the file is wrong or of no known kind; `ManyErrors` for several problems.
+        InputError: the file is invalid or of an unknown kind; `ManyErrors` for several problems.
     """
     from stackyard.spec.stack import stack_from_environment, stack_from_file
 
@@ -53,22 +53,22 @@ def load_stack(path: Path, site: Site, name: str | None = None, version: str | N
         return stack_from_file(path, site, name, version)
     environment = load_environment(path)
     if kind == "requirements" and not environment.pip:
-        raise InputError("no package is named in this file", where=Where(str(path)), hint="write at least one name")
+        raise InputError("no packages in this file", where=Where(str(path)), hint="add at least one package name")
     return stack_from_environment(environment, path, kind, site, name, version)
 
 
 def kind_of(path: Path) -> Kind:
-    """What kind of file this is, from its content.
+    """The kind of a file, from its content.
 
     Raises:
-        InputError: it cannot be read, is another tool's file, or holds nothing that could be one of the three.
+        InputError: it cannot be read, belongs to another tool, or is none of the three kinds.
     """
     if path.is_dir():
         raise _is_folder(path)
     text = read_text(path)
     _refuse_explicit(path, text)
     if path.suffix == ".toml":
-        raise InputError("a TOML file is none of the kinds that are read", where=Where(str(path)), hint=_GIVE)
+        raise InputError("TOML files are not supported", where=Where(str(path)), hint=_GIVE)
     if path.suffix.lower() not in (".yml", ".yaml", ".json") and not _looks_like_yaml(text):
         return "requirements"
     root = parse_yaml(text, str(path)).root
@@ -77,11 +77,11 @@ def kind_of(path: Path) -> Kind:
         raise InputError("the file is empty", where=Where(str(path)), hint=hint)
     if root.kind != "mapping":
         hint = "begin with `dependencies:` and indent the packages below it, or name the file requirements.txt"
-        raise InputError("this is no mapping of keys such as `dependencies:`", where=root.where, hint=hint)
+        raise InputError("not a mapping with keys such as `dependencies:`", where=root.where, hint=hint)
     return _kind_of_keys({key.text for key, _ in root.entries}, path)
 
 
-_GIVE = "give a stack.yaml, an environment.yml or a requirements.txt"
+_GIVE = "use a stack.yaml, an environment.yml or a requirements.txt"
 
 
 def _kind_of_keys(keys: set[str], path: Path) -> Kind:
@@ -96,7 +96,7 @@ def _kind_of_keys(keys: set[str], path: Path) -> Kind:
     if keys & stack_only:
         return "stack"
     if keys & _SITE_ONLY and not keys & _ENVIRONMENT_ONLY:
-        hint = "give it with --site, and a stack.yaml or an environment.yml as FILE"
+        hint = "pass it with --site, and a stack.yaml or an environment.yml as FILE"
         raise InputError("this is a site.yaml", where=Where(str(path)), hint=hint)
     return "stack" if path.name in ("stack.yaml", "stack.yml") else "environment"
 
@@ -108,16 +108,16 @@ def _looks_like_yaml(text: str) -> bool:
 
 def _refuse_explicit(path: Path, text: str) -> None:
     if path.suffix == ".lock" and "[[variant]]" in text:
-        hint = f"give the file that it was made from: {str(path).removesuffix('.lock')}"
+        hint = f"use the file that it was made from: {str(path).removesuffix('.lock')}"
         raise InputError("this is a lock", where=Where(str(path)), hint=hint)
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip() == "@EXPLICIT":
-            hint = "give the environment.yml that it was made from; explicit lists hold no requirements"
-            raise InputError("this is a list of conda's @EXPLICIT kind", where=Where(str(path), number), hint=hint)
+            hint = "use the environment.yml that it was made from; explicit lists contain no requirements"
+            raise InputError("this is an @EXPLICIT list of conda", where=Where(str(path), number), hint=hint)
 
 
 def _is_folder(path: Path) -> InputError:
     names = ("stack.yaml", "environment.yml", "environment.yaml", "requirements.txt")
     inside = [name for name in names if (path / name).is_file()]
-    hint = f"give {path / inside[0]}" if inside else _GIVE
-    return InputError(f"{path} is a folder", hint=hint)
+    hint = f"use {path / inside[0]}" if inside else _GIVE
+    return InputError(f"{path} is a directory", hint=hint)

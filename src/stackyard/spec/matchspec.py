@@ -1,8 +1,8 @@
-"""Conda's MatchSpec: every form that conda reads, taken apart and written again as py-rattler reads it.
+"""conda's MatchSpec: every form that conda accepts, parsed and written as py-rattler parses it.
 
 conda and py-rattler agree on most of the language but not on all: conda takes ``name=1.2=build`` for the exact version
-and ``name=1.2`` for the fuzzy one, ignores white space nearly everywhere, keeps a hash behind a URL only in explicit
-files. So a spec is read here with conda's meaning, and what the solver gets says the same without any ambiguity:
+and ``name=1.2`` for the fuzzy one, ignores white space nearly everywhere, keeps a hash after a URL only in explicit
+files. So a spec is parsed here with conda's semantics, and the solver receives an unambiguous form of it:
 
     numpy=1.19                       numpy 1.19.*
     numpy=1.19.2=py38_0              numpy ==1.19.2 py38_0
@@ -43,7 +43,7 @@ _PARTS = re.compile(r"(?P<name>[^\s=<>!~]+)?(?P<rest>[><!=~\s].*)?", re.DOTALL)
 
 @dataclass
 class _Reading:
-    """What has been read of one spec so far."""
+    """The parts of one spec that are parsed so far."""
 
     text: str
     name: str = ""
@@ -57,7 +57,7 @@ class _Reading:
 
 
 class _Refused(Exception):
-    """A spec that conda or the solver does not accept: the message and what to write instead."""
+    """A spec that conda or the solver rejects: the message and what to write instead."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -72,7 +72,7 @@ def parse_matchspec(
     Args:
         text: the dependency as it was written.
         place: where, for errors and for the requirement.
-        base_dir: the folder that a relative path to a package file is taken from.
+        base_dir: the directory that a relative path to a package file is taken from.
         selector: kept on the requirement.
         notices: sentences about what conda ignores in this spec are added to it.
 
@@ -83,11 +83,11 @@ def parse_matchspec(
         reading = _read(text.strip(), base_dir)
         spec = _canonical(reading)
     except _Refused as refused:
-        message = f"{text.strip()!r} is no conda package spec: {refused.message}"
+        message = f"{text.strip()!r} is not a conda package spec: {refused.message}"
         raise InputError(message, where=place, hint=refused.hint) from refused
     if re.search(r"\*\.\*", reading.version):
         stem = reading.version.partition(".*")[0]
-        reading.notices.append(f"{reading.version} of {text!r} is taken as {stem}.*, with any number of parts")
+        reading.notices.append(f"{reading.version} of {text!r} is read as {stem}.*, with any number of parts")
     if notices is not None:
         notices += [f"{place.in_short}: {notice}" for notice in reading.notices]
     parts = {name: getattr(reading, name) for name in ("name", "version", "build", "channel", "subdir", "url")}
@@ -97,11 +97,11 @@ def parse_matchspec(
 def _read(text: str, base_dir: Path) -> _Reading:
     reading = _Reading(text)
     if not text:
-        raise _Refused("it is empty", "write the name of a package, or remove the line")
+        raise _Refused("the spec is empty", "write the name of a package, or remove the line")
     if " - " in text or "\n" in text:
         raise _Refused("two lines are joined to one", "begin each package with `- `, all at the same indentation")
     if "{{" in text or "{%" in text:
-        raise _Refused("it holds Jinja", "render the template first and give the result")
+        raise _Refused("it contains Jinja", "render the template first and use the result")
     body, _, comment = text.partition("#")
     body = body.strip()
     if body.endswith(_ARCHIVES) and "[" not in body:
@@ -110,7 +110,7 @@ def _read(text: str, base_dir: Path) -> _Reading:
     if condition:
         reading.notices.append(f"conda ignores the condition `if {condition.strip()}` of {text!r}")
     if body.endswith("@"):
-        raise _Refused("features are gone from conda", "name the package that carries the feature, e.g. nomkl")
+        raise _Refused("conda no longer supports features", "name the package that provides the feature, e.g. nomkl")
     outside, brackets = _brackets(reading, body)
     outside = re.sub(r"\(.*\)", "", outside) if outside.rstrip().endswith(")") else outside
     _read_channel(reading, outside)
@@ -126,7 +126,7 @@ def _read_archive(reading: _Reading, body: str, fragment: str, base_dir: Path) -
     pieces = stem.rsplit("-", 2)
     if len(pieces) != 3 or not all(pieces):
         raise _Refused(
-            "a package file is called name-version-build.conda or .tar.bz2", "give the file its original name"
+            "a package file must be named name-version-build.conda or .tar.bz2", "rename the file to its original name"
         )
     reading.name, reading.version, reading.build = pieces[0].lower(), f"=={pieces[1]}", pieces[2]
     reading.url = url
@@ -137,7 +137,7 @@ def _read_archive(reading: _Reading, body: str, fragment: str, base_dir: Path) -
     if found:
         reading.others |= {kind: value.lower() for kind, value in found.groupdict().items() if value}
     elif fragment:
-        reading.notices.append(f"`#{fragment}` behind a package file is neither an md5 nor a sha256 and is ignored")
+        reading.notices.append(f"`#{fragment}` after a package file is neither an md5 nor a sha256 and is ignored")
     return reading
 
 
@@ -149,7 +149,7 @@ def _brackets(reading: _Reading, body: str) -> tuple[str, dict[str, str]]:
         raise _Refused("a bracket is not closed", "write [key='value', key='value']")
     inside, outside = body[start + 1 : end], body[:start] + body[end + 1 :]
     if "][" in inside.replace(" ", ""):
-        raise _Refused("it has two pairs of brackets", "put all keys into one: [version='>=1', build='py*']")
+        raise _Refused("two pairs of brackets", "put all keys into one: [version='>=1', build='py*']")
     loose = re.match(r"version\s*(?P<version>[<>!~].*)", inside)
     if loose:
         return outside, {"version": loose["version"]}
@@ -169,7 +169,7 @@ def _pairs(inside: str) -> dict[str, str]:
         value = pair and next((pair[kind] for kind in ("double", "single", "list", "bare") if pair[kind]), "")
         if not pair or not value:
             raise _Refused(
-                "the brackets need key='value' pairs", "quote values that hold commas, spaces or equal signs"
+                "the brackets must contain key='value' pairs", "quote values that hold commas, spaces or equal signs"
             )
         if pair["key"] not in _FIELDS:
             raise _Refused(f"{pair['key']!r} is not a key of a spec", f"known keys: {', '.join(sorted(_FIELDS))}")
@@ -181,8 +181,8 @@ def _pairs(inside: str) -> dict[str, str]:
 def _read_channel(reading: _Reading, outside: str) -> None:
     *before, package = outside.strip().rsplit(":", 2)
     if before and "/" in package:  # the colon of a URL that leads nowhere
-        hint = "end it in .conda or .tar.bz2, write channel::package, or put it under `pip:`"
-        raise _Refused("this URL names no package file", hint)
+        hint = "use a URL that ends in .conda or .tar.bz2, write channel::package, or put it under `pip:`"
+        raise _Refused("the URL does not point to a package file", hint)
     if len(before) == 2:
         reading.channel, reading.subdir = split_channel(before[0].strip())
     if before and before[-1].strip():
@@ -194,29 +194,29 @@ def _read_package(reading: _Reading, package: str) -> None:
     parts = _PARTS.fullmatch(package)
     name = parts["name"] if parts else None
     if not parts or not name:
-        raise _Refused("it names no package", "write the name first: numpy >=1.2")
+        raise _Refused("missing package name", "write the name first: numpy >=1.2")
     if "*" in name:
-        raise _Refused(f"{name!r} stands for many packages", "name one package per line")
+        raise _Refused(f"{name!r} matches many packages", "name one package per line")
     if name.startswith("-"):
-        raise _Refused("it is an option of pip", "put it into the list under `- pip:`")
+        raise _Refused("it is a pip option", "put it into the list under `- pip:`")
     if ";" in package:
-        raise _Refused("conda has no markers", "write a selector behind the line, `# [linux64]`, or use `pip:`")
+        raise _Refused("conda does not support markers", "write a selector after it, `# [linux64]`, or use `pip:`")
     if not _NAME.fullmatch(name):
-        raise _Refused(f"{name!r} is no package name", "a name has letters, digits, `-`, `_` and `.` only")
+        raise _Refused(f"{name!r} is not a package name", "use only letters, digits, `-`, `_` and `.`")
     reading.name = name.lower()
     rest = (parts["rest"] or "").strip()
     if parts["rest"] == "=":
-        reading.notices.append(f"`=` at the end of {reading.text!r} says nothing and is ignored, as by conda")
+        reading.notices.append(f"trailing `=` of {reading.text!r} is ignored, as by conda")
     elif rest:
         version, reading.build = _split_build(rest)
         if " " in reading.build:
-            raise _Refused("it has too many parts", "write `name version build`; join versions with commas")
+            raise _Refused("too many parts", "write `name version build`; join versions with commas")
         reading.version = fuzzy_or_exact(version, bool(reading.build))
 
 
 def _split_build(rest: str) -> tuple[str, str]:
     """Version and build of ``=1.2=py_0``, ``>=1.0 , <2 py*`` or ``1.2``: the build follows the first blank or ``=``
-    that belongs to no operator and has nothing but a build behind it."""
+    that belongs to no operator and is followed by nothing but a build."""
     for at, char in enumerate(rest[:-1]):
         build = rest[at + 1 :].strip()
         free = at > 0 and rest[at - 1] not in "=!|,<>~"
@@ -249,7 +249,7 @@ def split_channel(channel: str) -> tuple[str, str]:
 
 
 def _canonical(reading: _Reading) -> str:
-    """The spec in the one form that py-rattler reads as conda reads the original; py-rattler has the last word."""
+    """The spec in a form that py-rattler parses as conda parses the original; py-rattler must accept it."""
     try:
         version = canonical_version(reading.version) if reading.version else ""
     except VersionProblem as problem:
@@ -284,5 +284,5 @@ def _must_parse(spec: str) -> None:
         MatchSpec(spec)
     except InvalidMatchSpecError as error:
         raise _Refused(
-            "its version or build cannot be read", "write it as `name version build`, e.g. `numpy >=1.26,<2 py311*`"
+            "cannot parse its version or build", "write it as `name version build`, e.g. `numpy >=1.26,<2 py311*`"
         ) from error

@@ -2,7 +2,7 @@
 
 versions: ["1.6.1", "1.7.0"]            # oldest first
 matrix:
-  python: ["2.7", "3.6"]                # an axis; a condition behind a value may look at the version
+  python: ["2.7", "3.6"]                # an axis; a condition after a value may test the version
   accelerator: {"1.7.0": [cuda, none], "*": [cuda]}      # the same, as a table by version
   exclude: [{version: "1.7.0", python: "2.7"}]           # drops every point that matches; a list means any of
   include: [{version: "1.6.1", python: "3.7", variant: py37-test}]      # adds one point
@@ -54,7 +54,7 @@ def points(
     if matrix is None or matrix.is_null:
         return [Point(version, {}, None, place) for version in versions]
     if matrix.kind != "mapping":
-        problems.append(InputError("matrix: a mapping is needed here", where=matrix.where, hint="`python: [3.11]`"))
+        problems.append(InputError("matrix: expected a mapping", where=matrix.where, hint="`python: [3.11]`"))
         return []
     axes = {key.text: value for key, value in matrix.entries if key.text not in ("include", "exclude")}
     _check_axes(matrix, axes, problems)
@@ -78,7 +78,7 @@ def _check_axes(matrix: Node, axes: Mapping[str, Node], problems: list[InputErro
     for name in axes:
         key = matrix.key(name)
         if key and (name in RESERVED or not _AXIS.fullmatch(name)):
-            hint = "an axis is a word of letters, digits and _, and none of " + ", ".join(sorted(RESERVED))
+            hint = "an axis name has letters, digits and _ only, and is none of " + ", ".join(sorted(RESERVED))
             problems.append(InputError(f"matrix: {name!r} cannot be an axis", where=key.where, hint=hint))
 
 
@@ -108,7 +108,9 @@ def values(axis: str, node: Node, words: Mapping[str, str], problems: list[Input
     items = kept.items if kept.kind == "sequence" else () if kept.is_null else (kept,)
     for item in items:
         if item.kind != "scalar":
-            problems.append(InputError(f"matrix.{axis}: a value is one word", where=item.where, hint="write [a, b]"))
+            problems.append(
+                InputError(f"matrix.{axis}: a value must be one word", where=item.where, hint="write [a, b]")
+            )
     return [item.text for item in items if item.kind == "scalar"]
 
 
@@ -119,23 +121,23 @@ def _rules(node: Node | None, keys: Sequence[str], versions: Sequence[str], prob
     for rule in rules:
         if rule.kind != "mapping":
             hint = "write `- {version: ..., python: ...}`"
-            problems.append(InputError("matrix: a mapping is needed here", where=rule.where, hint=hint))
+            problems.append(InputError("matrix: expected a mapping", where=rule.where, hint=hint))
             continue
         good.append(rule)
         for key, value in rule.entries:
             if key.text not in keys:
                 hint = did_you_mean(key.text, keys)
-                problems.append(InputError(f"matrix: {key.text!r} is no axis", where=key.where, hint=hint))
+                problems.append(InputError(f"matrix: {key.text!r} is not an axis", where=key.where, hint=hint))
             for wrong in _texts(value) if key.text == "version" else ():
                 if wrong not in versions:
                     hint = did_you_mean(wrong, versions)
-                    problems.append(InputError(f"matrix: there is no version {wrong}", where=value.where, hint=hint))
+                    problems.append(InputError(f"matrix: no such version: {wrong}", where=value.where, hint=hint))
     return good
 
 
 def _without_effect(rules: Sequence[Node], product: Sequence[Point]) -> list[InputError]:
-    """A problem for every ``exclude`` that excludes nothing: more often a slip than meant."""
-    hint = "compare its values with those of the axes, or remove it; `include` adds points that no exclude touches"
+    """A problem for every ``exclude`` that excludes nothing, which is usually a mistake."""
+    hint = "compare its values with those of the axes, or remove it; `exclude` does not affect points of `include`"
     return [
         InputError("matrix: this exclude matches no point", where=rule.where, hint=hint)
         for rule in rules
@@ -147,13 +149,13 @@ def _included(rule: Node, axes: Mapping[str, Node], problems: list[InputError]) 
     """The points that one ``include`` adds: one for each of its versions."""
     version = rule.get("version")
     if version is None:
-        hint = "add `version:`, one or a list of them"
-        problems.append(InputError("matrix: an included point needs its version", where=rule.where, hint=hint))
+        hint = "add `version:`, one version or a list"
+        problems.append(InputError("matrix: an included point must have a version", where=rule.where, hint=hint))
         return []
     for key, value in rule.entries:
         if key.text != "version" and value.kind != "scalar":
             hint = "write one `- {...}` for each of them"
-            problems.append(InputError(f"matrix: {key.text}: one value is needed here", where=value.where, hint=hint))
+            problems.append(InputError(f"matrix: {key.text}: expected one value", where=value.where, hint=hint))
     plain = {key.text: value.text for key, value in rule.entries}
     ordered = {axis: plain[axis] for axis in axes if axis in plain}
     return [Point(each, ordered, plain.get("variant"), rule.where) for each in _texts(version)]
@@ -174,5 +176,5 @@ def _unique(found: list[Point], problems: list[InputError]) -> list[Point]:
         key = (point.version, *(f"{axis}={value}" for axis, value in sorted(point.axes.items())))
         if seen.setdefault(key, point) is not point:
             where = point.place
-            problems.append(InputError(f"matrix: the point {', '.join(key)} is there twice", where=where))
+            problems.append(InputError(f"matrix: the point {', '.join(key)} exists twice", where=where))
     return list(seen.values())

@@ -1,4 +1,4 @@
-"""The frozen models that every later room works from: `Environment`, `Stack`, `Variant` and `Site`.
+"""The frozen models that all other packages work with: `Environment`, `Stack`, `Variant` and `Site`.
 
 Unknown keys are errors. Fields that hold times, sizes or counts have their unit in the name. The JSON Schema for
 editors (`stackyard schema`) is made from `StackFile` and `Site`, so a field's description is written here once.
@@ -67,14 +67,14 @@ __all__ = [
 ]
 
 
-# --------------------------------------------------------------------------- what an environment file says
+# --------------------------------------------------------------------------- contents of an environment file
 
 
 class CondaRequirement(Model):
-    """One conda MatchSpec, taken apart and put together again canonically.
+    """One conda MatchSpec, parsed, and in its canonical form.
 
-    `spec` is what the solver is given, e.g. ``conda-forge::numpy >=1.26,<2`` or ``pytorch 2.* *cuda12*``.
-    `selector` is the condition under which it holds (``linux64``, ``accelerator == 'cuda'``), or empty.
+    `spec` is passed to the solver, e.g. ``conda-forge::numpy >=1.26,<2`` or ``pytorch 2.* *cuda12*``.
+    `selector` is the condition under which it applies (``linux64``, ``accelerator == 'cuda'``), or empty.
     """
 
     text: str
@@ -92,9 +92,9 @@ class CondaRequirement(Model):
 class PipRequirement(Model):
     """One requirement of a pip section or of a requirements file.
 
-    `kind` tells which fields matter: ``name`` (name, extras, specifier), ``url`` (url; a wheel or archive), ``vcs``
-    (url with ``git+``), ``path`` (path, a local file or project). `editable` was ``-e``: it becomes a wheel made from a
-    snapshot.
+    `kind` determines the relevant fields: ``name`` (name, extras, specifier), ``url`` (url; a wheel or archive),
+    ``vcs`` (url with ``git+``), ``path`` (path, a local file or project). `editable`: given with ``-e``; it becomes a
+    wheel made from a snapshot.
     `line` is the requirement as uv and pip read it, without options of its own and with absolute paths.
     """
 
@@ -116,7 +116,7 @@ class PipRequirement(Model):
 
 
 class PipOptions(Model):
-    """The options that a requirements file can carry, in pip's own meaning. None or empty: not given."""
+    """The options of a requirements file, with pip's semantics. None or empty: not given."""
 
     index_url: str | None = None
     extra_index_urls: tuple[str, ...] = ()
@@ -134,15 +134,15 @@ class PipOptions(Model):
 
 
 class Environment(Model):
-    """What an environment.yml, a requirements.txt or the ``environment:`` of a stack.yaml says, wholly understood.
+    """The parsed content of an environment.yml, a requirements.txt or the ``environment:`` of a stack.yaml.
 
-    `notices` are sentences for the user: a selector that was honoured, ``-e`` that becomes a wheel, a prefix ignored.
+    `notices` are messages for the user: a selector that applies, ``-e`` that becomes a wheel, an ignored prefix.
     `files` are all files that were read to get here (absolute paths), for the lock's staleness and the recipe.
     Channels, index URLs, find-links and URLs keep ``$VAR`` as written, so that no secret is recorded:
     `lock.channels.Resolver` and `spec.piprequirement.expand` insert the values where they are used.
     `channel_selectors` and `variable_selectors` hold the selectors of those entries that have one.
-    `missing` are the requirement files that were not there; filled only where the reader was told not to refuse them.
-    `channel_places` and `option_places` say where a channel, an index or a find-links place was written, for errors.
+    `missing` are requirement files that do not exist; always empty with a strict reader.
+    `channel_places` and `option_places` are the places of channels, indexes and find-links entries, for errors.
     """
 
     name: str | None = None
@@ -165,42 +165,40 @@ class Environment(Model):
     option_places: dict[str, Where] = {}
 
 
-# --------------------------------------------------------------------------- what a stack says
+# --------------------------------------------------------------------------- contents of a stack
 
 
 class HostTool(Model):
-    """A program of the machine that a build needs, such as nvcc or mpicc."""
+    """A host program that a build requires, such as nvcc or mpicc."""
 
     name: str
     version: str = Field("", description="A range the tool's own --version must satisfy, e.g. >=11.0")
-    variable: str = Field("", description="A variable that is set to its path while building")
+    variable: str = Field("", description="Variable that is set to its path during the build")
 
 
 class PackageBuild(Model):
     """How one pip package is compiled."""
 
-    no_binary: bool = Field(True, description="Compile it here even where a wheel exists")
+    no_binary: bool = Field(True, description="Compile it even if a wheel exists")
     requires: tuple[str, ...] = Field((), description="Build requirements installed beforehand, as pip writes them")
-    isolation: bool = Field(False, description="Compile in an environment of its own instead of in the stack")
+    isolation: bool = Field(False, description="Compile in a separate environment instead of in the stack")
     patches: tuple[str, ...] = Field((), description="Patch files (patch -p1) applied to its source, absolute")
     variables: dict[str, str] = Field({}, description="Variables for this package alone")
     config_settings: dict[str, str] = {}
 
 
 class BuildSpec(Model):
-    """What holds while building; all of it is part of the cache key of every compiled wheel."""
+    """Settings of the build; all are part of the cache key of every compiled wheel."""
 
     variables: dict[str, str] = Field({}, description="{prefix}, {python}, {ncores} and {env:NAME} are replaced")
-    tools: tuple[HostTool, ...] = Field((), description="Host programs that must be there")
-    modules: tuple[str, ...] = Field((), description="Environment modules of the site, loaded while building")
+    tools: tuple[HostTool, ...] = Field((), description="Required host programs")
+    modules: tuple[str, ...] = Field((), description="Environment modules of the site, loaded during the build")
     packages: dict[str, PackageBuild] = Field({}, description="Per pip package")
-    keep: tuple[str, ...] = Field(
-        (), description="Build-only variables (CC, CFLAGS ...) to export to users all the same"
-    )
+    keep: tuple[str, ...] = Field((), description="Build variables (CC, CFLAGS ...) to export to users nevertheless")
 
 
 class NodeNeed(Model):
-    """The kind of node that a check needs; every given field must hold."""
+    """The kind of node that a check requires; every given field must match."""
 
     gpu: bool = False
     arch: str = ""
@@ -226,41 +224,41 @@ class Check(Model):
 
 
 class CheckExceptions(Model):
-    """What verification need not prove, each declared by the stack's author."""
+    """What verification skips, each declared by the stack's author."""
 
-    imports: tuple[str, ...] = Field((), description="Modules that need not import, e.g. ones that need a GPU")
-    commands: tuple[str, ...] = Field((), description="Entry points that need not import")
+    imports: tuple[str, ...] = Field((), description="Modules that may fail to import, e.g. because they require a GPU")
+    commands: tuple[str, ...] = Field((), description="Entry points that may fail to import")
     libraries: tuple[str, ...] = Field((), description="Shared libraries that come from the host, globs")
-    distributions: tuple[str, ...] = Field((), description="Distributions whose requirements need not hold")
+    distributions: tuple[str, ...] = Field((), description="Distributions whose requirements may be unmet")
 
 
 class Licence(Model):
-    """A licence that a person must accept; `text` is the file with its text, absolute."""
+    """A licence that staff must accept; `text` is the absolute path of its text."""
 
     name: str
     text: str = ""
-    variable: str = Field("", description="A variable that the software reads as acceptance")
+    variable: str = Field("", description="Variable that the software reads as acceptance")
 
 
 class ModuleSettings(Model):
-    """How a stack appears to module users."""
+    """Settings of a stack's modulefiles."""
 
-    family: str | None = Field(None, description="Absent: the site's; empty: none")
+    family: str | None = Field(None, description="Not set: the site's; empty: none")
     conflict: tuple[str, ...] = ()
-    depends_on: tuple[str, ...] = Field((), description="Host modules loaded with it")
-    aliases: tuple[str, ...] = Field((), description="Packages that get an alias module, e.g. horovod")
+    depends_on: tuple[str, ...] = Field((), description="Host modules that are loaded with it")
+    aliases: tuple[str, ...] = Field((), description="Packages with an alias module, e.g. horovod")
     variables: dict[str, str] = Field({}, description="Extra variables, {prefix} replaced")
     notice: str = ""
     hidden: bool = False
     deprecated: str = Field("", description="YYYY-MM-DD and a message, shown at load")
-    conda_base: bool | None = Field(None, description="The stack brings conda itself; None: seen from its packages")
+    conda_base: bool | None = Field(None, description="The stack contains conda; not set: determined from its packages")
     help: str = ""
 
     @field_validator("deprecated")
     @classmethod
     def _begins_with_a_date(cls, text: str) -> str:
         if text and not _is_date(text.split(maxsplit=1)[0]):
-            raise ValueError(f"{text!r} does not begin with a date: write e.g. 2026-12-31 use the module open-ce")
+            raise ValueError(f"{text!r} does not start with a date: write e.g. 2026-12-31 use the module open-ce")
         return text
 
 
@@ -272,7 +270,7 @@ def _is_date(text: str) -> bool:
 
 
 class Variant(Model):
-    """One point of a stack's matrix: all that lock and build need to know, selectors for its axes resolved.
+    """One point of a stack's matrix: everything that lock and build use, with selectors on its axes resolved.
 
     `environment` still carries platform selectors; `lock` resolves them per platform.
     """
@@ -298,12 +296,12 @@ class Variant(Model):
 
 
 class Stack(Model):
-    """One file, understood: a name and its variants in the order of the matrix. The last variant is the newest."""
+    """One parsed file: a name and its variants in the order of the matrix. The last variant is the newest."""
 
     name: str
     summary: str = ""
     variants: tuple[Variant, ...]
-    default: str = Field("", description="The variant that the bare name means; empty: the site's rule")
+    default: str = Field("", description="The default variant; empty: the site's rule")
     kind: Literal["stack", "environment", "requirements"] = "stack"
     file: str = ""
-    dated: bool = Field(False, description="The version is a date because nobody gave one")
+    dated: bool = Field(False, description="The version is a date because none was given")

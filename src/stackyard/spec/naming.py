@@ -1,8 +1,8 @@
 """Names of variants and of modules: pure functions, and the check that no name means two revisions.
 
-A variant is named after its axes in the order of the matrix, as sites do it: ``py311``, ``py311-cuda``,
+A variant is named after its axes in the order of the matrix, as is common at sites: ``py311``, ``py311-cuda``,
 ``py311-openmpi``. Every axis counts, also one with a single value, so that a name stays the same when a second value is
-added; only values that say "without" leave no trace. These names are never taken apart again.
+added; only values that mean "without" are left out. These names are never parsed.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ def variant_name(axes: Mapping[str, str], template: str = "") -> str:
     """The name of a point of the matrix.
 
     Args:
-        template: a stack's own ``variant:``, in which ``{axis}`` stands for `short`; empty: all axes with hyphens;
+        template: a stack's own ``variant:``, in which ``{axis}`` is replaced by `short`; empty: all axes with hyphens;
             ``none``: variants have no name.
 
     Raises:
-        InputError: the template names something that is no axis.
+        InputError: the template contains a name that is not an axis.
     """
     words = {axis: short(axis, value) for axis, value in axes.items()}
     if template.lower() in WITHOUT - {""}:
@@ -59,7 +59,7 @@ def variant_name(axes: Mapping[str, str], template: str = "") -> str:
     for name in _FIELD.findall(template):
         if name not in words:
             raise InputError(
-                f"variant: {{{name}}} is no axis of the matrix", hint=f"its axes are: {', '.join(words) or 'none'}"
+                f"variant: {{{name}}} is not an axis of the matrix", hint=f"its axes are: {', '.join(words) or 'none'}"
             )
     return safe(_fill(template, words))
 
@@ -78,7 +78,7 @@ def module_version(site: Site, variant_version: str, variant: str, revision: int
 
 
 def aliases(version: str, variant: str) -> tuple[str, ...]:
-    """The short names that a revision may get beside its own, longest first: ``2.13-py311``, ``2.13``."""
+    """The short names of a revision, longest first: ``2.13-py311``, ``2.13``."""
     return (f"{version}-{variant}", version) if variant else (version,)
 
 
@@ -88,7 +88,13 @@ def check_template(template: str) -> None:
     unknown = sorted(set(fields) - {"version", "variant", "revision"})
     missing = sorted({"version", "revision"} - set(fields))
     if unknown or missing or _FORBIDDEN.search(_FIELD.sub("", template)):
-        wrong = f"does not know {{{unknown[0]}}}" if unknown else f"lacks {{{missing[0]}}}" if missing else "is no name"
+        wrong = (
+            f"has an unknown field {{{unknown[0]}}}"
+            if unknown
+            else f"lacks {{{missing[0]}}}"
+            if missing
+            else "is not a valid name"
+        )
         raise InputError(
             f"modules.naming: {template!r} {wrong}",
             hint="use {version}, {variant} and {revision} with letters, digits and -_.+ between them",
@@ -96,7 +102,7 @@ def check_template(template: str) -> None:
 
 
 def check_claims(stack: str, site: Site, variants: Iterable[Variant]) -> None:
-    """Raise InputError where two variants of one stack would claim one module name or one alias."""
+    """Raise InputError if two variants of one stack would get the same module name or alias."""
     owners: dict[str, Variant] = {}
     for variant in variants:
         name = module_version(site, variant.version, variant.name, site.modules.first_revision)
@@ -105,8 +111,8 @@ def check_claims(stack: str, site: Site, variants: Iterable[Variant]) -> None:
             other = owners.setdefault(claimed, variant)
             if other is not variant:
                 raise InputError(
-                    f"two variants claim the name {stack}/{claimed}: {_described(other)} and {_described(variant)}",
-                    hint="tell them apart by `variant:` in the stack.yaml or {variant} in the site's modules.naming",
+                    f"two variants have the same name {stack}/{claimed}: {_described(other)} and {_described(variant)}",
+                    hint="distinguish them with `variant:` in the stack.yaml or {variant} in the site's modules.naming",
                 )
 
 
@@ -116,7 +122,7 @@ def _described(variant: Variant) -> str:
 
 
 def _fill(template: str, words: Mapping[str, str]) -> str:
-    """The template with its fields replaced; an empty word takes the separators before it (or behind it) along."""
+    """The template with its fields replaced; an empty word is removed with the separators before (or after) it."""
     result = ""
     separator = ""
     for literal, name in re.findall(r"([^{]*)(?:\{(\w*)\})?", template):

@@ -1,6 +1,6 @@
-"""What was understood of a file, as plain JSON values: ``stackyard show --parsed FILE --json``.
+"""How a file was parsed, as plain JSON values: ``stackyard show --parsed FILE --json``.
 
-Meant for people and tests that want to see that nothing was dropped: every requirement with its text, its place and the
+For users and tests that check that nothing was dropped: every requirement with its text, its place and the
 platforms that its selector selects; the keys that were ignored with their content; every notice and every file read.
 """
 
@@ -19,17 +19,17 @@ from stackyard.spec.yamlfile import read_yaml
 
 
 def parsed_json(path: Path, site: Site | None = None) -> dict[str, Any]:
-    """Everything that a stack.yaml, an environment.yml or a requirements.txt was understood to say.
+    """How a stack.yaml, an environment.yml or a requirements.txt is parsed, completely.
 
-    Requirement files that are included but not there are listed under ``missing``; they do not keep the rest from being
-    shown, as they do when the file is locked. Variables in URLs stay unexpanded. A stack.yaml is shown twice: its
+    Included requirement files that do not exist are listed under ``missing``; here they are no error, as they are when
+    the file is locked. Variables in URLs stay unexpanded. A stack.yaml is shown twice: its
     variants as they will be locked and built, and under ``written`` the file itself, with matrix and conditions.
 
     Args:
         site: whose values for every stack are joined; none where it is left out.
 
     Raises:
-        InputError: the file is wrong; `ManyErrors` for several problems.
+        InputError: the file is invalid; `ManyErrors` for several problems.
     """
     kind = kind_of(path)
     if kind == "stack":

@@ -1,4 +1,4 @@
-"""Paths as people write them in spec files: relative to a folder, with ``~``."""
+"""Paths as written in spec files: relative to a directory, with ``~``."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 
 
 def absolute(text: str, base_dir: Path) -> Path:
-    """The absolute path that `text` means, seen from `base_dir`. ``~name`` of nobody known stays as it is
-    written, and NUL, which no path can hold, is left out."""
+    """The absolute path that `text` means, seen from `base_dir`. ``~name`` of an unknown user stays as
+    written, and NUL, which no path can contain, is removed."""
     text = text.replace("\0", "")
     path = Path(text)
     if text.startswith("~"):

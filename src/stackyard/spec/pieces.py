@@ -1,6 +1,6 @@
-"""One stack.yaml with its imports, understood for one point of the matrix.
+"""One stack.yaml with its imports, resolved for one point of the matrix.
 
-Paths in a file are taken from the folder of that file, also when it is imported, or when the site's file says them.
+Paths in a file are relative to the directory of that file, also in an imported file and in the site's file.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _APART = frozenset({"name", "version", "versions", "matrix", "variant", "default
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A stack.yaml, read, its shape checked. `given` is an environment that was handed over beside the file's own."""
+    """A stack.yaml, read and checked. `given` is an environment in addition to the file's own."""
 
     file: Path
     root: Node
@@ -58,13 +58,13 @@ def read_source(file: Path) -> Source:
     """Read a stack.yaml and check its shape: all keys and values, in all branches of all conditions.
 
     Raises:
-        InputError: it is not there or is wrong; all problems at once, each with its place.
+        InputError: it does not exist or is invalid; all problems at once, each with its place.
     """
     document = read_yaml(file)
     if document.root is None or document.root.kind != "mapping":
         where = document.root.where if document.root else document.where()
         hint = "write `name:`, `version:` and `environment:`; `stackyard schema stack` has all keys"
-        raise InputError("a stack is a mapping", where=where, hint=hint)
+        raise InputError("a stack must be a mapping", where=where, hint=hint)
     return source_of(file, document.root)
 
 
@@ -122,7 +122,7 @@ class Reader:
             before = len(self.problems)
             filled = expand.names(kept, present, self.problems, (key.text,))
             if key.text == "environment" and len(self.problems) > before:
-                continue  # a spec with an unknown name in it would only be complained about twice
+                continue  # a spec with an unknown name in it would be reported twice
             entries.append((key, self._absolute(filled, (key.text,))))
         return replace(source.root, entries=tuple(entries))
 
@@ -136,8 +136,8 @@ class Reader:
             return node
         file = _beside(node)
         if not file.is_file():
-            hint = "paths are taken from the folder of the file that names them"
-            self.problems.append(InputError(f"there is no file {file}", where=node.where, hint=hint))
+            hint = "paths are relative to the directory of the file that contains them"
+            self.problems.append(InputError(f"no such file: {file}", where=node.where, hint=hint))
         return replace(node, text=str(file), value=str(file))
 
     def _environment(self, source: Source, root: Node, words: Mapping[str, str]) -> Environment:
@@ -163,11 +163,11 @@ class Reader:
         if item.kind == "scalar" and item.text:
             file = _beside(item)
             if not file.is_file():
-                hint = "name an environment.yml or a requirements.txt beside this file"
-                raise InputError(f"there is no file {file}", where=item.where, hint=hint)
+                hint = "name an environment.yml or a requirements.txt next to this file"
+                raise InputError(f"no such file: {file}", where=item.where, hint=hint)
             return load_environment(file, axes=axes)
         hint = "write the keys of an environment.yml, or the path of a file"
-        raise InputError("environment: a mapping or a path is needed here", where=item.where, hint=hint)
+        raise InputError("environment: expected a mapping or a path", where=item.where, hint=hint)
 
     def _imports(self, stack: StackFile | None) -> Iterator[tuple[int, Import]]:
         yield from enumerate(stack.imports if stack else ())
@@ -181,10 +181,10 @@ class Reader:
             file = (Path(place.file).parent / item.file).resolve()
             if file in chain:
                 shown = " imports ".join(each.name for each in (*chain[chain.index(file) :], file))
-                raise InputError(f"imports: {shown}", where=place, hint="take one import out of the circle")
+                raise InputError(f"imports: {shown}", where=place, hint="remove one import of the cycle")
             if not file.is_file():
-                hint = "name a stack.yaml, from the folder of this file"
-                raise InputError(f"there is no file {file}", where=place, hint=hint)
+                hint = "name a stack.yaml, relative to the directory of this file"
+                raise InputError(f"no such file: {file}", where=place, hint=hint)
             source = self.source(file)
             return self.piece(source, self._words_for(source, item, words, place), chain)
         except StackyardError as error:
@@ -210,14 +210,14 @@ class Reader:
 def _imported_version(source: Source, item: Import, version: str, place: Where) -> str:
     versions = source.versions
     if item.version and versions and item.version not in versions:
-        message = f"{source.file.name} has no version {item.version}"
+        message = f"no such version of {source.file.name}: {item.version}"
         raise InputError(message, where=place, hint=did_you_mean(item.version, versions))
     if item.version or len(versions) < 2:
         return item.version or (versions[0] if versions else version)
     if version in versions:
         return version
     hint = f"write `- {{file: {item.file}, version: {versions[-1]}}}`"
-    message = f"{source.file.name} has the versions {', '.join(versions)}: which one?"
+    message = f"{source.file.name} has the versions {', '.join(versions)}: choose one"
     raise InputError(message, where=place, hint=hint)
 
 
@@ -226,7 +226,7 @@ def _axes(points: Sequence[matrix.Point]) -> list[str]:
 
 
 def _beside(node: Node) -> Path:
-    """The file that a value names, from the folder of the file that holds the value."""
+    """The file that a value names, from the directory of the file that holds the value."""
     return (Path(node.where.file).parent / Path(node.text).expanduser()).absolute()
 
 

@@ -44,13 +44,13 @@ _TABLE: dict[str, tuple[str, bool]] = {
 PER_REQUIREMENT = ("--hash", "--config-settings", "--config-setting", "--global-option", "--build-option")
 _SHORT = {short: name for name, (short, _) in _TABLE.items() if short}
 _GONE = {
-    "--install-option": "pip has it no more; use --config-settings",
-    "--process-dependency-links": "pip has it no more; write `name @ url`",
-    "--allow-external": "pip has it no more; remove the line",
-    "--allow-all-external": "pip has it no more; remove the line",
-    "--allow-unverified": "pip has it no more; remove the line",
-    "--no-use-wheel": "pip has it no more; write --no-binary :all:",
-    "--use-wheel": "pip has it no more; remove the line",
+    "--install-option": "removed from pip; use --config-settings",
+    "--process-dependency-links": "removed from pip; write `name @ url`",
+    "--allow-external": "removed from pip; remove the line",
+    "--allow-all-external": "removed from pip; remove the line",
+    "--allow-unverified": "removed from pip; remove the line",
+    "--no-use-wheel": "removed from pip; write --no-binary :all:",
+    "--use-wheel": "removed from pip; remove the line",
 }
 
 
@@ -85,7 +85,7 @@ def parse_options(text: str, place: Where) -> tuple[list[tuple[str, str]], list[
                 raise InputError(f"{name} takes no value", where=place, hint=f"write {name}")
         elif not glued:
             if not words:
-                raise InputError(f"{name} needs a value", where=place, hint=f"write {name} VALUE")
+                raise InputError(f"missing value of {name}", where=place, hint=f"write {name} VALUE")
             value = words.pop(0)
         found.append((name, value))
     return found, ignored
@@ -108,9 +108,9 @@ def _split_word(word: str, where: Where) -> tuple[str, str, bool]:
 
 def _no_such(word: str, where: Where) -> InputError:
     if word in _GONE:
-        return InputError(f"the option {word} is gone", where=where, hint=_GONE[word])
+        return InputError(f"pip no longer has the option {word}", where=where, hint=_GONE[word])
     known = ", ".join(f"{name}" for name in _TABLE)
-    return InputError(f"pip knows no option {word} in a requirements file", where=where, hint=f"known are {known}")
+    return InputError(f"unknown option {word} in a requirements file", where=where, hint=f"known options: {known}")
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """One pip requirement: a name with versions, a URL, a repository or a local path, as pip tells them apart.
 
-What pip does with a line is fixed by its order of questions (``pip._internal.req.constructors``): is it a URL, does it
-look like a path, is it ``name @ url``, is it a name with a specifier. The same order is kept here.
+pip decides in a fixed order (``pip._internal.req.constructors``): is a line a URL, does it look like a path, is it
+``name @ url``, is it a name with a specifier. The order is the same here.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ class Options:
 
 @dataclass(frozen=True)
 class Context:
-    """What a requirement is read in: the folder of relative paths, the environment for ``${NAME}``, its notices."""
+    """What a requirement is read in: the directory of relative paths, the environment for ``${NAME}``, its notices."""
 
     base_dir: Path
     environ: Mapping[str, str]
     notices: list[str]
 
     def notice(self, place: Where, text: str) -> None:
-        """Add a sentence for the user, with its place."""
+        """Add a message for the user, with its place."""
         self.notices.append(f"{place.in_short}: {text}")
 
 
@@ -67,9 +67,9 @@ def parse_requirement(
     """Read one requirement, without its options.
 
     Args:
-        text: the requirement; for an editable one what stands behind ``-e``.
+        text: the requirement; for an editable one the text after ``-e``.
         place: where, for errors and for the result.
-        context: base folder, environment and notices.
+        context: base directory, environment and notices.
         editable: it was ``-e``: kept on the result, which becomes a wheel made from a snapshot.
         options: ``--hash`` and ``--config-settings`` of the same line.
         selector: kept on the result.
@@ -105,18 +105,18 @@ class _Reader:
     def read(self) -> dict[str, object]:
         """The fields of the model that depend on the kind."""
         if not self.text:
-            raise self.refuse("a requirement is missing", "write the name of a package, or remove the line")
+            raise self.refuse("missing requirement", "write the name of a package, or remove the line")
         if "{{" in self.text or "{%" in self.text:
-            raise self.refuse("it holds Jinja", "render the template first and give the result")
+            raise self.refuse("it contains Jinja", "render the template first and use the result")
         if _URL.match(self.text):
             url, marker = _cut(self.text, "; ")
             return self._url("", url, marker)
         shorthand = re.match(r"git\+(?P<login>[\w.-]+@[\w.-]+):(?P<path>.+)", self.text)
         if shorthand:
             url = f"git+ssh://{shorthand['login']}/{shorthand['path']}"
-            raise self.refuse("pip does not read ssh's short form of an address", f"write {url}")
+            raise self.refuse("pip does not accept the short form of ssh URLs", f"write {url}")
         if re.match(r"[a-z][a-z0-9+.-]*://", self.text, re.IGNORECASE):
-            raise self.refuse("this kind of URL is not read by pip", "write https://… or git+https://…")
+            raise self.refuse("pip does not support this kind of URL", "write https://… or git+https://…")
         name, at, rest = self.text.partition("@")
         if at and _is_name(name) and (_URL.match(rest.strip()) or "/" in rest):
             return self._named_url()
@@ -127,7 +127,7 @@ class _Reader:
 
     def refuse(self, message: str, hint: str) -> InputError:
         """The error for this line."""
-        return InputError(f"{self.text!r} is no pip requirement: {message}", where=self.place, hint=hint)
+        return InputError(f"{self.text!r} is not a pip requirement: {message}", where=self.place, hint=hint)
 
     def _named_url(self) -> dict[str, object]:
         head, _, rest = self.text.partition("@")
@@ -138,9 +138,7 @@ class _Reader:
 
     def _url(self, head: str, url: str, marker: str) -> dict[str, object]:
         if self.editable and not url.lower().startswith(("git", "hg", "svn", "bzr", "file:")):
-            raise self.refuse(
-                "an editable is a project's folder or a repository", "leave out -e, or write git+https://…"
-            )
+            raise self.refuse("-e takes a project directory or a repository", "leave out -e, or write git+https://…")
         if url.lower().startswith("file:"):
             return self._path(unquote(re.sub(r"^file:(//(localhost)?(?=/))?", "", url)), marker, head)
         base, _, fragment = url.partition("#")
@@ -148,7 +146,7 @@ class _Reader:
         name, extras = _name_and_extras(head or parts.get("egg", ""))
         vcs = bool(re.match(r"(git|hg|svn|bzr)\+", url, re.IGNORECASE))
         if not vcs and re.match(r"(git|hg|svn|bzr):", url, re.IGNORECASE):
-            raise self.refuse("pip does not read this kind of URL", f"write git+{url.replace('git:', 'https:', 1)}")
+            raise self.refuse("pip does not support this kind of URL", f"write git+{url.replace('git:', 'https:', 1)}")
         self.hashes = tuple(f"{kind}:{parts[kind]}" for kind in _HEX_LENGTHS if kind in parts)
         name, specifier = self._from_filename(base, name)
         kept = "&".join(part for part in fragment.split("&") if part and not part.startswith("egg="))
@@ -172,16 +170,17 @@ class _Reader:
 
     def _notice_missing(self, path: Path) -> None:
         if not path.exists():
-            self.context.notice(self.place, f"{path} is not there (yet)")
+            self.context.notice(self.place, f"{path} does not exist (yet)")
         elif path.is_dir() and not any((path / name).exists() for name in ("pyproject.toml", "setup.py")):
-            self.context.notice(self.place, f"{path} holds no pyproject.toml and no setup.py (yet)")
+            self.context.notice(self.place, f"{path} contains neither pyproject.toml nor setup.py (yet)")
 
     def _name(self) -> dict[str, object]:
         text = self.expanded
         if _RANGE_STAR.search(text):
             text = _RANGE_STAR.sub(r"\g<operator>\g<space>\g<version>", text)
             self.context.notice(
-                self.place, f"{self.text!r} is read as {text!r}: a range takes no `.*`, which pip refuses since 24.1"
+                self.place,
+                f"{self.text!r} is read as {text!r}: `.*` is invalid in a range, and rejected by pip since 24.1",
             )
         try:
             read = Requirement(text)
@@ -200,14 +199,16 @@ class _Reader:
         return fields | {"line": f"{line} ; {marker}" if marker else line, "marker": marker, **more}
 
     def _from_filename(self, target: str, name: str) -> tuple[str, str]:
-        """Name and specifier that a wheel's file name tells."""
+        """Name and specifier from a wheel's file name."""
         filename = unquote(re.split(r"[?#]", target, maxsplit=1)[0].rsplit("/", 1)[-1])
         if not filename.endswith(".whl") or "${" in filename:
             return name, ""
         try:
             found, version, _, _ = parse_wheel_filename(filename)
         except InvalidWheelFilename as error:
-            raise self.refuse(f"{filename!r} is no wheel's name", "give the file its original name") from error
+            raise self.refuse(
+                f"{filename!r} is not a wheel file name", "rename the file to its original name"
+            ) from error
         return name or found, f"=={version}"
 
     def _marker(self, marker: str) -> str:
@@ -217,21 +218,23 @@ class _Reader:
             return str(Requirement(f"x ; {marker}").marker)
         except InvalidRequirement as error:
             hint = "write e.g. ; python_version < '3.11'"
-            raise self.refuse(f"{marker!r} is no marker", hint) from error
+            raise self.refuse(f"{marker!r} is not a marker", hint) from error
 
     def _explain(self, problem: str) -> InputError:
         text = self.text
         if "marker" in problem:
-            return self.refuse(f"what follows `;` is no marker ({problem})", "write e.g. ; python_version < '3.11'")
+            return self.refuse(f"invalid marker after `;` ({problem})", "write e.g. ; python_version < '3.11'")
         if re.search(r"(?<![=!<>~])=(?!=)", text.partition(";")[0]):
             return self.refuse("pip has no operator `=`", f"write {re.sub(r'=+', '==', text, count=1)}")
         if "::" in text:
-            return self.refuse("channel::package is conda's", "move the line out of `pip:`, or leave out the channel")
+            return self.refuse(
+                "channel::package is conda syntax", "move the line out of `pip:`, or leave out the channel"
+            )
         quoted = re.fullmatch(r"([\"'])(?P<inner>.*)\1\s*,?", text)
         if quoted:
             return self.refuse("it is in quotes", f"write {quoted['inner']}")
         if text.startswith("pip install"):
-            return self.refuse("this is a command", f"write {text.removeprefix('pip install').strip()}")
+            return self.refuse("it is a command", f"write {text.removeprefix('pip install').strip()}")
         if re.search(r"[\w*]\s*[<>=!~]=?", text) and re.search(r"\d\s*[<>!~]", text):
             return self.refuse(problem, "join several versions with commas: >=1.2,<2")
         if re.fullmatch(r"[\w.-]+\s+[\w.*]+", text):
@@ -272,8 +275,8 @@ def _check_hashes(hashes: tuple[str, ...], place: Where, context: Context) -> No
     for entry in hashes:
         kind, colon, digest = entry.partition(":")
         if not colon or kind not in _HEX_LENGTHS:
-            hint = f"write --hash=sha256:<64 hex digits>; also allowed are {', '.join(_HEX_LENGTHS)}"
-            raise InputError(f"--hash={entry} names no strong hash", where=place, hint=hint)
+            hint = f"write --hash=sha256:<64 hex digits>; allowed: {', '.join(_HEX_LENGTHS)}"
+            raise InputError(f"--hash={entry} is not a strong hash", where=place, hint=hint)
         if not re.fullmatch(r"[0-9a-fA-F]+", digest) or len(digest) != _HEX_LENGTHS[kind]:
-            text = f"{entry!r} is no whole {kind} ({_HEX_LENGTHS[kind]} hex digits): no file can ever match it"
+            text = f"{entry!r} is not a complete {kind} ({_HEX_LENGTHS[kind]} hex digits): no file can match it"
             context.notice(place, text)

@@ -20,7 +20,7 @@ _TRUE = {"1", "true", "yes", "y", "t", "on"}
 def settings(
     policy: PipPolicy, options: PipOptions, environ: Mapping[str, str], places: Mapping[str, Where] | None = None
 ) -> tuple[PipSettings, tuple[str, ...]]:
-    """What holds for one set of requirements, and notices about what was left out.
+    """The settings for one set of requirements, and notices about what was left out.
 
     Args:
         policy: the site's; its index takes the place of pip.conf's, its lists are added.
@@ -76,7 +76,7 @@ def _with_values(options: PipOptions, environ: Mapping[str, str], places: Mappin
         if unset:
             name = unset.group(1)
             message = f"{text!r} needs the variable {name}, which is not set"
-            raise InputError(message, where=places.get(text), hint=f"export {name}=..., or write the value out")
+            raise InputError(message, where=places.get(text), hint=f"export {name}=..., or write the value instead")
         return made
 
     return options.model_copy(
@@ -99,7 +99,7 @@ def compiling(base: PipSettings, names: tuple[str, ...]) -> PipSettings:
 
 
 def _existing(places: list[str]) -> tuple[list[str], list[str]]:
-    """Places without the local ones that are not there, which pip passes over too."""
+    """Places without local ones that do not exist, which pip skips too."""
     kept, notices = [], []
     for place in places:
         expanded = str(Path(place).expanduser()) if place.startswith("~") else place
@@ -107,7 +107,7 @@ def _existing(places: list[str]) -> tuple[list[str], list[str]]:
         if path is None or path.exists():
             kept.append(expanded if "://" in expanded else str(path))
         else:
-            notices.append(f"pip is told to look in {place}, which does not exist; it was left out, as pip does")
+            notices.append(f"{place} of pip's configuration does not exist and is skipped, as by pip")
     return kept, notices
 
 
@@ -146,4 +146,4 @@ def _seconds(config: Mapping[str, str]) -> int:
     try:
         return int(float(text)) if text else 0
     except ValueError as error:
-        raise InputError(f"pip's timeout is {text!r}, which is not a number of seconds") from error
+        raise InputError(f"invalid timeout in pip's configuration: {text!r} is not a number of seconds") from error

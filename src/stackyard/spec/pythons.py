@@ -59,7 +59,7 @@ def pinned(version: str) -> tuple[str, str]:
 
 
 def short_name(environment: Environment, interpreter: str) -> str:
-    """What a variant without axes is called: ``py311`` where the minor version of Python is pinned, ``py3`` where
+    """The name of a variant without axes: ``py311`` where the minor version of Python is pinned, ``py3`` where
     Python is in it and not pinned, ``default`` where it is not. It depends on nothing but the files and the site."""
     asked = requirement(environment)
     major, minor = pinned(asked or interpreter)
@@ -71,20 +71,22 @@ def short_name(environment: Environment, interpreter: str) -> str:
 def check(
     variant: str, environment: Environment, interpreter: Interpreter, axes: Mapping[str, str], place: Where
 ) -> None:
-    """Raise InputError for a Python that cannot be: Python 2 with a pip part, or another one than the axis says."""
+    """Raise InputError for an impossible Python: Python 2 with pip packages, or another version than the axis."""
     asked = pinned(requirement(environment) or "")
     wished = pinned(axes.get("python", ""))
     if asked[0] and wished[0] and any(a and w and a != w for a, w in zip(asked, wished, strict=True)):
-        message = f"the variant {variant} is for Python {'.'.join(filter(None, wished))}, but its environment asks for"
+        message = f"the variant {variant} is for Python {'.'.join(filter(None, wished))}, but its environment requires"
         hint = "write `python={python}` in the environment, or leave it out: it is added"
         raise InputError(f"{message} {'.'.join(filter(None, asked))}", where=place, hint=hint)
     major = asked[0] or pinned(interpreter.version)[0]
     if major == "2" and environment.pip:
         first = environment.pip[0]
-        message = f"the variant {variant or 'without a name'} is for Python 2 and has a pip part ({first.text.strip()}"
+        message = (
+            f"the variant {variant or 'without a name'} is for Python 2 and has pip packages ({first.text.strip()}"
+        )
         message += " ...)" if len(environment.pip) > 1 else ")"
         hint = (
             "uv, which resolves and installs pip packages, does not work with Python 2: take them from a conda channel,"
-            " put `# [python != '2.7']` behind them, or drop Python 2 with `matrix: exclude:`"
+            " put `# [python != '2.7']` after them, or drop Python 2 with `matrix: exclude:`"
         )
         raise InputError(message, where=first.place if first.place.file else place, hint=hint)

@@ -1,9 +1,9 @@
 """pip's requirements format: whole files, the ``pip:`` list of an environment, and what they include.
 
 Lines go through the same steps as in pip, in the same order: continuation lines are joined, comments removed,
-``${NAME}`` replaced, requirement and options told apart. Paths follow pip's rules too: ``-r`` and ``-c`` are relative
-to the file that holds them, requirements and editables to the folder that pip would be run in, which for an environment
-file is the folder of that file, as conda has it, and for a requirements file its own folder.
+``${NAME}`` replaced, requirement and options separated. Paths follow pip's rules too: ``-r`` and ``-c`` are relative
+to the file that holds them, requirements and editables to the directory that pip would run in, which for an environment
+file is the directory of that file, as conda has it, and for a requirements file its own directory.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class Line:
 
 @dataclass
 class RequirementsReader:
-    """Reads lines and files of pip's requirements format and collects what they say.
+    """Reads lines and files of pip's requirements format and collects their contents.
 
     Args:
-        base_dir: the folder that local requirements are relative to.
-        strict: refuse included files that are not there, and fetch those that are URLs. Otherwise they are noted in
-            `missing`, so that a file can be shown that came without its project.
+        base_dir: the directory that local requirements are relative to.
+        strict: reject included files that do not exist, and download those that are URLs. Otherwise they are listed in
+            `missing`, so that a file can be shown without the rest of its project.
         environ: for ``${NAME}``; the process's environment by default.
     """
 
@@ -101,7 +101,7 @@ class RequirementsReader:
         options, ignored = parse_options(options_text, line.place)
         context = Context(self.base_dir, self.environ, self.notices)
         if ignored:
-            context.notice(line.place, f"{' '.join(ignored)!r} behind an option is ignored, as by pip")
+            context.notice(line.place, f"{' '.join(ignored)!r} after an option is ignored, as by pip")
         editables = [value for name, value in options if name == "--editable"]
         target = self.constraints if constraint else self.pip
         if requirement or editables:
@@ -122,7 +122,7 @@ class RequirementsReader:
             self.notices.append(f"{line.place.in_short}: {name} without a requirement is ignored, as by pip")
             return
         if line.selector:
-            text = f"the selector [{line.selector}] of the option {name} is not honoured: options hold everywhere"
+            text = f"the selector [{line.selector}] of the option {name} is ignored: options apply everywhere"
             self.notices.append(f"{line.place.in_short}: {text}")
         taken = self._find_links(value, origin) if name == "--find-links" else value
         if name in ("--index-url", "--pypi-url", "--extra-index-url", "--find-links"):
@@ -130,7 +130,7 @@ class RequirementsReader:
         self._options.add(name, taken)
 
     def _find_links(self, value: str, origin: str) -> str:
-        """A URL as it is, a folder as an absolute path: beside the file that names it, else from the base folder."""
+        """A URL as it is, a directory as an absolute path: next to the file, else relative to the base directory."""
         if "://" in value or _SCHEME.match(value):
             return value
         text = expand(value, self.environ)
@@ -159,22 +159,20 @@ class RequirementsReader:
         if ignored:
             names = ", ".join(ignored)
             context.notice(
-                line.place, f"{names} on a requirement's line is ignored, as by pip: give it a line of its own"
+                line.place, f"{names} on the line of a requirement is ignored, as by pip: move it to its own line"
             )
 
     def _notice_unset(self, line: Line) -> None:
         for name in _UNSET.findall(line.text):
             if not self.environ.get(name):
-                text = f"the variable {name} is not set here; it is needed when this is used"
+                text = f"the variable {name} is not set; it is needed when the line is used"
                 self.notices.append(f"{line.place.in_short}: {text}")
 
     def _notice_selector(self, line: Line) -> None:
         found = _COMMENT.search(line.text)
         selector = in_comment(found["comment"]) if found else ""
         if selector and not line.text.lstrip().startswith("#") and is_selector(selector):
-            text = (
-                f"[{selector}] is a comment to pip and no selector; a marker says the same: `; sys_platform == 'linux'`"
-            )
+            text = f"[{selector}] is a comment for pip, not a selector; use a marker: `; sys_platform == 'linux'`"
             self.notices.append(f"{line.place.in_short}: {text}")
 
 
@@ -247,11 +245,11 @@ def _fetch(location: str, place: Where, strict: bool) -> str:
     if not location.lower().startswith(("http:", "https:")):
         path = Path(location)
         if not path.is_file():
-            hint = "put the file there, or remove the line"
-            raise InputError(f"the included file {path} is not there", where=place, hint=hint)
+            hint = "create the file, or remove the line"
+            raise InputError(f"no such included file: {path}", where=place, hint=hint)
         return read_text(path)
     if not strict:
-        raise InputError(f"the included file {location} is fetched when the stack is locked", where=place)
+        raise InputError(f"the included file {location} is downloaded when the stack is locked", where=place)
     return _download(location, place)
 
 

@@ -10,7 +10,7 @@ from stackyard.spec.stackfile import StackFile
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _CONDITION: dict[str, Any] = {
     "type": "object",
-    "description": "Entries that hold under a condition on the axes of the matrix, e.g. accelerator == 'cuda'",
+    "description": "Entries that apply under a condition on the axes of the matrix, e.g. accelerator == 'cuda'",
     "properties": {"if": {"type": "string"}, "then": {}, "else": {}},
     "required": ["if"],
     "additionalProperties": False,
@@ -30,7 +30,7 @@ def _site() -> dict[str, Any]:
 
 
 def _stack() -> dict[str, Any]:
-    """Every list of a stack may hold conditions."""
+    """Every list of a stack may contain conditions."""
     made: dict[str, Any] = _conditional(_loosened(_untitled(StackFile.model_json_schema())))
     made["$defs"]["Condition"] = _CONDITION
     return made

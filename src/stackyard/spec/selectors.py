@@ -1,6 +1,6 @@
-"""Selectors: the conditions under which a line of a spec file holds.
+"""Selectors: the conditions under which a line of a spec file applies.
 
-Three ways of writing one are understood, and all become the same text on the requirement:
+Three notations are accepted, and all become the same text on the requirement:
 
     - psutil            # [linux64]                    conda-build's and conda-lock's comment
     - sel(linux): gdb                                  mamba's key
@@ -66,17 +66,17 @@ _ALLOWED = (
 
 
 def holds(selector: str, platform: str, axes: Mapping[str, str], *, where: Where | None = None) -> bool:
-    """Whether a selector selects a line for one platform and one point of the matrix. An empty one always does.
+    """Whether a selector is true for one platform and one point of the matrix. An empty one is always true.
 
     Args:
         selector: such as ``linux64``, ``not aarch64``, ``py>=38`` or ``mpi in ('openmpi', 'mpich')``.
         platform: a conda subdir, e.g. ``linux-64``.
         axes: the matrix axes and their values. ``py`` means the axis ``python`` without its dot, as in conda-build.
-            An axis alone holds unless its value is empty, none, no, false, off or 0.
+            An axis alone is true unless its value is empty, none, no, false, off or 0.
         where: the selector's place, for the error.
 
     Raises:
-        InputError: it is no valid selector, or names something that is neither a platform nor an axis.
+        InputError: it is not a valid selector, or a name in it is neither a platform nor an axis.
     """
     if not selector.strip():
         return True
@@ -92,7 +92,7 @@ def is_selector(text: str, axes: Collection[str] = ()) -> bool:
 
 
 def looks_like_selector(text: str, axes: Collection[str] = ()) -> bool:
-    """Whether some names are a selector's, or nearly, so that a person should be told that it is not honoured."""
+    """Whether some names are almost those of a selector, so that a notice should report that it is ignored."""
     names = _names(text)
     words = {*WORDS, *axes, "python"}
     near = [name for name in names if _is_axis(name, words) or difflib.get_close_matches(name, words, n=1, cutoff=0.8)]
@@ -120,14 +120,14 @@ def check(selector: str, axes: Collection[str] = (), *, where: Where | None = No
 
 
 def both(first: str, second: str) -> str:
-    """The selector that holds where both do; an empty one always holds."""
+    """The conjunction of two selectors; an empty one is always true."""
     if not first or not second or first == second:
         return first or second
     return f"({first}) and ({second})"
 
 
 def selected(selector: str, axes: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """The platforms of `PLATFORMS` that a selector holds for; with axes unknown, all that it may hold for."""
+    """The platforms of `PLATFORMS` for which a selector is true; with unknown axes, those for which it may be true."""
     if not selector:
         return PLATFORMS
     if axes is None and any(name not in WORDS for name in _names(selector)):
@@ -153,7 +153,7 @@ def _parse(selector: str, where: Where | None) -> tuple[str, ast.Expression]:
     parsed = _parse_text(selector)
     if parsed is None:
         hint = "use platform words, matrix axes, comparisons, `not`, `and`, `or`, `in` and parentheses"
-        raise InputError(f"{selector!r} is no selector", where=where, hint=hint)
+        raise InputError(f"{selector!r} is not a selector", where=where, hint=hint)
     return parsed
 
 
@@ -167,8 +167,8 @@ def _unknown(name: str, selector: str, axes: Collection[str], where: Where | Non
     close = difflib.get_close_matches(name, known, n=1)
     meant = f"did you mean {close[0]!r}? " if close else ""
     common = "linux, unix, osx, win, linux64, aarch64, ppc64le, arm64, x86_64"
-    hint = f"{meant}known are the axes {', '.join(sorted(axes)) or '(none)'} and the platforms {common}"
-    return InputError(f"{name!r} in the selector {selector!r} is not known", where=where, hint=hint)
+    hint = f"{meant}known axes: {', '.join(sorted(axes)) or '(none)'}; known platforms: {common}"
+    return InputError(f"{name!r} in the selector {selector!r} is unknown", where=where, hint=hint)
 
 
 def _truth(value: object) -> bool:

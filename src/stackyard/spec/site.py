@@ -1,7 +1,7 @@
-"""site.yaml: where it is, what it says, and how its values meet those of a stack.
+"""site.yaml: where it is, how it is read, and how its values are merged with those of a stack.
 
-A machine without a site.yaml is a site too: the defaults of `models.Site`, with platform, C library, driver and cores
-taken from the machine by those who ask for them.
+A machine without a site.yaml is a site too: the defaults of `models.Site`; platform, C library, driver and cores are
+those of the machine.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def load_site(path: Path | str | None = None) -> Site:
     """The site in force: the given file, else ``$STACKYARD_SITE``, else /etc/stackyard/site.yaml, else the defaults.
 
     Raises:
-        InputError: the file is not there or is wrong; all problems at once, each with its place.
+        InputError: the file does not exist or is invalid; all problems at once, each with its place.
     """
     file = site_file(path)
     return Site() if file is None else read_site(file)
@@ -51,7 +51,7 @@ def read_site(file: Path) -> Site:
     problems: list[InputError] = []
     if document.root is not None and document.root.kind != "mapping":
         hint = "write `key: value` lines; `stackyard schema site` has all keys"
-        raise InputError("a site is a mapping", where=document.root.where, hint=hint)
+        raise InputError("a site must be a mapping", where=document.root.where, hint=hint)
     data = plain(document.root, _TYPED) or {}
     if "file" in data:
         problems.append(unknown_key(("file",), set(Site.model_fields) - {"file"}, document.key_where("file")))
@@ -64,13 +64,13 @@ def read_site(file: Path) -> Site:
 
 
 def _pip(site: Site, folder: Path) -> Any:
-    """The pip policy with folders beside the site.yaml made absolute."""
+    """The pip policy with paths relative to the site.yaml made absolute."""
     links = tuple(link if "://" in link else str(folder / Path(link).expanduser()) for link in site.pip.find_links)
     return site.pip.model_copy(update={"find_links": links})
 
 
 def _check(site: Site, document: Document, problems: list[InputError]) -> None:
-    """What the models alone cannot see; each problem with its place."""
+    """Problems that the models alone cannot detect, each with its place."""
     _try(problems, document.where("modules", "naming"), lambda: check_template(site.modules.naming))
     folder = Path(document.file).parent
     for index, pin in enumerate(site.pins):
@@ -79,12 +79,14 @@ def _check(site: Site, document: Document, problems: list[InputError]) -> None:
     for key in ("yard", "user_yard"):
         value = getattr(site, key)
         if value and not value.startswith(("/", "$", "~")):
-            hint = "begin it with /, ~ or a variable: a yard must not depend on the folder that one works in"
-            problems.append(InputError(f"{key}: {value!r} is not absolute", where=document.where(key), hint=hint))
+            hint = "begin it with /, ~ or a variable: a yard must not depend on the working directory"
+            problems.append(
+                InputError(f"{key}: {value!r} is not an absolute path", where=document.where(key), hint=hint)
+            )
     newest = site.channels.exclude_newer
     if newest and not _is_date(newest):
         where = document.where("channels", "exclude_newer")
-        message = f"channels.exclude_newer: {newest!r} is no date"
+        message = f"channels.exclude_newer: {newest!r} is not a date"
         problems.append(InputError(message, where=where, hint="write it as 2025-06-30"))
     for part in Overrides.model_fields:
         _check_overrides(part, document, problems)
@@ -106,24 +108,26 @@ def _try(problems: list[InputError], where: Where, check: Any) -> None:
 
 
 def _check_overrides(part: str, document: Document, problems: list[InputError]) -> None:
-    """The values for every stack must be values that a stack can have."""
+    """The values for every stack must be valid in a stack."""
     root = document.at("stacks", part)
     if root is None or root.is_null:
         return
     if root.kind != "mapping":
-        problems.append(InputError(f"stacks.{part}: a mapping is needed here", where=root.where))
+        problems.append(InputError(f"stacks.{part}: expected a mapping", where=root.where))
         return
     for key in ("name", "version", "versions"):
         if root.get(key):
             where = (root.key(key) or root).where
-            problems.append(InputError(f"stacks.{part}: {key!r} is each stack's own", where=where, hint="leave it out"))
+            problems.append(
+                InputError(f"stacks.{part}: {key!r} cannot be set for every stack", where=where, hint="remove it")
+            )
     validate(StackFile, plain(root), Document(document.file, document.text, root), problems)
 
 
 def merged(stack: Node, site: Site) -> Node:
     """A stack's file with the site's values for every stack in it.
 
-    ``defaults`` give way to what the stack says; ``prepend`` and ``append`` join lists (a single value counts as a list
+    ``defaults`` are overridden by the stack; ``prepend`` and ``append`` join lists (a single value counts as a list
     of one; mappings are joined key by key); ``force`` replaces, and comes last.
 
     Args:
@@ -160,7 +164,7 @@ def _mapping(node: Node, entries: tuple[tuple[Node, Node], ...]) -> Node:
 
 
 def _joined(own: Node, other: Node, join: Any) -> Node:
-    """Two mappings as one, key by key; `join` says what becomes of two values that are no mappings."""
+    """Two mappings as one, key by key; `join` merges two values that are not mappings."""
     entries = {key.text: (key, value) for key, value in own.entries}
     for key, value in other.entries:
         mine = entries.get(key.text)

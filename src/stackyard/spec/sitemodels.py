@@ -1,4 +1,4 @@
-"""The frozen models of a site. Apart from those of a stack, so that what only needs the site starts quickly.
+"""The frozen models of a site. Separate from those of a stack, so that a command that only needs the site starts fast.
 
 The JSON Schema for editors (`stackyard schema site`) is made from `Site`.
 """
@@ -17,30 +17,30 @@ class Interpreter(Model):
     """Where Python comes from: a conda channel, uv's managed Pythons, or this machine."""
 
     source: Literal["auto", "conda", "uv", "host"] = "auto"
-    version: str = Field("", description="A version or range for uv and host, e.g. 3.11 or >=3.10,<3.13")
-    path: str = Field("", description="The host's interpreter, absolute; empty: found on PATH")
+    version: str = Field("", description="A version or range, for uv and host, e.g. 3.11 or >=3.10,<3.13")
+    path: str = Field("", description="Absolute path of the host's interpreter; empty: from PATH")
 
 
 class Domain(Model):
-    """Cores and GPUs of a node that are closest to each other: a socket, a NUMA domain, or the cores sharing a cache.
+    """Cores and GPUs of a node that are close to each other: a socket, a NUMA domain, or the cores that share a cache.
 
     The order of the domains is the order in which ranks fill a node.
     """
 
-    socket: int = Field(0, ge=0, description="The socket that it is part of")
-    cores: str = Field(description="Cores for jobs, in the operating system's numbers of cores: 0-20 or 1-7,9-15")
-    gpus: tuple[int, ...] = Field((), description="GPUs next to these cores, as the driver numbers them")
-    nics: tuple[str, ...] = Field((), description="Network interfaces next to these cores, e.g. hsn0")
+    socket: int = Field(0, ge=0, description="The socket that contains it")
+    cores: str = Field(description="Cores for jobs, as numbered by the operating system: 0-20 or 1-7,9-15")
+    gpus: tuple[int, ...] = Field((), description="GPUs close to these cores, as numbered by the driver")
+    nics: tuple[str, ...] = Field((), description="Network interfaces close to these cores, e.g. hsn0")
 
 
 class Reference(Model):
-    """What a healthy node or network reaches in one measurement of the preflight."""
+    """What a healthy node or network reaches in one measurement of the preflight check."""
 
     name: str = Field(description="The measurement, e.g. allreduce_node, allreduce_pair, allreduce_all, memory, clock")
-    value: float = Field(description="What is expected, in `unit`")
-    low: float = Field(0, description="Below value x (1 - low) the measurement fails; 0.2 is 20 %; 0: not judged")
-    high: float = Field(0, description="Above value x (1 + high) it is reported as odd; 0: no upper limit")
-    unit: str = Field("GB/s", description="For the reader")
+    value: float = Field(description="Expected value, in `unit`")
+    low: float = Field(0, description="Below value x (1 - low) the measurement fails; 0.2 is 20 %; 0: no lower limit")
+    high: float = Field(0, description="Above value x (1 + high) it is reported as unusual; 0: no upper limit")
+    unit: str = Field("GB/s", description="For display")
 
 
 class Gpu(Model):
@@ -50,11 +50,13 @@ class Gpu(Model):
     vendor: Literal["nvidia", "amd", "intel", ""] = ""
     model: str = ""
     driver: str = Field("", description="Driver version, e.g. 550.54")
-    cuda: str = Field("", description="Highest CUDA version the driver runs, e.g. 12.4; empty: from the driver")
+    cuda: str = Field(
+        "", description="Highest CUDA version that the driver supports, e.g. 12.4; empty: from the driver version"
+    )
 
 
 class NodeKind(Model):
-    """One kind of node. Locks are made for the kinds, not for the login node that runs the solver."""
+    """One kind of node. Locks are made for these kinds, not for the login node that runs the solver."""
 
     platform: BuiltFor = "linux-64"
     cores: int = Field(0, description="Cores usable by jobs")
@@ -70,35 +72,35 @@ class NodeKind(Model):
         "split", description="Threads of core c: c*smt+t (adjacent, POWER) or c+t*all cores (split, x86)"
     )
     all_cores: int = Field(
-        0, description="Cores of the node, those kept for the system included; 0: as many as `cores`"
+        0, description="Cores of the node including those reserved for the system; 0: same as `cores`"
     )
-    domains: tuple[Domain, ...] = Field((), description="Which cores and GPUs are near each other; empty: split evenly")
-    nics: tuple[str, ...] = Field((), description="Interfaces for the job's traffic, e.g. hsn0; for NCCL and Gloo")
-    gpu_peers: bool = Field(
-        True, description="NCCL and RCCL need the other GPUs of the node to be visible to each rank"
+    domains: tuple[Domain, ...] = Field(
+        (), description="Which cores and GPUs are close to each other; empty: split evenly"
     )
-    queue: str = Field("", description="The partition or queue that has such nodes")
+    nics: tuple[str, ...] = Field((), description="Network interfaces for NCCL and Gloo, e.g. hsn0")
+    gpu_peers: bool = Field(True, description="NCCL and RCCL require each rank to see the other GPUs of the node")
+    queue: str = Field("", description="The partition or queue with such nodes")
     constraint: str = Field("", description="The feature that selects such nodes")
     variables: dict[str, str] = Field({}, description="Variables for every rank on such nodes")
-    references: tuple[Reference, ...] = Field((), description="Values that the preflight expects")
+    references: tuple[Reference, ...] = Field((), description="Reference values of the preflight check")
 
 
 class ChannelPolicy(Model):
-    """Which conda channels may be used and where they are."""
+    """Which conda channels are allowed, and their URLs."""
 
-    default: tuple[str, ...] = Field(("conda-forge",), description="Used where a file names no channel")
-    alias: str = Field("https://conda.anaconda.org", description="What a bare channel name is appended to")
+    default: tuple[str, ...] = Field(("conda-forge",), description="Used if a file has no channels")
+    alias: str = Field("https://conda.anaconda.org", description="Base URL of bare channel names")
     mirrors: dict[str, str] = Field({}, description="Channel name or URL: the URL to use instead")
     prepend: tuple[str, ...] = Field((), description="Channels put before those of every file")
     allowed: tuple[str, ...] = Field((), description="Globs; empty: all")
     denied: tuple[str, ...] = ()
     priority: Literal["strict", "flexible", "disabled"] = "strict"
-    exclude_newer: str = Field("", description="A date; newer packages are not used")
-    defaults: tuple[str, ...] = Field(("main", "r"), description="What the channel name `defaults` stands for")
+    exclude_newer: str = Field("", description="A date; packages newer than this are excluded")
+    defaults: tuple[str, ...] = Field(("main", "r"), description="The channels of the name `defaults`")
 
 
 class PipPolicy(Model):
-    """Where pip packages come from; added to what pip.conf and PIP_* say."""
+    """Where pip packages come from; in addition to pip.conf and PIP_*."""
 
     index_url: str | None = None
     extra_index_urls: tuple[str, ...] = ()
@@ -107,20 +109,22 @@ class PipPolicy(Model):
 
 
 class UserPaths(Model):
-    """Where users' own environments, packages and caches go."""
+    """Paths of users' own environments, packages and caches."""
 
-    bases: tuple[str, ...] = Field(("SCRATCH",), description="Variables that name a user's large file system, in order")
+    bases: tuple[str, ...] = Field(
+        ("SCRATCH",), description="Variables with the path of a user's large file system, in order"
+    )
     suffix: str = "stackyard"
-    fallback: str = Field(".local/share/stackyard", description="Under $HOME where none of the bases is set")
-    envs: str = Field("conda/envs", description="Below that: users' conda environments")
-    pkgs: str = Field("conda/pkgs", description="Below that: the packages that their conda has downloaded")
+    fallback: str = Field(".local/share/stackyard", description="Under $HOME, used if none of the bases is set")
+    envs: str = Field("conda/envs", description="Below that directory: users' conda environments")
+    pkgs: str = Field("conda/pkgs", description="Below that directory: packages downloaded by users' conda")
 
 
 class ModulePolicy(Model):
     """How modules are named and written for this site."""
 
-    root: str = Field("", description="Where modulefiles go; empty: <yard>/modules")
-    naming: str = Field("{version}-{variant}-{revision}", description="A revision's module version")
+    root: str = Field("", description="Directory of modulefiles; empty: <yard>/modules")
+    naming: str = Field("{version}-{variant}-{revision}", description="Module version of a revision")
     first_revision: int = Field(1, ge=0)
     formats: tuple[Literal["lua", "tcl"], ...] = ("lua", "tcl")
     aliases: dict[str, str] = Field({}, description="package: module name, e.g. tensorflow: tensorflow-py{python}")
@@ -130,14 +134,14 @@ class ModulePolicy(Model):
 
 
 class Permissions(Model):
-    """Owner group and umask of what is written."""
+    """Group and umask of written files."""
 
     group: str = ""
     umask: str = Field("0022", pattern=r"^0?[0-7]{3}$")
 
 
 class CondaRc(Model):
-    """The policy for what users solve themselves, written as CONDARC into every revision."""
+    """The conda policy for users' own environments, written as CONDARC into every revision."""
 
     threads: int = 4
     channels: tuple[str, ...] = ()
@@ -146,7 +150,7 @@ class CondaRc(Model):
 
 
 class Overrides(Model):
-    """How a site's value meets a stack's: force replaces, defaults give way, append and prepend join lists."""
+    """Values for every stack: force replaces, defaults are overridden, append and prepend join lists."""
 
     defaults: dict[str, Any] = {}
     force: dict[str, Any] = {}
@@ -155,70 +159,72 @@ class Overrides(Model):
 
 
 class Scheduler(Model):
-    """Who gives out nodes here, and how its options are to be written."""
+    """The batch system, and how its options are written."""
 
-    kind: Literal["", "slurm", "lsf", "pbs", "flux", "none"] = Field("", description="Empty: the one found here")
-    version: str = Field("", description="e.g. 23.11; options differ; empty: asked where it is needed")
+    kind: Literal["", "slurm", "lsf", "pbs", "flux", "none"] = Field("", description="Empty: detected")
+    version: str = Field("", description="e.g. 23.11; options differ between versions; empty: detected")
     launcher: Literal["", "srun", "jsrun", "mpirun", "mpich", "pals", "flux", "local"] = Field(
         "", description="What starts ranks; empty: srun, jsrun or mpirun, pals, flux, local by kind"
     )
     mpi: str = Field("", description="srun --mpi=..., e.g. pmix, pmi2, cray_shasta")
     csm: bool = Field(False, description="LSF with CSM: -nnodes, -alloc_flags, expert mode with -csm y")
-    queue: str = Field("", description="Partition or queue where neither the user nor the node kind names one")
+    queue: str = Field("", description="Partition or queue if neither the user nor the node kind sets one")
     gpu_request: Literal["gpus-per-node", "gres", "gpus-per-task", "none"] = Field(
-        "gpus-per-node", description="How GPUs are asked for under Slurm"
+        "gpus-per-node", description="How GPUs are requested from Slurm"
     )
     gres_type: str = Field("", description="The type in --gres=gpu:TYPE:N, e.g. v100")
     linear: bool = Field(False, description="SelectType is select/linear: whole nodes, no per-task GRES")
-    exclusive: bool = Field(True, description="A job gets whole nodes")
-    rack_nodes: int = Field(0, ge=0, description="Nodes of one rack or leaf switch, for --pack racks")
+    exclusive: bool = Field(True, description="Jobs get exclusive nodes")
+    rack_nodes: int = Field(0, ge=0, description="Number of nodes in a rack or at a leaf switch, for --pack racks")
     rack: Literal["switches", "segment", "exclusive-topo", "group"] = Field(
-        "switches", description="How contiguous racks are asked for: Slurm --switches, --segment; PBS place=group"
+        "switches", description="How contiguous racks are requested: Slurm --switches, --segment; PBS place=group"
     )
-    rack_group: str = Field("", description="The resource of PBS place=group=..., e.g. tier0")
-    rack_wait_min: int = Field(0, description="How long Slurm may hold out for few switches, --switches=N@time")
-    core_spec: int = Field(-1, description="Slurm -S: cores per node kept for the system; -1: not said")
-    options: tuple[str, ...] = Field((), description="Options of every batch script here, as one would write them")
-    launcher_options: tuple[str, ...] = Field((), description="Options of every launch line here")
+    rack_group: str = Field("", description="Resource for PBS place=group=..., e.g. tier0")
+    rack_wait_min: int = Field(0, description="How long Slurm may wait for few switches, --switches=N@time")
+    core_spec: int = Field(-1, description="Slurm -S: cores per node reserved for the system; -1: not set")
+    options: tuple[str, ...] = Field((), description="Options of every batch script, as on the command line")
+    launcher_options: tuple[str, ...] = Field((), description="Options of every launcher command")
     alloc_flags: tuple[str, ...] = Field((), description="LSF -alloc_flags, e.g. smt4, gpumps, nvme")
 
 
 class ContainerPolicy(Model):
-    """How programs run inside an image here."""
+    """How programs run in an image."""
 
-    runtime: Literal["", "apptainer", "singularity", "charliecloud"] = Field("", description="Empty: the one found")
-    binds: tuple[str, ...] = Field((), description="Folders and files of the host: src[:dst[:opts]], for --bind")
-    options: tuple[str, ...] = Field((), description="Further options of its exec command")
-    variables: dict[str, str] = Field({}, description="Variables set inside, e.g. LD_LIBRARY_PATH, LD_PRELOAD")
-    libraries: tuple[str, ...] = Field((), description="Files of the host put on the library path inside (CONTAINLIBS)")
+    runtime: Literal["", "apptainer", "singularity", "charliecloud"] = Field("", description="Empty: detected")
+    binds: tuple[str, ...] = Field((), description="Directories and files of the host: src[:dst[:opts]], for --bind")
+    options: tuple[str, ...] = Field((), description="More options of its exec command")
+    variables: dict[str, str] = Field(
+        {}, description="Variables set in the container, e.g. LD_LIBRARY_PATH, LD_PRELOAD"
+    )
+    libraries: tuple[str, ...] = Field((), description="Host files added to the container's library path (CONTAINLIBS)")
 
 
 class LaunchPolicy(Model):
-    """What holds for every distributed job here."""
+    """Settings of every distributed job."""
 
     variables: dict[str, str] = Field(
         {}, description="For every rank; {local_rank}, {node}, {run}, {user} are replaced"
     )
     container: ContainerPolicy = ContainerPolicy()
-    interface: str = Field(
-        "", description="The interface on which nodes reach each other; empty: the one with the route"
-    )
-    runs: str = Field("runs", description="Where runs are recorded, below the folder that one works in")
+    interface: str = Field("", description="Network interface between nodes; empty: the one of the route")
+    runs: str = Field("runs", description="Where runs are recorded, relative to the working directory")
     prologue: tuple[str, ...] = Field((), description="Lines at the start of every batch script, e.g. module purge")
 
 
 class Site(Model):
-    """One cluster. Every field has a good default, so a machine without any site.yaml is a site too."""
+    """One cluster. Every field has a default, so a machine without a site.yaml is a site too."""
 
     name: str = ""
     summary: str = ""
-    yard: str = Field("", description="The site's yard; a user's yard has it as its parent")
-    user_yard: str = Field("", description="Where users' own yards go, e.g. $SCRATCH/stackyard; empty: the XDG folder")
+    yard: str = Field("", description="The site's yard, the parent of users' yards")
+    user_yard: str = Field(
+        "", description="Path of users' own yards, e.g. $SCRATCH/stackyard; empty: the XDG data directory"
+    )
     platforms: tuple[BuiltFor, ...] = ()
     nodes: dict[str, NodeKind] = {}
     channels: ChannelPolicy = ChannelPolicy()
     pip: PipPolicy = PipPolicy()
-    pins: tuple[str, ...] = Field((), description="MatchSpecs that hold for everybody, e.g. cudatoolkit <10.3")
+    pins: tuple[str, ...] = Field((), description="MatchSpecs for every solve, e.g. cudatoolkit <10.3")
     interpreter: Interpreter = Interpreter()
     user_paths: UserPaths = UserPaths()
     modules: ModulePolicy = ModulePolicy()

@@ -1,7 +1,7 @@
 """From a file to a `Stack`: every variant of its matrix, complete, with all problems reported at once.
 
-An environment.yml or a requirements.txt goes the same way as a stack.yaml: it is a stack of one variant whose file says
-nothing but the environment, so what a site says for every stack holds for it too.
+An environment.yml or a requirements.txt is handled like a stack.yaml: it is a stack with one variant and nothing but
+an environment, so the site's values for every stack apply to it too.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def stack_from_file(path: Path, site: Site, name: str | None = None, version: st
     """The stack of a stack.yaml, for a site.
 
     Args:
-        name: replaces the file's ``name:``; without both it is the name of the file's folder.
+        name: replaces the file's ``name:``; without both it is the name of the file's directory.
         version: one of the file's ``versions:``, or the version where the file names one or none; without both it is
             the date of today, ``YYYY.MM.DD``.
 
     Raises:
-        InputError: something in the file or in what it refers to is wrong; all problems at once, each with its place.
+        InputError: the file or a file that it refers to is invalid; all problems at once, each with its place.
     """
     file = path.absolute()
     source = pieces.read_source(file)
@@ -54,8 +54,8 @@ def stack_from_environment(
     """The stack of an environment.yml or a requirements.txt: one variant, named after the Python that it asks for.
 
     Args:
-        environment: what the file says.
-        name: the stack's name; else the file's ``name:``, else the name of its folder.
+        environment: the parsed file.
+        name: the stack's name; else the file's ``name:``, else the name of its directory.
         version: the version; else the date of today, ``YYYY.MM.DD``.
 
     Raises:
@@ -86,15 +86,17 @@ class _Maker:
         shape = self.source.shape
         wished = self.asked_name or shape.name or self.source.file.resolve().parent.name or "environment"
         name = naming.safe(wished)
-        notices = () if name == wished else (f"the name {wished!r} becomes {name!r}, which a module can be called",)
+        notices = () if name == wished else (f"the name {wished!r} becomes {name!r}, a valid module name",)
         if not name:
-            raise InputError(f"{wished!r} is no name for a module", hint="give one with --name")
+            raise InputError(f"{wished!r} is not a valid module name", hint="pass one with --name")
         versions, dated = self._versions()
         points = self.source.points(versions, self.problems)
         raise_problems(self.problems)
         if not points:
             raise InputError(
-                "the matrix has no point left", where=self.source.root.where, hint="look at its `exclude:`"
+                "the matrix is empty: all points are excluded",
+                where=self.source.root.where,
+                hint="check its `exclude:`",
             )
         made = [self._variant(name, point, notices) for point in points]
         self._check_indexes([variant for variant, _ in made if variant], [piece for _, piece in made if piece])
@@ -118,14 +120,14 @@ class _Maker:
         asked = self.asked_version
         if asked and len(named) > 1 and asked not in named:
             at = self.source.document.where("versions")
-            raise InputError(f"there is no version {asked}", where=at, hint=did_you_mean(asked, named))
+            raise InputError(f"no such version: {asked}", where=at, hint=did_you_mean(asked, named))
         versions = (asked,) if asked else named
         for version in versions:
             if naming.safe(version) != version:
                 key = "versions" if self.source.shape.versions else "version"
                 written = None if asked else self.source.document.where(key)
                 hint = "use letters, digits, and . _ + - in a version"
-                raise InputError(f"{version!r} is no version of a module", where=written, hint=hint)
+                raise InputError(f"{version!r} is not a valid module version", where=written, hint=hint)
         return (versions, False) if versions else ((date.today().strftime("%Y.%m.%d"),), True)
 
     def _variant(self, stack: str, point: Point, notices: tuple[str, ...]) -> tuple[Variant | None, Piece | None]:
@@ -146,7 +148,7 @@ class _Maker:
         place = point.place if point.place.file else self.source.root.where
         if self.kind == "stack" and not (environment.conda or environment.pip):
             hint = "name packages in `environment:`, or stacks in `imports:`"
-            raise InputError(f"the variant {name or point.version} installs nothing", where=place, hint=hint)
+            raise InputError(f"the variant {name or point.version} has no packages", where=place, hint=hint)
         pythons.check(name, environment, interpreter, point.axes, place)
         platforms, dropped = _platforms(file.platforms or environment.platforms, place)
         return Variant(
@@ -171,7 +173,7 @@ class _Maker:
         )
 
     def _name(self, point: Point, environment: Environment, file: StackFile, python: str) -> str:
-        """The variant's name: as the matrix says, else after the Python, where there is no matrix."""
+        """The variant's name: from the matrix, or without one from the Python."""
         if point.variant is not None:
             return naming.safe(point.variant)
         template = self.source.shape.variant
@@ -197,15 +199,15 @@ class _Maker:
         for package in tied:
             if canonical(package) not in named:
                 at = self.source.document.key_where("pip", "indexes", package)
-                hint = did_you_mean(package, named) if named else "name it in the pip part of the environment"
-                message = f"pip.indexes: no pip requirement of this stack is for {package}"
+                hint = did_you_mean(package, named) if named else "add it to the pip packages of the environment"
+                message = f"pip.indexes: {package} is not a pip requirement of this stack"
                 self.problems.append(InputError(message, where=at, hint=hint))
 
     def _check_default(self, shape: StackFile, variants: Sequence[Variant]) -> None:
         names = {variant.name for variant in variants}
         if shape.default and shape.default not in names:
             at = self.source.document.where("default")
-            raise InputError(f"there is no variant {shape.default}", where=at, hint=did_you_mean(shape.default, names))
+            raise InputError(f"no such variant: {shape.default}", where=at, hint=did_you_mean(shape.default, names))
 
 
 def _check(block: CheckBlock) -> Check:
@@ -231,8 +233,8 @@ def _platforms(named: tuple[str, ...], place: Where) -> tuple[tuple[str, ...], t
     kept = tuple(each for each in named if each in BUILT_FOR)
     other = ", ".join(each for each in named if each not in BUILT_FOR and each != "noarch")
     if named and not kept:
-        hint = f"stacks are built for {', '.join(BUILT_FOR)}"
-        raise InputError(f"this is only for {other or 'noarch'}", where=place, hint=hint)
+        hint = f"stacks can be built for {', '.join(BUILT_FOR)}"
+        raise InputError(f"unsupported platform: only for {other or 'noarch'}", where=place, hint=hint)
     return kept, ((f"not built for {other}",) if other else ())
 
 

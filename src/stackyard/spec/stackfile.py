@@ -1,4 +1,4 @@
-"""`StackFile`: what a person may write in a stack.yaml, with the short forms that the format allows.
+"""`StackFile`: the contents of a stack.yaml, with the short forms that the format allows.
 
 These models are the file; `models.Stack` and `models.Variant` are what it means. The JSON Schema for editors comes from
 here, so a field's description is written once. Lists may hold conditions (`stackyard.spec.expand`), which are resolved
@@ -51,7 +51,7 @@ def _check(value: Any) -> Any:
 
 
 def _keyed(key: str) -> Callable[[Any], Any]:
-    """A bare string means a mapping with this one key."""
+    """A bare string is a mapping with this one key."""
     return lambda value: {key: value} if isinstance(value, str) else value
 
 
@@ -77,7 +77,7 @@ _ENVIRONMENT_KEYS = {
     "name": {"type": ["string", "null"]},
     "channels": {"type": "array", "description": "conda channels in order of priority"},
     "dependencies": {"type": "array", "description": "MatchSpecs, and `pip:` with lines of a requirements file"},
-    "variables": {"type": "object", "description": "Variables that are set while the stack is loaded"},
+    "variables": {"type": "object", "description": "Variables set while the stack is loaded"},
     "platforms": {"type": "array"},
     "prefix": {"type": ["string", "null"]},
     "category": {"type": "string"},
@@ -91,28 +91,30 @@ _ENVIRONMENT_SCHEMA = {
 
 
 class Import(Model):
-    """Another stack.yaml whose parts are joined to this one's."""
+    """Another stack.yaml whose parts are joined to those of this one."""
 
     file: str
-    version: str = Field("", description="Which of its versions, where it has several and not this stack's own")
+    version: str = Field("", description="Which of its versions, if it has several and not this stack's own")
 
 
 class RunBlock(Model):
-    """What holds while the stack is loaded."""
+    """Settings of the loaded stack."""
 
-    variables: dict[str, str] = Field({}, description="Variables to set; {prefix} is the installed stack's folder")
+    variables: dict[str, str] = Field(
+        {}, description="Variables to set; {prefix} is the directory of the installed stack"
+    )
 
 
 class PipBlock(Model):
     """Where pip packages of this stack come from."""
 
-    indexes: dict[str, str] = Field({}, description="package: the URL of the one index that it is taken from")
+    indexes: dict[str, str] = Field({}, description="package: URL of the only index that it is installed from")
 
 
 class BuildBlock(BuildSpec):
-    """What holds while building."""
+    """Settings of the build."""
 
-    tools: tuple[Tool, ...] = Field((), description="Host programs that must be there; `nvcc >=11.0` is a short form")
+    tools: tuple[Tool, ...] = Field((), description="Required host programs; `nvcc >=11.0` is a short form")
 
 
 class CheckBlock(Check):
@@ -120,15 +122,15 @@ class CheckBlock(Check):
 
     name: str = Field("", description="Shown in reports; empty: the command or the script")
     run: CommandLine = Field((), description="The command, in one line or as a list of its words")
-    script: str = Field("", description="A file beside the stack.yaml, run by its first line's interpreter")
+    script: str = Field("", description="A script next to the stack.yaml, run by the interpreter in its first line")
     python: str = Field("", description="Python source, run by the stack's interpreter")
 
     @model_validator(mode="after")
     def _one_of(self) -> CheckBlock:
         given = [name for name in ("run", "python", "script") if getattr(self, name)]
         if len(given) != 1:
-            found = "none of them" if not given else " and ".join(given)
-            raise ValueError(f"a check needs exactly one of run, python and script; here is {found}")
+            found = "none" if not given else " and ".join(given)
+            raise ValueError(f"a check must have exactly one of run, python and script; found {found}")
         return self
 
 
@@ -144,32 +146,32 @@ InterpreterBlock = Annotated[
 class StackFile(Model):
     """A stack.yaml: a named software collection, its versions, and the matrix of its variants."""
 
-    name: str = Field("", description="The module's name; empty: the folder's name")
+    name: str = Field("", description="The module's name; empty: the name of the directory")
     summary: str = Field("", description="One line, shown by `module whatis` and in the catalogue")
-    version: str = Field("", description="The version, where there is one; {version} in strings")
+    version: str = Field("", description="The version, if there is only one; {version} in strings")
     versions: StringList = Field((), description="The versions, oldest first")
     matrix: Annotated[dict[str, Any], _short(_MATRIX_SCHEMA)] = Field({})
     variant: str = Field(
         "", description="How variants are named, e.g. {python}-{mpi}; empty: all axes in order; none: no name"
     )
-    default: str = Field("", description="The variant that the bare name means; empty: the site's rule")
+    default: str = Field("", description="The default variant; empty: the site's rule")
     environment: Annotated[Any, _short(_ENVIRONMENT_SCHEMA)] = None
     imports: tuple[ImportItem, ...] = Field((), description="Other stack.yaml files whose parts are joined to this one")
     pip: PipBlock = PipBlock()
-    python: str = Field("", description="The version of Python, where it is no axis of the matrix")
+    python: str = Field("", description="The version of Python, if it is not an axis of the matrix")
     interpreter: InterpreterBlock = Interpreter()
     variables: dict[str, str] = Field({}, description="The same as run: variables:")
     run: RunBlock = RunBlock()
     build: BuildBlock = BuildBlock()
     post: str = Field("", description="A script run in the activated prefix at the end of the build")
-    checks: tuple[CheckItem, ...] = Field((), description="The stack's own checks, run before it is published")
+    checks: tuple[CheckItem, ...] = Field((), description="The stack's own checks, run before publication")
     exceptions: CheckExceptions = CheckExceptions()
-    licences: tuple[LicenceItem, ...] = Field((), description="Licences that a person must accept")
+    licences: tuple[LicenceItem, ...] = Field((), description="Licences that staff must accept")
     modules: ModuleSettings = ModuleSettings()
-    platforms: tuple[BuiltFor, ...] = Field((), description="Where the stack can be built; empty: everywhere")
+    platforms: tuple[BuiltFor, ...] = Field((), description="Platforms that the stack can be built for; empty: all")
 
     @model_validator(mode="after")
     def _one_version(self) -> StackFile:
         if self.version and self.versions:
-            raise ValueError("give `version` or `versions`, not both")
+            raise ValueError("`version` and `versions` are mutually exclusive")
         return self

@@ -1,7 +1,7 @@
-"""From a tree of YAML nodes to a model, with every problem at once, in words, each with its line and column.
+"""From a tree of YAML nodes to a model; all problems at once, each with its line and column.
 
 Scalars reach the models as they were written: ``3.10`` stays ``3.10``, ``0022`` stays ``0022``, and an environment
-variable set to ``yes`` is ``yes``. Numbers and truth values are made from the text only where a field asks for them.
+variable set to ``yes`` is ``yes``. Numbers and booleans are made from the text only if a field requires them.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from stackyard.spec.yamlfile import Document, Node
 M = TypeVar("M", bound=BaseModel)
 Path = tuple[str | int, ...]
 
-# Keys that people know from an environment.yml, and where a stack.yaml has them.
+# Keys of an environment.yml, and where they belong in a stack.yaml.
 _ELSEWHERE = {
     "channels": "write it under `environment:`",
     "dependencies": "write it under `environment:`",
-    "prefix": "leave it out: the yard decides where a stack is installed",
+    "prefix": "remove it: the yard decides where a stack is installed",
     "env": "the key is `variables:`",
 }
 
@@ -68,7 +68,7 @@ def without_nulls(kind: Any, value: Any) -> Any:
 
 
 def problem(model: type[BaseModel], error: Any, document: Document) -> InputError:
-    """One of pydantic's errors as ours: what is wrong, where, and what to do."""
+    """A pydantic error as an InputError: what is wrong, where, and what to do."""
     path: Path = tuple(error["loc"])
     name = ".".join(str(step) for step in path)
     if error["type"] == "extra_forbidden":
@@ -91,7 +91,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(word.lower(), words, n=1, cutoff=0.6)
     if near:
         return f"did you mean {near[0]!r}?"
-    return f"possible here: {', '.join(words)}" if words else "nothing can stand here: leave it out"
+    return f"allowed: {', '.join(words)}" if words else "no keys are allowed here: remove it"
 
 
 def _fields(kind: Any) -> Mapping[str, Any]:
@@ -141,7 +141,7 @@ def _shown(value: Any) -> str:
 
 
 def _needs(what: str, hint: str) -> Callable[[str, Any, Mapping[str, Any]], Said]:
-    return lambda name, value, _: (f"{name}: {what} is needed here, not {_shown(value)}", hint)
+    return lambda name, value, _: (f"{name}: expected {what}, found {_shown(value)}", hint)
 
 
 def _choice(name: str, value: Any, context: Mapping[str, Any]) -> Said:
@@ -162,12 +162,12 @@ def _said_by_pydantic(name: str, value: Any, context: Mapping[str, Any]) -> Said
     return f"{name}: {text[:1].lower()}{text[1:]}", None
 
 
-_LIST = _needs("a list", "write each value on a line of its own behind `- `, or [a, b]")
+_LIST = _needs("a list", "write each value on its own line after `- `, or [a, b]")
 _MAPPING = _needs("a mapping", "write `key: value` lines, indented below it")
 _WHOLE = _needs("a whole number", "write it in digits without a unit")
 _TRUTH = _needs("true or false", "write true or false")
 _SAID: dict[str, Callable[[str, Any, Mapping[str, Any]], Said]] = {
-    "missing": lambda name, *_: (f"the key {name!r} is missing", "add it"),
+    "missing": lambda name, *_: (f"missing key {name!r}", "add it"),
     "string_type": _needs("text", "write one value; an empty text is ''"),
     "tuple_type": _LIST,
     "list_type": _LIST,
@@ -183,7 +183,7 @@ _SAID: dict[str, Callable[[str, Any, Mapping[str, Any]], Said]] = {
     "literal_error": _choice,
     "value_error": _said_by_us,
     "string_pattern_mismatch": lambda name, value, context: (
-        f"{name}: {value!r} does not have the form {context['pattern']}",
+        f"{name}: {value!r} does not match {context['pattern']}",
         "write three octal digits, e.g. 0027" if name.endswith("umask") else "write it in this form",
     ),
 }

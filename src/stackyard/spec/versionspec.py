@@ -47,7 +47,7 @@ def canonical_version(version: str) -> str:
     pieces = [token if token in "()|," else _one(token) for token in _TOKEN.findall(version)]
     joined = "".join(pieces)
     if re.search(r"(^|[(|,])([)|,]|$)", joined):
-        raise VersionProblem("a version is missing beside `,` or `|`", "write one version on each side: >=1.2,<2")
+        raise VersionProblem("missing version next to `,` or `|`", "write one version on each side: >=1.2,<2")
     return joined
 
 
@@ -65,13 +65,11 @@ def _one(version: str) -> str:
 def _relation(version: str) -> str:
     found = _OPERATOR.fullmatch(version)
     if not found:
-        raise VersionProblem(
-            f"{version!r} has no valid operator or no version", "operators are = == != < <= > >= and ~="
-        )
+        raise VersionProblem(f"{version!r} lacks a valid operator or a version", "operators: = == != < <= > >= ~=")
     operator, bare = found.groups()
     stem = bare.removesuffix(".*")
     if operator == "~=" and stem != bare:
-        raise VersionProblem("`~=` takes no wildcard", f"write ~={stem} or {stem}.*")
+        raise VersionProblem("`~=` does not allow a wildcard", f"write ~={stem} or {stem}.*")
     if stem == bare and bare.endswith("*") and operator in _STARRED:
         stem, operator = bare.rstrip("*"), _STARRED[operator]
     _check(stem)
@@ -85,7 +83,7 @@ def _wildcard(version: str) -> str:
     if not stem:
         return "*"
     if "*" in stem:
-        raise VersionProblem("a wildcard in the middle of a version cannot be solved for", "write a range: >=1.2,<1.4")
+        raise VersionProblem("a wildcard in the middle of a version is not supported", "write a range: >=1.2,<1.4")
     _check(stem)
     return f"{stem}.*"
 
@@ -95,6 +93,6 @@ def _check(version: str) -> None:
         hint = (
             "join several with commas: >=1.2,<2" if re.search(r"[<>=!~]", version) else "write a version such as 1.2.3"
         )
-        raise VersionProblem(f"{version!r} is no version", hint)
+        raise VersionProblem(f"{version!r} is not a version", hint)
     if ".." in version or version.endswith(".") or version.startswith("."):
         raise VersionProblem(f"{version!r} has an empty part", "write a version such as 1.2.3")

@@ -1,13 +1,13 @@
-"""YAML with the place of every value: what every spec file is read through.
+"""YAML with the place of every value: how every spec file is read.
 
 A file becomes a `Document`, a tree of `Node`s that each know their line, their column, the text as it was written and
-the comment beside them. The text matters because YAML reads ``python: 3.10`` as the number 3.1; the comment because
+the comment next to them. The text matters because YAML reads ``python: 3.10`` as the number 3.1; the comment because
 selectors such as ``# [linux64]`` are comments to YAML. Values follow YAML 1.2, as conda's own reader does.
 
     document = read_yaml(Path("stack.yaml"))
     document.value                          # plain dicts, lists and scalars; mapping keys are always text
-    document.place("matrix", "python", 0)   # where that value is (or, if it is not there, what holds the nearest one)
-    document.key_place("matrix", "pyton")   # where that key is
+    document.where("matrix", "python", 0)   # the place of that value, or of the nearest one above it
+    document.key_where("matrix", "python")   # the place of that key
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ Kind = Literal["mapping", "sequence", "scalar"]
 class Node:
     """One value of a YAML file.
 
-    `value` is plain data; `text` is a scalar as it was written (``3.10``), empty for collections; `quoted` tells a
-    string in quotes or a block from a plain one; `comment` is what stands behind ``#`` on the value's line.
+    `value` is plain data; `text` is a scalar as it was written (``3.10``), empty for collections; `quoted` marks a
+    string in quotes or a block; `comment` is the text after ``#`` on the value's line.
     """
 
     kind: Kind
@@ -48,7 +48,7 @@ class Node:
 
     @property
     def is_null(self) -> bool:
-        """Whether nothing, ``~`` or ``null`` was written."""
+        """Whether the value is empty, ``~`` or ``null``."""
         return self.kind == "scalar" and self.value is None
 
     def get(self, key: str) -> Node | None:
@@ -68,7 +68,7 @@ class Node:
 
 @dataclass(frozen=True, eq=False)
 class Document:
-    """One YAML file, read. `root` is None for a file that holds nothing but comments."""
+    """One YAML file. `root` is None for a file with nothing but comments."""
 
     file: str
     text: str
@@ -110,38 +110,38 @@ def raise_problems(problems: Sequence[InputError]) -> None:
 
 
 def read_text(path: Path) -> str:
-    """A text file of a user: UTF-8 or UTF-16, with or without a byte order mark.
+    """A user's text file: UTF-8 or UTF-16, with or without a byte order mark.
 
     Raises:
-        InputError: the file is not there, cannot be read or is not text.
+        InputError: the file does not exist, cannot be read or is not text.
     """
     try:
         data = path.read_bytes()
     except OSError as error:
         reason = error.strerror or str(error)
-        hint = "ask its owner for the permission to read it, or work on a copy"
+        hint = "ask its owner for read permission, or use a copy"
         if not isinstance(error, PermissionError):
             hint = "check the path of the file"
         raise InputError(f"cannot read {path}: {reason}", hint=hint) from error
     if data.startswith((b"\x7fELF", b"PK\x03\x04", b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd")):
-        raise InputError("this is a program or an archive, not text", where=Where(str(path)), hint="give a text file")
+        raise InputError("not a text file: a program or an archive", where=Where(str(path)), hint="use a text file")
     utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
         text = data.decode("utf-16" if utf16 else "utf-8-sig")
         if "\0" in text:
             place = Where(str(path), text[: text.index("\0")].count("\n") + 1)
-            raise InputError("this is no text: it holds a NUL character", where=place, hint="give a text file")
+            raise InputError("not a text file: it contains a NUL character", where=place, hint="use a text file")
         return text
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         column = error.start - (data.rfind(b"\n", 0, error.start) + 1) + 1
-        message = f"this is not UTF-8 text (byte 0x{data[error.start]:02x})"
+        message = f"not UTF-8 text (byte 0x{data[error.start]:02x})"
         hint = "save the file as UTF-8, or remove that character"
         raise InputError(message, where=Where(str(path), line, column), hint=hint) from error
 
 
 def read_yaml(path: Path) -> Document:
-    """Read one YAML file. Raises `InputError` with line and column for everything that is no valid YAML."""
+    """Read one YAML file. Raises `InputError` with line and column for everything that is not valid YAML."""
     return parse_yaml(read_text(path), str(path))
 
 
@@ -169,7 +169,7 @@ def parse_yaml(text: str, file: str) -> Document:
 
 
 class _Builder:
-    """Turns the nodes of ruamel.yaml into ours; collects what is wrong on the way."""
+    """Turns ruamel.yaml's nodes into `Node`s; collects problems on the way."""
 
     def __init__(self, file: str, text: str) -> None:
         self.file = file
@@ -184,7 +184,7 @@ class _Builder:
         if known:
             return known
         if id(raw) in self._open:
-            self._problem(raw, "an alias refers to the value that holds it", "write the value out")
+            self._problem(raw, "an alias refers to the value that contains it", "write the value instead")
             return Node("scalar", None, self._place(raw))
         self._open.add(id(raw))
         makers = {"mapping": self._mapping, "sequence": self._sequence}
@@ -218,16 +218,16 @@ class _Builder:
             key = self.build(raw_key, None)
             if key.text in seen and key.text != "<<":
                 first = seen[key.text].line
-                self._problem(
-                    raw_key, f"the key {key.text!r} is here twice (first on line {first})", "keep one of the two"
-                )
+                self._problem(raw_key, f"duplicate key {key.text!r} (first on line {first})", "keep one of the two")
             seen.setdefault(key.text, key.where)
             yield key, self.build(raw_value, key)
 
     def _merge(self, value: Node, own: set[str]) -> Iterator[tuple[Node, Node]]:
         for source in value.items if value.kind == "sequence" else (value,):
             if source.kind != "mapping":
-                problem = InputError("`<<` needs a mapping", where=source.where, hint="refer to a mapping: `<<: *name`")
+                problem = InputError(
+                    "`<<` requires a mapping", where=source.where, hint="refer to a mapping: `<<: *name`"
+                )
                 self.problems.append(problem)
             for key, inner in source.entries:
                 if key.text not in own:
@@ -250,9 +250,9 @@ class _Builder:
             try:
                 return _READERS[name](text)
             except ValueError:
-                self._problem(raw, f"{text!r} is no {name}", "put it in quotes if it is meant as text")
+                self._problem(raw, f"{text!r} is not a valid {name}", "put it in quotes if it is text")
                 return text
-        self._problem(raw, f"the tag {tag!r} is not understood", "write the value without a tag")
+        self._problem(raw, f"unsupported tag {tag!r}", "write the value without a tag")
         return text
 
     def _comment(self, raw: Any) -> str:
@@ -275,7 +275,7 @@ class _Builder:
         if "{{" in line:
             self.problems.append(_jinja_error(self.file, raw_key.start_mark.line + 1, line))
         else:
-            self._problem(raw_key, "a key must be a plain word", "write `key: value`")
+            self._problem(raw_key, "a key must be a scalar", "write `key: value`")
 
     def _place(self, raw: Any) -> Where:
         return Where(file=self.file, line=raw.start_mark.line + 1, column=raw.start_mark.column + 1)
@@ -304,7 +304,7 @@ def _boolean(text: str) -> bool:
 
 _READERS: dict[str, Any] = {"int": _integer, "float": _float, "bool": _boolean, "null": lambda _: None}
 
-# What YAML's own messages mean to somebody who wrote an environment file.
+# What to do about YAML's own messages in an environment file.
 _REMEDIES = (
     ("found character '\\t'", "indent with spaces: YAML does not allow tabs"),
     ("mapping values are not allowed", "put the text in quotes, or check the indentation of this line"),
@@ -328,7 +328,7 @@ def _syntax_error(error: Any, text: str, file: str) -> InputError:
     hint = next((remedy for part, remedy in _REMEDIES if part in problem), "check the YAML on and above this line")
     context = f" ({error.context})" if error.context else ""
     place = Where(file, line, mark.column + 1 if mark else 0)
-    return InputError(f"this is not valid YAML: {problem}{context}", where=place, hint=hint)
+    return InputError(f"not valid YAML: {problem}{context}", where=place, hint=hint)
 
 
 def _outside_comment(line: str) -> bool:
@@ -340,10 +340,8 @@ def _jinja_error(file: str, number: int, line: str) -> InputError:
     found = _JINJA.search(line)
     shown = found.group() if found else line.strip()
     hint = (
-        "render the template first and give the result, or write the condition as a selector behind the line "
-        "(`- package  # [linux64]`); a value that really holds `{{` goes in quotes"
+        "render the template first and use the result, or write the condition as a selector after the line "
+        "(`- package  # [linux64]`); put a value that really contains `{{` in quotes"
     )
     column = found.start() + 1 if found else 1
-    return InputError(
-        f"this is a Jinja template, not YAML: {shown.strip()}", where=Where(file, number, column), hint=hint
-    )
+    return InputError(f"a Jinja template, not YAML: {shown.strip()}", where=Where(file, number, column), hint=hint)
