@@ -1,4 +1,4 @@
-"""What every check is given: the record, the environment of the loaded module, the machine and the exceptions."""
+"""The input of every check: the record, the environment of the loaded module, the machine and the exceptions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Exceptions:
-    """What the stack's author declared not to need proof; each entry is a name or a glob."""
+    """What the stack's author exempted from checks; each entry is a name or a glob."""
 
     imports: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
@@ -26,18 +26,18 @@ class Exceptions:
 
     @classmethod
     def of(cls, record: BuildRecord) -> Exceptions:
-        """The exceptions of a record; unknown keys, of a newer program, are left alone."""
+        """The exceptions of a record; unknown keys of a newer program are ignored."""
         known = ("imports", "commands", "libraries", "distributions")
         return cls(**{name: tuple(record.exceptions.get(name, ())) for name in known})
 
 
 @dataclass(frozen=True)
 class Python:
-    """What the stack's interpreter says about itself.
+    """What the stack's interpreter reports about itself.
 
     Attributes:
-        path: the interpreter that the loaded environment finds, in the prefix.
-        site_packages: folders of the prefix that distributions are installed in.
+        path: the interpreter on PATH of the loaded environment, in the prefix.
+        site_packages: directories of the prefix that contain distributions.
     """
 
     path: Path
@@ -56,8 +56,8 @@ class Context:
 
     Attributes:
         environ: the environment of the loaded module, in which everything runs.
-        work: an empty folder of this verification; programs run in it.
-        python: None where the stack has no Python, or where it does not run.
+        work: an empty directory of this verification; programs run in it.
+        python: None if the stack has no Python, or it does not run.
     """
 
     record: BuildRecord
@@ -70,7 +70,7 @@ class Context:
     python: Python | None = None
 
     def conda_records(self) -> Iterable[Mapping[str, Any]]:
-        """The JSON records in ``conda-meta``, by name of file."""
+        """The JSON records in ``conda-meta``, sorted by file name."""
         import json
 
         for path in sorted((self.prefix / "conda-meta").glob("*.json")):
@@ -80,5 +80,5 @@ class Context:
 
 
 def excepted(name: str, patterns: Iterable[str]) -> bool:
-    """Whether a declared exception names `name` or a package that it is in (``a`` covers ``a.b``); globs work."""
+    """Whether a declared exception names `name` or a package that contains it (``a`` covers ``a.b``), globs included."""
     return any(fnmatchcase(name, pattern) or name.startswith(f"{pattern}.") for pattern in patterns)
