@@ -47,7 +47,7 @@ BROKEN = {
     "raises": ("raise RuntimeError('bad\\nthings')", "RuntimeError: bad / things"),
     "exits": ("import sys; sys.exit(3)", "SystemExit: 3"),
     "dies": ("import os; os.abort()", "killed by signal 6 (SIGABRT)"),
-    "leaves": ("import os; os._exit(0)", "ended with code 0"),
+    "leaves": ("import os; os._exit(0)", "exited with status 0"),
     "syntax": ("def (", "SyntaxError: invalid syntax"),
     "segfault": ("import ctypes; ctypes.string_at(0)", "killed by SIGSEGV"),
 }

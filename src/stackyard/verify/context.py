@@ -80,5 +80,5 @@ class Context:
 
 
 def excepted(name: str, patterns: Iterable[str]) -> bool:
-    """Whether a declared exception names `name` or a package that contains it (``a`` covers ``a.b``), globs included."""
+    """Whether a declared exception matches `name` or a package that contains it (``a`` covers ``a.b``)."""
     return any(fnmatchcase(name, pattern) or name.startswith(f"{pattern}.") for pattern in patterns)
