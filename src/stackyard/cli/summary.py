@@ -36,7 +36,7 @@ WORDS = {
     "unchanged": "already published, nothing to do",
     "updated": "already published; labels updated",
     "inherited": "already published by the site, nothing to do",
-    "failed": "built, not published: a check failed",
+    "failed": "built, not published: a check did not pass",
     "held": "built, not published: a required check was skipped",
     "broken": "not built",
 }

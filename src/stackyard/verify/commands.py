@@ -47,7 +47,7 @@ def file_problem(context: Context, one: Distribution, name: str) -> FileProblem 
 
 
 def check_other_scripts(context: Context, declared: set[str]) -> list[CheckResult]:
-    """Scripts in ``bin`` that no distribution declares: an invalid first line is a warning.
+    """Scripts among the programs that no distribution declares: a first line that leads nowhere is a warning.
 
     Packages contain helper scripts for perl, csh and others without requiring them, and work nevertheless.
     """

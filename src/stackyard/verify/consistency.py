@@ -146,7 +146,7 @@ def _name(line: str) -> str:
 
 
 def _grouped(context: Context, problems: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Problems by package, without declared exceptions."""
+    """Problems by the package that has them, without those of declared exceptions."""
     declared = [normal(name) for name in context.exceptions.distributions]
     result: dict[str, list[str]] = {}
     for name, text in problems:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Exceptions:
-    """What the stack's author exempted from checks; each entry is a name or a glob."""
+    """What the stack's author excluded from checking; each entry is a name or a glob."""
 
     imports: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
@@ -26,7 +26,7 @@ class Exceptions:
 
     @classmethod
     def of(cls, record: BuildRecord) -> Exceptions:
-        """The exceptions of a record; unknown keys of a newer program are ignored."""
+        """The exceptions of a record."""
         known = ("imports", "commands", "libraries", "distributions")
         return cls(**{name: tuple(record.exceptions.get(name, ())) for name in known})
 

@@ -26,7 +26,7 @@ sys.stdout.write(json.dumps({
 
 
 def find_python(context: Context) -> tuple[Python | None, list[CheckResult]]:
-    """The interpreter and the result of its check; no result for a stack without one."""
+    """The interpreter and the result of its check. A stack without one has no result."""
     expected = context.prefix / "bin" / "python"
     if not expected.exists():
         if context.record.interpreter.get("source", "none") in ("none", ""):
