@@ -1,4 +1,4 @@
-"""The summary of a deploy: the revisions, failed checks, how to inspect them, and the next commands."""
+"""The result of a deploy: what is published, which checks failed, how to investigate, what to type next."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WORDS = {
     "unchanged": "already published, nothing to do",
     "updated": "already published; labels updated",
     "inherited": "already published by the site, nothing to do",
-    "failed": "built, not published: a check did not pass",
+    "failed": "built, not published: a check failed",
     "held": "built, not published: a required check was skipped",
     "broken": "not built",
 }
@@ -63,10 +63,10 @@ def _outcome_json(outcome: Outcome) -> dict[str, Any]:
 
 
 def show_deploy(result: Result, modules: Sequence[Path], program: str, said: Sequence[str] = ()) -> None:
-    """Print the result of a deploy as text.
+    """Print the result of a deploy.
 
     Args:
-        modules: the directories for MODULEPATH: those of this yard, then of its parents.
+        modules: the directories for MODULEPATH: of this yard, then of the yards above it.
         program: this program with its global options: ``stackyard --yard DIR``.
         said: notices that were already shown; they are not repeated.
     """
@@ -87,7 +87,7 @@ def _show_built(outcome: Outcome, said: Sequence[str]) -> None:
     if record is None or outcome.status in ("unchanged", "updated", "inherited"):
         return
     disk = record.disk
-    own = f"{human_bytes(disk.bytes_new)} in {disk.inodes_new:,} own files"
+    own = f"{human_bytes(disk.bytes_new)} in {disk.inodes_new:,} files of its own"
     shared = f"{human_bytes(disk.bytes_shared)} in {disk.inodes_shared:,} files shared with the cache"
     click.echo(f"    {len(record.packages)} packages; {own}, {shared} ({disk.link_mode})")
     if outcome.report is not None:
@@ -102,15 +102,15 @@ def _show_failures(outcome: Outcome, program: str) -> None:
         show_checks(outcome.report)
         text = exceptions_text(outcome.report, outcome.stack)
         if text:
-            click.echo(f"    if this is expected, {text}")
-    click.echo(f"    inspect it:   {program} run {outcome.module} -- bash")
+            click.echo(f"    if this is intended, {text}")
+    click.echo(f"    investigate:  {program} run {outcome.module} -- bash")
     click.echo(f"    all results:  {RevisionPaths.of(outcome.folder).report}")
     if outcome.status == "held":
-        click.echo("    publish it nevertheless: deploy again with --allow-unverified")
+        click.echo("    publish anyway:  deploy again with --allow-unverified")
 
 
 def exceptions_text(report: Report, stack: Stack | None) -> str:
-    """The lines that declare the failed checks as exceptions; for an environment.yml a whole stack.yaml."""
+    """The exceptions to write if the failed checks need not pass; for an environment.yml a whole stack.yaml."""
     exceptions = report.exceptions()
     if not exceptions or stack is None:
         return ""
@@ -119,7 +119,7 @@ def exceptions_text(report: Report, stack: Stack | None) -> str:
     if stack.kind == "stack":
         head = f"add to {file.name}:"
     else:
-        head = f"write a stack.yaml next to {file.name} and deploy it:"
+        head = f"write a stack.yaml next to {file.name}, and deploy that:"
         version = [] if stack.dated else [f"version: {json.dumps(stack.variants[-1].version)}"]
         lines = [f"name: {stack.name}", *version, f"environment: {file.name}", *lines]
     return "\n".join([head, *(f"        {line}" for line in lines)])
@@ -128,7 +128,9 @@ def exceptions_text(report: Report, stack: Stack | None) -> str:
 def _show_next(name: str, modules: Sequence[Path], program: str) -> None:
     click.echo()
     click.echo("Load it:")
-    uses = [f"module use {shlex.quote(str(path))}" for path in reversed(modules)]  # the last one is first on the path
+    uses = [
+        f"module use {shlex.quote(str(path))}" for path in reversed(modules)
+    ]  # the last one comes first on the path
     click.echo(f"    {' && '.join([*uses, f'module load {name}'])}")
     click.echo("Or without a module system:")
     click.echo(f"    {program} run {name} -- python")
