@@ -178,7 +178,7 @@ class Report:
 
 
 def read_report(path: Path) -> Report:
-    """Read a ``report.json``. Raises StackyardError when it is not there or not a report of this format."""
+    """Read a ``report.json``. Raises StackyardError if it does not exist or is not a report of this format."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, json.JSONDecodeError) as error:
