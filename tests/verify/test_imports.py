@@ -49,7 +49,7 @@ BROKEN = {
     "dies": ("import os; os.abort()", "killed by signal 6 (SIGABRT)"),
     "leaves": ("import os; os._exit(0)", "exited with status 0"),
     "syntax": ("def (", "SyntaxError: invalid syntax"),
-    "segfault": ("import ctypes; ctypes.string_at(0)", "killed by SIGSEGV"),
+    "segfault": ("import ctypes; ctypes.string_at(0)", "killed by signal 11 (SIGSEGV)"),
 }
 
 
