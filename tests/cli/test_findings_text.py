@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from stackyard.cli.findings import show_checks, show_finding
 from stackyard.errors import InputError, Where
 from stackyard.findings import Finding, refuse
 from stackyard.verify.report import CheckResult, Report
+from support.cli import stackyard
 
 WARNING = Finding(
     "fixed-port", "warning", "MASTER_PORT is always 29500", "Jobs collide", "export A=1\nexport B=2", Where("job.sh", 7)
@@ -53,6 +55,23 @@ def test_a_finding_survives_json() -> None:
         value = json.loads(json.dumps(finding.to_json()))
         assert list(value) == ["rule", "severity", "message", "reason", "better", "where"]
         assert Finding.from_json(value) == finding
+
+
+@pytest.mark.parametrize("words", [("explain",), ("launch", "--dry-run")])
+def test_explain_and_launch_report_findings_alike(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "site.yaml").write_text("name: a\nscheduler: {kind: none}\nnodes: {here: {cores: 6}}\n")
+    (tmp_path / "train.py").touch()
+    call = ("--site", "site.yaml", *words, "-r", "1", "-c", "2")
+    told = stackyard(*call, "--json", "train.py").value
+    (finding,) = told["layout"]["findings"] if words == ("explain",) else told["findings"]
+    assert (finding["rule"], finding["better"], finding["where"]) == ("idle-cores", "--cores-per-rank 6", None)
+    done = stackyard(*call, "train.py")
+    rows = [row.strip() for row in (done.out + done.err).splitlines()]
+    first = rows.index("warning: 4 of 6 cores of each node are unused with 1 rank of 2 cores [idle-cores]")
+    assert rows[first + 1 : first + 3] == ["a node is usually charged as a whole", "hint: --cores-per-rank 6"]
 
 
 def test_only_a_refused_finding_raises() -> None:

@@ -155,7 +155,7 @@ def test_an_unverified_revision_becomes_verified(tmp_path: Path, real_channel: P
     stackyard(*words, "rollback", "1")  # what was unverified stays so
     assert [r["state"] for r in stackyard(*words, "list", "--json").value] == ["unverified"]
     site.write_text(nodes.format(0))
-    assert "counts as verified now" in stackyard(*words, "verify").out
+    assert "is now verified" in stackyard(*words, "verify").out
     assert [r["state"] for r in stackyard(*words, "list", "--json").value] == ["published"]
 
 
@@ -207,7 +207,7 @@ def test_a_newcomer_is_told_what_to_write_for_an_exception(tmp_path: Path, real_
     )
     words = ("--yard", tmp_path / "y", "deploy")
     told = stackyard(*words, file, "--version", "1", expect=3).out
-    block = told.partition("and deploy that:\n")[2].partition("    look inside")[0]
+    block = told.partition("and deploy that:\n")[2].partition("    investigate")[0]
     assert "environment: environment.yml" in block and "exceptions:" in block
     (tmp_path / "stack.yaml").write_text("\n".join(line[8:] for line in block.splitlines()) + "\n")
     assert "published" in stackyard(*words, tmp_path / "stack.yaml").out

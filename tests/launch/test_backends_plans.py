@@ -104,7 +104,7 @@ def test_a_launcher_in_a_launch(program: str) -> None:
 
 
 def test_unknown_backend() -> None:
-    with pytest.raises(InputError, match="no backend 'pytorch'") as caught:
+    with pytest.raises(InputError, match="no such backend: pytorch") as caught:
         get("pytorch")
     assert "torchrun" in (caught.value.hint or "")
 

@@ -200,7 +200,7 @@ def test_the_id_is_found_in_the_answer(name: str, output: str, job: str) -> None
 
 @pytest.mark.parametrize("name", schedulers.TABLE)
 def test_no_id_is_an_error_that_shows_the_answer(name: str) -> None:
-    with pytest.raises(StackyardError, match="printed no job id") as caught:
+    with pytest.raises(StackyardError, match="printed no job ID") as caught:
         schedulers.get(name).job_id("Something is wrong here\n")
     assert caught.value.detail == "Something is wrong here\n"
 
@@ -232,7 +232,7 @@ def test_of_several_the_one_of_the_allocation_is_meant(tmp_path: Path) -> None:
     assert schedulers.detect(both | {"PBS_JOBID": "1.pbs"}) == "pbs"
     assert schedulers.detect(both | {"SLURM_JOB_ID": "1"}) == "slurm"
     assert schedulers.detect(both | {"SLURM_JOB_ID": "1", "FLUX_URI": "local:///x"}) == "flux"
-    with pytest.raises(InputError, match="several schedulers are found here: slurm, pbs") as caught:
+    with pytest.raises(InputError, match="several schedulers found: slurm, pbs") as caught:
         schedulers.detect(both)
     assert "scheduler.kind" in str(caught.value.hint)
 
@@ -256,17 +256,17 @@ def test_hosts_of_an_lsf_job_from_its_file(tmp_path: Path) -> None:
     (tmp_path / "ranks").write_text("batch5\n" + "h02\n" * 42 + "h01\n" * 42)
     environ = {"LSB_JOBID": "7", "LSB_DJOB_RANKFILE": str(tmp_path / "ranks")}
     assert schedulers.allocation(environ) == Allocation("lsf", "7", ("h02", "h01"))
-    with pytest.raises(StackyardError, match="cannot be read"):
+    with pytest.raises(StackyardError, match="cannot read this job's host file"):
         schedulers.allocation({"LSB_JOBID": "7", "LSB_DJOB_RANKFILE": str(tmp_path / "none")})
 
 
 def test_a_scheduler_that_does_not_answer_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", _programs(tmp_path, "bjobs", "qstat", "flux", "scontrol", "scancel", "bkill")["PATH"])
     for name in schedulers.TABLE:
-        with pytest.raises(CommandError, match="does not say how job 1 is"):
+        with pytest.raises(CommandError, match="cannot read the state of job 1"):
             schedulers.get(name).state("1")
     for name in ("slurm", "lsf"):
-        with pytest.raises(CommandError, match="could not end job 1"):
+        with pytest.raises(CommandError, match="failed to cancel job 1"):
             schedulers.get(name).cancel("1")
 
 

@@ -70,7 +70,7 @@ def test_reservation_of_racks(nodes: int, slots: int, racks: int) -> None:
 
 
 def test_reservation_of_nothing() -> None:
-    with pytest.raises(InputError, match="no reservation for 0 nodes"):
+    with pytest.raises(InputError, match="cannot reserve 0 nodes"):
         reservation(0, 42, 18)
 
 
@@ -114,10 +114,10 @@ def test_expert_mode_never_names_nodes() -> None:
 
 
 REFUSED: dict[str, tuple[Any, str]] = {
-    "racks of unknown size": (request(PLAIN, SLURM, pack="racks"), "how many nodes a rack has"),
+    "racks of unknown size": (request(PLAIN, SLURM, pack="racks"), "number of nodes per rack"),
     "a segment that does not fit": (
         request(PLAIN, SLURM.model_copy(update={"rack_nodes": 16, "rack": "segment"}), 24, pack="racks"),
-        "24 nodes cannot be cut into segments of 16",
+        "cannot split 24 nodes into segments of 16",
     ),
     "Slurm has no place=group": (
         request(PLAIN, SLURM.model_copy(update={"rack_nodes": 4, "rack": "group"}), pack="racks"), "place=group",
@@ -125,7 +125,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "LSF has no QoS": (request(SUMMIT, CSM, qos="high"), "quality of service"),
     "easy mode takes no feature": (request(SUMMIT, CSM, constraint="nvme"), "no resource string"),
     "CSM gives all memory": (request(SUMMIT, CSM, memory_gib=1), "all their memory"),
-    "racks and a feature": (request(SUMMIT, CSM, pack="racks", constraint="x"), "together"),
+    "racks and a feature": (request(SUMMIT, CSM, pack="racks", constraint="x"), "cannot combine racks"),
     "PBS has no QoS": (request(POLARIS, PBS, qos="high"), "quality of service"),
     "PBS has no reservation": (request(POLARIS, PBS, reservation="R1"), "reservation"),
     "PBS has no signal": (request(POLARIS, PBS, signal_s=60), "signal"),
@@ -133,15 +133,15 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "PBS arrays have no limit": (request(POLARIS, PBS, array="0-9%2"), "array 0-9%2"),
     "PBS features have values": (request(POLARIS, PBS, constraint="gpu"), "resource and its value"),
     "PBS racks need a resource": (
-        request(POLARIS, PBS.model_copy(update={"rack_group": ""}), pack="racks"), "resource the nodes of a rack share",
+        request(POLARIS, PBS.model_copy(update={"rack_group": ""}), pack="racks"), "resource that nodes of a rack",
     ),
     "Flux has no QoS": (request(PLAIN, FLUX, qos="high"), "quality of service"),
     "Flux has no arrays": (request(PLAIN, FLUX, array="0-1"), "job arrays"),
     "Flux has no mail": (request(PLAIN, FLUX, mail="me@example.org"), "mail"),
     "Flux has no racks": (request(PLAIN, FLUX, pack="racks"), "racks"),
     "Flux has no memory": (request(PLAIN, FLUX, memory_gib=1), "memory"),
-    "a dependency of another scheduler": (request(PLAIN, FLUX, dependency="done(12)"), "not a dependency of Flux"),
-    "an option with an open quote": (request(PLAIN, SLURM, scheduler_args=("--comment='a",)), "cannot be split"),
+    "a dependency of another scheduler": (request(PLAIN, FLUX, dependency="done(12)"), "not a valid Flux dependency"),
+    "an option with an open quote": (request(PLAIN, SLURM, scheduler_args=("--comment='a",)), "cannot split the"),
 }  # fmt: skip
 
 

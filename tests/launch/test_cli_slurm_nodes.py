@@ -50,7 +50,7 @@ def test_a_job_is_planned_for_the_nodes_of_its_partition(bare: Work) -> None:
     done = bare.run("submit", "-N", "2", "exit.py", "0")
     made = layout(bare)
     assert (made["ranks_per_node"], made["cores_per_rank"], made["gpus_per_rank"]) == (4, 8, 1)
-    assert "note: a node of partition debug has 32 cores, 4 GPUs, as Slurm says" in done.err
+    assert "note: a node of partition debug has 32 cores, 4 GPUs, as reported by Slurm" in done.err
     assert "rank 0 of 8" in done.out
     outside = bare.run("launch", "-N", "2", "-g", "0", "-r", "1", "exit.py", "0")
     assert layout(bare)["cores_per_rank"] == 32
@@ -58,10 +58,10 @@ def test_a_job_is_planned_for_the_nodes_of_its_partition(bare: Work) -> None:
 
 
 @pytest.mark.parametrize(("words", "salloc", "said", "hint"), [
-    (("-r", "4", "-c", "8", "-g", "0"), ("-N2",), "need 32 CPUs of a node, and this allocation has 1",
+    (("-r", "4", "-c", "8", "-g", "0"), ("-N2",), "need 32 CPUs per node, but this allocation has 1",
      "salloc -N 2 --exclusive, or salloc -N 2 --ntasks-per-node=4 --cpus-per-task=8"),
     (("-r", "1", "-c", "1", "-g", "1"), ("-N2",), "this allocation has none", "--gpus-per-node=1"),
-    (("-r", "2", "-c", "1", "-g", "1"), ("-N2", "-c2", "--gpus-per-node=1"), "need 2 of a node", "--gpus-per-node=2"),
+    (("-r", "2", "-c", "1", "-g", "1"), ("-N2", "-c2", "--gpus-per-node=1"), "need 2 per node", "--gpus-per-node=2"),
 ])  # fmt: skip
 def test_too_small_an_allocation_is_refused_before_anything_starts(
     slurm: SlurmCluster, tmp_path: Path, words: tuple[str, ...], salloc: tuple[str, ...], said: str, hint: str

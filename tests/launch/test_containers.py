@@ -98,15 +98,15 @@ def test_cleanenv_never_silently(intent: Intent, option: str) -> None:
 
 
 def test_unknown_image(intent: Intent) -> None:
-    with pytest.raises(InputError, match=r"no image .*/y\.sif"):
+    with pytest.raises(InputError, match=r"image not found: .*/y\.sif"):
         wrap(intent.model_copy(update={"container": "y.sif"}), site(), layout(), STACK)
-    with pytest.raises(InputError, match="every rank would fetch") as caught:
+    with pytest.raises(InputError, match="every rank would pull") as caught:
         wrap(intent.model_copy(update={"container": "docker://a/b"}), site(), layout(), STACK)
     assert "apptainer build" in (caught.value.hint or "")
 
 
 def test_no_runtime_here(intent: Intent, tmp_path: Path) -> None:
-    with pytest.raises(MissingError, match="none of apptainer, singularity, ch-run"):
+    with pytest.raises(MissingError, match="none of apptainer, singularity, ch-run found on PATH"):
         wrap(intent, site(), layout(), STACK, environ={"PATH": str(tmp_path)})
 
 
@@ -168,7 +168,7 @@ def test_charliecloud(tmp_path: Path, kind: str) -> None:
 
 def test_charliecloud_needs_a_place_to_bind(tmp_path: Path) -> None:
     intent = Intent(program=("x",), container=str(image(tmp_path / "image")), cwd="/tmp")
-    with pytest.raises(InputError, match="has no /scratch/x") as caught:
+    with pytest.raises(InputError, match="cannot bind /scratch/x") as caught:
         wrap(intent, site(runtime="charliecloud", binds=("/usr", "/scratch/x")), layout(), STACK)
     assert caught.value.hint == f"mkdir -p {tmp_path}/image/scratch/x"
     image(tmp_path / "other", "scratch")

@@ -38,8 +38,8 @@ def test_ranges_masks_versions() -> None:
 def test_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(InputError) as caught:
         get("aprun")
-    assert str(caught.value) == "there is no launcher 'aprun'"
-    assert caught.value.hint == "one of srun, jsrun, mpirun, mpich, pals, flux, local"
+    assert str(caught.value) == "no such launcher: aprun"
+    assert caught.value.hint == "use one of srun, jsrun, mpirun, mpich, pals, flux, local"
 
 
 DEALT = packed(CPU, 2, 24, distribution="cyclic")
@@ -50,14 +50,14 @@ MIXED = Layout(CPU, (Block(0, 1, placed(CPU, (span(0, 23),))), Block(1, 1, place
 @pytest.mark.parametrize(
     ("name", "layout", "changes", "said"),
     [
-        ("local", packed(CPU, 2, 24), {}, "the ranks are on 2 nodes"),
-        ("pals", DEALT, {}, "PALS mpiexec cannot deal ranks over hosts"),
-        ("flux", SHARED, {}, "cannot give a core to two ranks"),
-        ("mpirun", packed(CPU, 2, 24), {}, "must be told the names of the hosts"),
-        ("mpich", packed(CPU, 2, 24), {}, "must be told the names of the hosts"),
-        *((name, packed(CPU, 2, 24), {"inside": False}, "must be told the names of the hosts")
+        ("local", packed(CPU, 2, 24), {}, "cannot start ranks on 2 nodes"),
+        ("pals", DEALT, {}, "PALS mpiexec does not support the cyclic distribution"),
+        ("flux", SHARED, {}, "cannot assign one core to two ranks"),
+        ("mpirun", packed(CPU, 2, 24), {}, "requires hostnames"),
+        ("mpich", packed(CPU, 2, 24), {}, "requires hostnames"),
+        *((name, packed(CPU, 2, 24), {"inside": False}, "requires hostnames")
           for name in ("srun", "jsrun", "mpirun", "mpich", "pals", "flux")),
-        *((name, MIXED, {}, "placed differently on different hosts") for name in ("srun", "mpich", "pals", "flux")),
+        *((name, MIXED, {}, "cannot place ranks differently") for name in ("srun", "mpich", "pals", "flux")),
     ],
 )  # fmt: skip
 def test_what_cannot_be_said_is_refused(name: str, layout: Layout, changes: dict[str, Any], said: str) -> None:
@@ -84,7 +84,7 @@ def test_gpus_of_a_shared_node_are_counted_from_zero() -> None:
     assert "--gpus-per-node=2 " in srun(layout, shared)
     assert "--gpu-bind" not in srun(layout, shared)
     last = Layout(WORKSTATION, (Block(0, 1, placed(WORKSTATION, (span(0, 7),), ((1,),))),))
-    with pytest.raises(InputError, match="the GPUs 1 of a node shared"):
+    with pytest.raises(InputError, match="the GPUs 1 on a node shared"):
         srun(last, shared)
 
 

@@ -96,7 +96,7 @@ def test_split_of_what_does_not_divide() -> None:
 def test_kept_cores_are_the_last_of_each_socket() -> None:
     made = node(cores=42, all_cores=44, sockets=2)
     assert [core_ranges(d.cores) for d in made.domains] == ["0-20", "22-42"]
-    assert any("the 2 cores of batch that are not for jobs" in sentence for sentence in made.assumed)
+    assert any("the 2 reserved cores of batch" in sentence for sentence in made.assumed)
 
 
 def test_one_socket_assumes_nothing() -> None:
@@ -122,12 +122,12 @@ def test_cores_may_come_from_the_domains_alone() -> None:
         ({"domains": [{"cores": "0-20,3"}, {"cores": "22-41"}]}, "core 3 is in two domains"),
         ({"domains": [{"cores": "0-20", "gpus": [1]}, {"cores": "22-42", "gpus": [1]}]}, "GPU 1 is in two domains"),
         ({"domains": [{"cores": "0-20"}, {"cores": "22-41"}]}, "cores is 42, but its domains have 41"),
-        ({"domains": [{"cores": "0-20"}, {"cores": "24-44"}]}, "there is no core 44"),
+        ({"domains": [{"cores": "0-20"}, {"cores": "24-44"}]}, "core 44 is out of range"),
         ({"domains": [{"cores": "0-20", "gpus": [0]}, {"cores": "22-42"}]}, "gpu.count is 6, but its domains have 1"),
-        ({"sockets": 1}, "sockets is 1, but its domains are on more"),
+        ({"sockets": 1}, "sockets is 1, but its domains name more"),
         ({"domains": [{"cores": "0-x"}]}, "domains[0].cores: '0-x' is neither"),
-        ({"domains": [{"cores": "9-3"}]}, "9-3 goes backwards"),
-        ({"domains": [], "cores": 0}, "does not say how many cores"),
+        ({"domains": [{"cores": "9-3"}]}, "9-3 is not an ascending range"),
+        ({"domains": [], "cores": 0}, "missing number of cores"),
     ],
 )
 def test_refuses_what_contradicts_itself(change: dict[str, Any], message: str) -> None:
@@ -156,15 +156,15 @@ def test_pick_kind(kinds: dict[str, Any], asked: str, picked: str) -> None:
 
 
 def test_pick_kind_among_several() -> None:
-    with pytest.raises(InputError, match="several kinds of node: small, large") as caught:
+    with pytest.raises(InputError, match="several node kinds: small, large") as caught:
         pick_kind(site(small={"cores": 2}, large={"cores": 4}), Intent())
     assert "--node-kind" in (caught.value.hint or "")
 
 
 def test_pick_kind_of_another_name() -> None:
-    with pytest.raises(InputError, match="no node kind huge") as caught:
+    with pytest.raises(InputError, match="no such node kind: huge") as caught:
         pick_kind(site(small={"cores": 2}), Intent(node_kind="huge"))
-    assert caught.value.hint == "known: small"
+    assert caught.value.hint == "use one of small"
 
 
 def test_no_site_is_this_machine() -> None:
@@ -232,7 +232,7 @@ def test_cores_of_two_kinds(tmp_path: Path) -> None:
     root = machine(tmp_path, ["0-1", "2-3", "4", "5"], [0, 0, 0, 0])
     made = this_node(root, range(6), {})
     assert [made.os_threads(core) for core in range(made.cores)] == [(0,), (2,), (4,), (5,)]
-    assert (made.smt, made.assumed[0]) == (1, "one hardware thread per core is used, since its cores are not alike")
+    assert (made.smt, made.assumed[0]) == (1, "one hardware thread per core is used, since its cores differ")
 
 
 def test_mask_of_second_threads(tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ def test_hidden_gpus(tmp_path: Path, value: str | None, left: tuple[int, ...]) -
 def test_gpu_in_an_unknown_place_is_said(tmp_path: Path) -> None:
     root = machine(tmp_path, ["0", "1"], [0, 1], ["0", "1"])
     nvidia(root, ("0000:0a:00.0", -1))
-    assert "GPU 0 is taken to be next to the first cores" in this_node(root, {0, 1}, {}).assumed[0]
+    assert "GPU 0 is assumed to be next to the first cores" in this_node(root, {0, 1}, {}).assumed[0]
 
 
 def test_amd_gpus(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def test_summit() -> None:
         picture(SUMMIT, nodes=2)
         == """\
 batch, 2 nodes: 6 ranks per node, 12 in all
-each rank: 7 cores, 7 threads, 1 GPU; it sees all 6 GPUs of its node
+each rank: 7 cores, 7 threads, 1 GPU; sees all 6 GPUs of its node
 
 socket 0
 ┌ cores 0-21 ───────────────────────────────────┐
@@ -43,7 +43,7 @@ socket 1
 │ GPU 3          GPU 4          GPU 5           │
 └───────────────────────────────────────────────┘
 
-0 - 5  the local rank that has the core    ×  kept for the system
+0 - 5  local rank of the core    ×  reserved for the system
 """
     )
 
@@ -51,7 +51,7 @@ socket 1
 def test_straddling_rank_is_marked() -> None:
     text = picture(SUMMIT, ranks_per_node=3, cores_per_rank=14)
     assert text.count("1!") == 14
-    assert "!  its rank is on two sockets" in text
+    assert "!  its rank spans two sockets" in text
     assert "GPU 2: rank 1" in text
 
 
@@ -73,7 +73,7 @@ def test_idle_cores_and_gpus() -> None:
 def test_shared_cores_and_gpus() -> None:
     text = picture(LAPTOP, ranks_per_node=10, oversubscribe=True)
     assert "0+" in text
-    assert "+  further ranks have it too" in text
+    assert "+  shared with further ranks" in text
     assert "GPU 0: ranks 0-9" in text
 
 
@@ -88,7 +88,7 @@ def test_laptop() -> None:
         "│ GPU 0           │",
         "└─────────────────┘",
         "",
-        "0  the rank that has the core",
+        "0  rank of the core",
     ]
 
 
@@ -110,13 +110,13 @@ def test_hardware_threads_are_said() -> None:
 
 def test_cores_that_a_process_may_not_use() -> None:
     node = Node(THIS, (NodeDomain(0, (0, 1)),), 4)
-    assert "×  not for this process" in draw(plan_layout(Intent(), node))
+    assert "×  not available to this process" in draw(plan_layout(Intent(), node))
 
 
 def test_kept_cores_without_a_place_are_counted() -> None:
     node = Node("odd", (NodeDomain(0, (1, 2, 3, 4)), NodeDomain(1, (5, 6, 7))), 9)
     text = draw(plan_layout(Intent(), node))
-    assert "2 more cores kept for the system" in text
+    assert "2 more cores reserved for the system" in text
     assert KEPT not in text
 
 

@@ -279,7 +279,7 @@ def test_no_false_alarm(node: Node, asked: dict[str, Any]) -> None:
 
 def test_idle_cores_are_counted() -> None:
     assert found(plan(SUMMIT, ranks_per_node=12), "idle-cores").message == (
-        "6 of 42 cores of each node are not used by 12 ranks with 3 each"
+        "6 of 42 cores of each node are unused with 12 ranks of 3 cores"
     )
 
 
@@ -287,7 +287,7 @@ def test_refused_comes_first() -> None:
     layout = plan(SUMMIT, ranks_per_node=100, gpu_visibility="own")
     severities = [finding.severity for finding in layout.findings]
     assert severities == sorted(severities, key=["refused", "warning", "note"].index)
-    with pytest.raises(InputError, match="100 ranks with 1 core each need 100 cores, and a node has 42"):
+    with pytest.raises(InputError, match="100 ranks with 1 core each need 100 cores, but a node has 42"):
         refuse(layout.findings)
 
 
@@ -314,12 +314,12 @@ def test_no_alarm_about_peers_where_there_are_none() -> None:
 
 def test_reasons() -> None:
     assert plan(SUMMIT, nodes=2).reasons == (
-        "6 ranks per node: one for each GPU",
-        "7 cores for each rank: the most that leave no rank on two sockets",
-        "7 OpenMP threads for each rank: one for each core",
-        "GPU i of a node is that of its local rank i, and its cores are the ones next to it",
-        "each rank sees all 6 GPUs of its node: NCCL and RCCL reach only visible ones directly",
-        "ranks fill node after node: rank = 6 x node + local rank",
+        "6 ranks per node: one per GPU",
+        "7 cores per rank: the most with every rank on one socket",
+        "7 OpenMP threads per rank: one per core",
+        "GPU i of a node belongs to local rank i, which has the cores next to it",
+        "each rank sees all 6 GPUs of its node: NCCL and RCCL need this for peer access",
+        "block distribution: rank = 6 x node + local rank",
     )
 
 
@@ -337,7 +337,8 @@ def test_hosts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("hosts", "message"), [(("a",), "2 nodes are asked for, but there are 1 hosts: a"), (("a", "a"), "named twice")]
+    ("hosts", "message"),
+    [(("a",), "2 nodes are requested, but the allocation has 1: a"), (("a", "a"), "duplicate host a")],
 )
 def test_hosts_that_do_not_do(hosts: tuple[str, ...], message: str) -> None:
     with pytest.raises(InputError, match=message):

@@ -1,8 +1,8 @@
 """The head of a batch script: which lines the scheduler reads, and the options in them.
 
 Slurm reads ``#SBATCH`` at the very start of a line, up to the first line that is neither blank nor a comment; quotes
-group, ``#`` begins a comment (slurm/src/common/slurm_opt, `sbatch` manual page). PBS stops at the first executable line
-as well (qsub, "Directive"). LSF reads every ``#BSUB`` line. Flux reads lines whose first word behind ``#`` is ``flux:``
+group, ``#`` starts a comment (slurm/src/common/slurm_opt, `sbatch` manual page). PBS stops at the first executable line
+as well (qsub, "Directive"). LSF reads every ``#BSUB`` line. Flux reads lines whose first word after ``#`` is ``flux:``
 (flux-batch(1), "SUBMISSION DIRECTIVES").
 """
 

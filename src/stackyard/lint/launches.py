@@ -69,7 +69,7 @@ _MOST = 400
 class Launch:
     """One starter with its options. `program` is what it starts; `via` are the launches around it, outermost first.
 
-    `remote`: behind ssh or the like, so where it runs is not known. `body` is the text of the ``bash -c`` inside it.
+    `remote`: started through ssh or similar, so its node is unknown. `body` is the text of the ``bash -c`` inside it.
     """
 
     kind: str

@@ -1,7 +1,7 @@
 """The values of a script's variables at each command, as far as the script determines them.
 
-A value that only the run knows stays unknown (`words.unknown` around its source); what is set in a branch or a loop is
-known only within it. Nothing is guessed.
+A value known only at run time stays unknown (`words.unknown` around its source); what is set in a branch or a loop is
+known only inside it. Nothing is guessed.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """A shell script as a flat list of simple commands, each with its enclosing blocks.
 
 Enough of bash for batch scripts: continuations, quotes, here-documents, pipes, ``&``, functions, loops, branches,
-arrays.
-A flat list is what rules need; order, background and "may not be run" are kept, precedence is not. What cannot be
-understood is skipped, never guessed, and nothing is raised.
+arrays. Rules need a flat list; order, background and "may not run" are kept, precedence is not. What cannot be parsed
+is skipped, never guessed, and nothing is raised.
 """
 
 from __future__ import annotations

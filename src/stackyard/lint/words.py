@@ -1,7 +1,7 @@
 """Shell words: what one word of a script is made of, and the reader of a single word.
 
 The grammar is that of POSIX "Token Recognition" and "Quoting" (Shell Command Language, 2.2 and 2.3) with bash's
-``$'..'``, ``$((..))`` and arrays. The reader is tolerant: what is not closed ends with the text; it never raises.
+``$'..'``, ``$((..))`` and arrays. The reader is tolerant: an unclosed quote ends with the text; it never raises.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""How a stack is proved before anybody sees it."""
+"""Verification of a stack before it is published."""

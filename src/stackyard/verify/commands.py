@@ -1,4 +1,4 @@
-"""The files in ``bin``: each declared script is there, and its first line leads to an interpreter that exists."""
+"""The files in ``bin``: each declared script exists, and its first line names an existing interpreter."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from stackyard.verify.distributions import Distribution
 from stackyard.verify.report import CheckResult, Status
 
 OLD_KERNEL_LINE = 127
-"""Longest first line that kernels before 5.1 read (BINPRM_BUF_SIZE was 128); newer ones read 255 characters."""
+"""The longest first line that kernels before 5.1 read (BINPRM_BUF_SIZE was 128); newer ones read 255 characters."""
 
 
 @dataclass(frozen=True)
 class FileProblem:
-    """What is wrong with a script's file."""
+    """The problem with a script's file."""
 
     status: Status
     detail: str
@@ -27,14 +27,14 @@ class FileProblem:
 
 
 def file_problem(context: Context, one: Distribution, name: str) -> FileProblem | None:
-    """What is wrong with the file of a declared script, or None. It must run the stack's own interpreter.
+    """The problem with the file of a declared script, or None. It must run the stack's own interpreter.
 
-    A conda package may leave out a script that its metadata declares, which is a warning only.
+    A conda package may omit a script that its metadata declares, which is only a warning.
     """
     path = context.payload.program(name)
     if not path.exists():
         status: Status = "warned" if one.kind == "conda" else "failed"
-        return FileProblem(status, f"{one.name} declares the command {name}, but {path} is not there")
+        return FileProblem(status, f"{one.name} declares the command {name}, but {path} does not exist")
     if not os.access(path, os.X_OK):
         return FileProblem("failed", f"{path} is not executable")
     interpreter = interpreter_of(path)
@@ -42,14 +42,14 @@ def file_problem(context: Context, one: Distribution, name: str) -> FileProblem 
         return None
     problem = _unresolved(interpreter, context)
     if problem is None and not _inside(interpreter, context):
-        problem = f"it runs {' '.join(interpreter)}, which is not the stack's own interpreter"
-    return FileProblem("failed", f"{path}: {problem}", "build the revision again") if problem else None
+        problem = f"its interpreter {' '.join(interpreter)} is not the stack's own interpreter"
+    return FileProblem("failed", f"{path}: {problem}", "rebuild the revision") if problem else None
 
 
 def check_other_scripts(context: Context, declared: set[str]) -> list[CheckResult]:
     """Scripts among the programs that no distribution declares: a first line that leads nowhere is a warning.
 
-    Packages bring helper scripts for perl, csh and the like without asking for those, and work all the same.
+    Packages contain helper scripts for perl, csh and others without requiring them, and work nevertheless.
     """
     results = []
     folders = (folder for folder in context.payload.program_folders if folder.is_dir())
@@ -64,10 +64,10 @@ def check_other_scripts(context: Context, declared: set[str]) -> list[CheckResul
 
 
 def interpreter_of(path: Path) -> tuple[str, ...] | None:
-    """The words of a script's interpreter, None for a file that is no script.
+    """The words of a script's interpreter; None for a file that is not a script.
 
     A first line that is too long for the kernel is written as ``#!/bin/sh`` with an ``exec`` of the real interpreter
-    in the second line, which Python reads as a string; then it is that one.
+    in the second line, which Python reads as a string; this interpreter is returned.
     """
     with path.open("rb") as stream:
         start = stream.read(4096)
@@ -94,14 +94,14 @@ def _exec_trick(line: str, path: Path) -> list[str] | None:
 
 
 def _unresolved(words: tuple[str, ...], context: Context) -> str | None:
-    """Why an interpreter cannot be started, or None."""
+    """Why an interpreter cannot start, or None."""
     if not words:
-        return "its first line names no interpreter"
+        return "its first line does not name an interpreter"
     program = words[0]
     if Path(program).name == "env" and len(words) > 1:
         names = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
         if names and which(names[0], context.environ) is None:
-            return f"its first line asks for {names[0]}, which is not on the PATH of the loaded module"
+            return f"its first line names {names[0]}, which is not found on PATH of the loaded module"
         return None
     if not Path(program).exists():
         return f"its first line names {program}, which does not exist"
@@ -109,7 +109,7 @@ def _unresolved(words: tuple[str, ...], context: Context) -> str | None:
         return f"its first line names {program}, which is not executable"
     length = len("#!" + " ".join(words))
     if length > OLD_KERNEL_LINE and _before_5_1(context.machine.kernel):
-        return f"its first line has {length} characters; this machine's kernel reads {OLD_KERNEL_LINE}"
+        return f"its first line has {length} characters, but the kernel of this machine reads only {OLD_KERNEL_LINE}"
     return None
 
 

@@ -1,4 +1,4 @@
-"""Whether what is installed fits together: pip's requirements (through uv) and conda's (through its own matcher)."""
+"""Consistency of the installed packages: requirements of pip (checked by uv) and conda (by conda's own matcher)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ if TYPE_CHECKING:
     from rattler import PrefixRecord
 
 _NAMED = re.compile(r"^(?:The package |)`([^`]+)`")
-_REMEDY = "change the versions in the stack file and lock again; or name {name} under `exceptions: distributions:`"
+_REMEDY = "change the versions in the stack file and lock again; or add {name} to `exceptions: distributions:`"
 
 
 def check_consistency(context: Context) -> list[CheckResult]:
-    """One result per distribution with a requirement that does not hold, or one that all do; and whether all files
-    that packages brought are there."""
+    """One result per distribution with a broken requirement, or one for all; and whether all installed files exist."""
     return [*_check_pip(context), *_check_conda(context), *_check_files(context)]
 
 
@@ -32,7 +31,7 @@ def _check_pip(context: Context) -> list[CheckResult]:
     if context.python is None:
         return []
     if context.python.major < 3:
-        return [CheckResult("consistency", "pip", "skipped", "Python 2 has no pip part", required=False)]
+        return [CheckResult("consistency", "pip", "skipped", "uv does not support Python 2", required=False)]
     from uv import find_uv_bin
 
     started = time.perf_counter()
@@ -63,18 +62,18 @@ def _check_conda(context: Context) -> list[CheckResult]:
     started = time.perf_counter()
     try:
         records = [PrefixRecord.from_path(path) for path in paths]
-    except Exception as error:  # rattler raises classes of its own that are no common base
-        return [CheckResult("consistency", "conda", "failed", f"a record in conda-meta cannot be read: {error}")]
+    except Exception as error:  # rattler's exceptions have no common base class
+        return [CheckResult("consistency", "conda", "failed", f"cannot read a record in conda-meta: {error}")]
     broken = _grouped(context, _conda_problems(context, records))
     if broken:
         return [_broken("conda", name, texts) for name, texts in broken.items()]
-    text = f"the requirements of {len(records)} packages hold"
+    text = f"all requirements of {len(records)} packages are satisfied"
     return [CheckResult("consistency", "conda", "passed", text, seconds=time.perf_counter() - started)]
 
 
 def _check_files(context: Context) -> list[CheckResult]:
-    """Whether the files that packages installed are still there. A stack's post script may remove some on purpose, so
-    that they are gone is a warning; what depends on them fails by itself."""
+    """Whether the installed files of all packages exist. A stack's post script may remove some on purpose, so a missing
+    file is a warning; what depends on it fails its own check."""
     started = time.perf_counter()
     listed = {f"{context.prefix}/{name}" for record in context.conda_records() for name in record.get("files", ())}
     for one in distributions(context):
@@ -85,18 +84,18 @@ def _check_files(context: Context) -> list[CheckResult]:
     lost = [name for name in files if not os.path.lexists(name)]
     seconds = time.perf_counter() - started
     if not lost:
-        return [CheckResult("consistency", "files", "passed", f"{len(files)} files are there", seconds=seconds)]
+        return [CheckResult("consistency", "files", "passed", f"all {len(files)} files exist", seconds=seconds)]
     shown = ", ".join(os.path.relpath(name, context.prefix) for name in lost[:3])
-    text = f"{len(lost)} of {len(files)} files that packages brought are not there, e.g. {shown}"
+    text = f"{len(lost)} of {len(files)} installed files are missing, e.g. {shown}"
     remedy = (
         f"if no script of the stack removed them, the revision is damaged: remove {context.record.path} and deploy its "
-        "file again, which makes the same revision anew from the cache"
+        "file again, which rebuilds the same revision from the cache"
     )
     return [CheckResult("consistency", "files", "warned", text, remedy, seconds, required=False)]
 
 
 def _conda_problems(context: Context, records: Iterable[PrefixRecord]) -> Iterable[tuple[str, str]]:
-    """Every ``depends`` that nothing installed satisfies, and every ``constrains`` that something installed breaks."""
+    """Every ``depends`` that no installed package satisfies, and every ``constrains`` that one violates."""
     by_name = {record.name.normalized: record for record in records}
     virtual = _virtual(context)
     for name, record in sorted(by_name.items()):
@@ -105,7 +104,7 @@ def _conda_problems(context: Context, records: Iterable[PrefixRecord]) -> Iterab
             required = spec.name.normalized if spec.name else ""
             if required.startswith("__"):
                 if required in virtual and not _holds(spec, virtual[required]):
-                    yield name, f"{name} {record.version} requires {text}; this machine has {virtual[required]}"
+                    yield name, f"{name} {record.version} requires {text}, but this machine has {virtual[required]}"
             elif required not in by_name:
                 yield name, f"{name} {record.version} requires {text}, but it is not installed"
             elif not spec.matches(by_name[required]):
@@ -118,7 +117,7 @@ def _conda_problems(context: Context, records: Iterable[PrefixRecord]) -> Iterab
 
 
 def _virtual(context: Context) -> Mapping[str, str]:
-    """Virtual packages that this machine can answer for. What it has not got (a GPU) says nothing about the stack."""
+    """Virtual packages that this machine has. One that it lacks (a GPU) proves nothing about the stack."""
     machine = context.machine
     known = {"__glibc": machine.glibc, "__cuda": machine.cuda}
     return {name: version for name, version in known.items() if version}

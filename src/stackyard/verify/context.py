@@ -37,8 +37,8 @@ class Python:
     """What the stack's interpreter reports about itself.
 
     Attributes:
-        path: the interpreter that the loaded environment finds, in the prefix.
-        site_packages: folders of the prefix that distributions are installed in.
+        path: the interpreter on PATH of the loaded environment, in the prefix.
+        site_packages: directories of the prefix that contain distributions.
     """
 
     path: Path
@@ -57,8 +57,8 @@ class Context:
 
     Attributes:
         environ: the environment of the loaded module, in which everything runs.
-        work: an empty folder of this verification; programs run in it.
-        python: None where the stack has no Python, or where it does not run.
+        work: an empty directory of this verification; programs run in it.
+        python: None if the stack has no Python, or it does not run.
     """
 
     record: BuildRecord
@@ -80,7 +80,7 @@ class Context:
         return self.payload.root
 
     def conda_records(self) -> Iterable[Mapping[str, Any]]:
-        """The JSON records in ``conda-meta``, by name of file."""
+        """The JSON records in ``conda-meta``, sorted by file name."""
         import json
 
         for path in sorted((self.prefix / "conda-meta").glob("*.json")):
@@ -90,5 +90,5 @@ class Context:
 
 
 def excepted(name: str, patterns: Iterable[str]) -> bool:
-    """Whether a declared exception names `name` or a package that it is in (``a`` covers ``a.b``); globs work."""
+    """Whether a declared exception matches `name` or a package that contains it (``a`` covers ``a.b``)."""
     return any(fnmatchcase(name, pattern) or name.startswith(f"{pattern}.") for pattern in patterns)

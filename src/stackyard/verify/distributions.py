@@ -1,7 +1,7 @@
-"""Which distributions a prefix holds, which modules each of them gives to users, and which commands it declares.
+"""The distributions in a prefix, with their public modules and declared commands.
 
-The installed metadata is the truth for what pip and most conda packages installed (``RECORD``, else ``top_level.txt``);
-conda's own records are the truth for what has no such metadata.
+The source is the installed metadata of pip and most conda packages (``RECORD``, else ``top_level.txt``), else conda's
+own records.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _DEEPEST_NAMESPACE = 3
 
 @dataclass(frozen=True)
 class Script:
-    """A declared console or GUI script: the object that it calls, and the extras that it needs."""
+    """A declared console or GUI script: the object that it calls, and the extras that it requires."""
 
     name: str
     module: str
@@ -48,10 +48,10 @@ class Distribution:
 
     Attributes:
         modules: dotted names of its public modules, outermost packages only (the members of namespaces).
-        left_out: top-level names that are not imported: private ones and stray folders.
-        requires: normalised names of its requirements, those of extras left out.
-        optional: normalised names of requirements that only an extra asks for, each with its extras.
-        files: paths relative to `folder`, the site-packages it is in.
+        left_out: top-level names that are not imported: private ones and stray directories.
+        requires: normalised names of its requirements, without those of extras.
+        optional: normalised names of requirements of extras only, each with its extras.
+        files: paths relative to `folder`, its site-packages.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Distribution:
 
 
 def distributions(context: Context) -> tuple[Distribution, ...]:
-    """All distributions in the prefix's site-packages, sorted by name. Empty where the stack has no Python."""
+    """All distributions in the prefix's site-packages, sorted by name. Empty if the stack has no Python."""
     if context.python is None:
         return ()
     conda = tuple(_conda_packages(context))
@@ -76,11 +76,11 @@ def distributions(context: Context) -> tuple[Distribution, ...]:
 
 
 def modules_of(files: Iterable[str], distribution: str = "") -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The modules that files below site-packages make up: (public ones, names that are left out), both sorted.
+    """The modules of files below site-packages: (public ones, names left out), both sorted.
 
-    A package is named by its outermost folder with an ``__init__``; a folder without one is a namespace, and what is
-    in it is named. Private names (``_x``) count only for a distribution that has nothing else, names of stray folders
-    only for one that is called so (`distribution`).
+    A package is named by its outermost directory with an ``__init__``; a directory without one is a namespace, whose
+    members are named. Private names (``_x``) count only for a distribution without public ones, names of stray
+    directories only for a distribution of that name (`distribution`).
     """
     paths = [path for path in (PurePosixPath(file) for file in files) if _stem(path.name)]
     packages = {path.parent for path in paths if _stem(path.name) == "__init__" and path.parent.parts}
@@ -133,7 +133,7 @@ def _conda_packages(context: Context) -> Iterator[_CondaPackage]:
 
 
 def _in_folder(folder: Path, prefix: Path, conda: tuple[_CondaPackage, ...]) -> Iterator[Distribution]:
-    """The distributions of one site-packages: those with metadata, then what conda installed without any."""
+    """The distributions of one site-packages: those with metadata, then conda packages without any."""
     inside = folder.relative_to(prefix).as_posix() + "/"
     owners = {p.name: frozenset(f[len(inside) :] for f in p.files if f.startswith(inside)) for p in conda}
     claimed: set[str] = set()
@@ -180,7 +180,7 @@ def _headers(info: Path) -> Message:
 
 
 def _recorded(info: Path) -> set[str]:
-    """Files that the metadata lists, relative to site-packages; those outside of it are dropped."""
+    """Files that the metadata lists, relative to site-packages; those outside are dropped."""
     record, installed = info / "RECORD", info / "installed-files.txt"
     if record.is_file():
         with record.open(encoding="utf-8", newline="") as stream:
@@ -230,7 +230,7 @@ def _script(name: str, value: str) -> Script | None:
 
 
 def _requirements(headers: Message) -> tuple[frozenset[str], dict[str, tuple[str, ...]]]:
-    """Names of the requirements that always hold, and of those of extras with the names of the extras."""
+    """Names of the unconditional requirements, and of those of extras with the names of the extras."""
     always: set[str] = set()
     optional: dict[str, set[str]] = {}
     for requirement in headers.get_all("Requires-Dist", []):

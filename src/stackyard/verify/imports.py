@@ -1,6 +1,6 @@
-"""Imports every distribution's public modules and every console script's object, and explains what did not work.
+"""Imports every distribution's public modules and every console script's object, and explains the failures.
 
-Both go to the same worker processes, since a script's object is in a module that was just imported.
+Both run in the same worker processes, since a script's object is in a module that was just imported.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from stackyard.verify.tasks import ImportTask, Problem, TaskOutcome, run_tasks
 
 
 def check_imports_and_commands(context: Context, kinds: Collection[Kind]) -> list[CheckResult]:
-    """One result per distribution (kind ``import``) and per script (kind ``command``), for the kinds asked for."""
+    """One result per distribution (kind ``import``) and per script (kind ``command``), for the requested kinds."""
     if context.python is None:
         return []
     found = distributions(context)
@@ -41,14 +41,14 @@ def check_imports_and_commands(context: Context, kinds: Collection[Kind]) -> lis
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is to be tried of one distribution, by module and by name of script."""
+    """The tasks of one distribution, by module and by script name."""
 
     distribution: Distribution
     modules: Mapping[str, ImportTask]
     scripts: Mapping[str, ImportTask]
 
     def tasks(self) -> Iterator[ImportTask]:
-        """All of them next to each other, so that one process imports a package once for all."""
+        """All tasks in a row, so that one process imports a package once for all of them."""
         yield from self.modules.values()
         yield from self.scripts.values()
 
@@ -72,16 +72,16 @@ def _plans(context: Context, found: Iterable[Distribution], kinds: Collection[Ki
 def _import_result(
     context: Context, found: Collection[Distribution], one: Distribution, outcomes: Mapping[str, TaskOutcome]
 ) -> CheckResult:
-    """The worst that happened to one of the distribution's modules is the distribution's result."""
+    """The worst result of the distribution's modules is the distribution's result."""
     seconds = sum(outcome.seconds for outcome in outcomes.values())
     if not outcomes:
-        reason = "a declared exception" if one.modules else "it has no Python modules of its own"
+        reason = "a declared exception" if one.modules else "it has no Python modules"
         return CheckResult("import", one.name, "skipped", reason, required=False)
     failing = {module: outcome.problem for module, outcome in outcomes.items() if outcome.problem}
     if not failing:
         alone = [module for module, outcome in outcomes.items() if outcome.alone]
         detail = ", ".join(outcomes)
-        detail += f" ({', '.join(alone)} only in a process of its own, not after some other module)" if alone else ""
+        detail += f" ({', '.join(alone)} only in a process of its own, not after other modules)" if alone else ""
         return CheckResult("import", one.name, "passed", detail, seconds=seconds)
     skipped = _only_on_gpu_node(context, failing) or _only_with_extra(found, one, failing)
     if skipped:
@@ -93,49 +93,49 @@ def _import_result(
 
 
 def _only_on_gpu_node(context: Context, failing: Mapping[str, Problem]) -> CheckResult | None:
-    """A skipped result if all that is missing is the GPU driver of another kind of node."""
+    """A skipped result if only the GPU driver of another node kind is missing."""
     libraries = [missing_driver(problem.message, context.machine) for problem in failing.values()]
     if not all(libraries):
         return None
     names = ", ".join(sorted({library for library in libraries if library}))
-    text = f"{', '.join(failing)} needs {names} of the GPU driver, which this machine does not have"
-    return CheckResult("import", "", "skipped", text, "verify it on a node with a GPU")
+    text = f"{', '.join(failing)} requires {names} of the GPU driver, which this machine does not have"
+    return CheckResult("import", "", "skipped", text, "verify the revision on a node with a GPU")
 
 
 def _only_with_extra(
     found: Collection[Distribution], one: Distribution, failing: Mapping[str, Problem]
 ) -> CheckResult | None:
-    """A skipped result if only an extra that nothing asked for is missing, in a distribution that is there because
-    another one requires it: that one works without (matplotlib-inline under an IPython without matplotlib)."""
+    """A skipped result if only an extra that was not requested is missing, in a distribution that another one requires:
+    that one works without it (matplotlib-inline for an IPython without matplotlib)."""
     if not any(canonical(one.name) in other.requires for other in found if other is not one):
         return None
     extras = [_lacking_extra(found, one, problem) for problem in failing.values()]
     if not all(extras):
         return None
     lines = [f"{module}: {problem.message}" for module, problem in failing.items()]
-    lines.append(f"it imports only with its extra {extras[0][0]}, which nothing asks for")
+    lines.append(f"it requires its extra {extras[0][0]}, which is not requested")
     return CheckResult("import", "", "skipped", "\n".join(lines), required=False)
 
 
 def _remedy(one: Distribution, module: str, problem: Problem) -> str:
     exception = (
-        f"if it cannot import on this machine by design, name {module} under `exceptions: imports:` in the stack file"
+        f"if the import is expected to fail on this machine, add {module} to `exceptions: imports:` in the stack file"
     )
     lost = _own_file(one, problem.missing)
     if lost:
-        return f"{one.name} installed {lost}, which is not there any more: the revision was damaged"
+        return f"{one.name} installed {lost}, which no longer exists: the revision is damaged"
     extras = one.optional.get(canonical(problem.missing.split(".")[0]), ()) if problem.missing else ()
     if extras:
-        return f"ask for {one.name}[{extras[0]}], which brings {problem.missing}; {exception}"
+        return f"request {one.name}[{extras[0]}], which provides {problem.missing}; {exception}"
     if problem.missing:
-        return f"add what brings the module {problem.missing} to the environment; {exception}"
+        return f"add the package that provides the module {problem.missing}; {exception}"
     if "cannot open shared object file" in problem.message:
-        return f"add the package that brings this library; {exception}"
+        return f"add the package that provides this library; {exception}"
     return exception
 
 
 def _own_file(one: Distribution, module: str) -> str:
-    """The file, gone by now, with which the distribution itself brought a missing module; empty: it never did."""
+    """The missing file of a module that the distribution itself installed; empty if it did not."""
     stem = module.replace(".", "/")
     starts = (f"{stem}.", f"{stem}/__init__.")
     found = (f for f in sorted(one.files) if module and f.startswith(starts) and f.endswith((".py", ".so")))
@@ -164,37 +164,37 @@ def _command_result(
     if skipped:
         return replace(skipped, kind="command", name=script.name, seconds=outcome.seconds)
     text = f"{target} of {one.name}: {problem.message}"
-    remedy = f"if it need not work here, name {script.name} under `exceptions: commands:` in the stack file"
+    remedy = f"if it is expected to fail, add {script.name} to `exceptions: commands:` in the stack file"
     return CheckResult("command", script.name, "failed", text, remedy, outcome.seconds, exceptions=(script.name,))
 
 
 def _optional_part(
     found: Collection[Distribution], one: Distribution, script: Script, problem: Problem
 ) -> CheckResult | None:
-    """A skipped result for a command of an optional part that nobody asked for: an extra, or what its package itself
-    says is not installed (jupyter-labhub without JupyterHub)."""
+    """A skipped result for a command of an optional part that was not requested: an extra, or what its package itself
+    reports as not installed (jupyter-labhub without JupyterHub)."""
     if not problem.missing:
         return None
     extras = script.extras or _lacking_extra(found, one, problem)
     if extras:
-        reason = f"it is part of the extra {extras[0]}, which nothing asks for"
+        reason = f"it is part of the extra {extras[0]}, which is not requested"
     elif problem.handled and not _provided_or_required(found, one, problem.missing):
-        reason = f"it is for use with {problem.missing}, which nothing asks for"
+        reason = f"it is for use with {problem.missing}, which is not requested"
     else:
         return None
     return CheckResult("command", "", "skipped", f"{problem.message}\n{reason}", required=False)
 
 
 def _provided_or_required(found: Iterable[Distribution], one: Distribution, module: str) -> bool:
-    """Whether a missing module should be there: as part of what is installed, or as a requirement of `one`."""
+    """Whether a missing module should exist: as part of an installed distribution, or as a requirement of `one`."""
     top = module.split(".", maxsplit=1)[0]
     installed = any(name.split(".", maxsplit=1)[0] == top for other in found for name in other.modules)
     return installed or canonical(top) in one.requires
 
 
 def _lacking_extra(found: Iterable[Distribution], one: Distribution, problem: Problem) -> tuple[str, ...]:
-    """The extras that would have brought a missing module: those of the distribution itself, or of the one whose file
-    asked for the module. An optional part that nobody asked for is no fault of the stack."""
+    """The extras that would have provided a missing module: those of the distribution itself, or of the one whose file
+    imports it. A missing optional part that was not requested is not an error of the stack."""
     if not problem.missing:
         return ()
     wanted = canonical(problem.missing.split(".")[0])

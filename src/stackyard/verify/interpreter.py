@@ -1,4 +1,4 @@
-"""The stack's Python: that it runs from the loaded module, is the recorded version, and sees nothing of the user's."""
+"""Checks the stack's Python: it runs from the loaded module, has the recorded version, and uses no user files."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ def find_python(context: Context) -> tuple[Python | None, list[CheckResult]]:
     if not expected.exists():
         if context.record.interpreter.get("source", "none") in ("none", ""):
             return None, []
-        return None, [_failed(f"the record has a Python, but {expected} is not there")]
+        return None, [_failed(f"the record lists a Python, but {expected} does not exist")]
     started = time.perf_counter()
     found = which("python", context.environ)
     if found is None or os.path.realpath(found.parent) != os.path.realpath(expected.parent):
-        return None, [_failed(f"with the module loaded `python` is {found}, not {expected}", _PATH_REMEDY)]
+        return None, [_failed(f"with the module loaded, `python` is {found}, not {expected}", _PATH_REMEDY)]
     try:
         answer = json.loads(run([found, "-c", _QUESTION], env=context.environ, cwd=context.work, timeout_s=120).stdout)
     except StackyardError as error:
         return None, [_failed(f"{error.message}\n{error.detail or ''}".strip())]
     except json.JSONDecodeError as error:
-        return None, [_failed(f"{found} prints something of its own when it starts: {error}", _SITE_REMEDY)]
+        return None, [_failed(f"{found} prints extra output at startup: {error}", _SITE_REMEDY)]
     python = Python(found, answer["version"], _site_packages(context, answer["site"]))
     problems = _problems(context, answer)
     seconds = time.perf_counter() - started
@@ -50,37 +50,37 @@ def find_python(context: Context) -> tuple[Python | None, list[CheckResult]]:
     return python, [CheckResult("interpreter", "python", "passed", f"{answer['version']} at {found}", seconds=seconds)]
 
 
-_PATH_REMEDY = "the module must put the prefix first on PATH, clear PYTHONPATH and PYTHONHOME, and set PYTHONNOUSERSITE"
-_SITE_REMEDY = "a .pth file or a sitecustomize in the prefix writes to standard output"
+_PATH_REMEDY = "the module must prepend the prefix to PATH, unset PYTHONPATH and PYTHONHOME, and set PYTHONNOUSERSITE"
+_SITE_REMEDY = "remove output to stdout from the .pth files and sitecustomize in the prefix"
 
 
 def _problems(context: Context, answer: Mapping[str, Any]) -> list[str]:
     problems = []
     wanted = context.record.interpreter.get("version", "")
     if wanted and not f"{answer['version']}.".startswith(f"{wanted}."):
-        problems.append(f"it is Python {answer['version']}; the record says {wanted}")
+        problems.append(f"Python version mismatch: {answer['version']}, expected {wanted}")
     if os.path.realpath(answer["prefix"]) != os.path.realpath(context.prefix):
         problems.append(f"its sys.prefix is {answer['prefix']}, not {context.prefix}")
     if answer["user_site"]:
-        problems.append("it looks for packages in the user's home (PYTHONNOUSERSITE is not in effect)")
+        problems.append("it searches packages in the home directory (PYTHONNOUSERSITE is not in effect)")
     for foreign in _foreign(context, answer):
-        problems.append(f"it imports from {foreign}, which is not the stack's")
+        problems.append(f"it imports from {foreign}, outside the stack")
     return problems
 
 
 def _foreign(context: Context, answer: Mapping[str, Any]) -> list[str]:
-    """Entries of sys.path outside of the prefix and of the interpreter that the prefix was made from."""
+    """Entries of sys.path outside the prefix and the interpreter that the prefix is based on."""
     homes = [os.path.realpath(home) for home in (context.prefix, answer["base"])]
     paths = [os.path.realpath(path) for path in answer["path"] if path]
     return [path for path in paths if not any(path == home or path.startswith(f"{home}/") for home in homes)]
 
 
 def _site_packages(context: Context, folders: list[str]) -> tuple[Path, ...]:
-    """The folders within the prefix, each once, under the prefix's own spelling."""
+    """The directories within the prefix, each once, in the prefix's own spelling."""
     root = os.path.realpath(context.prefix)
     inside = {os.path.realpath(folder) for folder in folders if os.path.realpath(folder).startswith(f"{root}/")}
     return tuple(context.prefix / Path(folder).relative_to(root) for folder in sorted(inside) if Path(folder).is_dir())
 
 
-def _failed(detail: str, remedy: str = "build the revision again", seconds: float = 0.0) -> CheckResult:
+def _failed(detail: str, remedy: str = "rebuild the revision", seconds: float = 0.0) -> CheckResult:
     return CheckResult("interpreter", "python", "failed", detail, remedy, seconds)

@@ -1,8 +1,9 @@
-"""Finds every shared library that a file of the prefix is linked to, as the dynamic loader would (ld.so(8)).
+"""Finds every shared library that a file of the prefix is linked to, like the dynamic loader (ld.so(8)).
 
-A library that no search path leads to, but that another folder of the prefix holds, is found at run time because
-something else loaded it first: packages load each other's libraries that way (a plug-in of torch needs libtorch.so).
-That is counted, not failed; the imports prove it. What only a node with the hardware has is named, not failed.
+A library that is on no search path, but in another directory of the prefix, is found at run time because another file
+loads it first: packages load each other's libraries that way (a plug-in of torch requires libtorch.so). This is
+counted, not a failure; the imports prove it. Libraries that only nodes with the hardware have are reported, not
+failed.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ _DEFAULT_FOLDERS = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
 
 @dataclass(frozen=True)
 class Loader:
-    """Where the dynamic loader of this machine looks, for the files of one prefix.
+    """The search paths of this machine's dynamic loader for the files of one prefix.
 
     Attributes:
         inside: libraries of the prefix by file name and by soname.
-        inherited: the interpreter's DT_RPATH, which holds for the extension modules that it loads.
+        inherited: the interpreter's DT_RPATH, which also applies to extension modules.
         environ_folders: LD_LIBRARY_PATH of the loaded module.
     """
 
@@ -45,7 +46,7 @@ class Loader:
 
     @cached_property
     def cache(self) -> frozenset[str]:
-        """Names in ld.so.cache for this architecture, by ``ldconfig -p``; empty where that is not there."""
+        """Names in ld.so.cache for this architecture, by ``ldconfig -p``; empty without that program."""
         for program in ("/sbin/ldconfig", "/usr/sbin/ldconfig", "ldconfig"):
             try:
                 listing = run([program, "-p"], env=clean_environment(), timeout_s=30, check=False).stdout
@@ -55,7 +56,7 @@ class Loader:
         return frozenset()
 
     def find(self, file: ElfFile, library: str) -> str:
-        """Where a library comes from: ``path``, ``host``, ``process`` (already loaded by another file) or ````."""
+        """The source of a library: ``path``, ``host``, ``process`` (already loaded by another file) or empty."""
         if "/" in library:
             return "path" if Path(library).exists() else ""
         folders = [*self._expanded(file.rpath if not file.runpath else (), file), *self.environ_folders]
@@ -69,7 +70,7 @@ class Loader:
         return "process" if any(other.machine == file.machine for other in self.inside.get(library, ())) else ""
 
     def _expanded(self, folders: Iterable[str], file: ElfFile) -> list[str]:
-        """Folders with ``$ORIGIN`` and ``$LIB`` replaced; the origin is the real folder, as for the loader."""
+        """Directories with ``$ORIGIN`` and ``$LIB`` replaced; the origin is the real directory, as for the loader."""
         origin = os.path.dirname(os.path.realpath(file.path))  # noqa: PTH120
         result = []
         for folder in folders:
@@ -85,7 +86,7 @@ class Loader:
 
 
 def check_libraries(context: Context) -> list[CheckResult]:
-    """One result per library that is missing or that only some nodes have, and one for all the rest."""
+    """One result per library that is missing or that only some nodes have, and one for all others."""
     started = time.perf_counter()
     files = list(elf_files(context.prefix))
     platform = of_machine(context.machine.architecture)
@@ -103,20 +104,20 @@ def check_libraries(context: Context) -> list[CheckResult]:
     results = [_missing(context, library, needing) for library, needing in sorted(missing.items())]
     if any(result.status == "failed" for result in results):
         return results
-    text = f"{len(own)} files; {process} of their libraries are found because another file loads them"
+    text = f"{len(own)} files; {process} of their libraries are found only because another file loads them"
     if len(files) > len(own):
         text += f"; {len(files) - len(own)} files are for another architecture"
     return [CheckResult("library", "all files", "passed", text, seconds=time.perf_counter() - started), *results]
 
 
 def elf_files(prefix: Path) -> Iterator[ElfFile]:
-    """Every ELF file below a prefix that has a dynamic section, each once (links are not followed)."""
+    """Every ELF file below a prefix with a dynamic section, each once (symlinks are not followed)."""
     with ThreadPoolExecutor(max_workers=4) as pool:
         yield from (file for file in pool.map(read_elf, _candidates(prefix)) if file is not None)
 
 
 def _candidates(prefix: Path) -> Iterator[Path]:
-    """Files whose name or mode says that they may be loaded or run; reading the first bytes of all others is slow."""
+    """Files that may be loaded or run by their name or mode; reading the first bytes of all others is slow."""
     for folder, folders, names in os.walk(prefix):
         folders[:] = sorted(name for name in folders if name != "__pycache__")
         for name in sorted(names):
@@ -139,7 +140,7 @@ def _loader(context: Context, files: Iterable[ElfFile], machine: str) -> Loader:
 
 
 def _inherited(context: Context) -> tuple[str, ...]:
-    """The RPATH of the stack's interpreter, expanded for where it really is."""
+    """The RPATH of the stack's interpreter, expanded for its real path."""
     if context.python is None:
         return ()
     real = Path(os.path.realpath(context.python.path))
@@ -155,14 +156,16 @@ def _missing(context: Context, library: str, needing: list[ElfFile]) -> CheckRes
     vendor = driver_vendor(library)
     if vendor is not None:
         if any(gpu.vendor == vendor for gpu in context.machine.gpus):
-            return CheckResult("library", library, "failed", f"{shown} needs it", "the GPU driver here is incomplete")
-        text = f"{shown} needs it; the {vendor} driver of a GPU node brings it, and this machine has no such GPU"
-        return CheckResult("library", library, "skipped", text, "verify it on a GPU node", required=False)
+            return CheckResult(
+                "library", library, "failed", f"required by {shown}", "reinstall the GPU driver: it is incomplete"
+            )
+        text = f"required by {shown}; part of the {vendor} driver, and this machine has no such GPU"
+        return CheckResult("library", library, "skipped", text, "verify the revision on a GPU node", required=False)
     if is_fabric(library) or all(is_plugin(str(file.path)) for file in needing):
-        text = f"{shown} needs it; a node with the network or the program that it is for brings it"
+        text = f"required by {shown}; provided by nodes with the corresponding network or program"
         return CheckResult("library", library, "warned", text, required=False)
-    remedy = f"add the package that brings {library}, or name it under `exceptions: libraries:` if the host does"
-    text = f"{shown} needs it and no search path leads to it"
+    remedy = f"add the package that provides {library}, or add it to `exceptions: libraries:` if the host provides it"
+    text = f"required by {shown}, not found on any search path"
     return CheckResult("library", library, "failed", text, remedy, exceptions=(library,))
 
 

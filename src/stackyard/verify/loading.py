@@ -1,4 +1,4 @@
-"""Loads and unloads the module with each module system, as a user would, and compares what that does to the shell."""
+"""Loads and unloads the module with each module system and compares the effect on the shell."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from stackyard.host.shell_state import ShellState
 from stackyard.verify.report import CheckResult
 
 CONTROL = "stackyard-control/1"
-"""A module with one line, loaded and unloaded in the same way: what the module system itself does to a shell."""
+"""A one-line module, loaded and unloaded in the same way: the module system's own effect on a shell."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,13 @@ def check_loading(
     """Load and unload `module` with one module system.
 
     Args:
-        modules: the folder with the generation's modulefiles.
-        change: what the module is meant to do; each operation is looked for in the loaded shell.
-        environ: what the shell starts from.
-        work: an empty folder for the control module.
+        modules: the directory with the generation's modulefiles.
+        change: the expected change; each operation is checked in the loaded shell.
+        environ: the environment of the shell before loading.
+        work: an empty directory for the control module.
 
     Returns:
-        The loaded environment, None where the module did not load, and the results of kinds load and symmetry.
+        The loaded environment, None if the module did not load, and the results of kinds load and symmetry.
     """
     control = _write_control(work / f"control-{system.kind}", change)
     paths = [control, modules]
@@ -66,32 +66,32 @@ def check_loading(
 
 
 def unmet(change: EnvironmentChange, before: Mapping[str, str], after: ShellState) -> list[str]:
-    """Operations of a change that a loaded shell does not show, one line each, sorted."""
+    """Operations of a change that have no effect in a loaded shell, one line each, sorted."""
     lines = []
     expected = change.apply(before)
     for operation in change:
         match operation:
             case Prepend(variable, directory):
                 if directory not in after.variables.get(variable, "").split(":"):
-                    lines.append(f"{variable} does not hold {directory}")
+                    lines.append(f"{variable} does not contain {directory}")
             case Flags(variable, text):
                 if _flat(text) not in _flat(after.variables.get(variable)):
-                    lines.append(f"{variable} does not hold {text!r}")
+                    lines.append(f"{variable} does not contain {text!r}")
             case Set() | SetRestorable() | Default() | SaveValue() | UserPath():
                 found, wanted = after.variables.get(operation.variable), expected.get(operation.variable)
                 if (found is None) != (wanted is None) or _flat(found) != _flat(wanted):
                     lines.append(_differs(operation.variable, found, wanted))
             case Function(name, bodies):
                 if "sh" in bodies and name not in after.functions:
-                    lines.append(f"the function {name} is not there")
+                    lines.append(f"the function {name} is not defined")
             case Alias(name, _):
                 if name not in after.aliases:
-                    lines.append(f"the alias {name} is not there")
+                    lines.append(f"the alias {name} is not defined")
     return sorted(lines)
 
 
 def leftovers(real: ShellState, plain: ShellState) -> list[str]:
-    """How a shell after load and unload differs from one that did the same with the control module, sorted."""
+    """Differences of a shell after load and unload from one that did the same with the control module, sorted."""
     lines = [
         _differs(name, real.variables.get(name), plain.variables.get(name))
         for name in real.variables.keys() | plain.variables.keys()
@@ -109,9 +109,9 @@ def _load_result(system: ModuleSystem, real: Session, plain: Session, change: En
     missing = unmet(change, real.start.variables, load.state)
     if missing:
         text = "\n".join([*([load.output] if load.output else []), *missing])
-        remedy = f"look at it with {system.title}: `module show` prints what it does"
+        remedy = f"inspect it with {system.title}: `module show` prints its operations"
         return CheckResult("load", system.title, "failed", text, remedy, load.seconds)
-    detail = f"{load.seconds * 1000:.0f} ms; a module with one line {control.seconds * 1000:.0f} ms"
+    detail = f"{load.seconds * 1000:.0f} ms; a one-line module {control.seconds * 1000:.0f} ms"
     return CheckResult("load", system.title, "passed", detail, seconds=load.seconds)
 
 
@@ -119,17 +119,19 @@ def _symmetry_result(system: ModuleSystem, real: Session, plain: Session) -> Che
     unload = real.steps[1]
     lines = leftovers(unload.state, plain.steps[1].state)
     if unload.code != 0:
-        lines.append(f"unload ended with code {unload.code}: {unload.output}")
+        lines.append(f"unload exited with status {unload.code}: {unload.output}")
     if lines:
-        text = "after the unload, compared with a module of one line:\n" + "\n".join(lines)
-        return CheckResult("symmetry", system.title, "failed", text, "the module leaks", unload.seconds)
+        text = "after unload, compared with a one-line module:\n" + "\n".join(lines)
+        return CheckResult(
+            "symmetry", system.title, "failed", text, "report this: unloading leaves changes behind", unload.seconds
+        )
     return CheckResult("symmetry", system.title, "passed", seconds=unload.seconds)
 
 
 def _write_control(folder: Path, change: EnvironmentChange) -> Path:
-    """The control prepends one folder to PATH, the one thing that every stack does.
+    """The control prepends one directory to PATH, which every stack does.
 
-    Lmod, run by root, passes over files of root that others cannot read, whatever the umask of this process is.
+    Lmod, run by root, ignores files of root that others cannot read, hence the explicit modes.
     """
     directory = next((op.directory for op in change if isinstance(op, Prepend) and op.variable == "PATH"), str(folder))
     module = folder / CONTROL
@@ -141,14 +143,14 @@ def _write_control(folder: Path, change: EnvironmentChange) -> Path:
 
 
 def _without_own(variables: Mapping[str, str], control: Path) -> dict[str, str]:
-    """The loaded environment without the control module's folder on the module path."""
+    """The loaded environment without the control module's directory on MODULEPATH."""
     result = {name: value for name, value in variables.items() if name != "_"}
     path = [folder for folder in result.get("MODULEPATH", "").split(":") if folder != str(control)]
     return {**result, "MODULEPATH": ":".join(path)}
 
 
 def _flat(value: str | None) -> str:
-    """A value with its line breaks as spaces: module systems cannot set others (`expose.limits` says so to users)."""
+    """A value with line breaks as spaces, since module systems cannot set them (`expose.limits` reports this)."""
     return " ".join((value or "").splitlines())
 
 

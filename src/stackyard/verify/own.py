@@ -24,7 +24,7 @@ _SHOWN_LINES = 30
 
 @dataclass(frozen=True)
 class OwnCheck:
-    """One check as the record keeps it; the fields are those of the stack file's ``checks``."""
+    """One check of the record; the fields are those of ``checks`` in the stack file."""
 
     name: str
     run: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class OwnCheck:
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> OwnCheck:
-        """Read a check of a record; keys of a newer program are left alone."""
+        """Read a check of a record; keys of a newer program are ignored."""
         known = {name: value[name] for name in cls.__dataclass_fields__ if name in value}
         for name in ("run", "table"):
             known[name] = tuple(known.get(name, ()))
@@ -51,23 +51,23 @@ def check_own(context: Context) -> list[CheckResult]:
 
 
 def unmet_need(needs: Mapping[str, Any], machine: Machine, site: Any) -> str | None:
-    """Why this machine is not the kind of node that a check needs, or None.
+    """Why this machine does not meet the needs of a check, or None.
 
     Args:
         needs: ``gpu``, ``arch`` (the kernel's or conda's name) and ``node_kind`` (a name in the site's ``nodes``).
-        site: the `Site`, or None where there is none.
+        site: the `Site`, or None.
     """
     arch = needs.get("arch", "")
     if needs.get("gpu") and not machine.gpus:
-        return "it needs a GPU, and this machine has none"
+        return "requires a GPU, but this machine has none"
     if arch and arch not in (machine.architecture, machine.platform):
-        return f"it needs {arch}, and this machine is {machine.architecture}"
+        return f"requires {arch}, but this machine is {machine.architecture}"
     name = needs.get("node_kind", "")
     if not name:
         return None
     kind = site.nodes.get(name) if site is not None else None
     if kind is None:
-        return f"it needs a node of the kind {name}, which the site does not describe"
+        return f"requires node kind {name}, which the site does not define"
     return _unlike(name, kind, machine)
 
 
@@ -77,14 +77,14 @@ def table_of(output: str) -> dict[str, bool]:
 
 
 def _unlike(name: str, kind: Any, machine: Machine) -> str | None:
-    """How this machine differs from a node kind in what software can see."""
+    """How this machine visibly differs from a node kind, or None."""
     if kind.platform != machine.platform:
-        return f"it needs a node of the kind {name} ({kind.platform}), and this machine is {machine.platform}"
+        return f"requires node kind {name} ({kind.platform}), but this machine is {machine.platform}"
     count = len([gpu for gpu in machine.gpus if not kind.gpu.vendor or gpu.vendor == kind.gpu.vendor])
     if kind.gpu.count > count:
-        return f"it needs a node of the kind {name} with {kind.gpu.count} GPUs, and this machine has {count}"
+        return f"requires node kind {name} with {kind.gpu.count} GPUs, but this machine has {count}"
     if kind.gpu.count and kind.gpu.model and not any(_same_model(kind.gpu.model, g.model) for g in machine.gpus):
-        return f"it needs a node of the kind {name} with {kind.gpu.model}, and this machine has {machine.gpus[0].model}"
+        return f"requires node kind {name} with {kind.gpu.model}, but this machine has {machine.gpus[0].model}"
     return None
 
 
@@ -95,7 +95,7 @@ def _same_model(wanted: str, found: str) -> bool:
 def _check(context: Context, check: OwnCheck) -> CheckResult:
     reason = unmet_need(check.needs, context.machine, context.site)
     if reason is not None:
-        remedy = "run `stackyard verify` on such a node"
+        remedy = "run `stackyard verify REV` on such a node"
         return CheckResult("own", check.name, "skipped", reason, remedy, required=check.required)
     started = time.perf_counter()
     problem, output = _problem(context, check)
@@ -103,13 +103,13 @@ def _check(context: Context, check: OwnCheck) -> CheckResult:
     if problem is None:
         return CheckResult("own", check.name, "passed", _tail(output), seconds=seconds, required=check.required)
     detail = "\n".join(part for part in (_tail(output), problem) if part)
-    remedy = "stackyard run REV -- COMMAND runs it by hand in the same environment"
+    remedy = "run it in the same environment: stackyard run REV -- COMMAND"
     status: Status = "failed" if check.required else "warned"
     return CheckResult("own", check.name, status, detail, remedy, seconds, check.required)
 
 
 def _problem(context: Context, check: OwnCheck) -> tuple[str | None, str]:
-    """Run a check: what is wrong, if anything, and its output."""
+    """Run a check; returns the problem, if any, and its output."""
     environ = {**context.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     folder = context.work / "own" / re.sub(r"\W+", "_", check.name)
     folder.mkdir(parents=True, exist_ok=True)
@@ -119,7 +119,7 @@ def _problem(context: Context, check: OwnCheck) -> tuple[str | None, str]:
     except CommandError as error:
         return error.message, error.result.output
     except MissingError as error:
-        return f"{error.message}: it is neither in the stack nor on the machine's own PATH", ""
+        return f"{error.message} in the loaded environment", ""
     except StackyardError as error:
         return error.message, error.detail or ""
     return _judged(check, result), result.output
@@ -127,9 +127,9 @@ def _problem(context: Context, check: OwnCheck) -> tuple[str | None, str]:
 
 def _judged(check: OwnCheck, result: Result) -> str | None:
     if result.returncode != 0:
-        return f"it ended with code {result.returncode}"
+        return f"exited with status {result.returncode}"
     if check.expect and re.search(check.expect, result.output, re.MULTILINE) is None:
-        return f"its output does not match {check.expect!r}"
+        return f"the output does not match {check.expect!r}"
     table = table_of(result.output)
     absent = [name for name in check.table if name not in table]
     unticked = [name for name in check.table if name in table and not table[name]]
@@ -147,7 +147,7 @@ def _argv(context: Context, check: OwnCheck) -> Sequence[str]:
     if check.python:
         return [python, "-c", check.python]
     if not check.script:
-        raise StackyardError("it has nothing to run: one of run, python or script is needed")
+        raise StackyardError("missing command: set one of run, python or script")
     script = Path(check.script)
     if not script.is_absolute():
         script = RevisionPaths.of(context.record.path).recipe / script

@@ -1,7 +1,7 @@
-"""The result of a verification: a list of checks and the node they ran on. Standard library only, quick to read.
+"""The result of a verification: a list of checks and the node they ran on. Standard library only, fast to read.
 
-A check is passed, failed, skipped (with the reason) or warned. What was skipped is never counted as passed: a required
-check that was skipped leaves the whole report ``unverified``.
+A check is passed, failed, skipped (with the reason) or warned. A skipped check never counts as passed: a required
+check that was skipped makes the whole report ``unverified``.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ State = Literal["passed", "failed", "unverified"]
 Kind = Literal["load", "symmetry", "interpreter", "import", "command", "consistency", "library", "own"]
 
 KINDS: Mapping[Kind, str] = {
-    "load": "the module loads with every module system of this machine and does what the record says",
-    "symmetry": "unloading the module gives the environment back as exactly as for a one-line module",
-    "interpreter": "the stack's Python runs, is the recorded version and sees nothing of the user's",
+    "load": "the module loads with every module system of this machine and sets what the record lists",
+    "symmetry": "unloading the module restores the environment as exactly as for a one-line module",
+    "interpreter": "the stack's Python runs, has the recorded version and uses no user files",
     "import": "every distribution's public modules import",
-    "command": "every console script has its file, its interpreter and its object",
-    "consistency": "every requirement of every conda and pip package holds",
-    "library": "every shared library that a file needs is found",
+    "command": "every console script has its file, interpreter and object",
+    "consistency": "every requirement of every conda and pip package is satisfied",
+    "library": "every required shared library is found",
     "own": "the stack's own checks",
 }
-"""What each kind of check proves, in the order of a report."""
+"""What each kind of check verifies, in the order of a report."""
 
 EXCEPTIONS: Mapping[Kind, str] = {
     "import": "imports",
@@ -51,10 +51,10 @@ class CheckResult:
 
     Attributes:
         name: what was checked: a distribution, a command, a library, the name of an own check.
-        detail: the cause if it did not pass, else what was seen; several lines are possible.
+        detail: the cause if it did not pass, else the observation; several lines are possible.
         remedy: what to do about a check that did not pass.
-        required: whether skipping it leaves the revision unverified.
-        exceptions: the names under which a stack's file can declare that this need not be proved.
+        required: whether skipping it makes the revision unverified.
+        exceptions: the names to declare under ``exceptions`` in the stack file to skip this check.
     """
 
     kind: Kind
@@ -91,7 +91,7 @@ class Report:
         created: when, ISO 8601 in UTC.
         node: the machine as `host.probe.Machine.to_json` gives it.
         systems: the module systems that were used, e.g. ``Lmod 8.6.19``.
-        only: the kinds that were asked for; empty means all.
+        only: the requested kinds; empty means all.
         load_seconds: duration of ``module load`` per module system, in seconds.
     """
 
@@ -115,14 +115,14 @@ class Report:
         return "passed"
 
     def problems(self) -> tuple[CheckResult, ...]:
-        """What a person should look at: failed checks, required ones that were skipped, warnings, in this order."""
+        """The checks that need attention: failed ones, required ones that were skipped, warnings, in this order."""
         failed = [check for check in self.checks if check.status == "failed"]
         skipped = [check for check in self.checks if check.status == "skipped" and check.required]
         warned = [check for check in self.checks if check.status == "warned"]
         return (*failed, *skipped, *warned)
 
     def exceptions(self) -> dict[str, list[str]]:
-        """What a stack's file would have to say under ``exceptions`` for the failed checks to pass; empty: no such."""
+        """The ``exceptions`` of a stack file with which the failed checks would pass; empty if there are none."""
         found: dict[str, list[str]] = {}
         for check in self.checks:
             if check.status == "failed" and check.exceptions:
@@ -139,7 +139,7 @@ class Report:
         return f"{self.state}: {parts or 'no checks'} on {host} in {self.seconds:.1f} s"
 
     def to_json(self) -> dict[str, Any]:
-        """The report as JSON values; `state` and `summary` are written for readers and recomputed when read."""
+        """The report as JSON values; `state` and `summary` are written for readers and recomputed on reading."""
         return {"format": REPORT_FORMAT, "state": self.state, "summary": self.summary(), **asdict(self)}
 
     @classmethod
@@ -148,7 +148,7 @@ class Report:
         return formats.read(value, origin, REPORT)
 
     def junit(self) -> str:
-        """The report as JUnit XML, one suite per kind of check; warnings are passes with their text as output."""
+        """The report as JUnit XML, one suite per kind of check; warnings pass, with their text as output."""
         counts = Counter(check.status for check in self.checks)
         root = ElementTree.Element("testsuites", {"name": _xml(self.module), **_counts(counts, self.seconds)})
         for kind in KINDS:
@@ -216,5 +216,5 @@ def _counts(counts: Counter[Status], seconds: float) -> dict[str, str]:
 
 
 def _xml(text: str) -> str:
-    """Text without the characters that XML 1.0 cannot hold, and without colours."""
+    """Text without characters that are invalid in XML 1.0, and without colours."""
     return _NOT_XML.sub("", text)

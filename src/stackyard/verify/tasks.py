@@ -1,8 +1,8 @@
-"""Gives import tasks to a few worker processes of the stack's own Python and collects what became of them.
+"""Runs import tasks in a few worker processes of the stack's Python and collects the outcomes.
 
-Modules share what they import, so a batch in one process is an order of magnitude cheaper than a process per module.
-The price is that modules can disturb each other; so whatever fails in a batch, except for a plainly missing module, is
-tried again alone in a new process, and only that result counts.
+Modules share their imports, so a batch in one process is an order of magnitude faster than a process per module. But
+modules can interfere with each other; so whatever fails in a batch, except for a missing module, is retried alone in a
+new process, and only that result counts.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class Problem:
     """Why a task failed.
 
     Attributes:
-        type: the exception's class; ``Timeout`` and ``Crash`` for a process that had to be, or was, killed.
+        type: the exception's class; ``Timeout`` or ``Crash`` for a killed process.
         message: the last line of the traceback.
         missing: the module that was not found, if that is the cause.
-        handled: the package caught that and raised an error of its own, so it knows that the module is optional.
+        handled: the package caught this and raised its own error, so the module is optional for it.
         file: where the exception was raised, with `line`.
     """
 
@@ -57,7 +57,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class TaskOutcome:
-    """What became of a task; `problem` None means it worked, `alone` that it only did so in a process of its own."""
+    """The outcome of a task: `problem` is None if it worked, `alone` if it worked only in a process of its own."""
 
     seconds: float
     problem: Problem | None = None
@@ -65,7 +65,7 @@ class TaskOutcome:
 
 
 def run_tasks(context: Context, tasks: Sequence[ImportTask]) -> dict[int, TaskOutcome]:
-    """Do all tasks in the environment of the loaded module; the outcome of each by its id."""
+    """Run all tasks in the environment of the loaded module; returns the outcome of each by ID."""
     if not tasks:
         return {}
     workers = max(1, min(context.machine.cores, _MOST_WORKERS, -(-len(tasks) // _BATCH)))
@@ -84,13 +84,13 @@ def run_tasks(context: Context, tasks: Sequence[ImportTask]) -> dict[int, TaskOu
 
 
 def _doubtful(outcome: TaskOutcome) -> bool:
-    """Whether other modules of the batch may be the cause. A hanging module hangs again: once is enough."""
+    """Whether other modules of the batch may be the cause. A module that timed out is not retried."""
     problem = outcome.problem
     return problem is not None and not problem.missing and problem.type != "Timeout"
 
 
 def _batch(context: Context, tasks: list[ImportTask]) -> dict[int, TaskOutcome]:
-    """Run tasks in as few processes as possible: one, and one more after each that died."""
+    """Run tasks in as few processes as possible: one, and a new one after each crash."""
     outcomes: dict[int, TaskOutcome] = {}
     while tasks:
         done, died = _process(context, tasks)
@@ -102,7 +102,7 @@ def _batch(context: Context, tasks: list[ImportTask]) -> dict[int, TaskOutcome]:
 
 
 def _process(context: Context, tasks: list[ImportTask]) -> tuple[dict[int, TaskOutcome], Problem]:
-    """One worker process: the outcomes that it reached, the task that killed it included, and how it ended."""
+    """One worker process: its outcomes, including the task that killed it, and how it ended."""
     assert context.python is not None
     environ = {
         **context.environ,
@@ -145,11 +145,14 @@ def _read(lines: list[str], result: Result, tasks: dict[int, ImportTask]) -> tup
 def _death(result: Result, timeout_s: float) -> Problem:
     last = (result.stderr.strip().splitlines() or [""])[-1]
     if result.returncode == -signal.SIGALRM:
-        return Problem("Timeout", f"did not end within {timeout_s:g} s")
+        return Problem("Timeout", f"timed out after {timeout_s:g} s")
     if result.returncode < 0:
         name = signal.Signals(-result.returncode).name
-        return Problem("Crash", f"the interpreter was killed by {name}" + (f": {last}" if last else ""))
-    return Problem("Crash", f"the interpreter ended with code {result.returncode}" + (f": {last}" if last else ""))
+        return Problem(
+            "Crash",
+            f"the interpreter was killed by signal {-result.returncode} ({name})" + (f": {last}" if last else ""),
+        )
+    return Problem("Crash", f"the interpreter exited with status {result.returncode}" + (f": {last}" if last else ""))
 
 
 def _source() -> str:

@@ -1,8 +1,8 @@
-"""Proves one revision on this machine, through the modulefile that is about to be published, by really loading it.
+"""Verifies one revision on this machine by loading the modulefile that is about to be published.
 
 The order is: load and unload the module with every module system of the machine; run the stack's Python from the loaded
-environment; then, side by side, imports and commands in worker processes, and the file checks; the stack's own checks
-last and one at a time, since they may want the whole machine. Nothing is written into the prefix.
+environment; then, concurrently, imports and commands in worker processes, and the file checks; the stack's own checks
+last and one at a time, since they may use the whole machine. Nothing is written into the prefix.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ def verify(
     progress: Progress | None = None,
     only: Collection[str] | None = None,
 ) -> Report:
-    """Run the checks of one revision here and now.
+    """Run the checks of one revision on this machine.
 
     Args:
-        modules: the ``modules/`` folder of the generation that is about to be published, or of the current one.
-        environ: the environment that the module is loaded into; None: that of a user right after login, with an empty
-            home, so that nothing depends on the files of whoever verifies.
+        modules: the ``modules/`` directory of the generation that is about to be published, or of the current one.
+        environ: the environment that the module is loaded into; None: that of a fresh login with an empty home
+            directory, so that nothing depends on your own files.
         only: kinds of checks (keys of `report.KINDS`) to run; None: all.
 
     Returns:
-        The report; a check that does not pass never raises.
+        The report; a failed check does not raise.
 
     Raises:
         InputError: `only` names a kind that does not exist.
@@ -90,7 +90,7 @@ def verify(
 
 
 def change_of(record: BuildRecord, site: Site) -> EnvironmentChange:
-    """Everything that loading the revision is meant to do."""
+    """The environment change of loading the revision."""
     from stackyard.expose.published import change_of as published_change
 
     return published_change(record, site)
@@ -98,7 +98,7 @@ def change_of(record: BuildRecord, site: Site) -> EnvironmentChange:
 
 @dataclass
 class _Job:
-    """One verification under way."""
+    """One running verification."""
 
     record: BuildRecord
     modules: Path
@@ -110,7 +110,7 @@ class _Job:
     loaded: list[Loaded] = field(default_factory=list)
 
     def run(self) -> list[CheckResult]:
-        """All checks of the kinds asked for."""
+        """All checks of the requested kinds."""
         checks = self._load()
         context = Context(
             record=self.record,
@@ -131,7 +131,7 @@ class _Job:
         return [check for check in checks if check.kind in self.kinds]
 
     def _parts(self) -> Iterable[Callable[[Context], list[CheckResult]]]:
-        """Checks that can run side by side, the longest first."""
+        """Checks that can run concurrently, the longest first."""
         if {"import", "command"} & set(self.kinds):
             self.progress.phase(self.record.module, "verify", "imports and commands")
             yield self._python_parts
@@ -154,13 +154,13 @@ class _Job:
         return results
 
     def _environ(self) -> Mapping[str, str]:
-        """The loaded environment; without a module system the one that ``stackyard run`` would make."""
+        """The loaded environment; without a module system that of ``stackyard run``."""
         if self.loaded:
             return self.loaded[0].environ
         return change_of(self.record, self.site).apply(self.before)
 
     def _load(self) -> list[CheckResult]:
-        """Load with each module system that works and that the site writes modulefiles for."""
+        """Load with each working module system that the site writes modulefiles for."""
         self.progress.phase(self.record.module, "verify", "load and unload")
         systems, results = _systems()
         change = change_of(self.record, self.site)
@@ -173,14 +173,14 @@ class _Job:
             self.loaded += [loaded] if loaded else []
             results += made
         if not systems:
-            text = "there is no module system on this machine; the other checks ran as under `stackyard run`"
+            text = "no module system found; the other checks ran in the environment of `stackyard run`"
             for kind in ("load", "symmetry"):
                 results.append(CheckResult(kind, "module", "skipped", text, required=False))
         return results
 
 
 def _systems() -> tuple[list[ModuleSystem], list[CheckResult]]:
-    """The module systems that work here; one that is installed but does not work is a warning."""
+    """The working module systems; one that is installed but does not work is a warning."""
     systems: list[ModuleSystem] = []
     results: list[CheckResult] = []
     for finder in _FINDERS:
@@ -197,7 +197,5 @@ def _systems() -> tuple[list[ModuleSystem], list[CheckResult]]:
 def _kinds(only: Collection[str] | None) -> tuple[Kind, ...]:
     unknown = set(only or ()) - set(KINDS)
     if unknown:
-        raise InputError(
-            f"there is no kind of check called {', '.join(sorted(unknown))}", hint=f"known: {', '.join(KINDS)}"
-        )
+        raise InputError(f"no such kind of check: {', '.join(sorted(unknown))}", hint=f"use one of {', '.join(KINDS)}")
     return tuple(kind for kind in KINDS if only is None or kind in only)

@@ -1,8 +1,8 @@
-"""Imports modules and looks up objects, one after the other, inside the Python that is verified.
+"""Imports modules and looks up objects, one after the other, in the Python under test.
 
 Run as ``python -c SOURCE TASKS JOURNAL``: plain standard library, and Python 2.7 too, since a stack's interpreter may
-be of any age; so without annotations. Every task is announced in the journal before it starts; so when a module kills
-the process, the journal names it. An alarm with the default action ends a module that hangs, also in compiled code.
+be of any age; so without annotations. Every task is announced in the journal before it starts; so if a module kills
+the process, the journal names it. An alarm with the default action kills a module that hangs, also in compiled code.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
@@ -17,7 +17,7 @@ import traceback
 
 
 def attempt(task):
-    """Import ``module`` and look up ``attributes``; None, or what went wrong as plain values.
+    """Import ``module`` and look up ``attributes``; returns None, or the problem as plain values.
 
     A script starts with ``from module import first``, which also imports a submodule of that name; so does this.
     """
@@ -43,7 +43,7 @@ def attempt(task):
 
 
 def absent_module(error):
-    """The module that was not found, if that is what the exception says, else None."""
+    """The module that was not found, if that is the exception's cause, else None."""
     if type(error).__name__ == "ModuleNotFoundError":
         return getattr(error, "name", None)
     text = str(error)
@@ -53,14 +53,14 @@ def absent_module(error):
 
 
 def is_plain(error, missing):
-    """Whether the message is the interpreter's own; a package that knows the module as optional adds its advice."""
+    """Whether the message is the interpreter's own; a package with an optional module adds its own advice."""
     text = str(error)
     plain = "No module named " + repr(str(missing))
     return sys.version_info[0] == 2 or text == plain or text.startswith(plain + ";")
 
 
 def absent_module_of_cause(error):
-    """The module whose absence made a package raise an error of its own, else None."""
+    """The missing module that made a package raise its own error, else None."""
     for _ in range(10):
         error = getattr(error, "__cause__", None) or getattr(error, "__context__", None)
         if error is None:
@@ -72,7 +72,7 @@ def absent_module_of_cause(error):
 
 
 def main(tasks_path, journal_path):
-    """Do every task of the list and leave without running exit handlers, which may hang after half an import."""
+    """Run every task of the list and exit without exit handlers, which may hang after a partial import."""
     with open(tasks_path) as stream:  # noqa: PTH123
         tasks = json.load(stream)
     journal = os.open(journal_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)

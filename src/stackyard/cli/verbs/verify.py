@@ -1,4 +1,4 @@
-"""``stackyard verify``: the checks of a revision, here and now."""
+"""``stackyard verify``: run the checks of a revision again."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 def command(context: Context, rev: str | None, as_json: bool) -> None:
     """Run the checks of REV, or of every published revision, on this machine.
 
-    A revision that was published unverified becomes verified when all its checks pass here. Exit code 3: some did not.
+    A revision that was published unverified becomes verified if all its checks pass here. Exit status 3: a check failed
+    or was skipped.
     """
     from stackyard.cli.display import display
     from stackyard.verify import verify
@@ -59,26 +60,28 @@ def _entries(yard: Yard, rev: str | None) -> list[Entry]:
     manifest = generations.current(yard)
     entries = [e for e in manifest.entries if e.state != "withdrawn"] if manifest else []
     if not entries:
-        raise InputError(f"nothing is published in {yard.root}", hint="`stackyard list` shows what there is")
+        raise InputError(
+            f"nothing is published in {yard.root}", hint="publish a revision first: `stackyard deploy FILE`"
+        )
     return entries
 
 
 def _modules(yard: Yard, entry: Entry) -> Path:
-    """The modules tree of the yard that publishes this revision."""
+    """The modulefile tree of the yard that publishes this revision."""
     for each in yard.lineage():
         manifest = generations.current(each)
         if manifest and entry.module in {e.module for e in manifest.entries}:
             return each.modules
     raise InputError(
-        f"{entry.module} is built but not published, so there is no modulefile to load it through",
-        hint="deploy its file again: what is built already is verified and published, not built again",
+        f"cannot verify {entry.module}: it is built but not published, so it has no modulefile",
+        hint="deploy its file again: the built revision is verified and published, not rebuilt",
     )
 
 
 def _keep(yard: Yard, site: Site, entries: Sequence[Entry], reports: Mapping[str, Report]) -> list[str]:
-    """Keep the reports of this yard's own revisions, and publish as verified what had not been; those modules.
+    """Write the reports of this yard's own revisions and mark passed ones as verified; returns these.
 
-    Nothing is written where the yard is not this user's to write.
+    Nothing is written if the yard is not writable.
     """
     from stackyard.publish.deploy import write_report
     from stackyard.publish.rollback import mark_verified
@@ -98,4 +101,4 @@ def _show(reports: Mapping[str, Report], verified: Sequence[str]) -> None:
         click.echo(f"{click.style(module, bold=True)}: {report.summary()}")
         show_checks(report)
     for module in verified:
-        click.echo(f"{module} was published unverified, and counts as verified now")
+        click.echo(f"{module} is now verified")

@@ -24,7 +24,7 @@ def ask_state(job: str) -> JobState:
     if rows:
         return _row(rows[0])
     if "No such file" in result.output or "unknown" in result.output.lower():
-        return JobState("unknown", "Flux no longer knows this job")
+        return JobState("unknown", "Flux no longer lists this job")
     raise CommandError(f"cannot read the state of job {job} from Flux", result)
 
 

@@ -51,7 +51,7 @@ def ask_state(job: str) -> JobState:
     if rows:
         return together([_row(row) for row in rows])
     if "is not found" in result.output:
-        return JobState("unknown", "LSF no longer knows this job")
+        return JobState("unknown", "LSF no longer lists this job")
     raise CommandError(f"cannot read the state of job {job} from LSF", result)
 
 

@@ -35,7 +35,7 @@ def ask_state(job: str) -> JobState:
     """
     result = ask(("qstat", "-x", "-f", "-F", "json", job))
     if result.returncode and re.search(r"unknown job id", result.output, re.IGNORECASE):
-        return JobState("unknown", "PBS no longer knows this job")
+        return JobState("unknown", "PBS no longer lists this job")
     jobs = list(_jobs(result).values())
     if not jobs:
         raise CommandError(f"cannot read the state of job {job} from PBS", result)

@@ -131,7 +131,7 @@ def _accounted(job: str) -> JobState:
         states = _rows(result)
         if states:
             return together(states)
-    return JobState("unknown", "Slurm no longer knows this job")
+    return JobState("unknown", "Slurm no longer lists this job")
 
 
 def _rows(result: Result) -> list[JobState]:

@@ -1,7 +1,7 @@
 """Horovod's own rendezvous server on a given port: ``horovod_rendezvous.py PORT NODES RANKS_PER_NODE DISTRIBUTION``.
 
-Run by the stack's python beside rank 0, until it is ended. Horovod's `RendezvousServer.start` takes a port of its own
-choice; here it must be the one that every rank has been told.
+Run by the stack's python on rank 0's node until it is terminated. Horovod's `RendezvousServer.start` chooses its own
+port; here it must be the one that every rank has received.
 """
 
 from __future__ import annotations

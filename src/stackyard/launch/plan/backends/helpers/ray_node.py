@@ -1,9 +1,9 @@
 """One node of a Ray cluster: ``python ray_node.py --cpus=C --gpus=G --nodes=N -- PROGRAM ...``, run on every node.
 
-Node 0 starts Ray's head on MASTER_PORT and listens on STACKYARD_PORT_1; every other node connects there, is told when
-the head answers, joins, and stays until it is told that the program has ended. Nobody waits a fixed time for anybody,
-and nobody calls ``ray stop``, which would end the Ray of other people's jobs on the node too. Run by the stack's
-python; Ray is imported on node 0 only, to see who has joined.
+Node 0 starts Ray's head on MASTER_PORT and listens on STACKYARD_PORT_1; every other node connects there, receives a
+message when the head is up, joins, and stays until a message that the program has exited. There are no fixed delays,
+and no ``ray stop``, which would also stop the Ray of other jobs on the node. Run by the stack's python; Ray is
+imported only on node 0, to count the joined nodes.
 """
 
 from __future__ import annotations

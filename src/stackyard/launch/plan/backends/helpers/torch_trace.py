@@ -1,7 +1,7 @@
 """A Python program under PyTorch's profiler: ``torch_trace.py --output=F [--steps=A-B] -- [python] train.py ...``.
 
-Without `--steps` the whole program is traced, which is much for more than a short one. With them, tracing begins after
-A and ends after B calls of an optimizer's ``step()``. The trace is written when it ends, also where the program fails.
+Without `--steps` the whole program is traced, which is large for a long one. With it, tracing starts after A and stops
+after B calls of an optimizer's ``step()``. The trace is written when tracing stops, even if the program fails.
 """
 
 from __future__ import annotations
