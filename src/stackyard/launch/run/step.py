@@ -47,7 +47,7 @@ def run_step(
         hubs = hub_addresses(addresses(), port, options.interface, alone=nodes == 1)
         file = start.step_file(step, plan, run=run, hubs=hubs, options=options)
         argv = start.prepare(step, plan, file, python=options.python)
-        with _signals() as asked:
+        with _signals() as received:
             launcher = process.start(
                 argv, log=step.launcher_log, env=_environment(plan),
                 cwd=Path(plan.cwd) if plan.cwd and Path(plan.cwd).is_dir() else None,
@@ -56,7 +56,7 @@ def run_step(
                 from stackyard.launch.run import seen  # while the launcher reaches its nodes
                 from stackyard.launch.run.hub import Hub
 
-                watch = Hub(step, file, listener, options, sockets, launcher, asked)
+                watch = Hub(step, file, listener, options, sockets, launcher, received)
                 try:
                     watch.loop()
                 finally:
@@ -87,10 +87,10 @@ def _signals() -> Iterator[list[int]]:
         return
     hangup = () if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else (signal.SIGHUP,)
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, *hangup)
-    asked: list[int] = []
-    before = {number: signal.signal(number, lambda which, _frame: asked.append(which)) for number in numbers}
+    received: list[int] = []
+    before = {number: signal.signal(number, lambda which, _frame: received.append(which)) for number in numbers}
     try:
-        yield asked
+        yield received
     finally:
         for number, handler in before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
