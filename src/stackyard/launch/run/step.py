@@ -47,26 +47,27 @@ def run_step(
         hubs = hub_addresses(addresses(), port, options.interface, alone=nodes == 1)
         file = start.step_file(step, plan, run=run, hubs=hubs, options=options)
         argv = start.prepare(step, plan, file, python=options.python)
-        with _signals() as received:
-            launcher = process.start(
-                argv, log=step.launcher_log, env=_environment(plan),
-                cwd=Path(plan.cwd) if plan.cwd and Path(plan.cwd).is_dir() else None,
-            )  # fmt: skip
-            try:
-                from stackyard.launch.run import seen  # while the launcher reaches its nodes
-                from stackyard.launch.run.hub import Hub
+        with _signals() as received, _launcher(argv, step, plan) as launcher:
+            from stackyard.launch.run import seen  # while the launcher starts the agents
+            from stackyard.launch.run.hub import Hub
 
-                watch = Hub(step, file, listener, options, sockets, launcher, received)
-                try:
-                    watch.loop()
-                finally:
-                    watch.close()
-            finally:
-                launcher.end()
-        return seen.result(watch.seen, plan, listener)
+            with contextlib.closing(Hub(step, file, listener, options, sockets, launcher, received)) as hub:
+                hub.loop()
+        return seen.result(hub.seen, plan, listener)
     finally:
         for one in sockets:
             one.close()
+
+
+@contextlib.contextmanager
+def _launcher(argv: tuple[str, ...], step: StepPaths, plan: Plan) -> Iterator[process.Child]:
+    """The launcher, which does not outlive the block."""
+    cwd = Path(plan.cwd) if plan.cwd and Path(plan.cwd).is_dir() else None
+    launcher = process.start(argv, log=step.launcher_log, env=_environment(plan), cwd=cwd)
+    try:
+        yield launcher
+    finally:
+        launcher.end()
 
 
 def _environment(plan: Plan) -> dict[str, str]:
