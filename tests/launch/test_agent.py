@@ -19,7 +19,7 @@ from stackyard.launch.node import machine, processes, sockets
 from stackyard.launch.node.ranks import Rank
 
 NODE = Path(sockets.__file__).parent
-PARTS = ("agent", "folder", "machine", "messages", "processes", "ranks", "sockets", "stacks")
+PARTS = ("agent", "directory", "machine", "messages", "processes", "ranks", "sockets", "stacks")
 TORCH = Path("/tmp/torchenv/bin/python")
 
 

@@ -1,4 +1,4 @@
-"""The agent of a node: ``python -I -S agent.py plan.json [folder]``, started on each node by the shim of local task 0.
+"""The agent of a node, started by the shim of local task 0: ``python -I -S agent.py plan.json [directory]``.
 
 It reports its node to the hub, passes the answer to the waiting shims, follows the ranks' logs, reports how ranks end,
 and ends them when the hub asks for it or the connection to it is lost. `stackyard.launch.node.step` describes the
@@ -22,7 +22,7 @@ if not __package__:  # started as a script with an empty path
     sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", "..")))
 
 
-from stackyard.launch.node.folder import Folder
+from stackyard.launch.node.directory import NodeDirectory
 from stackyard.launch.node.machine import detach, facts, slurp
 from stackyard.launch.node.messages import LINE_LIMIT, Connection
 from stackyard.launch.node.processes import alive, beside, end_rest, send_signal
@@ -41,13 +41,13 @@ FIRST_LOOK_S, LOOK_S, QUIET_LOOK_S = 0.03, 0.1, 0.5
 class Agent:
     """The event loop of a node and its state."""
 
-    def __init__(self, plan: "str", folder: "str" = "") -> "None":
+    def __init__(self, plan: "str", directory: "str" = "") -> "None":
         with open(plan) as stream:
             self.file = json.load(stream)  # type: dict[str, Any]
         self.host = socket.gethostname()
         self.logs = os.path.join(os.path.dirname(os.path.abspath(plan)), "logs")
         name = f"stackyard-{os.getuid()}-{self.file['token'][:8]}-{self.host}"
-        self.folder = Folder(folder or os.path.join(os.environ.get("STACKYARD_TMP") or "/tmp", name))
+        self.directory = NodeDirectory(directory or os.path.join(os.environ.get("STACKYARD_TMP") or "/tmp", name))
         self.deadline = time.monotonic() + self.file["start_s"]
         self.selector = selectors.DefaultSelector()
         self.ranks = {}  # type: dict[int, Rank]
@@ -62,7 +62,7 @@ class Agent:
         self.went, self.output_seen, self.heard = False, False, False
         self.kill_at, self.leave_at = 0.0, 0.0
         self.next_beat = self.next_look = 0.0
-        self.stacks = Stacks(self.folder.path, self.file["py_spy"])
+        self.stacks = Stacks(self.directory.path, self.file["py_spy"])
 
     def log(self, text: "str") -> "None":
         """Write a line to the agent's own log, which is its stderr."""
@@ -71,7 +71,7 @@ class Agent:
 
     def run(self) -> "int":
         """Run until all ranks of this node have ended; 0, or 1 where the hub could not be reached."""
-        self.selector.register(self.folder.pipe, selectors.EVENT_READ, self._from_pipe)
+        self.selector.register(self.directory.pipe, selectors.EVENT_READ, self._from_pipe)
         if not self._connect():
             self._stop("cannot connect to the hub at " + ", ".join(self.file["hubs"]) + " from " + self.host)
             self._bye()
@@ -104,7 +104,7 @@ class Agent:
     # lines from the shims
 
     def _from_pipe(self, _: "int") -> "None":
-        for line in self.folder.lines():
+        for line in self.directory.lines():
             words = line.split(" ")
             try:
                 if words[0] == "start":
@@ -119,14 +119,14 @@ class Agent:
         path = os.path.join(self.logs, f"rank-{task:05d}.log")
         self.ranks[local] = Rank(task, local, pid, path, stream == "all" or (stream == "first" and task == 0))
         cpus, seen = [*more, "-", "-"][:2]
-        said = {"task": task, "local": local, "pid": pid, "cpus": cpus.strip("-"), "gpus": seen}
-        self.starts.append(said)
+        place = {"task": task, "local": local, "pid": pid, "cpus": cpus.strip("-"), "gpus": seen}
+        self.starts.append(place)
         if self.node < 0:
             cyclic = self.file["distribution"] == "cyclic"
             self.node = task % self.file["nodes"] if cyclic else task // self.file["tasks_per_node"]
             self._hello()
         elif self.hub is not None:
-            self.say("start", said)
+            self.send("start", place)
 
     def _ended(self, local: "int", code: "int", how: "str" = "") -> "None":
         rank = self.ranks[local]
@@ -134,16 +134,16 @@ class Agent:
             return
         rank.code = code
         self._output(rank, True)
-        said = {"task": rank.task, "code": code, "tail": rank.tail() if code else []}  # type: dict[str, Any]
+        end = {"task": rank.task, "code": code, "tail": rank.tail() if code else []}  # type: dict[str, Any]
         if how:
-            said["how"] = how
-        self.say("exit", said)
+            end["how"] = how
+        self.send("exit", end)
         self.acks.append(local)
 
     # messages to and from the hub
 
-    def say(self, kind: "str", value: "Any") -> "None":
-        """Send a message, or keep it until there is a connection."""
+    def send(self, kind: "str", value: "Any") -> "None":
+        """Send a message to the hub, or keep it until there is a connection."""
         if self.hub is None:
             self.unsent.append({kind: value})
             return
@@ -154,11 +154,11 @@ class Agent:
         """Report this node, what has started on it, and what could not be sent before."""
         if self.hub is None:
             return
-        told = facts()
-        every = [one for found in told["interfaces"].values() for one in found]
+        found = facts()
+        every = [one for addresses in found["interfaces"].values() for one in addresses]
         hello = {
             "token": self.file["token"], "host": self.host, "addresses": every, "node": self.node,
-            "pid": os.getpid(), "facts": told,
+            "pid": os.getpid(), "facts": found,
         }  # fmt: skip
         messages = [{"hello": hello}, *self._ports(), *({"start": one} for one in self.starts), *self.unsent]
         self.unsent = []
@@ -186,7 +186,7 @@ class Agent:
             self._lost(self.hub.why)
         elif not self.hub.waiting:
             for local in self.acks:
-                self.folder.acknowledge(local)
+                self.directory.acknowledge(local)
             self.acks = []
 
     def _from_hub(self, _: "int") -> "None":
@@ -204,14 +204,14 @@ class Agent:
         if kind == "go":
             self.went = True
             self._sidecar(value)
-            self.folder.go(value)
+            self.directory.go(value)
         elif kind == "stop":
             self._stop(value)
             self._end(self.file["grace_s"])
         elif kind == "signal":
             number = getattr(signal, "SIG" + value)
             for rank in self._running():
-                self.say("signalled", {"task": rank.task, "signal": value, "processes": rank.tell(number)})
+                self.send("signalled", {"task": rank.task, "signal": value, "processes": rank.tell(number)})
         elif kind == "stacks":
             for rank in self._running():
                 self.stacks.begin(rank)
@@ -231,7 +231,7 @@ class Agent:
         self.log(f"lost connection to the hub: {why}")
         self._stop(f"launcher process died or cannot be reached ({why}); ranks terminated")
         for rank in self.ranks.values():
-            self.folder.acknowledge(rank.local)
+            self.directory.acknowledge(rank.local)
         self._end(self.file["grace_s"])
 
     # time
@@ -254,7 +254,7 @@ class Agent:
             self._watch(now)
             self._beat()
         for task, text in self.stacks.step():
-            self.say("stacks", {"task": task, "text": text})
+            self.send("stacks", {"task": task, "text": text})
         if self.kill_at:
             self._ending(now)
 
@@ -275,7 +275,7 @@ class Agent:
             text = rank.text(everything)
             if not text:
                 return
-            self.say("out", {"task": rank.task, "text": text})
+            self.send("out", {"task": rank.task, "text": text})
 
     def _hub_keeps_up(self) -> "bool":
         """Whether more may be queued for the hub."""
@@ -288,7 +288,7 @@ class Agent:
             if rank.size != rank.told_size:
                 sizes[rank.task] = rank.told_size = rank.size
         if self.hub is not None and self.node >= 0 and self._hub_keeps_up():
-            self.say("beat", {"tasks": sizes})
+            self.send("beat", {"tasks": sizes})
 
     def _watch(self, now: "float") -> "None":
         for rank in self._running():
@@ -305,7 +305,7 @@ class Agent:
         if self.sidecar is not None and self.sidecar.poll() is not None:
             code, self.sidecar = self.sidecar.returncode, None
             if self._running() and not self.kill_at:
-                self.say(
+                self.send(
                     "sidecar",
                     {"code": code, "tail": slurp(os.path.join(self.logs, "sidecar.log")).splitlines()[-TAIL_LINES:]},
                 )
@@ -323,7 +323,7 @@ class Agent:
 
     def _stop(self, message: "str") -> "None":
         if not self.went:
-            self.folder.stop(message)
+            self.directory.stop(message)
 
     def _end(self, grace_s: "float") -> "None":
         now = time.monotonic()
@@ -369,14 +369,14 @@ class Agent:
 
     def _bye(self) -> "None":
         """End what the ranks left behind and the helper program, and remove the node's directory."""
-        end_rest(self.folder.path.encode(), {rank.pid for rank in self.ranks.values()}, self.sidecar, self.log)
+        end_rest(self.directory.path.encode(), {rank.pid for rank in self.ranks.values()}, self.sidecar, self.log)
         if self.hub is not None:
             self.hub.queue({"bye": {}})
             self.hub.finish(3)
         until = time.monotonic() + 2
         while time.monotonic() < until and any(rank.shim_alive() for rank in self.ranks.values()):
             time.sleep(0.05)
-        self.folder.remove()
+        self.directory.remove()
 
 
 def main(arguments: "list[str]") -> "int":

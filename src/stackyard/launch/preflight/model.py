@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from stackyard.launch.layout.rules import counted
+
 Outcome = Literal["passed", "slow", "odd", "failed", "skipped"]
 WORST: tuple[Outcome, ...] = ("failed", "slow", "odd", "passed")
 TITLES = {
@@ -90,7 +92,7 @@ class PreflightReport:
         lines += list(self.notes)
         lines += [f"excluded: {host}: {reason}" for host, reason in self.bad.items()]
         word = "passed" if self.passed else "failed"
-        used = f" on {len(self.hosts)} nodes" if self.passed else ""
+        used = f" on {counted(len(self.hosts), 'node')}" if self.passed else ""
         return [*lines, f"preflight {word}{used} ({self.seconds:.1f} s)"]
 
 
@@ -104,7 +106,8 @@ def _line(stage: Stage) -> str:
 def _range(name: str, measurements: Sequence[Measurement]) -> str:
     mine = [m for m in measurements if m.name == name]
     low, high = (f"{value:.3g}" for value in (min(m.value for m in mine), max(m.value for m in mine)))
-    return f"{name} {low if low == high else f'{low} to {high}'} {mine[0].unit}"
+    value = low if low == high else f"{low} to {high}"
+    return f"{value} {name}" if name == mine[0].unit else f"{name} {value} {mine[0].unit}"
 
 
 def _notable(stage: Stage) -> list[Verdict]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from stackyard.errors import ChecksFailed, InputError, StackyardError
+from stackyard.launch.layout.rules import counted
 from stackyard.launch.plan.model import Plan
 from stackyard.launch.preflight import trial
 from stackyard.launch.preflight.bisect import Found, Group, find_bad, suspects
@@ -61,7 +62,7 @@ def run_preflight(
         MissingError, StackyardError: ranks could not be started at all.
     """
     if len(hosts) <= spare:
-        raise InputError(f"{len(hosts)} nodes with {spare} spare: no node is left for the program")
+        raise InputError(f"{counted(len(hosts), 'node')} with {spare} spare: no node is left for the program")
     preflight = _Preflight(run, make_plan, run_step, listener, references, options or PreflightOptions())
     report = preflight.run(tuple(hosts), spare)
     write_json(run.preflight, report.to_json())
@@ -130,7 +131,7 @@ class _Preflight:
 
     def trial(self, hosts: tuple[str, ...]) -> Trial:
         """All stages on these hosts."""
-        self.listener.phase("preflight", f"{len(hosts)} nodes")
+        self.listener.phase("preflight", counted(len(hosts), "node"))
         step = self._step()
         return self._start(step, hosts, self.options.stages, self.options, _Shown(self.listener))
 

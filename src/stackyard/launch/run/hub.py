@@ -44,7 +44,7 @@ class Hub:
 
     def __init__(
         self, step: StepPaths, file: StepFile, listener: Listener, options: WatchOptions,
-        sockets: list[socket.socket], launcher: process.Child, asked: list[int],
+        sockets: list[socket.socket], launcher: process.Child, signals: list[int],
     ) -> None:  # fmt: skip
         self.step, self.file, self.listener, self.options = step, file, listener, options
         self.launcher = launcher
@@ -57,7 +57,7 @@ class Hub:
         for one in sockets:
             self.selector.register(one, selectors.EVENT_READ, None)
         self.state: State | None = None
-        self.asked = asked
+        self.signals = signals
         self.went = self.suspect = self.stacks_until = self.end_until = 0.0
         self.output_at = 0.0
         self.launcher_ended = 0.0
@@ -95,8 +95,8 @@ class Hub:
         if paused:  # this process was suspended, not the agents
             for link in self.links.values():
                 link.heard = max(link.heard, now)
-        while self.asked:
-            self._signal(self.asked.pop(0), now)
+        while self.signals:
+            self._signal(self.signals.pop(0), now)
         self._launcher(now)
         if not self.state and not self.went:
             self._begin(now)  # at once: every rank waits for it
@@ -150,20 +150,21 @@ class Hub:
         mask = selectors.EVENT_READ | (selectors.EVENT_WRITE if link.waiting else 0)
         self.selector.modify(link.socket, mask, link)
 
-    def _say(self, kind: str, value: Any) -> None:
+    def _send(self, kind: str, value: Any) -> None:
+        """Send a message to all agents."""
         for link in list(self.links.values()):
-            link.say(kind, value)
+            link.send({kind: value})
             if link.waiting:
                 self._flush(link)
 
     # messages of the agents
 
-    def _hello(self, link: Link, told: Any) -> bool:
-        if not isinstance(told, dict) or not seen.same(str(told.get("token")), self.file.token):
+    def _hello(self, link: Link, hello: Any) -> bool:
+        if not isinstance(hello, dict) or not seen.same(str(hello.get("token")), self.file.token):
             return False
-        node = told["node"]
+        node = hello["node"]
         link.trust()
-        link.hello, link.host = told, str(told["host"])
+        link.hello, link.host = hello, str(hello["host"])
         other = self.seen.hosts.get(node)
         if not 0 <= node < self.file.nodes or other is not None:
             what = f"both {other} and {link.host} report" if other else f"{link.host} reports"
@@ -175,13 +176,13 @@ class Hub:
         if self.options.queued and not self.seen.hosts:  # the wait in the queue is over
             self.expected_since = time.monotonic()
         self.seen.hosts[node] = link.host
-        facts = told.get("facts", {})
+        facts = hello.get("facts", {})
         if "time" in facts:
             facts["clock_offset_s"] = round(facts.pop("time") - time.time(), 3)
         self.listener.event("node", {"node": node, "host": link.host, "address": link.peer, "facts": facts})
         self.listener.nodes(len(self.seen.hosts), self.file.nodes)
         if self.state:
-            link.say("stop", "this launch has already ended")
+            link.send({"stop": "this launch has already ended"})
         return True
 
     def _heard(self, link: Link, kind: str, value: Any) -> None:
@@ -253,7 +254,7 @@ class Hub:
             names = ["MASTER_PORT", *(f"STACKYARD_PORT_{i}" for i in range(1, len(self.ports)))]
             self.went = now
             self.seen.nodes_s = now - self.began
-            self._say("go", {"MASTER_ADDR": address, **dict(zip(names, self.ports, strict=True))})
+            self._send("go", {"MASTER_ADDR": address, **dict(zip(names, self.ports, strict=True))})
             self._phase("first output")
         elif self.launcher_ended and now > self.launcher_ended + 0.3:
             self._fail("no-start", self.seen.not_there("the launcher exited"), code=self.seen.launcher_code or 1)
@@ -303,7 +304,7 @@ class Hub:
         elif limit_s and self.went and now > max(self.went, self.output_at) + limit_s:
             self.stacks_until = now + STACKS_S
             self._phase("stacks", f"no output for {self.options.hang_min:g} min")
-            self._say("stacks", True)
+            self._send("stacks", True)
 
     def _fail(self, state: State, message: str, *, code: int = 1, host: str = "", tail: tuple[str, ...] = ()) -> None:
         if self.state:
@@ -318,12 +319,12 @@ class Hub:
         name = signal.Signals(number).name
         self.listener.event("signal", {"received": name})
         if number == signal.SIGUSR1:
-            self._say("signal", name[3:])
+            self._send("signal", name[3:])
         elif not self.state:
             self.seen.cancelled = number
             self._end("cancelled", self.options.grace_s)
         else:
-            self._say("end", 0)
+            self._send("end", 0)
             self.end_until = min(self.end_until, now + 2)
             self._end_launcher(now)
 
@@ -332,9 +333,9 @@ class Hub:
         self.state = self.seen.state = state
         self._phase("ending", state)
         if self.went:
-            self._say("end", grace_s)
+            self._send("end", grace_s)
         else:
-            self._say("stop", self.seen.reason or "the launch was ended before it started")
+            self._send("stop", self.seen.reason or "the launch was ended before it started")
         self.end_until = time.monotonic() + grace_s + 8
         if not self.links or self.seen.lost:
             self._end_launcher(time.monotonic() + (grace_s if self.links else 0))

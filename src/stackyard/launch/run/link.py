@@ -21,7 +21,3 @@ class Link(Connection):
         self.node = -1
         self.host = ""
         self.hello: dict[str, Any] = {}
-
-    def say(self, kind: str, value: Any) -> None:
-        """Send one message."""
-        self.send({kind: value})

@@ -75,11 +75,15 @@ class Seen:
         cyclic = self.file.distribution == "cyclic"
         return task % self.file.nodes if cyclic else task // self.file.tasks_per_node
 
-    def started(self, told: Mapping[str, object], host: str) -> None:
+    def started(self, start: Mapping[str, object], host: str) -> None:
         """A shim has started."""
-        gpus = str(told["gpus"])
+        gpus = str(start["gpus"])
         place = Placement(
-            int(str(told["task"])), host, int(str(told["pid"])), expand(str(told["cpus"])), "" if gpus == "-" else gpus
+            int(str(start["task"])),
+            host,
+            int(str(start["pid"])),
+            expand(str(start["cpus"])),
+            "" if gpus == "-" else gpus,
         )
         self.places.setdefault(place.task, place)
 

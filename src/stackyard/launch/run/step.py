@@ -47,26 +47,27 @@ def run_step(
         hubs = hub_addresses(addresses(), port, options.interface, alone=nodes == 1)
         file = start.step_file(step, plan, run=run, hubs=hubs, options=options)
         argv = start.prepare(step, plan, file, python=options.python)
-        with _signals() as asked:
-            launcher = process.start(
-                argv, log=step.launcher_log, env=_environment(plan),
-                cwd=Path(plan.cwd) if plan.cwd and Path(plan.cwd).is_dir() else None,
-            )  # fmt: skip
-            try:
-                from stackyard.launch.run import seen  # while the launcher reaches its nodes
-                from stackyard.launch.run.hub import Hub
+        with _signals() as received, _launcher(argv, step, plan) as launcher:
+            from stackyard.launch.run import seen  # while the launcher starts the agents
+            from stackyard.launch.run.hub import Hub
 
-                watch = Hub(step, file, listener, options, sockets, launcher, asked)
-                try:
-                    watch.loop()
-                finally:
-                    watch.close()
-            finally:
-                launcher.end()
-        return seen.result(watch.seen, plan, listener)
+            with contextlib.closing(Hub(step, file, listener, options, sockets, launcher, received)) as hub:
+                hub.loop()
+        return seen.result(hub.seen, plan, listener)
     finally:
         for one in sockets:
             one.close()
+
+
+@contextlib.contextmanager
+def _launcher(argv: tuple[str, ...], step: StepPaths, plan: Plan) -> Iterator[process.Child]:
+    """The launcher, which does not outlive the block."""
+    cwd = Path(plan.cwd) if plan.cwd and Path(plan.cwd).is_dir() else None
+    launcher = process.start(argv, log=step.launcher_log, env=_environment(plan), cwd=cwd)
+    try:
+        yield launcher
+    finally:
+        launcher.end()
 
 
 def _environment(plan: Plan) -> dict[str, str]:
@@ -87,10 +88,10 @@ def _signals() -> Iterator[list[int]]:
         return
     hangup = () if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else (signal.SIGHUP,)
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, *hangup)
-    asked: list[int] = []
-    before = {number: signal.signal(number, lambda which, _frame: asked.append(which)) for number in numbers}
+    received: list[int] = []
+    before = {number: signal.signal(number, lambda which, _frame: received.append(which)) for number in numbers}
     try:
-        yield asked
+        yield received
     finally:
         for number, handler in before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)

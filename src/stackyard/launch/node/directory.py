@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-class Folder:
+class NodeDirectory:
     """The directory as its agent uses it. `pipe` is the descriptor of the FIFO.
 
     Raises:
