@@ -214,7 +214,7 @@ def test_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="invalid interpreter version"):
         interpreter.from_host(Interpreter(version="three"), HERE)
     other = "linux-aarch64" if HERE != "linux-aarch64" else "linux-64"
-    with pytest.raises(InputError, match="cannot be looked at"):
+    with pytest.raises(InputError, match="cannot inspect the Python"):
         interpreter.from_host(Interpreter(), other)
 
 
