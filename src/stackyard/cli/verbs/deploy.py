@@ -50,8 +50,7 @@ def command(context: Context, /, files: tuple[Path, ...], dry_run: bool, as_json
     if run:
         from stackyard.cli.deployjob import recorded
 
-        with recorded(run):
-            _here(context, files, dry_run, as_json, options)
+        recorded(run, lambda: _here(context, files, dry_run, as_json, options))
         return
     _here(context, files, dry_run, as_json, options)
 

@@ -113,7 +113,7 @@ def _cut(text: str) -> str:
 
 def _fix(path: Path, report: Any) -> None:
     from stackyard import lint
-    from stackyard.launch.request.job_file import job_text
+    from stackyard.launch.api.jobs import job_text
     from stackyard.yard import atomic
 
     intent, notes = lint.to_intent(report.script)
