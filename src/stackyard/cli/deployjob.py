@@ -28,17 +28,17 @@ def deploy_on(
         MissingError: no scheduler found.
         CommandError: the scheduler rejected the job.
     """
-    from stackyard.launch.api import jobs
+    from stackyard.launch.api import builds, jobs
 
     workspace = context.workspace()
     options = jobs.BatchOptions(**{k: v for k, v in batch.items() if v not in (None, "", ())})
-    job, words = jobs.build_job(workspace, kind, files, options), without_job(workspace.argv)
+    job, words = builds.build_job(workspace, kind, files, options), without_job(workspace.argv)
     if dry_run:
-        script = jobs.preview_build(job, words)
+        script = builds.preview_build(job, words)
         show_json({"dry_run": True, "script": script}) if as_json else click.echo(script, nl=False)
         return
     _check_files(files)
-    run = jobs.record_build(job, words)
+    run = builds.record_build(job, words)
     number, name = jobs.submit(run), click.style(run.paths.name, bold=True)
     click.echo(f"run {name}: {job.context.scheduler} job {number} on a node {job.intent.node_kind}", err=True)
     follow_run(run.paths, as_json=as_json, logs=(run.paths.batch_log,))
@@ -68,7 +68,7 @@ def without_job(argv: Sequence[str]) -> list[str]:
 
 def recorded(folder: Path, deploy: Callable[[], None]) -> None:
     """Deploy in a batch job, and record how it ends for those who follow the job."""
-    from stackyard.launch.api.jobs import recorded_command
+    from stackyard.launch.api.builds import recorded_command
 
     with recorded_command(folder) as ended:
         try:

@@ -47,7 +47,8 @@ class Verb(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The options, section by section; those without one come last."""
         sections: dict[str, list[tuple[str, str]]] = {}
-        for option in sorted(self.get_params(ctx), key=lambda option: not isinstance(option, SectionOption)):
+        options = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
+        for option in sorted(options, key=lambda option: not isinstance(option, SectionOption)):
             record = option.get_help_record(ctx)
             if record is not None:
                 sections.setdefault(getattr(option, "section", OTHER), []).append(record)

@@ -47,17 +47,21 @@ layout, program_option, scheduler = options_of("Layout"), options_of("Program"),
 checks, output = options_of("Checks"), options_of("Output")
 
 LAYOUT = (
-    layout("-N", "--nodes", type=click.IntRange(1), help="Nodes. Default: all of the allocation, else 1."),
-    layout("-r", "--ranks-per-node", type=click.IntRange(1), help="Default: one per GPU, else one per socket."),
-    layout("-c", "--cores-per-rank", type=click.IntRange(1), help="Default: as many as fit within a socket."),
-    layout("-g", "--gpus-per-rank", type=click.IntRange(0), help="Default: GPUs divided by ranks."),
-    layout("--threads-per-rank", type=click.IntRange(1), help="OMP_NUM_THREADS. Default: one per core."),
-    layout("--smt", type=click.IntRange(1), help="Hardware threads used per core."),
+    layout("-N", "--nodes", metavar="N", type=click.IntRange(1), help="Nodes. Default: all of the allocation, else 1."),
+    layout(
+        "-r", "--ranks-per-node", metavar="N", type=click.IntRange(1), help="Default: one per GPU, else one per socket."
+    ),
+    layout(
+        "-c", "--cores-per-rank", metavar="N", type=click.IntRange(1), help="Default: as many as fit within a socket."
+    ),
+    layout("-g", "--gpus-per-rank", metavar="N", type=click.IntRange(0), help="Default: GPUs divided by ranks."),
+    layout("--threads-per-rank", metavar="N", type=click.IntRange(1), help="OMP_NUM_THREADS. Default: one per core."),
+    layout("--smt", metavar="N", type=click.IntRange(1), help="Hardware threads used per core."),
     layout("--gpu-visibility", type=click.Choice(["auto", "all", "own"]), help="GPUs visible to each rank."),
     layout("--distribution", type=click.Choice(["block", "cyclic"]), help="Distribution of ranks over nodes."),
     layout("--straddle", is_flag=True, default=None, help="Allow a rank to span two sockets."),
     layout("--oversubscribe", is_flag=True, default=None, help="Allow more ranks or threads than cores."),
-    layout("--node-kind", help="One of the site's node kinds."),
+    layout("--node-kind", metavar="KIND", help="One of the site's node kinds."),
 )
 PROGRAM = (
     program_option("--with", "stack", metavar="REV", help="Run with a published revision, e.g. pytorch/2.13."),
@@ -66,36 +70,50 @@ PROGRAM = (
     program_option("--torchrun", "by_torchrun", is_flag=True, help="Start torchrun on every node instead of ranks."),
     program_option("--controller", type=click.Choice(["auto", "mpi", "gloo"]), help="Horovod controller."),
     program_option("--launcher", type=click.Choice(LAUNCHERS), help="What starts the ranks. Default: the site's."),
-    program_option("--launcher-arg", "launcher_args", multiple=True, help="Extra word of the launch line, unchanged."),
+    program_option(
+        "--launcher-arg",
+        "launcher_args",
+        metavar="WORD",
+        multiple=True,
+        help="Extra word of the launch line, unchanged.",
+    ),
     program_option("--profile", multiple=True, metavar="WHAT", help="e.g. nsys:ranks=0 or py-spy:ranks=0,8."),
     program_option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="Variable set for every rank."),
-    program_option("--job", "job_file", type=click.Path(path_type=Path), help="Job file; other options override it."),
+    program_option(
+        "--job",
+        "job_file",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="Job file; other options override it.",
+    ),
 )
 AGAIN = program_option("--again", metavar="RUN", help="Repeat a recorded run; other options override it.")
 SCHEDULER = (
     scheduler("-t", "--time", "time_min", type=Duration(), help="Wall time: minutes, H:MM or D-HH:MM:SS."),
-    scheduler("-A", "--account", help="Account or project."),
-    scheduler("-q", "-p", "--queue", "--partition", "queue", help="Queue or partition."),
-    scheduler("--qos", help="Quality of service."),
-    scheduler("-C", "--constraint", help="Required node features."),
-    scheduler("--reservation", help="Reservation to use."),
-    scheduler("-d", "--dependency", help="In the scheduler's syntax, e.g. afterok:1234."),
+    scheduler("-A", "--account", metavar="NAME", help="Account or project."),
+    scheduler("-q", "-p", "--queue", "--partition", "queue", metavar="NAME", help="Queue or partition."),
+    scheduler("--qos", metavar="NAME", help="Quality of service."),
+    scheduler("-C", "--constraint", metavar="FEATURES", help="Required node features."),
+    scheduler("--reservation", metavar="NAME", help="Reservation to use."),
+    scheduler("-d", "--dependency", metavar="JOBS", help="In the scheduler's syntax, e.g. afterok:1234."),
     scheduler("--mail", metavar="ADDRESS", help="Mail address for notifications."),
-    scheduler("--mail-on", "mail_events", help="begin, end, fail; separated by commas."),
-    scheduler("-J", "--name", help="Job name. Default: the program's."),
-    scheduler("-o", "--output", help="Output file of the batch script. Default: in the run directory."),
-    scheduler("-a", "--array", help="Indices of a job array, e.g. 0-9."),
+    scheduler("--mail-on", "mail_events", metavar="EVENTS", help="begin, end, fail; separated by commas."),
+    scheduler("-J", "--name", metavar="NAME", help="Job name. Default: the program's."),
+    scheduler("-o", "--output", metavar="FILE", help="Output file of the batch script. Default: in the run directory."),
+    scheduler("-a", "--array", metavar="INDICES", help="Indices of a job array, e.g. 0-9."),
     scheduler("--requeue", is_flag=True, default=None, help="Start again after a preemption or a time limit."),
     scheduler("--signal", "signal_s", type=int, metavar="S", help="Send SIGUSR1 to ranks S seconds before the end."),
     scheduler("--memory", "memory_gib", type=float, metavar="GIB", help="Memory per node."),
     scheduler("--exclusive/--shared", default=None, help="Exclusive or shared nodes. Default: the site's."),
     scheduler("--local-disk", is_flag=True, default=None, help="Request the nodes' local disks (LSF: nvme)."),
     scheduler("--pack", type=click.Choice(["racks"]), help="Use nodes of as few racks as possible."),
-    scheduler("--scheduler-arg", "scheduler_args", multiple=True, help="Extra batch option, unchanged."),
+    scheduler(
+        "--scheduler-arg", "scheduler_args", metavar="WORD", multiple=True, help="Extra batch option, unchanged."
+    ),
 )
 CHECKS = (
     checks("--check/--no-check", default=None, help="Run the preflight: identity, hosts, GPUs, network."),
-    checks("--spare", type=click.IntRange(0), help="Extra nodes to replace bad ones. Implies --check."),
+    checks("--spare", metavar="N", type=click.IntRange(0), help="Extra nodes to replace bad ones. Implies --check."),
     checks("--hang", "hang_min", type=float, metavar="MIN", help="Hang timeout: dump stacks and terminate."),
 )
 REQUEST = (*LAYOUT, *PROGRAM, *SCHEDULER, *CHECKS)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stackyard.findings import Finding
-    from stackyard.launch.api.jobs import Explained, Layout
+    from stackyard.launch.api.explaining import Explained, Layout
 
 COLUMN = 30
 """The widest column for the words of a command line, beside their reasons."""
@@ -41,11 +41,11 @@ EXAMPLES = (
 @click.pass_obj
 def command(context: Context, /, program: tuple[str, ...], only: str | None, **options: Any) -> None:
     """Show how srun, jsrun, mpirun, mpiexec and flux would start a job, and why each flag is used."""
-    from stackyard.launch.api import jobs
+    from stackyard.launch.api.explaining import explain
 
     intent = make_intent(options, program or (() if options["job_file"] else ("train.py",)))
     names = [name.strip() for name in only.split(",")] if only else LAUNCHERS
-    found = jobs.explain(context.workspace(), intent, names)
+    found = explain(context.workspace(), intent, names)
     if options["as_json"]:
         lines = {"own": found.own, "launchers": found.lines}
         show_json({"layout": _layout_json(found.layout), **lines, **_more_json(found)})
@@ -88,7 +88,7 @@ def _layout_json(layout: Layout) -> dict[str, Any]:
 
 
 def _show_layout(layout: Layout, picture: bool, width: int) -> None:
-    from stackyard.launch.api.jobs import draw
+    from stackyard.launch.api.explaining import draw
 
     node = layout.node
     title = f"{_counted(layout.ranks, 'rank')} on {_counted(layout.nodes, 'node')} of kind {node.kind}"
@@ -113,7 +113,7 @@ def _show_findings(findings: Sequence[Finding], width: int) -> None:
 
 def _show_line(name: str, line: dict[str, Any], own: str, width: int) -> None:
     from stackyard.findings import Finding
-    from stackyard.launch.api.jobs import shown_words
+    from stackyard.launch.api.explaining import shown_words
 
     click.echo(f"\n{click.style(name, bold=True)}{', the launcher used here' if name == own else ''}")
     if "cannot" in line:
@@ -162,7 +162,7 @@ def _show_reasons(rows: Sequence[tuple[str, str]], width: int, *, cut: bool = Fa
 
 
 def _show_hosts(found: Explained, width: int) -> None:
-    from stackyard.launch.api.jobs import stand_for
+    from stackyard.launch.api.explaining import stand_for
 
     names = stand_for(found.layout.nodes)
     if any("node1" in text for line in found.lines.values() for text in line.get("files", {}).values()):

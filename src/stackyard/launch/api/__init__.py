@@ -1,4 +1,7 @@
-"""The door of `launch`: `api.jobs` plans, runs, submits, repeats and explains jobs; `api.runs` reads recorded runs.
+"""The door of `launch`, and all of it that other rooms import.
+
+`jobs` plans, runs, submits and repeats jobs, `explaining` explains them, `builds` submits deploys; `runs` finds,
+follows, cancels and compares recorded runs.
 
     from stackyard.launch.api import jobs, runs
 
@@ -8,6 +11,6 @@
     jobs.submit(run)
     status = runs.follow(run.paths, listener)
 
-`api.runs` imports the standard library only, so that commands that read runs start fast; `api.jobs` imports pydantic.
-Both raise the classes of `stackyard.errors`, print nothing, and take the environment and the command line as arguments.
+`runs` imports the standard library only, so that commands that read runs start fast; the others import pydantic. All of
+them raise the classes of `stackyard.errors`, print nothing, and take environment and command line as arguments.
 """

@@ -1,4 +1,4 @@
-"""Jobs: planned, run here, submitted, repeated, explained. The package has an example.
+"""Jobs: planned, run here, submitted, repeated. The package has an example.
 
 A job goes through up to three steps: `Job` (what is requested, and where), `Run` (the job with its run directory and
 its record), then `carry_out` here or `submit`. The functions called `preview_...` write nothing.
@@ -7,20 +7,15 @@ its record), then `carry_out` here or `submit`. The functions called `preview_..
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from stackyard.launch.jobs.batch import batch_script, submit, submit_command
-from stackyard.launch.jobs.building import build_job, build_script, recorded_command
 from stackyard.launch.jobs.carry_out import Stream, carry_out
-from stackyard.launch.jobs.explaining import Explained, explain, stand_for
 from stackyard.launch.jobs.job import Job, batch_job, default_nodes, launch_job, recorded_job
 from stackyard.launch.jobs.recording import Run, plan_json, record_run
 from stackyard.launch.jobs.repeat import Repeat, repeat, with_changes
 from stackyard.launch.jobs.workspace import Workspace
-from stackyard.launch.layout.model import Layout
-from stackyard.launch.layout.picture import draw
-from stackyard.launch.plan.command import launch_command, program_text, shown_words
+from stackyard.launch.plan.command import launch_command, program_text
 from stackyard.launch.plan.make import check_program, unused
 from stackyard.launch.plan.model import Plan
 from stackyard.launch.records.paths import RunPaths
@@ -31,10 +26,8 @@ from stackyard.launch.run.start import preview
 
 __all__ = [
     "BatchOptions",
-    "Explained",
     "Intent",
     "Job",
-    "Layout",
     "Plan",
     "Preview",
     "Repeat",
@@ -43,28 +36,20 @@ __all__ = [
     "Stream",
     "Workspace",
     "batch_job",
-    "build_job",
     "carry_out",
     "default_nodes",
-    "draw",
-    "explain",
     "job_text",
     "launch_command",
     "launch_job",
     "load_job",
     "plan_json",
-    "preview_build",
     "preview_launch",
     "preview_submission",
     "program_text",
-    "record_build",
     "record_launch",
     "record_submission",
-    "recorded_command",
     "recorded_job",
     "repeat",
-    "shown_words",
-    "stand_for",
     "submit",
     "unused",
     "with_changes",
@@ -108,11 +93,6 @@ def preview_submission(job: Job) -> Preview:
     return Preview(paths, plan, script=batch_script(job, plan, paths), submit=submit_command(job, paths))
 
 
-def preview_build(job: Job, words: Sequence[str]) -> str:
-    """The text of the batch script of a deploy; `words` are those behind ``stackyard deploy``."""
-    return build_script(job, words, next_run(job.workspace.runs))
-
-
 def record_launch(job: Job) -> Run:
     """Record a launch: its directory and its record. `carry_out` starts it.
 
@@ -136,15 +116,3 @@ def record_submission(job: Job) -> Run:
     check_program(job.intent)
     paths = new_run(job.workspace.runs)
     return record_run(Run(job, paths, plan, batch_script(job, plan, paths)), "submit")
-
-
-def record_build(job: Job, words: Sequence[str]) -> Run:
-    """Record the batch job of a deploy. `submit` submits it.
-
-    Raises:
-        InputError: the batch script cannot be written; nothing is written then.
-        StackyardError: the run directory cannot be created.
-    """
-    preview_build(job, words)
-    paths = new_run(job.workspace.runs)
-    return record_run(Run(job, paths, script=build_script(job, words, paths)), "deploy")

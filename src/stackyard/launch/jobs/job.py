@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stackyard.expose.published import change_of
 from stackyard.launch.jobs.repeat import Repeat
 from stackyard.launch.jobs.requeue import array_index
 from stackyard.launch.jobs.workspace import Workspace
@@ -19,9 +18,7 @@ from stackyard.launch.records.arrays import begin_task
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.request.intent import Intent
 from stackyard.spec.sitemodels import Site
-from stackyard.yard import catalogue
 from stackyard.yard.layout import RevisionPaths, Yard
-from stackyard.yard.record import read_record
 
 
 @dataclass(frozen=True)
@@ -102,6 +99,10 @@ def stack_in_use(yard: Yard, site: Site, name: str, folder: str = "") -> StackIn
     """
     if not name:
         return StackInUse()
+    from stackyard.expose.published import change_of
+    from stackyard.yard import catalogue
+    from stackyard.yard.record import read_record
+
     built = read_record(RevisionPaths.of(folder).record) if folder else catalogue.record_of(yard, name)
     return StackInUse(built.module, built.path, built.prefix, built.input_hash, change_of(built, site))
 
