@@ -1,7 +1,7 @@
-"""Progress on a terminal (a live line per step under way) or in a log (a line per step). Both go to standard error.
+"""Progress on a terminal (a live line per running step) or in a log (a line per step). Both go to standard error.
 
-On a terminal a step that ends leaves one line for good, with its time; notices come between those lines. So the screen
-reads like the log afterwards, and only what is under way moves.
+On a terminal, a step that ends leaves one permanent line with its time, and notices come between those lines. So the
+screen reads like a log afterwards, and only running steps are redrawn.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ENDS = {
 
 
 class Lines:
-    """Progress for logs: a line whenever a variant enters a phase, with the seconds since the start."""
+    """Progress for logs: a line for each new phase of a variant, with the seconds since the start."""
 
     def __init__(self) -> None:
         self.notices: list[str] = []
@@ -51,14 +51,14 @@ class Lines:
         """Not shown in a log."""
 
     def notice(self, text: str) -> None:
-        """A line of its own, once."""
+        """One line; repeated notices are dropped."""
         if text not in self.notices:
             self.notices.append(text)
             show_notice(text)
 
 
 class Bars:
-    """Progress for a terminal: per step its phase, how far it is where items are counted, and its time so far."""
+    """Progress for a terminal: per step its phase, a bar where items are counted, and the elapsed time."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -92,19 +92,19 @@ class Bars:
         self._display.stop()
 
     def phase(self, subject: str, phase: str, detail: str = "") -> None:
-        """Show the new phase; one of `ENDS` ends the step and leaves its line."""
+        """Show the new phase; one of `ENDS` ends the step and leaves a permanent line."""
         if phase in ENDS:
             self._end(subject, phase, detail)
         else:
             self._display.update(self._task(subject), phase=phase, detail=_plain(detail), bar="")
 
     def advance(self, subject: str, done: int, total: int) -> None:
-        """Show how far the phase is."""
+        """Show the progress within the phase."""
         if subject in self._tasks and total > 0:
             self._display.update(self._tasks[subject], bar=_bar(done, total), detail=f"{done:,} of {total:,}")
 
     def notice(self, text: str) -> None:
-        """A line for good, once."""
+        """A permanent line; repeated notices are dropped."""
         if text not in self.notices:
             self.notices.append(text)
             self._console.print(f"[yellow]note:[/] {_plain(text)}", soft_wrap=True)
@@ -130,12 +130,12 @@ def _bar(done: int, total: int, width: int = 20) -> str:
 
 
 def _plain(text: str) -> str:
-    """A text in which square brackets are no markup."""
+    """A text with its square brackets escaped, so that they are not markup."""
     from rich.markup import escape
 
     return escape(text)
 
 
 def display() -> Bars | Lines:
-    """The display that fits standard error."""
+    """The display for standard error: live on a terminal, else lines."""
     return Bars() if sys.stderr.isatty() else Lines()

@@ -1,4 +1,4 @@
-"""What a deploy says when it is done: what is there now, what did not pass, how to look inside, what to type next."""
+"""The result of a deploy: what is published, which checks failed, how to investigate, what to type next."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ MARKS = {
 WORDS = {
     "published": "published",
     "unverified": "published, unverified",
-    "unchanged": "published already, nothing to do",
-    "updated": "published already; what is said about it was changed",
-    "inherited": "published by the site already, nothing to do",
-    "failed": "built, not published: a check did not pass",
+    "unchanged": "already published, nothing to do",
+    "updated": "already published; labels updated",
+    "inherited": "already published by the site, nothing to do",
+    "failed": "built, not published: a check failed",
     "held": "built, not published: a required check was skipped",
     "broken": "not built",
 }
@@ -62,12 +62,12 @@ def _outcome_json(outcome: Outcome) -> dict[str, Any]:
 
 
 def show_deploy(result: Result, modules: Sequence[Path], program: str, said: Sequence[str] = ()) -> None:
-    """The result of a deploy for a person.
+    """Print the result of a deploy.
 
     Args:
-        modules: what to put on MODULEPATH: the modules of this yard, then those of the yards above it.
-        program: how this program was called, with its global options: ``stackyard --yard DIR``.
-        said: notices that were shown while it ran; they are not repeated.
+        modules: the directories for MODULEPATH: of this yard, then of the yards above it.
+        program: this program with its global options: ``stackyard --yard DIR``.
+        said: notices that were already shown; they are not repeated.
     """
     for path in result.locks:
         click.echo(f"lock written: {path}")
@@ -101,15 +101,15 @@ def _show_failures(outcome: Outcome, program: str) -> None:
         show_problems(outcome.report)
         text = exceptions_text(outcome.report, outcome.stack)
         if text:
-            click.echo(f"    if that is as it should be, {text}")
-    click.echo(f"    look inside:  {program} run {outcome.module} -- bash")
+            click.echo(f"    if this is intended, {text}")
+    click.echo(f"    investigate:  {program} run {outcome.module} -- bash")
     click.echo(f"    all results:  {RevisionPaths.of(outcome.folder).report}")
     if outcome.status == "held":
-        click.echo("    publish it all the same:  deploy again with --allow-unverified")
+        click.echo("    publish anyway:  deploy again with --allow-unverified")
 
 
 def exceptions_text(report: Report, stack: Stack | None) -> str:
-    """What to write where the failed checks need not pass; for an environment.yml that is a whole stack.yaml."""
+    """The exceptions to write if the failed checks need not pass; for an environment.yml a whole stack.yaml."""
     exceptions = report.exceptions()
     if not exceptions or stack is None:
         return ""
@@ -118,7 +118,7 @@ def exceptions_text(report: Report, stack: Stack | None) -> str:
     if stack.kind == "stack":
         head = f"add to {file.name}:"
     else:
-        head = f"write a stack.yaml beside {file.name}, and deploy that:"
+        head = f"write a stack.yaml next to {file.name}, and deploy that:"
         version = [] if stack.dated else [f"version: {json.dumps(stack.variants[-1].version)}"]
         lines = [f"name: {stack.name}", *version, f"environment: {file.name}", *lines]
     return "\n".join([head, *(f"        {line}" for line in lines)])
@@ -131,5 +131,5 @@ def _show_next(name: str, modules: Sequence[Path], program: str) -> None:
         f"module use {shlex.quote(str(path))}" for path in reversed(modules)
     ]  # the last one comes first on the path
     click.echo(f"    {' && '.join([*uses, f'module load {name}'])}")
-    click.echo("Or without any module system:")
+    click.echo("Or without a module system:")
     click.echo(f"    {program} run {name} -- python")
