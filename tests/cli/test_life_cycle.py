@@ -187,7 +187,7 @@ def test_ctrl_c_leaves_the_yard_usable(yard: Path, tmp_path: Path, real_channel:
     os.killpg(process.pid, signal.SIGINT)
     _, rest = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "interrupted" in rest and "goes on from here" in rest and "Traceback" not in rest
+    assert "interrupted" in rest and "run the same command again to continue" in rest and "Traceback" not in rest
     assert not list(yard.glob("*.lease")) and os.readlink(yard / "modules") == before
     stackyard("--yard", yard, "deploy", file)
     stackyard("--yard", yard, "run", "broken", "--", "python", "-c", "import rich, numpy")
@@ -207,7 +207,7 @@ def test_a_newcomer_is_told_what_to_write_for_an_exception(tmp_path: Path, real_
     )
     words = ("--yard", tmp_path / "y", "deploy")
     told = stackyard(*words, file, "--version", "1", expect=3).out
-    block = told.partition("and deploy that:\n")[2].partition("    look inside")[0]
+    block = told.partition("and deploy that:\n")[2].partition("    investigate")[0]
     assert "environment: environment.yml" in block and "exceptions:" in block
     (tmp_path / "stack.yaml").write_text("\n".join(line[8:] for line in block.splitlines()) + "\n")
     assert "published" in stackyard(*words, tmp_path / "stack.yaml").out

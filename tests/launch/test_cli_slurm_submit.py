@@ -66,10 +66,10 @@ def test_a_job_is_left_attached_to_and_cancelled(work: Work) -> None:
     assert "the job is running" in err
     rows = work.run("runs", "--json").value
     assert (rows[0]["state"], rows[0]["job"]) == ("running", made["job"])
-    assert f"end job {made['job']}" in work.run("runs", "cancel", "last").out
+    assert f"cancelled slurm job {made['job']}" in work.run("runs", "cancel", "last").out
     ended = work.run("runs", "attach", "--json", expect=143)
     assert ended.value["state"] == "cancelled"
-    assert work.run("runs", "cancel", "last", expect=2).err.count("has ended already") == 1
+    assert work.run("runs", "cancel", "last", expect=2).err.count("has already ended") == 1
     work.nothing_left()
 
 
