@@ -102,7 +102,7 @@ def test_a_run_is_read_compared_and_repeated(work: Work) -> None:
     shown = work.run("runs", "show", first).out
     assert "exit.py 0" in shown
     assert f"slurm {work.status()['job']}" in shown
-    assert set(work.run("runs", "show", "--json").value) >= {"record", "status", "receipt"}
+    assert set(work.run("runs", "show", "--json").value) >= {"record", "status", "placement"}
 
     work.run("submit", "--again", first, "-r", "2", "--env", "COLOUR=red")
     assert len(list(work.last.glob("logs/rank-*.log"))) == 4

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stackyard.cli.context import Context
+from stackyard.cli.help import Verb
 from stackyard.cli.output import show_json
 
 if TYPE_CHECKING:
@@ -18,9 +19,13 @@ if TYPE_CHECKING:
 
 _WORDS = {"refused": ("error", "red"), "warning": ("warning", "yellow"), "note": ("note", "cyan")}
 _WIDEST = 110
+EXAMPLES = (
+    ("errors and wasted resources, each with a better line", "stackyard lint job.lsf"),
+    ("an equivalent job file, for `stackyard submit --job`", "stackyard lint --fix job.lsf"),
+)
 
 
-@click.command(short_help="what is wrong or wasteful in a batch script")
+@click.command(cls=Verb, short_help="find errors and wasted resources in a batch script", examples=EXAMPLES)
 @click.argument("files", nargs=-1, required=True, metavar="SCRIPT...", type=click.Path(path_type=Path))
 @click.option("--fix", is_flag=True, help="Write SCRIPT.job.yaml: a Stackyard job file that does the same.")
 @click.option("--notes/--no-notes", default=True, help="Also show notes, which lack the evidence to be findings.")
