@@ -40,9 +40,9 @@ def _stack(value: Mapping[str, Any]) -> Iterator[str]:
     yield from _named("summary", value["summary"])
     yield from _named("default", value["default"])
     variants = value["variants"]
-    told = [_variant(variant) for variant in variants]
-    shared = [part for part in told[0] if all(part in other for other in told)]
-    for variant, parts in zip(variants, told, strict=True):
+    parts_of = [_variant(variant) for variant in variants]
+    shared = [part for part in parts_of[0] if all(part in other for other in parts_of)]
+    for variant, parts in zip(variants, parts_of, strict=True):
         axes = ", ".join(f"{k} {v}" for k, v in variant["axes"].items() if v)
         name = click.style(f"variant {variant['version']}-{variant['name']}".rstrip("-"), bold=True)
         yield name + (f"   ({axes})" if axes else "")

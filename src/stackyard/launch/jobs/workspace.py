@@ -1,4 +1,4 @@
-"""`Workspace`: where jobs are planned and recorded. Whoever calls `launch.api` says so once, with plain values."""
+"""`Workspace`: where jobs are planned and recorded; what callers of `launch.api` pass, as plain values."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ def _wrappers(intent: Intent, site: Site, made: RankProgram, context: PlanContex
 def rank_variables(intent: Intent, site: Site, kind: str) -> dict[str, str]:
     """The variables of every rank: the network interfaces of the node kind, the site's, the kind's, your own.
 
-    NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME follow from the node kind's `nics` unless the site says otherwise.
+    NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME follow from the node kind's `nics` unless the site sets them.
     """
     node = site.nodes.get(kind, NodeKind())
     found: dict[str, str] = {}

@@ -54,9 +54,9 @@ def statuses(
     found = {index: read_status(task) for index, task in tasks(paths, array).items()}
     if states is None or all(status.over for status in found.values()):
         return found
-    told = states()
+    asked = states()
     again = {index: read_status(task) for index, task in tasks(paths, array).items()}  # ended meanwhile
-    return {index: status if status.over else told.get(index, status) for index, status in again.items()}
+    return {index: status if status.over else asked.get(index, status) for index, status in again.items()}
 
 
 def together(whole: RunStatus, parts: dict[str, RunStatus]) -> RunStatus:
