@@ -50,9 +50,7 @@ class Intent(Model):
     gpu_visibility: Literal["auto", "all", "own"] = Field(
         "auto", description="Each rank sees all GPUs of its node, or only its own; auto: all where GPUs are peers"
     )
-    distribution: Literal["block", "cyclic"] = Field(
-        "block", description="Ranks fill each node, or go round robin"
-    )
+    distribution: Literal["block", "cyclic"] = Field("block", description="Ranks fill each node, or go round robin")
     straddle: bool = Field(False, description="Allow a rank to span two sockets")
     oversubscribe: bool = Field(False, description="Allow more ranks or threads than cores")
     node_kind: str = Field("", description="One of the site's node kinds; empty: the only one, or this machine")
