@@ -29,21 +29,21 @@ class Kind(Generic[Made]):
         make: turns the values of that format, without the number, into the object. Raises ValueError or KeyError.
         upgrades: by format number, what turns its values into those of the next number.
         hint: what to do about a damaged file, given its path.
-        error: the class of what is raised.
+        error: makes what is raised from a message and a hint.
     """
 
     version: int
     make: Callable[[dict[str, Any]], Made]
     upgrades: Mapping[int, Upgrade] = field(default_factory=dict)
     hint: Callable[[Path], str] = lambda path: f"restore {path}"
-    error: type[StackyardError] = StackyardError
+    error: Callable[..., StackyardError] = StackyardError
 
 
 def load(path: Path, kind: Kind[Made]) -> Made:
     """Read a JSON file of any format up to the present one.
 
     Raises:
-        StackyardError: of the kind's class; the file is missing, damaged, of a newer format, or has an unknown key.
+        StackyardError: what the kind makes; the file is missing, damaged, of a newer format, or has an unknown key.
     """
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
