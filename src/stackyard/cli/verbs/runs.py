@@ -60,9 +60,9 @@ def _shown(row: dict[str, Any], everywhere: bool) -> dict[str, str]:
     }
 
 
-def _verb(name: str, *examples: tuple[str, str]) -> Callable[[Callable[..., Any]], click.Command]:
+def _verb(short: str, *examples: tuple[str, str]) -> Callable[[Callable[..., Any]], click.Command]:
     """A verb below `runs`."""
-    return command.command(cls=Verb, short_help=name, examples=examples)
+    return command.command(cls=Verb, short_help=short, examples=examples)
 
 
 @_verb(
@@ -86,7 +86,7 @@ def attach(context: Context, run: str, as_json: bool) -> None:
     ("the directory with the logs of a run", "stackyard runs logs 003 --where"),
 )
 @click.argument("run", metavar="[RUN]", default="last")
-@click.option("-r", "--rank", type=click.IntRange(0), help="Default: the first.")
+@click.option("-r", "--rank", metavar="N", type=click.IntRange(0), help="Rank. Default: the first.")
 @click.option("--launcher", is_flag=True, help="The log of the launcher itself.")
 @click.option("--where", is_flag=True, help="Print the path of the logs only.")
 @click.pass_obj
