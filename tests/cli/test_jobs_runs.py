@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from stackyard.cli.deployjob import _without_on
-from stackyard.cli.verbs.submit import asked_for
-from stackyard.launch.plan.make import PlanContext
+from stackyard.cli.deployjob import without_job
+from stackyard.launch.jobs.batch import without_dry_run
+from stackyard.launch.jobs.requeue import job_id
+from stackyard.launch.plan.context import PlanContext
 from stackyard.launch.plan.model import Allocation
 from stackyard.launch.records import arrays
 from stackyard.launch.records.find import known_runs
 from stackyard.launch.records.follow import follow
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.record import RunRecord, RunStatus, add_event, read_run, write_record, write_status
-from stackyard.launch.running import job_id
 from support.cli import stackyard
 from support.watched import Heard
 
@@ -79,7 +79,7 @@ def test_an_array_that_has_ended_needs_no_scheduler(tmp_path: Path, monkeypatch:
     assert row["message"] == "task 1: rank 2 was lost"
     assert "failed (9), 1 of 2 done" in stackyard("runs").out
     assert stackyard("runs", "show", "last.0", "--json").value["record"]["run"] == "2026-11-21-001.0"
-    assert "has not begun" in stackyard("runs", "show", "last.5", expect=2).err
+    assert "has not started" in stackyard("runs", "show", "last.5", expect=2).err
 
 
 def test_what_a_task_of_an_array_was_started_with(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_two_runs_do_not_differ_by_their_folders(tmp_path: Path, monkeypatch: py
     made(tmp_path, "2026-11-21-002", state="done")
     monkeypatch.chdir(tmp_path)
     assert stackyard("runs", "diff", "001", "002", "--json").value == []
-    assert "do not differ" in stackyard("runs", "diff", "001", "002").out
+    assert "no differences" in stackyard("runs", "diff", "001", "002").out
 
 
 def test_a_follower_hears_the_last_phase_and_the_whole_output(tmp_path: Path) -> None:
@@ -143,8 +143,8 @@ def test_a_log_that_was_replaced_by_a_longer_one_is_shown_whole(tmp_path: Path) 
     (["submit", "a.py", "--dry-run"], ["a.py", "--dry-run"], ["submit", "a.py", "--dry-run"]),
     (["submit", "--dry-run", "--again", "last"], [], ["submit", "--again", "last"]),
 ])  # fmt: skip
-def test_a_script_does_not_say_that_it_was_only_shown(words: list[str], program: list[str], left: list[str]) -> None:
-    assert asked_for(words, program) == left
+def test_a_script_does_not_show_that_it_was_a_dry_run(words: list[str], program: list[str], left: list[str]) -> None:
+    assert without_dry_run(words, program) == left
 
 
 @pytest.mark.parametrize("options", [
@@ -153,7 +153,7 @@ def test_a_script_does_not_say_that_it_was_only_shown(words: list[str], program:
 ])  # fmt: skip
 def test_the_job_of_a_deploy_is_the_deploy_without_the_job(options: list[str]) -> None:
     argv = ["stackyard", "--yard", "y", "deploy", "--name", "n", *options, "stack.yaml"]
-    assert _without_on(argv) == ["--name", "n", "stack.yaml"]
+    assert without_job(argv) == ["--name", "n", "stack.yaml"]
 
 
 @pytest.mark.parametrize("words", [

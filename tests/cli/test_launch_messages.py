@@ -1,4 +1,4 @@
-"""What a person reads who asks for something that cannot be: one error, what to do, exit code 2, nothing written."""
+"""Requests that cannot be met: one error with a hint, exit status 2, nothing written."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from support.cli import stackyard
 
 LAPTOP = "name: laptop\nscheduler: {kind: none}\nnodes: {here: {cores: 6, sockets: 2}}\n"
 WRONG = {
-    "no program": ([], "say which program to run"),
-    "a program that is not there": (["nope.py"], "there is no nope.py in"),
-    "more nodes than one": (["-N", "3", "hello.py"], "there is only this machine"),
+    "no program": ([], "no program given"),
+    "a program that is not there": (["nope.py"], "nope.py not found in"),
+    "more nodes than one": (["-N", "3", "hello.py"], "no scheduler found: only this machine"),
     "more cores than there are": (["-r", "2", "-c", "9", "hello.py"], "a node has 6"),
     "a rank on two sockets": (["-r", "3", "-c", "2", "hello.py"], "two sockets"),
     "an unknown profiler": (["--profile", "nsysx", "hello.py"], "did you mean nsys?"),
     "an image that is not there": (["--container", "none.sif", "hello.py"], "image not found: none.sif"),
     "an unknown revision": (["--with", "nothing", "hello.py"], "no such revision in "),
     "an unknown node kind": (["--node-kind", "nix", "hello.py"], "no such node kind: nix"),
-    "no name for a value": (["--env", "FOO", "hello.py"], "is no NAME=VALUE"),
-    "no time": (["-t", "1:xx", "hello.py"], "is no time"),
-    "an unknown run": (["--again", "077"], "there is no run 077"),
+    "no name for a value": (["--env", "FOO", "hello.py"], "is not NAME=VALUE"),
+    "no time": (["-t", "1:xx", "hello.py"], "is not a time"),
+    "an unknown run": (["--again", "077"], "no such run: 077"),
 }
 
 

@@ -51,7 +51,7 @@ def test_signals_to_the_launch_end_all_ranks(work: Work, number: signal.Signals,
     started.send_signal(number)
     _, err = started.communicate(timeout=30)
     assert started.returncode == code, err
-    assert "cancelled: all ranks were ended" in err
+    assert "cancelled: all ranks terminated" in err
     assert work.status()["state"] == "cancelled"
     work.nothing_left()
 
@@ -121,11 +121,11 @@ def test_fewer_nodes_than_the_allocation_and_more(work: Work) -> None:
     assert "rank 0 of 2" in done.out
     assert len(work.status()["hosts"]) == 1
     done = work.allocated("launch", *RANKS, "-t", "5", "-A", "other", "--dry-run", "exit.py", "0")
-    assert "--time, --account: not used, since the nodes are there already" in done.err
+    assert "--time, --account ignored: the nodes are already allocated" in done.err
     done = work.allocated("launch", "-N", "4", *RANKS, "exit.py", "0", salloc=("-N3",), expect=2)
-    assert "4 nodes are asked for, and this allocation has 3" in done.err
+    assert "4 nodes requested, but this allocation has 3" in done.err
     done = work.run("launch", "-N", "5", *RANKS, "exit.py", "0", expect=2)
-    assert "5 nodes are asked for, and partition debug has 4" in done.err
+    assert "5 nodes requested, but partition debug has 4" in done.err
     assert "-N 4" in done.err
     assert len(list((work.folder / "runs").iterdir())) == 1
 
@@ -142,7 +142,7 @@ def test_a_launch_outside_of_an_allocation_makes_one(work: Work) -> None:
     words = ("--array", "0-1", "--scheduler-arg=--nodelist=n3,n4")
     shown = work.run("launch", *SHAPE, *words, "--dry-run", "exit.py", "0")
     assert "--nodelist=n3,n4" in shown.out
-    assert "--array: not used, since no batch job is made" in shown.err
+    assert "--array ignored: no batch job is created" in shown.err
     command = json.loads((work.last / "record.json").read_text())["plan"]["command"]
     assert "--partition=short" in command
     assert "--account=project" in command

@@ -66,10 +66,10 @@ def test_a_job_is_left_attached_to_and_cancelled(work: Work) -> None:
     assert "the job is running" in err
     rows = work.run("runs", "--json").value
     assert (rows[0]["state"], rows[0]["job"]) == ("running", made["job"])
-    assert f"end job {made['job']}" in work.run("runs", "cancel", "last").out
+    assert f"cancelled slurm job {made['job']}" in work.run("runs", "cancel", "last").out
     ended = work.run("runs", "attach", "--json", expect=143)
     assert ended.value["state"] == "cancelled"
-    assert work.run("runs", "cancel", "last", expect=2).err.count("has ended already") == 1
+    assert work.run("runs", "cancel", "last", expect=2).err.count("has already ended") == 1
     work.nothing_left()
 
 
@@ -102,7 +102,7 @@ def test_a_run_is_read_compared_and_repeated(work: Work) -> None:
     shown = work.run("runs", "show", first).out
     assert "exit.py 0" in shown
     assert f"slurm {work.status()['job']}" in shown
-    assert set(work.run("runs", "show", "--json").value) >= {"record", "status", "receipt"}
+    assert set(work.run("runs", "show", "--json").value) >= {"record", "status", "placement"}
 
     work.run("submit", "--again", first, "-r", "2", "--env", "COLOUR=red")
     assert len(list(work.last.glob("logs/rank-*.log"))) == 4

@@ -74,7 +74,7 @@ def test_it_is_readable(site: str, kind: str) -> None:
         longest = max(map(len, line.split()), default=0)
         assert len(line) <= 80 or longest > 40 or "/spawn.py" in line, line
     assert "{step}" not in text
-    assert ("node1" in text) == ("for the hosts that the job gets" in text)
+    assert ("node1" in text) == ("for the hosts of the allocation" in text)
     assert "socket 0" in text
 
 

@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 
 from stackyard.errors import InputError
-from stackyard.launch.records.find import cancel, compare, current_status, find_run
+from stackyard.launch.records.find import compare, find_run
 from stackyard.launch.records.follow import follow
+from stackyard.launch.records.origin import hostname
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.record import (
     RunRecord,
     RunStatus,
-    hostname,
     new_run,
     next_run,
     read_run,
@@ -30,6 +30,7 @@ from stackyard.launch.records.record import (
     write_record,
     write_status,
 )
+from stackyard.launch.records.status import cancel, current_status
 
 
 def make_run(folder: Path, **values: object) -> RunPaths:
@@ -65,12 +66,12 @@ def test_a_damaged_or_newer_record_says_so(tmp_path: Path) -> None:
     paths = make_run(tmp_path)
     value = json.loads(paths.record.read_text())
     paths.record.write_text(json.dumps({**value, "format": 99}))
-    with pytest.raises(InputError, match="format 99"):
+    with pytest.raises(InputError, match="format 99; this version of stackyard reads up to 2"):
         read_run(paths)
     paths.record.write_text("{")
     with pytest.raises(InputError, match=r"cannot read .*record\.json"):
         read_run(paths)
-    with pytest.raises(InputError, match="is no run"):
+    with pytest.raises(InputError, match="is not a run"):
         read_run(RunPaths(tmp_path / "nothing"))
 
 
@@ -85,7 +86,7 @@ def test_runs_are_found_by_name_end_of_name_folder_and_last(tmp_path: Path) -> N
     make_run(tmp_path / "other")
     with pytest.raises(InputError, match="several runs"):
         find_run("001", tmp_path / "elsewhere")
-    with pytest.raises(InputError, match="no run 077"):
+    with pytest.raises(InputError, match="no such run: 077"):
         find_run("077", here)
 
 
@@ -104,13 +105,13 @@ def test_cancel_interrupts_the_watcher_here_and_refuses_elsewhere(tmp_path: Path
     paths = make_run(tmp_path)
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     write_status(paths, RunStatus(state="running", pid=child.pid, host="elsewhere"))
-    with pytest.raises(InputError, match="watched on elsewhere"):
+    with pytest.raises(InputError, match="is on elsewhere"):
         cancel(paths)
     write_status(paths, RunStatus(state="running", pid=child.pid, host=hostname()))
     assert str(child.pid) in cancel(paths)
     assert child.wait(10) in (-signal.SIGINT, 1)
     write_status(paths, RunStatus(state="done", code=0))
-    with pytest.raises(InputError, match="ended already"):
+    with pytest.raises(InputError, match="already ended"):
         cancel(paths)
 
 

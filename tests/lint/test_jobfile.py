@@ -1,4 +1,4 @@
-"""Job files: read, written, round; and made from batch scripts."""
+"""Job files: read, written, read back; and made from batch scripts."""
 
 from __future__ import annotations
 
@@ -52,6 +52,15 @@ def test_only_what_differs_is_written() -> None:
     assert text == "format: 1\nprogram: [a]\nnodes: 2\nbatch:\n  time_min: 60\n"
 
 
+def test_it_is_readable_yaml() -> None:
+    intent = Intent(program=("a b.py", "--epochs", "3", "x" * 130), variables={"A": "1", "P": "/a:/b"}, hang_min=2.0)
+    text = job_text(intent, ["made from job.sbatch", "check the module"])
+    assert text == (
+        "# made from job.sbatch\n# check the module\nformat: 1\n"
+        f"program: [a b.py, --epochs, '3', {'x' * 130}]\nhang_min: 2\nvariables:\n  A: '1'\n  P: /a:/b\n"
+    )
+
+
 def test_all_problems_at_once_with_places(tmp_path: Path) -> None:
     path = written(tmp_path, "format: 2\nnodez: 3\nnodes: two\nbatch:\n  time_mins: 5\n")
     with pytest.raises(ManyErrors) as raised:
@@ -61,10 +70,10 @@ def test_all_problems_at_once_with_places(tmp_path: Path) -> None:
     assert "'nodes'" in (said[2].hint or "") and "'time_min'" in (said[5].hint or "")
 
 
-def test_a_format_is_asked_for(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="'format' is missing"):
+def test_the_format_is_required(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="missing key 'format'"):
         load_job(written(tmp_path, "nodes: 2\n"))
-    with pytest.raises(InputError, match="a job is a mapping"):
+    with pytest.raises(InputError, match="must be a mapping"):
         load_job(written(tmp_path, "- nodes\n"))
 
 

@@ -15,7 +15,7 @@
 #SBATCH --output=/home/user/work/runs/2026-11-21-001/batch.log
 #SBATCH --no-requeue
 
-# asked for with:
+# created by:
 #   stackyard --site /opt/stackyard/examples/frontier/site.yaml submit -N 8 -t 60 -A PROJ train.py
 # starts the ranks with:
 #   srun -N 8 -n 64 --ntasks-per-node=8 --distribution=block:block -S 8

@@ -11,7 +11,7 @@
 #SBATCH --output=/home/user/work/runs/2026-11-21-001/batch.log
 #SBATCH --no-requeue
 
-# asked for with:
+# created by:
 #   stackyard --site /opt/stackyard/examples/longhorn/site.yaml submit -N 2 -t 60 -A PROJ train.py
 # starts the ranks with:
 #   srun -N 2 -n 8 --ntasks-per-node=4 --distribution=block:block -c 10 --threads-per-core=1 --cpu-bind=threads

@@ -13,7 +13,7 @@
 #SBATCH --output=/home/user/work/runs/2026-11-21-001/batch.log
 #SBATCH --no-requeue
 
-# asked for with:
+# created by:
 #   stackyard --site /opt/stackyard/examples/lumi/site.yaml submit -N 4 -t 60 -A PROJ train.py
 # starts the ranks with:
 #   srun -N 4 -n 32 --ntasks-per-node=8 --distribution=block:block

@@ -14,7 +14,7 @@
 #SBATCH --output=/home/user/work/runs/2026-11-21-001/batch.log
 #SBATCH --no-requeue
 
-# asked for with:
+# created by:
 #   stackyard --site /opt/stackyard/examples/perlmutter/site.yaml submit -N 4 -t 60 -A PROJ --qos regular train.py
 # starts the ranks with:
 #   srun -N 4 -n 16 --ntasks-per-node=4 --distribution=block:block

@@ -10,7 +10,7 @@
 #PBS -r n
 #PBS -l filesystems=home:eagle
 
-# asked for with:
+# created by:
 #   stackyard --site /opt/stackyard/examples/polaris/site.yaml submit -N 10 -t 60 -A PROJ train.py
 # starts the ranks with:
 #   mpiexec --envall --line-buffer --np 40 --ppn 4 --cpu-bind list:24-31:16-23:8-15:0-7

@@ -10,7 +10,7 @@
 #SBATCH --output=/home/user/work/runs/2026-11-21-001/batch.log
 #SBATCH --no-requeue
 
-# asked for with:
+# created by:
 #   stackyard --site /opt/stackyard/examples/slurm-cluster/site.yaml submit -N 2 -t 60 -A PROJ train.py
 # starts the ranks with:
 #   srun -N 2 -n 8 --ntasks-per-node=4 --distribution=block:block -c 10 --cpu-bind=cores --gres=gpu:v100:4

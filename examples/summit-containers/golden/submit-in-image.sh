@@ -7,7 +7,7 @@
 #BSUB -o "/home/user/work/runs/2026-11-21-001/batch.log"
 #BSUB -e "/home/user/work/runs/2026-11-21-001/batch.log"
 
-# asked for with:
+# created by:
 #   stackyard --site /opt/stackyard/examples/summit-containers/site.yaml submit -N 2 -t 60 -A PROJ --backend horovod
 #   --container powerai.sif train.py
 # starts the ranks with:

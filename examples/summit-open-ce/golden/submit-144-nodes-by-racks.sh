@@ -9,7 +9,7 @@
 #BSUB -o "/home/user/work/runs/2026-11-21-001/batch.log"
 #BSUB -e "/home/user/work/runs/2026-11-21-001/batch.log"
 
-# asked for with:
+# created by:
 #   stackyard --site /opt/stackyard/examples/summit-open-ce/site.yaml submit -N 144 -t 60 -A PROJ --pack racks
 #   --backend horovod train.py
 # starts the ranks with:

@@ -7,7 +7,7 @@
 #BSUB -o "/home/user/work/runs/2026-11-21-001/batch.log"
 #BSUB -e "/home/user/work/runs/2026-11-21-001/batch.log"
 
-# asked for with:
+# created by:
 #   stackyard --site /opt/stackyard/examples/summit-open-ce/site.yaml submit -N 2 -t 60 -A PROJ train.py
 # starts the ranks with:
 #   jsrun -n2 -r1 -g6 -a6 -c42 -bpacked:7 -dpacked -X1 --smpiargs=off /home/user/work/runs/2026-11-21-001/rank.sh

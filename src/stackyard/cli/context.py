@@ -1,8 +1,8 @@
 """Which yard and which site a command works with.
 
 The yard is ``--yard``, else ``$STACKYARD_HOME``, else what the site names for users, else the XDG data folder. The site
-is ``--site``, else ``$STACKYARD_SITE``, else ``/etc/stackyard/site.yaml``, else the built-in defaults. What the read
-commands need of a site (two paths) is kept in a small cache by the hash of its file, so that they do not parse it.
+is ``--site``, else ``$STACKYARD_SITE``, else ``/etc/stackyard/site.yaml``, else the built-in defaults. Read commands
+use two paths of a site; a small cache keeps these by the hash of the site file, so that they do not parse it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import shlex
+import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from stackyard.yard import atomic
 from stackyard.yard.layout import Yard, default_yard_root
 
 if TYPE_CHECKING:
+    from stackyard.launch.api.jobs import Workspace
     from stackyard.spec.sitemodels import Site
 
 SYSTEM_SITE = Path("/etc/stackyard/site.yaml")
@@ -40,13 +42,13 @@ class Context:
         named = self.site_option or (Path(os.environ["STACKYARD_SITE"]) if os.environ.get("STACKYARD_SITE") else None)
         if named is not None:
             if not named.exists():
-                raise InputError(f"there is no site file {named}", hint="check --site and $STACKYARD_SITE")
+                raise InputError(f"no such site file: {named}", hint="check --site and $STACKYARD_SITE")
             return named
         return SYSTEM_SITE if SYSTEM_SITE.exists() else None
 
     @property
     def program(self) -> str:
-        """How to call this program for the same yard and site, for messages: right from any folder."""
+        """How to call this program for the same yard and site, from any directory; for messages."""
         words = ["stackyard"]
         if self.yard_option is not None:
             words += ["--yard", str(self.yard_option.absolute())]
@@ -55,9 +57,9 @@ class Context:
         return shlex.join(words)
 
     def site(self) -> Site:
-        """The site, parsed and validated; a file that was read before comes from its compiled form in the cache.
+        """The site, parsed and validated; from its compiled form in the cache where the file was read before.
 
-        A launch starts within tenths of a second, and reading YAML with places takes one of them.
+        A launch starts within tenths of a second, and parsing YAML with places takes one of them.
         """
         from stackyard.spec.sitemodels import Site
 
@@ -72,9 +74,19 @@ class Context:
         from stackyard.spec.site import load_site
 
         site = load_site(file)
-        with suppress(OSError):  # a home that cannot be written to costs time only
+        with suppress(OSError):  # a home that is not writable costs time only
             atomic.write_text(cache, site.model_dump_json())
         return site
+
+    def workspace(self) -> Workspace:
+        """What jobs are planned and recorded with: this site and yard, this shell, this command line."""
+        from stackyard.launch.api.jobs import Workspace
+
+        site, file = self.site(), self.site_file()
+        return Workspace(
+            site, self.yard(), file.absolute() if file else None, Path.cwd() / site.launch.runs, os.environ,
+            tuple(sys.argv),
+        )  # fmt: skip
 
     def yard(self) -> Yard:
         """The yard, with the site's own as its parent."""
@@ -87,7 +99,7 @@ class Context:
             root = Path(os.path.expandvars(user_yard)).expanduser()
         root = root.absolute()
         if "$" in str(root):
-            raise InputError(f"the yard {root} holds a variable that is not set", hint="set it, or use --yard")
+            raise InputError(f"unset variable in the yard's path: {root}", hint="set it, or use --yard")
         parent = Path(os.path.expandvars(site_yard)).expanduser().absolute() if site_yard else None
         if parent is not None and parent.resolve() != root.resolve():
             return Yard(root, Yard(parent))
@@ -104,7 +116,7 @@ class Context:
             return brief["yard"], brief["user_yard"]
         except (OSError, ValueError, KeyError):
             site = self.site()
-        with suppress(OSError):  # a home that cannot be written to costs time only
+        with suppress(OSError):  # a home that is not writable costs time only
             atomic.write_json(cache, {"yard": site.yard, "user_yard": site.user_yard})
         return site.yard, site.user_yard
 

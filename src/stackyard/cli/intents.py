@@ -1,19 +1,20 @@
-"""The options that say what a job is, for `launch`, `submit` and `explain`; they make an `Intent`."""
+"""The options that describe a job, for `launch`, `submit` and `explain`, in sections; and the `Intent` they make."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from stackyard.cli.help import Decorator, F, options_of
+from stackyard.cli.output import show_notice
 from stackyard.errors import InputError
 
 if TYPE_CHECKING:
-    from stackyard.launch.request.intent import Intent
-
-F = TypeVar("F", bound=Callable[..., Any])
+    from stackyard.launch.api.jobs import Intent, Repeat, Workspace
 
 LAUNCHERS = ["srun", "jsrun", "mpirun", "mpich", "pals", "flux", "local"]
 BACKENDS = ["auto", "torchrun", "horovod", "mpi", "deepspeed", "jax", "ray", "any"]
@@ -32,7 +33,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg]
             days, _, clock = str(value).rpartition("-")
             parts = [float(part) for part in clock.split(":")]
         except ValueError:
-            self.fail(f"{value!r} is no time: write minutes (90), H:MM (1:30) or D-HH:MM:SS", param, ctx)
+            self.fail(f"{value!r} is not a time; expected minutes (90), H:MM (1:30) or D-HH:MM:SS", param, ctx)
         if len(parts) == 1:
             minutes = parts[0] * (60 if days else 1)
         elif len(parts) == 2:
@@ -42,86 +43,133 @@ class Duration(click.ParamType):  # type: ignore[type-arg]
         return minutes + (float(days) * 1440 if days else 0)
 
 
-SHAPE = (
-    click.option("-N", "--nodes", type=click.IntRange(1), help="Nodes. Default: all of the allocation, else 1."),
-    click.option("-r", "--ranks-per-node", type=click.IntRange(1), help="Default: one per GPU, else one per socket."),
-    click.option("-c", "--cores-per-rank", type=click.IntRange(1), help="Default: as many as fit within a socket."),
-    click.option("-g", "--gpus-per-rank", type=click.IntRange(0), help="Default: GPUs divided by ranks."),
-    click.option("--threads-per-rank", type=click.IntRange(1), help="OMP_NUM_THREADS. Default: one per core."),
-    click.option("--smt", type=click.IntRange(1), help="Hardware threads used per core."),
-    click.option("--gpu-visibility", type=click.Choice(["auto", "all", "own"]), help="GPUs that each rank sees."),
-    click.option("--distribution", type=click.Choice(["block", "cyclic"]), help="How ranks are dealt to nodes."),
-    click.option("--straddle", is_flag=True, default=None, help="Allow a rank on two sockets."),
-    click.option("--oversubscribe", is_flag=True, default=None, help="Allow more ranks or threads than cores."),
-    click.option("--node-kind", help="One of the site's node kinds."),
+layout, program_option, scheduler = options_of("Layout"), options_of("Program"), options_of("Scheduler")
+checks, output = options_of("Checks"), options_of("Output")
+
+LAYOUT = (
+    layout("-N", "--nodes", metavar="N", type=click.IntRange(1), help="Nodes. Default: all of the allocation, else 1."),
+    layout(
+        "-r", "--ranks-per-node", metavar="N", type=click.IntRange(1), help="Default: one per GPU, else one per socket."
+    ),
+    layout(
+        "-c", "--cores-per-rank", metavar="N", type=click.IntRange(1), help="Default: as many as fit within a socket."
+    ),
+    layout("-g", "--gpus-per-rank", metavar="N", type=click.IntRange(0), help="Default: GPUs divided by ranks."),
+    layout("--threads-per-rank", metavar="N", type=click.IntRange(1), help="OMP_NUM_THREADS. Default: one per core."),
+    layout("--smt", metavar="N", type=click.IntRange(1), help="Hardware threads used per core."),
+    layout("--gpu-visibility", type=click.Choice(["auto", "all", "own"]), help="GPUs visible to each rank."),
+    layout("--distribution", type=click.Choice(["block", "cyclic"]), help="Distribution of ranks over nodes."),
+    layout("--straddle", is_flag=True, default=None, help="Allow a rank to span two sockets."),
+    layout("--oversubscribe", is_flag=True, default=None, help="Allow more ranks or threads than cores."),
+    layout("--node-kind", metavar="KIND", help="One of the site's node kinds."),
 )
 PROGRAM = (
-    click.option("--with", "stack", metavar="REV", help="Run with a published revision, e.g. pytorch/2.13."),
-    click.option("--container", metavar="IMAGE", help="Run in an image: a SIF or SquashFS file, or a folder."),
-    click.option("--backend", type=click.Choice(BACKENDS), help="Default: from the program's imports."),
-    click.option(
-        "--torchrun", "by_torchrun", is_flag=True, help="Start torchrun on every node, not the ranks directly."
+    program_option("--with", "stack", metavar="REV", help="Run with a published revision, e.g. pytorch/2.13."),
+    program_option("--container", metavar="IMAGE", help="Run in an image: a SIF or SquashFS file, or a directory."),
+    program_option("--backend", type=click.Choice(BACKENDS), help="Default: from the program's imports."),
+    program_option("--torchrun", "by_torchrun", is_flag=True, help="Start torchrun on every node instead of ranks."),
+    program_option("--controller", type=click.Choice(["auto", "mpi", "gloo"]), help="Horovod controller."),
+    program_option("--launcher", type=click.Choice(LAUNCHERS), help="What starts the ranks. Default: the site's."),
+    program_option(
+        "--launcher-arg",
+        "launcher_args",
+        metavar="WORD",
+        multiple=True,
+        help="Extra word of the launch line, unchanged.",
     ),
-    click.option("--controller", type=click.Choice(["auto", "mpi", "gloo"]), help="How Horovod's ranks meet."),
-    click.option("--launcher", type=click.Choice(LAUNCHERS), help="What starts the ranks. Default: the site's."),
-    click.option("--launcher-arg", "launcher_args", multiple=True, help="A word for the launch line, as it is."),
-    click.option("--profile", multiple=True, metavar="WHAT", help="e.g. nsys:ranks=0 or py-spy:ranks=0,8."),
-    click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="A variable for every rank."),
-    click.option(
-        "--check/--no-check", default=None, help="Prove identity, hosts, GPUs and network before the program."
+    program_option("--profile", multiple=True, metavar="WHAT", help="e.g. nsys:ranks=0 or py-spy:ranks=0,8."),
+    program_option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="Variable set for every rank."),
+    program_option(
+        "--job",
+        "job_file",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="Job file; other options override it.",
     ),
-    click.option("--spare", type=click.IntRange(0), help="Nodes beyond -N, to leave bad ones out. Implies --check."),
-    click.option("--hang", "hang_min", type=float, metavar="MIN", help="Without output for MIN: collect stacks, end."),
-    click.option("--job", "job_file", type=click.Path(path_type=Path), help="A job file; options here come on top."),
 )
-BATCH = (
-    click.option("-t", "--time", "time_min", type=Duration(), help="Wall time: minutes, H:MM or D-HH:MM:SS."),
-    click.option("-A", "--account", help="Account or project."),
-    click.option("-q", "-p", "--queue", "--partition", "queue", help="Queue or partition."),
-    click.option("--qos", help="Quality of service."),
-    click.option("-C", "--constraint", help="Features that the nodes must have."),
-    click.option("--reservation", help="A reservation to use."),
-    click.option("-d", "--dependency", help="As the scheduler writes it, e.g. afterok:1234."),
-    click.option("--mail", metavar="ADDRESS", help="Where to write to."),
-    click.option("--mail-on", "mail_events", help="begin, end, fail, with commas."),
-    click.option("-J", "--name", help="Job name. Default: the program's."),
-    click.option("-o", "--output", help="The batch script's own output. Default: in the run's folder."),
-    click.option("-a", "--array", help="Indices of a job array, e.g. 0-9."),
-    click.option("--requeue", is_flag=True, default=None, help="Start again after preemption or time-out."),
-    click.option("--signal", "signal_s", type=int, metavar="S", help="SIGUSR1 for the ranks S seconds before the end."),
-    click.option("--memory", "memory_gib", type=float, metavar="GIB", help="Memory per node."),
-    click.option("--exclusive/--shared", default=None, help="Whole nodes, or parts. Default: the site's."),
-    click.option("--local-disk", is_flag=True, default=None, help="Ask for the nodes' own disks (LSF: nvme)."),
-    click.option("--pack", type=click.Choice(["racks"]), help="Nodes from as few racks as possible."),
-    click.option("--scheduler-arg", "scheduler_args", multiple=True, help="A batch option, passed on as it is."),
+AGAIN = program_option("--again", metavar="RUN", help="Repeat a recorded run; other options override it.")
+SCHEDULER = (
+    scheduler("-t", "--time", "time_min", type=Duration(), help="Wall time: minutes, H:MM or D-HH:MM:SS."),
+    scheduler("-A", "--account", metavar="NAME", help="Account or project."),
+    scheduler("-q", "-p", "--queue", "--partition", "queue", metavar="NAME", help="Queue or partition."),
+    scheduler("--qos", metavar="NAME", help="Quality of service."),
+    scheduler("-C", "--constraint", metavar="FEATURES", help="Required node features."),
+    scheduler("--reservation", metavar="NAME", help="Reservation to use."),
+    scheduler("-d", "--dependency", metavar="JOBS", help="In the scheduler's syntax, e.g. afterok:1234."),
+    scheduler("--mail", metavar="ADDRESS", help="Mail address for notifications."),
+    scheduler("--mail-on", "mail_events", metavar="EVENTS", help="begin, end, fail; separated by commas."),
+    scheduler("-J", "--name", metavar="NAME", help="Job name. Default: the program's."),
+    scheduler("-o", "--output", metavar="FILE", help="Output file of the batch script. Default: in the run directory."),
+    scheduler("-a", "--array", metavar="INDICES", help="Indices of a job array, e.g. 0-9."),
+    scheduler("--requeue", is_flag=True, default=None, help="Start again after a preemption or a time limit."),
+    scheduler("--signal", "signal_s", type=int, metavar="S", help="Send SIGUSR1 to ranks S seconds before the end."),
+    scheduler("--memory", "memory_gib", type=float, metavar="GIB", help="Memory per node."),
+    scheduler("--exclusive/--shared", default=None, help="Exclusive or shared nodes. Default: the site's."),
+    scheduler("--local-disk", is_flag=True, default=None, help="Request the nodes' local disks (LSF: nvme)."),
+    scheduler("--pack", type=click.Choice(["racks"]), help="Use nodes of as few racks as possible."),
+    scheduler(
+        "--scheduler-arg", "scheduler_args", metavar="WORD", multiple=True, help="Extra batch option, unchanged."
+    ),
 )
+CHECKS = (
+    checks("--check/--no-check", default=None, help="Run the preflight: identity, hosts, GPUs, network."),
+    checks("--spare", metavar="N", type=click.IntRange(0), help="Extra nodes to replace bad ones. Implies --check."),
+    checks("--hang", "hang_min", type=float, metavar="MIN", help="Hang timeout: dump stacks and terminate."),
+)
+REQUEST = (*LAYOUT, *PROGRAM, *SCHEDULER, *CHECKS)
 
 
-def intent_options(*groups: tuple[Callable[[F], F], ...]) -> Callable[[F], F]:
-    """The options of these groups, and the program with its arguments, as a decorator."""
+def intent_options(*more: Decorator) -> Decorator:
+    """The options that describe a job, these further ones, and the program with its arguments, as a decorator."""
 
     def decorate(function: F) -> F:
         function = click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="PROGRAM [ARG]...")(function)
-        for option in reversed([option for group in groups for option in group]):
+        for option in reversed((*REQUEST, *more)):
             function = option(function)
         return function
 
     return decorate
 
 
-def make_intent(options: dict[str, Any], program: tuple[str, ...], nodes: int = 1) -> Intent:
-    """The intent that a command line asks for, on top of its job file where one is named.
+def requested(
+    workspace: Workspace, options: dict[str, Any], program: tuple[str, ...], nodes: Callable[[], int | None]
+) -> tuple[Intent, Repeat | None]:
+    """The intent of a command line, and the run that it repeats. What differs from that run is printed.
+
+    The recorded environment variables are set in this process: the ranks inherit them.
 
     Args:
-        options: the values of the options, None and empty where not given.
-        nodes: the number of nodes where nobody says one.
+        nodes: the default number of nodes.
+
+    Raises:
+        InputError: a value is wrong, or no such run.
+    """
+    if not options["again"]:
+        default = None if options["nodes"] or options["job_file"] else nodes()
+        return make_intent(options, program, default), None
+    from stackyard.launch.api import jobs, runs
+
+    again = jobs.repeat(runs.find_run(options["again"], workspace.runs), workspace.environ)
+    for sentence in again.notices:
+        show_notice(sentence)
+    os.environ.update(again.environ)
+    again = jobs.with_changes(again, make_intent({**options, "job_file": None}, program))
+    return again.intent, again
+
+
+def make_intent(options: dict[str, Any], program: tuple[str, ...], nodes: int | None = None) -> Intent:
+    """The intent of the options, on top of a job file where one is given.
+
+    Args:
+        options: the values of the options; None or empty where not given.
+        nodes: the default number of nodes.
 
     Raises:
         InputError: a value is wrong.
     """
     from pydantic import ValidationError
 
-    from stackyard.launch.request.intent import BatchOptions, Intent
+    from stackyard.launch.api.jobs import BatchOptions, Intent
 
     base = _job_file(options.get("job_file"))
     given = {k: v for k, v in options.items() if v not in (None, "", ())}
@@ -135,7 +183,7 @@ def make_intent(options: dict[str, Any], program: tuple[str, ...], nodes: int = 
         given["program"] = words
     batch = {k: v for k, v in given.items() if k in BatchOptions.model_fields}
     own = {k: v for k, v in given.items() if k in Intent.model_fields}
-    start: dict[str, Any] = base.model_dump() if base else {"nodes": nodes}
+    start: dict[str, Any] = base.model_dump() if base else {"nodes": nodes} if nodes else {}
     try:
         return Intent.model_validate({**start, **own, "batch": {**start.get("batch", {}), **batch}})
     except ValidationError as error:
@@ -146,7 +194,7 @@ def make_intent(options: dict[str, Any], program: tuple[str, ...], nodes: int = 
 def _job_file(path: Path | None) -> Intent | None:
     if path is None:
         return None
-    from stackyard.launch.request.job_file import load_job
+    from stackyard.launch.api.jobs import load_job
 
     return load_job(path)
 
@@ -156,6 +204,6 @@ def _variables(pairs: tuple[str, ...]) -> dict[str, str]:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name.isidentifier():
-            raise InputError(f"--env {pair!r} is no NAME=VALUE", hint="write it as --env NCCL_DEBUG=INFO")
+            raise InputError(f"--env {pair!r} is not NAME=VALUE", hint="write it as --env NCCL_DEBUG=INFO")
         found[name] = value
     return found

@@ -1,4 +1,4 @@
-"""What a person sees while a job starts and runs: phases on standard error, the ranks' output on standard output."""
+"""The display of a job that starts and runs: phases on standard error, the ranks' output on standard output."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from stackyard.errors import StackyardError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from stackyard.launch.plan.model import Plan
-    from stackyard.launch.records.outcome import StepResult
+    from stackyard.launch.api.jobs import Plan
+    from stackyard.launch.api.runs import StepResult
 
 
 class LaunchView:
-    """A `Listener` for a terminal or a log. A phase is one line; a count of nodes is redrawn where that is possible."""
+    """A `Listener` for a terminal or a log. A phase is one line; on a terminal, the count of nodes is redrawn."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._quiet = quiet
@@ -40,7 +40,7 @@ class LaunchView:
         click.echo(f"{self._stamp()} {click.style(name, fg='cyan')} {detail}".rstrip(), err=True, nl=not self._open)
 
     def nodes(self, there: int, expected: int) -> None:
-        """The same line again and again on a terminal; in a log only when all are there."""
+        """A line that is redrawn on a terminal; in a log one line once all nodes have reported."""
         if self._quiet or (not self._live and there < expected):
             return
         back = "\r" if self._live else ""
@@ -50,8 +50,8 @@ class LaunchView:
             self._close()
 
     def output(self, task: int, text: str) -> None:
-        """The output of a rank as it is; with its number before each line where several ranks are shown."""
-        if self._quiet:  # standard output is for JSON alone
+        """The output of a rank, unchanged; with the rank before each line where several ranks are shown."""
+        if self._quiet:  # standard output is for JSON only
             return
         self._close()
         if not self._many:
@@ -67,11 +67,11 @@ class LaunchView:
         return click.style(f"[{time.monotonic() - self._started:6.1f} s]", dim=True)
 
     def show_numbers(self) -> None:
-        """Put the rank's number before every line from now on."""
+        """Put the rank before every line from now on."""
         self._many = True
 
     def event(self, kind: str, data: dict[str, Any]) -> None:
-        """Events are kept in the run's folder; the few that a person waits for come as phases and notices."""
+        """Not shown: events are kept in the run directory; those worth showing also come as phases and notices."""
 
     def notice(self, text: str) -> None:
         """One sentence."""
@@ -86,8 +86,8 @@ class LaunchView:
 
 
 def show_plan(plan: Plan, step: str, *, err: bool = True) -> None:
-    """The exact command, what each rank runs, and what should be known about it."""
-    from stackyard.launch.plan.script import launch_command, program_text
+    """The exact command, what each rank runs, and the warnings."""
+    from stackyard.launch.api.jobs import launch_command, program_text
 
     layout = plan.layout
     gpus = f", {layout.gpus_per_rank} GPU{'s' * (layout.gpus_per_rank != 1)}" if layout.gpus_per_rank else ""
@@ -100,7 +100,7 @@ def show_plan(plan: Plan, step: str, *, err: bool = True) -> None:
 
 
 def show_findings(plan: Plan, *, err: bool = True) -> None:
-    """What was assumed about the nodes, and the warnings of a plan, each with its reason and the better way."""
+    """The assumptions about the nodes, and the warnings of a plan, each with its reason and a better way."""
     for sentence in plan.layout.node.assumed:
         click.echo(f"{click.style('note:', fg='yellow')} {sentence}", err=err)
     seen = set()
@@ -111,25 +111,29 @@ def show_findings(plan: Plan, *, err: bool = True) -> None:
 
 
 def show_result(result: StepResult, folder: Path) -> None:
-    """How it ended: one line when all is well, otherwise the first failure with its cause and remedy."""
+    """How a run ended: one line where it succeeded, otherwise the first failure with its cause and remedy."""
     if result.state == "done":
-        total = result.seconds.get("total", 0)
-        click.echo(f"{click.style('done', fg='green')} in {total:.1f} s; everything about it is in {folder}", err=True)
+        show_done(folder, f" in {result.seconds.get('total', 0):.1f} s")
         return
     first = {} if result.first is None else result.first.__dict__
     cause = result.first.cause.__dict__ if result.first and result.first.cause else None
     show_failure(result.state, {**first, "cause": cause}, result.failed_tasks, result.launcher_output, folder)
 
 
+def show_done(folder: Path, took: str = "") -> None:
+    """One line for a run that succeeded."""
+    click.echo(f"{click.style('done', fg='green')}{took}; run directory: {folder}", err=True)
+
+
 def show_failure(state: str, first: Mapping[str, Any], failed: int, launcher: str, folder: Path) -> None:
-    """A failed, hung or cancelled run: which rank was first, its last lines, the cause and what to do."""
-    message = first.get("message") or {"cancelled": "cancelled: all ranks were ended"}.get(state, f"the run {state}")
-    others = f" ({failed} ranks failed; this one was the first)" if failed > 1 else ""
+    """A failed, hung or cancelled run: the first failure, its last lines, the cause and a hint."""
+    message = first.get("message") or {"cancelled": "cancelled: all ranks terminated"}.get(state, f"run {state}")
+    others = f" ({failed} ranks failed; this was the first)" if failed > 1 else ""
     said = "" if state == "cancelled" else launcher.strip()
     cause = first.get("cause")
     show_error(StackyardError(message + others, detail="\n".join(first.get("tail") or ()) or said or None))
     if cause:
         click.echo(f"  {click.style('cause:', fg='yellow')} {cause['cause']}", err=True)
-        click.echo(f"  {click.style('do this:', fg='cyan')} {cause['remedy']}", err=True)
+        click.echo(f"  {click.style('hint:', fg='cyan')} {cause['remedy']}", err=True)
     logs = next((folder / name for name in ("logs", "array") if (folder / name).exists()), folder)
     click.echo(f"  {click.style('logs:', dim=True)} {logs}", err=True)

@@ -1,4 +1,4 @@
-"""The command line: verbs are imported when they are used, errors are caught once, here."""
+"""The command line: each verb is imported when it is used, and errors are caught here only."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from stackyard.errors import StackyardError
 VERBS = {
     "deploy": "lock, build, verify and publish the stacks of FILE...",
     "lock": "solve FILE... and write the lock beside it; export it to other tools",
-    "list": "what is published",
-    "show": "one revision: packages, modulefile, lock, report; or what was understood of a FILE",
+    "list": "published revisions",
+    "show": "one revision: packages, modulefile, lock, report; or how a FILE was parsed",
     "diff": "what changed between two revisions or locks",
     "why": "why a package is in a revision",
-    "run": "run a command in a revision, without any module system",
-    "verify": "run the checks of a revision again, here and now",
-    "rollback": "go back to what users saw before",
-    "launch": "start ranks on the nodes of this allocation, or on this machine; watch them to the end",
-    "submit": "write and submit the batch script of a job; follow it",
+    "run": "run a command in a revision, without a module system",
+    "verify": "run the checks of a revision again, on this machine",
+    "rollback": "go back to the previous generation",
+    "launch": "start ranks on the nodes of this allocation, or on this machine",
+    "submit": "write and submit the batch script of a job, and follow the job",
     "explain": "one job as srun, jsrun, mpirun, mpiexec, flux: every flag and why it is used",
-    "lint": "what is wrong or wasteful in somebody's own batch script",
-    "runs": "list, follow, end and compare runs",
+    "lint": "find errors and wasted resources in a batch script",
+    "runs": "list, follow, cancel and compare runs",
     "schema": "the JSON Schema of stack.yaml or site.yaml, for editors",
 }
 
@@ -37,7 +37,7 @@ class LazyGroup(click.Group):
     """A group whose commands live in ``stackyard.cli.verbs.<verb>``; help texts come from `VERBS` without an import."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The verbs in the order of a person's work."""
+        """The verbs in the order in which you need them."""
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -48,7 +48,7 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of verbs, without importing any."""
+        """The list of verbs; imports none of them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(VERBS.items()))
 
@@ -60,16 +60,16 @@ class LazyGroup(click.Group):
             import difflib
 
             near = difflib.get_close_matches(args[0], VERBS, n=1)
-            hint = f"Did you mean '{near[0]}'?" if near else f"There are {', '.join(VERBS)}."
+            hint = f"Did you mean '{near[0]}'?" if near else f"Commands: {', '.join(VERBS)}."
             ctx.fail(f"No such command '{args[0]}'. {hint}")
         return super().resolve_command(ctx, args)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="stackyard")
-@click.option("--yard", type=click.Path(path_type=Path), help="The yard to work in (default: $STACKYARD_HOME).")
-@click.option("--site", type=click.Path(path_type=Path), help="The site's description (default: $STACKYARD_SITE).")
-@click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
+@click.option("--yard", type=click.Path(path_type=Path), help="Yard to use (default: $STACKYARD_HOME).")
+@click.option("--site", type=click.Path(path_type=Path), help="Site file (default: $STACKYARD_SITE).")
+@click.option("--debug", is_flag=True, help="Print a traceback on errors.")
 @click.pass_context
 def cli(ctx: click.Context, yard: Path | None, site: Path | None, debug: bool) -> None:
     """One declarative file becomes a software stack that a cluster can use."""
@@ -77,7 +77,7 @@ def cli(ctx: click.Context, yard: Path | None, site: Path | None, debug: bool) -
 
 
 def main() -> None:
-    """The program. Exit codes: 0 done, 1 failed, 2 bad input, 3 a check did not pass, 4 something is missing here."""
+    """The program. Exit status: 0 done, 1 failed, 2 bad input, 3 a check did not pass, 4 a dependency is missing."""
     try:
         _run()
     except SystemExit as leaving:
@@ -87,12 +87,12 @@ def main() -> None:
 
 
 def _leave(code: int) -> None:
-    """End at once, everything being done and printed.
+    """Exit at once, after everything is done and printed.
 
-    The solver's threads may still be reading a channel that is no longer needed; one that calls back while the
-    interpreter shuts down would abort the program, and the exit code would be lost.
+    The solver's threads may still be reading a channel that is no longer needed. One that calls back while the
+    interpreter shuts down would abort the process, and the exit status would be lost.
     """
-    with suppress(OSError, ValueError):  # whoever read the output is gone
+    with suppress(OSError, ValueError):  # the reader of the output has exited
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(code)
@@ -115,7 +115,7 @@ def _run() -> None:
         sys.stderr.close()
         sys.exit(141)
     except (KeyboardInterrupt, click.Abort):  # click turns the one into the other
-        click.echo("interrupted: what is published is as it was; the same command goes on from here", err=True)
+        click.echo("interrupted: published revisions are unchanged; run the same command again to continue", err=True)
         sys.exit(130)
     except OSError as error:
         if "--debug" in sys.argv:

@@ -1,4 +1,4 @@
-"""How things are shown: errors with place, message and remedy; tables; JSON. Imported only when something is shown."""
+"""How results are shown: errors with place, message and hint; tables; JSON."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from stackyard.cli.typed import as_typed
 from stackyard.errors import ManyErrors, StackyardError
 
 MOST_PROBLEMS = 25
-"""How many problems are shown at once: a file of another kind can have one in every line."""
+"""How many problems are shown at once: a file of a wrong kind can have one in every line."""
 
 
 def show_error(error: StackyardError) -> None:
-    """One error, or several, on standard error: what was wrong, where, and what to do."""
+    """One error, or several, on standard error: what failed, where and why, and a hint."""
     problems = error.problems if isinstance(error, ManyErrors) else (error,)
     for problem in problems[:MOST_PROBLEMS]:
         label = click.style("error:", fg="red", bold=True)
@@ -25,9 +25,9 @@ def show_error(error: StackyardError) -> None:
         if problem.detail:
             click.echo(_indent(problem.detail, "  | "), err=True)
         if problem.hint:
-            click.echo(_indent(as_typed(problem.hint), "  ", click.style("do this: ", fg="cyan")), err=True)
+            click.echo(_indent(as_typed(problem.hint), "  ", click.style("hint: ", fg="cyan")), err=True)
     if len(problems) > MOST_PROBLEMS:
-        click.echo(f"... and {len(problems) - MOST_PROBLEMS} problems more", err=True)
+        click.echo(f"... and {len(problems) - MOST_PROBLEMS} more problems", err=True)
 
 
 def show_notice(text: str) -> None:

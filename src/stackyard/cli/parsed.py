@@ -1,4 +1,4 @@
-"""What was understood of a file, for a person: ``stackyard show --parsed FILE``. JSON has every detail."""
+"""How a file was parsed, as text: ``stackyard show --parsed FILE``. JSON has every detail."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _EMPTY: tuple[Any, ...] = (None, "", [], {}, False, ())
 
 
 def show_parsed(value: Mapping[str, Any]) -> None:
-    """Print what `spec.parsed.parsed_json` gives, without what was not said."""
+    """Print the result of `spec.parsed.parsed_json`, without empty values."""
     for line in lines(value):
         click.echo(line)
 
@@ -28,7 +28,7 @@ def lines(value: Mapping[str, Any]) -> Iterator[str]:
         yield from (line for part in _environment(value) for line in part)
         yield from _named("ignored keys", [f"{k}: {v}" for k, v in value.get("ignored", {}).items()])
         yield from _named("files", [as_typed(file) for file in value["files"]])
-        yield from _named("not there", [as_typed(file) for file in value["missing"]])
+        yield from _named("not found", [as_typed(file) for file in value["missing"]])
         yield from _named("notices", value["notices"])
 
 
@@ -40,9 +40,9 @@ def _stack(value: Mapping[str, Any]) -> Iterator[str]:
     yield from _named("summary", value["summary"])
     yield from _named("default", value["default"])
     variants = value["variants"]
-    told = [_variant(variant) for variant in variants]
-    shared = [part for part in told[0] if all(part in other for other in told)]
-    for variant, parts in zip(variants, told, strict=True):
+    parts_of = [_variant(variant) for variant in variants]
+    shared = [part for part in parts_of[0] if all(part in other for other in parts_of)]
+    for variant, parts in zip(variants, parts_of, strict=True):
         axes = ", ".join(f"{k} {v}" for k, v in variant["axes"].items() if v)
         name = click.style(f"variant {variant['version']}-{variant['name']}".rstrip("-"), bold=True)
         yield name + (f"   ({axes})" if axes else "")
@@ -54,7 +54,7 @@ def _stack(value: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _variant(variant: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """What a variant says, in parts that can be the same in others."""
+    """A variant, in parts that can be the same in others."""
     parts = list(_environment(variant["environment"], 1))
     parts.append(tuple(_named("platforms", variant["platforms"], 1)))
     parts += [tuple(_named(k.replace("_", " "), _brief(v), 1)) for k, v in variant.items() if k not in _PLACED]
@@ -62,7 +62,7 @@ def _variant(variant: Mapping[str, Any]) -> list[tuple[str, ...]]:
 
 
 def _environment(value: Mapping[str, Any], depth: int = 0) -> Iterator[tuple[str, ...]]:
-    """What an environment says, key by key."""
+    """An environment, key by key."""
     for key in ("name", "prefix", "category"):
         yield tuple(_named(key, value[key], depth))
     channels = [_with(item["channel"], item) for item in value["channels"]]
@@ -85,29 +85,29 @@ def _pip(item: Mapping[str, Any]) -> str:
 
 
 def _with(text: str, item: Mapping[str, Any]) -> str:
-    """The text with the condition that it holds under."""
+    """The text with its selector."""
     return f"{text}   [{item['selector']}]" if item["selector"] else text
 
 
 def _brief(item: Any) -> Any:
     """A value without its empty parts, each mapping of a list on one line."""
     if isinstance(item, Mapping):
-        return [f"{key}: {_inline(inner)}" for key, inner in item.items() if _said(inner)]
+        return [f"{key}: {_inline(inner)}" for key, inner in item.items() if _has_value(inner)]
     if isinstance(item, list | tuple):
         return [_inline(inner) for inner in item]
     return item
 
 
-def _said(item: Any) -> bool:
-    """Whether a value says anything: empty ones, at any depth, do not."""
+def _has_value(item: Any) -> bool:
+    """Whether a value is not empty, at any depth."""
     if isinstance(item, Mapping):
-        return any(_said(inner) for inner in item.values())
+        return any(_has_value(inner) for inner in item.values())
     return item not in _EMPTY
 
 
 def _inline(item: Any) -> str:
     if isinstance(item, Mapping):
-        return ", ".join(f"{key}: {_inline(inner)}" for key, inner in item.items() if _said(inner))
+        return ", ".join(f"{key}: {_inline(inner)}" for key, inner in item.items() if _has_value(inner))
     if isinstance(item, list | tuple):
         return ("; " if any(isinstance(inner, Mapping) for inner in item) else " ").join(map(_inline, item))
     text = str(item).strip()

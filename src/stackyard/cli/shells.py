@@ -1,4 +1,4 @@
-"""What a revision's module cannot do in some shell, for those who deploy it and those who look at it."""
+"""The limits of a revision's module in some shells, for `deploy` and `show`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stackyard.yard.record import BuildRecord
 
 
 def shell_notes(record: BuildRecord) -> list[str]:
-    """One sentence for each thing that a shell lacks, by the formats that the revision's module is published in."""
+    """One sentence per limit, for the formats in which the revision's module is published."""
     from stackyard.expose.limits import Format, notable
     from stackyard.expose.published import change_of
     from stackyard.spec.sitemodels import Site

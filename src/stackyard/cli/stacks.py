@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def load_stacks(files: Sequence[Path], site: Site, name: str | None, version: str | None) -> tuple[Stack, ...]:
-    """The stacks of all files; a file that is named twice counts once.
+    """The stacks of all files; a file named twice counts once.
 
     Raises:
-        InputError: a file is wrong, or two files would make the same version of the same stack; `ManyErrors` for
+        InputError: a file is invalid, or two files define the same version of the same stack; `ManyErrors` for
             several problems.
     """
     from stackyard.spec.load import load_stack
@@ -40,21 +40,21 @@ def load_stacks(files: Sequence[Path], site: Site, name: str | None, version: st
 
 
 def _check_distinct(stacks: Sequence[Stack]) -> None:
-    """Refuse two files that make the same version of one stack: users could not tell them apart."""
+    """Refuse two files that define the same version of one stack: users could not tell them apart."""
     made: dict[tuple[str, str], Stack] = {}
     for stack in stacks:
         for version in dict.fromkeys(v.version for v in stack.variants):
             other = made.setdefault((stack.name, version), stack)
             if other is not stack:
                 raise InputError(
-                    f"{other.file} and {stack.file} would both be {stack.name}/{version}",
-                    hint="give them one by one, one of them with another name: "
+                    f"{other.file} and {stack.file} both define {stack.name}/{version}",
+                    hint="deploy them one by one, one of them under another name: "
                     f"{Path(stack.file).name} --name {stack.name}-{Path(stack.file).stem}",
                 )
 
 
 def tell(stacks: Sequence[Stack], progress: Progress) -> None:
-    """Say once what was noticed while the files were read."""
+    """Report each notice from reading the files once."""
     notices = [text for stack in stacks for variant in stack.variants for text in variant.notices]
     for text in dict.fromkeys(notices):
         progress.notice(text)

@@ -1,4 +1,4 @@
-"""Paths as they were typed: inside, files are absolute; a person who typed a relative path reads a relative path."""
+"""Paths as you typed them: files are absolute inside; messages show relative paths where you gave relative paths."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 
 
 def as_typed(text: str, words: Iterable[str] | None = None) -> str:
-    """A message with the folders of the files that the command line names written as there.
+    """A message in which the directories of files on the command line are written as on the command line.
 
-    Only whole paths are touched, no URLs, and only where the file was given by a relative path.
+    Only whole paths are replaced, not URLs, and only for files given by a relative path.
 
     Args:
         text: a message, a place or a path.
@@ -23,7 +23,7 @@ def as_typed(text: str, words: Iterable[str] | None = None) -> str:
 
 
 def _folders(words: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """The absolute folder of every relative path among the words, and how it was written, with its slash."""
+    """The absolute directory of every relative path among the words, and the directory as written, with its slash."""
     for word in words:
         path = Path(word)
         if word.startswith("-") or path.is_absolute() or not path.exists():

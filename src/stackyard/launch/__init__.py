@@ -2,7 +2,8 @@
 
     Intent + Site -> Layout (who runs where) -> Plan (exact argv, script, environment, reasons) -> Run
 
-Rooms inside: `launchers` (srun, jsrun, mpirun ...: a `Layout` as one command line), `batch` (sbatch, bsub ...: headers,
-submit, follow, cancel), `backends` (torchrun, Horovod, Ray ...: what the program needs), `node` (what runs beside the
-ranks: the shim and the agent), `gate` (checks before the program), `lint` (other people's batch scripts).
+Other rooms import `api` only. Its rooms, each of which imports from those before it only: `request` (the intent, job
+files), `layout` (which rank has which cores and GPUs), `plan` (launchers, schedulers, backends, containers, profilers),
+`records` (run directories), `node` (what runs beside the ranks: standard library only), `shim` (rank.sh), `run` (starts
+and watches a step), `preflight` (checks before the program), `jobs` (a job from its request to its end), `api`.
 """

@@ -1,4 +1,4 @@
-"""``stackyard deploy``: the main job."""
+"""``stackyard deploy``: lock, build, verify and publish."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from stackyard.cli.context import Context
+from stackyard.cli.help import Verb
 from stackyard.cli.intents import Duration
 from stackyard.cli.output import human_bytes, show_error, show_json, show_notice
 from stackyard.errors import InputError
@@ -18,27 +19,32 @@ from stackyard.publish import memo
 from stackyard.yard import generations
 from stackyard.yard.layout import Yard
 
+EXAMPLES = (
+    ("build and publish a stack", "stackyard deploy stack.yaml"),
+    ("build it on a node with GPUs, in a batch job", "stackyard deploy --on gpu -t 2:00 stack.yaml"),
+)
 
-@click.command(short_help="lock, build, verify and publish")
+
+@click.command(cls=Verb, short_help="lock, build, verify and publish", examples=EXAMPLES)
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
-@click.option("--name", help="Name of the stack (default: name: of the file, else its folder).")
-@click.option("--version", help="Version of the stack (default: that of the file, else today's date).")
-@click.option("--locked", is_flag=True, help="Refuse a lock that is missing or stale instead of solving again.")
-@click.option("--allow-unverified", is_flag=True, help="Publish also where a required check had to be skipped.")
-@click.option("--accept-licence", "accept", multiple=True, metavar="NAME", help="Accept a licence, recorded as yours.")
-@click.option("--on", metavar="KIND", help="As a batch job on a node of this kind (gpu: the only one with GPUs).")
+@click.option("--name", help="Name of the stack (default: name: in FILE, else its directory).")
+@click.option("--version", help="Version of the stack (default: version: in FILE, else today's date).")
+@click.option("--locked", is_flag=True, help="Fail if a lock is missing or stale instead of solving again.")
+@click.option("--allow-unverified", is_flag=True, help="Publish even if a required check was skipped.")
+@click.option("--accept-licence", "accept", multiple=True, metavar="NAME", help="Accept a licence under your name.")
+@click.option("--on", metavar="KIND", help="Build in a batch job on a node of this kind (gpu: the one with GPUs).")
 @click.option("-t", "--time", "time_min", type=Duration(), help="With --on: wall time.")
 @click.option("-A", "--account", help="With --on: account or project.")
 @click.option("-q", "--queue", help="With --on: queue or partition.")
-@click.option("--scheduler-arg", "scheduler_args", multiple=True, help="With --on: a batch option, as it is.")
+@click.option("--scheduler-arg", "scheduler_args", multiple=True, help="With --on: extra batch option, unchanged.")
 @click.option("--recorded", hidden=True, type=click.Path(path_type=Path), help="The run of this deploy's batch job.")
 @click.option("--dry-run", is_flag=True, help="Print what would be done; write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.pass_obj
 def command(context: Context, /, files: tuple[Path, ...], dry_run: bool, as_json: bool, **options: Any) -> None:
-    """Lock, build what is missing, verify it through its modules, and publish FILE...
+    """Lock FILE..., build what is missing, verify it through its modules, and publish it.
 
-    FILE is a stack.yaml, an environment.yml or a requirements.txt. The same inputs build nothing and publish nothing.
+    FILE is a stack.yaml, an environment.yml or a requirements.txt. Nothing is built or published if no input changed.
     """
     batch = {name: options.pop(name) for name in ("time_min", "account", "queue", "scheduler_args")}
     on, run = options.pop("on"), options.pop("recorded")
@@ -50,8 +56,7 @@ def command(context: Context, /, files: tuple[Path, ...], dry_run: bool, as_json
     if run:
         from stackyard.cli.deployjob import recorded
 
-        with recorded(run):
-            _here(context, files, dry_run, as_json, options)
+        recorded(run, lambda: _here(context, files, dry_run, as_json, options))
         return
     _here(context, files, dry_run, as_json, options)
 
@@ -97,7 +102,7 @@ def _request(context: Context, yard: Yard, files: tuple[Path, ...], options: dic
     from stackyard.publish.deploy import Request
 
     if len(files) > 1 and (options["name"] or options["version"]):
-        raise InputError("--name and --version go with one FILE", hint="deploy the files one by one")
+        raise InputError("--name and --version require exactly one FILE", hint="deploy the files one by one")
     site = context.site()
     stacks = load_stacks(files, site, options["name"], options["version"])
     return Request(
@@ -112,7 +117,7 @@ def _request(context: Context, yard: Yard, files: tuple[Path, ...], options: dic
 
 @contextmanager
 def _scratch_yard(yard: Yard) -> Iterator[Yard]:
-    """A yard that reads everything from `yard` and writes into a folder that is thrown away."""
+    """A yard that reads everything from `yard` and writes to a temporary directory."""
     with tempfile.TemporaryDirectory(prefix="stackyard-") as folder:
         yield Yard(Path(folder), parent=yard)
 
@@ -153,11 +158,11 @@ def _plan_line(row: dict[str, Any]) -> str:
     if row["action"] in ("unchanged", "inherited"):
         return f"{row['module']} is already published: nothing to do"
     if row["action"] == "publish":
-        return f"would verify and publish {row['module']}, which is built already in {row['path']}"
+        return f"would verify and publish {row['module']}, already built in {row['path']}"
     packages = f"{row['conda']} conda and {row['pip']} pip packages"
     line = f"would build {row['module']} in {row['path']}: {packages}, {human_bytes(row['download_bytes'])}"
     if row["licences"]:
-        line += f"; licences to be accepted: {', '.join(row['licences'])}"
+        line += f"; licences to accept: {', '.join(row['licences'])}"
     return line
 
 

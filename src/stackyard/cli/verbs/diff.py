@@ -8,12 +8,18 @@ from typing import Any
 import click
 
 from stackyard.cli.context import Context
+from stackyard.cli.help import Verb
 from stackyard.cli.output import show_json
 from stackyard.errors import InputError
 from stackyard.yard import catalogue
 
+EXAMPLES = (
+    ("two published revisions", "stackyard diff pytorch/2.12 pytorch/2.13"),
+    ("a lock and its former version", "stackyard diff old.lock stack.yaml.lock"),
+)
 
-@click.command(short_help="what changed between two revisions or locks")
+
+@click.command(cls=Verb, short_help="what changed between two revisions or locks", examples=EXAMPLES)
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
 @click.option("--json", "as_json", is_flag=True, help="Print an object.")
@@ -31,15 +37,15 @@ def command(context: Context, a: str, b: str, as_json: bool) -> None:
         if len(results) > 1:
             click.echo(click.style(label, bold=True))
         lines = result.lines()
-        click.echo("\n".join(lines) if lines else "no difference")
+        click.echo("\n".join(lines) if lines else "no differences")
 
 
 def _pairs(context: Context, a: str, b: str) -> dict[str, tuple[Any, Any]]:
     for missing in (name for name in (a, b) if name.endswith(".lock") and not Path(name).is_file()):
-        raise InputError(f"there is no lock file {missing}", hint="`stackyard lock FILE` makes it")
+        raise InputError(f"no such lock file: {missing}", hint="create it: stackyard lock FILE")
     if Path(a).is_file() != Path(b).is_file():
-        hint = "every revision keeps its own lock: `stackyard show REV` says where"
-        raise InputError("compare two revisions or two lock files, not one of each", hint=hint)
+        hint = "use the revision's own lock: `stackyard show REV` prints its path"
+        raise InputError("cannot compare a revision with a lock file", hint=hint)
     if not Path(a).is_file():
         yard = context.yard()
         one, two = catalogue.record_of(yard, a), catalogue.record_of(yard, b)
@@ -52,7 +58,7 @@ def _pairs(context: Context, a: str, b: str) -> dict[str, tuple[Any, Any]]:
 
 
 def _of_one_machine(before: dict[str, Any], after: dict[str, Any], problem: str) -> dict[str, tuple[Any, Any]]:
-    """Two locks of one variant each, whatever they are called."""
+    """Two locks of one variant each, also of different names."""
     if len(before) != 1 or len(after) != 1:
         hint = f"one has {', '.join(before)}, the other {', '.join(after)}"
         raise InputError(problem, hint=hint)

@@ -2,76 +2,74 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import sys
 import textwrap
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.findings import show_finding
-from stackyard.cli.intents import BATCH, LAUNCHERS, PROGRAM, SHAPE, intent_options, make_intent
+from stackyard.cli.help import Verb
+from stackyard.cli.intents import LAUNCHERS, intent_options, make_intent, output
 from stackyard.cli.output import show_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stackyard.cli.explaining import Explained
     from stackyard.findings import Finding
-    from stackyard.launch.layout.model import Layout
+    from stackyard.launch.api.explaining import Explained, Layout
 
 COLUMN = 30
-"""The widest that the words of a command line may be beside what they buy."""
+"""The widest column for the words of a command line, beside their reasons."""
+EXAMPLES = (
+    ("a job on this site's launcher and on all others", "stackyard explain -N 2 -r 4 train.py"),
+    ("two launchers side by side, with a picture of a node", "stackyard explain --as jsrun,srun --picture -r 6"),
+)
 
 
 @click.command(
-    short_help="one job on every launcher, flag by flag", context_settings={"allow_interspersed_args": False}
-)
-@intent_options(SHAPE, PROGRAM, BATCH)
-@click.option("--as", "only", metavar="LAUNCHERS", help="Only these, with commas, e.g. jsrun,srun.")
-@click.option("--picture", is_flag=True, help="Draw a node: sockets, cores, ranks, GPUs.")
-@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+    cls=Verb, examples=EXAMPLES, short_help="one job on every launcher, flag by flag",
+    context_settings={"allow_interspersed_args": False},
+)  # fmt: skip
+@intent_options()
+@output("--as", "only", metavar="LAUNCHERS", help="Only these, separated by commas, e.g. jsrun,srun.")
+@output("--picture", is_flag=True, help="Draw a node: sockets, cores, ranks, GPUs.")
+@output("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @click.pass_obj
 def command(context: Context, /, program: tuple[str, ...], only: str | None, **options: Any) -> None:
-    """Show how the job that `launch` or `submit` would start looks as srun, jsrun, mpirun, mpiexec, flux, and why."""
-    from stackyard.cli import explaining
-    from stackyard.cli.jobs import stack_in_use
-    from stackyard.launch.layout import nodes, placing
-    from stackyard.launch.plan.make import surroundings
-    from stackyard.launch.records.record import next_run
+    """Show how srun, jsrun, mpirun, mpiexec and flux would start a job, and why each flag is used."""
+    from stackyard.launch.api.explaining import explain
 
-    site = context.site()
     intent = make_intent(options, program or (() if options["job_file"] else ("train.py",)))
-    layout = placing.plan_layout(intent, nodes.pick_kind(site, intent))
     names = [name.strip() for name in only.split(",")] if only else LAUNCHERS
-    stack = stack_in_use(context, site, intent.stack)
-    plan_context = surroundings(site, os.environ, stack)
-    run = next_run(Path.cwd() / site.launch.runs)
-    told = explaining.explain(intent, site, plan_context, names, str(run.root))
+    found = explain(context.workspace(), intent, names)
     if options["as_json"]:
-        show_json({"layout": _layout_json(layout), "own": told.own, "launchers": told.lines, **_more_json(told)})
+        lines = {"own": found.own, "launchers": found.lines}
+        show_json({"layout": _layout_json(found.layout), **lines, **_more_json(found)})
         return
-    width = min(120, shutil.get_terminal_size((100, 24)).columns)
-    _show_layout(layout, options["picture"], width)
-    for name, line in told.lines.items():
-        _show_line(name, line, told.own, width)
-    _show_hosts(told, layout, width)
-    _show_rank(told, width)
-    _show_head(told, width)
+    _show(found, options["picture"], min(120, shutil.get_terminal_size((100, 24)).columns))
 
 
-def _more_json(told: Explained) -> dict[str, Any]:
+def _show(found: Explained, picture: bool, width: int) -> None:
+    _show_layout(found.layout, picture, width)
+    for name, line in found.lines.items():
+        _show_line(name, line, found.own, width)
+    _show_hosts(found, width)
+    _show_rank(found, width)
+    _show_head(found, width)
+
+
+def _more_json(found: Explained) -> dict[str, Any]:
     from dataclasses import asdict
 
     return {
-        "rank": {"program": told.rank[0], "reasons": [asdict(reason) for reason in told.rank[1]]},
-        "head": [{"line": " ".join((told.head[0], *r.words)), "reason": r.reason} for r in told.head[1]],
-        "findings": [finding.to_json() for finding in told.findings],
+        "rank": {"program": found.rank[0], "reasons": [asdict(reason) for reason in found.rank[1]]},
+        "head": [{"line": " ".join((found.head[0], *r.words)), "reason": r.reason} for r in found.head[1]],
+        "findings": [finding.to_json() for finding in found.findings],
     }
 
 
@@ -91,7 +89,7 @@ def _layout_json(layout: Layout) -> dict[str, Any]:
 
 
 def _show_layout(layout: Layout, picture: bool, width: int) -> None:
-    from stackyard.launch.layout.picture import draw
+    from stackyard.launch.api.explaining import draw
 
     node = layout.node
     title = f"{_counted(layout.ranks, 'rank')} on {_counted(layout.nodes, 'node')} of kind {node.kind}"
@@ -112,11 +110,11 @@ def _show_findings(findings: Sequence[Finding], width: int) -> None:
 
 def _show_line(name: str, line: dict[str, Any], own: str, width: int) -> None:
     from stackyard.findings import Finding
-    from stackyard.launch.plan.script import shown_words
+    from stackyard.launch.api.explaining import shown_words
 
-    click.echo(f"\n{click.style(name, bold=True)}{', which starts the ranks here' if name == own else ''}")
+    click.echo(f"\n{click.style(name, bold=True)}{', the launcher used here' if name == own else ''}")
     if "cannot" in line:
-        _wrapped(line["cannot"], "  ", width, label=("cannot say this:", "yellow"))
+        _wrapped(line["cannot"], "  ", width, label=("not supported:", "yellow"))
         return
     options = [shown_words(reason["words"]) for reason in line["reasons"]]
     begun = " ".join(options)
@@ -125,15 +123,15 @@ def _show_line(name: str, line: dict[str, Any], own: str, width: int) -> None:
     _show_reasons([(" ".join(reason["words"]), reason["reason"]) for reason in line["reasons"]], width, cut=True)
     for file, text in line["files"].items():
         shown = text.splitlines()
-        more = [f"... {len(shown) - 6} lines more"] if len(shown) > 6 else []
-        click.echo(f"    {click.style(file, fg='cyan')} holds")
+        more = [f"... {len(shown) - 6} more lines"] if len(shown) > 6 else []
+        click.echo(f"    {click.style(file, fg='cyan')} contains")
         for each in (*shown[:6], *more):
             click.echo(f"      | {_cut(each, width - 8)}")
     _show_findings([Finding.from_json(finding) for finding in line["findings"]], width)
 
 
 def _show_command(parts: Sequence[str], width: int) -> None:
-    """A command line that can be copied: continued with backslashes, an option and its value on one line."""
+    """A command line to copy: continued with backslashes, an option and its value on one line."""
     lines: list[str] = []
     for part in parts:
         if lines and len(lines[-1]) + len(part) < width - 8:
@@ -145,12 +143,12 @@ def _show_command(parts: Sequence[str], width: int) -> None:
 
 
 def _options(program: str) -> list[str]:
-    """A program's words, each option with what follows it."""
+    """A program's words, each option with its value."""
     return re.split(r' (?="?-|\[)', program)
 
 
 def _show_reasons(rows: Sequence[tuple[str, str]], width: int, *, cut: bool = False) -> None:
-    """Words, and beside them what they buy. With `cut` long words end in dots: they are whole in the command."""
+    """Words with their reasons beside them. With `cut`, long words end in dots; the command shows them in full."""
     column = min(COLUMN, max((len(words) for words, _ in rows), default=0))
     for words, reason in rows:
         shown = click.style((_cut(words, width - 4) if cut else words).ljust(column), fg="cyan")
@@ -160,34 +158,32 @@ def _show_reasons(rows: Sequence[tuple[str, str]], width: int, *, cut: bool = Fa
         click.echo(start + first + "  " + f"\n{' ' * (column + 6)}".join(lines))
 
 
-def _show_hosts(told: Explained, layout: Layout, width: int) -> None:
-    from stackyard.cli.explaining import stand_for
+def _show_hosts(found: Explained, width: int) -> None:
+    from stackyard.launch.api.explaining import stand_for
 
-    names = stand_for(layout.nodes)
-    if any("node1" in text for line in told.lines.values() for text in line.get("files", {}).values()):
-        few = " and ".join(names) if layout.nodes < 3 else f"{names[0]} to {names[-1]}"
+    names = stand_for(found.layout.nodes)
+    if any("node1" in text for line in found.lines.values() for text in line.get("files", {}).values()):
+        few = " and ".join(names) if len(names) < 3 else f"{names[0]} to {names[-1]}"
         click.echo()
-        _wrapped(f"{few} stand{'s' * (layout.nodes == 1)} for the hosts that the job gets.", "", width)
+        _wrapped(f"{few} stand{'s' * (len(names) == 1)} for the hosts of the allocation.", "", width)
 
 
-def _show_rank(told: Explained, width: int) -> None:
-    program, reasons = told.rank
-    click.echo(f"\n{click.style('each rank' if 'RANK' in told.tells else 'each node', bold=True)}")
-    text = (
-        f"is started through rank.sh, which waits for all nodes, sets {', '.join(told.tells)} and what is listed here"
-    )
-    _wrapped(f"{text}, and runs", "  ", width)
+def _show_rank(found: Explained, width: int) -> None:
+    program, reasons = found.rank
+    click.echo(f"\n{click.style('each rank' if 'RANK' in found.identity else 'each node', bold=True)}")
+    variables = ", ".join(found.identity)
+    _wrapped(f"rank.sh waits for all nodes, sets {variables} and the variables below, and runs", "  ", width)
     _show_command(_options(program), width)
     _show_reasons([(" ".join(reason.words), reason.reason) for reason in reasons], width)
 
 
-def _show_head(told: Explained, width: int) -> None:
-    prefix, reasons = told.head
+def _show_head(found: Explained, width: int) -> None:
+    prefix, reasons = found.head
     if not reasons:
         return
-    click.echo(f"\n{click.style('the batch script', bold=True)} that `submit` writes begins with")
+    click.echo(f"\n{click.style('batch script', bold=True)}: the directives that `submit` writes")
     _show_reasons([(" ".join((prefix, *reason.words)), reason.reason) for reason in reasons], width)
-    _show_findings(told.findings, width)
+    _show_findings(found.findings, width)
 
 
 def _wrapped(text: str, indent: str, width: int, *, label: tuple[str, str] = ("", "")) -> None:

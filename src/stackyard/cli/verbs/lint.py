@@ -13,6 +13,7 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.findings import WORDS, show_finding
+from stackyard.cli.help import Verb
 from stackyard.cli.output import show_json
 from stackyard.errors import Where
 
@@ -20,9 +21,13 @@ if TYPE_CHECKING:
     from stackyard.findings import Finding
 
 _WIDEST = 110
+EXAMPLES = (
+    ("errors and wasted resources, each with a better line", "stackyard lint job.lsf"),
+    ("an equivalent job file, for `stackyard submit --job`", "stackyard lint --fix job.lsf"),
+)
 
 
-@click.command(short_help="find errors and wasted resources in a batch script")
+@click.command(cls=Verb, short_help="find errors and wasted resources in a batch script", examples=EXAMPLES)
 @click.argument("files", nargs=-1, required=True, metavar="SCRIPT...", type=click.Path(path_type=Path))
 @click.option("--fix", is_flag=True, help="Write SCRIPT.job.yaml, an equivalent Stackyard job file.")
 @click.option("--notes/--no-notes", default=True, help="Also show low-confidence notes.")
@@ -108,7 +113,7 @@ def _cut(text: str) -> str:
 
 def _fix(path: Path, report: Any) -> None:
     from stackyard import lint
-    from stackyard.launch.request.job_file import job_text
+    from stackyard.launch.api.jobs import job_text
     from stackyard.yard import atomic
 
     intent, notes = lint.to_intent(report.script)

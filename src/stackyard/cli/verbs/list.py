@@ -1,4 +1,4 @@
-"""``stackyard list``: what is published."""
+"""``stackyard list``: the published revisions."""
 
 from __future__ import annotations
 
@@ -8,26 +8,32 @@ from typing import Any
 import click
 
 from stackyard.cli.context import Context
+from stackyard.cli.help import Verb
 from stackyard.cli.output import show_json, show_table
 from stackyard.yard.catalogue import listing
 
 COLUMNS = ("module", "", "created", "short names", "state")
 COLOURS = {"unverified": "yellow", "withdrawn": "red", "built": "yellow"}
 
+EXAMPLES = (
+    ("the revisions that users can load", "stackyard list"),
+    ("all revisions with their paths, for a program", "stackyard list --all --json"),
+)
 
-@click.command(short_help="what is published")
-@click.option("--all", "everything", is_flag=True, help="Also withdrawn revisions and those that were never published.")
+
+@click.command(cls=Verb, short_help="published revisions", examples=EXAMPLES)
+@click.option("--all", "everything", is_flag=True, help="Include withdrawn and never published revisions.")
 @click.option("--json", "as_json", is_flag=True, help="Print a list of objects.")
 @click.pass_obj
 def command(context: Context, everything: bool, as_json: bool) -> None:
-    """List the published revisions of the yard and of the site's."""
+    """List the published revisions of this yard and of the site's yard."""
     yard = context.yard()
     rows = listing(yard, everything=everything)
     if as_json:
         show_json(rows)
         return
     if not rows:
-        click.echo(f"nothing is published in {yard.root}; `stackyard deploy FILE` publishes")
+        click.echo(f"no published revisions in {yard.root}; publish one: stackyard deploy FILE")
         return
     yards = list(dict.fromkeys(row["yard"] for row in rows))
     for number, root in enumerate(yards):
@@ -35,7 +41,7 @@ def command(context: Context, everything: bool, as_json: bool) -> None:
             click.echo(("\n" if number else "") + f"in {root}:")
         show_table([_cells(row) for row in rows if row["yard"] == root], COLUMNS)
     if any(row["default"] for row in rows):
-        click.echo("(D): what the bare name loads")
+        click.echo("(D): default")
 
 
 def _cells(row: Mapping[str, Any]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""``stackyard rollback``: what users saw before, again."""
+"""``stackyard rollback``: back to what was published before."""
 
 from __future__ import annotations
 
@@ -8,20 +8,26 @@ from dataclasses import asdict
 import click
 
 from stackyard.cli.context import Context
+from stackyard.cli.help import Verb
 from stackyard.cli.output import show_json, show_notice
 from stackyard.yard import catalogue, generations
 from stackyard.yard.record import Entry
 
+EXAMPLES = (
+    ("undo the last deploy", "stackyard rollback"),
+    ("make an older revision the newest of its stack", "stackyard rollback pytorch/2.12-1"),
+)
 
-@click.command(short_help="go back to what users saw before")
+
+@click.command(cls=Verb, short_help="go back to the previous generation", examples=EXAMPLES)
 @click.argument("to", required=False, metavar="[GENERATION|REV]")
-@click.option("--dry-run", is_flag=True, help="Say what users would see; change nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what would be published; change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the new generation as JSON.")
 @click.pass_obj
 def command(context: Context, to: str | None, dry_run: bool, as_json: bool) -> None:
-    """Go back to the generation before the present one, to GENERATION, or to REV as its stack's newest revision.
+    """Go back to the previous generation, to GENERATION, or to REV as the newest revision of its stack.
 
-    Nothing is deleted: revisions published since are withdrawn, that is hidden, and still load by their full names.
+    Nothing is deleted. Revisions published since are withdrawn: hidden from users, but still loadable by full name.
     """
     from stackyard.publish import rollback
     from stackyard.publish.writing import writing
@@ -44,7 +50,7 @@ def command(context: Context, to: str | None, dry_run: bool, as_json: bool) -> N
         else:
             _show(f"would publish: {planned.reason}", planned.entries, before)
         return
-    step()  # a mistake is told before anything is written
+    step()  # errors come before anything is written
     site = context.site()
     with writing(yard, site, lambda who: show_notice(f"waiting for another writer: {who}")):
         now = rollback.publish(yard, site, step())
@@ -61,4 +67,4 @@ def _show(title: str, now: Sequence[Entry], before: Sequence[Entry]) -> None:
         if entry.state != "withdrawn" and entry.module not in visible:
             click.echo(f"    withdrawn: {entry.module} (hidden; loads by its full name)")
     defaults = [e.module for e in now if e.default]
-    click.echo(f"    the bare names mean: {', '.join(defaults) or 'nothing'}")
+    click.echo(f"    default: {', '.join(defaults) or 'none'}")

@@ -7,12 +7,20 @@ import os
 import click
 
 from stackyard.cli.context import Context
+from stackyard.cli.help import Verb
 from stackyard.errors import InputError, MissingError
 from stackyard.host.command import which
 from stackyard.yard import catalogue
 
+EXAMPLES = (
+    ("a Python with the packages of a revision", "stackyard run pytorch/2.13 -- python train.py"),
+    ("the environment variables that would change", "stackyard run --dry-run pytorch/2.13"),
+)
+
 
 @click.command(
+    cls=Verb,
+    examples=EXAMPLES,
     short_help="run a command in a revision",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
@@ -21,7 +29,7 @@ from stackyard.yard import catalogue
 @click.option("--dry-run", is_flag=True, help="Print the variables that would change; run nothing.")
 @click.pass_obj
 def command(context: Context, rev: str, argv: tuple[str, ...], dry_run: bool) -> None:
-    """Run CMD in the environment of the loaded module REV. CMD replaces this program: its exit status is kept."""
+    """Run CMD in the environment that loading REV sets up. CMD replaces this process, so its exit status is kept."""
     from stackyard.expose.published import change_of
 
     record = catalogue.record_of(context.yard(), rev)
@@ -33,7 +41,7 @@ def command(context: Context, rev: str, argv: tuple[str, ...], dry_run: bool) ->
                 click.echo(f"{name}={environ[name]}" if name in environ else f"unset {name}")
         return
     if not words:
-        raise InputError("no command given", hint=f"stackyard run {rev} -- python")
+        raise InputError("no command given", hint=f"add one: stackyard run {rev} -- python")
     program = which(inside[0], environ)
     if program is None:
         raise MissingError(f"{inside[0]} not found in {record.module} or on PATH")

@@ -1,41 +1,47 @@
-"""``stackyard runs``: what ran, how it ended; follow, read, end and compare runs."""
+"""``stackyard runs``: recorded runs listed, followed, read, cancelled and compared."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from stackyard.cli.context import Context
+from stackyard.cli.help import Verb, VerbGroup
 from stackyard.cli.output import show_json, show_table
 from stackyard.errors import InputError
+
+if TYPE_CHECKING:
+    from stackyard.launch.api.runs import RunPaths, RunReport
 
 COLORS = {"done": "green", "running": "cyan", "queued": "cyan", "planned": "white"}
 
 
-@click.group(invoke_without_command=True, short_help="list, follow, end and compare runs")
-@click.option("--all", "everywhere", is_flag=True, help="The runs of all folders, not only of this one.")
+@click.group(cls=VerbGroup, invoke_without_command=True, short_help="list, follow, cancel and compare runs", examples=(
+    ("the runs that were started in any directory", "stackyard runs --all"),
+    ("everything known about the last run of this directory", "stackyard runs show last"),
+))  # fmt: skip
+@click.option("--all", "everywhere", is_flag=True, help="The runs of all directories, not only of this one.")
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 @click.pass_context
 def command(ctx: click.Context, everywhere: bool, as_json: bool) -> None:
-    """List the runs that were started in this folder.
+    """List the runs that were started in this directory.
 
-    RUN is a name, the end of a name, a folder, or `last`; with `.3` behind it task 3 of an array.
+    RUN is a name, the end of a name, a directory, or `last`; followed by `.3` it is task 3 of an array.
     """
     if ctx.invoked_subcommand is not None:
         return
-    from stackyard.launch.records import find
-    from stackyard.launch.records.record import read_run
+    from stackyard.launch.api.runs import list_runs
 
-    found = find.known_runs(_folder(ctx.obj), everywhere=everywhere)
-    rows = [find.row(paths, read_run(paths), find.current_status(paths)) for paths in found]
+    rows = list_runs(_folder(ctx.obj), everywhere=everywhere)
     if as_json:
         show_json(rows)
         return
     if not rows:
-        click.echo("no runs here; `stackyard runs --all` lists those of other folders")
+        click.echo("no runs here; `stackyard runs --all` lists those of other directories")
         return
     show_table([_shown(row, everywhere) for row in rows], ["run", "how", "state", "nodes", "time", "job", "program"])
 
@@ -54,119 +60,159 @@ def _shown(row: dict[str, Any], everywhere: bool) -> dict[str, str]:
     }
 
 
-@command.command(short_help="follow a run")
+def _verb(short: str, *examples: tuple[str, str]) -> Callable[[Callable[..., Any]], click.Command]:
+    """A verb below `runs`."""
+    return command.command(cls=Verb, short_help=short, examples=examples)
+
+
+@_verb(
+    "follow a run",
+    ("the last run of this directory", "stackyard runs attach"),
+    ("a run by the end of its name", "stackyard runs attach 003"),
+)
 @click.argument("run", metavar="[RUN]", default="last")
 @click.option("--json", "as_json", is_flag=True, help="Print how it ended as JSON.")
 @click.pass_obj
 def attach(context: Context, run: str, as_json: bool) -> None:
-    """Follow a run to its end: its phases and the output of its first rank. Ctrl-C leaves it alone."""
-    from stackyard.cli.verbs.submit import follow_run
+    """Follow a run to its end: its phases and the output of its first rank. Ctrl-C stops following only."""
+    from stackyard.cli.following import follow_run
 
     follow_run(_find(context, run), as_json=as_json)
 
 
-@command.command(short_help="what the ranks printed")
+@_verb(
+    "print the log of a rank",
+    ("the log of rank 5 of the last run", "stackyard runs logs -r 5"),
+    ("the directory with the logs of a run", "stackyard runs logs 003 --where"),
+)
 @click.argument("run", metavar="[RUN]", default="last")
-@click.option("-r", "--rank", type=click.IntRange(0), help="One rank; default: the first. The launcher's: --launcher.")
-@click.option("--launcher", is_flag=True, help="What the launcher itself printed.")
-@click.option("--where", is_flag=True, help="Only say where the logs are.")
+@click.option("-r", "--rank", metavar="N", type=click.IntRange(0), help="Rank. Default: the first.")
+@click.option("--launcher", is_flag=True, help="The log of the launcher itself.")
+@click.option("--where", is_flag=True, help="Print the path of the logs only.")
 @click.pass_obj
 def logs(context: Context, run: str, rank: int | None, launcher: bool, where: bool) -> None:
-    """Print a rank's log."""
+    """Print the log of a rank."""
     step = _find(context, run).main
     path = step.launcher_log if launcher else step.rank_log(rank or 0)
     if where:
         click.echo(path if launcher or rank is not None else step.logs)
         return
     if not path.exists():
-        if tasks := sorted(step.root.glob("array/*/logs"), key=lambda found: int(found.parent.name)):
-            name = f"{step.root.name}.{tasks[0].parent.name}"
-            raise InputError(f"{step.root.name} is an array", hint=f"`stackyard runs logs {name}`: one of its tasks")
-        there = len(list(step.logs.glob("rank-*.log")))
-        raise InputError(f"there is no {path}", hint=f"this run has the logs of {there} ranks in {step.logs}")
+        raise _no_log(step.root, step.logs, path)
     with path.open("rb") as stream:
         while block := stream.read(1 << 20):
             sys.stdout.buffer.write(block)
 
 
-@command.command(short_help="end a run")
+def _no_log(root: Path, folder: Path, path: Path) -> InputError:
+    """Why a log does not exist."""
+    if tasks := sorted(root.glob("array/*/logs"), key=lambda found: int(found.parent.name)):
+        task = f"{root.name}.{tasks[0].parent.name}"
+        return InputError(f"{root.name} is an array", hint=f"name a task: `stackyard runs logs {task}`")
+    count = len(list(folder.glob("rank-*.log")))
+    return InputError(f"{path} not found", hint=f"this run has the logs of {count} ranks in {folder}")
+
+
+@_verb(
+    "cancel a run",
+    ("the last run of this directory", "stackyard runs cancel last"),
+    ("task 3 of an array", "stackyard runs cancel 2026-11-21-001.3"),
+)
 @click.argument("run", metavar="RUN")
 @click.pass_obj
 def cancel(context: Context, run: str) -> None:
-    """End a queued or running run: all of its ranks."""
-    from stackyard.launch.records import find
+    """Cancel a queued or running run: all of its ranks."""
+    from stackyard.launch.api import runs
 
-    click.echo(find.cancel(_find(context, run)))
+    click.echo(runs.cancel(_find(context, run)))
 
 
-@command.command(short_help="everything known about a run")
+@_verb(
+    "everything known about a run",
+    ("the last run of this directory", "stackyard runs show"),
+    ("the planned and actual places of its ranks", "stackyard runs show --json | jq .placement"),
+)
 @click.argument("run", metavar="[RUN]", default="last")
-@click.option("--json", "as_json", is_flag=True, help="Record, status, placement and preflight as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print record, status, placement and preflight as JSON.")
 @click.pass_obj
 def show(context: Context, run: str, as_json: bool) -> None:
-    """What was asked, what was started, where it ran, how it ended."""
-    import json
-    from dataclasses import asdict
-
+    """Show what was requested, what was started, where it ran and how it ended."""
     from stackyard.cli.launchview import show_failure
-    from stackyard.launch.records import find
-    from stackyard.launch.records.record import read_run
+    from stackyard.launch.api.runs import report
 
-    paths = _find(context, run)
-    record, status = read_run(paths), find.why_ended(paths, find.current_status(paths), patience_s=0)
-    files = {"receipt": paths.placement, "gate": paths.preflight}
-    more = {name: json.loads(path.read_text(encoding="utf-8")) for name, path in files.items() if path.exists()}
+    found = report(_find(context, run))
     if as_json:
-        tasks = {index: asdict(each) for index, each in find.array_tasks(paths).items()}
-        show_json({"record": asdict(record), "status": asdict(status), **({"tasks": tasks} if tasks else {}), **more})
+        show_json(_report_json(found))
         return
-    state = click.style(status.state, fg=COLORS.get(status.state, "red"))
-    click.echo(f"{click.style(paths.name, bold=True)}  {state}  {record.created} by {record.user} on {record.host}")
-    for title, text in (
-        ("asked for", " ".join(record.command[1:])),
-        ("started", str(record.plan.get("command", ""))),
-        ("each rank", str(record.plan.get("program", ""))),
-        ("stack", record.stack.get("module", "")),
-        (
-            "code",
-            " ".join(filter(None, [record.code.get("commit", ""), "with changes" * bool(record.code.get("changed"))])),
-        ),
-        ("job", f"{record.scheduler} {status.job}".strip() if status.job else ""),
-        ("because", status.message if status.over else ""),
-        ("hosts", " ".join(status.hosts)),
-        ("placement", str(more.get("receipt", {}).get("summary", ""))),
-        ("seconds", ", ".join(f"{k} {v:.1f}" for k, v in status.seconds.items())),
-        ("folder", str(paths.root)),
-    ):
-        if text:
-            click.echo(f"  {click.style(title.ljust(10), fg='cyan')} {text}")
-    for index, each in find.array_tasks(paths).items():
+    _show_facts(found)
+    for index, each in found.tasks.items():
         why = (each.first or {}).get("message", "") or each.message
         colored = click.style(each.state, fg=COLORS.get(each.state, "red"))
         click.echo(f"  {click.style(f'task {index}'.ljust(10), fg='cyan')} {colored} {why}".rstrip())
-    if status.first:
-        show_failure(status.state, status.first, 1, "", paths.root)
+    if found.status.first:
+        show_failure(found.status.state, found.status.first, 1, "", found.paths.root)
 
 
-@command.command(short_help="what differs between two runs")
+def _report_json(found: RunReport) -> dict[str, Any]:
+    """The parts that a run has, as plain values."""
+    from dataclasses import asdict
+
+    tasks = {index: asdict(each) for index, each in found.tasks.items()}
+    parts = {"tasks": tasks, "placement": found.placement, "preflight": found.preflight}
+    return {
+        "record": asdict(found.record),
+        "status": asdict(found.status),
+        **{name: part for name, part in parts.items() if part},
+    }
+
+
+def _show_facts(found: RunReport) -> None:
+    record, status = found.record, found.status
+    state = click.style(status.state, fg=COLORS.get(status.state, "red"))
+    name = click.style(found.paths.name, bold=True)
+    click.echo(f"{name}  {state}  {record.created} by {record.user} on {record.host}")
+    changes = "with local changes" if record.code.get("changed") else ""
+    facts = {
+        "command": " ".join(record.command[1:]),
+        "started": str(record.plan.get("command", "")),
+        "each rank": str(record.plan.get("program", "")),
+        "stack": record.stack.get("module", ""),
+        "code": f"{record.code.get('commit', '')} {changes}".strip(),
+        "job": f"{record.scheduler} {status.job}" if status.job else "",
+        "reason": status.message if status.over else "",
+        "hosts": " ".join(status.hosts),
+        "placement": str(found.placement.get("summary", "")),
+        "seconds": ", ".join(f"{k} {v:.1f}" for k, v in status.seconds.items()),
+        "directory": str(found.paths.root),
+    }
+    for title, text in facts.items():
+        if text:
+            click.echo(f"  {click.style(title.ljust(10), fg='cyan')} {text}")
+
+
+@_verb(
+    "what differs between two runs",
+    ("the first two runs of a day", "stackyard runs diff 2026-11-21-001 2026-11-21-002"),
+    ("a run and the last one, for a program", "stackyard runs diff 001 last --json"),
+)
 @click.argument("a", metavar="RUN")
 @click.argument("b", metavar="RUN")
 @click.option("--json", "as_json", is_flag=True, help="Print the differences as JSON.")
 @click.pass_obj
 def diff(context: Context, a: str, b: str, as_json: bool) -> None:
-    """Compare two runs: what was asked, stack, code, environment, versions, hosts, times, end."""
-    from stackyard.launch.records import find
+    """Compare two runs: request, stack, code, environment, versions, hosts, times, end."""
+    from stackyard.launch.api.runs import compare
 
-    rows = find.compare(_find(context, a), _find(context, b))
+    rows = compare(_find(context, a), _find(context, b))
     if as_json:
         show_json([{"what": what, "a": left, "b": right} for what, left, right in rows])
         return
     for what, left, right in rows:
         click.echo(click.style(what, bold=True))
-        click.echo(f"  {click.style('-', fg='red')} {left or '(not there)'}")
-        click.echo(f"  {click.style('+', fg='green')} {right or '(not there)'}")
+        click.echo(f"  {click.style('-', fg='red')} {left or '(none)'}")
+        click.echo(f"  {click.style('+', fg='green')} {right or '(none)'}")
     if not rows:
-        click.echo("the two runs do not differ")
+        click.echo("no differences")
 
 
 def _folder(context: Context) -> Path:
@@ -174,7 +220,7 @@ def _folder(context: Context) -> Path:
     return Path.cwd() / (context.site().launch.runs if file else "runs")
 
 
-def _find(context: Context, name: str) -> Any:
-    from stackyard.launch.records.find import find_run
+def _find(context: Context, name: str) -> RunPaths:
+    from stackyard.launch.api.runs import find_run
 
     return find_run(name, _folder(context))

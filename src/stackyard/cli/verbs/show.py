@@ -1,4 +1,4 @@
-"""``stackyard show``: one revision, or what was understood of a file."""
+"""``stackyard show``: one revision, or how a file was parsed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from stackyard.cli.context import Context
+from stackyard.cli.help import Verb
 from stackyard.cli.output import human_bytes, show_json, show_table
 from stackyard.cli.shells import shell_notes
 from stackyard.errors import InputError
@@ -16,10 +17,15 @@ from stackyard.yard import catalogue
 from stackyard.yard.layout import RevisionPaths, Yard
 from stackyard.yard.record import BuildRecord, Entry, PackageRecord, read_record
 
+EXAMPLES = (
+    ("the packages and paths of a revision", "stackyard show pytorch/2.13"),
+    ("how an environment.yml was parsed", "stackyard show --parsed environment.yml"),
+)
 
-@click.command(short_help="one revision, or what was understood of a file")
+
+@click.command(cls=Verb, short_help="one revision, or how a file was parsed", examples=EXAMPLES)
 @click.argument("rev", required=False, metavar="REV")
-@click.option("--parsed", type=click.Path(path_type=Path), metavar="FILE", help="Show what was understood of FILE.")
+@click.option("--parsed", type=click.Path(path_type=Path), metavar="FILE", help="Show how FILE was parsed.")
 @click.option("--json", "as_json", is_flag=True, help="Print an object.")
 @click.pass_obj
 def command(context: Context, rev: str | None, parsed: Path | None, as_json: bool) -> None:
@@ -28,7 +34,7 @@ def command(context: Context, rev: str | None, parsed: Path | None, as_json: boo
         _show_parsed(context, parsed, as_json)
         return
     if rev is None:
-        raise InputError("say which revision", hint="`stackyard list` shows them; `show --parsed FILE` reads a file")
+        raise InputError("missing argument REV", hint="`stackyard list` lists revisions; use --parsed for a file")
     yard = context.yard()
     entry = catalogue.resolve(yard, rev)
     record = read_record(RevisionPaths.of(entry.folder).record)
@@ -40,7 +46,7 @@ def command(context: Context, rev: str | None, parsed: Path | None, as_json: boo
 
 
 def revision_json(yard: Yard, entry: Entry, record: BuildRecord) -> dict[str, Any]:
-    """All that is known of a revision as one object."""
+    """Everything known about a revision as one object."""
     paths = RevisionPaths.of(entry.folder)
     holder = next((each for each in yard.lineage() if each.stacks in paths.root.parents), yard)
     return {
@@ -77,7 +83,7 @@ def _package_json(package: PackageRecord) -> dict[str, Any]:
 
 
 def _modulefiles(yard: Yard, module: str) -> str | None:
-    """The path of the revision's modulefile in the present generation, Lua before Tcl, or None if it has none."""
+    """The path of the revision's modulefile in the current generation, Lua before Tcl; None without one."""
     for each in yard.lineage():
         for name in (f"{module}.lua", module):
             if (each.modules / name).exists():

@@ -11,6 +11,7 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.findings import show_checks
+from stackyard.cli.help import Verb
 from stackyard.cli.output import show_json, show_notice
 from stackyard.errors import InputError
 from stackyard.yard import catalogue, generations
@@ -21,8 +22,13 @@ if TYPE_CHECKING:
     from stackyard.spec.sitemodels import Site
     from stackyard.verify.report import Report
 
+EXAMPLES = (
+    ("every published revision", "stackyard verify"),
+    ("one revision, with the report as JSON", "stackyard verify pytorch/2.13 --json"),
+)
 
-@click.command(short_help="run the checks of a revision again")
+
+@click.command(cls=Verb, short_help="run the checks of a revision again", examples=EXAMPLES)
 @click.argument("rev", required=False, metavar="[REV]")
 @click.option("--json", "as_json", is_flag=True, help="Print the reports as JSON.")
 @click.pass_obj

@@ -1,4 +1,4 @@
-"""``stackyard why``: the chains of requirements that brought a package in."""
+"""``stackyard why``: the chains of requirements that lead to a package."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stackyard.cli.context import Context
+from stackyard.cli.help import Verb
 from stackyard.cli.output import show_json
 from stackyard.errors import InputError
 from stackyard.yard import catalogue
@@ -16,14 +17,19 @@ from stackyard.yard.layout import RevisionPaths
 if TYPE_CHECKING:
     from stackyard.lock.model import LockedVariant
 
+EXAMPLES = (
+    ("who requires libgcc in a published revision", "stackyard why pytorch/2.13 libgcc"),
+    ("the same in a lock file", "stackyard why stack.yaml.lock libgcc"),
+)
 
-@click.command(short_help="why a package is in a revision")
+
+@click.command(cls=Verb, short_help="why a package is in a revision", examples=EXAMPLES)
 @click.argument("rev", metavar="REV")
 @click.argument("package", metavar="PACKAGE")
 @click.option("--json", "as_json", is_flag=True, help="Print a list of chains.")
 @click.pass_obj
 def command(context: Context, rev: str, package: str, as_json: bool) -> None:
-    """Show every chain from what the file asked for to PACKAGE. REV can be a lock file too."""
+    """Show every chain of requirements from the stack's file to PACKAGE. REV can also be a lock file."""
     from stackyard.lock.why import chains
 
     found: dict[str, list[list[str]]] = {}
@@ -31,7 +37,7 @@ def command(context: Context, rev: str, package: str, as_json: bool) -> None:
     for label, locked in _variants(context, rev).items():
         try:
             found[label] = chains(locked, package)
-        except InputError as error:  # this variant does not have it
+        except InputError as error:  # not in this variant
             hint = error.hint or hint
     if not found:
         raise InputError(f"{package} is not in {rev}", hint=hint)

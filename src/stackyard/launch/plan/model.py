@@ -1,4 +1,4 @@
-"""`Plan`: exactly what will be started, with the reason for every word. Types only; `make` makes it."""
+"""`Plan`: exactly what will be started, with the reason for every word. Types only; `make` fills them."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class LaunchLine:
     """One launcher's rendering of a layout, without the program.
 
     `words` begin with the launcher's name. Files that the words refer to (rankfile, hostfile, ERF) are in `files`, by
-    name; the words name them as ``{step}/<name>``, which is replaced by the step's folder. `variables` are set for the
-    launcher itself. `family` says which variables tell a rank who it is.
+    name; ``{step}`` in the words stands for the directory of the step. `variables` are set for the launcher itself.
+    `family` determines which variables identify a rank.
     """
 
     words: tuple[str, ...]
@@ -41,10 +41,10 @@ class LaunchLine:
 
 @dataclass(frozen=True)
 class LaunchRequest:
-    """What a launcher must render besides the layout.
+    """What a launcher renders besides the layout.
 
-    `mpi`: the ranks are MPI processes and must be wired up by the launcher. `inside`: it runs inside an allocation of
-    exactly these nodes (True), or the layout's hosts are a part of a larger allocation and must be named (False).
+    `mpi`: the ranks are MPI processes, and the launcher provides their PMI. `inside`: it runs inside an allocation of
+    exactly these nodes (True), or the layout's hosts are part of a larger allocation and must be named (False).
     """
 
     layout: Layout
@@ -62,13 +62,13 @@ class Launcher(Protocol):
     name: str
 
     def line(self, request: LaunchRequest) -> LaunchLine:
-        """The command line. Raises InputError where this launcher cannot express the layout, and says which part."""
+        """The command line. Raises InputError, naming the part of the layout that this launcher cannot express."""
         ...
 
 
 @dataclass(frozen=True)
 class BatchRequest:
-    """What a scheduler must render into the head of a batch script."""
+    """What a scheduler renders into the head of a batch script."""
 
     layout: Layout
     options: BatchOptions
@@ -100,7 +100,7 @@ JobPhase = Literal["queued", "starting", "running", "done", "failed", "cancelled
 
 @dataclass(frozen=True)
 class JobState:
-    """What a scheduler says about a job now. `reason` is its own word (Priority, Resources), `exit_code` once known."""
+    """A job as its scheduler reports it now. `reason` is the scheduler's word (Priority, Resources)."""
 
     phase: JobPhase
     reason: str = ""
@@ -111,7 +111,7 @@ class JobState:
 
 @dataclass(frozen=True)
 class Allocation:
-    """The nodes that this process may use now. `job` is the scheduler's id."""
+    """The nodes that this process can use now. `job` is the scheduler's id."""
 
     scheduler: Literal["slurm", "lsf", "pbs", "flux", "none"]
     job: str
@@ -142,23 +142,23 @@ class Batch(Protocol):
         ...
 
     def state(self, job: str) -> JobState:
-        """Ask the scheduler. Raises MissingError, CommandError."""
+        """Query the scheduler. Raises MissingError, CommandError."""
         ...
 
     def cancel(self, job: str) -> None:
-        """End a job. Raises CommandError."""
+        """Cancel a job. Raises CommandError."""
         ...
 
     def task_states(self, job: str) -> dict[str, JobState] | None:
-        """How each task of an array is, by its index; None where this scheduler is not asked for them one by one."""
+        """The state of each task of an array, by its index; None where this scheduler reports the array only."""
         ...
 
     def preempted(self, job: str) -> bool:
-        """Whether a job that is being ended starts again by itself, because another one needs its nodes."""
+        """Whether a job that is being terminated is requeued, because it was preempted."""
         ...
 
     def requeue_argv(self, job: str) -> tuple[str, ...]:
-        """The command that starts a running job again from its beginning, under the same id; empty: there is none."""
+        """The command that requeues a running job under the same id; empty where the scheduler has none."""
         ...
 
     def allocation(self, environ: dict[str, str]) -> Allocation | None:
@@ -168,15 +168,15 @@ class Batch(Protocol):
 
 @dataclass(frozen=True)
 class RankProgram:
-    """What a backend makes of an intent: what each task runs and what must be around it.
+    """The program as a backend runs it: the command of each task, and what it requires.
 
     Attributes:
         layout: one slot per task that the launcher starts (`Layout.per_node()` for torchrun itself and Ray).
         argv: the command of each task. Words may hold ``${NAME}`` of the rank's own variables (below), nothing else is
             expanded; the shim writes them so that the shell replaces exactly these.
         variables: for every task; values may hold ``${NAME}`` in the same way.
-        mpi: the launcher must wire the tasks up as MPI processes.
-        ports: how many ports are bound on rank 0's node and handed to all: MASTER_PORT, STACKYARD_PORT_1, ...
+        mpi: the tasks are MPI processes, and the launcher provides their PMI.
+        ports: how many ports are bound on rank 0's node and passed to all: MASTER_PORT, STACKYARD_PORT_1, ...
         sidecar: a program that the agent of rank 0's node runs beside the ranks (Horovod's rendezvous server), which
             ends with them; its output goes to logs/sidecar.log.
         ranks_per_task: how many ranks each task stands for (torchrun: ranks per node).

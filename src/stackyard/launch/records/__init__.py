@@ -1,1 +1,1 @@
-"""What is kept of a run, found again and followed: its folder, record, status, outcome, and the tasks of an array."""
+"""What is kept of a run: paths, record, status, outcome, tasks of an array; found again, compared, followed."""

@@ -1,4 +1,4 @@
-"""Job arrays: one run with a record for each index below it, and how the whole stands."""
+"""Job arrays: one run, a record for each index below it, and the status of the whole."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def indices(text: str) -> tuple[int, ...]:
 
 
 def task_paths(paths: RunPaths, index: str) -> RunPaths:
-    """The folder of one task."""
+    """The directory of one task."""
     return RunPaths(paths.root / "array" / index)
 
 
 def begin_task(paths: RunPaths, record: RunRecord, index: str) -> RunPaths:
-    """The folder of a task that is about to be carried out, with a record of its own."""
+    """The directory of a task that is about to run, with a record of its own."""
     task = task_paths(paths, index)
     task.root.mkdir(parents=True, exist_ok=True)
     plan = {**record.plan, "command": str(record.plan.get("command", "")).replace(str(paths.root), str(task.root))}
@@ -39,7 +39,7 @@ def begin_task(paths: RunPaths, record: RunRecord, index: str) -> RunPaths:
 
 
 def tasks(paths: RunPaths, array: str) -> dict[str, RunPaths]:
-    """Every task by its index, also those that have not begun."""
+    """Every task by its index, also those that have not started."""
     return {str(index): task_paths(paths, str(index)) for index in indices(array)}
 
 
@@ -49,18 +49,18 @@ def statuses(
     """How each task stands.
 
     Args:
-        states: asks the scheduler; called once, and only where a task has not said itself how it ended.
+        states: queries the scheduler; called once, and only where a task has not recorded its own end.
     """
     found = {index: read_status(task) for index, task in tasks(paths, array).items()}
     if states is None or all(status.over for status in found.values()):
         return found
-    told = states()
-    again = {index: read_status(task) for index, task in tasks(paths, array).items()}  # said in the meantime
-    return {index: status if status.over else told.get(index, status) for index, status in again.items()}
+    asked = states()
+    again = {index: read_status(task) for index, task in tasks(paths, array).items()}  # ended meanwhile
+    return {index: status if status.over else asked.get(index, status) for index, status in again.items()}
 
 
 def together(whole: RunStatus, parts: dict[str, RunStatus]) -> RunStatus:
-    """The status of the run from those of its tasks: going on while one does, else the worst end.
+    """The status of the run from those of its tasks: not ended until all have, then the worst end.
 
     `message` counts the tasks; the exit code and the first failure are those of the task that failed first.
     """
@@ -85,7 +85,7 @@ def together(whole: RunStatus, parts: dict[str, RunStatus]) -> RunStatus:
 
 
 def news(before: dict[str, RunStatus], now: dict[str, RunStatus]) -> Sequence[str]:
-    """One sentence for each task that has ended since."""
+    """One sentence per task that has ended since."""
     said = []
     for index, status in now.items():
         if status.over and not (index in before and before[index].over):

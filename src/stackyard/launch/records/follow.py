@@ -1,7 +1,7 @@
-"""Following a run from outside: its phases and the output of its first rank, read from its folder.
+"""Following a run from outside: its phases and the output of its first rank, read from its directory.
 
-Works for a job that waits in a queue, for one that runs, and again after the connection dropped: nothing but the folder
-and the scheduler's own answer is needed.
+Works for a queued job, for a running one, and again after a lost connection: it needs only the run directory and the
+scheduler's client programs.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from pathlib import Path
 from typing import Any
 
 from stackyard.launch.records import arrays
-from stackyard.launch.records.find import array_tasks, current_status, why_ended
 from stackyard.launch.records.outcome import Listener
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.record import RunStatus
+from stackyard.launch.records.status import array_tasks, current_status, why_ended
 
 ASK_FIRST_S, ASK_MOST_S = 1.0, 30.0
-"""How often the scheduler is asked: often at first, then less, since it serves everybody."""
+"""Seconds between queries of the scheduler: short at first, then longer, to keep the load on it low."""
 
 
 class _Tail:
-    """What a file has gained since the last look."""
+    """What was appended to a file since the last read."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.offset, self._inode = path, 0, 0
 
     def new(self) -> str:
-        """Text that came since; empty while there is no file. Starts over where the file was replaced."""
+        """Text appended since; empty while the file does not exist. Starts over when the file was replaced."""
         try:
             found = self.path.stat()
             if found.st_size < self.offset or found.st_ino != self._inode:
@@ -46,8 +46,8 @@ class _Tail:
 
 
 class _Events:
-    """The phases, nodes and notices in events.jsonl that came since the last look; of those before the first one, the
-    last phase alone."""
+    """The phases, nodes and notices appended to events.jsonl since the last read; of those before the first read, only
+    the last phase and what follows it."""
 
     def __init__(self, paths: RunPaths) -> None:
         self._tail, self._rest, self._first = _Tail(paths.events), "", True
@@ -77,7 +77,7 @@ class _Events:
 
 
 def follow(paths: RunPaths, listener: Listener, *, logs: tuple[Path, ...] = (), poll_s: float = 0.1) -> RunStatus:
-    """Tell `listener` what happens until the run is over; how it ended.
+    """Report to `listener` until the run has ended; return how it ended.
 
     Args:
         logs: the files shown as output; none: the first rank's log.
@@ -105,7 +105,7 @@ def follow(paths: RunPaths, listener: Listener, *, logs: tuple[Path, ...] = (), 
 
 
 def _rest(tails: list[_Tail], wait_s: float, listener: Listener) -> None:
-    """The last output. A batch script's own comes a moment after the end that is recorded from inside of it."""
+    """The last output. A batch script's own arrives shortly after the end that is recorded from within it."""
     until = time.monotonic() + wait_s
     while True:
         for number, tail in enumerate(tails):
@@ -117,7 +117,7 @@ def _rest(tails: list[_Tail], wait_s: float, listener: Listener) -> None:
 
 
 def _tasks(paths: RunPaths, before: dict[str, RunStatus], listener: Listener) -> dict[str, RunStatus]:
-    """Tell which tasks of an array have ended since."""
+    """Report the tasks of an array that have ended since."""
     now = array_tasks(paths, ask=False)
     for sentence in arrays.news(before, now):
         listener.notice(sentence)
@@ -125,7 +125,7 @@ def _tasks(paths: RunPaths, before: dict[str, RunStatus], listener: Listener) ->
 
 
 def _phase(status: RunStatus, seen: str, listener: Listener) -> str:
-    """Tell why the job waits, or how the tasks of an array stand, where that is new. What runs tells its own phases."""
+    """Report why the job is queued, or the tasks of an array, on a change. A running job reports its own phases."""
     if status.state != "queued" and not status.tasks:
         return seen if status.state == "planned" else ""
     now = f"{status.state} {status.message}".rstrip()

@@ -1,4 +1,4 @@
-"""What came of a step: who ran where, what failed first and why, and the listener that is told meanwhile."""
+"""The outcome of a step: where each task ran, the first failure and its cause; and the listener to its progress."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ State = Literal["done", "failed", "cancelled", "node-lost", "no-start", "hung"]
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a task really was: `cpus` are the hardware threads it may use; `gpus` the visibility variable's value."""
+    """The actual place of a task: `cpus` are its hardware threads, `gpus` the visibility variable's value."""
 
     task: int
     host: str
@@ -21,7 +21,7 @@ class Placement:
 
 @dataclass(frozen=True)
 class Cause:
-    """A known cause that matched what was seen. `rule` names the row of the table."""
+    """A known cause that matched the failure. `rule` names the row of the table."""
 
     rule: str
     cause: str
@@ -30,7 +30,7 @@ class Cause:
 
 @dataclass(frozen=True)
 class Failure:
-    """The first task (or node) that went wrong. `code` is 128 + signal after a signal; `task` -1 is the node."""
+    """The first task (or node) that failed. `code` is 128 + signal after a signal; `task` -1 is the node."""
 
     task: int
     host: str
@@ -42,7 +42,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class StepResult:
-    """How a step ended. `code` is what `stackyard launch` ends with: 0, or the first failure's own code.
+    """How a step ended. `code` is the exit status of `stackyard launch`: 0, or that of the first failure.
 
     `seconds` has ``nodes`` (all agents there), ``first_output`` and ``total``, measured from the start of the launcher.
     """
@@ -62,7 +62,7 @@ class StepResult:
 
 
 class Listener(Protocol):
-    """Is told what happens while a step runs; every method returns at once and never raises."""
+    """Receives the progress of a step; every method returns at once and never raises."""
 
     def phase(self, name: str, detail: str = "") -> None:
         """``queued``, ``nodes``, ``preflight``, ``first output``, ``running``, ``ending`` ..."""

@@ -1,1 +1,1 @@
-"""What is asked for: the intent of a job, the job file that holds one, and what is found wrong with a request."""
+"""What is requested: the intent of a job, and the job file that holds one."""

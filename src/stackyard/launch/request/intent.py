@@ -1,4 +1,4 @@
-"""`Intent`: what a person wants to run, before any scheduler or launcher is thought of. A job file holds one too."""
+"""`Intent`: a requested job, independent of scheduler and launcher. Options and job files make one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Count = Annotated[int, Field(ge=1)]
 
 
 class BatchOptions(Model):
-    """What the scheduler is told about the job. Empty or 0: not said."""
+    """The options of the batch job. Empty or 0: not set."""
 
     time_min: float = Field(0, ge=0, description="Wall time in minutes")
     account: str = ""
@@ -22,23 +22,23 @@ class BatchOptions(Model):
     qos: str = ""
     constraint: str = ""
     reservation: str = ""
-    dependency: str = Field("", description="As the scheduler writes it, e.g. afterok:1234 or done(1234)")
-    mail: str = Field("", description="The address")
+    dependency: str = Field("", description="In the scheduler's syntax, e.g. afterok:1234 or done(1234)")
+    mail: str = Field("", description="Mail address")
     mail_events: tuple[Literal["begin", "end", "fail"], ...] = ()
     name: str = Field("", description="Job name; empty: the program's name")
-    output: str = Field("", description="Where the batch script's own output goes; empty: into the run's folder")
+    output: str = Field("", description="Output file of the batch script; empty: in the run directory")
     array: str = Field("", description="Indices of a job array, e.g. 0-9 or 1-100%4")
-    requeue: bool = Field(False, description="Start again after a preemption or a time-out")
-    signal_s: int = Field(0, ge=0, description="Seconds before the end at which the ranks get SIGUSR1; 0: none")
+    requeue: bool = Field(False, description="Start again after a preemption or a time limit")
+    signal_s: int = Field(0, ge=0, description="Send SIGUSR1 to the ranks this many seconds before the end; 0: never")
     memory_gib: float = Field(0, ge=0, description="Per node; 0: all, or the scheduler's default")
-    exclusive: bool | None = Field(None, description="Whole nodes; None: as the site says")
-    local_disk: bool = Field(False, description="Ask for the nodes' own disks, where these must be asked for")
-    pack: Literal["", "racks"] = Field("", description="Nodes from as few racks as possible")
-    scheduler_args: tuple[str, ...] = Field((), description="Passed through as they are")
+    exclusive: bool | None = Field(None, description="Exclusive nodes; None: the site's default")
+    local_disk: bool = Field(False, description="Request the nodes' local disks, where required")
+    pack: Literal["", "racks"] = Field("", description="Use nodes of as few racks as possible")
+    scheduler_args: tuple[str, ...] = Field((), description="Extra batch options, unchanged")
 
 
 class Intent(Model):
-    """One distributed job. None and empty mean: the site, the node kind or the program decides."""
+    """One distributed job. None or empty: the default of the site, the node kind or the program."""
 
     program: tuple[str, ...] = Field((), description="The command of every rank; a *.py file is run by python")
     nodes: Count = 1
@@ -48,28 +48,28 @@ class Intent(Model):
     gpus_per_rank: int | None = Field(None, ge=0, description="None: GPUs divided by ranks")
     smt: int = Field(1, ge=1, description="Hardware threads used per core")
     gpu_visibility: Literal["auto", "all", "own"] = Field(
-        "auto", description="Each rank sees all GPUs of its node, or only its own; auto: all where GPUs talk to peers"
+        "auto", description="Each rank sees all GPUs of its node, or only its own; auto: all where GPUs are peers"
     )
-    distribution: Literal["block", "cyclic"] = Field("block", description="Ranks fill a node, or are dealt over nodes")
-    straddle: bool = Field(False, description="Allow a rank on two sockets")
+    distribution: Literal["block", "cyclic"] = Field("block", description="Ranks fill each node, or go round robin")
+    straddle: bool = Field(False, description="Allow a rank to span two sockets")
     oversubscribe: bool = Field(False, description="Allow more ranks or threads than cores")
-    node_kind: str = Field("", description="One of the site's; empty: the only one, or this machine")
+    node_kind: str = Field("", description="One of the site's node kinds; empty: the only one, or this machine")
     backend: Backend = "auto"
-    direct: bool = Field(True, description="torchrun: set the ranks' variables directly instead of starting torchrun")
-    controller: Literal["auto", "mpi", "gloo"] = Field("auto", description="How Horovod's ranks find each other")
+    direct: bool = Field(True, description="torchrun: set the variables of the ranks instead of starting torchrun")
+    controller: Literal["auto", "mpi", "gloo"] = Field("auto", description="Horovod controller")
     launcher: LauncherName = ""
-    launcher_args: tuple[str, ...] = Field((), description="Words added to the launch line as they are")
+    launcher_args: tuple[str, ...] = Field((), description="Extra words of the launch line, unchanged")
     stack: str = Field("", description="A published revision, e.g. pytorch/2.13")
-    container: str = Field("", description="An image file or folder to run in")
+    container: str = Field("", description="An image file or directory to run in")
     profile: tuple[str, ...] = Field((), description="e.g. nsys:ranks=0 or py-spy:ranks=0,8")
     check: bool = Field(False, description="Run the preflight before the program")
-    spare: int = Field(0, ge=0, description="Nodes asked for beyond `nodes`, to leave bad ones out")
+    spare: int = Field(0, ge=0, description="Extra nodes to replace bad ones")
     hang_min: float = Field(
-        0, ge=0, description="Minutes without any output after which the stacks are collected; 0: never"
+        0, ge=0, description="Hang timeout: minutes without output, then stacks are dumped; 0: never"
     )
-    variables: dict[str, str] = Field({}, description="For every rank")
+    variables: dict[str, str] = Field({}, description="Environment variables of every rank")
     prologue: tuple[str, ...] = Field(
         (), description="Lines of bash before the start, in the batch script, e.g. module load cuda"
     )
-    cwd: str = Field("", description="Where the program runs, absolute; empty: where it is launched")
+    cwd: str = Field("", description="Working directory, absolute; empty: the current one")
     batch: BatchOptions = BatchOptions()

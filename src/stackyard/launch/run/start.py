@@ -85,6 +85,13 @@ def prepare(step: StepPaths, plan: Plan, file: StepFile, *, python: str) -> tupl
     return (*(word.replace("{step}", str(step.root)) for word in plan.line.words), str(step.shim))
 
 
+def preview(step: StepPaths, plan: Plan, *, run: str, python: str) -> dict[str, str]:
+    """The files that `prepare` would write, by name, without writing any; the hub's addresses are not known yet."""
+    file = step_file(step, plan, run=run, hubs=(), options=WatchOptions())
+    texts = {name: text.replace("{step}", str(step.root)) for name, text in plan.line.files.items()}
+    return {**texts, "rank.sh": shim_text(step, file, plan, python=python)}
+
+
 def _set_aside(step: StepPaths) -> None:
     if step.launcher_log.exists():
         number = 1

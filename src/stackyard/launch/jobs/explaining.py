@@ -1,24 +1,30 @@
-"""What `explain` says about a job: each launcher's line with the reason for each word, the script's head, each rank."""
+"""A job explained: the layout, each launcher's line with the reason for each word, the script's head, each rank."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from stackyard.errors import InputError
 from stackyard.findings import Finding
+from stackyard.launch.jobs.job import stack_in_use
+from stackyard.launch.jobs.workspace import Workspace
+from stackyard.launch.layout import nodes, placing
+from stackyard.launch.layout.model import Layout
 from stackyard.launch.plan import launchers
-from stackyard.launch.plan.make import PlanContext, make_plan
+from stackyard.launch.plan.command import program_text, shown_words
+from stackyard.launch.plan.context import PlanContext, plan_context
+from stackyard.launch.plan.make import make_plan
 from stackyard.launch.plan.model import Allocation, BatchHead, Plan, Reason
-from stackyard.launch.plan.script import program_text, shown_words
+from stackyard.launch.records.record import next_run
 from stackyard.launch.request.intent import Intent
 from stackyard.spec.sitemodels import Site
 
 IDENTITY = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 ALONE = ("NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
-"""What rank.sh sets for a task that is a rank, and for one that starts the ranks of its node (torchrun)."""
+"""The variables that rank.sh sets for a rank, and for a task that starts the ranks of its node (torchrun)."""
 
 
 @dataclass(frozen=True)
@@ -26,60 +32,75 @@ class Explained:
     """One job on the launchers.
 
     Attributes:
-        own: the launcher that `launch` and `submit` would take here.
+        layout: what the job's layout is by the site alone.
+        own: the launcher that `launch` and `submit` use here.
         lines: by launcher: ``command``, ``reasons``, ``files`` and ``findings``, or ``cannot`` and ``hint``.
         head: the directives of the batch script, each with its reason; none without a scheduler.
         rank: what each rank runs, with the reasons for it.
-        tells: the variables by which rank.sh tells it who it is.
+        identity: the variables in which rank.sh passes a rank its identity.
     """
 
+    layout: Layout
     own: str
     lines: dict[str, dict[str, Any]]
     head: tuple[str, tuple[Reason, ...]]
     rank: tuple[str, tuple[Reason, ...]]
     findings: tuple[Finding, ...]
-    tells: tuple[str, ...] = ()
+    identity: tuple[str, ...] = ()
 
 
 def stand_for(nodes: int) -> tuple[str, ...]:
-    """Names that stand for the hosts, which nobody knows before there is an allocation; mpirun and others name them."""
+    """Placeholders for the hosts, which are unknown before the allocation; mpirun and others name them."""
     return tuple(f"node{number}" for number in range(1, nodes + 1))
 
 
-def explain(intent: Intent, site: Site, context: PlanContext, names: Iterable[str], run: str) -> Explained:
+def explain(workspace: Workspace, intent: Intent, names: Iterable[str]) -> Explained:
     """The job as each of the launchers `names` would start it, the site's own first.
 
-    Args:
-        run: the folder that the next run would have; the script's head names it.
-
     Raises:
-        InputError: no launcher could start such a job: the layout or the program is refused, or the script's head.
-        MissingError: a program that the plan needs is not here.
+        InputError: no launcher can start such a job: the layout, the program or the script's head is refused.
+        MissingError: a program that the plan needs was not found.
     """
-    kind: Any = context.scheduler
-    fixed = PlanContext(kind, Allocation(kind, "", stand_for(intent.nodes)), context.stack, environ=context.environ)
+    site = workspace.site
+    layout = placing.plan_layout(intent, nodes.pick_kind(site, intent))
+    stack = stack_in_use(workspace.yard, site, intent.stack)
+    found = plan_context(site, workspace.environ, stack)
+    kind: Any = found.scheduler
+    fixed = PlanContext(kind, Allocation(kind, "", stand_for(intent.nodes)), stack, environ=found.environ)
     own = intent.launcher or launchers.default_name(site.scheduler.model_copy(update={"kind": kind}))
-    plans: dict[str, Plan | InputError] = {}
-    for name in sorted(names, key=lambda name: name != own):
-        launchers.get(name)
-        plans[name] = _plan(name, own, intent, site, fixed)
-    plan = next((plan for plan in plans.values() if isinstance(plan, Plan)), None)
-    if plan is None:
-        raise next(error for error in plans.values() if isinstance(error, InputError))
+    plans = {name: _plan(name, own, intent, site, fixed) for name in sorted(names, key=lambda name: name != own)}
+    plan = _first_plan(plans.values())
     head = plan.head or BatchHead("", ())
-    said = tuple(Reason(tuple(w.replace("{step}", run) for w in r.words), r.reason) for r in head.reasons)
     return Explained(
-        own, {name: _line(made) for name, made in plans.items()}, (head.prefix, said),
+        layout, own, {name: _line(made) for name, made in plans.items()},
+        (head.prefix, _in_run(head.reasons, str(next_run(workspace.runs).root))),
         (program_text(plan), _of_each_rank(plan)), head.findings,
         ALONE if plan.program.ranks_per_task > 1 else IDENTITY,
     )  # fmt: skip
 
 
+def _first_plan(plans: Collection[Plan | InputError]) -> Plan:
+    """The first launcher's that can start the job; where none can, the first one's refusal is raised."""
+    for plan in plans:
+        if isinstance(plan, Plan):
+            return plan
+    raise next(error for error in plans if isinstance(error, InputError))
+
+
+def _in_run(reasons: Iterable[Reason], run: str) -> tuple[Reason, ...]:
+    """The same with the run directory where a word names it."""
+    return tuple(Reason(tuple(word.replace("{step}", run) for word in r.words), r.reason) for r in reasons)
+
+
 def _plan(name: str, own: str, intent: Intent, site: Site, context: PlanContext) -> Plan | InputError:
     """The plan with this launcher.
 
-    What the site says of its own launcher's options does not hold for the others, nor does the MPI that is here.
+    The site's launcher options and the MPI on this machine apply to the site's own launcher only.
+
+    Raises:
+        InputError: no such launcher.
     """
+    launchers.get(name)
     if name != own:
         scheduler = site.scheduler.model_copy(update={"launcher_options": (), "mpi": ""})
         site = site.model_copy(update={"scheduler": scheduler})
@@ -93,7 +114,7 @@ def _plan(name: str, own: str, intent: Intent, site: Site, context: PlanContext)
 
 
 def _line(made: Plan | InputError) -> dict[str, Any]:
-    """With a container or a profiler the program is long: the line then names rank.sh, which runs it."""
+    """With a container or a profiler the program is long: the line then ends with rank.sh, which runs it."""
     if isinstance(made, InputError):
         return {"cannot": made.message, "hint": made.hint or ""}
     line = made.line
@@ -110,11 +131,11 @@ def _bare(word: str) -> str:
 
 
 def _of_each_rank(plan: Plan) -> tuple[Reason, ...]:
-    """What the backend and the wrappers say, and the variables that a rank of this job is given besides."""
+    """The reasons of the backend and the wrappers, then the other variables of a rank."""
     reasons = [*plan.program.reasons, *(reason for wrapper in plan.wrappers for reason in wrapper.reasons)]
     variables: Mapping[str, str] = {**plan.variables, **plan.program.variables}
-    told = [reason for reason in reasons if reason.words]
-    return (*told, *(Reason((f"{name}={value}",), _set(value)) for name, value in variables.items()))
+    named = [reason for reason in reasons if reason.words]
+    return (*named, *(Reason((f"{name}={value}",), _set(value)) for name, value in variables.items()))
 
 
 def _set(value: str) -> str:

@@ -1,0 +1,75 @@
+"""The help of a verb: its options in sections, two examples at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+import click
+
+OTHER = "Options"
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Decorator(Protocol):
+    """What click's `option` returns."""
+
+    def __call__(self, function: F, /) -> F:
+        """The function with one option more."""
+        ...
+
+
+class SectionOption(click.Option):
+    """An option that the help shows under a heading of its own."""
+
+    def __init__(self, *args: Any, section: str, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.section = section
+
+
+def options_of(section: str) -> Callable[..., Decorator]:
+    """`click.option` for the options of one section."""
+    return partial(click.option, cls=SectionOption, section=section)
+
+
+class Verb(click.Command):
+    """A command whose help shows options by section, in the order of their first option, and then `examples`.
+
+    Args:
+        examples: what each example does, and its command line.
+    """
+
+    def __init__(self, *args: Any, examples: Sequence[tuple[str, str]] = (), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.examples = tuple(examples)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The options, section by section; those without one come last."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        options = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
+        for option in sorted(options, key=lambda option: not isinstance(option, SectionOption)):
+            record = option.get_help_record(ctx)
+            if record is not None:
+                sections.setdefault(getattr(option, "section", OTHER), []).append(record)
+        for title, records in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The examples, each a comment and a line to copy."""
+        if not self.examples:
+            return
+        with formatter.section("Examples"):
+            for does, line in self.examples:
+                formatter.write(f"{'':{formatter.current_indent}}# {does}\n")
+                formatter.write(f"{'':{formatter.current_indent}}{line}\n")
+
+
+class VerbGroup(Verb, click.Group):
+    """A verb with verbs below it."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The options, then the verbs."""
+        super().format_options(ctx, formatter)
+        self.format_commands(ctx, formatter)

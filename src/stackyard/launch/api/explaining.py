@@ -1,0 +1,8 @@
+"""A job explained: its layout and picture, and the command line of each launcher with the reason for each flag."""
+
+from stackyard.launch.jobs.explaining import Explained, explain, stand_for
+from stackyard.launch.layout.model import Layout
+from stackyard.launch.layout.picture import draw
+from stackyard.launch.plan.command import shown_words
+
+__all__ = ["Explained", "Layout", "draw", "explain", "shown_words", "stand_for"]

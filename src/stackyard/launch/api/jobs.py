@@ -1,0 +1,118 @@
+"""Jobs: planned, run here, submitted, repeated. The package has an example.
+
+A job goes through up to three steps: `Job` (what is requested, and where), `Run` (the job with its run directory and
+its record), then `carry_out` here or `submit`. The functions called `preview_...` write nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+
+from stackyard.launch.jobs.batch import batch_script, submit, submit_command
+from stackyard.launch.jobs.carry_out import Stream, carry_out
+from stackyard.launch.jobs.job import Job, batch_job, default_nodes, launch_job, recorded_job
+from stackyard.launch.jobs.recording import Run, plan_json, record_run
+from stackyard.launch.jobs.repeat import Repeat, repeat, with_changes
+from stackyard.launch.jobs.workspace import Workspace
+from stackyard.launch.plan.command import launch_command, program_text
+from stackyard.launch.plan.make import check_program, unused
+from stackyard.launch.plan.model import Plan
+from stackyard.launch.records.paths import RunPaths
+from stackyard.launch.records.record import new_run, next_run
+from stackyard.launch.request.intent import BatchOptions, Intent
+from stackyard.launch.request.job_file import job_text, load_job
+from stackyard.launch.run.start import preview
+
+__all__ = [
+    "BatchOptions",
+    "Intent",
+    "Job",
+    "Plan",
+    "Preview",
+    "Repeat",
+    "Run",
+    "RunPaths",
+    "Stream",
+    "Workspace",
+    "batch_job",
+    "carry_out",
+    "default_nodes",
+    "job_text",
+    "launch_command",
+    "launch_job",
+    "load_job",
+    "plan_json",
+    "preview_launch",
+    "preview_submission",
+    "program_text",
+    "record_launch",
+    "record_submission",
+    "recorded_job",
+    "repeat",
+    "submit",
+    "unused",
+    "with_changes",
+]
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What would be started or submitted; nothing is written.
+
+    Attributes:
+        run: the directory that the run would have.
+        files: the texts of the files of a launch, by name.
+        script: the text of the batch script; `submit` is the command that would submit it.
+    """
+
+    run: RunPaths
+    plan: Plan
+    files: dict[str, str] = field(default_factory=dict)
+    script: str = ""
+    submit: str = ""
+
+
+def preview_launch(job: Job) -> Preview:
+    """The plan of a launch and the texts of its files.
+
+    Raises:
+        InputError, MissingError: the job cannot be planned.
+    """
+    plan, paths = job.plan(), next_run(job.workspace.runs)
+    return Preview(paths, plan, preview(paths.main, plan, run=paths.name, python=sys.executable))
+
+
+def preview_submission(job: Job) -> Preview:
+    """The plan of a batch job and the text of its script.
+
+    Raises:
+        InputError, MissingError: the job cannot be planned.
+    """
+    plan, paths = job.plan(head=True), next_run(job.workspace.runs)
+    return Preview(paths, plan, script=batch_script(job, plan, paths), submit=submit_command(job, paths))
+
+
+def record_launch(job: Job) -> Run:
+    """Record a launch: its directory and its record. `carry_out` starts it.
+
+    Raises:
+        InputError, MissingError: the job cannot be planned; nothing is written then.
+        StackyardError: the run directory cannot be created.
+    """
+    check_program(job.intent)
+    plan = job.plan()
+    return record_run(Run(job, new_run(job.workspace.runs), plan), "launch")
+
+
+def record_submission(job: Job) -> Run:
+    """Record a batch job: its directory, its record and the text of its script. `submit` submits it.
+
+    Raises:
+        InputError, MissingError: the job cannot be planned; nothing is written then.
+        StackyardError: the run directory cannot be created.
+    """
+    plan = job.plan(head=True)
+    check_program(job.intent)
+    paths = new_run(job.workspace.runs)
+    return record_run(Run(job, paths, plan, batch_script(job, plan, paths)), "submit")

@@ -1,0 +1,68 @@
+"""Recorded runs: listed, found, followed, cancelled, compared. Standard library only."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stackyard.launch.records.find import compare, find_run, known_runs, row
+from stackyard.launch.records.follow import follow
+from stackyard.launch.records.outcome import Listener, StepResult
+from stackyard.launch.records.paths import RunPaths
+from stackyard.launch.records.record import RunRecord, RunStatus, read_run, read_status
+from stackyard.launch.records.status import array_tasks, cancel, current_status, why_ended
+
+__all__ = [
+    "Listener",
+    "RunPaths",
+    "RunReport",
+    "RunStatus",
+    "StepResult",
+    "cancel",
+    "compare",
+    "find_run",
+    "follow",
+    "list_runs",
+    "read_status",
+    "report",
+]
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """Everything that is known about a run.
+
+    Attributes:
+        tasks: the status of each task of an array, by its index.
+        placement: planned and actual places of the ranks; empty before the end.
+        preflight: what the preflight measured; empty without one.
+    """
+
+    paths: RunPaths
+    record: RunRecord
+    status: RunStatus
+    tasks: dict[str, RunStatus]
+    placement: dict[str, Any]
+    preflight: dict[str, Any]
+
+
+def list_runs(folder: Path, *, everywhere: bool = False) -> list[dict[str, Any]]:
+    """The runs below a directory, oldest first, as plain values; with `everywhere` all of yours that still exist."""
+    return [row(paths, read_run(paths), current_status(paths)) for paths in known_runs(folder, everywhere=everywhere)]
+
+
+def report(paths: RunPaths) -> RunReport:
+    """Everything that is known about a run now.
+
+    Raises:
+        InputError: not a run, or a record that cannot be read.
+    """
+    record, status = read_run(paths), why_ended(paths, current_status(paths), patience_s=0)
+    return RunReport(paths, record, status, array_tasks(paths), _json(paths.placement), _json(paths.preflight))
+
+
+def _json(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return found

@@ -1,0 +1,76 @@
+"""The batch script of a job, and its submission to the scheduler."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from stackyard.errors import StackyardError
+from stackyard.host.command import run as run_command
+from stackyard.launch.jobs.job import Job
+from stackyard.launch.jobs.recording import Run
+from stackyard.launch.plan import schedulers
+from stackyard.launch.plan.carried import carried
+from stackyard.launch.plan.model import Batch, Plan
+from stackyard.launch.plan.script import script_text
+from stackyard.launch.records.paths import RunPaths
+from stackyard.launch.records.record import RunStatus, write_status
+from stackyard.yard import atomic
+
+SUBMIT_S = 120.0
+"""How long the scheduler may take to accept a job."""
+
+
+def batch_script(job: Job, plan: Plan, paths: RunPaths) -> str:
+    """The text of job.sh: the scheduler's directives, the exact launch line as a comment, and the start of the run."""
+    run, workspace = str(paths.root), job.workspace
+    return script_text(
+        plan, head_text(job, plan, paths), run=run,
+        command=("stackyard", *without_dry_run(workspace.argv[1:], job.intent.program)),
+        start=workspace.stackyard("launch", "--recorded", run),
+        prologue=(*job.site.launch.prologue, *job.intent.prologue),
+        exports=carried(job.context.environ) if job.context.scheduler == "pbs" else None,
+    )  # fmt: skip
+
+
+def head_text(job: Job, plan: Plan, paths: RunPaths) -> str:
+    """The directives of the script, with the run directory in its place."""
+    assert plan.head is not None
+    return scheduler_of(job).head_text(plan.head).replace("{step}", str(paths.root))
+
+
+def without_dry_run(words: Sequence[str], program: Sequence[str]) -> list[str]:
+    """A command line without ``--dry-run``, so that a dry run prints the very script; the program's own words stay."""
+    own = len(words) - len(program) if tuple(words[-len(program) :]) == tuple(program) else len(words)
+    return [word for at, word in enumerate(words) if at >= own or word != "--dry-run"]
+
+
+def submit_command(job: Job, paths: RunPaths) -> str:
+    """The command that submits the script, as you would type it."""
+    scheduler = scheduler_of(job)
+    words = " ".join(scheduler.submit_argv(str(paths.script)))
+    return f"{words} < {paths.script}" if scheduler.submit_stdin else words
+
+
+def submit(run: Run) -> str:
+    """Write job.sh and submit it; the id of the job.
+
+    Raises:
+        CommandError: the scheduler rejected it. The run is then recorded as failed.
+    """
+    scheduler = scheduler_of(run.job)
+    atomic.write_text(run.paths.script, run.script, mode=0o755)
+    stdin = run.script if scheduler.submit_stdin else None
+    try:
+        result = run_command(scheduler.submit_argv(str(run.paths.script)), stdin=stdin, timeout_s=SUBMIT_S)
+        job = scheduler.job_id(result.output)
+    except StackyardError as error:
+        write_status(run.paths, RunStatus(state="failed", code=1, ended=time.time(), message=error.message))
+        raise
+    write_status(run.paths, RunStatus(state="queued", job=job, started=time.time()))
+    return job
+
+
+def scheduler_of(job: Job) -> Batch:
+    """The scheduler that takes this job."""
+    return schedulers.get(job.context.scheduler, job.site.scheduler)

@@ -1,0 +1,108 @@
+"""A deploy as a batch job: one whole node of a kind, on which ``stackyard deploy`` runs and records its own end."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from stackyard.errors import InputError
+from stackyard.launch.jobs import batch
+from stackyard.launch.jobs.job import Job, batch_job
+from stackyard.launch.jobs.workspace import Workspace
+from stackyard.launch.records.origin import hostname
+from stackyard.launch.records.paths import RunPaths
+from stackyard.launch.records.record import add_event, read_status, write_status
+from stackyard.launch.request.intent import BatchOptions, Intent
+from stackyard.spec.sitemodels import Site
+
+OWN_DISK = """\
+export TMPDIR="{disk}/stackyard-$$"
+mkdir -p "$TMPDIR" || exit 1
+trap 'rm -rf "$TMPDIR"' EXIT
+"""
+
+
+def build_job(workspace: Workspace, kind: str, files: Sequence[Path], options: BatchOptions) -> Job:
+    """The job that deploys `files` on one whole node of `kind`.
+
+    Raises:
+        InputError: no such node kind.
+        MissingError: no scheduler found.
+    """
+    name = node_kind(workspace.site, kind)
+    whole = {"name": options.name or f"deploy-{files[0].stem}", "exclusive": True, "local_disk": True}
+    intent = Intent(
+        program=("stackyard", "deploy", *map(str, files)), ranks_per_node=1, straddle=True, node_kind=name,
+        batch=options.model_copy(update=whole), backend="any", gpu_visibility="all",
+    )  # fmt: skip
+    return batch_job(workspace, intent)
+
+
+def node_kind(site: Site, wanted: str) -> str:
+    """A node kind by its name; ``gpu`` also means the only one that has GPUs."""
+    if wanted in site.nodes:
+        return wanted
+    with_gpus = [name for name, kind in site.nodes.items() if kind.gpu.count]
+    if wanted == "gpu" and len(with_gpus) == 1:
+        return with_gpus[0]
+    known = ", ".join(site.nodes) or "none: describe them under nodes: in site.yaml"
+    raise InputError(f"--on {wanted}: no such node kind on this site", hint=f"node kinds: {known}")
+
+
+def build_script(job: Job, words: Sequence[str], paths: RunPaths) -> str:
+    """The batch script: directives for one whole node with all its memory, TMPDIR on its own disk, and the deploy.
+
+    Args:
+        words: the options and files of ``stackyard deploy``, without those of the batch job.
+    """
+    disk = job.site.nodes[job.intent.node_kind].local_disk
+    command = job.workspace.stackyard("deploy", "--recorded", str(paths.root), *words)
+    return (
+        f"#!/bin/bash\n{batch.head_text(job, job.plan(head=True), paths).rstrip()}\n\n"
+        + "".join(f"{line}\n" for line in job.site.launch.prologue)
+        + (OWN_DISK.format(disk=disk) if disk else "")
+        + f"cd {shlex.quote(str(Path.cwd()))} || exit 1\n{shlex.join(command)}\n"
+    )
+
+
+@dataclass
+class Ended:
+    """How a command ends: its exit status."""
+
+    code: int = 0
+
+
+@contextmanager
+def recorded_command(folder: Path) -> Iterator[Ended]:
+    """Record the start and the end of the command of a batch job, for those who follow its run.
+
+    An exception ends it with its own ``exit_code``, else with 1; what is set in the yielded value counts otherwise.
+    """
+    paths, host = RunPaths(folder), hostname()
+    status = replace(
+        read_status(paths), state="running", started=time.time(), pid=os.getpid(), host=host, hosts=(host,),
+        phase=f"running on {host}",
+    )  # fmt: skip
+    write_status(paths, status)
+    add_event(paths, "phase", {"phase": "running", "detail": f"on {host}"})
+    ended, message = Ended(), ""
+    try:
+        yield ended
+    except BaseException as error:
+        ended.code = ended.code or getattr(error, "exit_code", 1)
+        message = str(error) or type(error).__name__
+        raise
+    finally:
+        now = time.time()
+        write_status(
+            paths,
+            replace(
+                status, state="failed" if ended.code else "done", code=ended.code, ended=now, message=message,
+                phase="", seconds={"total": round(now - status.started, 1)},
+            ),
+        )  # fmt: skip

@@ -1,0 +1,147 @@
+"""Carrying out a recorded run in an allocation: preflight, program, placement report; status and events are kept."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Literal
+
+from stackyard.errors import StackyardError
+from stackyard.host.command import which
+from stackyard.launch.jobs.job import Job, here
+from stackyard.launch.jobs.recorder import Recorder
+from stackyard.launch.jobs.requeue import (
+    LEAVE_S,
+    OUT_OF_TIME,
+    PREEMPTED,
+    array_index,
+    job_id,
+    reason_to_wait,
+    requeue,
+)
+from stackyard.launch.layout import nodes
+from stackyard.launch.node.step import StepFile
+from stackyard.launch.plan.context import PlanContext
+from stackyard.launch.plan.make import make_plan
+from stackyard.launch.plan.model import Plan
+from stackyard.launch.records.origin import hostname
+from stackyard.launch.records.outcome import Listener, StepResult
+from stackyard.launch.records.paths import RunPaths, StepPaths
+from stackyard.launch.records.record import RunStatus, read_status
+from stackyard.launch.run.start import WatchOptions
+from stackyard.launch.run.step import run_step
+from stackyard.spec.sitemodels import NodeKind
+from stackyard.yard import atomic
+
+Stream = Literal["first", "all", "none"]
+"""Whose output the listener gets: the first rank's, every rank's, or none."""
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What is carried out, and how it is watched."""
+
+    job: Job
+    paths: RunPaths
+    options: WatchOptions
+    recorder: Recorder
+
+
+def carry_out(
+    job: Job, paths: RunPaths, shown: Listener, announce: Callable[[Plan], None], stream: Stream = "first"
+) -> StepResult:
+    """Run the preflight where it is requested, then the program. However it ends, the status records it.
+
+    Args:
+        announce: called with the plan of the program before it starts, to print the exact command.
+
+    Raises:
+        ChecksFailed: the preflight found too many bad nodes.
+        StackyardError, InputError, MissingError: the run could not be started.
+    """
+    recorder = Recorder(paths, shown, _running(read_status(paths), job.context))
+    run = _Run(job, paths, watch_options(job, stream), recorder)
+    if job.intent.batch.requeue and job.intent.batch.signal_s:
+        recorder.end_within_s = max(1.0, job.intent.batch.signal_s - LEAVE_S)
+    try:
+        hosts = _preflight(run) if job.intent.check or job.intent.spare else None
+        plan = job.plan(hosts=hosts)
+        announce(plan)
+        result = run_step(paths.main, plan, recorder, run=paths.name, options=run.options)
+    except BaseException as error:
+        state = "cancelled" if isinstance(error, KeyboardInterrupt) else "failed"
+        code = 130 if state == "cancelled" else getattr(error, "exit_code", 1)
+        recorder.change(state=state, code=code, ended=time.time(), message=str(error))
+        raise
+    recorder.stop_timer()
+    waits = reason_to_wait(job.intent, job.context, recorder, result)
+    _end(run, result, waits)
+    if waits in (OUT_OF_TIME, PREEMPTED):
+        requeue(job.context, recorder)
+    return result
+
+
+def watch_options(job: Job, stream: Stream) -> WatchOptions:
+    """How the hub watches this job."""
+    spy = which("py-spy")
+    return WatchOptions(
+        hang_min=job.intent.hang_min, stream=stream, interface=job.site.launch.interface,
+        py_spy=str(spy) if spy else "",
+        queued=job.context.scheduler != "none" and job.context.allocation is None,
+    )  # fmt: skip
+
+
+def _running(before: RunStatus, context: PlanContext) -> RunStatus:
+    """The status at the start; a task of an array gets its own job id, to be queried and cancelled alone."""
+    if not before.job and context.allocation is not None and array_index(context.environ):
+        before = replace(before, job=job_id(context))
+    return replace(
+        before, state="running", phase="", code=None, started=time.time(), ended=0, pid=os.getpid(), host=hostname(),
+        first={}, message="", attempts=before.attempts + 1,
+    )  # fmt: skip
+
+
+def _preflight(run: _Run) -> tuple[str, ...]:
+    """Run the preflight on the allocated nodes; the hosts that the program gets."""
+    from stackyard.launch import preflight
+
+    job, recorder, everywhere = run.job, run.recorder, here(run.job)
+    wanted, spare = job.intent.nodes, job.intent.spare
+    if len(everywhere) < wanted:
+        raise StackyardError(f"{wanted} nodes requested, but this allocation has {len(everywhere)}")
+
+    def plan_for(hosts: tuple[str, ...], argv: tuple[str, ...]) -> Plan:
+        narrowed = job.intent.model_copy(update={"nodes": len(hosts), "profile": ()})
+        return make_plan(narrowed, job.site, job.context, hosts=hosts, program=argv)
+
+    def start(step: StepPaths, plan: Plan, listener: Listener) -> StepResult:
+        return run_step(step, plan, listener, run=run.paths.name, options=run.options)
+
+    recorder.phase("preflight")
+    kind = job.site.nodes.get(nodes.pick_kind(job.site, job.intent).kind, NodeKind())
+    report = preflight.run_preflight(
+        run.paths, plan_for, everywhere[: wanted + spare],
+        spare=spare, references=kind.references, run_step=start, listener=recorder,
+    )  # fmt: skip
+    for line in report.summary():
+        recorder.notice(line)
+    return report.hosts
+
+
+def _end(run: _Run, result: StepResult, waits: str) -> None:
+    """Keep the placement report and the end, or the reason why the job starts again."""
+    recorder = run.recorder
+    if result.placements and run.paths.main.plan.exists():
+        from stackyard.launch.run.placement import placement_report
+
+        placement = placement_report(StepFile.read(run.paths.main.plan), result.placements, result.hosts)
+        atomic.write_json(run.paths.placement, placement.to_json())
+        recorder.notice(f"placement: {placement.summary()}")
+    first = asdict(result.first) if result.first else {}
+    recorder.event("end", {"state": result.state, "code": result.code})
+    recorder.change(
+        state="queued" if waits else result.state, code=None if waits else result.code, ended=time.time(), first=first,
+        hosts=result.hosts, seconds=dict(result.seconds), phase="", message=waits,
+    )  # fmt: skip

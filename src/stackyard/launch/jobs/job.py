@@ -1,0 +1,121 @@
+"""`Job`: a request with everything that its plan depends on; for a launch here, for a batch job, for a recorded run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from stackyard.launch.jobs.repeat import Repeat
+from stackyard.launch.jobs.requeue import array_index
+from stackyard.launch.jobs.workspace import Workspace
+from stackyard.launch.plan.context import PlanContext, StackInUse, need_scheduler, plan_context, with_offer
+from stackyard.launch.plan.make import make_plan
+from stackyard.launch.plan.model import Plan
+from stackyard.launch.records import record
+from stackyard.launch.records.arrays import begin_task
+from stackyard.launch.records.paths import RunPaths
+from stackyard.launch.request.intent import Intent
+from stackyard.spec.sitemodels import Site
+from stackyard.yard.layout import RevisionPaths, Yard
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is requested, where, and what the plan depends on besides. `again_of`: the run that it repeats, or empty."""
+
+    workspace: Workspace
+    intent: Intent
+    context: PlanContext
+    again_of: str = ""
+
+    @property
+    def site(self) -> Site:
+        """The site that the job runs on."""
+        return self.workspace.site
+
+    def plan(self, *, hosts: Sequence[str] | None = None, head: bool = False) -> Plan:
+        """The plan of this job; `make_plan` has the arguments and errors."""
+        return make_plan(self.intent, self.site, self.context, hosts=hosts, head=head)
+
+
+def default_nodes(workspace: Workspace, *, launcher: str = "", spare: int = 0) -> int:
+    """The number of nodes of a launch that names none: all of the allocation but the spare ones, else one."""
+    allocation = plan_context(workspace.site, workspace.environ, launcher=launcher).allocation
+    return max(1, len(allocation.hosts) - spare) if allocation else 1
+
+
+def launch_job(workspace: Workspace, intent: Intent, again: Repeat | None = None) -> Job:
+    """A job for the nodes of the allocation, or for this machine.
+
+    Raises:
+        InputError: no such revision, or more nodes requested than the partition has.
+    """
+    stack = _stack(workspace, intent, again)
+    context = plan_context(workspace.site, workspace.environ, stack, launcher=intent.launcher)
+    return _job(workspace, intent, context, again)
+
+
+def batch_job(workspace: Workspace, intent: Intent, again: Repeat | None = None) -> Job:
+    """A job for the scheduler's queue.
+
+    Raises:
+        InputError: no such revision, or more nodes requested than the partition has.
+        MissingError: no scheduler found.
+    """
+    stack = _stack(workspace, intent, again)
+    context = replace(plan_context(workspace.site, workspace.environ, stack), allocation=None)
+    need_scheduler(context)
+    return _job(workspace, intent, context, again)
+
+
+def recorded_job(workspace: Workspace, folder: Path) -> tuple[Job, RunPaths]:
+    """The job of a recorded run on the nodes that it was allocated, and its directory: in an array that of this task.
+
+    Files of an earlier attempt are set aside.
+    """
+    paths = RunPaths(folder.absolute())
+    kept = record.read_run(paths)
+    intent = Intent.model_validate(kept.intent)
+    stack = stack_in_use(workspace.yard, workspace.site, kept.stack.get("module", ""), kept.stack.get("folder", ""))
+    job = _job(workspace, intent, plan_context(workspace.site, workspace.environ, stack), None)
+    if index := array_index(workspace.environ):
+        paths = begin_task(paths, kept, index)
+    before = record.read_status(paths)
+    if before.attempts:
+        record.set_aside(paths, before.attempts)
+    return job, paths
+
+
+def stack_in_use(yard: Yard, site: Site, name: str, folder: str = "") -> StackInUse:
+    """The revision that a job runs with; empty where none is named.
+
+    Args:
+        folder: the directory of the revision, for a run that is carried out or repeated exactly.
+
+    Raises:
+        InputError: no such revision.
+    """
+    if not name:
+        return StackInUse()
+    from stackyard.expose.published import change_of
+    from stackyard.yard import catalogue
+    from stackyard.yard.record import read_record
+
+    built = read_record(RevisionPaths.of(folder).record) if folder else catalogue.record_of(yard, name)
+    return StackInUse(built.module, built.path, built.prefix, built.input_hash, change_of(built, site))
+
+
+def _stack(workspace: Workspace, intent: Intent, again: Repeat | None) -> StackInUse:
+    return stack_in_use(workspace.yard, workspace.site, intent.stack, again.revision if again else "")
+
+
+def _job(workspace: Workspace, intent: Intent, context: PlanContext, again: Repeat | None) -> Job:
+    context = with_offer(context, intent, workspace.site)
+    return Job(workspace, intent, context, str(again.run.root) if again else "")
+
+
+def here(job: Job) -> tuple[str, ...]:
+    """The hosts that the job can use now: those allocated, else this one."""
+    return job.context.allocation.hosts if job.context.allocation else (os.uname().nodename,)

@@ -1,0 +1,101 @@
+"""`Run`: a job with its run directory and its record; what a launch or a submission starts from."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from stackyard.launch.jobs.job import Job
+from stackyard.launch.plan.carried import carried
+from stackyard.launch.plan.command import launch_command, program_text
+from stackyard.launch.plan.model import Plan
+from stackyard.launch.records.origin import code_state, hostname, versions, whoami
+from stackyard.launch.records.paths import RunPaths
+from stackyard.launch.records.record import RunRecord, write_record
+
+How = Literal["launch", "submit", "deploy"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A recorded job.
+
+    Attributes:
+        plan: what will be started, as far as known before nodes are allocated.
+        script: the text of job.sh; empty for a launch.
+    """
+
+    job: Job
+    paths: RunPaths
+    plan: Plan | None = None
+    script: str = ""
+
+
+def record_run(run: Run, how: How) -> Run:
+    """Write the record of a run that is about to start; the same run."""
+    job, plan, workspace = run.job, run.plan, run.job.workspace
+    write_record(
+        run.paths,
+        RunRecord(
+            run.paths.name, time.strftime("%Y-%m-%dT%H:%M:%S%z"), how, workspace.argv,
+            job.intent.model_dump(mode="json"), scheduler=job.context.scheduler,
+            plan=plan_json(plan, str(run.paths.root)) if plan else {},
+            stack={k: v for k, v in asdict(job.context.stack).items() if k != "change" and v},
+            site=_site(job), code=code_state(Path(job.intent.cwd or Path.cwd()), job.intent.program),
+            environment=_environment(job, plan),
+            versions=versions(), yard=str(workspace.yard.root), user=whoami(), host=hostname(), again_of=job.again_of,
+        ),
+    )  # fmt: skip
+    return run
+
+
+def _site(job: Job) -> dict[str, str]:
+    file = job.workspace.site_file
+    return {"file": str(file), "sha256": hashlib.sha256(file.read_bytes()).hexdigest()} if file else {}
+
+
+def _environment(job: Job, plan: Plan | None) -> dict[str, Any]:
+    """The variables of the shell that a job needs; the stack's changes and the variables of every rank, in order."""
+    shell = {"shell": carried(job.workspace.environ)}
+    if plan is None:
+        return shell
+    return {**shell, "stack": plan.change.to_json(), "ranks": {**plan.variables, **plan.program.variables}}
+
+
+def plan_json(plan: Plan, step: str) -> dict[str, Any]:
+    """A plan as plain values: the exact command, the program, the layout, reasons and findings.
+
+    Args:
+        step: the run directory, which the command names.
+    """
+    return {
+        "command": launch_command(plan, step),
+        "program": program_text(plan),
+        "cwd": plan.cwd,
+        "layout": _layout_json(plan),
+        "files": dict(plan.line.files),
+        "variables": {**plan.variables, **plan.program.variables},
+        "reasons": [asdict(reason) for reason in plan.reasons],
+        "findings": [finding.to_json() for finding in plan.findings],
+    }
+
+
+def _layout_json(plan: Plan) -> dict[str, Any]:
+    layout = plan.layout
+    return {
+        "nodes": layout.nodes,
+        "ranks": layout.ranks,
+        "ranks_per_node": layout.ranks_per_node,
+        "cores_per_rank": layout.cores_per_rank,
+        "gpus_per_rank": layout.gpus_per_rank,
+        "threads_per_rank": layout.threads,
+        "gpu_visibility": layout.gpu_visibility,
+        "distribution": layout.distribution,
+        "node_kind": layout.node.kind,
+        "assumed": list(layout.node.assumed),
+        "hosts": list(layout.hosts),
+        "slots": [asdict(slot) for slot in layout.slots],
+    }

@@ -1,0 +1,76 @@
+"""Repeating a recorded run: its request, its revision, and the environment variables of the shell it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from stackyard.errors import InputError
+from stackyard.launch.records.origin import code_state
+from stackyard.launch.records.paths import RunPaths
+from stackyard.launch.records.record import RunRecord, read_run
+from stackyard.launch.request.intent import Intent
+
+NOT_RESTORED = ("SLURM_CONF",)
+CODE = {"program_sha256": "the program", "commit": "the commit", "changes_sha256": "the local changes"}
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """A run to repeat.
+
+    Attributes:
+        intent: the recorded request; `with_changes` adds to it.
+        revision: the directory of the exact revision that it ran with, or empty.
+        environ: the recorded environment variables, to be set before the job is made.
+        notices: what differs now from the recorded run, one sentence each.
+    """
+
+    run: RunPaths
+    intent: Intent
+    revision: str
+    environ: dict[str, str]
+    notices: tuple[str, ...]
+
+
+def repeat(paths: RunPaths, environ: Mapping[str, str]) -> Repeat:
+    """What is needed to repeat a run.
+
+    Only environment variables that a job needs were recorded: PATH, LD_LIBRARY_PATH, NCCL_... and the like.
+
+    Args:
+        environ: the environment variables of your shell now.
+
+    Raises:
+        InputError: the run was a deploy.
+    """
+    record = read_run(paths)
+    if record.how == "deploy":
+        raise InputError(f"run {paths.name} was a deploy", hint="use `stackyard deploy --on` again")
+    intent = Intent.model_validate(record.intent)
+    if not intent.cwd:
+        intent = intent.model_copy(update={"cwd": record.code.get("folder", "")})
+    shell = {k: v for k, v in record.environment.get("shell", {}).items() if k not in NOT_RESTORED}
+    return Repeat(paths, intent, record.stack.get("folder", ""), shell, tuple(_notices(paths, record, shell, environ)))
+
+
+def with_changes(again: Repeat, changes: Intent) -> Repeat:
+    """The same run with the fields that are set in `changes`; a stack named there is resolved anew."""
+    changed = changes.model_dump(exclude_unset=True)
+    batch = {**again.intent.batch.model_dump(), **changed.pop("batch", {})}
+    variables = {**again.intent.variables, **changed.pop("variables", {})}
+    merged = {**again.intent.model_dump(), **changed, "batch": batch, "variables": variables}
+    revision = "" if changed.get("stack") else again.revision
+    return replace(again, intent=Intent.model_validate(merged), revision=revision)
+
+
+def _notices(paths: RunPaths, record: RunRecord, shell: Mapping[str, str], environ: Mapping[str, str]) -> list[str]:
+    """What differs between the recorded run and now."""
+    different = sorted(name for name, value in shell.items() if environ.get(name) != value)
+    said = [f"restored from run {paths.name}, different in this shell: {', '.join(different)}"] if different else []
+    code = code_state(Path(record.code.get("folder", ".")), tuple(record.intent.get("program", ())))
+    for key, what in CODE.items():
+        if record.code.get(key) != code.get(key):
+            said.append(f"{what} changed since run {paths.name}: `stackyard runs diff` shows it afterwards")
+    return said

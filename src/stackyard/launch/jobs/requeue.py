@@ -1,0 +1,67 @@
+"""Requeued jobs and job arrays: which job this process belongs to, and whether it starts again after its end."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+
+from stackyard.host.command import run
+from stackyard.launch.jobs.recorder import Recorder
+from stackyard.launch.plan import schedulers
+from stackyard.launch.plan.context import PlanContext
+from stackyard.launch.records.outcome import StepResult
+from stackyard.launch.request.intent import Intent
+
+OUT_OF_TIME, PREEMPTED = "out of time; queued again", "preempted; queued again"
+LEAVE_S = 20.0
+"""Seconds before the time limit at which ranks that still run get SIGTERM, to leave time for the requeue."""
+REQUEUE_S = 60.0
+"""How long the scheduler may take to requeue a job."""
+
+
+def array_index(environ: Mapping[str, str]) -> str:
+    """The index of this task of a job array, or empty. PBS and Slurm set it only in an array; LSF sets 0 elsewhere."""
+    for name in ("SLURM_ARRAY_TASK_ID", "PBS_ARRAY_INDEX", "LSB_JOBINDEX"):
+        if environ.get(name) and not (name == "LSB_JOBINDEX" and environ[name] == "0"):
+            return environ[name]
+    return ""
+
+
+def job_id(context: PlanContext) -> str:
+    """The id of the job that this process runs in; in an array that of this task alone.
+
+    LSF's variable holds the id of the whole array, and so does SLURM_JOB_ID in its last task; PBS has one per task.
+    """
+    assert context.allocation is not None
+    job, index = context.allocation.job, array_index(context.environ)
+    if not index:
+        return job
+    if context.allocation.scheduler == "slurm":
+        return f"{context.environ.get('SLURM_ARRAY_JOB_ID', job)}_{index}"
+    return f"{job}[{index}]" if context.allocation.scheduler == "lsf" else job
+
+
+def reason_to_wait(intent: Intent, context: PlanContext, recorder: Recorder, result: StepResult) -> str:
+    """Why the run has not ended with `result`, since its job starts again; empty where it has. Followers stay."""
+    if not intent.batch.requeue or context.allocation is None or result.state == "done":
+        return ""
+    terminated = result.code == 128 + signal.SIGTERM
+    if recorder.out_of_time or (terminated and _preempted(context)):
+        if schedulers.get(context.scheduler).requeue_argv(job_id(context)):
+            return OUT_OF_TIME if recorder.out_of_time else PREEMPTED
+        recorder.notice(f"{context.scheduler} cannot requeue a running job: use `stackyard submit --again`")
+        return ""
+    # the scheduler decides what comes next
+    return "terminated by the scheduler" if terminated and result.state == "cancelled" else ""
+
+
+def _preempted(context: PlanContext) -> bool:
+    """Whether a preemption has ended the ranks: Slurm ends them first, and leaves their launcher process a while."""
+    return schedulers.get(context.scheduler).preempted(job_id(context))
+
+
+def requeue(context: PlanContext, recorder: Recorder) -> None:
+    """Put the job back into its queue. The scheduler then terminates this process, so this must come last."""
+    job = job_id(context)
+    recorder.event("requeue", {"job": job})
+    run(schedulers.get(context.scheduler).requeue_argv(job), timeout_s=REQUEUE_S)

@@ -1,0 +1,103 @@
+"""What a plan depends on besides intent and site: the stack, the allocation, the scheduler and the nodes it offers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from stackyard.change import EnvironmentChange
+from stackyard.errors import InputError, MissingError
+from stackyard.launch.layout import nodes
+from stackyard.launch.plan import schedulers, slurm_nodes
+from stackyard.launch.plan.model import Allocation
+from stackyard.launch.request.intent import Intent
+from stackyard.spec.sitemodels import NodeKind, Site
+
+
+@dataclass(frozen=True)
+class StackInUse:
+    """The revision that a job runs with; all fields empty: the environment of your shell."""
+
+    module: str = ""
+    folder: str = ""
+    prefix: str = ""
+    lock_hash: str = ""
+    change: EnvironmentChange = field(default_factory=EnvironmentChange)
+
+
+@dataclass(frozen=True)
+class PlanContext:
+    """What a plan depends on besides intent and site.
+
+    Attributes:
+        allocation: the allocated nodes, or None (not yet, or never: this machine only).
+        environ: the environment variables of your shell.
+        offer: what the scheduler reports about the nodes; None: not queried (`with_offer`).
+    """
+
+    scheduler: str = "none"
+    allocation: Allocation | None = None
+    stack: StackInUse = field(default_factory=StackInUse)
+    environ: Mapping[str, str] = field(default_factory=dict)
+    offer: slurm_nodes.Offer | None = None
+
+
+def plan_context(
+    site: Site, environ: Mapping[str, str], stack: StackInUse | None = None, *, launcher: str = ""
+) -> PlanContext:
+    """The site's scheduler, else the one on this machine, and the allocation that `environ` describes.
+
+    Args:
+        launcher: the launcher that was requested: ``local`` needs no scheduler, and outside of an allocation mpirun
+            and mpiexec start the ranks on this machine too.
+    """
+    kind = "none" if launcher == "local" else site.scheduler.kind or schedulers.detect(dict(environ))
+    allocation = None if kind == "none" else schedulers.get(kind, site.scheduler).allocation(dict(environ))
+    if allocation is None and launcher in ("mpirun", "mpich"):
+        kind = "none"
+    return PlanContext(kind, allocation, stack or StackInUse(), environ=dict(environ))
+
+
+def with_offer(context: PlanContext, intent: Intent, site: Site) -> PlanContext:
+    """The same context with what Slurm reports about the allocated nodes, or about the partition before allocation.
+
+    Nothing is added where the site describes its nodes and Slurm cannot be queried (a script for another cluster).
+
+    Raises:
+        InputError: more nodes are requested than the partition has.
+    """
+    if context.scheduler != "slurm":
+        return context
+    if context.allocation is not None:
+        return replace(context, offer=_allocated(context, context.allocation, intent, site))
+    kind = site.nodes[nodes.pick_kind(site, intent).kind] if site.nodes else NodeKind()
+    offer = slurm_nodes.of_partition(intent.batch.queue or kind.queue or site.scheduler.queue)
+    wanted = intent.nodes + intent.spare
+    if offer is not None and wanted > offer.nodes:
+        raise InputError(
+            f"{wanted} nodes requested, but partition {offer.partition} has {offer.nodes}",
+            hint=f"request -N {max(1, offer.nodes - intent.spare)}, or another partition with -p; "
+            "`sinfo -s` lists partitions",
+        )
+    return replace(context, offer=offer)
+
+
+def _allocated(context: PlanContext, allocation: Allocation, intent: Intent, site: Site) -> slurm_nodes.Offer:
+    """What Slurm reports about the allocated nodes; without GPUs where the site does not request them from Slurm."""
+    counted = site.scheduler.gpu_request != "none"
+    some = not site.nodes or any(each.gpu.count or each.domains for each in site.nodes.values())
+    offer = slurm_nodes.of_allocation(
+        allocation, context.environ, here=os.uname().nodename.partition(".")[0], described=bool(site.nodes),
+        gpus=counted and some and intent.gpus_per_rank != 0,
+    )  # fmt: skip
+    return offer if counted else replace(offer, gpus=None)
+
+
+def need_scheduler(context: PlanContext) -> None:
+    """Raise MissingError where no scheduler can take a job."""
+    if context.scheduler == "none":
+        raise MissingError(
+            "no scheduler found: none of sbatch, bsub, qsub, flux is on PATH",
+            hint="use `stackyard launch` to run here; for --dry-run, set `scheduler.kind` in site.yaml",
+        )

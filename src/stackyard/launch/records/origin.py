@@ -1,0 +1,59 @@
+"""What a run came from, for its record: the state of the code, the versions, the user and the host."""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import os
+import platform
+import socket
+from pathlib import Path
+from typing import Any
+
+from stackyard import __version__
+from stackyard.host.command import run, which
+
+LARGEST_PROGRAM = 1 << 26
+"""Bytes; a larger program file is not hashed."""
+
+
+def code_state(cwd: Path, program: tuple[str, ...]) -> dict[str, Any]:
+    """The state of the code that runs: commit, local changes, and the sha256 of the program's own file."""
+    return {"folder": str(cwd), **_program_state(cwd, program), **_git_state(cwd)}
+
+
+def _program_state(cwd: Path, program: tuple[str, ...]) -> dict[str, Any]:
+    """The first of the words that is a file: the program, or the script that an interpreter runs."""
+    for path in (cwd / word for word in program[:2]):
+        if path.is_file() and path.stat().st_size < LARGEST_PROGRAM:
+            return {"program": str(path), "program_sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+    return {}
+
+
+def _git_state(cwd: Path) -> dict[str, Any]:
+    if which("git") is None:
+        return {}
+    head = run(["git", "-C", cwd, "rev-parse", "HEAD"], check=False, timeout_s=10)
+    if head.returncode:
+        return {}
+    changes = run(["git", "-C", cwd, "diff", "HEAD", "--binary"], check=False, timeout_s=30).stdout
+    state = {"commit": head.stdout.strip(), "changed": bool(changes)}
+    return {**state, "changes_sha256": hashlib.sha256(changes.encode()).hexdigest()} if changes else state
+
+
+def versions() -> dict[str, str]:
+    """The versions that can make two runs differ, as far as they are known without starting a program."""
+    return {"stackyard": __version__, "python": platform.python_version(), "kernel": platform.release()}
+
+
+def whoami() -> str:
+    """Your login name, or the user number where the system has no name for it."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
+def hostname() -> str:
+    """The name of this host."""
+    return socket.gethostname()
