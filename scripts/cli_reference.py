@@ -39,7 +39,7 @@ def reference() -> str:
 
 
 def main() -> None:
-    """Write the page, or with ``--check`` end with code 1 where it is stale."""
+    """Write the page, or with ``--check`` exit with status 1 if it is stale."""
     text = reference()
     if "--check" in sys.argv:
         sys.exit(0 if TARGET.exists() and TARGET.read_text() == text else f"{TARGET} is stale: run {sys.argv[0]}")

@@ -1,4 +1,4 @@
-"""Run commands in a terminal of their own and draw what a person saw as an SVG, for the documents.
+"""Run commands in a terminal of their own and draw their output as an SVG, for the documents.
 
 python scripts/picture.py docs/images/quickstart.svg "stackyard list" "stackyard show demo"
 """

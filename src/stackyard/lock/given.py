@@ -31,7 +31,7 @@ class Given:
 
 
 def given(packages: Iterable[CondaPackage], yards: Iterable[Yard] = ()) -> tuple[tuple[Given, ...], tuple[str, ...]]:
-    """The distributions that conda packages install, and notices about those that cannot be told to pip.
+    """The distributions that conda packages install, and notices about those that pip cannot compare.
 
     Args:
         yards: where unpacked packages may be; the ``dist-info`` directories of one give exact names and versions.

@@ -21,7 +21,7 @@ from stackyard.spec.yamlfile import read_yaml
 def parsed_json(path: Path, site: Site | None = None) -> dict[str, Any]:
     """How a stack.yaml, an environment.yml or a requirements.txt is parsed, completely.
 
-    Included requirement files that do not exist are listed under ``missing``; here they are no error, as they are when
+    Included requirement files that do not exist are listed under ``missing``; that is an error only when
     the file is locked. Variables in URLs stay unexpanded. A stack.yaml is shown twice: its
     variants as they will be locked and built, and under ``written`` the file itself, with matrix and conditions.
 

@@ -15,7 +15,7 @@ def audit(yard: Yard) -> list[str]:
 
 
 def unfinished(yard: Yard, older_than_s: float = 86400) -> list[Path]:
-    """What killed builds left in this yard's caches under temporary names: safe to remove while nobody is building.
+    """What killed builds left in this yard's caches under temporary names: safe to remove while no build is running.
 
     Args:
         older_than_s: seconds since it was last changed; a younger one may belong to a running build.

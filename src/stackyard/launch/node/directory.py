@@ -45,7 +45,7 @@ class NodeDirectory:
         self._put("stop", message + "\n")
 
     def acknowledge(self, local: "int") -> "None":
-        """Let a shim leave: the hub has been told how its task ended."""
+        """Let a shim leave: the hub has received its exit status."""
         self._put(f"ack.{local}", "")
 
     def remove(self) -> "None":

@@ -67,14 +67,14 @@ def gpus() -> "list[dict[str, str]]":
     found = []
     for bus in listed("/proc/driver/nvidia/gpus"):
         text = slurp(f"/proc/driver/nvidia/gpus/{bus}/information")
-        told = {k.strip(): v.strip() for k, _, v in (line.partition(":") for line in text.splitlines())}
-        found.append({"vendor": "nvidia", "bus": bus, "name": told.get("Model", ""), "uuid": told.get("GPU UUID", "")})
+        info = {k.strip(): v.strip() for k, _, v in (line.partition(":") for line in text.splitlines())}
+        found.append({"vendor": "nvidia", "bus": bus, "name": info.get("Model", ""), "uuid": info.get("GPU UUID", "")})
     root = "/sys/class/kfd/kfd/topology/nodes"
     for node in listed(root):
-        told = dict(line.split(None, 1) for line in slurp(f"{root}/{node}/properties").splitlines() if " " in line)
-        if told.get("simd_count", "0") != "0":
+        info = dict(line.split(None, 1) for line in slurp(f"{root}/{node}/properties").splitlines() if " " in line)
+        if info.get("simd_count", "0") != "0":
             name = slurp(f"{root}/{node}/name").strip()
-            found.append({"vendor": "amd", "bus": told.get("location_id", ""), "name": name, "uuid": told["unique_id"]})
+            found.append({"vendor": "amd", "bus": info.get("location_id", ""), "name": name, "uuid": info["unique_id"]})
     return found
 
 

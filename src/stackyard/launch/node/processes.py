@@ -38,7 +38,7 @@ def children(pid: "int") -> "list[int]":
     tasks, own = listed(f"/proc/{pid}/task"), os.getpid()
     if tasks and not os.path.exists(f"/proc/self/task/{own}/children"):
         every = ((int(name), stat(int(name))) for name in listed("/proc") if name.isdigit())
-        return [child for child, told in every if told is not None and told[1] == pid and child != own]
+        return [child for child, status in every if status is not None and status[1] == pid and child != own]
     words = (word for task in tasks for word in slurp(f"/proc/{pid}/task/{task}/children").split())
     return [child for child in map(int, words) if child != own]
 
@@ -48,9 +48,9 @@ def descendants(pid: "int") -> "Iterator[tuple[int, int]]":
     queue = children(pid)
     while queue:
         child = queue.pop(0)
-        told = stat(child)
-        if told is not None and told[0] not in "ZX":
-            yield child, told[2]
+        status = stat(child)
+        if status is not None and status[0] not in "ZX":
+            yield child, status[2]
             queue.extend(children(child))
 
 
@@ -72,9 +72,9 @@ def marked(mark: "bytes") -> "Iterator[tuple[int, int]]":
                 hit = mark in stream.read()
         except OSError:
             continue
-        told = stat(int(name)) if hit else None
-        if told is not None and told[0] not in "ZX":
-            yield int(name), told[2]
+        status = stat(int(name)) if hit else None
+        if status is not None and status[0] not in "ZX":
+            yield int(name), status[2]
 
 
 def send_signal(pid: "int", number: "int") -> "None":

@@ -21,8 +21,8 @@ class Rank:
 
     def __init__(self, task: "int", local: "int", pid: "int", log: "str", streamed: "bool") -> "None":
         self.task, self.local, self.pid, self.log, self.streamed = task, local, pid, log, streamed
-        told = stat(pid)
-        self.born = told[2] if told else 0
+        status = stat(pid)
+        self.born = status[2] if status else 0
         self.code = None  # type: int | None
         self.below = {}  # type: dict[int, int]
         self.size = self.told_size = self.read_to = 0
@@ -70,12 +70,12 @@ class Rank:
 
     def tell(self, number: "int") -> "int":
         """Send a warning such as SIGUSR1 to the topmost processes that handle it; it would kill the others."""
-        queue, told = children(self.pid), 0
+        queue, count = children(self.pid), 0
         while queue:
             pid = queue.pop(0)
             if catches(pid, number):
                 send_signal(pid, number)
-                told += 1
+                count += 1
             else:
                 queue.extend(children(pid))
-        return told
+        return count

@@ -9,7 +9,7 @@ so that several simulated nodes on one machine have one each):
     go          shell assignments from the hub: MASTER_ADDR, MASTER_PORT, STACKYARD_PORT_1 ...; written once all nodes
                 have reported
     stop        a message: the shim prints it and exits with status 70 without starting its program
-    ack.<local> the hub has been told how this task ended; the shim exits then (at most 2 s later)
+    ack.<local> the hub has received this task's exit status; the shim exits then (at most 2 s later)
 
 **Order.** The launcher starts `rank.sh` for every task. Each shim reads its identity (a complete set of one launcher's
 variables, world size as planned, else an error and status 71) and writes ``start``; that of local task 0 first creates

@@ -99,8 +99,8 @@ class PreflightReport:
 def _line(stage: Stage) -> str:
     title = TITLES.get(stage.name, stage.name)
     numbers = ", ".join(_range(name, stage.measurements) for name in dict.fromkeys(m.name for m in stage.measurements))
-    told = "; ".join(part for part in (stage.reason, numbers) if part)
-    return f"{title}: {stage.outcome}{f' ({told})' if told else ''}"
+    detail = "; ".join(part for part in (stage.reason, numbers) if part)
+    return f"{title}: {stage.outcome}{f' ({detail})' if detail else ''}"
 
 
 def _range(name: str, measurements: Sequence[Measurement]) -> str:

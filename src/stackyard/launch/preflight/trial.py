@@ -132,15 +132,15 @@ def read(
     file = step / "result.json"
     if not file.exists():
         return _without_result(hosts, result)
-    told = json.loads(file.read_text(encoding="utf-8"))
-    stages = tuple(_stage(stage, references) for stage in told["stages"])
-    bad = _convicted(told, stages, hosts, layout)
-    if not told["finished"] and all(stage.good for stage in stages):
+    data = json.loads(file.read_text(encoding="utf-8"))
+    stages = tuple(_stage(stage, references) for stage in data["stages"])
+    bad = _bad_hosts(data, stages, hosts, layout)
+    if not data["finished"] and all(stage.good for stage in stages):
         stages = (*stages, _ended_early(result))
         bad = {**bad, **_lost(hosts, result)}
-    soft = [d for d in told.get("differences", ()) if not d["hard"]]
+    soft = [d for d in data.get("differences", ()) if not d["hard"]]
     texts = tuple(f"{d['host']}: {d['what']} is {d['value']}, on most nodes {d['usual']}" for d in soft)
-    return Trial(hosts, stages, bad, tuple(_pairs(told, stages)), texts)
+    return Trial(hosts, stages, bad, tuple(_pairs(data, stages)), texts)
 
 
 def _without_result(hosts: tuple[str, ...], result: StepResult) -> Trial:
@@ -165,18 +165,18 @@ def _lost(hosts: tuple[str, ...], result: StepResult) -> dict[str, str]:
     return {}
 
 
-def _stage(told: Mapping[str, Any], references: Sequence[Reference]) -> Stage:
+def _stage(data: Mapping[str, Any], references: Sequence[Reference]) -> Stage:
     measured = tuple(
         Measurement(m["name"], m["value"], m["unit"], tuple(m["hosts"]),
                     {key: value for key, value in m.items() if key not in ("name", "value", "unit", "hosts")})
-        for m in told["measurements"]
+        for m in data["measurements"]
     )  # fmt: skip
     verdicts = judge(measured, references)
-    if told["outcome"] == "skipped":
-        return Stage(told["name"], "skipped", told["reason"])
-    outcome: Outcome = "failed" if told["outcome"] == "failed" or told["errors"] or told["silent"] else _worst(verdicts)
-    reason = told["reason"] or next((v.message for v in verdicts if v.outcome == outcome != "passed"), "")
-    return Stage(told["name"], outcome, reason, told["seconds"], measured, verdicts)
+    if data["outcome"] == "skipped":
+        return Stage(data["name"], "skipped", data["reason"])
+    outcome: Outcome = "failed" if data["outcome"] == "failed" or data["errors"] or data["silent"] else _worst(verdicts)
+    reason = data["reason"] or next((v.message for v in verdicts if v.outcome == outcome != "passed"), "")
+    return Stage(data["name"], outcome, reason, data["seconds"], measured, verdicts)
 
 
 def _worst(verdicts: Sequence[Verdict]) -> Outcome:
@@ -184,12 +184,12 @@ def _worst(verdicts: Sequence[Verdict]) -> Outcome:
     return next((outcome for outcome in WORST if outcome in there), "passed")
 
 
-def _convicted(
-    told: Mapping[str, Any], stages: Sequence[Stage], hosts: tuple[str, ...], layout: Layout
+def _bad_hosts(
+    data: Mapping[str, Any], stages: Sequence[Stage], hosts: tuple[str, ...], layout: Layout
 ) -> dict[str, str]:
     """Hosts that are bad without a search: no rank, other hardware, an error of their own, too slow by themselves."""
     bad: dict[str, str] = {}
-    for raw, stage in zip(told["stages"], stages, strict=True):
+    for raw, stage in zip(data["stages"], stages, strict=True):
         if raw["name"] == "identity" and raw["silent"]:
             bad.update(dict.fromkeys(raw.get("missing_hosts", ()), "no rank connected"))
             bad.update({host_of(layout, s["rank"]): f"rank {s['rank']} did not connect" for s in raw["silent"]})
@@ -198,7 +198,7 @@ def _convicted(
             bad.update({e["host"]: e["error"] for e in raw["errors"]})
         bad.update({s["host"]: _gone(s, raw["name"]) for s in raw["silent"] if s["at"] in GONE})
         bad.update({v.hosts[0]: v.message for v in stage.verdicts if v.outcome == "slow" and len(v.hosts) == 1})
-    bad.update({d["host"]: _different(d) for d in told.get("differences", ()) if d["hard"] and d["clear"]})
+    bad.update({d["host"]: _different(d) for d in data.get("differences", ()) if d["hard"] and d["clear"]})
     full = {short_host(host): host for host in hosts}
     return {full.get(short_host(host), host): reason for host, reason in bad.items()}
 
@@ -211,10 +211,10 @@ def _different(d: Mapping[str, Any]) -> str:
     return str(d["value"]) if d["what"] == "gpu_errors" else f"{d['what']} is {d['value']}, on most nodes {d['usual']}"
 
 
-def _pairs(told: Mapping[str, Any], stages: Sequence[Stage]) -> list[tuple[tuple[str, ...], bool]]:
+def _pairs(data: Mapping[str, Any], stages: Sequence[Stage]) -> list[tuple[tuple[str, ...], bool]]:
     """Which pairs of the stages `pairs` and `tcp` passed."""
     found: list[tuple[tuple[str, ...], bool]] = []
-    for raw, stage in zip(told["stages"], stages, strict=True):
+    for raw, stage in zip(data["stages"], stages, strict=True):
         if raw["name"] in ("pairs", "tcp"):
             failed = {tuple(sorted(e["hosts"])) for e in raw["errors"] if len(e.get("hosts", ())) == 2}
             found += [(pair, False) for pair in sorted(failed)]

@@ -1,4 +1,4 @@
-"""Every path of a run, in two classes; nobody else joins these strings.
+"""Every path of a run, in two classes; no other module joins these strings.
 
 <runs>/2026-11-21-001/
   record.json                 what was asked, planned and found before the start; written once

@@ -105,7 +105,7 @@ sy_pause() {{
   if [[ $sy_tick == none ]]; then sleep 0.02; else read -r -t 0.01 -u "$sy_tick"; fi
 }}
 
-# Report to the agent how the task ended, and wait until the hub has been told; not longer than 2 s.
+# Report the exit status to the agent, and wait until the hub has it; at most 2 s.
 sy_report() {{
   printf 'exit %d %d\\n' "$sy_local" "$1" >&"$sy_pipe"
   for (( sy_i = 0; sy_i < 200; sy_i++ )); do

@@ -163,9 +163,9 @@ def only_first_node(case: Case) -> Iterator[Hit]:
         file = next((folder / program[0] for folder in case.folders if (folder / program[0]).is_file()), None)
         source = read_source(file.read_text(errors="replace"), program[0]) if file else None
         sure = bool(source and (source.group_line or source.imports & {"horovod", "mpi4py"}))
-        told = resolved.environment.keys() & {"MASTER_ADDR", "WORLD_SIZE"}
+        preset = resolved.environment.keys() & {"MASTER_ADDR", "WORLD_SIZE"}
         options = " ".join(program[1:])
-        sure = sure or bool(not source and (told or re.search(r"--(?:world[-_]size|num[-_]nodes|nnodes)\b", options)))
+        sure = sure or bool(not source and (preset or re.search(r"--(?:world[-_]size|num[-_]nodes|nnodes)\b", options)))
         start = {"slurm": "srun", "lsf": "jsrun", "pbs": "mpiexec", "flux": "flux run"}[case.script.scheduler]
         yield Hit(
             resolved.line,
@@ -208,10 +208,10 @@ def horovodrun_hosts(case: Case) -> Iterator[Hit]:
     """A horovodrun on several nodes without -H or --hostfile."""
     nodes = case.script.request.nodes
     for launch in case.launches:
-        told = launch.given("hosts", "hostfile", "host-discovery-script", "check-build")
+        given = launch.given("hosts", "hostfile", "host-discovery-script", "check-build")
         if (
             launch.kind != "horovodrun"
-            or told
+            or given
             or not nodes
             or nodes == 1
             or case.script.scheduler == "lsf"

@@ -131,12 +131,12 @@ def torchrun_first_node_only(case: Case) -> Iterator[Hit]:
 
 
 def _deepspeed(case: Case, launch: Launch, nodes: int) -> Iterator[Hit]:
-    told = (
+    stated = (
         launch.given("hostfile", "launcher", "include")
         or "DLTS_HOSTFILE" in case.script.code
         or "/job/hostfile" in case.script.code
     )
-    if not told and all(is_known(word) for word in launch.words[:2]):
+    if not stated and all(is_known(word) for word in launch.words[:2]):
         yield Hit(
             launch.line,
             f"deepspeed without --hostfile uses only the first of {nodes} nodes",

@@ -70,8 +70,8 @@ def ask_tasks(job: str) -> dict[str, JobState]:
         raise CommandError(f"cannot read the state of job {job} from Slurm", result)
     found: dict[str, JobState] = {}
     for line in result.stdout.splitlines():
-        told = re.search(r" ArrayTaskId=(\S+)", line)
-        for first, last, step in re.findall(r"(\d+)(?:-(\d+)(?::(\d+))?)?", told[1].partition("%")[0] if told else ""):
+        span = re.search(r" ArrayTaskId=(\S+)", line)
+        for first, last, step in re.findall(r"(\d+)(?:-(\d+)(?::(\d+))?)?", span[1].partition("%")[0] if span else ""):
             for index in range(int(first), int(last or first) + 1, int(step or 1)):
                 found[str(index)] = _controller(line)
     return found

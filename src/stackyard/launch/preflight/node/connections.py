@@ -1,4 +1,4 @@
-"""The coordinator's connections to all ranks: who has said hello, commands, and the answers to them."""
+"""The coordinator's connections to all ranks: hellos, commands, and the answers to them."""
 
 from __future__ import annotations
 
