@@ -17,11 +17,13 @@ quickstart: install  ## deploy a small stack, load it, run two MPI ranks in it (
 test: .venv/.installed-dev  ## lint, types and all tests but the long ones, with the real programs
 	@scripts/test-programs.sh
 	$(MAKE) lint
+	@$(BIN)/python -m compileall -q src  # once, also where PYTHONDONTWRITEBYTECODE is set: the tests start it a thousand times
 	@PYTHONPATH=tests $(BIN)/python -m support.prepare
 	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not long"
 
 test-long: .venv/.installed-dev  ## the tests that compile Horovod, start Ray, wait for timeouts (twenty minutes)
 	@scripts/test-programs.sh
+	@$(BIN)/python -m compileall -q src
 	$(BIN)/pytest -m long
 
 lint: .venv/.installed-dev  ## ruff, mypy, and the direction of imports
