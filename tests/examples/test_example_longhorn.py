@@ -128,7 +128,7 @@ def test_nobody_gets_it_before_a_person_accepts_the_licence(deployed: Deployed) 
 
 
 def test_without_a_gpu_it_is_unverified_and_published_only_if_asked_for(deployed: Deployed) -> None:
-    assert "TensorFlow sees the GPUs: it needs a GPU" in deployed.unverified.out
+    assert "TensorFlow sees the GPUs: requires a GPU" in deployed.unverified.out
     assert "--allow-unverified" in deployed.unverified.out
     states = {module: entry["state"] for module, entry in deployed.site.published().items()}
     assert states == {"conda/4.8.3-base-1": "published", **{f"powerai/{name}-1": "unverified" for name in RELEASES}}

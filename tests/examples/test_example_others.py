@@ -112,7 +112,7 @@ def test_horovod_for_power_is_locked_as_source_from_the_real_index(powerai: Exam
 def test_what_is_for_another_processor_is_not_built_here(powerai: Example, words: tuple[str, ...]) -> None:
     refused = powerai.run(*words, "stack.yaml", site="site.yaml", expect=1)
     assert f"powerai is locked for {POWER}; this machine is {host_subdir()}" in refused.err
-    assert "build it on such a machine" in refused.err
+    assert "deploy on such a machine" in refused.err
 
 
 def test_a_stack_for_containers_says_what_it_takes_from_the_machine() -> None:

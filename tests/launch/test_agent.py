@@ -15,12 +15,13 @@ from pathlib import Path
 
 import pytest
 
+from stackyard.errors import MissingError
 from stackyard.launch.node import machine, processes, sockets
 from stackyard.launch.node.ranks import Rank
+from support import torchstack
 
 NODE = Path(sockets.__file__).parent
 PARTS = ("agent", "directory", "machine", "messages", "processes", "ranks", "sockets", "stacks")
-TORCH = Path("/tmp/torchenv/bin/python")
 
 
 @pytest.fixture
@@ -94,15 +95,17 @@ def test_a_server_that_reuses_addresses_listens_there(held: int, address: str) -
 
 @pytest.mark.real
 def test_torch_listens_on_the_held_port(held: int) -> None:
-    if not TORCH.exists():
-        pytest.skip("no Python with torch")
+    try:
+        torch = torchstack.python(torchstack.torch_yard())
+    except MissingError as error:
+        pytest.skip(str(error))
     code = (
         "import sys, torch.distributed as d\n"
         "a = d.TCPStore('127.0.0.1', int(sys.argv[1]), 2, True, wait_for_workers=False)\n"
         "b = d.TCPStore('127.0.0.1', int(sys.argv[1]), 2, False)\n"
         "b.set('k', 'v'); print(a.get('k'))"
     )
-    ran = subprocess.run([TORCH, "-c", code, str(held)], capture_output=True, text=True, timeout=60, check=False)
+    ran = subprocess.run([torch, "-c", code, str(held)], capture_output=True, text=True, timeout=60, check=False)
     assert ran.returncode == 0, ran.stderr[-2000:]
     assert "b'v'" in ran.stdout
 

@@ -146,7 +146,7 @@ def test_the_allocation_inside_a_job(slurm: SlurmCluster, tmp_path: Path) -> Non
 def test_no_controller_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "slurm.conf").write_text("ThisIs=NoConfiguration\n")
     monkeypatch.setenv("SLURM_CONF", str(tmp_path / "slurm.conf"))
-    with pytest.raises(CommandError, match="does not say how job 1 is"):
+    with pytest.raises(CommandError, match="cannot read the state of job 1 from Slurm"):
         SCHEDULER.state("1")
 
 

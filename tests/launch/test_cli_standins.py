@@ -214,7 +214,7 @@ def test_flux_has_no_arrays(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cluster", ["jsrun", "lsf"], indirect=True)
 def test_lsf_counts_from_one(cluster: Cluster) -> None:
     done = cluster.submit("-a", "0-1", "hello.py", expect=2)
-    assert "from 1" in done.err
+    assert "start at 1" in done.err
 
 
 def test_a_request_that_the_scheduler_refuses(cluster: Cluster) -> None:

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from stackyard.errors import MissingError
 from stackyard.launch.plan.model import LaunchLine
 from stackyard.launch.records.outcome import StepResult
 from stackyard.launch.records.paths import StepPaths
 from stackyard.launch.run.addresses import master_address, reachable
 from stackyard.launch.run.step import WatchOptions, run_step
 from stackyard.launch.run.verdict import Ended, first_of
+from support import venvs
 from support.slurm import SlurmCluster
 from support.watched import (
     Heard,
@@ -194,9 +196,10 @@ def test_a_hang_is_noticed_and_stacks_are_kept(tmp_path: Path) -> None:
 
 @pytest.mark.real
 def test_stacks_by_py_spy(tmp_path: Path) -> None:
-    spy = Path("/tmp/torchenv/bin/py-spy")
-    if not spy.exists():
-        pytest.skip("no py-spy")
+    try:
+        spy = venvs.python("py-spy").with_name("py-spy")
+    except MissingError as error:
+        pytest.skip(str(error))
     code = "import time\ndef stuck_here():\n    time.sleep(300)\nprint('ready', flush=True)\nstuck_here()"
     run = local(tmp_path, 1, sys.executable, "-c", code, hang_min=0.02, py_spy=str(spy))
     assert run.end().state == "hung"

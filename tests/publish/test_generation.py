@@ -54,10 +54,10 @@ def test_it_is_removed_where_it_is_not_flipped_or_something_fails(yard: Yard) ->
     entry = stackrecords.entry(built(yard, 1))
     with generation.draft(yard, SITE) as draft:
         draft.write([entry])
-    assert not draft.folder.exists()
+    assert not draft.paths.root.exists()
     with pytest.raises(StackyardError, match="has no build record"), generation.draft(yard, SITE) as draft:
         draft.write([replace(entry, module="s/9-py311-1")])
-    assert not draft.folder.exists() and generations.current(yard) is None
+    assert not draft.paths.root.exists() and generations.current(yard) is None
 
 
 @pytest.mark.parametrize(("number", "kind"), [(errno.ENOSPC, DiskFull), (errno.EIO, StackyardError)])
@@ -65,7 +65,7 @@ def test_an_error_of_the_file_system_has_a_hint(yard: Yard, number: int, kind: t
     with pytest.raises(kind, match="writing the modules") as caught, generation.draft(yard, SITE) as draft:
         raise OSError(number, "as the kernel has it", "file")
     assert caught.value.hint and "published revisions are unchanged" in caught.value.hint
-    assert not draft.folder.exists()
+    assert not draft.paths.root.exists()
 
 
 def test_a_rollback_writes_through_it_too(yard: Yard) -> None:

@@ -41,7 +41,7 @@ def test_the_module_is_loaded_where_lmod_is(shown: tuple[Path, str]) -> None:
 
 def test_it_ends_with_what_was_made_where_how_fast_and_what_next(shown: tuple[Path, str]) -> None:
     yard, text = shown
-    made, took, after = (text.index(f"\n{title}\n") for title in ("Made", "Took", "Next"))
+    made, took, after = (text.index(f"\n{title}\n") for title in ("Created", "Took", "Next"))
     assert made < took < after
     assert "quickstart/1.0" in text[made:took]
     assert f"modulefiles in {yard}/modules" in text[made:took]
