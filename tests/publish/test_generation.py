@@ -55,7 +55,7 @@ def test_it_is_removed_where_it_is_not_flipped_or_something_fails(yard: Yard) ->
     with generation.draft(yard, SITE) as draft:
         draft.write([entry])
     assert not draft.paths.root.exists()
-    with pytest.raises(StackyardError, match="has no build record"), generation.draft(yard, SITE) as draft:
+    with pytest.raises(StackyardError, match="missing build record"), generation.draft(yard, SITE) as draft:
         draft.write([replace(entry, module="s/9-py311-1")])
     assert not draft.paths.root.exists() and generations.current(yard) is None
 
