@@ -122,7 +122,8 @@ def seconds(argv: Sequence[str | os.PathLike[str]], *, env: Mapping[str, str] | 
     done = subprocess.run([os.fspath(word) for word in argv], env=env, capture_output=True, text=True, check=False)
     taken = time.perf_counter() - started
     if done.returncode != 0:
-        raise SystemExit(f"{' '.join(map(str, argv))} exited with status {done.returncode}\n{done.stdout}\n{done.stderr}")
+        command = " ".join(map(str, argv))
+        raise SystemExit(f"{command} exited with status {done.returncode}\n{done.stdout}\n{done.stderr}")
     return taken
 
 

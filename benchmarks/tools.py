@@ -44,5 +44,6 @@ def stackyard(folder: Path, *words: str | Path) -> Any:
         [str(word) for word in argv], env=environment(folder), capture_output=True, text=True, check=False
     )
     if done.returncode != 0:
-        raise SystemExit(f"{' '.join(map(str, argv))} exited with status {done.returncode}\n{done.stdout}\n{done.stderr}")
+        command = " ".join(map(str, argv))
+        raise SystemExit(f"{command} exited with status {done.returncode}\n{done.stdout}\n{done.stderr}")
     return json.loads(done.stdout) if "--json" in words else done.stdout
