@@ -1,63 +1,37 @@
 #!/bin/sh
-# Install the real programs that the tests run: with apt-get as root, otherwise list exactly what is missing.
+# Install the programs of test-programs.txt, which the tests run: with apt-get as root, otherwise list exactly what is missing.
 # Tests of a missing program are skipped with a reason; STACKYARD_REQUIRE_REAL=1 makes that a failure.
 set -eu
 cd "$(dirname "$0")/.."
 exec </dev/null
 
-# program or file                       Debian package
-table='
-/usr/share/lmod/lmod/libexec/lmod       lmod
-tclsh8.6                                tcl8.6
-bash                                    bash
-zsh                                     zsh
-tcsh                                    tcsh
-fish                                    fish
-strace                                  strace
-patch                                   patch
-git                                     git
-cmake                                   cmake
-g++                                     g++
-make                                    make
-strip                                   binutils
-mpicc                                   libopenmpi-dev
-mpirun                                  openmpi-bin
-mount                                   mount
-srun                                    slurm-client
-slurmctld                               slurmctld
-slurmd                                  slurmd
-munged                                  munge
-ip                                      iproute2
-nsenter                                 util-linux
-mpirun.mpich                            mpich
-/usr/include/*/mpich/mpi.h              libmpich-dev
-ch-run                                  charliecloud
-mksquashfs                              squashfs-tools
-squashfuse                              squashfuse
-fusermount3                             fuse3
-patchelf                                patchelf
-'
-
-# A program on PATH, or a file; a pattern stands for a directory that is named after the architecture.
-there() {
+there() { # a program on PATH, or a file that fits a pattern
     command -v "$1" >/dev/null 2>&1 && return
     for file in $1; do
         [ -e "$file" ] && return
     done
     return 1
 }
+all_there() { # every one of a list with commas
+    rest=$1,
+    while [ -n "$rest" ]; do
+        there "${rest%%,*}" || return 1
+        rest=${rest#*,}
+    done
+}
 
-missing=
-packages=
-while read -r program package; do
-    [ -n "$program" ] || continue
-    there "$program" && continue
-    missing="$missing $program"
-    packages="$packages $package"
-done <<END
-$table
-END
+look() { # set what is missing and its packages
+    missing= packages=
+    while read -r name package found _; do
+        case $name in '' | '#'*) continue ;; esac
+        all_there "$found" && continue
+        missing="$missing $name"
+        case " $packages " in *" $package "*) ;; *) packages="$packages $package" ;; esac
+    done <scripts/test-programs.txt
+}
 can_apt() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; }
+
+look
 if [ -n "$packages" ] && can_apt; then
     echo "installing with apt-get:$packages"
     export DEBIAN_FRONTEND=noninteractive
@@ -66,7 +40,9 @@ if [ -n "$packages" ] && can_apt; then
         apt-get update -qq
         apt-get install -y -qq --no-install-recommends $packages >/dev/null
     }
-elif [ -n "$packages" ]; then
+    look
+fi
+if [ -n "$packages" ]; then
     echo "missing:$missing" >&2
     echo "  hint: apt-get install$packages (as root); the tests that need them are skipped" >&2
     [ "${STACKYARD_REQUIRE_REAL:-}" != 1 ] || exit 4

@@ -8,7 +8,7 @@ import pytest
 
 from stackyard.errors import MissingError
 
-pytest_plugins = ["support.realness", "support.slurmfixtures"]
+pytest_plugins = ["support.realness", "support.slurmfixtures", "support.accounts"]
 
 
 @pytest.fixture(autouse=True)

@@ -4,6 +4,9 @@ Activation is captured into it once, at build time. Modulefiles in Lua and in Tc
 scripts are renderings of the same list; nothing else in the program writes shell. The operations are few, and each
 states its *meaning*, so that a renderer can choose the construct of its module system that restores the user's value.
 
+Names have a strict grammar and values hold no null character (`stackyard.grammar`): an operation that a shell could
+read otherwise cannot be made, also not from a record on disk. The doors where names enter report them with their place.
+
 This module is pure: standard library only, no I/O, cheap to import.
 """
 
@@ -11,11 +14,42 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
+
+from stackyard.grammar import COMMAND, VALUE, VARIABLE
+
+
+class _Checked:
+    """What all operations share: none can be made with a name or a value that has not its grammar."""
+
+    def __post_init__(self) -> None:
+        """Check every field by its name.
+
+        Raises:
+            NotAllowed: a name or a value does not have its grammar.
+            TypeError: a field holds something else than text.
+        """
+        for name, value in vars(self).items():
+            rule = _NAMES.get(name, VALUE)
+            for text in _texts(value):
+                rule(text)
+
+
+_NAMES = {"variable": VARIABLE, "source": VARIABLE, "bases": VARIABLE, "carry": VARIABLE, "name": COMMAND}
+"""The grammars of fields that hold names; all others hold values."""
+
+
+def _texts(value: Any) -> Iterable[str]:
+    """The texts in a field's value."""
+    if value is None or isinstance(value, bool):
+        return ()
+    if isinstance(value, Mapping):
+        return (*map(COMMAND, value), *value.values())
+    return (value,) if isinstance(value, str) else tuple(value)
 
 
 @dataclass(frozen=True)
-class Prepend:
+class Prepend(_Checked):
     """Put a directory of the stack in front of a path list such as PATH or MANPATH.
 
     `keep_system`: where the list is not set, an empty last entry keeps the system's own search (MANPATH, INFOPATH).
@@ -28,7 +62,7 @@ class Prepend:
 
 
 @dataclass(frozen=True)
-class Set:
+class Set(_Checked):
     """Set a variable that only the stack uses; it is unset afterwards.
 
     Nothing produces it now. Modules published by earlier versions hold it, and their operations never change.
@@ -40,7 +74,7 @@ class Set:
 
 
 @dataclass(frozen=True)
-class SetRestorable:
+class SetRestorable(_Checked):
     """Set a variable of the user's and restore the previous value on unload; `value` None: unset while loaded."""
 
     op: ClassVar[str] = "set_restorable"
@@ -49,7 +83,7 @@ class SetRestorable:
 
 
 @dataclass(frozen=True)
-class Default:
+class Default(_Checked):
     """Set a variable only where the user has not set it; a value of the user's own is kept."""
 
     op: ClassVar[str] = "default"
@@ -58,7 +92,7 @@ class Default:
 
 
 @dataclass(frozen=True)
-class SaveValue:
+class SaveValue(_Checked):
     """Save in `variable` the value that `source` has when the stack is loaded (empty if unset), for `OnUnload`."""
 
     op: ClassVar[str] = "save_value"
@@ -67,7 +101,7 @@ class SaveValue:
 
 
 @dataclass(frozen=True)
-class Flags:
+class Flags(_Checked):
     """Extend a flag string such as CFLAGS by `text` at its end. It is never split as a list."""
 
     op: ClassVar[str] = "flags"
@@ -76,7 +110,7 @@ class Flags:
 
 
 @dataclass(frozen=True)
-class UserPath:
+class UserPath(_Checked):
     """A path of the user's own, with a fallback where the preferred variable is not set.
 
     The value is ``$base/suffix`` for the first of `bases` (variable names, e.g. SCRATCH) that is set and not empty,
@@ -92,9 +126,14 @@ class UserPath:
     tail: tuple[str, ...] = ()
     separator: str = ":"
 
+    @property
+    def rest(self) -> str:
+        """What follows the user's own path: the entries of `tail`, a separator before each."""
+        return "".join(self.separator + entry for entry in self.tail)
+
 
 @dataclass(frozen=True)
-class Function:
+class Function(_Checked):
     """A shell function with a body per shell (``sh`` serves bash, zsh and ksh; ``fish``, ``csh`` their own).
 
     A body is what stands between the braces. csh has no functions: its body is an alias that may use ``$*``.
@@ -106,7 +145,7 @@ class Function:
 
 
 @dataclass(frozen=True)
-class Alias:
+class Alias(_Checked):
     """A shell alias."""
 
     op: ClassVar[str] = "alias"
@@ -115,7 +154,7 @@ class Alias:
 
 
 @dataclass(frozen=True)
-class OnUnload:
+class OnUnload(_Checked):
     """Commands run when the stack is unloaded, per shell. Nothing else runs at an unload. They carry their own
     definitions and absolute paths, because module systems undo variables and functions first.
 
@@ -128,7 +167,7 @@ class OnUnload:
 
 
 @dataclass(frozen=True)
-class Notice:
+class Notice(_Checked):
     """A message shown when the stack is loaded."""
 
     op: ClassVar[str] = "notice"
@@ -138,10 +177,9 @@ class Notice:
 Operation = (
     Prepend | Set | SetRestorable | Default | SaveValue | Flags | UserPath | Function | Alias | OnUnload | Notice
 )
-_OPERATIONS: dict[str, type[Any]] = {
-    cls.op: cls
-    for cls in (Prepend, Set, SetRestorable, Default, SaveValue, Flags, UserPath, Function, Alias, OnUnload, Notice)
-}
+OPERATIONS: tuple[type[Any], ...] = get_args(Operation)
+"""Every class of operation. A renderer is a table with a rule for each (`Rules`)."""
+_OPERATIONS = {each.op: each for each in OPERATIONS}
 
 _FORMER_NAMES = {"borrow": SetRestorable.op, "remember": SaveValue.op}
 """Names of operations in files of earlier versions, which are read for ever."""
@@ -227,13 +265,10 @@ def user_path(operation: UserPath, environ: Mapping[str, str]) -> str:
     """The value that a `UserPath` has in a given environment."""
     base = next((environ[name] for name in operation.bases if environ.get(name)), None)
     first = f"{base}/{operation.suffix}" if base else f"{environ.get('HOME', '')}/{operation.fallback}"
-    return operation.separator.join((first, *operation.tail))
+    return first + operation.rest
 
 
 # --------------------------------------------------------------------------- renderers
-
-OPERATIONS = tuple(_OPERATIONS.values())
-"""Every class of operation. A renderer is a table with a rule for each (`Rules`)."""
 
 Rules = Mapping[type[Any], Callable[[Any], list[str]]]
 """A renderer: for every class in `OPERATIONS` the function that makes lines of such an operation."""

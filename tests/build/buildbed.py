@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import io
 import json
@@ -88,11 +89,16 @@ def wheel(folder: Path, name: str, files: dict[str, bytes]) -> PipPackage:
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n".encode(),
         f"{info}/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
-    listed = "".join(f"{file},,\n" for file in (*files, *about, f"{info}/RECORD"))
+    listed = "".join(f"{file},sha256={_urlsafe(data)},{len(data)}\n" for file, data in {**files, **about}.items())
+    listed += f"{info}/RECORD,,\n"
     with zipfile.ZipFile(path, "w") as bundle:
         for file, data in {**files, **about, f"{info}/RECORD": listed.encode()}.items():
             bundle.writestr(file, data)
     return wheel_package(path)
+
+
+def _urlsafe(data: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
 
 
 def build(

@@ -131,3 +131,34 @@ def test_a_script_that_exits_or_hangs_is_an_error_with_its_name(tmp_path: Path) 
 
 def test_a_prefix_without_scripts_changes_nothing(tmp_path: Path) -> None:
     assert list(capture(tmp_path).change) == []
+
+
+def test_what_scripts_prepend_to_path_is_captured(tmp_path: Path) -> None:
+    prefix = prefix_with(
+        tmp_path,
+        a_sh='export PATH="$CONDA_PREFIX/a/bin:$CONDA_PREFIX/b/bin:$PATH"\n',
+        b_sh='export PATH="/late/bin:$PATH"\n',
+    )
+    found = capture(prefix)
+    assert found.uncaptured == ()
+    folders = [f"{prefix}/b/bin", f"{prefix}/a/bin", "/late/bin"]
+    assert sorted(op.directory for op in found.change if isinstance(op, Prepend)) == sorted(folders)
+    path = found.change.apply({"PATH": "/usr/bin"})["PATH"]
+    assert path == f"/late/bin:{prefix}/a/bin:{prefix}/b/bin:/usr/bin"
+
+
+@pytest.mark.parametrize("path", ["$PATH:/at/the/end", "/first:$PATH:/last", "${PATH#*:}"])
+def test_another_change_of_path_is_blamed_on_what_it_depends_on(tmp_path: Path, path: str) -> None:
+    found = capture(prefix_with(tmp_path, a_sh=f"export PATH={path}\n"))
+    assert found.uncaptured == ("a.sh: the value of PATH depends on its previous value; not captured",)
+    assert list(found.change) == []
+
+
+def test_names_and_values_that_no_module_can_hold_are_left_out_with_their_script(tmp_path: Path) -> None:
+    script = "alias 'a,b'=ls\nf%g() { :; }\nexport BYTES=$'\\xff' status=1 GOOD=1\nh() { :; }\nexport -f h\n"
+    found = capture(prefix_with(tmp_path, a_sh=script))
+    assert [getattr(op, "variable", getattr(op, "name", "")) for op in found.change] == ["GOOD", "h"]
+    assert all(text.startswith("a.sh: ") for text in found.uncaptured)
+    assert {"BYTES", "'status'", "'f%g'", "'a,b'"} == {
+        word for text in found.uncaptured for word in ("BYTES", "'status'", "'f%g'", "'a,b'") if word in text
+    }

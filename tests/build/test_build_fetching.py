@@ -9,10 +9,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from buildbed import build, locked, wheel
+from buildbed import build, locked, sdist, wheel
 
+from stackyard.build import fetch
+from stackyard.errors import InputError
 from stackyard.lock.model import PipPackage
 from stackyard.yard.layout import Yard
+from stackyard.yard.permissions import Policy, applied
 
 
 class _Index(BaseHTTPRequestHandler):
@@ -61,3 +64,34 @@ def test_only_missing_wheels_are_fetched(yard: Yard, index: type[_Index]) -> Non
     for name in ("one", "two", "three"):
         (file,) = Path(record.prefix).glob(f"lib/python*/site-packages/{name}.py")
         assert file.stat().st_nlink > 1
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("https://h/a/demo-1.0.tar.gz", "demo-1.0.tar.gz"),
+        ("https://h/a/demo-1.0%2Blocal.tar.gz?x=/..", "demo-1.0+local.tar.gz"),
+        ("https://h/packages/a%2Fdemo-1.0.tar.gz", "demo-1.0.tar.gz"),
+        ("https://h/..%2f..%2fetc%2fpasswd", "passwd"),
+    ],
+)
+def test_the_name_of_a_file_in_the_cache_is_one_name(url: str, name: str) -> None:
+    assert fetch.file_name(url) == name
+
+
+@pytest.mark.parametrize(
+    "url", ["https://h/%2f..", "https://h/a/%2e%2e", "https://h/.", "https://h/a/", "https://h/%00"]
+)
+def test_a_url_without_a_name_never_leads_out_of_the_cache(yard: Yard, url: str, tmp_path: Path) -> None:
+    package = replace(sdist(tmp_path / "s", {"setup.py": ""}), url=url)
+    with pytest.raises(InputError, match="URL without a file name"):
+        build(yard, locked(pip=[package]))
+    assert not list(yard.sources.rglob("*"))
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o027, 0o640), (0o077, 0o600)])
+def test_a_fetched_source_has_the_modes_of_the_yard(yard: Yard, tmp_path: Path, umask: int, mode: int) -> None:
+    package = sdist(tmp_path / "s", {"setup.py": ""})
+    with applied(Policy(umask)):
+        made = fetch._download(package, yard.source(package.sha256, fetch.file_name(package.url)), "")
+    assert made.stat().st_mode & 0o777 == mode

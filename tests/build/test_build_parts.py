@@ -6,19 +6,20 @@ import io
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
-import tomllib
 from buildbed import locked
 
 from stackyard.build import bytecode_worker, fetch, pip, programs, seal, tools, uvcache
 from stackyard.build.bytecode import pyc
-from stackyard.build.inputs import input_hash
-from stackyard.build.pyfiles import _source_of
+from stackyard.build.inputs import described, input_hash, is_build_of
+from stackyard.build.pyfiles import source_of
 from stackyard.build.tree import tree_hash
 from stackyard.errors import InputError, MissingError, StackyardError, Where
 from stackyard.host.names import brings_conda
-from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage
+from stackyard.lock.model import CondaPackage, LockedInterpreter, LockedVariant, PipPackage
+from stackyard.lock.text import tomllib
 from stackyard.spec.models import (  # fmt: skip
     BuildSpec,
     ChannelPolicy,
@@ -30,6 +31,7 @@ from stackyard.spec.models import (  # fmt: skip
     Licence,
     ModulePolicy,
     ModuleSettings,
+    NodeNeed,
     PackageBuild,
     Permissions,
     Site,
@@ -37,6 +39,7 @@ from stackyard.spec.models import (  # fmt: skip
     Variant,
 )
 from stackyard.yard import disk
+from stackyard.yard.record import BuildRecord
 
 PLAIN = Variant(stack="demo", version="1.0", name="py311")
 CONDA = CondaPackage("six", "1.17", "py_0", 0, "noarch", "https://c", "https://c/noarch/six.conda", "ab" * 32)
@@ -85,6 +88,10 @@ def test_removing_a_tree_frees_its_name(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     (tree / "a").mkdir(parents=True)
     disk.remove_tree(tree)
+    disk.remove_tree(tree)
+    tree.write_text("a temporary file that a killed program left")
+    disk.remove_tree(tree)
+    tree.symlink_to("/nowhere")
     disk.remove_tree(tree)
     assert list(tmp_path.iterdir()) == []
 
@@ -143,8 +150,6 @@ VARIANTS = {
     "build variables": PLAIN.model_copy(update={"build": BuildSpec(variables={"A": "1"})}),
     "package build": PLAIN.model_copy(update={"build": BuildSpec(packages={"a": PackageBuild(isolation=True)})}),
     "keep": PLAIN.model_copy(update={"build": BuildSpec(keep=("CC",))}),
-    "check": PLAIN.model_copy(update={"checks": (Check(name="c", run=("true",)),)}),
-    "exceptions": PLAIN.model_copy(update={"exceptions": CheckExceptions(imports=("a",))}),
     "licence": PLAIN.model_copy(update={"licences": (Licence(name="l"),)}),
     "module settings": PLAIN.model_copy(update={"modules": ModuleSettings(notice="n")}),
 }
@@ -165,14 +170,17 @@ def test_every_input_counts() -> None:
     assert same == [] and len(set(hashes.values())) == len(hashes)
 
 
+def test_commands_count_and_their_lack_keeps_the_hash_of_earlier_revisions() -> None:
+    base = locked([CONDA], [PIP])
+    offering = PLAIN.model_copy(update={"modules": ModuleSettings(commands=("six",))})
+    assert "modules" not in described(PLAIN, base, Site())["variant"]
+    assert input_hash(offering, base, Site()) != input_hash(PLAIN, base, Site())
+
+
 POLICIES = {
     "run variables": Site(run_variables={"A": "1"}),
     "umask": Site(permissions=Permissions(umask="0077")),
     "user paths": Site(user_paths=UserPaths(suffix="other")),
-    "condarc": Site(condarc=CondaRc(threads=9)),
-    "pins": Site(pins=("numpy <2",)),
-    "mirror": Site(channels=ChannelPolicy(mirrors={"conda-forge": "https://mirror.example"})),
-    "priority": Site(channels=ChannelPolicy(priority="flexible")),
     "naming": Site(modules=ModulePolicy(naming="{version}-{variant}-r{revision}")),
     "family": Site(modules=ModulePolicy(family="stack")),
     "host modules": Site(modules=ModulePolicy(depends_on=("cuda",))),
@@ -210,9 +218,10 @@ def test_where_files_lie_does_not_count_and_what_they_hold_does(tmp_path: Path) 
     assert input_hash(with_files(tmp_path / "over" / "there"), locked(), Site()) == first
     changed = {
         name: input_hash(with_files(tmp_path / name, **{name: "new"}), locked(), Site())
-        for name in ("post", "patch", "probe", "licence")
+        for name in ("post", "patch", "licence")
     }
-    assert len({first, *changed.values()}) == 5
+    assert len({first, *changed.values()}) == 4
+    assert input_hash(with_files(tmp_path / "probe", probe="new"), locked(), Site()) == first
 
 
 def test_what_does_not_count(tmp_path: Path) -> None:
@@ -222,6 +231,83 @@ def test_what_does_not_count(tmp_path: Path) -> None:
     assert input_hash(PLAIN, mirrored, Site()) == first
     assert input_hash(PLAIN, LockedVariant(**{**base.__dict__, "notices": ("x",)}), Site(name="other")) == first
     assert input_hash(PLAIN.model_copy(update={"files": ("x",), "notices": ("y",)}), base, Site()) == first
+
+
+@pytest.mark.parametrize(
+    "site",
+    [
+        Site(pins=("numpy <2",)),
+        Site(condarc=CondaRc(threads=9)),
+        Site(channels=ChannelPolicy(mirrors={"conda-forge": "https://mirror.example"}, priority="flexible")),
+    ],
+)
+def test_checks_and_the_policy_for_users_do_not_count(site: Site) -> None:
+    base = locked([CONDA], [PIP])
+    checks = {"checks": (Check(name="c", run=("true",)),), "exceptions": CheckExceptions(imports=("a",))}
+    assert input_hash(PLAIN.model_copy(update=checks), base, site) == input_hash(PLAIN, base, Site())
+
+
+def test_pins_count_where_they_are_a_file_of_the_prefix() -> None:
+    base = locked([replace(CONDA, name="conda")])
+    assert input_hash(PLAIN, base, Site(pins=("numpy <2",))) != input_hash(PLAIN, base, Site())
+
+
+def test_a_revision_of_an_earlier_version_is_recognised_whatever_its_checks_are(tmp_path: Path) -> None:
+    """The hash in the record is what the version before computed for these inputs."""
+    made = _of_former_version(tmp_path)
+    assert is_build_of(
+        made.record, made.variant, made.locked, made.site, input_hash(made.variant, made.locked, made.site)
+    )
+    other = made.variant.model_copy(update={"checks": (), "exceptions": CheckExceptions(libraries=("x",))})
+    assert is_build_of(made.record, other, made.locked, made.site, "")
+    more = made.variant.model_copy(update={"run_variables": {"A": "2"}})
+    assert not is_build_of(made.record, more, made.locked, made.site, "")
+    offering = made.variant.model_copy(update={"modules": ModuleSettings(notice="n", commands=("six",))})
+    assert not is_build_of(made.record, offering, made.locked, made.site, "")
+    now = replace(made.record, hash_format=2)
+    assert not is_build_of(now, made.variant, made.locked, made.site, "")
+    assert is_build_of(now, other, made.locked, made.site, now.input_hash)
+
+
+class _Former(NamedTuple):
+    record: BuildRecord
+    variant: Variant
+    locked: LockedVariant
+    site: Site
+
+
+def _of_former_version(folder: Path) -> _Former:
+    (folder / "recipe").mkdir()
+    for name in ("post", "patch", "licence", "recipe/probe.py"):
+        (folder / name).write_text(Path(name).name)
+    build = BuildSpec(
+        variables={"C": "3"}, tools=(HostTool(name="cmake", version=">=3"),), keep=("CC",),
+        packages={"a": PackageBuild(patches=(str(folder / "patch"),), variables={"D": "4"})},
+    )  # fmt: skip
+    checks = (
+        Check(name="c", script="probe.py"), Check(name="d", run=("true",), expect="x", needs=NodeNeed(gpu=True)),
+    )  # fmt: skip
+    variant = Variant(
+        stack="demo", version="1.0", name="py311", axes={"python": "3.11"}, summary="x", run_variables={"A": "1"},
+        post=str(folder / "post"), environment=Environment(variables={"B": "2"}), build=build,
+        exceptions=CheckExceptions(imports=("a",)), licences=(Licence(name="l", text=str(folder / "licence")),),
+        modules=ModuleSettings(notice="n"), checks=checks,
+    )  # fmt: skip
+    site = Site(
+        pins=("numpy <2",), permissions=Permissions(group="staff", umask="0027"), condarc=CondaRc(threads=9),
+        channels=ChannelPolicy(mirrors={"conda-forge": "https://m"}), run_variables={"E": "5"},
+        modules=ModulePolicy(depends_on=("cuda",)),
+    )  # fmt: skip
+    lock = LockedVariant(
+        "demo", "1.0", "py311", "linux-64", "", LockedInterpreter("conda", "3.11.9"), conda=(CONDA,), pip=(PIP,)
+    )
+    record = BuildRecord(
+        "demo", "1.0", "py311", 1, "demo/1.0-py311-1",
+        "b98099c4d6e0cb98e4e900c8ef072e45cf7ed4bcf58084f7b22a82da7fa1b65d",
+        "linux-64", str(folder), str(folder / "prefix"), "2026-01-01T00:00:00+00:00", hash_format=1,
+        checks=tuple(c.model_dump(mode="json") for c in checks), exceptions=variant.exceptions.model_dump(mode="json"),
+    )  # fmt: skip
+    return _Former(record, variant, lock, site)
 
 
 def test_a_variable_counts_where_its_selector_holds() -> None:
@@ -259,8 +345,8 @@ def test_pylock_is_what_the_standard_says() -> None:
 def test_names_of_bytecode() -> None:
     assert pyc("lib/a/b.py", "cpython-311") == "lib/a/__pycache__/b.cpython-311.pyc"
     for name in ("lib/a/__pycache__/b.cpython-311.pyc", "lib/a/__pycache__/b.cpython-311.opt-1.pyc"):
-        assert _source_of(name) == "lib/a/b.py"
-    assert _source_of("lib/a/b.pyc") == _source_of("lib/a/b.py") == ""
+        assert source_of(name) == "lib/a/b.py"
+    assert source_of("lib/a/b.pyc") == source_of("lib/a/b.py") == ""
 
 
 def compilation(errors: int) -> str:
@@ -337,9 +423,8 @@ def test_the_message_of_a_sealed_prefix() -> None:
     import configparser
 
     parser = configparser.ConfigParser(interpolation=None)
-    parser.read_string(seal.externally_managed("demo/1.0"))
-    assert "stackyard deploy FILE" in parser["externally-managed"]["Error"]
-    assert "demo/1.0" in seal.message("demo/1.0")
+    parser.read_string(seal.externally_managed(["This never changes.", "Use . DIR/bin/activate"]))
+    assert parser["externally-managed"]["Error"].splitlines() == ["This never changes.", "Use . DIR/bin/activate"]
 
 
 def test_glob_characters_in_versions() -> None:

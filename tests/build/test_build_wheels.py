@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import subprocess
 import tarfile
 import zipfile
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from buildbed import build, locked, sdist
@@ -16,7 +18,7 @@ from buildbed import build, locked, sdist
 from stackyard.build import source, wheelkey, wheels
 from stackyard.errors import InputError, MissingError, StackyardError
 from stackyard.host import command
-from stackyard.lock.model import PipPackage
+from stackyard.lock.model import LockedVariant, PipPackage
 from stackyard.lock.snapshot import sha256_tree
 from stackyard.spec.models import BuildSpec, HostTool, PackageBuild, Variant
 from stackyard.yard.audit import audit
@@ -329,3 +331,74 @@ def test_a_tool_that_a_conda_package_brings(yard: Yard, tmp_path: Path, cext: Pi
     how = PackageBuild(isolation=True)
     record = build(yard, locked(conda, [plain]), variant(how, tools=(HostTool(name="cmake-of-ours", version="2"),)))
     assert record.tools["cmake-of-ours"] == {"path": f"{record.prefix}/bin/cmake-of-ours", "version": "2.0.1"}
+
+
+OPTIONAL = """
+from setuptools import Extension, setup
+setup(name="cext", version="1.0", py_modules=["cext_more"], ext_modules=[
+    Extension("cext", ["cext.c"], optional=True){more}])
+"""
+FALLBACK = """
+from setuptools import setup
+setup(name="cext", version="1.0", py_modules=["cext_more"])
+"""
+GOOD = ", Extension('good', ['good.c'])"
+
+
+NEEDED = ("setuptools", "wheel", "packaging")
+
+
+def incomplete(folder: Path, wheelhouse: dict[str, PipPackage], setup: str) -> LockedVariant:
+    good = CODE.replace("PyInit_cext", "PyInit_good").replace("ANSWER", "1").replace("PREFIX", '""')
+    files = {"setup.py": setup, "cext.c": "#error no way\n", "good.c": good, "cext_more.py": "WORD = 1\n"}
+    return locked(pip=[*(wheelhouse[name] for name in NEEDED), sdist(folder, files)])
+
+
+@pytest.mark.parametrize(
+    ("setup", "reason"),
+    [
+        (OPTIONAL.format(more=GOOD), 'its build went on without an extension: .*building extension "cext" failed'),
+        (FALLBACK, r"nothing was compiled, though its source has cext\.c"),
+    ],
+)
+def test_a_wheel_that_lacks_an_extension_is_refused(
+    yard: Yard, tmp_path: Path, wheelhouse: dict[str, PipPackage], setup: str, reason: str
+) -> None:
+    with pytest.raises(StackyardError, match=rf"compiling cext 1\.0 made cext-1\.0-.*whl: {reason}") as caught:
+        build(yard, incomplete(tmp_path / "src", wheelhouse, setup), variant())
+    assert "`incomplete: true`" in (caught.value.hint or "")
+    assert ("no way" in (caught.value.detail or "")) == ("failed" in reason)
+    assert not list(yard.cache.glob("wheels/??/*/*.whl")), "it is not kept"
+
+
+def test_a_wheel_that_lacks_an_extension_is_accepted_on_request_and_reported(
+    yard: Yard, tmp_path: Path, wheelhouse: dict[str, PipPackage]
+) -> None:
+    lock = incomplete(tmp_path / "src", wheelhouse, OPTIONAL.format(more=""))
+    for folder in ("compiled", "from the cache"):
+        record = build(yard, lock, variant(PackageBuild(incomplete=True)), folder=folder)
+        assert run(record.prefix, "import cext_more; print(cext_more.WORD)") == "1"
+        assert any(text.startswith("cext 1.0: its build went on without") for text in record.notices)
+    assert compilations(record.path) == 0
+    with pytest.raises(StackyardError, match="went on without an extension"):
+        build(yard, lock, variant(), folder="required")
+
+
+def test_the_copy_is_compared_with_the_lock(
+    yard: Yard, tmp_path: Path, wheelhouse: dict[str, PipPackage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A project that is edited while it is copied, and edited back, is not built as what was locked."""
+    project = tmp_path / "mine"
+    project.mkdir()
+    (project / "setup.py").write_text("from setuptools import setup\nsetup(name='mine', version='3')\n")
+    package = PipPackage("mine", "3", "path", project.as_uri(), sha256_tree(project))
+    original = (project / "setup.py").read_text()
+
+    def edited_meanwhile(path: Path, target: Path, **options: bool) -> None:
+        path.write_text(original + "# something else\n")
+        shutil.copy2(path, target, **options)
+        path.write_text(original)
+
+    monkeypatch.setattr(source, "shutil", SimpleNamespace(copy2=edited_meanwhile))
+    with pytest.raises(StackyardError, match="changed after it was locked"):
+        build(yard, locked(pip=[wheelhouse["setuptools"], package]))

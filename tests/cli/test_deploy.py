@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from support import modules, programs
 from support.cli import stackyard
 
 
@@ -213,9 +214,8 @@ def test_mistakes_end_with_code_2_and_name_the_thing(words: list[str], says: str
 
 
 def test_lmod_loads_what_was_published(yard: Path) -> None:
-    init = Path("/usr/share/lmod/lmod/init/bash")
-    if not init.exists():
-        pytest.skip("Lmod is not installed")
+    programs.need("lmod")
+    init = modules.lmod_init("bash")
     script = f". {init}; module use {yard}/modules; module load demo && python -c 'import numpy; print(numpy.__file__)'"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
     assert str(yard) in done.stdout, done.stderr

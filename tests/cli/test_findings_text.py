@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 
 from stackyard.cli.findings import show_checks, show_finding
+from stackyard.cli.shells import module_notes
 from stackyard.errors import InputError, Where
 from stackyard.findings import Finding, refuse
 from stackyard.verify.report import CheckResult, Report
+from stackyard.yard.layout import Yard
+from stackyard.yard.record import Activation
+from support import stackrecords
 from support.cli import stackyard
 
 WARNING = Finding(
@@ -81,3 +86,16 @@ def test_only_a_refused_finding_raises() -> None:
     with pytest.raises(InputError) as caught:
         refuse([WARNING, Finding("smt-not-there", "refused", "too many threads", remedy="--smt 2")])
     assert caught.value.hint == "--smt 2"
+
+
+def test_what_a_module_leaves_out_is_listed(tmp_path: Path) -> None:
+    activation = Activation(
+        build_only=("CC", "CFLAGS", "_CONDA_X", "CXX", "LD", "AR", "NM", "CONDA_BACKUP_CC"),
+        uncaptured=("a.sh: the value of X depends on its previous value; not captured",),
+    )
+    record = dataclasses.replace(stackrecords.record(Yard(tmp_path), "s", "1"), activation=activation)
+    assert module_notes(record) == [
+        "a.sh: the value of X depends on its previous value; not captured",
+        "variables of the compilers are not set for users: CC, CFLAGS, CXX, LD, AR and 1 more; `build: keep:` in a"
+        " stack.yaml keeps them",
+    ]

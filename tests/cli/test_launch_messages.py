@@ -19,7 +19,7 @@ WRONG = {
     "an image that is not there": (["--container", "none.sif", "hello.py"], "image not found: none.sif"),
     "an unknown revision": (["--with", "nothing", "hello.py"], "no such revision in "),
     "an unknown node kind": (["--node-kind", "nix", "hello.py"], "no such node kind: nix"),
-    "no name for a value": (["--env", "FOO", "hello.py"], "is not NAME=VALUE"),
+    "a variable that is not set": (["--env", "FOO", "hello.py"], "FOO is not set"),
     "no time": (["-t", "1:xx", "hello.py"], "is not a time"),
     "an unknown run": (["--again", "077"], "no such run: 077"),
 }

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import grp
+import json
 import os
 import pty
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -15,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from support import modules
-from support.cli import STACKYARD, stackyard
+from support.cli import STACKYARD, Done, inside, stackyard
 
 STACK = """
 name: tools
@@ -120,7 +122,7 @@ def test_the_sites_root_permissions_and_group(tmp_path: Path, real_channel: Path
     root, site = tmp_path / "sw" / "modules", tmp_path / "site.yaml"
     root.mkdir(parents=True)
     given = f"group: {group}, " if group else ""
-    site.write_text(f"modules: {{root: {root}}}\npermissions: {{{given}umask: '0027'}}\n")
+    site.write_text(f"yard: {tmp_path}/y\nmodules: {{root: {root}}}\npermissions: {{{given}umask: '0027'}}\n")
     words = ("--yard", tmp_path / "y", "--site", site, "deploy", write_stack(tmp_path / "s", real_channel))
     refused = stackyard(*words, expect=2)
     assert "not a symlink" in refused.err and "modules: root:" in refused.err
@@ -188,29 +190,62 @@ def test_ctrl_c_leaves_the_yard_usable(yard: Path, tmp_path: Path, real_channel:
     _, rest = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "interrupted" in rest and "run the same command again to continue" in rest and "Traceback" not in rest
-    assert not list(yard.glob("*.lease")) and os.readlink(yard / "modules") == before
+    assert not list(yard.glob("leases/*/*/owner.json")) and os.readlink(yard / "modules") == before
     stackyard("--yard", yard, "deploy", file)
     stackyard("--yard", yard, "run", "broken", "--", "python", "-c", "import rich, numpy")
 
 
+def wheel(folder: Path, name: str, modules: dict[str, str], script: str) -> Path:
+    """A wheel with these modules and one console script of its own name."""
+    path = folder / f"{name}-1-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for module, text in modules.items():
+            archive.writestr(module, text)
+        archive.writestr(f"{name}-1.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
+        archive.writestr(f"{name}-1.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{name}-1.dist-info/entry_points.txt", f"[console_scripts]\n{name} = {script}\n")
+        archive.writestr(f"{name}-1.dist-info/RECORD", "".join(f"{each},,\n" for each in archive.namelist()))
+    return path
+
+
 def test_a_newcomer_is_told_what_to_write_for_an_exception(tmp_path: Path, real_channel: Path) -> None:
-    wheel = tmp_path / "odd-1-py3-none-any.whl"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr("odd.py", "import absent_thing\n")
-        archive.writestr("odd-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: odd\nVersion: 1\n")
-        archive.writestr("odd-1.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        archive.writestr("odd-1.dist-info/entry_points.txt", "[console_scripts]\nodd = odd:main\n")
-        archive.writestr("odd-1.dist-info/RECORD", "".join(f"{name},,\n" for name in archive.namelist()))
+    odd = wheel(tmp_path, "odd", {"odd.py": "import absent_thing\n"}, "odd:main")
     file = tmp_path / "environment.yml"
     file.write_text(
-        f"name: newcomer\nchannels: [{real_channel.as_uri()}]\ndependencies: [python=3.11, pip, {{pip: ['{wheel}']}}]\n"
+        f"name: newcomer\nchannels: [{real_channel.as_uri()}]\ndependencies: [python=3.11, pip, {{pip: ['{odd}']}}]\n"
     )
     words = ("--yard", tmp_path / "y", "deploy")
-    told = stackyard(*words, file, "--version", "1", expect=3).out
+    told = stackyard(*words, file, "--version", "1.0", expect=3).out
     block = told.partition("and deploy that:\n")[2].partition("    investigate")[0]
-    assert "environment: environment.yml" in block and "exceptions:" in block
+    assert "environment: environment.yml" in block and 'imports: ["odd"]' in block and 'commands: ["odd"]' in block
     (tmp_path / "stack.yaml").write_text("\n".join(line[8:] for line in block.splitlines()) + "\n")
     assert "published" in stackyard(*words, tmp_path / "stack.yaml").out
+
+
+def test_a_command_that_does_not_import_does_not_keep_a_newcomer_from_publishing(tmp_path: Path) -> None:
+    """As `fabric` of lightning, which needs an extra; a stack.yaml and a site can require all commands."""
+    modules = {"lightning/__init__.py": "", "lightning/cli.py": "import absent_thing\n"}
+    file, site = tmp_path / "requirements.txt", tmp_path / "site.yaml"
+    file.write_text(f"{wheel(tmp_path, 'lightning', modules, 'lightning.cli:main')}\n")
+    host = "interpreter: {source: host}\nmodules: {formats: [tcl]}\n"
+    site.write_text(host)
+
+    def deploy(name: Path, expect: int) -> Done:
+        return inside("--yard", tmp_path / "y", "--site", site, "deploy", "--name", "p", name, expect=expect)
+
+    told = deploy(file, 0).out
+    assert "published" in told and "warned: lightning: lightning.cli:main" in told and "1 warned" in told
+    (report,) = (tmp_path / "y/stacks/p").glob("*/report.json")
+    (check,) = (c for c in json.loads(report.read_text())["checks"] if c["kind"] == "command")
+    assert (check["status"], check["name"]) == ("warned", "lightning")
+    (tmp_path / "stack.yaml").write_text('version: "2"\nenvironment: requirements.txt\n')
+    assert "failed: lightning" in deploy(tmp_path / "stack.yaml", 3).out
+    site.write_text(host + "stacks: {defaults: {exceptions: {broken_commands: fail}}}\n")
+    file.write_text(file.read_text() + "# another day\n")
+    shutil.rmtree(tmp_path / "y")
+    assert "failed: lightning" in deploy(file, 3).out
+    site.write_text(host)
+    assert "warned: lightning" in deploy(file, 0).out, "the same build, judged by the present file"
 
 
 def test_a_terminal_gets_lines_that_stay_and_a_pipe_plain_text(yard: Path, tmp_path: Path, real_channel: Path) -> None:

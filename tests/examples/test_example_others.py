@@ -149,7 +149,7 @@ def test_the_stack_that_is_compiled_is_locked_from_the_real_index_and_planned(tm
     folder = Path(shutil.copytree(EXAMPLES / "kaust-horovod", tmp_path / "horovod"))
     yard = tmp_path / "yard"
     said = stackyard("--yard", yard, "lock", folder / "stack.yaml")
-    assert (said.out + said.err).count("compiled from source: horovod") == 1
+    assert (said.out + said.err).count("built from source: horovod") == 1
     (first, *_) = stackyard("--yard", yard, "lock", folder / "stack.yaml", "--json").value
     (variant,) = first["variants"]
     horovod = next(package for package in variant["pip"] if package["name"] == "horovod")

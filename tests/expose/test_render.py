@@ -31,7 +31,7 @@ from stackyard.expose.generation import module_texts
 from stackyard.expose.limits import limits, unquotable_in
 from stackyard.expose.names import alias_modules
 from stackyard.expose.published import change_of, freeze
-from stackyard.spec.models import ChannelPolicy, CondaRc, ModulePolicy, Site, UserPaths
+from stackyard.spec.models import ChannelPolicy, CondaRc, LicencePolicy, ModulePolicy, Site, UserPaths
 from stackyard.yard.layout import Yard
 from stackyard.yard.record import Activation, BuildRecord
 from support import modules, stackrecords
@@ -153,6 +153,20 @@ def test_a_licences_variable_is_set_only_where_it_was_accepted(tmp_path: Path) -
     agreed = dataclasses.replace(plain, licences=({"name": "IBM", "variable": "IBM_ACCEPT", "who": "me"},))
     assert "IBM_ACCEPT" not in full_change(plain, Site()).apply({})
     assert full_change(agreed, Site()).apply({})["IBM_ACCEPT"] == "yes"
+    text = module_texts([entry(agreed)], {agreed.module: agreed}, Site(), Yard(tmp_path))
+    assert not any("to accept it" in each for each in text.values())
+
+
+def test_a_module_of_the_sites_yard_accepts_for_users_only_if_the_site_says_so(tmp_path: Path) -> None:
+    plain = record(Yard(tmp_path), "a", "1")
+    agreed = dataclasses.replace(plain, licences=({"name": "IBM", "variable": "IBM_ACCEPT", "who": "me"},))
+    silent = Site(yard=str(tmp_path))
+    spoken = Site(yard=str(tmp_path), licences=LicencePolicy(on_behalf_of_users=("IBM",)))
+    assert full_change(agreed, spoken).apply({})["IBM_ACCEPT"] == "yes"
+    withheld = full_change(agreed, silent)
+    assert "IBM_ACCEPT" not in withheld.apply({}) and "set IBM_ACCEPT=yes" in str(withheld)
+    texts = [lua.render(agreed, site, change=withheld) for site in (silent, spoken)]  # as it was published
+    assert texts[0] == texts[1] and texts[0].count("to accept it, set IBM_ACCEPT=yes") == 2, "help and notice"
 
 
 def test_published_operations_stay_when_the_site_changes(tmp_path: Path) -> None:
@@ -268,7 +282,7 @@ def test_what_can_be_said_has_no_limits() -> None:
         (Prepend("PATH", "/p"), Set("A", "b c"), Default("D", "e"), Notice("n"), UserPath("U", ("S",), "s", "f"))
     )
     assert limits(change, "lua") == limits(change, "tcl", "fish") == []
-    assert unquotable_in("plain", "lua") == ""
+    assert unquotable_in("plain", "lua") == ()
 
 
 def test_operations_survive_json() -> None:

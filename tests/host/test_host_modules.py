@@ -25,6 +25,7 @@ from stackyard.host.modules import (
     the_module_system,
 )
 from support import modules as real
+from support import programs
 
 LUA = """
 prepend_path("PATH", "/opt/demo/bin")
@@ -108,8 +109,7 @@ def test_unknown_module(system: ModuleSystem, tree: Path) -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh", "fish"])
 def test_init_defines_module_in_every_shell(system: ModuleSystem, shell: str, tree: Path, tmp_path: Path) -> None:
-    if shutil.which(shell) is None:
-        pytest.skip(f"the shell {shell} is not on this machine")
+    programs.need(shell)
     quiet = {"bash": ["--norc"], "zsh": ["-f"], "tcsh": ["-f"], "fish": ["--no-config"]}[shell]
     plain = tree.rename(tmp_path / "plain")  # Lmod's fish cannot have a space in the module path
     script = f"{system.init(shell)}\nmodule use '{plain}'\nmodule load demo/1\nprintenv DEMO\n"

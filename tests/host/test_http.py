@@ -181,10 +181,10 @@ def test_the_login_is_of_netrc_or_of_the_url(tmp_path: Path) -> None:
     netrc.chmod(0o600)
     with serving() as server:
         http.read(server.url, timeout_s=5)
-        http.read(server.url.replace("://", "://you:x@"), timeout_s=5)
         netrc.unlink()
         http.read(server.url, timeout_s=5)
-        assert server.logins == [LOGIN, "Basic " + base64.b64encode(b"you:x").decode(), ""]
+        http.read(server.url.replace("://", "://you:x@"), timeout_s=5)
+        assert server.logins == [LOGIN, "", "Basic " + base64.b64encode(b"you:x").decode()]
 
 
 def test_no_message_holds_a_password() -> None:
@@ -225,3 +225,6 @@ def test_certificates_are_checked(certificate: Path, monkeypatch: pytest.MonkeyP
         assert http.open_url(server.url, "HEAD", 5, insecure=True).status == 200
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
         assert http.read(server.url, timeout_s=5) == b"content"
+        with pytest.raises(StackyardError, match=r"CA bundle not found: /no/such\.pem"):
+            http.read(server.url, timeout_s=5, cafile="/no/such.pem")
+        assert len(server.asked) == 3, "a bundle that is named and missing is not replaced by the system's"

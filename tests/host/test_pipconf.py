@@ -9,23 +9,12 @@ import pytest
 
 from stackyard.errors import InputError
 from stackyard.host.pipconf import read_config
+from support.piphome import environ, make_home, write
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    (tmp_path / "etc/pip").mkdir(parents=True)
-    (tmp_path / "home/.config/pip").mkdir(parents=True)
-    (tmp_path / "venv").mkdir()
-    return tmp_path
-
-
-def environ(home: Path, **more: str) -> dict[str, str]:
-    return {"HOME": str(home / "home"), "XDG_CONFIG_DIRS": str(home / "etc"), "VIRTUAL_ENV": str(home / "venv"), **more}
-
-
-def write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+    return make_home(tmp_path)
 
 
 def test_precedence_is_pips(home: Path) -> None:

@@ -21,7 +21,7 @@ from stackyard.launch.request.intent import Intent
 from stackyard.launch.run.start import WatchOptions
 from stackyard.launch.run.step import run_step
 from stackyard.spec.models import ContainerPolicy, LaunchPolicy, Site
-from support import images, torchstack, venvs, watched
+from support import images, programs, torchstack, venvs, watched
 from support.slurm import SlurmCluster
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
@@ -162,10 +162,7 @@ def test_the_wire_up_survives_the_shim(
     words, family = WIRED[starter]
     libraries = {"A": "1"}
     if family != "openmpi":
-        found = sorted(Path("/usr/lib").glob("*/libmpich.so.12"))
-        if not found:
-            pytest.skip("MPICH is not on this machine")
-        (tmp_path / "libmpi.so.12").symlink_to(found[0])
+        (tmp_path / "libmpi.so.12").symlink_to(programs.need("libmpich.so.12"))
         libraries = {"LD_LIBRARY_PATH": str(tmp_path), "MPI4PY_MPIABI": "mpich"}
     for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
         monkeypatch.setenv(name, "1")

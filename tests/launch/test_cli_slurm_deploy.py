@@ -28,7 +28,7 @@ def test_a_build_runs_on_a_node_and_is_published_from_there(work: Work) -> None:
     shown = work.run(*words, "--dry-run").out
     assert "#SBATCH --account=project\n" in shown
     assert "#SBATCH --mem=0\n" in shown
-    assert f'export TMPDIR="{work.folder}/disk/stackyard-$$"\n' in shown
+    assert f'TMPDIR=$(mktemp -d "{work.folder}/disk/stackyard-XXXXXXXX") || exit 1\n' in shown
     assert not (work.folder / "runs").exists()
 
     done = work.run(*words)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from stackyard.launch.plan.model import RankProgram, Wrapper
 from stackyard.launch.request.intent import Intent
 from stackyard.launch.shim import shell
 from stackyard.spec.models import ContainerPolicy, LaunchPolicy, Site
+from support import programs
 
 STACK = EnvironmentChange((Prepend("PATH", "/yard/base/bin"), Set("X", "1"), Prepend("PATH", "/yard/stack/bin")))
 
@@ -148,8 +148,7 @@ def run(made: Wrapper, *program: str, **environ: str) -> subprocess.CompletedPro
 @pytest.mark.parametrize("kind", ["folder", "squashfs"])
 def test_charliecloud(tmp_path: Path, kind: str) -> None:
     needed = ("ch-run", "mksquashfs", "squashfuse") if kind == "squashfs" else ("ch-run",)
-    if missing := [name for name in needed if shutil.which(name) is None]:
-        pytest.skip(f"not on this machine: {', '.join(missing)}")
+    programs.need(*needed)
     name = image(tmp_path / "image")
     if kind == "squashfs":
         name = tmp_path / "image.sqfs"

@@ -18,7 +18,7 @@ from stackyard.launch.records.paths import StepPaths
 from stackyard.launch.run.addresses import master_address, reachable
 from stackyard.launch.run.step import WatchOptions, run_step
 from stackyard.launch.run.verdict import Ended, first_of
-from support import venvs
+from support import programs, venvs
 from support.slurm import SlurmCluster
 from support.watched import (
     Heard,
@@ -500,10 +500,7 @@ def test_a_stopped_hub_goes_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize("program", ["mpirun.openmpi", "mpirun.mpich"])
 def test_under_mpirun(tmp_path: Path, program: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """mpirun ends the others itself; the rank that failed is still the one that is named."""
-    from stackyard.host.command import which
-
-    if which(program) is None:
-        pytest.skip(f"no {program}")
+    programs.need(program)
     monkeypatch.setenv("OMPI_ALLOW_RUN_AS_ROOT", "1")
     monkeypatch.setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
     openmpi = program.endswith("openmpi")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 
 from stackyard.errors import MissingError
 from stackyard.host.command import run
-from support import images, torchstack
+from support import images, programs, torchstack
 from support.slurm import SlurmCluster
 
 pytestmark = pytest.mark.real
@@ -37,8 +36,7 @@ def test_apptainer_runs_a_stack_that_is_bound(yard: Path, image: Callable[[], Pa
 
 
 def test_charliecloud_runs_the_folder() -> None:
-    if shutil.which("ch-run") is None:
-        pytest.skip("not on this machine: ch-run")
+    programs.need("ch-run")
     done = run(
         ["ch-run", images.image_folder(), "--", "sh", "-c", "ls -d /work /usr/bin/sed"], env=images.environ(USER="root")
     )

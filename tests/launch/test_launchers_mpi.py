@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 from launcherbed import ready
 
-from stackyard.host.command import run, which
+from stackyard.host.command import run
 from stackyard.launch.layout.model import Node, NodeDomain
 from stackyard.launch.layout.placing import plan_layout
 from stackyard.launch.plan.launchers import get
 from stackyard.launch.plan.model import LaunchRequest
 from stackyard.launch.request.intent import Intent
 from stackyard.spec.models import Scheduler
+from support import programs
 from support.slurm import SlurmCluster
 
 pytestmark = pytest.mark.real
@@ -36,8 +37,7 @@ int main(int argc, char **argv) {
 
 
 def compiled(compiler: str, folder: Path) -> Path:
-    if which(compiler) is None:
-        pytest.skip(f"not on this machine: {compiler}")
+    programs.need(compiler)
     source = folder / "add.c"
     source.write_text(ADD)
     run([compiler, "-o", folder / "add", source])

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from launcherbed import placed, ready, span
 
-from stackyard.host.command import which
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain
 from stackyard.launch.layout.placing import plan_layout
 from stackyard.launch.plan.launchers import get
 from stackyard.launch.plan.model import LaunchRequest
 from stackyard.launch.request.intent import Intent
 from stackyard.spec.models import Scheduler
+from support import programs
 from support.slurm import SlurmCluster
 
 pytestmark = pytest.mark.real
@@ -128,9 +128,7 @@ VARIABLES = {
 
 
 def needs(name: str) -> None:
-    command = {"mpirun": "mpirun", "mpich": "mpiexec.hydra"}.get(name, "sh")
-    if which(command) is None:
-        pytest.skip(f"not on this machine: {command}")
+    programs.need({"mpirun": "mpirun", "mpich": "mpiexec.hydra"}.get(name, "bash"))
 
 
 @pytest.mark.parametrize("distribution", ["block", "cyclic"])

@@ -6,7 +6,6 @@ finds on the same batches.
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -67,9 +66,8 @@ def yard() -> Path:
 def one_rank(yard: Path, tmp_path_factory: pytest.TempPathFactory) -> list[float]:
     """The losses of one rank, which all others are compared with."""
     folder = tmp_path_factory.mktemp("one")
-    with contextlib.chdir(folder):
-        words = ("launch", "--launcher", "local", "-r", "1", "-c", "1", "-g", "0", "--with", "resnet", DDP, *SMALL)
-        found = losses(stackyard("--yard", yard, *words).out)
+    words = ("launch", "--launcher", "local", "-r", "1", "-c", "1", "-g", "0", "--with", "resnet", DDP, *SMALL)
+    found = losses(stackyard("--yard", yard, *words, cwd=folder).out)
     assert len(found) == STEPS
     return found
 

@@ -66,7 +66,7 @@ def test_a_damaged_or_newer_record_says_so(tmp_path: Path) -> None:
     paths = make_run(tmp_path)
     value = json.loads(paths.record.read_text())
     paths.record.write_text(json.dumps({**value, "format": 99}))
-    with pytest.raises(InputError, match="format 99; this version of stackyard reads up to 2"):
+    with pytest.raises(InputError, match="format 99; this version of stackyard reads up to 3"):
         read_run(paths)
     paths.record.write_text("{")
     with pytest.raises(InputError, match=r"cannot read .*record\.json"):

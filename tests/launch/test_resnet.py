@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from typing import Any
 import pytest
 
 from stackyard.errors import MissingError
-from support import torchstack
+from support import programs, torchstack
 from support.slurm import SlurmCluster
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "resnet"
@@ -66,11 +65,7 @@ def assert_agree(text: str, one_rank: list[float], ranks: int) -> None:
 
 def test_mpich_agrees_with_one_rank(slurm: SlurmCluster, python: Path, one_rank: list[float], tmp_path: Path) -> None:
     """MPICH, wired up by PMI2, under the name by which its binary interface is known everywhere but on Debian."""
-    found = shutil.which("mpicc.mpich")
-    if found is None:
-        pytest.skip("not on this machine: mpicc.mpich")
-    folder = subprocess.run(["gcc", "-print-multiarch"], check=True, text=True, stdout=subprocess.PIPE).stdout.strip()
-    (tmp_path / "libmpi.so.12").symlink_to(Path("/usr/lib") / folder / "libmpich.so.12")
+    (tmp_path / "libmpi.so.12").symlink_to(programs.need("libmpich.so.12"))
     variables = {"LD_LIBRARY_PATH": str(tmp_path), "MPI4PY_MPIABI": "mpich"}
     text = srun(slurm, "--mpi=pmi2", "-N2", "--ntasks-per-node=2", python, EXAMPLE / "train_mpi.py", **variables)
     assert_agree(text, one_rank, 4)

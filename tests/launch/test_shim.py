@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from stackyard.change import Default, EnvironmentChange, Flags, Prepend, SaveVal
 from stackyard.launch.node.step import PlannedSlot
 from stackyard.launch.plan.model import Wrapper
 from stackyard.launch.shim import rank_sh, shell
+from support import programs
 from support.shimstep import SHOW, Step, error_of, standing_in, text_of, wait_for
 
 
@@ -56,9 +56,7 @@ HARD = ("it's", 'a "word"', "two\nlines", "$HOME `id` \\ ${HOME}", "*", "", "é"
 
 
 def test_the_interface_is_that_of_the_route(step: Step) -> None:
-    ip = shutil.which("ip")
-    if ip is None:
-        pytest.skip("ip is not on this machine")
+    ip = programs.need("ip")
     for number, address in enumerate(("127.0.0.1", "10.0.0.7", "head.example")):
         made = Step(step.root / str(number)).write(SHOW, answer={"go": {"MASTER_ADDR": address, "MASTER_PORT": "1"}})
         assert made.run(GLOO_SOCKET_IFNAME="mine" if number == 1 else "").returncode == 0
@@ -279,9 +277,7 @@ def test_sidecar(step: Step) -> None:
 
 def test_cheap(step: Step) -> None:
     """With an answer that is there, the shim starts no program but mkdir, mkfifo, the agent and its own."""
-    strace = shutil.which("strace")
-    if strace is None:
-        pytest.skip("strace is not on this machine")
+    strace = programs.need("strace")
     step.write(("/bin/true",))
     out = step.root / "trace"
     step.paths.shim.write_text(step.paths.shim.read_text())
@@ -313,8 +309,7 @@ STARTERS = {
 def test_started_by_mpirun(step: Step, family: str) -> None:
     """Each launcher's own names tell a rank who it is."""
     starter, *options = STARTERS[family]
-    if shutil.which(starter) is None:
-        pytest.skip(f"{starter} is not on this machine")
+    programs.need(starter)
     step.write(SHOW, tasks=2, family=family)
     environ = {k: v for k, v in os.environ.items() if not k.startswith("SLURM")}
     subprocess.run(

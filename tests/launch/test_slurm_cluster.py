@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from support import programs
 from support.slurm import Loss, SlurmCluster
 from support.slurmconf import port
 
@@ -162,8 +162,7 @@ int main(int argc, char **argv) {
 
 @pytest.mark.parametrize(("compiler", "wiring"), [("mpicc.openmpi", "pmix"), ("mpicc.mpich", "pmi2")])
 def test_mpi_finds_its_ranks_through_slurm(slurm: SlurmCluster, tmp_path: Path, compiler: str, wiring: str) -> None:
-    if shutil.which(compiler) is None:
-        pytest.skip(f"not on this machine: {compiler}")
+    programs.need(compiler)
     (tmp_path / "hello.c").write_text(MPI_PROGRAM)
     subprocess.run([compiler, "-o", tmp_path / "hello", tmp_path / "hello.c"], check=True)
     done = slurm.run("srun", f"--mpi={wiring}", "-N2", "--ntasks-per-node=2", tmp_path / "hello", **as_root())

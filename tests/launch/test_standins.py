@@ -196,9 +196,11 @@ def test_jobs_wait_for_hosts_and_for_each_other(tmp_path: Path) -> None:
     script = tmp_path / "job.sh"
     script.write_text("#!/bin/sh\nsleep 1\ndate +%s.%N\n")
     ask = ["qsub", "-l", "select=5:ncpus=1", "-l", "place=scatter"]
-    first = run([*ask, str(script)], env=env, cwd=tmp_path).stdout.strip()
-    second = run([*ask, str(script)], env=env, cwd=tmp_path).stdout.strip()
-    third = run([*ask, "-W", f"depend=afterok:{first}", str(script)], env=env, cwd=tmp_path).stdout.strip()
+    first = run([*ask, str(script)], env=env, cwd=tmp_path, leaves_others=True).stdout.strip()
+    second = run([*ask, str(script)], env=env, cwd=tmp_path, leaves_others=True).stdout.strip()
+    third = run(
+        [*ask, "-W", f"depend=afterok:{first}", str(script)], env=env, cwd=tmp_path, leaves_others=True
+    ).stdout.strip()
     wait(lambda: job(env, first.split(".")[0])["state"] == "running")
     shown = json.loads(run(["qstat", "-f", "-F", "json", second, third], env=env).stdout)["Jobs"]
     assert [shown[name]["job_state"] for name in (second, third)] == ["Q", "H"]

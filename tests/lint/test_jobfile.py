@@ -28,7 +28,7 @@ def written(tmp_path: Path, text: str) -> Path:
             program=("train.py", "--epochs", "3", "--name", "a b", "", "yes", "- x", "#", "a: b", "{x}", "ü\n", "1e3"),
             nodes=2,
         ),
-        Intent(variables={"A": "1", "no": "true", "B C": "x,y"}, gpus_per_rank=0, direct=False, hang_min=2.5),
+        Intent(variables={"A": "1", "no": "true", "B_C": "x,y"}, gpus_per_rank=0, direct=False, hang_min=2.5),
         Intent(container="./x.sif", launcher_args=("--mpi=pmix",), profile=("nsys:ranks=0,8",), cwd="/a b"),
         Intent(
             batch=BatchOptions(

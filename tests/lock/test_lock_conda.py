@@ -119,6 +119,20 @@ def test_over_http_and_by_url(channel: Path, tmp_path: Path) -> None:
         assert taken.sha256 == next(p for p in local.conda if p.name == "numpy").sha256
 
 
+def test_what_a_former_version_kept_of_secret_urls_is_removed(channel: Path, tmp_path: Path) -> None:
+    kept = Yard(tmp_path / "yard").repodata
+    kept.mkdir(parents=True)
+    old = {
+        "1.info.json": '{"url": "https://h/t/abcd/c/noarch/repodata.json"}', "1.json": "{}",
+        "2.shards-cache-v1": "\x00\xffMhttps://me:pw@h/c/noarch/repodata_shards.msgpack.zst\x00",
+        "3.info.json": '{"url": "https://h/c/noarch/repodata.json"}', "3.json": "{}",
+    }  # fmt: skip
+    for name, text in old.items():
+        (kept / name).write_bytes(text.encode("latin-1"))
+    lock(site(channel), tmp_path / "yard", "numpy")
+    assert {name for name in old if (kept / name).exists()} == {"3.info.json", "3.json"}
+
+
 def test_hash_is_computed_where_the_index_has_none_and_checked_where_it_has(tmp_path: Path) -> None:
     made = make_channel(tmp_path / "ch", [Package("a", "1"), Package("b", "1")])
     good = lock(site(made), tmp_path / "y0", "a", "b").variants[0]

@@ -17,7 +17,7 @@ from stackyard.host.command import which
 from stackyard.host.platforms import this_platform
 from stackyard.lock import solve
 from stackyard.lock.export import EXPORTS, in_order
-from stackyard.lock.model import LockedVariant, PipPackage
+from stackyard.lock.model import LockedInterpreter, LockedVariant, PipPackage
 from stackyard.lock.text import tomllib
 from stackyard.progress import Silent
 from stackyard.spec.models import ChannelPolicy, Environment, PipOptions, PipPolicy, Site
@@ -110,7 +110,7 @@ def test_pylock_is_valid_and_installed_by_uv(locked: LockedVariant, tmp_path: Pa
 
 
 def test_pylock_of_every_kind_of_source_is_valid() -> None:
-    base = LockedVariant("s", "1", "v", "linux-64", "h", solve.LockedInterpreter("host", "3.11.7"))
+    base = LockedVariant("s", "1", "v", "linux-64", "h", LockedInterpreter("host", "3.11.7"))
     pips = (
         PipPackage("a", "1", "vcs", "git+https://h/a.git", "", commit="c" * 40, subdirectory="py"),
         PipPackage("b", "1", "path", "file:///p/b", "aa" * 32),

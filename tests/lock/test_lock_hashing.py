@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.errors import StackyardError
+from stackyard.errors import InputError, StackyardError
 from stackyard.host.hashing import digest_url, sha256_url
 from stackyard.lock.given import Given, given, write_constraints
 from stackyard.lock.model import CondaPackage
@@ -123,3 +123,34 @@ def test_the_best_wheel_is_the_most_specific_that_fits() -> None:
     assert best_wheel(names, wheel_tags("linux-64", "2.17", "3.11.7")) == names[2]
     assert best_wheel(names, wheel_tags("linux-aarch64", "2.17", "3.11.7")) == names[4]
     assert best_wheel(["n-1-cp312-cp312-linux_x86_64.whl"], wheel_tags("linux-64", "2.17", "3.11.7")) is None
+
+
+def git(folder: Path, *words: str) -> None:
+    own = ["-c", "user.name=x", "-c", "user.email=x@localhost", "-c", "protocol.file.allow=always"]
+    subprocess.run(["git", *own, "-C", folder, *words], check=True, capture_output=True)
+
+
+def test_submodules_belong_to_the_snapshot_and_must_be_checked_out(tmp_path: Path) -> None:
+    inner, middle, project = (write(tmp_path / name, code=name) for name in ("inner", "middle", "project"))
+    for folder, part in ((inner, None), (middle, inner), (project, middle)):
+        git(folder, "init", "-q")
+        if part:
+            git(folder, "submodule", "add", "-q", str(part), f"third party/{part.name}")
+        git(folder, "add", ".")
+        git(folder, "commit", "-q", "-m", "x")
+    with pytest.raises(InputError, match=r"the submodule third party/inner of .* is not checked out") as caught:
+        tree_files(project)
+    assert "submodule update --init" in (caught.value.hint or "")
+    git(project, "submodule", "update", "-q", "--init", "--recursive")
+    deep = "third party/middle/third party/inner/code"
+    assert {"code", "third party/middle/code", deep} <= {str(name) for name in tree_files(project)}
+    before = sha256_tree(project)
+    (project / deep).write_text("changed")
+    assert sha256_tree(project) != before
+
+
+def test_a_repository_inside_that_is_not_a_submodule_belongs_to_it_too(tmp_path: Path) -> None:
+    project = write(tmp_path / "p", own="a", clone__code="b")
+    for folder in (project, project / "clone"):
+        git(folder, "init", "-q")
+    assert [str(name) for name in tree_files(project)] == ["clone/code", "own"]

@@ -21,6 +21,7 @@ from stackyard.lock.pip import PipRequest, PipSolution, solve_pip
 from stackyard.lock.uvcompile import Question, _flags
 from stackyard.spec.models import BuildSpec, HostTool, PackageBuild, PipOptions, PipPolicy, PipRequirement
 from stackyard.spec.pipsettings import settings as pip_settings
+from support.guardedserver import guarded
 from support.webserver import served
 
 
@@ -110,7 +111,7 @@ def test_what_must_be_compiled_is_locked_as_source_with_its_inputs(links: Path, 
     assert found["srconly"].build_inputs["isolation"] == "true"
     assert found["srconly"].build_inputs["variable WITH_MPI"] == "1"
     assert found["srconly"].requires == ("tool-x>=1",) and found["tool-x"].build_inputs == {}
-    assert any("compiled from source: numpy, srconly" in n for n in solution.notices)
+    assert any("built from source: numpy, srconly" in n for n in solution.notices)
 
 
 @pytest.mark.parametrize(
@@ -270,11 +271,11 @@ def test_what_was_uploaded_later_is_left_out() -> None:
     assert "--exclude-newer" not in _flags(base)
 
 
-def test_variables_in_options_are_replaced_where_they_are_used(tmp_path: Path) -> None:
+def test_variables_in_options_stay_as_they_are_written(tmp_path: Path) -> None:
     options = PipOptions(extra_index_urls=("https://h/${TOK}/simple",), find_links=("${WHEELS}",))
     environ = {"TOK": "t0ken", "WHEELS": str(tmp_path), "PIP_CONFIG_FILE": "/dev/null"}
     made, notices = pip_settings(PipPolicy(), options, environ)
-    assert made.indexes[-1] == "https://h/t0ken/simple" and made.find_links == (str(tmp_path),) and not notices
+    assert made.indexes[-1] == "https://h/${TOK}/simple" and made.find_links == (str(tmp_path),) and not notices
     place = {"${WHEELS}": Where("requirements.txt", 3, 1)}
     with pytest.raises(InputError, match="needs the variable WHEELS, which is not set") as caught:
         pip_settings(PipPolicy(), options, {"TOK": "t0ken"}, place)
@@ -327,7 +328,15 @@ def test_unreachable_indexes_are_named_within_ten_seconds(links: Path, cache: Pa
 def test_passwords_are_not_shown(links: Path, cache: Path) -> None:
     with pytest.raises(StackyardError) as caught:
         solve(links, cache, "app", settings={"indexes": ("http://me:secret@127.0.0.1:9/simple",), "no_index": False})
-    assert "secret" not in caught.value.message and "***@127.0.0.1:9" in caught.value.message
+    assert "secret" not in caught.value.message and "(http://127.0.0.1:9/simple)" in caught.value.message
+
+
+def test_a_refused_login_is_reported_with_what_to_do(tmp_path: Path, cache: Path) -> None:
+    (tmp_path / "simple").mkdir()
+    with guarded(tmp_path, {"/": "me:right"}) as server, pytest.raises(StackyardError) as caught:
+        solve(None, cache, "thing", settings={"indexes": (server.url("simple", "me:wr0ng-word"),), "no_index": False})
+    shown = f"{caught.value} {caught.value.detail} {caught.value.hint}"
+    assert "netrc" in str(caught.value.hint) and "40" in shown and "wr0ng-word" not in shown
 
 
 def test_logins_are_not_locked(tmp_path: Path, cache: Path) -> None:

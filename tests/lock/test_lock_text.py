@@ -55,7 +55,7 @@ def test_round_trip() -> None:
 @given(st.text(), st.text())
 def test_any_text_survives(value: str, key: str) -> None:
     values = {f"variable {key}": value}
-    package = PipPackage("a", value, "sdist", "https://x/a.tar.gz", "00" * 32, requires=(value,), build_inputs=values)
+    package = PipPackage("a", "1", "sdist", "https://x/a.tar.gz", "00" * 32, requires=(value,), build_inputs=values)
     lock = Lock("demo", (replace(locked(conda=0, pip=0), pip=(package,), notices=(value,)),))
     assert text.parse(text.dump(lock), "x.lock") == lock
 
@@ -102,7 +102,7 @@ def test_local_projects_are_relative_to_the_lock(tmp_path: Path) -> None:
         ('spec_hash = "', 'hash = "', "[[variant]]", "hash"),
         ('  "lib004 1.0 h4_0 linux-64",', '  "lib004 9.9 h4_0 linux-64",', "[[variant]]", "lib004 9.9"),
         ("format = 1", "format = 2", "#", "format 2"),
-        ('stack = "demo"', "<<<<<<< HEAD", "<<<", "damaged"),
+        ('stack = "demo"', "<<<<<<< HEAD", "<<<", "merge conflict"),
     ],
 )
 def test_damage_is_named_with_its_line(old: str, new: str, line: str, says: str) -> None:

@@ -1,8 +1,9 @@
 """Killed anywhere, or with a full disk: what was published stays usable, and the next deploy finishes the work.
 
 The points are named places in the program (`stackyard.yard.atomic.fault_point`) and counts of passing them, not times.
-Each is tried on a copy of a yard in which an older revision is published; afterwards the finished prefix must have the
-same hash as that of a deploy which nobody disturbed, and every file in the cache must still have its own.
+They are tried in chains, on a copy of a yard in which an older revision is published: each deploy finds what the one
+before left. Afterwards the finished prefix must have the same hash as that of a deploy which nobody disturbed, and
+every file in the cache must still have its own.
 """
 
 from __future__ import annotations
@@ -22,37 +23,31 @@ from stackyard.yard.audit import audit, unfinished
 from stackyard.yard.layout import Yard
 from support.cli import STACKYARD, Done, stackyard
 
-POINTS = [
-    "fetch:1",
-    "extract:1",
-    "extract:2",
-    "link:1",
-    "link:2",
-    "link:3",
-    "cache:1",
-    "cache:2",
-    "wheel:1",
-    "wheel:2",
-    "bytecode:1",
-    "marker-before:1",
-    "marker-after:1",
-    "write:1",
-    "write:2",
-    "write:3",
-    "write:5",
-    "write:8",
-    "before-flip:1",
-    "flip:1",
-    "after-flip:1",
+CHAINS = [
+    ("fetch:1", "extract:1", "link:1", "cache:1", "wheel:1", "write:1", "marker-before:1", "before-flip:1"),
+    ("extract:2", "link:2", "wheel:2", "bytecode:1", "write:2", "marker-after:1", "flip:1"),
+    ("link:3", "cache:2", "write:3", "after-flip:1"),
+    ("write:8",),
+    ("write:5",),
 ]
-FULL = [
-    "fetch:1:enospc",
-    "cache:1:enospc",
-    "wheel:1:enospc",
-    "bytecode:1:enospc",
-    "write:4:enospc",
-    "before-flip:1:enospc",
-]
+FULL = ("fetch:1", "cache:1", "wheel:1", "bytecode:1", "write:4", "before-flip:1")
+FREE_KIB = (60, 200, 400)
+
+BACKEND = """# builds a wheel in no time
+import zipfile
+INFO = "native-VERSION.dist-info"
+FILES = {
+    f"{INFO}/METADATA": "Metadata-Version: 2.1\\nName: native\\nVersion: VERSION\\n",
+    f"{INFO}/WHEEL": "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n",
+    f"{INFO}/RECORD": f"native.py,,\\n{INFO}/METADATA,,\\n{INFO}/WHEEL,,\\n{INFO}/RECORD,,\\n",
+}
+def build_wheel(folder, settings=None, metadata=None):
+    with zipfile.ZipFile(f"{folder}/native-VERSION-py3-none-any.whl", "w") as wheel:
+        wheel.write("native.py")
+        for name, text in FILES.items():
+            wheel.writestr(name, text)
+    return "native-VERSION-py3-none-any.whl"
+"""
 
 
 class Scene:
@@ -68,13 +63,15 @@ class Scene:
         folder.mkdir()
         (folder / "native").mkdir()
         (folder / "native" / "native.py").write_text(f"version = {version!r}\n")
-        (folder / "native" / "setup.py").write_text(
-            f"from setuptools import setup\nsetup(name='native', version={version!r}, py_modules=['native'])\n"
+        (folder / "native" / "backend.py").write_text(BACKEND.replace("VERSION", version))
+        (folder / "native" / "pyproject.toml").write_text(
+            f'[project]\nname = "native"\nversion = "{version}"\n'
+            '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
         )
         spec = folder / "stack.yaml"
         spec.write_text(
             f'name: demo\nversion: "{version}"\nenvironment:\n  channels: ["{channel.as_uri()}"]\n'
-            f"  dependencies: [python=3.11, {six}, setuptools, wheel, {{pip: [tomli-w==1.2.0, ./native]}}]\n"
+            f"  dependencies: [python=3.11, {six}, {{pip: [tomli-w==1.2.0, ./native]}}]\n"
         )
         return spec
 
@@ -131,40 +128,48 @@ def check_cache(scene: Scene) -> None:
     assert unfinished(yard, older_than_s=0) == []
 
 
+def check_no_space(scene: Scene, fault: str = "") -> None:
+    """A deploy that finds the disk full says so, and leaves the old revision as it was."""
+    done = scene.deploy(fault, expect=1)
+    assert "no space left" in done.err.lower() and "Traceback" not in done.err, done.err
+    check_old_generation(scene)
+
+
+def check_finished(scene: Scene, undisturbed: str) -> None:
+    """The next deploy makes what one that nobody disturbed makes."""
+    scene.deploy()
+    assert scene.state() == undisturbed
+    check_cache(scene)
+
+
 def test_every_fault_point_of_the_program_is_tried() -> None:
     source = Path(stackyard_package.__file__).parent
     named = {name for file in source.rglob("*.py") for name in re.findall(r'fault_point\("([^"]+)"', file.read_text())}
-    assert named == {point.partition(":")[0] for point in POINTS}
+    assert named == {point.partition(":")[0] for chain in CHAINS for point in chain}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("point", POINTS)
-def test_killed_at(scene: Scene, undisturbed: str, point: str) -> None:
+@pytest.mark.parametrize("chain", CHAINS, ids=" ".join)
+def test_killed_at(scene: Scene, undisturbed: str, chain: tuple[str, ...]) -> None:
+    """Killed, killed again in the deploy that resumes, and so on; then finished."""
     scene.restore()
-    assert scene.deploy(point, expect=None).code == -9, f"{point} is not passed in this deploy"
-    check_old_generation(scene)
-    scene.deploy()
-    assert scene.state() == undisturbed
-    check_cache(scene)
+    for point in chain:
+        assert scene.deploy(point, expect=None).code == -9, f"{point} is not passed in this deploy"
+        check_old_generation(scene)
+    check_finished(scene, undisturbed)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("point", FULL)
-def test_the_disk_is_full_at(scene: Scene, undisturbed: str, point: str) -> None:
+def test_the_disk_is_full_at(scene: Scene, undisturbed: str) -> None:
     scene.restore()
-    done = scene.deploy(point, expect=1)
-    assert "No space left" in done.err or "no space left" in done.err, done.err
-    assert "Traceback" not in done.err
-    check_old_generation(scene)
-    scene.deploy()
-    assert scene.state() == undisturbed
-    check_cache(scene)
+    for point in FULL:
+        check_no_space(scene, f"{point}:enospc")
+    check_finished(scene, undisturbed)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("free_kib", [60, 200, 400])
-def test_a_disk_that_really_is_full(scene: Scene, undisturbed: str, free_kib: int) -> None:
-    """The yard on a small file system of its own, with so much left, then with enough."""
+def test_a_disk_that_really_is_full(scene: Scene, undisturbed: str) -> None:
+    """The yard on a small file system of its own, with little left, then with enough."""
     shutil.rmtree(scene.yard)
     scene.yard.mkdir()
     mount = subprocess.run(
@@ -174,16 +179,13 @@ def test_a_disk_that_really_is_full(scene: Scene, undisturbed: str, free_kib: in
         pytest.skip(f"a file system of its own cannot be mounted here: {mount.stderr.strip()}")
     try:
         subprocess.run(["cp", "-a", f"{scene.kept}/.", scene.yard], check=True)
-        ballast = scene.yard / "ballast"
-        with ballast.open("wb") as stream:
-            os.posix_fallocate(stream.fileno(), 0, shutil.disk_usage(scene.yard).free - (free_kib << 10))
-        done = scene.deploy(expect=1)
-        assert "no space left" in done.err.lower() and "Traceback" not in done.err, done.err
-        check_old_generation(scene)
-        ballast.unlink()
-        scene.deploy()
-        assert scene.state() == undisturbed
-        check_cache(scene)
+        for free_kib in FREE_KIB:
+            ballast = scene.yard / "ballast"
+            with ballast.open("wb") as stream:
+                os.posix_fallocate(stream.fileno(), 0, shutil.disk_usage(scene.yard).free - (free_kib << 10))
+            check_no_space(scene)
+            ballast.unlink()
+        check_finished(scene, undisturbed)
     finally:
         subprocess.run(["umount", "-l", scene.yard], check=True)
 

@@ -10,7 +10,8 @@ import pytest
 
 from stackyard.errors import StackyardError
 from stackyard.publish import generation
-from stackyard.publish.rollback import back_to, publish, target
+from stackyard.publish.generation import Step
+from stackyard.publish.rollback import only_from, publish, step_to, target
 from stackyard.spec.models import Site
 from stackyard.spec.sitemodels import ModulePolicy
 from stackyard.yard import generations, revisions
@@ -44,7 +45,7 @@ def test_it_is_visible_once_it_flips(yard: Yard) -> None:
         assert (draft.modules / "s/1-py311-2").exists() and generations.current(yard) is None
         draft.write([one])
         assert not (draft.modules / "s/1-py311-2").exists()
-        manifest = draft.flip("deploy s")
+        manifest = draft.publish(lambda _: Step((one,), "deploy s"))
     assert generations.current(yard) == manifest
     assert (manifest.number, manifest.reason, manifest.entries) == (1, "deploy s", (one,))
     assert shown(yard) == {"1-py311-1"}
@@ -72,9 +73,49 @@ def test_a_rollback_writes_through_it_too(yard: Yard) -> None:
     one, two = (stackrecords.entry(built(yard, n)) for n in (1, 2))
     for entries in ([one], [one, two]):
         with generation.draft(yard, SITE) as draft:
-            draft.write(entries)
-            draft.flip("deploy")
-    manifest = publish(yard, SITE, back_to(yard, target(yard, None)))
+            draft.publish(lambda _, entries=tuple(entries): Step(entries, "deploy"))
+    to = target(yard, None)
+    manifest = publish(yard, SITE, step_to(yard, to))
     assert (manifest.number, manifest.content) == (3, 1)
     assert {e.module: e.state for e in manifest.entries} == {"s/1-py311-1": "published", "s/1-py311-2": "withdrawn"}
     assert shown(yard) == {"1-py311-1", "1-py311-2"}, "a loaded module keeps its file"
+
+
+def test_what_is_published_meanwhile_is_kept(yard: Yard) -> None:
+    one, two = (stackrecords.entry(built(yard, n)) for n in (1, 2))
+    with generation.draft(yard, SITE) as draft, generation.draft(yard, SITE) as other:
+        draft.write([one])
+        calls = []
+
+        def step(base: generations.Base) -> Step:
+            if not calls:
+                other.publish(lambda _: Step((two,), "another deploy"))
+            calls.append(base.previous)
+            return Step((*base.entries, one), "deploy")
+
+        manifest = draft.publish(step)
+    assert calls == [0, 1]
+    assert (manifest.number, manifest.previous, set(manifest.entries)) == (2, 1, {one, two})
+    assert shown(yard) == {"1-py311-1", "1-py311-2"}
+
+
+def test_nothing_is_published_by_a_process_that_may_not_any_more(yard: Yard) -> None:
+    entry = stackrecords.entry(built(yard, 1))
+
+    def may() -> None:
+        raise StackyardError("lost the lease")
+
+    with pytest.raises(StackyardError, match="lost"), generation.draft(yard, SITE) as draft:
+        draft.publish(lambda _: Step((entry,), "deploy"), may)
+    assert generations.current(yard) is None and not draft.paths.root.exists()
+
+
+def test_a_rollback_does_not_undo_what_was_published_after_it_was_asked_for(yard: Yard) -> None:
+    one, two = (stackrecords.entry(built(yard, n)) for n in (1, 2))
+    for entries in ((one,), (one, two)):
+        publish(yard, SITE, lambda _, entries=entries: Step(entries, "deploy"))
+    to = target(yard, None)
+    publish(yard, SITE, lambda base: Step(base.entries, "another deploy"))
+    with pytest.raises(StackyardError, match=r"generation 3 was published by .* meanwhile: another deploy"):
+        publish(yard, SITE, only_from(2, step_to(yard, to)))
+    assert generations.current_number(yard) == 3

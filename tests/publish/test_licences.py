@@ -1,14 +1,20 @@
-"""A licence is accepted by a person, for the text that he saw."""
+"""A licence is accepted by an account, for itself and for the text that it saw."""
 
 import json
+import pwd
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-from stackyard.errors import MissingError
+from stackyard.errors import MissingError, StackyardError
 from stackyard.publish import licences
-from stackyard.spec.models import Licence
+from stackyard.spec.models import Licence, Site
+from stackyard.yard import atomic
 from stackyard.yard.layout import Yard
+from support.accounts import Accounts
 
 
 @pytest.fixture
@@ -18,24 +24,83 @@ def licence(tmp_path: Path) -> Licence:
     return Licence(name="powerai", text=str(text), variable="IBM_POWERAI_LICENSE_ACCEPT")
 
 
+def _as_another(yard: Yard) -> None:
+    """Make the acceptances in a yard those of another account."""
+    others = [{**asdict(entry), "uid": 12345, "who": "anna"} for entry in licences._ledger(yard)]
+    atomic.write_json(yard.licences, {"format": 2, "acceptances": others}, checked=True)
+
+
 def test_nothing_is_accepted_silently(tmp_path: Path, licence: Licence) -> None:
-    with pytest.raises(MissingError, match=r"licence not accepted in .*: powerai") as caught:
-        licences.require(Yard(tmp_path / "yard"), [licence], [])
+    with pytest.raises(MissingError, match=r"licence not accepted by \w+ in .*: powerai") as caught:
+        licences.require(Yard(tmp_path / "yard"), Site(), [licence], [])
     assert "--accept-licence" in (caught.value.hint or "")
     assert not (tmp_path / "yard").exists()
 
 
-def test_an_acceptance_is_recorded_and_holds_for_children(tmp_path: Path, licence: Licence) -> None:
+def test_an_acceptance_is_recorded_and_holds_for_the_same_account(tmp_path: Path, licence: Licence) -> None:
+    yard, child = Yard(tmp_path / "yard"), Yard(tmp_path / "mine", parent=Yard(tmp_path / "yard"))
+    (entry,) = licences.require(yard, Site(), [licence], ["powerai"])
+    assert entry["who"] == pwd.getpwuid(entry["uid"]).pw_name and entry["when"]
+    assert entry["sha256"] == licences.text_hash(licence)
+    kept = json.loads(yard.licences.read_text())
+    assert (kept["format"], kept["acceptances"]) == (2, [dict(entry)])
+    assert licences.require(child, Site(), [licence], []) == (entry,)
+
+
+def test_what_staff_accepted_holds_in_the_sites_yard_and_for_no_user(tmp_path: Path, licence: Licence) -> None:
     yard = Yard(tmp_path / "yard")
-    (entry,) = licences.require(yard, [licence], ["powerai"])
-    assert entry["who"] and entry["when"] and entry["sha256"] == licences.text_hash(licence)
-    assert list(json.loads((yard.root / "licences.json").read_text()).values()) == [dict(entry)]
-    assert licences.require(Yard(tmp_path / "mine", parent=yard), [licence], []) == (entry,)
+    site = Site(yard=str(yard.root))
+    licences.require(yard, site, [licence], ["powerai"])
+    _as_another(yard)
+    (entry,) = licences.require(yard, site, [licence], [])
+    assert entry["who"] == "anna"
+    child = Yard(tmp_path / "mine", parent=yard)
+    with pytest.raises(MissingError, match="licence not accepted by"):
+        licences.require(child, site, [licence], [])
+    with pytest.raises(MissingError, match="licence not accepted by"):
+        licences.require(yard, Site(), [licence], [])  # not the site's: each account for itself
+    (own,) = licences.require(child, site, [licence], ["powerai"])
+    assert own["who"] != "anna" and licences.require(child, site, [licence], []) == (own,)
+
+
+def test_the_first_format_is_read_as_the_acceptance_of_who_is_named(tmp_path: Path, licence: Licence) -> None:
+    yard, digest = Yard(tmp_path), licences.text_hash(licence)
+    me = tmp_path.owner()
+    old = {"name": "powerai", "sha256": digest, "variable": "A", "when": "2025-01-01T00:00:00Z"}
+    yard.licences.write_text(json.dumps({f"powerai:{digest}": {**old, "who": me}}))
+    assert licences.require(yard, Site(), [licence], [])[0]["who"] == me
+    yard.licences.write_text(json.dumps({f"powerai:{digest}": {**old, "who": "anna"}}))
+    with pytest.raises(MissingError):
+        licences.require(yard, Site(), [licence], [])
+    yard.licences.write_text("[1]")
+    with pytest.raises(StackyardError, match=r"cannot read .*licences\.json"):
+        licences.require(yard, Site(), [licence], [])
 
 
 def test_a_changed_text_must_be_accepted_anew(tmp_path: Path, licence: Licence) -> None:
     yard = Yard(tmp_path / "yard")
-    licences.require(yard, [licence], ["powerai"])
+    licences.require(yard, Site(), [licence], ["powerai"])
     Path(licence.text).write_text("You may not.\n")
     with pytest.raises(MissingError):
-        licences.require(yard, [licence], [])
+        licences.require(yard, Site(), [licence], [])
+
+
+def test_two_that_are_accepted_at_once_are_both_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    yard, read = Yard(tmp_path / "yard"), licences._ledger
+
+    def slow(of: Yard) -> tuple[licences.Acceptance, ...]:
+        found = read(of)
+        time.sleep(0.1)
+        return found
+
+    monkeypatch.setattr(licences, "_ledger", slow)
+    both = [Licence(name=name) for name in ("one", "two")]
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda licence: licences._accept(yard, licence), both))
+    assert {entry.name for entry in read(yard)} == {"one", "two"}
+
+
+def test_who_accepts_is_the_account_and_not_a_variable(accounts: Accounts) -> None:
+    anna = accounts.user("anna")
+    code = "from stackyard.publish import licences; print(licences.me())"
+    assert anna.python(code, LOGNAME="root", USER="root").out.strip() == anna.name

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,20 +29,24 @@ def file(tmp_path: Path) -> Path:
 def test_it_holds_until_a_file_changes(tmp_path: Path, file: Path, entry: Entry) -> None:
     kept, manifest = tmp_path / "memo.json", Manifest(1, "now", "deploy", (entry,))
     assert memo.recall(kept, manifest) is None
-    memo.remember(kept, [str(file), str(tmp_path / "pip.conf")], ["s/1-1"])
+    memo.remember(kept, [str(file), str(tmp_path / "pip.conf")], ["s/1-1"], manifest)
     assert memo.recall(kept, manifest) == ["s/1-1"]
     (tmp_path / "pip.conf").write_text("")
     assert memo.recall(kept, manifest) is None
 
 
-def test_it_does_not_hold_for_what_is_no_longer_published(tmp_path: Path, file: Path, entry: Entry) -> None:
-    kept = tmp_path / "memo.json"
-    memo.remember(kept, [str(file)], ["s/1-1"])
-    withdrawn = replace(entry, state="withdrawn")
-    assert memo.recall(kept, Manifest(2, "now", "rollback", (withdrawn,))) is None
+@pytest.mark.parametrize("change", [{"state": "withdrawn"}, {"superseded": True}, {"deprecated": "2027-01-31 use 2"}])
+def test_it_does_not_hold_after_another_deploy_changed_the_entry(
+    tmp_path: Path, file: Path, entry: Entry, change: dict[str, Any]
+) -> None:
+    kept, manifest = tmp_path / "memo.json", Manifest(1, "now", "deploy", (entry,))
+    memo.remember(kept, [str(file)], ["s/1-1"], manifest)
+    assert memo.recall(kept, Manifest(2, "later", "deploy t", (entry, replace(entry, stack="t", module="t/1-1"))))
+    assert memo.recall(kept, Manifest(2, "later", "deploy", (replace(entry, **change),))) is None
+    assert memo.recall(kept, Manifest(2, "later", "deploy s", (entry, replace(entry, module="s/1-2")))) is None
     assert memo.recall(kept, None) is None
     Path(entry.folder, "record.json").unlink()
-    assert memo.recall(kept, Manifest(1, "now", "deploy", (entry,))) is None
+    assert memo.recall(kept, manifest) is None
 
 
 def test_a_damaged_memo_is_ignored(tmp_path: Path, entry: Entry) -> None:
@@ -58,3 +63,13 @@ def test_other_options_and_other_pip_variables_are_other_requests(
     assert memo.memo_path(yard, {"files": ["a"], "version": "2"}) != one
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1/simple")
     assert memo.memo_path(yard, {"files": ["a"], "version": None}) != one
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "7", '{"modules": 3}', "[" * 100_000, '{"modules": ["s/1-1"], "files": []}']
+)
+def test_a_damaged_memo_does_not_hold(tmp_path: Path, file: Path, entry: Entry, text: str) -> None:
+    kept, manifest = tmp_path / "memo.json", Manifest(1, "now", "deploy", (entry,))
+    memo.remember(kept, [str(file)], ["s/1-1"], manifest)
+    kept.write_text(text)
+    assert memo.recall(kept, manifest) is None

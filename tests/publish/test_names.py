@@ -1,11 +1,15 @@
 """Short names: what a person who types less means."""
 
+import subprocess
+import sys
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
 from stackyard.errors import InputError
-from stackyard.publish.names import claim, version_key
+from stackyard.publish.names import claim
+from stackyard.publish.versions import version_keys
 from stackyard.yard.record import Entry
 
 
@@ -55,9 +59,41 @@ def test_two_revisions_that_claim_one_name_are_an_error() -> None:
         claim([entry("s", "1", "a", 1), replace(entry("s", "1-a", "", 1), module="s/1-a")])
 
 
+def test_a_superseded_revision_comes_after_all_others() -> None:
+    one, two = entry("s", "1", "a", 1), entry("s", "1", "a", 2)
+    found = names([one, replace(two, superseded=True), entry("s", "1", "b", 1, rank=-1)])
+    assert found == {"s": "s/1-a-1", "s/1": "s/1-a-1", "s/1-a": "s/1-a-1", "s/1-b": "s/1-b-1"}
+    removed = replace(entry("s", "1", "z", 1, rank=9), superseded=True)
+    assert names([one, removed])["s/1"] == "s/1-a-1" and names([one, removed])["s/1-z"] == "s/1-z-1"
+    assert names([one, replace(entry("s", "2", "a", 1), superseded=True)])["s"] == "s/1-a-1"
+    assert names([replace(one, superseded=True)])["s"] == "s/1-a-1", "the only one"
+
+
 @pytest.mark.parametrize(
-    ("older", "newer"),
-    [("2.9", "2.13"), ("1.0rc1", "1.0"), ("2026.11.9", "2026.11.20"), ("1.7.0", "1.7.0.1"), ("1.0a2", "1.0b1")],
+    "ordered",
+    [
+        ["2.9", "2.13"],
+        ["1.0.dev1", "1.0a2", "1.0b1", "1.0rc1", "1.0", "1.0+cu128", "1.0.post1", "1.0.1", "1!0.1"],
+        ["2026.11.9", "2026.11.20"],
+        ["1.7.0", "1.7.0.1"],
+        ["9d", "9e"],
+        ["1.1.1a", "1.1.1k", "1.1.1w", "1.1.2", "3.0.0"],
+        ["2021a", "2021b", "2022-custom-2", "2022-custom-10"],
+        ["1.0-beta-2", "1.0", "1.0.post1"],
+        ["1..9", "1..10", "2"],
+    ],
 )
-def test_versions_are_compared_as_people_read_them(older: str, newer: str) -> None:
-    assert version_key(older) < version_key(newer)
+def test_versions_are_compared_as_their_makers_count_them(ordered: list[str]) -> None:
+    keys = version_keys(ordered)
+    assert all(keys[older] < keys[newer] for older, newer in pairwise(ordered))
+    revisions = [entry("s", version, "a", 1) for version in ordered]
+    assert names(revisions)["s"] == f"s/{ordered[-1]}-a-1"
+    assert [e.version for e in claim(reversed(revisions))] == ordered
+
+
+def test_usual_versions_need_no_solver() -> None:
+    code = (
+        "import sys; from stackyard.publish.versions import version_keys; version_keys({'1.0', '2.1'}); "
+        "sys.exit('rattler' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

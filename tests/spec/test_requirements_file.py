@@ -290,7 +290,7 @@ def test_a_file_that_is_included_by_its_url(tmp_path: Path) -> None:
         path.write_text(f"-r {base}/remote.txt\n")
         assert [r.name for r in read_requirements(path).pip] == ["attrs", "cffi"]
         path.write_text(f"six\n-r {base.replace('://', '://me:word@')}/none.txt\n")
-        with pytest.raises(InputError, match=r"cannot read http://\*\*\*@127.*: HTTP status 404") as caught:
+        with pytest.raises(InputError, match=r"cannot read http://127[^@]*: HTTP status 404") as caught:
             read_requirements(path)
     assert caught.value.where == Where(str(path), 2, 1)
     assert "save the file next to this one" in str(caught.value.hint)

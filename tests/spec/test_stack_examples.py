@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.host.command import which
 from stackyard.spec.load import load_stack
 from stackyard.spec.models import Site, Stack
 from stackyard.spec.naming import module_version
 from stackyard.spec.site import load_site
+from support import programs
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FILES = sorted(
@@ -93,9 +93,7 @@ def test_kaust_horovod() -> None:
 
 def test_the_patch_fits_the_lines_that_it_names(tmp_path: Path) -> None:
     """`patch -p1` accepts it on files that have those lines where Horovod 0.28.1 has them."""
-    patch = which("patch")
-    if patch is None:
-        pytest.skip("the program patch is not on this machine")
+    patch = programs.need("patch")
     text = (EXAMPLES / "kaust-horovod/patches/horovod-cxx17.patch").read_text()
     for name, line, content in (
         ("CMakeLists.txt", 19, "set(CMAKE_CXX_STANDARD 14)"),

@@ -254,7 +254,7 @@ def loaded_rightly(bench: Bench, system: str, shell: str, case: Case, got: Outco
     barred = unquotable_in(STRANGE, "lua" if system == "lmod" else "tcl")
     wanted = {
         "PYTHONNOUSERSITE": "1", "CONDA_PREFIX": record.prefix, "OMP_NUM_THREADS": "4", "PYTHONPATH": None,
-        "PYTHONHOME": None, "STRANGE": None if barred == shell.removeprefix("t") else STRANGE, **case.during,
+        "PYTHONHOME": None, "STRANGE": None if shell.removeprefix("t") in barred else STRANGE, **case.during,
     }  # fmt: skip
     found = [f"{k} is {now.get(k)!r} instead of {v!r}" for k, v in wanted.items() if now.get(k) != v]
     if not now.get("PATH", "").startswith(f"{record.prefix}/bin:"):
@@ -276,14 +276,22 @@ def loaded_rightly(bench: Bench, system: str, shell: str, case: Case, got: Outco
 SCENARIOS = ("unload", "swap", "purge after a rollback", "nested")
 
 
-def examine(bench: Bench, system: str, shell: str, tree: Path | None = None, only: str | None = None) -> list[str]:
-    """Every case in every scenario; the sentences of all that is wrong, empty where nothing is."""
+def chosen(number: int, shell: str) -> tuple[str, ...]:
+    """Two scenarios for a case: the first, and one of the others, so that the shells together try all with each."""
+    others = SCENARIOS[1:]
+    return SCENARIOS[0], others[(number + modules.SHELLS.index(shell)) % len(others)]
 
-    def one(item: tuple[str, Case]) -> list[str]:
-        name, case = item
+
+def examine(
+    bench: Bench, system: str, shell: str, tree: Path | None = None, only: str | None = None, *, every: bool = True
+) -> list[str]:
+    """Each case in every scenario, or in those `chosen` for it; the sentences of all that is wrong."""
+
+    def one(item: tuple[int, tuple[str, Case]]) -> list[str]:
+        number, (name, case) = item
         found = []
         controls: dict[str, Outcome] = {}
-        for scenario in SCENARIOS:
+        for scenario in SCENARIOS if every else chosen(number, shell):
             got = play(bench, system, shell, name, case, scenario, tree)
             wrong = judge(case, got, None, names=scenario != "nested")
             if wrong:  # only then the control is asked whether it does better
@@ -296,6 +304,6 @@ def examine(bench: Bench, system: str, shell: str, tree: Path | None = None, onl
             found += [f"[{name}, {scenario}] {text}" for text in wrong]
         return found
 
-    chosen = [(n, c) for n, c in cases(bench.first.prefix).items() if only is None or n == only]
+    wanted = [(n, c) for n, c in cases(bench.first.prefix).items() if only is None or n == only]
     with ThreadPoolExecutor(2) as pool:
-        return [text for found in pool.map(one, chosen) for text in found]
+        return [text for found in pool.map(one, enumerate(wanted)) for text in found]

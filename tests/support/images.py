@@ -15,26 +15,25 @@ import re
 import shutil
 import sys
 import sysconfig
-import tempfile
 from pathlib import Path
 
 from filelock import FileLock
 
 from stackyard.errors import MissingError
 from stackyard.host.command import CommandError, run
+from support import programs, suites
 from support.testbed import cache_folder, kept
 
-SOURCES = Path("/etc/apt/sources.list.d/debian.sources")
 SUITE = "sid"
 PACKAGES = ("apptainer", "libc6", "libseccomp2", "libsqlite3-0")
-PROGRAMS = ("apt-get", "dpkg-deb", "patchelf", "mksquashfs", "squashfuse", "fusermount3")
+PROGRAMS = ("patchelf", "mksquashfs", "squashfuse", "fusermount3")
 
 SYSTEM = ("bash", "coreutils", "dash", "findutils", "grep", "hostname", "openmpi-bin", "procps", "sed")
 """Packages of the image, with all they depend on."""
 
 NOT_COPIED = ("/usr/share/doc/", "/usr/share/man/", "/usr/share/locale/", "/usr/share/info/", "/usr/share/lintian/")
 FOLDERS = ("dev", "etc", "home", "proc", "root", "run", "srv", "sys", "tmp", "var/tmp", "work")
-FETCH_S, BUILD_S = 300, 300
+BUILD_S = 300
 
 
 def environ(**extra: str) -> dict[str, str]:
@@ -54,14 +53,12 @@ def apptainer() -> Path:
     Raises:
         MissingError: its packages cannot be fetched, or a program it needs is not here.
     """
-    missing = [name for name in PROGRAMS if shutil.which(name) is None]
-    if missing:
-        raise MissingError(f"not on this machine: {', '.join(missing)}", hint="see scripts/test-programs.sh")
+    programs.require(*PROGRAMS)
     folder = cache_folder() / "apptainer"  # paths are written into the programs, so it stays where it is made
     program = folder / "usr" / "bin" / "apptainer"
     with FileLock(f"{folder}.lock"):
         if not (folder / "done").exists():
-            packages = kept("apptainer-packages", [], _fetch)
+            packages = kept("apptainer-packages", [], lambda scratch: suites.download(SUITE, PACKAGES, scratch))
             shutil.rmtree(folder, ignore_errors=True)
             _unpack(packages, folder)
             run([program, "--version"])
@@ -99,32 +96,6 @@ def image_sif() -> Path:
              scratch / "image.sif", root], timeout_s=BUILD_S, env=environ(TMPDIR=str(scratch)))  # fmt: skip
 
     return kept("image-sif", [Path(__file__)], build) / "image.sif"
-
-
-def _fetch(folder: Path) -> None:
-    """Download packages of another suite, from the mirror of this machine's own configuration."""
-    if not SOURCES.exists():
-        raise MissingError(f"Apptainer's packages cannot be fetched: no {SOURCES}", hint="run the tests on Debian")
-    first = SOURCES.read_text().split("\n\n")[0]
-    source = re.sub(r"(?m)^Suites:.*", f"Suites: {SUITE}", re.sub(r"(?m)^#.*\n", "", first))
-    with tempfile.TemporaryDirectory() as work:
-        base = Path(work)
-        for name in ("parts", "lists/partial", "cache/archives/partial"):
-            (base / name).mkdir(parents=True)
-        (base / "parts" / "other.sources").write_text(source + "\n")
-        options = [
-            "Dir::Etc::SourceList=/dev/null",
-            f"Dir::Etc::SourceParts={base}/parts",
-            f"Dir::State::Lists={base}/lists",
-            f"Dir::Cache={base}/cache",
-            "APT::Sandbox::User=root",
-        ]
-        argv = ["apt-get", "-qq", *(word for option in options for word in ("-o", option))]
-        try:
-            run([*argv, "update"], timeout_s=FETCH_S)
-            run([*argv, "download", *PACKAGES], cwd=folder, timeout_s=FETCH_S)
-        except CommandError as error:
-            raise MissingError(f"Apptainer's packages cannot be fetched: {error}", detail=error.detail) from error
 
 
 def _unpack(packages: Path, folder: Path) -> None:

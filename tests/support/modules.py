@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from support import programs
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 SHELLS = ("bash", "zsh", "tcsh", "fish")
 SYSTEMS = ("lmod", "em")
@@ -30,11 +32,9 @@ class Shot:
 
 def missing(system: str, shell: str) -> str | None:
     """Why this pair cannot be tested here, or None."""
-    if shutil.which(shell) is None:
-        return f"the shell {shell} is not on this machine"
-    if system == "lmod":
-        return None if lmod_init(shell) else "Lmod is not on this machine"
-    return _em_problem()
+    if system == "em":
+        return programs.missing(shell) or _em_problem()
+    return programs.missing(shell) or (None if lmod_init(shell) else programs.missing("lmod"))
 
 
 def lmod_init(shell: str) -> Path | None:
@@ -48,8 +48,8 @@ def lmod_init(shell: str) -> Path | None:
 
 @cache
 def _em_problem() -> str | None:
-    if shutil.which("tclsh8.6") is None:
-        return "tclsh8.6 is not on this machine"
+    if missing := programs.missing("tclsh8.6"):
+        return missing
     if modulecmd() is not None:
         return None
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:

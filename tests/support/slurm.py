@@ -29,6 +29,7 @@ from typing import Literal
 
 from stackyard.errors import MissingError, StackyardError
 from stackyard.host.command import Result, run
+from support import programs
 from support.processes import command_line, kill_all, kill_daemon, pids
 from support.slurmconf import GPUS, address, configuration, port
 
@@ -44,10 +45,8 @@ Loss = Literal["cut", "kill", "power"]
 
 def unavailable() -> str | None:
     """Why no cluster can be started here, or None."""
-    missing = [name for name in PROGRAMS if shutil.which(name, path=SYSTEM_PATH) is None]
-    if missing:
-        return f"not on this machine: {', '.join(missing)}"
-    return None if os.geteuid() == 0 else "needs root, to give every node a network of its own"
+    missing = programs.missing(*PROGRAMS)
+    return missing or (None if os.geteuid() == 0 else "needs root, to give every node a network of its own")
 
 
 @dataclass
@@ -251,9 +250,10 @@ class SlurmCluster:
         self._write_configuration()
         munge = self.folder / "munge"
         run(["munged", f"--key-file={munge}/key", f"--socket={munge}/socket", f"--pid-file={munge}/munged.pid",
-             f"--log-file={munge}/munged.log", f"--seed-file={munge}/seed", "--force"], env=_system())  # fmt: skip
+             f"--log-file={munge}/munged.log", f"--seed-file={munge}/seed", "--force"],
+            env=_system(), leaves_others=True)  # fmt: skip
         self._wire()
-        run(["slurmctld", "-c"], env=_system() | self.env)
+        run(["slurmctld", "-c"], env=_system() | self.env, leaves_others=True)
         for node in self.hosts:
             self._start_node(node)
         self.wait_idle()
@@ -284,7 +284,7 @@ class SlurmCluster:
     def _start_node(self, node: str) -> None:
         script = 'hostname "$1"; mount -t tmpfs tmpfs "$2/spmix"; mount --bind "$2/hosts" /etc/hosts; exec slurmd'
         run(["nsenter", f"--net=/run/netns/{self._namespace(node)}", "unshare", "--mount", "--uts",
-             "sh", "-ec", script, "sh", node, self.folder], env=_system() | self.env)  # fmt: skip
+             "sh", "-ec", script, "sh", node, self.folder], env=_system() | self.env, leaves_others=True)  # fmt: skip
 
 
 def _check() -> None:

@@ -72,8 +72,7 @@ class Work:
 
     def run(self, *words: str | Path, expect: int | None = 0, **variables: str) -> Done:
         """``stackyard WORDS...`` there."""
-        with contextlib.chdir(self.folder):
-            return stackyard(*words, expect=expect, timeout_s=120, **self.cluster.environ(**variables))
+        return stackyard(*words, expect=expect, timeout_s=120, cwd=self.folder, **self.cluster.environ(**variables))
 
     def allocated(self, *words: str, expect: int | None = 0, salloc: tuple[str, ...] = ("-N2",)) -> Done:
         """``stackyard WORDS...`` in an allocation of its own."""

@@ -17,6 +17,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from stackyard.errors import MissingError
+from support import programs
 from support.testbed import cache_folder
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -50,9 +51,7 @@ def horovod_yard() -> Path:
     Raises:
         MissingError: a tool is missing, or it could not be deployed.
     """
-    missing = [tool for tool in HOROVOD_TOOLS if shutil.which(tool) is None]
-    if missing:
-        raise MissingError(f"not on this machine: {', '.join(missing)}", hint="see scripts/test-programs.sh")
+    programs.require(*HOROVOD_TOOLS)
     yard, example = cache_folder().parent / "horovod-yard", EXAMPLES / "kaust-horovod"
     digest = _digest(sorted(path for path in example.rglob("*") if path.is_file() and path.suffix != ".md"))
     made = yard.with_name(f"{yard.name}.made-of")

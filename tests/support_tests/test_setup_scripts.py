@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-SCRIPTS = Path(__file__).parents[2] / "scripts"
+from support import realness
+from support.programs import TABLE, Program, missing, table
+
+TESTS = Path(__file__).parents[1]
+SCRIPTS = TABLE.parent
 NOBODY = 65534
 
 
 def as_a_user(script: str, folder: Path, programs: tuple[str, ...], **environ: str) -> subprocess.CompletedProcess[str]:
     """Run a script of the checkout, from a copy, as a user who is not root, with only these programs on PATH."""
-    (folder / "scripts").mkdir()
+    (folder / "scripts").mkdir(exist_ok=True)
     copy = Path(shutil.copy(SCRIPTS / script, folder / "scripts"))
+    if not (folder / "scripts" / TABLE.name).exists():
+        shutil.copy(TABLE, folder / "scripts")
     (folder / "bin").mkdir()
     for name in ("sh", "dirname", "id", "tr", "find", *programs):
         found = shutil.which(name)
@@ -63,4 +70,32 @@ def test_missing_programs_are_named_with_their_packages(tmp_path: Path, required
     assert done.returncode == code
     missing, hint = done.stderr.splitlines()
     assert " zsh" in missing and " bash" not in missing
-    assert "libopenmpi-dev" in hint
+    assert hint.split().count("libopenmpi-dev") == 1
+
+
+HEADER = "bash,/no/such/*/mpi.h"
+
+
+def test_a_wrapper_without_its_header_is_missing(tmp_path: Path) -> None:
+    """mpicc.mpich is in a package that only recommends the one with mpi.h."""
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts" / TABLE.name).write_text(
+        f"# comment\nbash  bash  bash  loads\nwrapper  lib-dev  {HEADER}  C\n"
+    )
+    done = as_a_user("test-programs.sh", tmp_path, ("bash",))
+    assert "missing: wrapper\n" in done.stderr and "apt-get install lib-dev (" in done.stderr
+    assert not Program("wrapper", "lib-dev", tuple(HEADER.split(",")), "C").here
+
+
+def test_a_skip_names_the_package_and_is_never_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Program, "here", False)
+    assert missing("mpicc.mpich") == "not on this machine: mpicc.mpich (package libmpich-dev)"
+    assert not [name for name in table() if realness.allowed().search(missing(name) or "")]
+
+
+def test_only_the_table_says_which_programs_there_are() -> None:
+    with pytest.raises(KeyError):
+        missing("gfortran")
+    says = re.compile(r"skip\([^)]*(?:not on this machine|not found on PATH)")
+    found = {path.name for path in TESTS.rglob("*.py") if says.search(path.read_text())}
+    assert found == {"test_realness.py", "test_lock_export.py"}, "use support.programs.need"

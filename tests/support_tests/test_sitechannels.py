@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 import rattler
 
+from support import programs
 from support.pythonpkg import FULL_VERSION
 from support.sitechannels import DEFAULTS, IBM_AI, OPEN_CE, longhorn_channels, mirrors, open_ce_channels
 from support.wheelpkg import host_subdir
@@ -97,8 +97,7 @@ def prefix(longhorn: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 def shell(name: str, script: str, environ: dict[str, str]) -> list[str]:
-    if shutil.which(name) is None:
-        pytest.skip(f"{name} is not on this machine")
+    programs.need(name)
     argv = [name, "-f", "-c", script] if name in ("tcsh", "zsh") else [name, "-c", script]
     done = subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=60, check=False)
     assert done.stderr == ""
@@ -145,8 +144,7 @@ def test_activation_scripts_run_and_are_undone(prefix: Path, tmp_path: Path) -> 
     script = f"""PS1="$MYPS1"; source {prefix}/etc/profile.d/conda.sh
     conda activate; echo "$CUDATOOLKIT_HOME|$PS1"; conda deactivate; echo "${{CUDATOOLKIT_HOME-gone}}|$PS1"
     conda activate nowhere || echo refused"""
-    if shutil.which("bash") is None:
-        pytest.skip("bash is not on this machine")
+    programs.need("bash")
     done = subprocess.run(["bash", "-c", script], env=environ, capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout.splitlines() == [f"{prefix}|(base) > ", "gone|> ", "refused"]
     assert "EnvironmentNameNotFound" in done.stderr

@@ -17,6 +17,7 @@ from stackyard.host.probe import GpuDevice
 from stackyard.spec.models import Check, Gpu, NodeKind, Site
 from stackyard.verify.commands import interpreter_of
 from stackyard.verify.own import table_of
+from support import programs
 
 pytestmark = pytest.mark.usefixtures("no_systems")
 
@@ -180,8 +181,7 @@ def test_conda_consistency(stack: Stack) -> None:
 
 def compile_pair(folder: Path, name: str, *flags: str) -> tuple[Path, Path]:
     """A library ``lib<name>.so.1`` and a module linked to it, in two folders."""
-    if shutil.which("gcc") is None:
-        pytest.skip("gcc is not on this machine")
+    programs.need("gcc")
     (folder / "lib").mkdir(parents=True, exist_ok=True)
     (folder / "module").mkdir(exist_ok=True)
     library, module = folder / "lib" / f"lib{name}.so.1", folder / "module" / f"{name}.abi3.so"
@@ -259,7 +259,7 @@ def test_stack_without_python(stack: Stack) -> None:
     stack.change(interpreter={"source": "none"}, checks=({"name": "tool", "run": ["tool"], "expect": "^works$"},))
     report = stack.verify()
     assert report.state == "passed", [check.line() for check in report.problems()]
-    assert {check.kind for check in report.checks} == {"load", "symmetry", "library", "own"}
+    assert {check.kind for check in report.checks} == {"load", "symmetry", "content", "library", "own"}
 
 
 def test_python_that_sees_a_foreign_folder_fails(stack: Stack, tmp_path: Path) -> None:

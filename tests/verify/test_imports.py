@@ -169,3 +169,25 @@ def test_python_2_worker_source_has_no_newer_syntax() -> None:
         if isinstance(node, ast.FunctionDef):
             assert node.returns is None
             assert not node.args.kwonlyargs
+
+
+def test_a_broken_command_is_a_warning_where_the_file_is_of_another_tool(stack: Stack) -> None:
+    stack.install(
+        "fabric",
+        {"fabric/__init__.py": "", "fabric/cli.py": "import click_that_is_missing\ndef main(): pass\n"},
+        scripts={"fabric": "fabric.cli:main"},
+    )
+    stack.install("torn", {"torn/__init__.py": "import nowhere\n"}, scripts={"torn": "torn:main"})
+    strict = by_name(stack.verify("command"), "command")
+    assert {name: strict[name].status for name in ("fabric", "torn")} == {"fabric": "failed", "torn": "failed"}
+    stack.change(exceptions={"broken_commands": "warn"})
+    report = stack.verify("command", "import")
+    command = by_name(report, "command")["fabric"]
+    assert (command.status, command.required) == ("warned", False)
+    assert "click_that_is_missing" in command.detail and "add the package that provides" in command.remedy
+    assert [check.name for check in report.tolerated()] == ["fabric", "torn"]
+    assert by_name(report, "import")["torn"].status == "failed" and report.state == "failed", "imports are required"
+    (stack.site_packages / "torn" / "__init__.py").write_text("def main(): pass\n")
+    assert stack.verify("command", "import").state == "passed"
+    (stack.prefix / "bin" / "fabric").unlink()
+    assert by_name(stack.verify("command"), "command")["fabric"].status == "failed", "a missing file is damage"

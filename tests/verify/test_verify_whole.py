@@ -14,6 +14,7 @@ from stackyard.change import Alias, EnvironmentChange, Function, Set
 from stackyard.errors import InputError, StackyardError
 from stackyard.spec.models import ModulePolicy, Site
 from stackyard.verify.report import KINDS, Report, read_report
+from stackyard.yard import atomic
 from stackyard.yard.record import Activation
 
 
@@ -129,7 +130,7 @@ def test_report_survives_its_file_and_is_junit(stack: Stack, no_systems: None, t
     stack.install("broken", {"broken.py": "raise ValueError('\\x1b[31mred\\x00')\n"})
     report = good(stack).verify()
     path = tmp_path / "report.json"
-    path.write_text(json.dumps(report.to_json()))
+    atomic.write_json(path, report.to_json(), checked=True)
     assert read_report(path) == report
     assert json.loads(path.read_text())["state"] == "failed"
     root = ElementTree.fromstring(report.junit())

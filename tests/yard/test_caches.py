@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from stackyard.yard.audit import audit, unfinished
-from stackyard.yard.caches import KINDS, content_hash
+from stackyard.yard.caches import KINDS, content_hash, own_part, searched
 from stackyard.yard.layout import Yard, is_yard
+from support.accounts import Account, Accounts
 
 
 def put(path: Path, text: str) -> str:
@@ -111,10 +113,36 @@ def test_leftovers_are_told_from_entries(tmp_path: Path) -> None:
 
 def test_a_yard_is_recognised_before_and_after_its_first_deploy(tmp_path: Path) -> None:
     assert not is_yard(tmp_path)
-    for number, sign in enumerate(("deploy.lease", "cache/uv", "cache/repodata")):
+    for number, sign in enumerate(("leases", "cache/uv", "cache/repodata")):
         put(tmp_path / str(number) / sign / "file", "")
         assert is_yard(tmp_path / str(number))
     (tmp_path / "stacks").mkdir()
     assert not is_yard(tmp_path)
     (tmp_path / "generations").mkdir()
     assert is_yard(tmp_path)
+
+
+def test_each_account_but_the_caches_owner_has_a_part_of_its_own(accounts: Accounts, common: Path) -> None:
+    anna, bert = accounts.user("anna"), accounts.user("bert")
+    yard = Yard(common / "yard")
+    code = (
+        "import sys; from pathlib import Path; from stackyard.yard.caches import own_part; "
+        "from stackyard.yard.layout import Yard; print(own_part(Yard(Path(sys.argv[1]))).conda)"
+    )
+
+    def folder(account: Account) -> str:
+        return account.python(code, yard.root).out.strip()
+
+    assert folder(anna) == str(yard.conda), "no cache yet"
+    yard.conda.mkdir(parents=True)
+    os.chown(yard.cache, anna.uid, anna.gid)
+    assert folder(anna) == str(yard.conda)
+    assert folder(bert) == f"{yard.cache}/accounts/{bert.uid}/conda"
+    assert own_part(yard).conda == yard.cache / "accounts/0/conda", "staff could not link what root writes there"
+    for name in ("0", str(bert.uid)):
+        (yard.cache / "accounts" / name).mkdir(parents=True)
+    child = Yard(common / "child", yard)
+    assert [each.cache for each in searched(child)] == [
+        child.cache, yard.cache, yard.cache / "accounts/0", yard.cache / f"accounts/{bert.uid}",
+    ]  # fmt: skip
+    assert next(iter(searched(own_part(yard)))).cache == yard.cache / "accounts/0", "one's own first"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stackyard.errors import InputError, StackyardError
-from stackyard.yard import formats
+from stackyard.yard import formats, members
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ def _tagged(value: dict[str, Any]) -> dict[str, Any]:
     return {**value, "tags": ["old"]}
 
 
-KIND = formats.Kind(3, lambda value: formats.make(Thing, value), {1: _size, 2: _tagged})
+KIND = formats.Kind(3, lambda value: members.make(Thing, value), {1: _size, 2: _tagged})
 
 
 @pytest.mark.parametrize(
@@ -83,3 +83,28 @@ def test_a_file_that_is_not_json_and_one_that_is_missing(tmp_path: Path) -> None
         assert caught.value.hint == f"look into {tmp_path}"
     (tmp_path / "c.json").write_text(json.dumps({"format": 1, "x": 2}))
     assert formats.load(tmp_path / "c.json", kind) == {"x": 2}
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ({"name": 1, "size": 2}, "name: not a string: 1"),
+        ({"name": "a", "size": "2"}, "size: not an integer: '2'"),
+        ({"name": "a", "size": True}, "size: not an integer: True"),
+        ({"name": "a", "size": 2, "tags": "x"}, "tags: not a list: 'x'"),
+        ({"name": "a", "size": 2, "tags": [1]}, "tags: not a string: 1"),
+        ([], "not an object with keys"),
+    ],
+)
+def test_a_value_of_another_kind_is_named(value: Any, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        members.make(Thing, value)
+
+
+@pytest.mark.parametrize(("text", "says"), [("[" * 100_000, "nested too deep"), ('{"a": "\\ud800"}', "surrogates")])
+def test_json_that_python_cannot_hold_or_print(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "thing.json"
+    path.write_text(text)
+    with pytest.raises(StackyardError, match=says) as caught:
+        formats.load(path, KIND)
+    assert str(path) in caught.value.message

@@ -1,38 +1,104 @@
-"""One writer per yard at a time, and no lease outlives its owner."""
+"""One holder per lease at a time, on whatever hosts, and no lease outlives its holder."""
 
+from __future__ import annotations
+
+import errno
 import json
 import os
-import socket
+import shutil
+import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from stackyard.errors import StackyardError
+from stackyard.host.identity import this_process
 from stackyard.yard import lease as lease_module
-from stackyard.yard.layout import Yard
-from stackyard.yard.lease import lease
+from stackyard.yard.claim import claim
+from stackyard.yard.lease import Lease, Pace, is_occupied, latest, lease, occupy, others, take
+from support import programs
+from support.accounts import Accounts
+
+QUICK = Pace(beat_s=0.05, stale_s=0.4)
+HOLD = """
+import sys, time
+from pathlib import Path
+from stackyard.yard.lease import Pace, lease
+said = lambda text: print(text, flush=True)
+with lease(Path(sys.argv[1]), "the stack demo", on_wait=said, pace=Pace(0.05, 0.4)) as held:
+    print("held", flush=True)
+    sys.stdin.readline()
+    held.check()
+    print("committed", flush=True)
+"""
 
 
-def test_it_is_there_while_held_and_gone_afterwards(tmp_path: Path) -> None:
-    yard = Yard(tmp_path / "yard")
-    with lease(yard):
-        assert json.loads(yard.lease.read_text())["pid"] == os.getpid()
-    assert not yard.lease.exists()
-    assert list(yard.root.iterdir()) == []
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "leases" / "demo"
 
 
-def test_threads_never_hold_it_together(tmp_path: Path) -> None:
-    yard, inside, most = Yard(tmp_path), [0], [0]
+@contextmanager
+def holder(folder: Path, *before: str, **options: object) -> Iterator[subprocess.Popen[str]]:
+    """A process that holds the lease, run by the words `before`; it commits at a line on its standard input."""
+    words = [*before, sys.executable, "-c", HOLD, str(folder)]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, text=True, **options)  # type: ignore[call-overload]
+    try:
+        assert process.stdout.readline() == "held\n", process.stderr.read()
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def other_namespace() -> tuple[str, ...]:
+    """Words that run a program in a PID namespace of its own, as a container of another host does."""
+    words = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
+    programs.need("unshare")
+    if subprocess.run([*words, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("unshare cannot make a PID namespace here")
+    return words
+
+
+def waits(folder: Path, wait_s: float = 1.0) -> str:
+    """The sentence about the holder, for which this process waits the whole time."""
+    told: list[str] = []
+    with (
+        pytest.raises(StackyardError, match="timed out after"),
+        lease(folder, "the stack demo", wait_s=wait_s, on_wait=told.append, pace=QUICK),
+    ):
+        pass
+    assert len(told) == 1
+    return told[0]
+
+
+def test_it_names_its_holder_while_it_is_held_and_is_free_afterwards(folder: Path) -> None:
+    with lease(folder, "the stack demo") as held:
+        owner = json.loads((folder / "1/owner.json").read_text())
+        assert (owner["pid"], held.number) == (os.getpid(), 1)
+        held.check()
+    assert latest(folder).is_free
+    with lease(folder, "the stack demo") as held:
+        assert held.number == 2
+    assert [path.name for path in folder.iterdir()] == ["2"], "earlier claims are removed"
+
+
+def test_threads_never_hold_it_together(folder: Path) -> None:
+    inside, most, numbers = [0], [0], []
 
     def work() -> None:
         for _ in range(3):
-            with lease(yard):
+            with lease(folder, "it", pace=QUICK) as held:
                 inside[0] += 1
                 most[0] = max(most[0], inside[0])
+                numbers.append(held.number)
                 time.sleep(0.005)
                 inside[0] -= 1
 
@@ -41,57 +107,239 @@ def test_threads_never_hold_it_together(tmp_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert most == [1]
+    assert most == [1] and numbers == list(range(1, 13))
 
 
-def test_a_killed_owner_does_not_block(tmp_path: Path) -> None:
-    code = f"""
-import os, signal
-from pathlib import Path
-from stackyard.yard.layout import Yard
-from stackyard.yard.lease import lease
-with lease(Yard(Path({str(tmp_path)!r}))):
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
-    assert (tmp_path / "deploy.lease").exists()
-    with lease(Yard(tmp_path), wait_s=2):
+def test_a_killed_holder_does_not_block(folder: Path) -> None:
+    with holder(folder) as process:
+        process.kill()
+        process.wait()
+    with lease(folder, "it", wait_s=0) as held:
+        assert held.number == 2
+
+
+def test_a_killed_holder_that_nobody_reaped_does_not_block(folder: Path) -> None:
+    with holder(folder) as process:
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        with lease(folder, "it", wait_s=0):
+            pass
+
+
+def test_a_living_holder_blocks_and_is_named_even_if_it_is_stopped(folder: Path) -> None:
+    with holder(folder) as process:
+        process.send_signal(signal.SIGSTOP)
+        said = waits(folder)
+    me = this_process()
+    assert f"the stack demo: held by {me.user} on {me.host}, process {process.pid}, since 20" in said
+
+
+def test_a_holder_of_another_pid_namespace_is_alive_as_long_as_it_is_heard(folder: Path) -> None:
+    with holder(folder, *other_namespace()) as process:
+        assert "process 1, since" in waits(folder)
+        assert process.communicate("\n")[0] == "committed\n"
+    with lease(folder, "it", wait_s=0):
         pass
 
 
-def test_a_living_owner_blocks_and_is_named(tmp_path: Path) -> None:
-    yard, told = Yard(tmp_path), []
+def test_a_holder_that_proc_hides_is_alive_as_long_as_it_is_heard(common: Path, accounts: Accounts) -> None:
+    programs.need("unshare", "mount")
+    bert, folder = accounts.user("bert"), common / "lease"
+    folder.mkdir()
+    folder.chmod(0o777)
+    hidden = 'mount -t proc -o hidepid=2 proc /proc && exec "$@"'
+    as_bert = ("setpriv", f"--reuid={bert.uid}", f"--regid={bert.gid}", "--clear-groups")
+    words = ["unshare", "--mount", "sh", "-c", hidden, "sh", *as_bert]
+    sees = "import os; print(os.path.exists('/proc/1/stat'))"
+    seen = subprocess.run([*words, bert.bin / "python", "-c", sees], capture_output=True, text=True, check=False)
+    if seen.stdout != "False\n":
+        pytest.skip(f"/proc cannot hide processes here: {seen.stdout}{seen.stderr}")
+    with lease(folder, "it", pace=QUICK):
+        other = [*words, bert.bin / "python", "-c", HOLD, folder]
+        with subprocess.Popen(other, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdin is not None and process.stdout is not None
+            assert process.stdout.readline().startswith(f"waiting for the stack demo: held by {this_process().user}")
+            time.sleep(2 * QUICK.stale_s)
+            assert latest(folder).number == 1
+            process.kill()
+
+
+def test_an_equal_host_name_does_not_make_it_the_same_machine(folder: Path) -> None:
+    """Two containers of one image: the same host name and process number, in namespaces of their own."""
+    alike = (*other_namespace(), "--uts", "sh", "-c", 'hostname node && exec "$@"', "sh")
+    with holder(folder, *alike) as one:
+        words = [*alike, sys.executable, "-c", HOLD, str(folder)]
+        two = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        try:
+            time.sleep(0.9)  # more than the silence that is allowed
+            assert latest(folder).number == 1
+            assert one.communicate("\n")[0] == "committed\n"
+            said = two.communicate("\n", timeout=20)[0]
+            assert said.startswith("waiting for") and said.endswith("\nheld\ncommitted\n")
+        finally:
+            two.kill()
+
+
+def silent(folder: Path, process: subprocess.Popen[str]) -> int:
+    """The number of the namespace's first process, which is stopped from now on."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    os.kill(int(children[0]), signal.SIGSTOP)
+    return int(children[0])
+
+
+@pytest.mark.parametrize("mtime", [0.0, 400.0, 4e9])
+def test_a_silent_holder_is_taken_over_and_cannot_commit_whatever_the_clocks_say(folder: Path, mtime: float) -> None:
+    with holder(folder, *other_namespace()) as process:
+        stopped = silent(folder, process)
+        for path in folder.rglob("*"):
+            os.utime(path, (mtime, mtime))  # the times that another host, or the file server, would write
+        told: list[str] = []
+        began = time.monotonic()
+        with lease(folder, "it", wait_s=20, on_wait=told.append, pace=QUICK) as held:
+            assert held.number == 2 and time.monotonic() - began >= QUICK.stale_s and len(told) == 1
+            assert others(folder, held) == ([latest_but_one(folder)] if mtime == 4e9 else [])
+            os.kill(stopped, signal.SIGCONT)
+            out, err = process.communicate("\n")
+        assert out == "" and "lost the lease of the stack demo to" in err and f"process {os.getpid()}" in err
+    with lease(folder, "it", wait_s=0) as held:
+        assert held.number == 3 and others(folder, held) == []
+
+
+def latest_but_one(folder: Path) -> lease_module.Claim:
+    return lease_module.claims(folder)[-2]
+
+
+@pytest.mark.parametrize("ahead_s", [-400, 400])
+def test_clocks_that_differ_do_not_matter(folder: Path, ahead_s: int) -> None:
+    """A holder that is heard, and whose files have the times of a clock that differs by 400 s."""
+    with holder(folder, *other_namespace()):
+        stop = threading.Event()
+
+        def rewrite() -> None:
+            while not stop.wait(0.02):
+                then = time.time() + ahead_s
+                os.utime(folder / "1/beat", (then, then))
+
+        thread = threading.Thread(target=rewrite)
+        thread.start()
+        try:
+            waits(folder)
+        finally:
+            stop.set()
+            thread.join()
+
+
+def test_time_in_which_nothing_could_be_observed_is_not_silence(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """The watcher itself was stopped, or its file system did not answer, for an hour."""
+    with holder(folder, *other_namespace()) as process:
+        silent(folder, process)
+        clock = [0.0]
+        monkeypatch.setattr(lease_module.time, "monotonic", lambda: clock[0])
+        watch, claim = lease_module._Watch(0.1), latest(folder)
+        seen = []
+        for step in (0, 3600, 0.1, 3600):
+            clock[0] += step
+            seen.append(watch.silence_s(claim))
+        assert seen == pytest.approx([0, 0.2, 0.3, 0.5])
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "null", '{"pid": "x"}', '{"user": "ann", "host": "n1", "pid": 0}', "\x00" * 99]
+)
+def test_a_damaged_claim_is_named_at_once_and_taken_over_after_the_same_silence(folder: Path, text: str) -> None:
+    take(folder, "it", 1)
+    (folder / "1/owner.json").write_text(text)
+    said = waits(folder, wait_s=0.2)
+    assert f"held by a process of {this_process().user}: {folder}/1/owner.json is damaged" in said
+    with lease(folder, "it", wait_s=20, pace=QUICK) as held:
+        assert held.number == 2
+
+
+def test_an_answer_that_was_lost_does_not_make_it_wait_for_itself(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = os.rename
+
+    def lossy(source: Path, target: Path) -> None:
+        """NFS: the server did it, its answer was lost, and the client asked again."""
+        rename(source, target)
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(source))
+
+    monkeypatch.setattr(os, "rename", lossy)
+    with lease(folder, "it", wait_s=0) as held:
+        held.check()
+
+
+def test_who_slept_before_the_claim_does_not_get_a_number_of_the_past(folder: Path) -> None:
+    for _ in range(3):
+        with lease(folder, "it"):
+            pass
+    assert take(folder, "it", 2) is None, "2 was held and removed long ago"
+    assert [path.name for path in folder.iterdir()] == ["3"]
+
+
+def test_a_claim_is_not_replaced_and_an_error_is_not_a_defeat(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text(name)
+    assert claim(tmp_path / "one", tmp_path / "name")
+    assert not claim(tmp_path / "two", tmp_path / "name")
+    assert (tmp_path / "name/file").read_text() == "one" and (tmp_path / "two/file").exists()
+    with pytest.raises(FileNotFoundError):
+        claim(tmp_path / "two", tmp_path / "absent" / "name")
+
+
+def test_who_waits_ends_with_an_error_that_says_for_whom(folder: Path) -> None:
     with (
-        lease(yard),
-        pytest.raises(StackyardError, match=f"process {os.getpid()}"),
-        lease(yard, wait_s=0.2, on_wait=told.append),
+        holder(folder),
+        pytest.raises(StackyardError, match=r"timed out after 0\.2 s waiting for it: held by") as caught,
+        lease(folder, "it", wait_s=0.2, pace=QUICK),
     ):
         pass
-    assert len(told) == 1
+    assert caught.value.hint and f"remove {folder}/1/owner.json" in caught.value.hint
 
 
-def test_another_host_is_believed_until_it_stops_renewing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    yard = Yard(tmp_path)
-    yard.lease.write_text(json.dumps({"host": "elsewhere", "pid": 1, "started": "5", "since": 0, "user": "ann"}))
-    with pytest.raises(StackyardError, match="ann on elsewhere"), lease(yard, wait_s=0.2):
-        pass
-    os.utime(yard.lease, (0, 0))
-    with lease(yard, wait_s=2):
-        assert json.loads(yard.lease.read_text())["host"] == socket.gethostname()
+def test_a_directory_is_left_to_a_builder_that_may_write_again(folder: Path) -> None:
+    assert not is_occupied(folder)
+    first = occupy(folder, "it", {"module": "demo/1-1"})
+    assert first is not None and json.loads((folder / "1/owner.json").read_text())["module"] == "demo/1-1"
+    assert not is_occupied(folder), "by this process"
+    first.release()
+    with holder(folder, *other_namespace()) as process:
+        stopped = silent(folder, process)
+        for path in folder.rglob("*"):
+            os.utime(path, (0, 0))
+        assert is_occupied(folder) and occupy(folder, "it") is None
+        os.kill(stopped, signal.SIGKILL)
+    assert is_occupied(folder), "killed, but nobody here can know"
+    shutil.rmtree(folder)
+    with holder(folder) as process:
+        assert is_occupied(folder)
+    assert not is_occupied(folder), "it was killed on this machine"
 
 
-def test_it_is_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lease_module, "RENEW_EVERY_S", 0.02)
-    yard = Yard(tmp_path)
-    with lease(yard):
-        os.utime(yard.lease, (0, 0))
-        deadline = time.monotonic() + 5
-        while yard.lease.stat().st_mtime == 0 and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert yard.lease.stat().st_mtime > 0
+def test_a_file_system_without_hard_links(folder: Path) -> None:
+    without = (programs.need("strace"), "-f", "-qq", "-o", "/dev/null", "-e", "inject=link,linkat:error=EPERM")
+    with pytest.raises(subprocess.CalledProcessError):
+        subprocess.run([*without, "ln", __file__, folder.parent.parent], check=True, capture_output=True)
+    with holder(folder, *without) as one:
+        assert "held by" in waits(folder)
+        assert one.communicate("\n")[0] == "committed\n"
+    assert latest(folder).is_free
 
 
-def test_a_yard_that_cannot_be_made_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(StackyardError, match="cannot create the yard"), lease(Yard(tmp_path / "file" / "yard")):
-        pass
+def held_by(folder: Path) -> Lease:
+    held = take(folder, "it", 1)
+    assert held is not None
+    return held
+
+
+def test_a_heartbeat_never_makes_a_claim_again(folder: Path) -> None:
+    held = held_by(folder)
+    before = latest(folder).beat
+    held.beat()
+    assert latest(folder).beat != before
+    shutil.rmtree(folder)
+    held.beat()
+    held.release()
+    assert not folder.exists()

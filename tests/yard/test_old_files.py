@@ -19,9 +19,13 @@ from stackyard.change import EnvironmentChange, OnUnload, SaveValue, Set, SetRes
 from stackyard.errors import StackyardError
 from stackyard.expose.published import MODULE, change_of
 from stackyard.lock import text
+from stackyard.publish.licences import LEDGER, Acceptance
 from stackyard.spec.models import Site
+from stackyard.verify.expectations import CHECKS
 from stackyard.verify.report import REPORT, Report, read_report
+from stackyard.yard import atomic, formats
 from stackyard.yard.formats import Kind
+from stackyard.yard.origin import Origin
 from stackyard.yard.record import MANIFEST, RECORD, BuildRecord, Manifest, read_manifest, read_record
 
 
@@ -39,6 +43,8 @@ JSON: dict[str, tuple[Kind[Any], Callable[[Path], Any]]] = {
     "manifest": (MANIFEST, read_manifest),
     "report": (REPORT, read_report),
     "module": (MODULE, _frozen),
+    "checks": (CHECKS, lambda path: formats.load(path, CHECKS)),
+    "licences": (LEDGER, lambda path: formats.load(path, LEDGER)),
 }
 
 
@@ -47,10 +53,33 @@ def old(data: Path) -> Path:
     return data / "formats"
 
 
-def written(tmp_path: Path, value: dict[str, Any]) -> Path:
+def written(tmp_path: Path, value: dict[str, Any], *, checked: bool = False) -> Path:
     path = tmp_path / "file.json"
-    path.write_text(json.dumps(value))
+    atomic.write_json(path, value, checked=checked)
     return path
+
+
+@pytest.mark.parametrize("name", JSON)
+def test_every_flipped_byte_is_noticed(old: Path, tmp_path: Path, name: str) -> None:
+    kind, read = JSON[name]
+    data = (old / f"{name}-{kind.version}.json").read_bytes()
+    step = len(data) // 150
+    for position in sorted({*range(120), *range(120, len(data), step), len(data) - 1}):
+        folder = tmp_path / str(position)
+        folder.mkdir()
+        (folder / "file.json").write_bytes(data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :])
+        with pytest.raises(StackyardError, match=r"^cannot read .*json: ") as caught:
+            read(folder / "file.json")
+        assert caught.value.hint == kind.hint(folder / "file.json") or "file.json.d" in caught.value.message
+
+
+@pytest.mark.parametrize("name", JSON)
+def test_a_missing_checksum_is_an_error(old: Path, tmp_path: Path, name: str) -> None:
+    kind, read = JSON[name]
+    value = json.loads((old / f"{name}-{kind.version}.json").read_text())
+    value.pop("checksum")
+    with pytest.raises(StackyardError, match=r"^cannot read .*json: missing checksum$"):
+        read(written(tmp_path, value))
 
 
 def test_a_record_of_format_1(old: Path) -> None:
@@ -63,7 +92,16 @@ def test_a_record_of_format_1(old: Path) -> None:
     again = json.loads(json.dumps(record.to_json()))
     assert BuildRecord.from_json(again) == record
     value["activation"]["change"][0]["op"] = "set_restorable"
-    assert again == {**value, "format": 2, "form": "prefix"}
+    assert again == {**value, "format": 4, "form": "prefix", "files_sha256": "", "hash_format": 1}
+    assert read_record(old / "record-2.json") == record
+    assert read_record(old / "record-3.json") == replace(record, files_sha256="5" * 64)
+    assert read_record(old / "record-4.json") == replace(record, files_sha256="5" * 64, hash_format=2)
+
+
+def test_acceptances_of_format_1_name_an_account_without_its_number(old: Path) -> None:
+    accepted = Acceptance("Demo", "5" * 64, "DEMO_LICENCE", "alice", "2026-01-01T00:00:00+00:00")
+    assert formats.load(old / "licences-1.json", LEDGER) == (accepted,)
+    assert formats.load(old / "licences-2.json", LEDGER) == (replace(accepted, uid=1000),)
 
 
 def test_a_manifest_of_format_1(old: Path) -> None:
@@ -78,9 +116,29 @@ def test_a_manifest_of_format_1(old: Path) -> None:
     assert [(e.module, e.aliases) for e in manifest.entries if e.default] == [
         ("demo/1.0-large-1", ("1.0-large", "1.0"))
     ]
+    assert (manifest.previous, manifest.origin) == (2, Origin())
+    assert not any(e.superseded for e in manifest.entries), "the other revisions are withdrawn"
     value = json.loads((old / "manifest-1.json").read_text())
-    assert json.loads(json.dumps(manifest.to_json())) == value
+    for entry in value["entries"]:
+        entry["state"] = "published"
+    assert {e.module: e.superseded for e in Manifest.from_json(value).entries} == {
+        "demo/1.0-small-1": True,
+        "demo/1.0-small-2": False,
+        "demo/1.0-large-1": True,
+        "demo/1.0-large-2": False,
+    }
+
+
+def test_a_manifest_of_format_2(old: Path) -> None:
+    manifest = read_manifest(old / "manifest-2.json")
+    assert (manifest.number, manifest.previous, manifest.origin.who) == (4, 3, "root (alice)")
+    assert [Path(f.path).name for f in manifest.origin.files] == ["stack.yaml", "stack.yaml.lock"]
+    assert {e.module: e.superseded for e in manifest.entries} == {"demo/1.0-1": False, "demo/1.0-2": True}
+    value = json.loads((old / "manifest-2.json").read_text())
+    assert json.loads(json.dumps(manifest.to_json())) == {**value, "format": 3, "files": {}}
     assert Manifest.from_json(value) == manifest
+    files = {"demo/1.0-1.lua": "6" * 64}
+    assert read_manifest(old / "manifest-3.json") == replace(manifest, files=files)
 
 
 def test_frozen_operations_of_format_1(old: Path, tmp_path: Path) -> None:
@@ -90,6 +148,7 @@ def test_frozen_operations_of_format_1(old: Path, tmp_path: Path) -> None:
     assert saved == [SaveValue("__STACKYARD_CONDA_LEVEL", "CONDA_SHLVL")]
     assert {"PYTHONNOUSERSITE", "CONDA_EXE", "OMP_NUM_THREADS", "DEMO_HOME", "DEMO_LICENCE"} <= restorable
     assert [op.carry for op in change if isinstance(op, OnUnload)] == [("__STACKYARD_CONDA_LEVEL",)]
+    assert change == _frozen_copy(old, tmp_path, 2) == _frozen_copy(old, tmp_path, 3)
 
 
 def test_operations_that_only_earlier_versions_wrote() -> None:
@@ -103,9 +162,9 @@ def test_operations_that_only_earlier_versions_wrote() -> None:
     assert [item["op"] for item in change.to_json()] == ["set", "set_restorable", "save_value"]
 
 
-def _frozen_copy(old: Path, tmp_path: Path) -> Any:
-    path = tmp_path / "module.json"
-    path.write_bytes((old / "module-1.json").read_bytes())
+def _frozen_copy(old: Path, tmp_path: Path, number: int = 1) -> Any:
+    path = tmp_path / f"module-{number}.json"
+    path.write_bytes((old / path.name).read_bytes())
     return _frozen(path)
 
 
@@ -113,8 +172,14 @@ def test_a_report_of_format_1(old: Path) -> None:
     report = read_report(old / "report-1.json")
     assert (report.module, report.state, len(report.checks)) == ("demo/1.0-large-1", "passed", 10)
     value = json.loads((old / "report-1.json").read_text())
-    assert json.loads(json.dumps(report.to_json())) == value
-    assert Report.from_json(value) == report
+    assert json.loads(json.dumps(report.to_json())) == {**value, "format": 3, "check_hash": ""}
+    assert Report.from_json(value) == report == read_report(old / "report-2.json")
+    assert read_report(old / "report-3.json") == replace(report, check_hash="7" * 64)
+
+
+def test_checks_of_format_1(old: Path) -> None:
+    found = formats.load(old / "checks-1.json", CHECKS)
+    assert found.checks[0]["expect"] == "hello" and found.exceptions["imports"] == ["a"]
 
 
 def test_a_lock_of_format_1(old: Path) -> None:
@@ -136,9 +201,11 @@ def test_a_newer_file_is_refused(old: Path, tmp_path: Path, name: str) -> None:
     assert caught.value.hint == "upgrade stackyard"
 
 
-@pytest.mark.parametrize("name", JSON)
+@pytest.mark.parametrize("name", [name for name in JSON if name != "licences"])  # whose first keys were names
 def test_an_unknown_key_is_an_error_that_names_it_and_the_file(old: Path, tmp_path: Path, name: str) -> None:
-    path = written(tmp_path, {**json.loads((old / f"{name}-1.json").read_text()), "colour": "red"})
+    value = {**json.loads((old / f"{name}-1.json").read_text()), "colour": "red"}
+    checked = value.pop("checksum", None) is not None
+    path = written(tmp_path, value, checked=checked)
     with pytest.raises(StackyardError, match=r"^cannot read .*json: unknown key 'colour'$"):
         JSON[name][1](path)
 
@@ -182,7 +249,7 @@ def test_an_unknown_operation_and_an_unknown_form(old: Path, tmp_path: Path) -> 
         read_record(written(tmp_path, value))
     record = replace(read_record(old / "record-1.json"), form="tape")
     with pytest.raises(StackyardError, match="unknown form 'tape'"):
-        read_record(written(tmp_path, record.to_json()))
+        read_record(written(tmp_path, record.to_json(), checked=True))
 
 
 @pytest.mark.parametrize(

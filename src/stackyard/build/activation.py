@@ -4,22 +4,25 @@ The scripts of ``etc/conda/activate.d`` are sourced in an empty bash, after the 
 and ``conda-meta/state`` are set, and the shell before is compared with the shell after. A second run changes everything
 that a script may depend on (user, home, directory, date, job and display variables): a value that differs cannot be
 captured, and is reported with its script. In a third run every variable that a script changes has a value already,
-which shows whether the script replaces it, prepends or appends to it, or keeps it. conda is not needed.
+and PATH another one, which shows whether the script replaces it, prepends or appends to it, or keeps it. conda is not
+needed.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
-import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from stackyard.build.activation_shell import FIRST, SECOND, Shell, observe
-from stackyard.build.activation_variables import before, is_build_only, operation
+from stackyard.build.activation_variables import before, is_build_only, operations
 from stackyard.change import Alias, EnvironmentChange, Function, Operation
 from stackyard.errors import StackyardError
+from stackyard.grammar import COMMAND, SETTABLE, VALUE, Grammar, NotAllowed
+from stackyard.host.scratch import scratch
+from stackyard.host.view import PLAIN, View
+from stackyard.yard import formats
 from stackyard.yard.record import Activation
 
 
@@ -29,6 +32,7 @@ def capture(
     keep: Collection[str] = (),
     variables: Mapping[str, str] | None = None,
     timeout_s: float = 60,
+    view: View = PLAIN,
 ) -> Activation:
     """Capture what activating `prefix` does.
 
@@ -36,6 +40,7 @@ def capture(
         keep: build-only variables (CC, CFLAGS ...) to export nevertheless.
         variables: more variables of the environment, from ``variables:`` of an environment.yml.
         timeout_s: time limit in seconds for all scripts of one run together.
+        view: how the scripts see the files.
 
     Raises:
         StackyardError: a script exited the shell or timed out, or a file of variables cannot be read.
@@ -44,12 +49,12 @@ def capture(
     scripts = activation_scripts(prefix)
     if not scripts and not given:
         return Activation(uncaptured=tuple(_foreign(prefix)))
-    with tempfile.TemporaryDirectory(prefix="stackyard-activation-") as scratch:
-        first = observe(prefix, scripts, given, FIRST, Path(scratch) / "1", timeout_s)
-        second = observe(prefix, scripts, given, SECOND, Path(scratch) / "2", timeout_s)
+    with scratch("activation") as folder:
+        first = observe(prefix, scripts, given, FIRST, folder / "1", timeout_s, view)
+        second = observe(prefix, scripts, given, SECOND, folder / "2", timeout_s, view)
         present = {name: before(name) for name in _changed(first) if name not in first[0].variables}
-        occupied = replace(FIRST, present=present)
-        third = observe(prefix, scripts, given, occupied, Path(scratch) / "3", timeout_s)
+        occupied = replace(FIRST, present=present, path=f"{FIRST.path}:{before('PATH')}")
+        third = observe(prefix, scripts, given, occupied, folder / "3", timeout_s, view)
     return assemble(prefix, first, second, third, keep)
 
 
@@ -62,14 +67,14 @@ def environment_variables(prefix: Path) -> dict[str, str]:
     """The variables of packages (``env_vars.d/*.json``, by name), then of the environment (``conda-meta/state``).
 
     Raises:
-        StackyardError: one of the files does not have conda's format.
+        StackyardError: one of the files does not have conda's format, or names a variable that a shell would evaluate.
     """
     found: dict[str, str] = {}
     for file in sorted((prefix / "etc" / "conda" / "env_vars.d").glob("*.json")):
-        found.update(_strings(file, _json(file)))
+        found.update(_variables(prefix, file, _json(file)))
     state = prefix / "conda-meta" / "state"
     if state.exists():
-        values = _strings(state, _json(state).get("env_vars", {}))
+        values = _variables(prefix, state, _json(state).get("env_vars", {}))
         found.update({name: text for name, text in values.items() if text != "***unset***"})
     return found
 
@@ -78,7 +83,7 @@ def assemble(
     prefix: Path, first: Sequence[Shell], second: Sequence[Shell], third: Sequence[Shell], keep: Collection[str]
 ) -> Activation:
     """The operations from the states of the three runs: the shell at the start and after each script."""
-    operations: list[tuple[int, Operation]] = []
+    found: list[tuple[int, Operation]] = []
     build_only: list[str] = []
     uncaptured = _foreign(prefix)
     for name in sorted(_changed(first) | _changed(second)):
@@ -86,16 +91,16 @@ def assemble(
             build_only.append(name)
             continue
         values = [states[-1].variables.get(name) for states in (first, second, third)]
-        if values[0] != values[1]:
+        if wrong := _outside(SETTABLE, name) or _outside(VALUE, *values):
+            uncaptured.append(f"{_definer(name, first)}: {wrong}; {name} is not captured")
+        elif values[0] != values[1]:
             uncaptured.append(_blame(name, first, second, "on the user, the directory or the time"))
-            continue
-        made = operation(name, first[0].variables.get(name), values[0], third[0].variables.get(name), values[2])
-        if made is None:
-            uncaptured.append(_blame(name, first, third, "on its previous value"))
+        elif made := operations(name, first[0].variables.get(name), values[0], third[0].variables.get(name), values[2]):
+            found += [(_first_change(name, first), each) for each in made]
         else:
-            operations.append((_first_change(name, first), made))
+            uncaptured.append(_blame(name, first, third, "on its previous value"))
     made_names = _names(first, second, uncaptured)
-    ordered = [each for _, each in sorted(operations, key=lambda pair: pair[0])]
+    ordered = [each for _, each in sorted(found, key=lambda pair: pair[0])]
     return Activation(EnvironmentChange((*ordered, *made_names)), tuple(build_only), tuple(uncaptured))
 
 
@@ -126,17 +131,33 @@ def _names(first: Sequence[Shell], second: Sequence[Shell], uncaptured: list[str
             continue
         if start.functions.get(name) == body:
             continue
-        if other.functions.get(name) != body:
+        if wrong := _outside(COMMAND, name) or _outside(VALUE, body):
+            uncaptured.append(f"{_definer(name, first)}: {wrong}; the function is not captured")
+        elif other.functions.get(name) != body:
             uncaptured.append(f"{_definer(name, first)}: the function {name} depends on the user; not captured")
         else:
             made.append(Function(name, {"sh": body}))
     for name, value in end.aliases.items():
-        if start.aliases.get(name) != value:
-            if other.aliases.get(name) == value:
-                made.append(Alias(name, value))
-            else:
-                uncaptured.append(f"{_definer(name, first)}: the alias {name} depends on the user; not captured")
+        if start.aliases.get(name) == value:
+            continue
+        if wrong := _outside(COMMAND, name) or _outside(VALUE, value):
+            uncaptured.append(f"{_definer(name, first)}: {wrong}; the alias is not captured")
+        elif other.aliases.get(name) == value:
+            made.append(Alias(name, value))
+        else:
+            uncaptured.append(f"{_definer(name, first)}: the alias {name} depends on the user; not captured")
     return made
+
+
+def _outside(rule: Grammar, *texts: str | None) -> str:
+    """What is wrong with the first text that does not have a grammar; empty where all have it, or are None."""
+    try:
+        for text in texts:
+            if text is not None:
+                rule(text)
+    except NotAllowed as error:
+        return str(error)
+    return ""
 
 
 def _called(end: Shell, start: Shell) -> set[str]:
@@ -172,7 +193,7 @@ def _foreign(prefix: Path) -> list[str]:
 
 def _json(file: Path) -> dict[str, object]:
     try:
-        value = json.loads(file.read_text(encoding="utf-8"))
+        value = formats.content(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise StackyardError(f"cannot read {file}: {error}") from error
     if not isinstance(value, dict):
@@ -180,7 +201,22 @@ def _json(file: Path) -> dict[str, object]:
     return value
 
 
-def _strings(file: Path, values: object) -> dict[str, str]:
+def _variables(prefix: Path, file: Path, values: object) -> dict[str, str]:
     if not isinstance(values, dict):
         raise StackyardError(f"cannot read {file}: not a JSON object of variables")
-    return {str(name): str(text) for name, text in values.items()}
+    try:
+        return {SETTABLE(str(name)): VALUE(str(text)) for name, text in values.items()}
+    except NotAllowed as error:
+        raise StackyardError(
+            f"{_owner(prefix, file)} sets an invalid variable in {file}: {error}",
+            hint="its commands would run whenever the stack is loaded: exclude this build of the package, or report it",
+        ) from error
+
+
+def _owner(prefix: Path, file: Path) -> str:
+    """The conda package that a file of a prefix belongs to."""
+    own = file.relative_to(prefix).as_posix()
+    for meta in sorted((prefix / "conda-meta").glob("*.json")):
+        if own in _json(meta).get("files", ()):  # type: ignore[operator]
+            return f"the package {meta.stem}"
+    return "the prefix"

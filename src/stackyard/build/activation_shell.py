@@ -10,17 +10,22 @@ from pathlib import Path
 from stackyard.errors import MissingError, StackyardError
 from stackyard.host import command, shell_state
 from stackyard.host.shell_state import ShellState
+from stackyard.host.view import PLAIN, View
 from stackyard.yard.payload import Prefix
 
 
 @dataclass(frozen=True)
 class ProbeEnvironment:
-    """What a script may depend on besides the prefix. `present`: variables that are set before activation."""
+    """What a script may depend on besides the prefix.
+
+    `present`: variables that are set before activation. `path`: what is at the end of PATH.
+    """
 
     user: str
     date: str
     home: str
     present: Mapping[str, str] = field(default_factory=dict)
+    path: str = "/usr/local/bin:/usr/bin:/bin"
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,7 @@ def observe(
     probe: ProbeEnvironment,
     folder: Path,
     timeout_s: float,
+    view: View = PLAIN,
 ) -> list[Shell]:
     """The states of one run: before anything, after the given variables, and after each script.
 
@@ -61,16 +67,17 @@ def observe(
         raise MissingError("bash not found on PATH", hint="install bash; activation scripts are bash scripts")
     home = folder / probe.home
     work = folder / f"in-{probe.user}"
-    for each in (home, work, folder / "shim", folder / "states"):
+    for each in (home, work, folder / "states"):
         each.mkdir(parents=True)
-    shim = folder / "shim" / "date"
+    shim = folder.parent / "shim" / "date"  # at one path for all runs, so that PATH differs only by what scripts do
+    shim.parent.mkdir(exist_ok=True)
     shim.write_text(_DATE.format(date=shlex.quote(probe.date)))
     shim.chmod(0o755)
-    environ = _environment(prefix, probe, home, folder)
+    environ = _environment(prefix, probe, home, folder, shim.parent)
     program = folder / "run.sh"
     program.write_text(_program(scripts, variables, folder / "states"))
     result = command.run(
-        [bash, "--norc", "--noprofile", program], env=environ, cwd=work, timeout_s=timeout_s, check=False
+        [bash, "--norc", "--noprofile", program], env=environ, cwd=work, timeout_s=timeout_s, check=False, view=view
     )
     names = ["start", "variables", *(script.name for script in scripts)]
     stems = [folder / "states" / str(number) for number in range(len(names))]
@@ -84,11 +91,11 @@ def observe(
     return states
 
 
-def _environment(prefix: Path, probe: ProbeEnvironment, home: Path, folder: Path) -> dict[str, str]:
+def _environment(prefix: Path, probe: ProbeEnvironment, home: Path, folder: Path, shim: Path) -> dict[str, str]:
     temporary = folder / "tmp"
     temporary.mkdir()
     return {
-        "PATH": f"{folder / 'shim'}:{Prefix(prefix).search_path('/usr/local/bin:/usr/bin:/bin')}",
+        "PATH": f"{shim}:{Prefix(prefix).search_path(probe.path)}",
         "HOME": str(home), "USER": probe.user, "LOGNAME": probe.user, "LANG": "C.UTF-8",
         "TMPDIR": str(temporary), "HOSTNAME": f"host-{probe.user}", "CONDA_PREFIX": str(prefix),
         "CONDA_DEFAULT_ENV": str(prefix), "CONDA_SHLVL": "1", **probe.present,
@@ -107,5 +114,9 @@ def _program(scripts: Sequence[Path], variables: Mapping[str, str], states: Path
 
 def _after(script: str, stem: Path) -> Shell:
     state = shell_state.read(stem)
-    shown = {name: value for name, value in state.variables.items() if name not in shell_state.SHELL_OWN}
+    shown = {
+        name: value
+        for name, value in state.variables.items()
+        if name not in shell_state.SHELL_OWN and not name.startswith("BASH_FUNC_")  # exported functions
+    }
     return Shell(shown, state.functions, state.aliases, script)

@@ -35,22 +35,25 @@ def before(name: str) -> str:
     return "-DBEFORE=1" if name in _FLAG_NAMES else "/before/activation"
 
 
-def operation(name: str, old: str | None, new: str | None, occupied: str | None, after: str | None) -> Operation | None:
-    """The operation that a change of one variable amounts to; None if none does.
+def operations(
+    name: str, old: str | None, new: str | None, occupied: str | None, after: str | None
+) -> tuple[Operation, ...]:
+    """The operations that a change of one variable amounts to; none if no operation does.
 
     Args:
         old: its value before the scripts; `new`: after them.
         occupied: its value before them in another run; `after`: after them in that run.
     """
     if occupied is None or new is None or after is None:
-        return SetRestorable(name, new) if new == after or occupied is None else None
+        return (SetRestorable(name, new),) if new == after or occupied is None else ()
     if after == new:
-        return SetRestorable(name, new)
+        return (SetRestorable(name, new),)
     if after == occupied and old is None:
-        return Default(name, new)
-    if after.endswith(f":{occupied}") and after[: -len(occupied) - 1] == new.rstrip(":"):
-        return Prepend(name, new.rstrip(":"))
+        return (Default(name, new),)
+    front = new.rstrip(":") if old is None else new.removesuffix(f":{old}")
+    if after == f"{front}:{occupied}":
+        return tuple(Prepend(name, folder) for folder in reversed(front.split(":")) if folder)
     added = after.replace(occupied, "", 1).strip()
     if occupied in after and added == new.strip() and name in _FLAG_NAMES:
-        return Flags(name, added)
-    return None
+        return (Flags(name, added),)
+    return ()

@@ -1,15 +1,13 @@
 """From a locked variant to a finished prefix at its final path, and its record, which the caller writes as the marker.
 
-Until the record is written (`yard.revisions.mark`), the revision's directory holds ``building.json`` and is not listed:
-the next build of the revision removes the prefix and starts again. What had been fetched, compiled and unpacked is in
-the caches, so that is quick.
+Until the record is written (`yard.revisions.mark`), the revision's directory holds a lease, ``building``, and is not
+listed: the next build of the revision removes the prefix and starts again, if the process that held the lease ended.
+What had been fetched, compiled and unpacked is in the caches, so that is quick.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import platform
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,14 +16,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stackyard.build.inputs import input_hash
+from stackyard.build.inputs import BUILD_FORMAT, input_hash, is_build_of
 from stackyard.build.job import Job
 from stackyard.change import EnvironmentChange, SetRestorable
 from stackyard.errors import StackyardError
 from stackyard.lock.model import LockedVariant
 from stackyard.progress import Progress
-from stackyard.yard import atomic, disk
+from stackyard.yard import disk, formats, lease
 from stackyard.yard.layout import RevisionPaths, Yard
+from stackyard.yard.lease import Lease
 from stackyard.yard.record import Activation, BuildRecord, DiskUse, PackageRecord, now, read_record
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from stackyard.build.wheels import Compiled
     from stackyard.spec.models import Check, Site, Variant
 
-__all__ = ["build", "input_hash"]
+__all__ = ["build", "input_hash", "is_build_of"]
 
 
 def build(
@@ -68,12 +67,14 @@ def build(
     from stackyard.yard.permissions import applied
 
     job = Job(variant, locked, site, yard, paths, module, progress)
-    with applied(site.permissions, yard.root, yard.cache, paths.root):
-        _begin(job, digest)
+    with applied(job.policy, yard.root, yard.cache, paths.root):
+        held = _begin(job, digest)
         try:
             made = _Steps(job).run()
-        except disk.DiskFull:
-            _clear(job)
+        except BaseException as error:
+            if isinstance(error, disk.DiskFull):
+                _clear(job)
+            held.release()
             raise
     return replace(made, revision=revision, input_hash=digest, licences=tuple(licences))
 
@@ -88,17 +89,31 @@ def _finished(paths: RevisionPaths, digest: str) -> BuildRecord:
     return record
 
 
-def _begin(job: Job, digest: str) -> None:
-    """Remove what a killed build left, and write who is building now."""
+def _begin(job: Job, digest: str) -> Lease:
+    """Write who is building here, and remove what a build left that was killed or failed."""
+    held = lease.occupy(job.paths.building, job.module, {"module": job.module, "input_hash": digest})
+    if held is None:
+        raise StackyardError(
+            f"cannot build {job.module}: another process began to: {lease.latest(job.paths.building)}",
+            hint="deploy again: the build becomes the next revision",
+        )
     _clear(job)
     job.paths.log.unlink(missing_ok=True)
-    me = {"module": job.module, "input_hash": digest, "host": platform.node(), "pid": os.getpid(), "started": now()}
-    atomic.write_json(job.paths.building, me)
+    return held
 
 
 def _clear(job: Job) -> None:
     disk.remove_tree(job.prefix)
     disk.remove_tree(job.work)
+
+
+def _settle(job: Job) -> None:
+    """Let others read what was built as the yard's policy says, whoever wrote it and with whatever mode."""
+    from stackyard.yard.permissions import settle
+
+    for part in (job.prefix, job.paths.recipe, job.paths.lock.parent, job.paths.log):
+        if part.exists():
+            settle(part, job.policy)
 
 
 class _Steps:
@@ -112,9 +127,10 @@ class _Steps:
 
     def run(self) -> BuildRecord:
         """Run all steps; the record lacks only what the caller knows."""
-        from stackyard.build import conda, interpreter, pip, recipe, seal, toolchain, wheels
+        from stackyard.build import conda, interpreter, logins, pip, recipe, seal, toolchain, wheels
 
         job = self.job
+        logins.learn(job)
         with self._phase("tools"):
             chain = toolchain.prepare(job)
         job.work.mkdir(parents=True, exist_ok=True)
@@ -132,12 +148,15 @@ class _Steps:
             with self._phase("compile"):
                 chain = toolchain.complete(job, chain)
                 compiled = wheels.compile_all(job, chain)
+                self.notices += [note for each in compiled for note in each.notes]
         activation = self._activate([*locked_wheels, *(c.wheel for c in compiled)])
         with self._phase("seal"):
-            seal.seal(job)
+            seal.seal(job, python)
             shutil.rmtree(job.work)
+            _settle(job)
+            files = seal.close(job)
             use = self._measure()
-        return self._record(python, chain.tools, compiled, activation, use)
+        return replace(self._record(python, chain.tools, compiled, activation, use), files_sha256=files)
 
     def _activate(self, wheels: Sequence[Wheel]) -> Activation:
         """Capture the activation, run the post script in it, compile the bytecode; capture again after a script."""
@@ -185,6 +204,7 @@ class _Steps:
             revision=0,
             module=job.module,
             input_hash="",
+            hash_format=BUILD_FORMAT,
             platform=job.locked.platform,
             path=str(job.paths.root),
             prefix=str(job.prefix),
@@ -211,8 +231,11 @@ class _Steps:
 def module_settings(variant: Variant, site: Site) -> dict[str, Any]:
     """The module settings of the stack and of the site: a later change of the site does not alter them."""
     settings = variant.modules.model_dump(mode="json")
-    settings["family"] = site.modules.family if variant.modules.family is None else variant.modules.family
-    settings["depends_on"] = list(dict.fromkeys((*site.modules.depends_on, *variant.modules.depends_on)))
+    own = variant.modules
+    common = () if own.commands else site.modules.depends_on  # what runs beside the user's stack replaces nothing of it
+    family = "" if own.commands else site.modules.family
+    settings["family"] = family if own.family is None else own.family
+    settings["depends_on"] = list(dict.fromkeys((*common, *own.depends_on)))
     return settings
 
 
@@ -227,7 +250,7 @@ def captured(job: Job) -> Activation:
     prefix = os.fspath(job.prefix)
     variables = variables_for(job.variant.environment, job.locked.platform, job.variant.axes)
     written = {k: v.replace("{prefix}", prefix) for k, v in variables.items()}
-    found = capture(job.prefix, keep=(*job.variant.build.keep, *written), variables=written)
+    found = capture(job.prefix, keep=(*job.variant.build.keep, *written), variables=written, view=job.view())
     own = {**job.site.run_variables, **job.variant.run_variables}
     added = EnvironmentChange(tuple(SetRestorable(k, v.replace("{prefix}", prefix)) for k, v in own.items()))
     return replace(found, change=found.change + added)
@@ -253,7 +276,7 @@ def sharing_samples(job: Job) -> list[Path]:
     for package in job.locked.conda:
         meta = job.prefix / "conda-meta" / f"{package.name}-{package.version}-{package.build}.json"
         with suppress(OSError):
-            entries = json.loads(meta.read_text(encoding="utf-8"))["paths_data"]["paths"]
+            entries = formats.content(meta.read_text(encoding="utf-8"))["paths_data"]["paths"]
             found += [job.prefix / e["_path"] for e in entries if _shareable(e)][:1]
     if job.locked.pip:
         found += job.site_packages.glob("*.dist-info/METADATA")

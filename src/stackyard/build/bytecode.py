@@ -18,14 +18,18 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from stackyard.build import programs
+from stackyard.build.adopt import adopt
 from stackyard.build.job import Job, cores
 from stackyard.build.pip import Wheel
 from stackyard.build.pyfiles import Installed, Unit
-from stackyard.yard import disk
+from stackyard.errors import StackyardError
+from stackyard.host.identity import process_token
+from stackyard.yard import checksum, disk, formats
 from stackyard.yard.atomic import fault_point, write_json
-from stackyard.yard.caches import content_hash
+from stackyard.yard.caches import BYTECODE, content_hash, searched
 
 _WORKER = Path(__file__).with_name("bytecode_worker.py")
 _BATCH = 2000  # files per run of the worker: what a kill can cost, and how often progress is reported
@@ -95,15 +99,30 @@ def _new(job: Job, version: str, unit: Unit) -> _Place:
 
 
 def _cached(job: Job, version: str, sha256: str) -> _Place | None:
-    for yard in job.yard.lineage():
+    for yard in searched(job.yard):
         store = yard.bytecode_of(version, sha256)
-        try:
-            value = json.loads((store / "files.json").read_text(encoding="utf-8"))
-        except FileNotFoundError:
+        if not store.is_dir():
             continue
-        unit = Unit(sha256, tuple(value["shared"]), tuple(value["failed"]), tuple(value["private"]))
-        return _Place(unit, store, True)
+        value = _listing(store) if job.entries.is_good(BYTECODE, store, yard) else None
+        if value is not None:
+            unit = Unit(sha256, tuple(value["shared"]), tuple(value["failed"]), tuple(value["private"]))
+            own = job.yard.bytecode_of(version, sha256)
+            if yard == job.yard or job.private_files or disk.can_link(store / "files.json", job.work):
+                return _Place(unit, store, True)
+            if adopt(job, BYTECODE, store, own):
+                job.entries.added(BYTECODE, [own])
+                return _Place(unit, own, True)
+        if yard == job.yard:
+            BYTECODE.discard(store)
     return None
+
+
+def _listing(store: Path) -> dict[str, Any] | None:
+    try:
+        value: dict[str, Any] = formats.content(checksum.read(store / "files.json"))
+    except (OSError, ValueError):
+        return None
+    return value
 
 
 def _claimed_twice(units: Iterable[Unit]) -> set[str]:
@@ -122,7 +141,7 @@ def _compile_missing(job: Job, tag: str, places: Sequence[_Place], own: set[str]
     total, count = sum(len(p.unit.shared) for p in missing), 0
     for batch in _batches(missing):
         fault_point("bytecode")
-        done += [_finish(place, tag, failed, own) for place, failed in _run_worker(job, tag, batch, own)]
+        done += [_finish(job, place, tag, failed, own) for place, failed in _run_worker(job, tag, batch, own)]
         count += sum(len(p.unit.shared) for p in batch)
         job.progress.advance(job.module, count, total)
     return done
@@ -142,7 +161,7 @@ def _batches(places: Sequence[_Place]) -> Iterator[list[_Place]]:
 
 
 def _temporary(store: Path) -> Path:
-    return store.with_name(f".{store.name}.{os.getpid()}")
+    return store.with_name(f".{store.name}.{process_token()}")
 
 
 def _run_worker(job: Job, tag: str, batch: Sequence[_Place], own: set[str]) -> list[tuple[_Place, set[str]]]:
@@ -153,11 +172,11 @@ def _run_worker(job: Job, tag: str, batch: Sequence[_Place], own: set[str]) -> l
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         tasks += [(str(folder / pyc(n, tag)), str(job.prefix / n), n) for n in place.unit.shared if n not in own]
-    failed = set(_compile(job, tasks))
+    failed = set(compile_files(job, tasks))
     return [(place, failed.intersection(place.unit.shared)) for place in batch]
 
 
-def _compile(job: Job, tasks: Sequence[tuple[str, str, str]]) -> list[str]:
+def compile_files(job: Job, tasks: Sequence[tuple[str, str, str]]) -> list[str]:
     """Compile (target, source, name) triples with the prefix's Python; return the names that cannot be compiled."""
     if not tasks:
         return []
@@ -168,7 +187,7 @@ def _compile(job: Job, tasks: Sequence[tuple[str, str, str]]) -> list[str]:
     return names
 
 
-def _finish(place: _Place, tag: str, failed: set[str], own: set[str]) -> _Place:
+def _finish(job: Job, place: _Place, tag: str, failed: set[str], own: set[str]) -> _Place:
     """Move a compiled package to its place in the cache; if another process was faster, its result stays."""
     shared = set(place.unit.shared) - failed - own
     private = {*place.unit.private, *(own.intersection(place.unit.shared))}
@@ -176,7 +195,8 @@ def _finish(place: _Place, tag: str, failed: set[str], own: set[str]) -> _Place:
     temporary = _temporary(place.store)
     files = [pyc(name, tag) for name in unit.shared]
     value = {"sha256": unit.sha256, "shared": unit.shared, "failed": unit.failed, "private": unit.private}
-    write_json(temporary / "files.json", {**value, "files": files, "content": content_hash(temporary, files)})
+    listing = {**value, "files": files, "content": content_hash(temporary, files)}
+    write_json(temporary / "files.json", listing, checked=True)
     fault_point("cache")
     try:
         os.rename(temporary, place.store)
@@ -184,15 +204,18 @@ def _finish(place: _Place, tag: str, failed: set[str], own: set[str]) -> _Place:
         shutil.rmtree(temporary)
         if not (place.store / "files.json").exists():
             raise
+    job.entries.added(BYTECODE, [place.store])
     return _Place(unit, place.store, True)
 
 
 def _in_place(job: Job, tag: str, names: Sequence[str]) -> list[str]:
     """Compile files whose bytecode is valid for this prefix only."""
     there = [name for name in names if (job.prefix / name).is_file()]
+    for folder in {pyc(name, tag).rpartition("/")[0] for name in there}:
+        _require_inside(job.prefix, folder)
     for name in there:
         (job.prefix / pyc(name, tag)).unlink(missing_ok=True)
-    return _compile(job, [(str(job.prefix / pyc(n, tag)), str(job.prefix / n), n) for n in there])
+    return compile_files(job, [(str(job.prefix / pyc(n, tag)), str(job.prefix / n), n) for n in there])
 
 
 # --------------------------------------------------------------------------- linking
@@ -208,10 +231,21 @@ def _link(job: Job, tag: str, place: _Place, own: set[str]) -> None:
         file = pyc(name, tag)
         folder = file.rpartition("/")[0]
         if folder not in folders:
+            _require_inside(job.prefix, folder)
             Path(prefix, folder).mkdir(parents=True, exist_ok=True)
             folders.add(folder)
         _replace(f"{store}/{file}", f"{prefix}/{file}", link=not job.private_files)
     fault_point("link")
+
+
+def _require_inside(prefix: Path, folder: str) -> None:
+    """Raise StackyardError where a package has a link in the place of a directory for bytecode."""
+    place = prefix / folder
+    if not place.resolve().is_relative_to(prefix.resolve()):
+        raise StackyardError(
+            f"{place} is a symbolic link that leads out of the prefix: {place.resolve()}",
+            hint="leave out the package that brings it",
+        )
 
 
 def _replace(source: str, target: str, *, link: bool) -> None:

@@ -14,13 +14,17 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stackyard.build.adopt import adopt
 from stackyard.build.fetch import check_local_archives, file_name
 from stackyard.build.job import Job
+from stackyard.build.unpack import unpack
 from stackyard.errors import StackyardError
-from stackyard.host.secrets import revealed
+from stackyard.host import filelocks, secrets
+from stackyard.host.conda import client
 from stackyard.lock.model import CondaPackage
-from stackyard.yard import disk
+from stackyard.yard import disk, notes
 from stackyard.yard.atomic import fault_point
+from stackyard.yard.caches import CONDA, searched
 from stackyard.yard.layout import Yard
 
 if TYPE_CHECKING:
@@ -38,18 +42,34 @@ def install(job: Job) -> None:
     Raises:
         StackyardError: a package cannot be read, its hash does not match the lock, or its link script failed.
     """
+    places = [job.yard.package(package.stem) for package in job.locked.conda]
+    _discard_others(job)
     asyncio.run(_install(job))
+    job.entries.added(CONDA, (place for place in places if not place.is_symlink()))
     (job.prefix / "CACHEDIR.TAG").unlink(missing_ok=True)  # backups would skip the prefix
 
 
+def _discard_others(job: Job) -> None:
+    """Remove the unpacked packages that are not the locked ones, or not what they were: they are fetched again."""
+    for package in job.locked.conda:
+        place = job.yard.package(package.stem)
+        if not place.is_dir() or place.is_symlink():
+            continue
+        if _noted(job.yard, package.stem) != package.sha256 or not job.entries.is_good(CONDA, place):
+            CONDA.discard(place)
+            notes.place(job.yard, CONDA, place).unlink(missing_ok=True)
+
+
 async def _install(job: Job) -> None:
-    from rattler import Client, Config, Subdir, install
+    from rattler import Config, Subdir, install
     from rattler.exceptions import InstallerError
-    from rattler.networking import AuthenticationMiddleware, RetryMiddleware
 
     records = [repodata_record(package) for package in job.locked.conda]
     cache = package_cache(job)
-    check_local_archives(await _not_cached(cache, job.locked.conda, records))
+    connection = client({package.url.rsplit("/", 1)[0] for package in job.locked.conda})
+    missing = await _not_cached(job, cache, job.locked.conda, records)
+    check_local_archives(missing)
+    await unpack(job, missing, connection)
     try:
         await install(
             records,
@@ -58,47 +78,58 @@ async def _install(job: Job) -> None:
             platform=Subdir(job.locked.platform),
             execute_link_scripts=True,
             show_progress=False,
-            client=Client([AuthenticationMiddleware(), RetryMiddleware(2)]),
+            client=connection,
             requested_specs=_requested(job),
             reporter=_Reporter(job, len(records)),
             config=Config.from_toml(_COPY) if job.private_files else Config(),
             installed_packages=[],
         )
     except (InstallerError, OSError) as error:
-        if disk.says_full(str(error)):
+        # on a full disk rattler may also leave half of a record, and report that it cannot read it
+        if disk.says_full(str(error)) or disk.is_used_up(job.paths.root):
             raise disk.no_space(f"installing the conda packages of {job.module}") from error
         raise StackyardError(
-            f"installing the conda packages of {job.module} failed: {error}",
+            f"installing the conda packages of {job.module} failed: {secrets.redacted(str(error))}",
             hint="see the package or channel named above",
         ) from error
 
 
 def package_cache(job: Job) -> PackageCache:
-    """The yard's package cache, with links to the packages that its parents have unpacked."""
+    """This account's package cache, with what the yard's other caches and the parents' have unpacked."""
     from rattler import PackageCache
 
-    job.yard.conda.mkdir(parents=True, exist_ok=True)
-    for parent in job.yard.lineage()[1:]:
+    filelocks.secure(job.yard.package_note(".cache"), job.progress.notice)  # rattler holds it while it installs
+    for package in job.locked.conda:
+        place = job.yard.package(package.stem)
+        if place.is_symlink():
+            place.unlink()  # the parent may have removed it, or another build of that name is needed now
+    for other in searched(job.yard)[1:]:
         for package in job.locked.conda:
-            _adopt(package, parent, job.yard)
+            _adopt(package, other, job)
     return PackageCache(job.yard.conda)
 
 
-def _adopt(package: CondaPackage, theirs: Yard, ours: Yard) -> None:
-    """Link a parent's unpacked package into our cache by a symlink; its files are not copied.
+def _adopt(package: CondaPackage, theirs: Yard, job: Job) -> None:
+    """Take another's unpacked package into our cache: by a symlink if its files can be linked, else as a copy.
 
     rattler's own cache layers do not work here: rattler treats a directory as writable if any user may write to it,
     and then writes to it. Its note beside a package holds a revision (8 bytes) and the archive's sha256; a package
     whose note does not have the locked hash is not taken.
     """
-    stem, sha256 = package.stem, package.sha256
+    ours, stem, sha256 = job.yard, package.stem, package.sha256
     place = ours.package(stem)
-    if place.is_symlink() and (not place.exists() or _noted(ours, stem) != sha256):
-        place.unlink()  # the parent removed it, or another build of that name is needed now
-    known = _noted(theirs, stem) == sha256 and (theirs.package(stem) / "info" / "index.json").is_file()
-    if known and not place.exists():
-        ours.package_note(stem).write_bytes(theirs.package_note(stem).read_bytes()[:_NOTE_BYTES])
-        place.symlink_to(theirs.package(stem).resolve())
+    source = theirs.package(stem)
+    index = source / "info" / "index.json"
+    if place.exists() or _noted(theirs, stem) != sha256 or not os.access(index, os.R_OK):
+        return
+    if not job.entries.is_good(CONDA, source, theirs):
+        return
+    ours.package_note(stem).write_bytes(theirs.package_note(stem).read_bytes()[:_NOTE_BYTES])
+    if job.private_files or disk.can_link(index, ours.conda):
+        notes.place(ours, CONDA, place).unlink(missing_ok=True)  # of what had this name before
+        place.symlink_to(source.resolve())
+    else:
+        adopt(job, CONDA, source.resolve(), place)
 
 
 def _noted(yard: Yard, stem: str) -> str:
@@ -110,10 +141,12 @@ def _noted(yard: Yard, stem: str) -> str:
 
 
 async def _not_cached(
-    cache: PackageCache, packages: Sequence[CondaPackage], records: Sequence[RepoDataRecord]
+    job: Job, cache: PackageCache, packages: Sequence[CondaPackage], records: Sequence[RepoDataRecord]
 ) -> list[CondaPackage]:
+    """What is to be fetched: neither in this cache nor linked into it from a parent's."""
     index = await cache.index()
-    return [p for p, record in zip(packages, records, strict=True) if not index.contains_record(record)]
+    pairs = zip(packages, records, strict=True)
+    return [p for p, r in pairs if not index.contains_record(r) and not job.yard.package(p.stem).is_symlink()]
 
 
 def repodata_record(package: CondaPackage) -> RepoDataRecord:
@@ -137,8 +170,8 @@ def repodata_record(package: CondaPackage) -> RepoDataRecord:
     )
     if package.timestamp_ms:
         record.timestamp = datetime.fromtimestamp(package.timestamp_ms / 1000, tz=timezone.utc)
-    url = revealed(package.url, os.environ) if "://" in package.url else Path(package.url).as_uri()
-    return RepoDataRecord(record, file_name(package.url), url, package.channel)
+    url = secrets.seen(package.url) if package.url[:1] != "/" else Path(package.url).as_uri()
+    return RepoDataRecord(record, file_name(package.url), url, secrets.seen(package.channel))
 
 
 def _noarch(kind: str) -> Any:

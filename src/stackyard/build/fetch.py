@@ -12,19 +12,21 @@ import shutil
 import tempfile
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import IO
 from urllib.parse import unquote, urlsplit
 
 from stackyard.build.indexes import pip_settings
 from stackyard.build.job import Job, cores
-from stackyard.errors import StackyardError
+from stackyard.errors import InputError, StackyardError
 from stackyard.host import http
 from stackyard.host.hashing import local_path, sha256_file
-from stackyard.host.secrets import revealed
+from stackyard.host.secrets import redacted
 from stackyard.lock.model import CondaPackage, PipPackage
 from stackyard.yard import disk
 from stackyard.yard.atomic import fault_point
+from stackyard.yard.caches import searched
+from stackyard.yard.permissions import file_mode
 
 _BLOCK = 1 << 20
 
@@ -56,16 +58,27 @@ def require_hash(path: Path, expected: str, url: str) -> None:
 def source_archive(job: Job, package: PipPackage) -> Path:
     """A locked source archive, checked: from this yard's cache or a parent's, else downloaded into this yard's."""
     name = file_name(package.url)
-    for yard in job.yard.lineage():
+    for yard in searched(job.yard):
         kept = yard.source(package.sha256, name)
-        if kept.is_file() and sha256_file(kept) == package.sha256:
-            return kept
+        if kept.is_file():
+            if sha256_file(kept) == package.sha256:
+                return kept
+            job.progress.notice(f"damaged in the cache, so fetched again: {kept}")
     return _download(package, job.yard.source(package.sha256, name), pip_settings(job).cert)
 
 
 def file_name(url: str) -> str:
-    """The last part of a URL's path, unquoted."""
-    return unquote(PurePosixPath(urlsplit(url).path).name)
+    """The last part of a URL's path, unquoted: a name that stays in the directory in which it is put.
+
+    Raises:
+        InputError: it has none, e.g. ``https://host/%2f..``.
+    """
+    name = unquote(urlsplit(url).path).rpartition("/")[2]
+    if name in ("", ".", "..") or "\0" in name:
+        raise InputError(
+            f"URL without a file name: {redacted(url)}", hint="name the archive itself, e.g. .../name-1.0.tar.gz"
+        )
+    return name
 
 
 def _download(package: PipPackage, target: Path, cafile: str) -> Path:
@@ -76,7 +89,7 @@ def _download(package: PipPackage, target: Path, cafile: str) -> Path:
         with os.fdopen(handle, "wb") as stream:
             _copy(package.url, stream, cafile)
         require_hash(part, package.sha256, package.url)
-        part.chmod(0o644)
+        part.chmod(file_mode())
         fault_point("cache")
         os.replace(part, target)
     finally:
@@ -92,7 +105,7 @@ def _copy(url: str, stream: IO[bytes], cafile: str = "") -> None:
         shutil.copyfileobj(remote, stream, _BLOCK)
 
     path = local_path(url)
-    source = revealed(url, os.environ) if path is None else path.as_uri()
+    source = url if path is None else path.as_uri()
     try:
         http.get(source, kept, timeout_s=60, cafile=cafile)
     except StackyardError as error:  # the cause may be a full disk, not the download

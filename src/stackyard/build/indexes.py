@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from stackyard.build.job import Job
-from stackyard.host import uv
+from stackyard.host import filelocks, uv
 from stackyard.host.pipconf import PipSettings
 from stackyard.spec.pipsettings import settings
 
@@ -21,7 +21,12 @@ def pip_settings(job: Job) -> PipSettings:
 def environment(job: Job) -> dict[str, str]:
     """The environment for uv: the caller's network settings, this yard's cache, nothing that changes a result."""
     kept = {k: v for k, v in uv.environment(pip_settings(job)).items() if not k.startswith(_FOREIGN)}
-    return {**kept, "UV_CACHE_DIR": os.fspath(job.uv_cache), "UV_NO_PROGRESS": "1"}
+    own = {
+        "UV_CACHE_DIR": os.fspath(job.uv_cache),
+        "UV_NO_PROGRESS": "1",
+        "UV_LOCK_TIMEOUT": f"{filelocks.LIMIT_S:.0f}",
+    }
+    return {**kept, **own}
 
 
 def options(job: Job) -> list[str]:

@@ -1,11 +1,13 @@
-"""The hash that identifies a build: everything that ends up in the prefix, in its record or in its module.
+"""The hash that identifies a build: everything that influences its files, its record's operations or its module.
 
 It covers the locked packages (by their own hashes), the interpreter, how packages are compiled, patches and scripts (by
-name and content, not by path), variables, permissions, and also checks, licences, module settings and the site's
-policy for users: these do not change the prefix, but users get them with it and they never change once published, so a
-change makes a new revision (cheap, since the caches are warm). It does not cover host tools and their versions: these
-are in the record and in the key of every compiled wheel, but reading them runs programs, and a deploy that changes
-nothing runs none.
+name and content, not by path), variables, permissions, licences, module settings and the paths that the site gives
+users. It does not cover what a revision is verified against (`verify.expectations`): other checks verify it anew and
+build nothing. Nor the policy for users' own environments, which a revision's condarc follows; a site's pins count only
+where they are a file of the prefix. Nor host tools and their versions: these are in the record and in the key of every
+compiled wheel, but reading them runs programs, and a deploy that changes nothing runs none.
+
+Values at their default are left out, so that a new setting of the program does not change the hash of what lacks it.
 """
 
 from __future__ import annotations
@@ -17,26 +19,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stackyard.errors import InputError
+from stackyard.host.names import brings_conda
 from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage
 
 if TYPE_CHECKING:
     from stackyard.spec.models import Site, Variant
+    from stackyard.yard.record import BuildRecord
 
-BUILD_FORMAT = 1
-"""Increased when a new version of the program builds something else from the same inputs."""
+BUILD_FORMAT = 2
+"""Increased when a new version of the program builds something else from the same inputs, or hashes them otherwise."""
 
-_FROM_VARIANT = {
-    "stack", "version", "name", "axes", "summary", "run_variables", "build", "post", "checks", "exceptions", "licences",
-    "modules",
-}  # fmt: skip
+_FROM_VARIANT = {"stack", "version", "name", "axes", "summary", "run_variables", "build", "post", "licences", "modules"}
 _FROM_SITE: dict[str, Any] = {
     "run_variables": True,
     "permissions": True,
-    # what is frozen beside the prefix when its module is first written: its operations and its condarc
+    # what is frozen beside the prefix when its module is first written
     "user_paths": True,
-    "condarc": True,
-    "pins": True,
-    "channels": {"alias", "default", "prepend", "mirrors", "priority", "denied"},
     "modules": {"naming", "family", "depends_on"},
 }
 
@@ -55,45 +53,74 @@ def described(variant: Variant, locked: LockedVariant, site: Site) -> dict[str, 
     """The same inputs as plain values, to report what changed between two builds."""
     from stackyard.spec.environment import variables_for
 
+    packages = sorted([*map(conda_inputs, locked.conda), *map(pip_inputs, locked.pip)])
+    pinned = brings_conda(variant.modules.conda_base, (p.name for p in locked.conda))
     return {
         "format": BUILD_FORMAT,
         "platform": locked.platform,
-        "packages": sorted([*map(_conda, locked.conda), *map(_pip, locked.pip)]),
-        "interpreter": _interpreter(locked),
-        "variant": _variant(variant),
+        "packages": packages,
+        "interpreter": interpreter_inputs(locked),
+        "variant": _filled(
+            with_contents(variant.model_dump(mode="json", include=_FROM_VARIANT, exclude_defaults=True))
+        ),
         "environment_variables": variables_for(variant.environment, locked.platform, variant.axes),
-        "site": site.model_dump(mode="json", include=_FROM_SITE),
+        "site": _filled(site.model_dump(mode="json", include=_FROM_SITE, exclude_defaults=True))
+        | accepted_licences(variant, site),
+        "pinned": list(site.pins) if pinned else [],
     }
 
 
-def _variant(variant: Variant) -> dict[str, Any]:
-    """The stack's settings, with a name and a hash for every file: their paths do not matter."""
-    value = variant.model_dump(mode="json", include=_FROM_VARIANT)
-    for package in value["build"]["packages"].values():
-        package["patches"] = [_file(path) for path in package["patches"]]
-    for check in value["checks"]:
-        check["script"] = _file(check["script"])
-    for licence in value["licences"]:
-        licence["text"] = _file(licence["text"])
-    return {**value, "post": _file(value["post"])}
+def accepted_licences(variant: Variant, site: Site) -> dict[str, Any]:
+    """The licences that the module accepts for users; nothing where it accepts none, as before there was a choice."""
+    names = sorted({licence.name for licence in variant.licences}.intersection(site.licences.on_behalf_of_users))
+    return {"licences": names} if names else {}
 
 
-def _conda(package: CondaPackage) -> list[str]:
+def _filled(values: dict[str, Any]) -> dict[str, Any]:
+    """Without the sections of which only values at their default count."""
+    return {key: value for key, value in values.items() if value != {}}
+
+
+def is_build_of(record: BuildRecord, variant: Variant, locked: LockedVariant, site: Site, digest: str) -> bool:
+    """Whether a revision was built from these inputs, whose hash is `digest`; also one of an earlier version."""
+    if record.hash_format >= BUILD_FORMAT:
+        return record.input_hash == digest
+    from stackyard.build.former import former_hash
+
+    unknown = variant.modules.commands  # a setting that no such version had
+    return not unknown and record.input_hash == former_hash(variant, locked, site, record)
+
+
+def with_contents(value: dict[str, Any]) -> dict[str, Any]:
+    """A variant's settings with a name and a hash for every file: their paths do not matter."""
+    for package in value.get("build", {}).get("packages", {}).values():
+        if "patches" in package:
+            package["patches"] = [file_inputs(path) for path in package["patches"]]
+    for licence in value.get("licences", ()):
+        if "text" in licence:
+            licence["text"] = file_inputs(licence["text"])
+    return {**value, "post": file_inputs(value["post"])} if "post" in value else value
+
+
+def conda_inputs(package: CondaPackage) -> list[str]:
+    """What identifies the files of a conda package."""
     return ["conda", package.name, package.version, package.build, package.subdir, package.sha256 or package.url]
 
 
-def _pip(package: PipPackage) -> list[str]:
+def pip_inputs(package: PipPackage) -> list[str]:
+    """What identifies the files of a pip package, or what it is compiled from and how."""
     identity = package.sha256 or package.commit or package.url
     inputs = json.dumps(dict(package.build_inputs), sort_keys=True)
     return ["pip", package.name, package.version, package.kind, package.subdirectory, identity, inputs]
 
 
-def _interpreter(locked: LockedVariant) -> list[str]:
+def interpreter_inputs(locked: LockedVariant) -> list[str]:
+    """What identifies the interpreter."""
     found = locked.interpreter
     return [found.source, found.version, found.path, found.sha256]
 
 
-def _file(path: str) -> list[str]:
+def file_inputs(path: str) -> list[str]:
     """A file's name and the hash of its content; empty where none is named."""
     return [Path(path).name, _digest(path)] if path else []
 

@@ -8,11 +8,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stackyard.build.entries import Entries
 from stackyard.errors import StackyardError
+from stackyard.host import layer
+from stackyard.host.view import View, view_of
 from stackyard.lock.model import LockedVariant
 from stackyard.progress import Progress
+from stackyard.spec.siteyard import policy
 from stackyard.yard.layout import RevisionPaths, Yard
 from stackyard.yard.payload import Prefix
+from stackyard.yard.permissions import Policy
 
 if TYPE_CHECKING:
     from stackyard.spec.models import Site, Variant
@@ -20,7 +25,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Job:
-    """What every step of a build needs. `module` is the name under which progress is reported."""
+    """What every step of a build needs.
+
+    Attributes:
+        module: the name under which progress is reported.
+        deep: every byte of what is linked from the caches is compared, not only what changed.
+    """
 
     variant: Variant
     locked: LockedVariant
@@ -29,6 +39,7 @@ class Job:
     paths: RevisionPaths
     module: str
     progress: Progress
+    deep: bool = False
 
     @property
     def prefix(self) -> Path:
@@ -55,10 +66,30 @@ class Job:
         """Scratch space of this build, removed at its end."""
         return self.paths.work
 
-    @property
+    @cached_property
     def private_files(self) -> bool:
-        """Whether files must not be shared by hard links, because a post script may write into them."""
-        return bool(self.variant.post)
+        """Whether no file may be shared by a hard link: a post script may write into it, and has no layer for that."""
+        if not self.variant.post:
+            return False
+        self.paths.root.mkdir(parents=True, exist_ok=True)
+        return not layer.works(self.paths.root)
+
+    @cached_property
+    def policy(self) -> Policy:
+        """Who may read and write what is built."""
+        return policy(self.yard, self.site)
+
+    @cached_property
+    def entries(self) -> Entries:
+        """What this build links from the caches, checked."""
+        return Entries(self.yard, self.progress, deep=self.deep)
+
+    def view(self, *writable: Path) -> View:
+        """How programs of packages see the yards: read-only, except for these directories.
+
+        Where that cannot be had they see the files as they are, and what they wrote is found at the end of the build.
+        """
+        return view_of((yard.root for yard in self.yard.lineage()), writable)[0]
 
     @cached_property
     def python_version(self) -> str:

@@ -7,20 +7,29 @@ checked against its sha256, and packages from an index are recorded as such (no 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.version import Version
+
 from stackyard.build import indexes, programs, uvcache
+from stackyard.build.fetch import file_name
 from stackyard.build.job import Job
-from stackyard.host import uv
-from stackyard.host.secrets import revealed
+from stackyard.errors import StackyardError
+from stackyard.host import filelocks, uv
+from stackyard.host.names import canonical
+from stackyard.host.pipconf import PipSettings
+from stackyard.host.secrets import shown
 from stackyard.lock.model import PipPackage
 from stackyard.yard import disk
 from stackyard.yard.atomic import fault_point, write_text
 
+_RELOCK = "restore the lock from the repository, or solve again with `stackyard lock`"
 _UV_NOTE = "uv_cache.json"
+_DAMAGED = ("Failed to deserialize cache entry", "Hash mismatch")
+"""What uv says of a damaged note in its cache; the second also of a wheel that is not the locked one."""
 
 
 @dataclass(frozen=True)
@@ -38,14 +47,14 @@ class Wheel:
         return cls(package.name, package.version, package.url, package.sha256)
 
 
-def pylock(wheels: Sequence[Wheel]) -> str:
+def pylock(wheels: Sequence[Wheel], settings: PipSettings | None = None) -> str:
     """The wheels as a PEP 751 lock file."""
-    blocks = [_block(wheel) for wheel in sorted(wheels, key=lambda w: w.name)]
+    blocks = [_block(wheel, settings or PipSettings()) for wheel in sorted(wheels, key=lambda w: w.name)]
     return "\n".join(['lock-version = "1.0"', 'created-by = "stackyard"', *blocks]) + "\n"
 
 
-def _block(wheel: Wheel) -> str:
-    url = revealed(wheel.url, os.environ) if "://" in wheel.url else Path(wheel.url).as_uri()
+def _block(wheel: Wheel, settings: PipSettings) -> str:
+    url = Path(wheel.url).as_uri() if wheel.url.startswith("/") else uv.place_for_uv(wheel.url, settings)
     where = f"{{ url = {json.dumps(url)}, hashes = {{ sha256 = {json.dumps(wheel.sha256)} }} }}"
     lines = ["[[packages]]", f"name = {json.dumps(wheel.name)}", f"version = {json.dumps(wheel.version)}"]
     return "\n".join(["", *lines, f"wheels = [{where}]"])
@@ -63,27 +72,67 @@ def install(job: Job, wheels: Sequence[Wheel]) -> None:
     """
     if not wheels:
         return
+    for wheel in wheels:
+        require_as_locked(file_name(wheel.url), wheel.name, wheel.version, shown(wheel.url))
+    uvcache.discard_damaged(job, wheels)
     uvcache.take_from_parents(job, wheels)
     fault_point("link")
     if not _uv_install(job, wheels, offline=True):
         fault_point("fetch")
         missing = [wheel for wheel in wheels if not uvcache.holds(job.uv_cache, wheel)]
         if 0 < len(missing) < len(wheels):
-            _uv_install(job, missing)
+            _fetch(job, missing)
         if len(missing) == len(wheels) or not _uv_install(job, wheels, offline=True):
-            _uv_install(job, wheels)
+            _fetch(job, wheels)
+    uvcache.settle(job, wheels)
+    uvcache.note(job, wheels)
     forget_times(job.site_packages)
     fault_point("link")
 
 
+def _fetch(job: Job, wheels: Sequence[Wheel]) -> None:
+    """Install wheels that are fetched first. What uv cannot read in its own cache is forgotten, once."""
+    try:
+        _uv_install(job, wheels)
+    except StackyardError as error:
+        kept = any(uvcache.holds(job.uv_cache, wheel) for wheel in wheels)
+        if not kept or not any(text in (error.detail or "") for text in _DAMAGED):
+            raise
+        uvcache.forget(job, wheels)
+        job.progress.notice(f"damaged in the cache, so fetched again: what uv notes in {job.uv_cache}")
+        _uv_install(job, wheels)
+
+
+def require_as_locked(file: str, name: str, version: str, origin: str) -> None:
+    """Raise StackyardError where a wheel is of another package or version than the lock says: the lock was altered.
+
+    uv compares a wheel's metadata with its file name.
+
+    Args:
+        file: the wheel's file name.
+        origin: where it comes from, for the message.
+    """
+    try:
+        found, found_version, _, _ = parse_wheel_filename(file)
+    except InvalidWheelFilename as error:
+        raise StackyardError(f"{origin} is not a wheel: {error}", hint=_RELOCK) from error
+    if found != canonical(name) or (version and found_version != Version(version)):
+        raise StackyardError(
+            f"{origin} is not what is locked: it is {found} {found_version}, the lock says {name} {version}",
+            hint=_RELOCK,
+        )
+
+
 def _uv_install(job: Job, wheels: Sequence[Wheel], *, offline: bool = False) -> bool:
     """Install wheels with uv; False if it is `offline` and a wheel is not in its cache. Other failures raise."""
+    filelocks.secure(job.uv_cache / ".lock", job.progress.notice, shared=True)  # by every uv command
     lock = job.work / "pylock.toml"
-    write_text(lock, pylock(wheels))
+    settings = indexes.pip_settings(job)
+    write_text(lock, pylock(wheels, settings))
     argv: programs.Argv = [
         uv.program(), "pip", "install", "--preview-features", "pylock", "--no-deps", "--break-system-packages",
         "--no-python-downloads", "--link-mode", _link_mode(job), "--python", job.python, "-r", lock,
-        *uv.host_options(indexes.pip_settings(job)), *(["--offline"] if offline else []),
+        *uv.host_options(settings), *(["--offline"] if offline else []),
     ]  # fmt: skip
     done = programs.run(
         argv,

@@ -1,12 +1,14 @@
 """The stack's post script: run once with bash in the activated environment; what it changes is part of the prefix.
 
-A stack with a post script gets files of its own instead of hard links, since ``echo x >> file`` would otherwise write
-into the cache and into every revision that shares the file.
+``echo x >> file`` in it must not write into the cache and into every revision that shares the file by a hard link. So
+it runs over a layer (`host.layer`), and only the files that it changes become the prefix's own. Where no layer can be
+had, which needs root, a stack with a post script gets copies of all files.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 from stackyard.build import programs
@@ -14,6 +16,7 @@ from stackyard.build.job import Job
 from stackyard.change import EnvironmentChange
 from stackyard.errors import InputError
 from stackyard.host import command
+from stackyard.host.layer import Layer
 
 _TIMEOUT_S = 4 * 3600
 Stamp = tuple[int, int, int]
@@ -33,15 +36,32 @@ def run(job: Job, change: EnvironmentChange) -> list[str]:
     if not script.is_file():
         raise InputError(f"post script not found: {script}", hint="see `post:` in the stack's file")
     before = _python_files(job.prefix)
+    argv: list[str | os.PathLike[str]] = ["bash", "--noprofile", "--norc", "-e", script]
+    layer = None if job.private_files else Layer(job.prefix, job.work / "post")
+    if layer is None:
+        _allow_writing(job.prefix)
     programs.run(
-        ["bash", "--noprofile", "--norc", "-e", script],
+        layer.argv(argv) if layer else argv,
         what=f"the post script of {job.module}",
         log=job.paths.log,
         env=environment(job, change),
         cwd=job.prefix,
         timeout_s=_TIMEOUT_S,
+        view=job.view(job.paths.root),
     )
+    if layer is not None:
+        layer.merge()
     return sorted(name for name, stamp in _python_files(job.prefix).items() if before.get(name) != stamp)
+
+
+def _allow_writing(prefix: Path) -> None:
+    """Let the script write into the files of the prefix: they are copies, with the modes of what is in the caches."""
+    for folder, _, files in os.walk(prefix):
+        for name in files:
+            path = Path(folder, name)
+            mode = path.lstat().st_mode
+            if stat.S_ISREG(mode) and not mode & stat.S_IWUSR:
+                path.chmod(stat.S_IMODE(mode) | stat.S_IWUSR)
 
 
 def environment(job: Job, change: EnvironmentChange) -> dict[str, str]:

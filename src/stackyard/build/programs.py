@@ -1,18 +1,19 @@
-"""How the build runs other programs: in a defined environment, with their output in the log, never as orphans."""
+"""How the build runs other programs: in a defined environment, with their output in the log."""
 
 from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from stackyard.errors import StackyardError
-from stackyard.host import command
+from stackyard.host import command, uv
+from stackyard.host.http import LOGIN_HINT
+from stackyard.host.secrets import redacted
+from stackyard.host.view import PLAIN, View
 from stackyard.yard import disk
 
-_GUARD = Path(__file__).with_name("guard.py")
 Argv = list[str | os.PathLike[str]]
 """The words of a command line."""
 
@@ -25,7 +26,7 @@ _EPOCH = "315532800"  # 1980-01-01, the oldest time that a zip file can hold
 _PASSED_TO_BUILDS = (
     "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy",
     "SSL_CERT_FILE", "SSL_CERT_DIR", "SSL_CLIENT_CERT", "NETRC", "UV_HTTP_TIMEOUT", "UV_NATIVE_TLS", "UV_SYSTEM_CERTS",
-    "UV_CACHE_DIR",
+    "UV_CACHE_DIR", "UV_LINK_MODE",
 )  # fmt: skip
 
 
@@ -52,19 +53,20 @@ def run(
     stdin: str | None = None,
     check: bool = True,
     hint: str = "",
+    view: View = PLAIN,
 ) -> command.Result:
-    """Run a program that is killed when this process exits; its output goes to `log`.
+    """Run a program; its output goes to `log`.
 
     Args:
         what: the step in words, for the error: "compiling horovod 0.28.1".
+        view: how it sees the files.
 
     Raises:
         StackyardError: it failed (with `check`, or because the disk is full); the message names the step, the detail
             has the relevant part of the output.
     """
-    guarded = (sys.executable, "-I", "-S", _GUARD, str(os.getpid()), *argv)
     try:
-        result = command.run(guarded, env=env, cwd=cwd, timeout_s=timeout_s, stdin=stdin, check=False, log=log)
+        result = command.run(argv, env=env, cwd=cwd, timeout_s=timeout_s, stdin=stdin, check=False, log=log, view=view)
     except command.CommandError as error:
         text = f"{what} timed out after {timeout_s:g} s"
         raise StackyardError(text, hint=_see(log), detail=error.detail) from error
@@ -73,8 +75,8 @@ def run(
     if check and result.returncode != 0:
         raise StackyardError(
             f"{what} failed: {Path(argv[0]).name} {command.ending(result.returncode)}",
-            hint=f"{hint}; {_see(log)}" if hint else _see(log),
-            detail=telling(result.output),
+            hint="; ".join(text for text in (LOGIN_HINT if uv.refused(result.output) else hint, _see(log)) if text),
+            detail=telling(redacted(result.output)),
         )
     return result
 

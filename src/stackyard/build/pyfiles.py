@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import os
 import re
 from collections.abc import Iterable
@@ -12,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from stackyard.host.names import canonical
+from stackyard.yard import formats
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class Installed:
     def conda(self, file_stem: str, sha256: str) -> Unit:
         """The files of the conda package `file_stem` (name-version-build)."""
         path = self._prefix / "conda-meta" / f"{file_stem}.json"
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = formats.content(path.read_text(encoding="utf-8"))
         changed = {p["_path"] for p in value["paths_data"]["paths"] if p.get("prefix_placeholder")}
-        brought = {source for name in value["files"] if (source := _source_of(name))}
+        brought = {source for name in value["files"] if (source := source_of(name))}
         return _unit(sha256, (n for n in value["files"] if n not in brought), changed)
 
     def wheel(self, name: str, sha256: str) -> Unit:
@@ -65,7 +65,7 @@ def _unit(sha256: str, names: Iterable[str], changed: set[str]) -> Unit:
     return Unit(sha256, shared, (), tuple(sorted(n for n in python if n in changed)))
 
 
-def _source_of(name: str) -> str:
+def source_of(name: str) -> str:
     """The source of a bytecode file in a ``__pycache__``; empty for any other file."""
     folder, found, file = name.partition("/__pycache__/")
     if not found or not file.endswith(".pyc"):

@@ -7,8 +7,10 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from stackyard.build.job import Job
+from stackyard.host.secrets import redacted
 from stackyard.lock.model import Lock
 from stackyard.lock.text import dump
+from stackyard.yard import disk
 from stackyard.yard.atomic import write_text
 
 
@@ -19,13 +21,24 @@ def keep(job: Job) -> dict[str, str]:
         The name in ``recipe/`` of every copied file, by its path; a file that no longer exists is left out.
     """
     write_text(job.paths.lock, dump(Lock(job.locked.stack, (job.locked,))))
-    job.paths.recipe.mkdir(parents=True, exist_ok=True)
+    disk.remove_tree(job.paths.recipe)
+    job.paths.recipe.mkdir(parents=True)
     kept: dict[str, str] = {}
     for path in _files(job):
         if str(path) not in kept and path.is_file():
             kept[str(path)] = _free_name(path.name, kept.values())
             shutil.copy(path, job.paths.recipe / kept[str(path)])
+    for name in job.variant.files:
+        if name in kept:
+            _redact(job.paths.recipe / kept[name])
     return kept
+
+
+def _redact(copy: Path) -> None:
+    """Take logins and tokens out of the copy of a file with requirements, which all users can read."""
+    text = copy.read_bytes().decode("utf-8", "surrogateescape")
+    if redacted(text) != text:
+        copy.write_bytes(redacted(text).encode("utf-8", "surrogateescape"))
 
 
 def _files(job: Job) -> Iterator[Path]:

@@ -5,21 +5,26 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-import tarfile
+import sys
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from stackyard.build import programs
 from stackyard.build.fetch import source_archive
+from stackyard.build.indexes import pip_settings
 from stackyard.build.job import Job
 from stackyard.errors import InputError, MissingError, StackyardError
-from stackyard.host import command
+from stackyard.host import command, gateway, uv
 from stackyard.host.hashing import local_path
-from stackyard.host.secrets import revealed
 from stackyard.lock.model import PipPackage
-from stackyard.lock.snapshot import sha256_tree, tree_files
+from stackyard.lock.snapshot import sha256_files, tree_files
 from stackyard.yard import disk
+
+if sys.version_info >= (3, 12):
+    import tarfile
+else:  # the filters of `extractall` came with 3.10.12 and 3.11.4; Debian 12 has 3.11.2
+    from backports import tarfile
 
 
 def prepare(job: Job, package: PipPackage, folder: Path) -> Path:
@@ -88,12 +93,14 @@ def _unzip(archive: Path, folder: Path) -> None:
 def _checkout(job: Job, package: PipPackage, folder: Path) -> Path:
     if command.which("git") is None:
         raise MissingError(f"cannot fetch {package.name} from {package.url}: git not found on PATH", hint="install git")
-    url = revealed(package.url, os.environ).removeprefix("git+").split("#")[0]
-    url = url.rsplit("@", 1)[0] if "@" in url.rsplit("/", 1)[-1] else url
+    place = package.url.split("#")[0]
+    place = place.rsplit("@", 1)[0] if "@" in place.rsplit("/", 1)[-1] else place
+    url = uv.place_for_uv(place, pip_settings(job)).removeprefix("git+")
+    env = {**os.environ, **gateway.variables(os.environ)}
     what = f"fetching {package.name} from {package.url}"
 
     def git(*words: str, check: bool = True) -> command.Result:
-        return programs.run(["git", *words], what=what, log=job.paths.log, cwd=folder, check=check)
+        return programs.run(["git", *words], what=what, log=job.paths.log, cwd=folder, env=env, check=check)
 
     git("init", "--quiet", ".")
     if git("fetch", "--quiet", "--depth=1", url, package.commit, check=False).returncode != 0:
@@ -103,22 +110,26 @@ def _checkout(job: Job, package: PipPackage, folder: Path) -> Path:
         git("submodule", "--quiet", "update", "--init", "--recursive", "--depth=1")
     found = git("rev-parse", "HEAD").stdout.strip()
     if found != package.commit:
-        raise StackyardError(f"hash mismatch for {url}: locked commit {package.commit}, found {found}")
+        raise StackyardError(f"hash mismatch for {place}: locked commit {package.commit}, found {found}")
     return folder
 
 
 def _snapshot(job: Job, package: PipPackage, folder: Path) -> Path:
-    """A copy of a local project's snapshot; a local archive is unpacked instead."""
+    """A copy of a local project's snapshot; a local archive is unpacked instead.
+
+    The copy is what is compared with the lock: the project may be edited meanwhile.
+    """
     path = local_path(package.url)
     if path is None or not path.exists():
         raise StackyardError(f"no such local project: {package.url} of {package.name}")
     if path.is_file():
         return _unpacked(job, package, folder)
-    for name in tree_files(path):
+    names = tree_files(path)
+    for name in names:
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path / name, target, follow_symlinks=False)
-    found = sha256_tree(path)
+    found = sha256_files(folder, names)
     if found != package.sha256:
         raise StackyardError(
             f"the local project {path} changed after it was locked: expected {package.sha256}, found {found}",

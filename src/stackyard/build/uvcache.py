@@ -8,29 +8,62 @@ and uv downloads; the hash of what is installed is checked in both cases.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stackyard.build.adopt import adopt
 from stackyard.build.job import Job
 from stackyard.host.names import canonical
-from stackyard.yard import disk
+from stackyard.yard import permissions
 from stackyard.yard.atomic import fault_point
+from stackyard.yard.caches import UV, searched
+from stackyard.yard.layout import Yard
 
 if TYPE_CHECKING:
     from stackyard.build.pip import Wheel
 
 
 def take_from_parents(job: Job, wheels: Sequence[Wheel]) -> None:
-    """Add to this yard's cache those of the wheels that the parents' caches have."""
-    for parent in job.yard.lineage()[1:]:
-        source = parent.uv
-        if source.is_dir():
+    """Add to this account's cache those of the wheels that the yard's other caches and the parents' have."""
+    for other in searched(job.yard)[1:]:
+        if other.uv.is_dir():
             for wheel in wheels:
-                _take(source, job.uv_cache, wheel)
+                _take(other, job, wheel)
+
+
+def settle(job: Job, wheels: Sequence[Wheel]) -> None:
+    """Let others read the unpacked wheels as the yard's policy says; uv unpacks into directories of its own mode."""
+    for archive in _archives(job.uv_cache, wheels):
+        permissions.settle(archive, job.policy)
+
+
+def discard_damaged(job: Job, wheels: Sequence[Wheel]) -> None:
+    """Remove the unpacked wheels that are not what they were; uv fetches them again."""
+    for archive in _archives(job.uv_cache, wheels):
+        if not job.entries.is_good(UV, archive):
+            UV.discard(archive)
+
+
+def forget(job: Job, wheels: Sequence[Wheel]) -> None:
+    """Remove uv's links to the unpacked wheels, with the files beside each in which it keeps what it leads to."""
+    for link in [link for wheel in wheels for link in _entries(job.uv_cache, wheel)]:
+        for path in (*link.parent.glob(f"{_escaped(link.name)}.*"), link):
+            path.unlink(missing_ok=True)
+
+
+def note(job: Job, wheels: Sequence[Wheel]) -> None:
+    """Note what the unpacked wheels hold, once they are installed."""
+    job.entries.added(UV, _archives(job.uv_cache, wheels))
+
+
+def _archives(cache: Path, wheels: Sequence[Wheel]) -> list[Path]:
+    """What uv unpacked for these wheels."""
+    links = [link for wheel in wheels for link in _entries(cache, wheel)]
+    found = dict.fromkeys((link.parent / link.readlink()).resolve() for link in links)
+    return [cache / archive.relative_to(cache.resolve()) for archive in found if archive.is_dir()]
 
 
 def holds(cache: Path, wheel: Wheel) -> bool:
@@ -38,17 +71,22 @@ def holds(cache: Path, wheel: Wheel) -> bool:
     return any(entry.exists() for entry in _entries(cache, wheel))
 
 
-def _take(source: Path, target: Path, wheel: Wheel) -> None:
+def _take(theirs: Yard, job: Job, wheel: Wheel) -> None:
+    source, target = theirs.uv, job.uv_cache
     for link in _entries(source, wheel):
         archive = (link.parent / link.readlink()).resolve()
         pointer = target / link.relative_to(source)
         if pointer.is_symlink() or not archive.is_dir():
             continue
-        _adopt(archive, target / archive.relative_to(source.resolve()))
+        if not job.entries.is_good(UV, source / archive.relative_to(source.resolve()), theirs):
+            continue
+        place = target / archive.relative_to(source.resolve())
+        if not place.exists() and not adopt(job, UV, archive, place):
+            continue
         pointer.parent.mkdir(parents=True, exist_ok=True)
         for companion in link.parent.glob(f"{_escaped(link.name)}.*"):
             if companion.suffix != ".lock":
-                shutil.copy2(companion, pointer.parent / companion.name)
+                shutil.copyfile(companion, pointer.parent / companion.name)
         fault_point("cache")
         pointer.symlink_to(link.readlink())
 
@@ -60,22 +98,6 @@ def _entries(cache: Path, wheel: Wheel) -> Iterator[Path]:
         for entry in folder.glob(f"{_escaped(wheel.version)}-*"):
             if entry.is_symlink():
                 yield entry
-
-
-def _adopt(archive: Path, target: Path) -> None:
-    """Link or copy an unpacked wheel into this yard's cache, whole or not at all."""
-    if target.exists():
-        return
-    temporary = target.with_name(f".{target.name}.{os.getpid()}")
-    shutil.rmtree(temporary, ignore_errors=True)
-    disk.copy_tree(archive, temporary)
-    fault_point("cache")
-    try:
-        os.replace(temporary, target)
-    except OSError:
-        shutil.rmtree(temporary, ignore_errors=True)
-        if not target.exists():
-            raise
 
 
 def _escaped(text: str) -> str:

@@ -12,28 +12,32 @@ this, and another prefix gets its own wheel.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import time
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stackyard.build import indexes, pip, programs, source, wheelkey
+from stackyard.build import extensions, indexes, pip, programs, source, wheelkey
 from stackyard.build.fetch import sha256_text
 from stackyard.build.job import Job, cores
 from stackyard.build.toolchain import Toolchain
 from stackyard.errors import StackyardError
 from stackyard.host import uv
 from stackyard.host.hashing import sha256_file
+from stackyard.host.identity import process_token
 from stackyard.host.names import canonical, pip_name
+from stackyard.host.secrets import shown
 from stackyard.lock.model import PipPackage
 from stackyard.spec.buildinputs import package_build
+from stackyard.yard import checksum, disk, formats, lease
 from stackyard.yard.atomic import fault_point, write_json
+from stackyard.yard.caches import searched
+from stackyard.yard.layout import Yard
 from stackyard.yard.payload import Prefix
 
 if TYPE_CHECKING:
@@ -41,15 +45,17 @@ if TYPE_CHECKING:
 
 
 _TIMEOUT_S = 6 * 3600
+_LEASE = "building"
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """A wheel that was compiled from source, now or earlier. `key` is its cache key."""
+    """A wheel that was compiled from source, now or earlier. `key` is its cache key, `notes` are for the record."""
 
     package: PipPackage
     wheel: pip.Wheel
     key: str
+    notes: tuple[str, ...] = ()
 
 
 def compile_all(job: Job, toolchain: Toolchain) -> list[Compiled]:
@@ -95,12 +101,37 @@ def in_order(packages: Sequence[PipPackage]) -> list[PipPackage]:
 def find(job: Job, package: PipPackage, toolchain: Toolchain) -> Compiled | None:
     """The wheel in this yard's cache or in a parent's, if one was compiled from the same inputs."""
     key = wheelkey.digest(_inputs(job, package, toolchain))
-    for yard in job.yard.lineage():
+    for yard in searched(job.yard):
         for folder in (yard.wheel(key), yard.wheel(key, _bound(job))):
             meta = _meta(folder)
-            if meta and meta["prefix"] in ("", os.fspath(job.prefix)):
-                return Compiled(package, _wheel(folder / meta["wheel"], package, meta["sha256"]), key)
+            if meta and _suits(job, package, meta):
+                wheel = _wheel(folder / meta["wheel"], package, meta["sha256"])
+                return Compiled(package, wheel, key, tuple(meta.get("notes", ())))
+            if meta is None and folder.exists():
+                job.progress.notice(f"damaged in the cache, so compiled again: {package.name} in {folder}")
     return None
+
+
+def kept(yard: Yard, package: PipPackage, start: str, prefix: str) -> pip.Wheel | None:
+    """The wheel that a revision was built with, if a cache still has it.
+
+    Args:
+        start: the start of its key, as the revision's record has it.
+        prefix: the prefix of that revision.
+    """
+    for folder in (f for each in yard.lineage() for f in sorted(each.wheels.glob(f"{start[:2]}/{start}*"))):
+        meta = _meta(folder)
+        if meta and meta["prefix"] in ("", prefix):
+            return _wheel(folder / meta["wheel"], package, meta["sha256"])
+    return None
+
+
+def _suits(job: Job, package: PipPackage, meta: Mapping[str, Any]) -> bool:
+    """Whether a cached wheel is for this prefix, and not one that lacks extensions which this stack requires."""
+    how = package_build(job.variant.build, package.name)
+    if how and not how.incomplete and meta.get("notes", meta["wheel"].endswith("-none-any.whl")):
+        return False
+    return meta["prefix"] in ("", os.fspath(job.prefix))
 
 
 def _inputs(job: Job, package: PipPackage, toolchain: Toolchain) -> dict[str, Any]:
@@ -117,7 +148,7 @@ def _bound(job: Job) -> str:
 def _meta(folder: Path) -> dict[str, Any] | None:
     """The metadata of a cached wheel; None if there is none or if its hash does not match."""
     try:
-        meta: dict[str, Any] = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+        meta: dict[str, Any] = formats.content(checksum.read(folder / "meta.json"))
         return meta if sha256_file(folder / meta["wheel"]) == meta["sha256"] else None
     except (OSError, ValueError, KeyError, StackyardError):
         return None
@@ -138,14 +169,20 @@ def _compile(job: Job, package: PipPackage, toolchain: Toolchain) -> Compiled:
         how = package_build(job.variant.build, package.name)
         if how:
             source.apply_patches(how.patches, root, f"{package.name} {package.version}", job.paths.log)
-        built = _build(job, package, toolchain, root, work)
-        if package.version and canonical(built.name.split("-")[1]) != canonical(package.version.replace("+", "_")):
+        built, output = _build(job, package, toolchain, root, work)
+        reason = extensions.missing(built, root, output)
+        if reason and how and not how.incomplete:
+            raise extensions.refuse(package, built, reason, output, job.paths.log)
+        if package.kind == "sdist":
+            pip.require_as_locked(built.name, package.name, package.version, shown(package.url))
+        elif package.version and canonical(built.name.split("-")[1]) != canonical(package.version.replace("+", "_")):
             job.progress.notice(f"{package.name} {package.version} (as locked) was compiled to {built.name}")
-        return _keep(job, package, built, values, time.monotonic() - started)
+        notes = [f"{package.name} {package.version}: {reason}"] if reason else []
+        return _keep(job, package, built, values, time.monotonic() - started, notes)
 
 
-def _build(job: Job, package: PipPackage, toolchain: Toolchain, root: Path, work: Path) -> Path:
-    """Run ``uv build``; return the wheel."""
+def _build(job: Job, package: PipPackage, toolchain: Toolchain, root: Path, work: Path) -> tuple[Path, str]:
+    """Run ``uv build``; return the wheel and what was printed."""
     how = package_build(job.variant.build, package.name)
     isolated = how is None or how.isolation
     path = [*map(str, job.payload.program_folders), toolchain.environ.get("PATH", os.defpath)]
@@ -161,8 +198,9 @@ def _build(job: Job, package: PipPackage, toolchain: Toolchain, root: Path, work
     ]  # fmt: skip
     fault_point("wheel")
     what = f"compiling {package.name} {package.version}"
-    programs.run(argv, what=what, log=job.paths.log, env=env, cwd=root, timeout_s=_TIMEOUT_S)
-    return next((work / "out").glob("*.whl"))
+    view = job.view(work, job.uv_cache)
+    done = programs.run(argv, what=what, log=job.paths.log, env=env, cwd=root, timeout_s=_TIMEOUT_S, view=view)
+    return next((work / "out").glob("*.whl")), done.output
 
 
 def _environment(job: Job, requires: Sequence[str], folder: Path) -> Path:
@@ -199,24 +237,33 @@ def _version_hint(package: PipPackage) -> dict[str, str]:
     return {f"SETUPTOOLS_SCM_PRETEND_VERSION_FOR_{name}": package.version} if package.version else {}
 
 
-def _keep(job: Job, package: PipPackage, built: Path, values: dict[str, Any], seconds: float) -> Compiled:
+def _keep(
+    job: Job, package: PipPackage, built: Path, values: dict[str, Any], seconds: float, notes: Sequence[str]
+) -> Compiled:
     """Move a wheel into the cache, whole or not at all."""
     key = wheelkey.digest(values)
     bound = names_path(built, job.prefix)
     digest = sha256_file(built)
     folder = job.yard.wheel(key, _bound(job) if bound else "")
-    temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
+    temporary = folder.with_name(f".{folder.name}.{process_token()}")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     shutil.copyfile(built, temporary / built.name)
     fault_point("cache")
     prefix = str(job.prefix) if bound else ""
-    meta = {"wheel": built.name, "sha256": digest, "prefix": prefix, "seconds": round(seconds, 1), "inputs": values}
-    write_json(temporary / "meta.json", meta)
-    if folder.exists():
-        shutil.rmtree(folder)
+    meta = {
+        "wheel": built.name, "sha256": digest, "prefix": prefix, "seconds": round(seconds, 1), "inputs": values,
+        "notes": list(notes),
+    }  # fmt: skip
+    write_json(temporary / "meta.json", meta, checked=True)
+    present = _meta(folder)
+    if present is not None and _suits(job, package, present):  # of a build that was faster
+        shutil.rmtree(temporary)
+        wheel = _wheel(folder / present["wheel"], package, present["sha256"])
+        return Compiled(package, wheel, key, tuple(present.get("notes", ())))
+    disk.remove_tree(folder)
     os.replace(temporary, folder)
-    return Compiled(package, _wheel(folder / built.name, package, digest), key)
+    return Compiled(package, _wheel(folder / built.name, package, digest), key, tuple(notes))
 
 
 def names_path(wheel: Path, path: Path) -> bool:
@@ -233,24 +280,13 @@ def _work_folder(job: Job, key: str) -> Iterator[Path]:
     If another process is compiling the same wheel, this one uses another directory.
     """
     folder = job.yard.wheel_work(key)
-    if not _claim(folder):
-        folder = folder.with_name(f"{folder.name}-{os.getpid()}")
-        _claim(folder)
+    if lease.occupy(folder / _LEASE, folder.name) is None:
+        folder = folder.with_name(f"{folder.name}-{os.urandom(8).hex()}")
+        lease.occupy(folder / _LEASE, folder.name)
     try:
+        for left in folder.iterdir():
+            if left.name != _LEASE:
+                disk.remove_tree(left)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _claim(folder: Path) -> bool:
-    """Take a directory: a new one, or one left by a process of this machine that no longer runs."""
-    owner = folder / "owner"
-    me = f"{os.uname().nodename} {os.getpid()}"
-    if folder.exists():
-        host, _, number = (owner.read_text(encoding="utf-8") if owner.exists() else "").partition(" ")
-        if host and (host != os.uname().nodename or Path(f"/proc/{number}").exists()):
-            return False
-        shutil.rmtree(folder)
-    folder.mkdir(parents=True)
-    owner.write_text(me, encoding="utf-8")
-    return True

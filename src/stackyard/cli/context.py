@@ -18,8 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stackyard import __version__
+from stackyard.cli.output import show_notice
 from stackyard.errors import InputError
+from stackyard.host.secrets import redacted, shown
 from stackyard.yard import atomic
+from stackyard.yard.caches import own_part
 from stackyard.yard.layout import Yard, default_yard_root
 
 if TYPE_CHECKING:
@@ -47,6 +50,11 @@ class Context:
         return SYSTEM_SITE if SYSTEM_SITE.exists() else None
 
     @property
+    def command(self) -> tuple[str, ...]:
+        """The words of this command line as records and manifests keep them: without secrets in URLs."""
+        return ("stackyard", *(redacted(word) for word in sys.argv[1:]))
+
+    @property
     def program(self) -> str:
         """How to call this program for the same yard and site, from any directory; for messages."""
         words = ["stackyard"]
@@ -68,14 +76,14 @@ class Context:
             return Site()
         file = file.expanduser().absolute()
         key = hashlib.sha256(f"{__version__}\0{file}\0".encode() + file.read_bytes()).hexdigest()
-        cache = _cache_folder() / f"site-{key}.compiled.json"
+        cache = cache_folder() / f"site-{key}.compiled.json"
         with suppress(OSError, ValueError):
             return Site.model_validate_json(cache.read_bytes()).model_copy(update={"file": str(file)})
         from stackyard.spec.site import load_site
 
         site = load_site(file)
         with suppress(OSError):  # a home that is not writable costs time only
-            atomic.write_text(cache, site.model_dump_json())
+            _keep(cache, site.model_dump_json())
         return site
 
     def workspace(self) -> Workspace:
@@ -100,26 +108,59 @@ class Context:
         root = root.absolute()
         if "$" in str(root):
             raise InputError(f"unset variable in the yard's path: {root}", hint="set it, or use --yard")
+        _require_directory(root)
         parent = Path(os.path.expandvars(site_yard)).expanduser().absolute() if site_yard else None
-        if parent is not None and parent.resolve() != root.resolve():
-            return Yard(root, Yard(parent))
-        return Yard(root)
+        if parent is not None and parent.resolve() != root.resolve() and _readable(parent):
+            return own_part(Yard(root, Yard(parent)))
+        return own_part(Yard(root))
 
     def _site_paths(self) -> tuple[str, str]:
         file = self.site_file()
         if file is None:
             return "", ""
         digest = hashlib.sha256(file.read_bytes()).hexdigest()
-        cache = _cache_folder() / f"site-{digest}.json"
+        cache = cache_folder() / f"site-{digest}.json"
         try:
             brief = json.loads(cache.read_bytes())
-            return brief["yard"], brief["user_yard"]
-        except (OSError, ValueError, KeyError):
+            return str(brief["yard"]), str(brief["user_yard"])
+        except (OSError, ValueError, KeyError, TypeError):
             site = self.site()
         with suppress(OSError):  # a home that is not writable costs time only
             atomic.write_json(cache, {"yard": site.yard, "user_yard": site.user_yard})
         return site.yard, site.user_yard
 
 
-def _cache_folder() -> Path:
+def _keep(cache: Path, text: str) -> None:
+    """Keep a compiled site for its user, unless a login or a token is in it; remove those that others can read."""
+    for old in cache.parent.glob("site-*.compiled.json"):
+        if old.stat().st_mode & 0o077:
+            old.unlink()
+    if shown(text, base=True) == text:
+        atomic.write_text(cache, text, mode=0o600)
+
+
+def _require_directory(root: Path) -> None:
+    """Raise InputError where a yard cannot be, because a file has its path or that of a directory above it."""
+    for place in (root, *root.parents):
+        if os.path.lexists(place):
+            if place.is_file():
+                hint = "choose a directory with --yard or $STACKYARD_HOME"
+                raise InputError(f"cannot use the yard {root}: {place} is not a directory", hint=hint)
+            return
+
+
+def _readable(site_yard: Path) -> bool:
+    """Whether the site's yard can be read; a notice where it is kept from this account, which then does without."""
+    try:
+        with os.scandir(site_yard):
+            return True
+    except PermissionError:
+        show_notice(f"permission denied: {site_yard}; nothing of the site's yard is used")
+        return False
+    except OSError:
+        return True  # not created yet
+
+
+def cache_folder() -> Path:
+    """Where this account keeps what can be computed again and belongs to no yard."""
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "stackyard"

@@ -31,7 +31,7 @@ def deploy_on(
     from stackyard.launch.api import builds, jobs
 
     workspace = context.workspace()
-    options = jobs.BatchOptions(**{k: v for k, v in batch.items() if v not in (None, "", ())})
+    options = jobs.made(jobs.BatchOptions, {k: v for k, v in batch.items() if v not in (None, "", ())}, "--")
     job, words = builds.build_job(workspace, kind, files, options), without_job(workspace.argv)
     if dry_run:
         script = builds.preview_build(job, words)

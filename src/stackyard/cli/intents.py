@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from stackyard import grammar
 from stackyard.cli.help import Decorator, F, options_of
 from stackyard.cli.output import show_notice
 from stackyard.errors import InputError
+from stackyard.host.secrets import is_secret_name
 
 if TYPE_CHECKING:
     from stackyard.launch.api.jobs import Intent, Repeat, Workspace
@@ -78,7 +80,13 @@ PROGRAM = (
         help="Extra word of the launch line, unchanged.",
     ),
     program_option("--profile", multiple=True, metavar="WHAT", help="e.g. nsys:ranks=0 or py-spy:ranks=0,8."),
-    program_option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="Variable set for every rank."),
+    program_option(
+        "--env",
+        "variables",
+        multiple=True,
+        metavar="NAME[=VALUE]",
+        help="Variable of every rank; without a value that of your shell, which is not recorded.",
+    ),
     program_option(
         "--job",
         "job_file",
@@ -167,13 +175,13 @@ def make_intent(options: dict[str, Any], program: tuple[str, ...], nodes: int | 
     Raises:
         InputError: a value is wrong.
     """
-    from pydantic import ValidationError
-
-    from stackyard.launch.api.jobs import BatchOptions, Intent
+    from stackyard.launch.api.jobs import BatchOptions, Intent, made
 
     base = _job_file(options.get("job_file"))
     given = {k: v for k, v in options.items() if v not in (None, "", ())}
-    given["variables"] = {**(base.variables if base else {}), **_variables(given.get("variables", ()))}
+    variables, passed = _variables(given.get("variables", ()))
+    given["variables"] = {**(base.variables if base else {}), **variables}
+    given["passed"] = tuple(dict.fromkeys((*(base.passed if base else ()), *passed)))
     if given.pop("by_torchrun", False):
         given.update(backend="torchrun", direct=False)
     if "mail_events" in given:
@@ -184,11 +192,7 @@ def make_intent(options: dict[str, Any], program: tuple[str, ...], nodes: int | 
     batch = {k: v for k, v in given.items() if k in BatchOptions.model_fields}
     own = {k: v for k, v in given.items() if k in Intent.model_fields}
     start: dict[str, Any] = base.model_dump() if base else {"nodes": nodes} if nodes else {}
-    try:
-        return Intent.model_validate({**start, **own, "batch": {**start.get("batch", {}), **batch}})
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise InputError(f"--{'-'.join(str(p) for p in first['loc'])}: {first['msg']}") from error
+    return made(Intent, {**start, **own, "batch": {**start.get("batch", {}), **batch}}, "--")
 
 
 def _job_file(path: Path | None) -> Intent | None:
@@ -199,11 +203,20 @@ def _job_file(path: Path | None) -> Intent | None:
     return load_job(path)
 
 
-def _variables(pairs: tuple[str, ...]) -> dict[str, str]:
-    found = {}
+def _variables(pairs: tuple[str, ...]) -> tuple[dict[str, str], list[str]]:
+    """The variables with a value, and the names of those whose value is that of your shell."""
+    found, passed = {}, []
     for pair in pairs:
         name, equals, value = pair.partition("=")
-        if not equals or not name.isidentifier():
-            raise InputError(f"--env {pair!r} is not NAME=VALUE", hint="write it as --env NCCL_DEBUG=INFO")
-        found[name] = value
-    return found
+        if not grammar.SETTABLE.accepts(name):
+            hint = "write it as --env NCCL_DEBUG=INFO, or as --env HF_TOKEN for the value in your shell"
+            raise InputError(f"--env {grammar.shown(name)} is neither NAME=VALUE nor NAME", hint=hint)
+        if equals:
+            found[name] = value
+            if is_secret_name(name):
+                show_notice(
+                    f"the list of processes shows the value of {name}; use --env {name}, which takes your shell's"
+                )
+        else:
+            passed.append(name)
+    return found, passed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +25,7 @@ VERBS = {
     "run": "run a command in a revision, without a module system",
     "verify": "run the checks of a revision again, on this machine",
     "rollback": "go back to the previous generation",
+    "history": "what was published when, by whom and from which files",
     "launch": "start ranks on the nodes of this allocation, or on this machine",
     "submit": "write and submit the batch script of a job, and follow the job",
     "explain": "one job as srun, jsrun, mpirun, mpiexec, flux: every flag and why it is used",
@@ -31,6 +33,9 @@ VERBS = {
     "runs": "list, follow, cancel and compare runs",
     "schema": "the JSON Schema of stack.yaml or site.yaml, for editors",
 }
+
+
+_UNCHANGED = "published revisions are unchanged; run the same command again to continue"
 
 
 class LazyGroup(click.Group):
@@ -76,8 +81,24 @@ def cli(ctx: click.Context, yard: Path | None, site: Path | None, debug: bool) -
     ctx.obj = Context(yard, site, debug)
 
 
+class _Stopped(BaseException):
+    """A signal that asks the program to end; like an interrupt, it leaves time to put things in order."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def _stop(number: int, _: object) -> None:
+    signal.signal(number, signal.SIG_DFL)  # the second one ends it at once
+    raise _Stopped(number)
+
+
 def main() -> None:
     """The program. Exit status: 0 done, 1 failed, 2 bad input, 3 a check did not pass, 4 a dependency is missing."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores SIGHUP
+            signal.signal(number, _stop)
     try:
         _run()
     except SystemExit as leaving:
@@ -115,14 +136,18 @@ def _run() -> None:
         sys.stderr.close()
         sys.exit(141)
     except (KeyboardInterrupt, click.Abort):  # click turns the one into the other
-        click.echo("interrupted: published revisions are unchanged; run the same command again to continue", err=True)
+        click.echo(f"interrupted: {_UNCHANGED}", err=True)
         sys.exit(130)
+    except _Stopped as stopped:
+        name = signal.Signals(stopped.number).name
+        click.echo(f"ended by {name}: {_UNCHANGED}", err=True)
+        sys.exit(128 + stopped.number)
     except OSError as error:
         if "--debug" in sys.argv:
             raise
         from stackyard.cli.output import show_error
 
-        name = f"{error.filename}: " if error.filename else ""
+        name = f"{error.filename}: " if error.filename else "cannot read or write: "
         show_error(StackyardError(f"{name}{error.strerror or error}"))
         sys.exit(1)
 

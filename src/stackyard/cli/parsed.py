@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from stackyard.cli.typed import as_typed
+from stackyard.host.secrets import redacted
 
 _PLACED = ("environment", "version", "name", "axes", "stack", "summary", "notices", "files", "place", "platforms")
 _EMPTY: tuple[Any, ...] = (None, "", [], {}, False, ())
@@ -16,7 +17,7 @@ _EMPTY: tuple[Any, ...] = (None, "", [], {}, False, ())
 def show_parsed(value: Mapping[str, Any]) -> None:
     """Print the result of `spec.parsed.parsed_json`, without empty values."""
     for line in lines(value):
-        click.echo(line)
+        click.echo(redacted(line))
 
 
 def lines(value: Mapping[str, Any]) -> Iterator[str]:

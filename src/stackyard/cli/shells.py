@@ -1,4 +1,4 @@
-"""The limits of a revision's module in some shells, for `deploy` and `show`."""
+"""What a revision's module does not do, for `deploy` and `show`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,21 @@ from pathlib import Path
 
 from stackyard.yard.layout import Yard
 from stackyard.yard.record import BuildRecord
+
+_NAMED = 5
+
+
+def module_notes(record: BuildRecord) -> list[str]:
+    """One sentence for each part of the packages' activation that is left out, then one per limit of a shell."""
+    return [*record.activation.uncaptured, *_build_only(record), *shell_notes(record)]
+
+
+def _build_only(record: BuildRecord) -> list[str]:
+    names = [name for name in record.activation.build_only if not name.startswith(("_", "CONDA_BACKUP_"))]
+    if not names:
+        return []
+    shown = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+    return [f"variables of the compilers are not set for users: {shown}; `build: keep:` in a stack.yaml keeps them"]
 
 
 def shell_notes(record: BuildRecord) -> list[str]:

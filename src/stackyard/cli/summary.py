@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stackyard.cli.findings import show_checks
+from stackyard.cli.findings import show_checks, show_finding
 from stackyard.cli.output import human_bytes
-from stackyard.cli.shells import shell_notes
+from stackyard.cli.shells import module_notes
 from stackyard.publish.deploy import USABLE, Outcome, Result
 from stackyard.yard.layout import RevisionPaths
 
@@ -25,6 +25,7 @@ MARKS = {
     "unverified": click.style("!", fg="yellow"),
     "unchanged": click.style("=", fg="cyan"),
     "updated": click.style("✔", fg="green"),
+    "reinstated": click.style("✔", fg="green"),
     "inherited": click.style("=", fg="cyan"),
     "failed": click.style("✘", fg="red"),
     "held": click.style("!", fg="yellow"),
@@ -35,11 +36,18 @@ WORDS = {
     "unverified": "published, unverified",
     "unchanged": "already published, nothing to do",
     "updated": "already published; labels updated",
+    "reinstated": "already published; the newest again, as its file describes it",
     "inherited": "already published by the site, nothing to do",
     "failed": "built, not published: a check failed",
     "held": "built, not published: a required check was skipped",
     "broken": "not built",
 }
+
+STILL = {
+    "failed": "published before, now listed as failed: a check failed",
+    "held": "published as before: a required check was skipped",
+}
+"""The words for a published revision that was verified again."""
 
 
 def deploy_json(result: Result) -> dict[str, Any]:
@@ -73,7 +81,9 @@ def show_deploy(result: Result, modules: Sequence[Path], program: str, said: Seq
     for path in result.locks:
         click.echo(f"lock written: {path}")
     for outcome in result.outcomes:
-        click.echo(f"{MARKS[outcome.status]} {click.style(outcome.module, bold=True)}  {WORDS[outcome.status]}")
+        words = STILL.get(outcome.status) if outcome.is_visible else None
+        said_of = words or WORDS[outcome.status]
+        click.echo(f"{MARKS[outcome.status]} {click.style(outcome.module, bold=True)}  {said_of}")
         _show_built(outcome, said)
         if outcome.status in ("failed", "held"):
             _show_failures(outcome, program)
@@ -84,7 +94,7 @@ def show_deploy(result: Result, modules: Sequence[Path], program: str, said: Seq
 
 def _show_built(outcome: Outcome, said: Sequence[str]) -> None:
     record = outcome.record
-    if record is None or outcome.status in ("unchanged", "updated", "inherited"):
+    if record is None or outcome.status in ("unchanged", "updated", "reinstated", "inherited"):
         return
     disk = record.disk
     own = f"{human_bytes(disk.bytes_new)} in {disk.inodes_new:,} files of its own"
@@ -92,7 +102,9 @@ def _show_built(outcome: Outcome, said: Sequence[str]) -> None:
     click.echo(f"    {len(record.packages)} packages; {own}, {shared} ({disk.link_mode})")
     if outcome.report is not None:
         click.echo(f"    {outcome.report.summary()}")
-    for notice in (*record.notices, *shell_notes(record)):
+        for check in outcome.report.tolerated() if outcome.status in USABLE else ():
+            show_finding(check.finding, word=check.status, indent="    ")
+    for notice in (*record.notices, *module_notes(record)):
         if not any(text.endswith(notice) for text in said):
             click.echo(f"    {click.style('note:', fg='yellow')} {notice}")
 

@@ -21,8 +21,10 @@ from stackyard.change import (
     SetRestorable,
     UserPath,
 )
+from stackyard.expose.commands import commands_change, commands_of
 from stackyard.expose.conda import conda_operations
 from stackyard.host.names import brings_conda
+from stackyard.spec.siteyard import in_sites_yard
 from stackyard.yard.layout import RevisionPaths
 from stackyard.yard.record import BuildRecord
 
@@ -59,18 +61,29 @@ def base_change(record: BuildRecord, site: Site) -> EnvironmentChange:
 
 
 def full_change(record: BuildRecord, site: Site) -> EnvironmentChange:
-    """Everything that loading a revision does: `base_change`, its captured activation, its variables, its notice."""
-    return merged(base_change(record, site) + record.activation.change + _variables(record) + _notice(record))
+    """Everything that loading a revision does: `stack_change`, or its commands alone; its variables, its notice."""
+    offered = commands_change(record) if commands_of(record) else stack_change(record, site)
+    change = offered + _variables(record, site)
+    return merged(change + _notice(record, change))
+
+
+def stack_change(record: BuildRecord, site: Site) -> EnvironmentChange:
+    """What makes the whole stack usable: `base_change` and its captured activation."""
+    return merged(base_change(record, site) + record.activation.change)
 
 
 def merged(change: EnvironmentChange) -> EnvironmentChange:
-    """The same change with one operation per variable: the last value wins, flags are joined.
+    """The same change with one operation per variable, or per directory of a list: the last wins, flags are joined.
 
     A module that set a variable twice would restore its own first value instead of the user's.
     """
     found: dict[tuple[str, str], Operation] = {}
     for number, operation in enumerate(change):
-        if isinstance(operation, Set | SetRestorable | Default | UserPath | Flags | SaveValue):
+        if isinstance(operation, Prepend):
+            key = (operation.op, f"{operation.variable}={operation.directory}")
+            found.pop(key, None)  # the later one decides the place in the list
+            found[key] = operation
+        elif isinstance(operation, Set | SetRestorable | Default | UserPath | Flags | SaveValue):
             key = ("variable", operation.variable)
             found[key] = _joined(found.get(key), operation)
         else:
@@ -103,15 +116,42 @@ def _user_paths(record: BuildRecord, site: Site) -> list[Operation]:
     ]
 
 
-def _variables(record: BuildRecord) -> EnvironmentChange:
-    """The module's own variables, and those of accepted licences. The run-time variables of the site and of the stack
-    are in the captured activation already."""
+def _variables(record: BuildRecord, site: Site) -> EnvironmentChange:
+    """The module's own variables, and those by which loading it accepts licences.
+
+    The run-time variables of the site and of the stack are in the captured activation already.
+
+    A modulefile runs no program, so it cannot know who accepted. In a yard of their own it was who built it; for all
+    who load a module of the site's yard, the site says so in its file, or they do it themselves.
+    """
     values: Mapping[str, str] = record.settings.get("variables") or {}
     own = [SetRestorable(name, str(text).replace("{prefix}", record.prefix)) for name, text in values.items()]
-    accepted = [SetRestorable(str(entry["variable"]), "yes") for entry in record.licences if entry.get("variable")]
+    for_all = in_sites_yard(record.path, site)
+    accepted = [
+        SetRestorable(variable, "yes")
+        for name, variable in _licences(record)
+        if not for_all or name in site.licences.on_behalf_of_users
+    ]
     return EnvironmentChange((*own, *accepted))
 
 
-def _notice(record: BuildRecord) -> EnvironmentChange:
-    text = str(record.settings.get("notice") or "").strip()
+def _licences(record: BuildRecord) -> list[tuple[str, str]]:
+    """The licences that are accepted by a variable: name and variable."""
+    return [(entry["name"], str(entry["variable"])) for entry in record.licences if entry.get("variable")]
+
+
+def _notice(record: BuildRecord, change: EnvironmentChange) -> EnvironmentChange:
+    lines = [str(record.settings.get("notice") or "").strip(), *licence_lines(record, change)]
+    text = "\n".join(line for line in lines if line)
     return EnvironmentChange((Notice(text),) if text else ())
+
+
+def licence_lines(record: BuildRecord, change: EnvironmentChange) -> list[str]:
+    """How a user accepts each licence that loading the module (`change`) does not accept."""
+    texts = RevisionPaths.of(record.path).recipe
+    accepted = {operation.variable for operation in change if isinstance(operation, SetRestorable)}
+    return [
+        f"{name}: read its licence in {texts}; to accept it, set {variable}=yes"
+        for name, variable in _licences(record)
+        if variable not in accepted
+    ]

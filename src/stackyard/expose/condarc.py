@@ -6,21 +6,25 @@ conda and mamba read it because the revision's module offers its path as CONDARC
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
-from stackyard.errors import Where
+from stackyard.errors import InputError, Where
+from stackyard.host import secrets
 from stackyard.lock.channels import Resolver
 from stackyard.spec.models import Site
+
+_NOT_IN_YAML = re.compile(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
 def condarc_text(site: Site) -> str:
     """Threads, channels, strict priority, no automatic update, pins.
 
-    Each value is written as JSON, which is YAML too, so that nothing needs quoting rules of its own.
+    Each value is written as JSON, which is YAML too where the characters that YAML folds or rejects are escaped.
     """
     policy = site.condarc
     values: dict[str, Any] = {
-        "channel_alias": site.channels.alias,
+        "channel_alias": secrets.address(site.channels.alias, conda=True, base=True),
         **_channels(site),
         "channel_priority": site.channels.priority,
         "default_threads": policy.threads,
@@ -31,8 +35,23 @@ def condarc_text(site: Site) -> str:
     if denied:
         values["denylist_channels"] = denied
     values.update(policy.extra)
-    lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}\n" for key, value in values.items()]
+    _refuse_secrets(policy.extra, site.file)
+    lines = [f"{key}: {_json(value)}\n" for key, value in values.items()]
     return "# The site's policy for the environments that users make; CONDARC names this file.\n" + "".join(lines)
+
+
+def _json(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return _NOT_IN_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _refuse_secrets(values: Any, file: str) -> None:
+    """Raise InputError for a password or token: every user can read a condarc."""
+    text = json.dumps(values, ensure_ascii=False)
+    if secrets.shown(text) != text:
+        message = f"condarc.extra contains a login or a token, which all users could read: {secrets.shown(text)}"
+        hint = "write ${NAME} in its place, which conda reads from the environment; logins belong into ~/.netrc"
+        raise InputError(message, where=Where(file) if file else None, hint=hint)
 
 
 def _channels(site: Site) -> dict[str, list[str]]:

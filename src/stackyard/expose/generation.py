@@ -42,8 +42,8 @@ def write_modules(
     """
     for path, text in module_texts(entries, records, site, yard).items():
         atomic.write_text(folder / path, text)
+    _show_to_root(folder)  # Lmod reads Tcl too
     if "lua" in site.modules.formats:
-        _show_to_root(folder)
         write_cache(folder, users_path(yard, site))
 
 

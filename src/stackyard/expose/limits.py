@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Literal
 
@@ -12,14 +13,27 @@ Shell = Literal["sh", "bash", "zsh", "csh", "tcsh", "fish"]
 _FAMILY = {"bash": "sh", "zsh": "sh", "tcsh": "csh"}
 
 
-def unquotable_in(value: str, format: Format) -> str:
-    """The shell in which setting this value would fail and abort the load; empty if there is none.
+_NOT_IN_FISH = re.compile(r"[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]|^(?![ \t\r\n])\s|(?![ \t\r\n])\s$")
 
-    Lmod does not quote braces for csh, Environment Modules brackets for csh; neither quotes a leading ``=`` for zsh.
+
+_OPEN_BRACKET = re.compile(r"\[[^\[\]]*(\[|$)")
+
+
+def unquotable_in(value: str, format: Format) -> tuple[str, ...]:
+    """The shells in which setting this value would fail, abort the load or lose a part of it.
+
+    Lmod does not quote braces for csh; Environment Modules brackets for csh, an open one for fish, and a leading ``~``
+    for csh and zsh; neither quotes a leading ``=`` for zsh, and for fish control characters or Unicode's own blanks at
+    an end.
     """
-    if set(value) & set("{}" if format == "lua" else "[]"):
-        return "csh"
-    return "zsh" if value.startswith("=") else ""
+    home = format == "tcl" and value.startswith("~")
+    open_bracket = format == "tcl" and _OPEN_BRACKET.search(value)
+    found = {
+        "csh": home or set(value) & set("{}" if format == "lua" else "[]"),
+        "zsh": home or value.startswith("="),
+        "fish": open_bracket or _NOT_IN_FISH.search(value),
+    }
+    return tuple(shell for shell, barred in found.items() if barred)
 
 
 def limits(change: EnvironmentChange, format: Format, shell: Shell = "bash") -> list[str]:
@@ -59,9 +73,8 @@ def _limits(operation: Operation, format: Format, shell: Shell) -> list[str]:
             return [f"the alias {name} cannot be quoted for {shell}"]
         case Set(variable, value) | SetRestorable(variable, str() as value) | Flags(variable, value) if _broken(value):
             return [f"{variable}: line breaks in its value become spaces: the module system cannot quote them"]
-        case Set(variable, value) | SetRestorable(variable, str() as value) if unquotable_in(value, format) in (
-            shell,
-            body,
+        case Set(variable, value) | SetRestorable(variable, str() as value) if {shell, body}.intersection(
+            unquotable_in(value, format)
         ):
             return [f"{variable} is not set in {shell}: the module system cannot quote its value there"]
         case Set(variable, value) | SetRestorable(variable, str() as value) if _changed(value, format, body):
@@ -85,7 +98,9 @@ def _function(name: str, has_body: bool, body: str, shell: Shell) -> list[str]:
 
 
 def _changed(value: str, format: Format, body: str) -> bool:
-    return ("!" in value and body == "csh") if format == "lua" else value.startswith("~")
+    if format == "tcl":
+        return value.startswith("~") or max(value, default="") > "\uffff"  # Tcl 8.6 may split such a character
+    return body == "csh" and ("!" in value or "\t" in value)
 
 
 def _broken(value: str) -> bool:

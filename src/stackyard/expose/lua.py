@@ -6,6 +6,7 @@ The modulefile contains the helper functions that it uses, so that it works wher
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 from stackyard.change import (
@@ -34,11 +35,13 @@ if TYPE_CHECKING:
     from stackyard.spec.models import Site
 
 _HELPERS: dict[str, str] = {
-    # man without MANPATH searches the system's pages, with it only what it names; an empty entry is the system's.
+    # man without MANPATH searches the system's pages, with it only what it names; an empty entry is the system's. Lmod
+    # loads the new member of a family before it unloads the old one, and doubles the colon at the end of a list.
     "prepend_keeping": """\
 local function prepend_keeping(name, directory)
    local now = os.getenv(name) or ""
-   if (loading and now == "") or (unloading and now == directory .. ":") then
+   local alone = now == directory .. ":" or now == directory .. "::"
+   if (loading and now == "") or (unloading and alone) then
       setenv(name, directory .. ":")
    else
       prepend_path(name, directory)
@@ -137,7 +140,7 @@ def block(text: str) -> str:
     """A literal for a text of several lines, in readable form where possible."""
     if "\n" not in text or "\r" in text or "\0" in text:
         return quote(text)
-    level = next("=" * n for n in range(10) if f"]{'=' * n}]" not in text and not text.endswith(f"]{'=' * n}"))
+    level = next("=" * n for n in itertools.count() if f"]{'=' * n}]" not in text and not text.endswith(f"]{'=' * n}"))
     return f"[{level}[\n{text}]{level}]"
 
 
@@ -164,9 +167,9 @@ def _value(text: str) -> str:
 
 
 def _barred(value: str, line: str) -> list[str]:
-    """The line, skipped in a shell for which Lmod cannot quote the value (see `limits`)."""
-    tests = {"csh": 'shell ~= "csh"', "zsh": 'myShellName() ~= "zsh"', "": ""}
-    test = tests[unquotable_in(value, "lua")]
+    """The line, skipped in shells for which Lmod cannot quote the value (see `limits`)."""
+    tests = {"csh": 'shell ~= "csh"', "zsh": 'myShellName() ~= "zsh"', "fish": 'shell ~= "fish"'}
+    test = " and ".join(tests[shell] for shell in unquotable_in(value, "lua"))
     return [f"if {test} then {line} end" if test else line]
 
 
@@ -202,8 +205,7 @@ def _flags(operation: Flags) -> list[str]:
 
 def _user_path(operation: UserPath) -> list[str]:
     bases = ", ".join(quote(base) for base in operation.bases)
-    tail = "".join(operation.separator + entry for entry in operation.tail)
-    words = ", ".join(quote(text) for text in (operation.suffix, operation.fallback, tail))
+    words = ", ".join(quote(text) for text in (operation.suffix, operation.fallback, operation.rest))
     return [f"offer({quote(operation.variable)}, place({{{bases}}}, {words}))"]
 
 

@@ -56,11 +56,12 @@ def alias_modules(
 ) -> dict[str, str]:
     """Alias module (``pytorch/2.13.0``, and ``pytorch`` for the newest) to the full name that it loads.
 
-    If several revisions contain one version, the default of its stack wins, then the one that was built last. The name
-    of a stack (`taken`) is never an alias.
+    If several revisions contain one version, the default of its stack wins, then one that is not superseded, then the
+    one that was built last. The name of a stack (`taken`) is never an alias.
     """
     found: dict[str, str] = {}
-    for entry in sorted((e for e in entries if _visible(e)), key=lambda e: (e.default, e.created, e.revision)):
+    shown = (e for e in entries if _visible(e))
+    for entry in sorted(shown, key=lambda e: (e.default, not e.superseded, e.created, e.revision)):
         record = records[entry.module]
         wanted = {str(name): str(name) for name in record.settings.get("aliases") or ()} | dict(site.modules.aliases)
         versions = {package.name: package.version for package in record.packages}
@@ -104,4 +105,4 @@ def rc_tcl(names: Names) -> str:
 
 
 def _visible(entry: Entry) -> bool:
-    return entry.state != "withdrawn" and not entry.hidden
+    return entry.is_visible and not entry.hidden

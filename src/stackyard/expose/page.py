@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stackyard.change import EnvironmentChange
-from stackyard.expose.base import holds_conda
+from stackyard.expose.base import holds_conda, licence_lines
 from stackyard.expose.published import change_of
 from stackyard.host.names import canonical
 from stackyard.yard.record import BuildRecord, Entry, PackageRecord
@@ -54,11 +54,13 @@ def page(
     """
     settings = record.settings
     family = settings.get("family", site.modules.family)
+    change = change_of(record, site) if change is None else change
+    text = help_text(record, entry.state if entry else "published", entry.help if entry else "")
     deprecated = entry.deprecated if entry else str(settings.get("deprecated") or "")
     return Page(
         module=record.module,
         stack=record.stack,
-        help=help_text(record, entry.state if entry else "published", entry.help if entry else ""),
+        help="\n\n".join([text, *licence_lines(record, change)]),
         whatis=_whatis(record),
         family=str(family or ""),
         conflict=tuple(settings.get("conflict") or ()),
@@ -66,7 +68,7 @@ def page(
         extensions=tuple(sorted({f"{p.name}/{p.version}" for p in record.packages}, key=str.lower)),
         deprecated=deprecated.strip(),
         notice=entry.notice.strip() if entry else "",
-        change=change_of(record, site) if change is None else change,
+        change=change,
     )
 
 
@@ -108,8 +110,10 @@ def _commands(record: BuildRecord) -> str:
         lines["conda create -n mine python"] = "create an environment of your own in $CONDA_ENVS_PATH"
         lines["conda activate mine"] = "activate it; unloading this module deactivates it"
     elif _has_python(record):
-        lines["python -m venv --system-site-packages DIR"] = "create an environment of your own on top, then"
-        lines[". DIR/bin/activate && pip install NAME"] = "add packages to it (pip install --user is disabled)"
+        first, *others, last = record.payload.on_top(record.interpreter)
+        lines[first] = "create an environment of your own on top, then"
+        lines |= dict.fromkeys(others, "let it see this stack's packages, then")
+        lines[f"{last} && pip install NAME"] = "add packages to it (pip install --user is disabled)"
     lines[f"module unload {record.stack}"] = "unload it, whichever of its names was loaded"
     width = max(len(line) for line in lines)
     return "This revision never changes. Useful commands:\n\n" + "\n".join(

@@ -6,13 +6,14 @@ unload it cleanly, so ``module.json`` in the revision's directory is written onc
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stackyard.change import EnvironmentChange
 from stackyard.expose.base import full_change
-from stackyard.yard import atomic, formats
+from stackyard.expose.commands import write_commands
+from stackyard.yard import atomic, checksum, formats, members
 from stackyard.yard.layout import RevisionPaths
 from stackyard.yard.record import BuildRecord
 
@@ -26,10 +27,14 @@ class _Frozen:
 
 
 MODULE = formats.Kind(
-    2,
-    lambda value: EnvironmentChange.from_json(formats.make(_Frozen, value).change),
-    {1: lambda value: value},  # format 2 renamed two operations, whose former names are always read
+    3,
+    lambda value: EnvironmentChange.from_json(members.make(_Frozen, value).change),
+    {
+        1: lambda value: value,  # format 2 renamed two operations, whose former names are always read
+        2: lambda value: value,  # format 3 has a checksum
+    },
     lambda _path: "restore it, or remove it to create it again from the record and the present site",
+    checked_since=3,
 )
 """``module.json``: the operations of a revision."""
 
@@ -50,11 +55,22 @@ def change_of(record: BuildRecord, site: Site | Callable[[], Site]) -> Environme
 
 
 def freeze(record: BuildRecord, site: Site) -> EnvironmentChange:
-    """`change_of`, written once; the revision's condarc is written with it."""
+    """`change_of`, written once; the revision's condarc and its commands are written with it."""
     from stackyard.expose.condarc import condarc_text  # late: reading operations needs no channel policy
 
     change, paths = change_of(record, site), RevisionPaths.of(record.path)
     if not paths.module.exists():
-        atomic.write_text(paths.condarc, condarc_text(site))
-        atomic.write_json(paths.module, {"format": MODULE.version, "change": change.to_json()})
+        atomic.write_text(paths.condarc, checksum.add(condarc_text(site)))
+        write_commands(record)
+        atomic.write_json(paths.module, {"format": MODULE.version, "change": change.to_json()}, checked=True)
     return change
+
+
+def follow_policy(folders: Iterable[str], site: Site) -> None:
+    """Write the site's present policy for users' own environments into the condarc of these revisions."""
+    from stackyard.expose.condarc import condarc_text
+
+    text = checksum.add(condarc_text(site))
+    for path in (RevisionPaths.of(folder).condarc for folder in folders):
+        if path.exists() and path.read_bytes() != text.encode():
+            atomic.write_text(path, text)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from stackyard.change import EnvironmentChange, Notice, OnUnload, Operation
 from stackyard.expose.page import Page
+
+_BREAK = re.compile(r"\r\n|[\r\n]")
 
 
 def ordered(change: EnvironmentChange) -> list[Operation]:
@@ -20,4 +24,4 @@ def messages(content: Page) -> list[str]:
 
 def one_line(text: str) -> str:
     """A value with spaces for line breaks, because module systems hand those to the shell unquoted (see `limits`)."""
-    return " ".join(text.splitlines()) if "\n" in text or "\r" in text else text
+    return _BREAK.sub(" ", text)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stackyard.errors import InputError
+from stackyard.spec.siteyard import expanded, is_sites
 from stackyard.yard import atomic
 from stackyard.yard.layout import Yard
 
@@ -16,10 +17,7 @@ if TYPE_CHECKING:
 
 def users_path(yard: Yard, site: Site) -> Path:
     """Where users find the modules of a yard. `modules.root` applies to the site's own yard, not to a user's."""
-    own = _expanded(site.yard)
-    if not site.modules.root or (own is not None and own.resolve() != yard.root.resolve()):
-        return yard.modules
-    return _expanded(site.modules.root) or yard.modules
+    return (expanded(site.modules.root) if is_sites(yard, site) else None) or yard.modules
 
 
 def check_root(yard: Yard, site: Site) -> Path | None:
@@ -45,7 +43,3 @@ def make_root(yard: Yard, site: Site) -> None:
     root = check_root(yard, site)
     if root is not None and yard.modules.is_dir():
         atomic.replace_symlink(root, str(yard.modules))
-
-
-def _expanded(text: str) -> Path | None:
-    return Path(os.path.expandvars(text)).expanduser().absolute() if text else None

@@ -182,7 +182,7 @@ def _procedures(body: str) -> list[str]:
 def quote(text: str) -> str:
     """A Tcl word for exactly `text`: in double quotes, with everything that Tcl would substitute escaped."""
     special = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0", **{c: "\\" + c for c in '\\"$[]{}'}}
-    return '"' + "".join(special.get(c, c if c >= " " else f"\\x{ord(c):02x}") for c in text) + '"'
+    return '"' + "".join(special.get(c, c if c >= " " else f"\\u{ord(c):04x}") for c in text) + '"'
 
 
 def _help(content: Page) -> str:
@@ -209,9 +209,13 @@ def _value(text: str) -> str:
 
 
 def _barred(value: str, line: str) -> list[str]:
-    """The line, skipped in a shell for which Environment Modules cannot quote the value (see `limits`)."""
-    tests = {"csh": "[module-info shelltype] ne {csh}", "zsh": "[module-info shell] ne {zsh}", "": ""}
-    test = tests[unquotable_in(value, "tcl")]
+    """The line, skipped in shells for which Environment Modules cannot quote the value (see `limits`)."""
+    tests = {
+        "csh": "[module-info shelltype] ne {csh}",
+        "zsh": "[module-info shell] ne {zsh}",
+        "fish": "[module-info shelltype] ne {fish}",
+    }
+    test = " && ".join(tests[shell] for shell in unquotable_in(value, "tcl"))
     return [f"if {{{test}}} {{ {line} }}" if test else line]
 
 
@@ -249,8 +253,7 @@ def _flags(operation: Flags) -> list[str]:
 
 def _user_path(operation: UserPath) -> list[str]:
     bases = " ".join(quote(base) for base in operation.bases)
-    tail = "".join(operation.separator + entry for entry in operation.tail)
-    words = " ".join(quote(text) for text in (operation.suffix, operation.fallback, tail))
+    words = " ".join(quote(text) for text in (operation.suffix, operation.fallback, operation.rest))
     return [f"offer $this {quote(operation.variable)} [place [list {bases}] {words}]"]
 
 

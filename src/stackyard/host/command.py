@@ -6,13 +6,18 @@ import os
 import shlex
 import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from stackyard.errors import MissingError, StackyardError
+from stackyard.host.running import Running
+from stackyard.host.secrets import redacted
+from stackyard.host.view import PLAIN, View
+
+GUARDED_FROM_S = 60.0
+"""A program with this time limit or a longer one is ended when this process is killed; a shorter one ends by itself."""
 
 
 @dataclass(frozen=True)
@@ -48,14 +53,20 @@ def run(
     stdin: str | None = None,
     check: bool = True,
     log: Path | None = None,
+    view: View = PLAIN,
+    leaves_others: bool = False,
 ) -> Result:
-    """Run a program to its end in its own process group, which is killed as a whole on a timeout.
+    """Run a program to its end, in a session of its own.
+
+    On a timeout, an interrupt, or when this process is killed, it ends with all that it has started (`host.running`).
 
     Args:
         env: the complete environment of the child; None passes this process's own.
-        timeout_s: seconds until the group is killed.
+        timeout_s: seconds until it is killed.
         check: raise `CommandError` if the program exits with a status other than 0.
-        log: a file to which the command line and its output are appended.
+        log: a file to which the command line and its output are appended, without secrets.
+        view: how the program sees the files.
+        leaves_others: what it has started may go on after its end, as that of a scheduler's client may.
 
     Raises:
         MissingError: the program does not exist.
@@ -64,25 +75,13 @@ def run(
     words = tuple(os.fspath(word) for word in argv)
     started = time.monotonic()
     try:
-        process = subprocess.Popen(
-            words, env=None if env is None else dict(env), cwd=cwd, start_new_session=True,
-            stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8", errors="replace",
-        )  # fmt: skip
-    except (FileNotFoundError, PermissionError) as error:
+        if view.readonly and "/" not in words[0] and which(words[0], env) is None:
+            raise FileNotFoundError(words[0])
+        running = Running(view.argv(words), env, cwd, stdin, guarded=timeout_s >= GUARDED_FROM_S and not leaves_others)
+        out, err, timed_out = running.finish(started + timeout_s)
+    except OSError as error:
         raise cannot_start(words, cwd, error) from error
-    timed_out = False
-    try:
-        out, err = process.communicate(stdin, timeout=timeout_s)
-    except subprocess.TimeoutExpired:
-        timed_out = True
-        os.killpg(process.pid, signal.SIGKILL)
-        out, err = process.communicate()
-    except BaseException:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        raise
-    result = Result(words, process.returncode, out or "", err or "", time.monotonic() - started)
+    result = Result(words, running.returncode, out, err, time.monotonic() - started)
     if log is not None:
         _append(log, result)
     if timed_out:
@@ -127,8 +126,9 @@ def clean_environment(**extra: str) -> dict[str, str]:
 
 def _append(log: Path, result: Result) -> None:
     log.parent.mkdir(parents=True, exist_ok=True)
+    text = f"$ {shlex.join(result.argv)}\n{result.output}\n[{result.returncode}, {result.seconds:.1f} s]\n"
     with log.open("a", encoding="utf-8") as stream:
-        stream.write(f"$ {shlex.join(result.argv)}\n{result.output}\n[{result.returncode}, {result.seconds:.1f} s]\n")
+        stream.write(redacted(text))
 
 
 def _tail(text: str, lines: int = 40) -> str:

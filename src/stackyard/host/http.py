@@ -2,7 +2,8 @@
 
 Proxies are those of the environment (``HTTPS_PROXY``, ``NO_PROXY`` ...), logins come from the URL or from netrc
 (``$NETRC``, else ``~/.netrc``), certificates are checked against `cafile`, else ``SSL_CERT_FILE`` and
-``SSL_CERT_DIR``, else the system's. A redirect that leaves the server is followed without the login.
+``SSL_CERT_DIR``, else the system's. A redirect that leaves the server is followed without the login. URLs may be
+addresses (`host.secrets`): this is where they get back what was taken out of them.
 """
 
 from __future__ import annotations
@@ -12,19 +13,22 @@ import contextlib
 import http.client
 import netrc
 import os
+import re
 import socket
 import ssl
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from email.message import Message
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any, TypeVar
-from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
+from urllib.parse import SplitResult, urlsplit
 
 from stackyard.errors import StackyardError
-from stackyard.host.secrets import without_secrets
+from stackyard.host import secrets
 
 T = TypeVar("T")
 
@@ -34,6 +38,9 @@ PAUSE_S = 0.5
 """Seconds before the second attempt; doubled before each further one."""
 LONGEST_PAUSE_S = 10.0
 """The longest ``Retry-After`` of a server that is observed."""
+
+LOGIN_HINT = "put the login for this server into ~/.netrc, or write ${NAME}:${PASSWORD}@ into its URL and export both"
+"""What to do about status 401 and 403."""
 
 FAILURES = (OSError, ValueError, http.client.HTTPException)
 """What `open_url`, and reading from what it opened, may raise."""
@@ -52,7 +59,7 @@ def get(url: str, use: Callable[[Any], T], *, timeout_s: float, cafile: str = ""
     Args:
         use: reads the open stream to its end. It may be called again, so it must discard what it read before.
         timeout_s: seconds without any data until an attempt fails.
-        cafile: a CA bundle that replaces the system's; ignored where there is no such file.
+        cafile: a CA bundle, or a directory of certificates, that replaces the system's; empty: the system's.
 
     Raises:
         StackyardError: what failed and why; `__cause__` is the original error.
@@ -67,7 +74,9 @@ def get(url: str, use: Callable[[Any], T], *, timeout_s: float, cafile: str = ""
     try:
         return retried(attempt)
     except FAILURES as error:
-        raise StackyardError(f"cannot read {without_secrets(url)}: {explain(error)}") from error
+        refused = isinstance(error, urllib.error.HTTPError) and error.code in (401, 403)
+        message = f"cannot read {secrets.redacted(url)}: {explain(error)}"
+        raise StackyardError(message, hint=LOGIN_HINT if refused else None) from error
 
 
 def read(url: str, *, timeout_s: float, cafile: str = "") -> bytes:
@@ -98,14 +107,50 @@ def open_url(url: str, method: str, timeout_s: float, cafile: str = "", insecure
     Args:
         insecure: do not check the server's certificate.
     """
-    if urlsplit(url).scheme not in ("http", "https", "file"):
-        raise ValueError(f"unsupported URL: {url}")
     plain, authorization = _login(url)
+    scheme = urlsplit(plain).scheme
+    if scheme not in ("http", "https", "file"):
+        raise ValueError(f"unsupported URL: {secrets.redacted(url)}")
     request = urllib.request.Request(plain, method=method, headers={"User-Agent": "stackyard"})
     if authorization:
         request.add_unredirected_header("Authorization", authorization)
-    https = urllib.request.HTTPSHandler(context=_certificates(cafile, insecure))
-    return urllib.request.build_opener(https, _Redirects()).open(request, timeout=timeout_s)
+    remote = () if scheme == "file" else (urllib.request.HTTPSHandler(context=_certificates(cafile, insecure)),)
+    return urllib.request.build_opener(_Redirects(), *remote).open(request, timeout=timeout_s)
+
+
+@dataclass(frozen=True)
+class Trust:
+    """How a server is reached: `cafile` as for `get`, a PEM file with certificate and key, unchecked, by a proxy."""
+
+    cafile: str = ""
+    client_cert: str = ""
+    insecure: bool = False
+    proxy: str = ""
+
+
+class _Unchanged(urllib.request.HTTPRedirectHandler, urllib.request.HTTPErrorProcessor):
+    """Neither follows a redirect nor makes an error of a status."""
+
+    def http_response(self, request: Any, response: Any) -> Any:
+        return response
+
+    https_response = http_response
+
+
+def exchange(
+    method: str, url: str, headers: Mapping[str, str], body: bytes | None, timeout_s: float, trust: Trust
+) -> Any:
+    """One request, passed on as it is; the open answer, whatever its status. Raises one of `FAILURES`."""
+    plain, authorization = _login(url)
+    request = urllib.request.Request(plain, data=body, method=method, headers=dict(headers))
+    if authorization:
+        request.add_unredirected_header("Authorization", authorization)
+    proxies = {"http": trust.proxy, "https": trust.proxy} if trust.proxy else None
+    context = _certificates(trust.cafile, trust.insecure, trust.client_cert)
+    opener = urllib.request.build_opener(
+        _Unchanged(), urllib.request.ProxyHandler(proxies), urllib.request.HTTPSHandler(context=context)
+    )
+    return opener.open(request, timeout=timeout_s)
 
 
 def is_transient(error: BaseException) -> bool:
@@ -157,8 +202,22 @@ def _require_whole(stream: Any) -> None:
         raise http.client.IncompleteRead(b"", left)
 
 
-def _certificates(cafile: str, insecure: bool) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=cafile if cafile and Path(cafile).is_file() else None)
+def _certificates(cafile: str, insecure: bool, client_cert: str = "") -> ssl.SSLContext:
+    """What servers are checked against."""
+    return _context(cafile, insecure, client_cert, os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+
+
+@lru_cache(maxsize=16)
+def _context(cafile: str, insecure: bool, client_cert: str, *_: str | None) -> ssl.SSLContext:
+    """A context for these files and variables; kept, since reading a bundle takes longer than a request."""
+    if cafile and not Path(cafile).exists():
+        raise ValueError(f"CA bundle not found: {cafile}")
+    inside = Path(cafile).is_dir()
+    context = ssl.create_default_context(
+        cafile=cafile if cafile and not inside else None, capath=cafile if cafile and inside else None
+    )
+    if client_cert:
+        context.load_cert_chain(client_cert)
     if insecure:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -179,9 +238,9 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
     ) -> urllib.request.Request:
         """The request for the place that the server names, with the same method."""
-        target, _ = _split_login(newurl)
+        target = re.sub(r"^(\w+://)[^/?#]*@", r"\1", newurl)
         if urlsplit(target).scheme not in _DEFAULT_PORTS:
-            raise urllib.error.HTTPError(req.full_url, code, f"redirect to {target}", headers, fp)
+            raise urllib.error.HTTPError(req.full_url, code, f"redirect to {secrets.redacted(target)}", headers, fp)
         made = urllib.request.Request(target, method=req.get_method(), headers={"User-Agent": "stackyard"})
         authorization = req.get_header("Authorization")
         if authorization and _keeps_login(urlsplit(req.full_url), urlsplit(target)):
@@ -200,23 +259,18 @@ def _port(parts: SplitResult) -> int:
 
 
 def _login(url: str) -> tuple[str, str]:
-    """The URL without a login, and the Authorization header for it: of the login in the URL, else of netrc's."""
-    plain, login = _split_login(url)
-    login = login or _netrc_login(urlsplit(plain))
+    """The URL of an address, and the Authorization header for it: of the login that belongs to it, else of netrc's."""
+    plain, login = secrets.reached(url)
+    if login is None or not login[1]:
+        known = _netrc_login(urlsplit(plain))
+        login = known if known and (login is None or login[0] == known[0]) else login
+    login = login or secrets.login_of_server(plain)
     if login is None:
         return plain, ""
     return plain, f"Basic {base64.b64encode(':'.join(login).encode()).decode()}"
 
 
-def _split_login(url: str) -> tuple[str, tuple[str, str] | None]:
-    parts = urlsplit(url)
-    if parts.username is None:
-        return url, None
-    plain = urlunsplit(parts._replace(netloc=parts.netloc.rsplit("@", 1)[1]))
-    return plain, (unquote(parts.username), unquote(parts.password or ""))
-
-
-def _netrc_login(parts: SplitResult) -> tuple[str, str] | None:
+def _netrc_login(parts: SplitResult) -> secrets.Login | None:
     if not parts.hostname or parts.scheme not in _DEFAULT_PORTS:
         return None
     with contextlib.suppress(OSError, netrc.NetrcParseError):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Literal
 from stackyard.errors import MissingError, StackyardError
 from stackyard.host import shell_state
 from stackyard.host.command import clean_environment, ending, run
+from stackyard.host.scratch import scratch
 from stackyard.host.shell_state import ShellState
 
 Kind = Literal["lmod", "environment-modules"]
@@ -189,8 +189,7 @@ def session(
         ModuleSystemBroken: the module command could not be defined, or the shell exited early.
     """
     steps = [tuple(words) for words in commands]
-    with tempfile.TemporaryDirectory(prefix="stackyard-modules-") as name:
-        folder = Path(name)
+    with scratch("modules") as folder:
         script = _script(system, [str(path) for path in modulepaths], steps, folder)
         argv = ["bash", "--noprofile", "--norc", "-c", script]
         result = run(

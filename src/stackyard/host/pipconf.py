@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stackyard.errors import InputError, Where
+from stackyard.host import secrets
 from stackyard.host.names import canonical
 
 PYPI = "https://pypi.org/simple"
@@ -25,8 +26,9 @@ PYPI = "https://pypi.org/simple"
 class PipSettings:
     """Where pip packages come from and how they are fetched, from all sources together.
 
-    `indexes` are in pip's order, the main one first; `find_links` are directories, files or pages; `timeout_s` is in
-    seconds, 0 for uv's default. `cert` is a CA bundle, `client_cert` a PEM file with certificate and key.
+    `indexes` are in pip's order, the main one first; `find_links` are directories, files or pages. Both are always
+    addresses (`host.secrets`), whatever they are made from. `timeout_s` is in seconds, 0 for uv's default. `cert` is a
+    CA bundle, `client_cert` a PEM file with certificate and key.
     """
 
     indexes: tuple[str, ...] = (PYPI,)
@@ -45,6 +47,11 @@ class PipSettings:
     only_binary: tuple[str, ...] = ()
     all_releases: tuple[str, ...] = ()
     only_final: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("indexes", "find_links"):
+            places = tuple(secrets.address(place, base=True) for place in getattr(self, name))
+            object.__setattr__(self, name, places)
 
     def compiled(self, name: str) -> bool:
         """Whether `no_binary` forbids wheels of a package."""

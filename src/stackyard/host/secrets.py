@@ -1,41 +1,377 @@
-"""URLs and the secrets in them: for display, for a lock, and for use."""
+"""What is secret, and how text gets along without it.
+
+An *address* is a URL as everything but the transfer itself sees it: files, messages, command lines, other programs. It
+has no login, a variable in it stays ``${NAME}``, and a token that was written literally is ``***``. `address` makes one
+from what a file says and remembers in this process what it took out; `reached` puts it back, and only `host.http` calls
+it. So text that is made of addresses contains no secret, however short or oddly spelled the secret is.
+
+Text of other origin (the output of programs, the words of a user's file) passes `redacted` before it leaves.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 from collections.abc import Mapping
-from urllib.parse import urlsplit, urlunsplit
+from dataclasses import dataclass
+from itertools import takewhile
+from urllib.parse import quote, unquote
 
 from stackyard.errors import InputError
 
+HIDDEN = "***"
+"""What stands for a secret."""
+ALIAS_DOMAIN = "stackyard.invalid"
+"""The domain of aliases; the top-level domain is reserved (RFC 6761), so that no lookup ever leaves the machine."""
 
-def without_secrets(url: str) -> str:
-    """A URL for display: user name and password replaced by ``***``."""
-    parts = urlsplit(url)
-    if "@" not in parts.netloc:
+Login = tuple[str, str]
+"""User name and password."""
+
+_URL = re.compile(
+    r"(?P<vcs>(?:git|hg|svn|bzr)\+)?(?P<scheme>[A-Za-z][\w.-]*)://"
+    r"(?:(?P<user>[^/?#]*)@)?(?P<host>[^/?#@]*)(?P<rest>.*)",
+    re.DOTALL,
+)
+_VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)\}")
+_MARKER = re.compile(r"%24%7B([A-Za-z_]\w*)%7D", re.IGNORECASE)
+_HEAD = re.compile(r"(?:[a-z+]+://(?:[^/]*@)?)?[^/@]*\$\{[A-Za-z_]\w*\}[^/@]*(?=/|$)")
+"""What comes before the path, where a variable gives the server or more; a variable in a login does not."""
+_SHORTEST = 8
+"""A shorter value is not searched for in text, where it would match unrelated words; addresses lack it anyway."""
+
+_WEB = ("http", "https")
+_TOKEN = r"(?:gh[oprsu]_\w{20,}|github_pat_\w{20,}|gl[a-z]{2,5}-[\w-]{18,}|hf_\w{20,}|pypi-[\w-]{40,}|sk-[\w-]{20,}|"
+_TOKEN += r"xox[a-z]-[\w-]{10,}|npm_\w{20,}|(?:AKIA|ASIA)[A-Z0-9]{16}|eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]+)"
+_KNOWN_TOKEN = re.compile(rf"(?<![\w-]){_TOKEN}")
+_RANDOM = re.compile(r"(?=[^/]*[A-Z])(?=[^/]*[a-z])(?=[^/]*\d)[A-Za-z0-9]{16,}|(?=[^/]*[a-f])(?=[^/]*\d)[0-9a-f]{20,}")
+_SECRET_NAME = re.compile(
+    r"(?:^|_)(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|PASS|PWD|CREDENTIALS?|AUTH|COOKIE|SAS|SIG|SIGNATURE)"
+    r"(?:_(?:ID|VALUE|DATA|BASE64))?$|PASSWORD|SECRET|APIKEY|CREDENTIAL",
+    re.IGNORECASE,
+)
+_QUERY_SECRET = re.compile(r"([?&](?:[\w.-]*(?:token|secret|password|signature)|sig|key|api_?key)=)([^&#]+)", re.I)
+_URL_IN_TEXT = re.compile(r"[A-Za-z][\w+.-]{0,40}://[^\s\"'<>|]+")
+_HEADER = re.compile(r"(authorization:\s*(?:basic|bearer|token)\s+)[^\s\"',;]+", re.IGNORECASE)
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a variable of this name usually holds a secret: WANDB_API_KEY, HF_TOKEN, PGPASSWORD ..."""
+    return name not in ("PWD", "OLDPWD") and bool(_SECRET_NAME.search(name))
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Whether a variable holds a secret, by its name or by the form of its value."""
+    return is_secret_name(name) or shown(value) != value or _KNOWN_TOKEN.search(value) is not None
+
+
+# --------------------------------------------------------------------------- what this process knows
+
+
+_logins: dict[str, dict[str, Login]] = {}  # by origin, then by path; may hold ${NAME}
+_tokens: dict[str, str] = {}  # the beginning of an address that ends with a token: the same with the token
+_heads: dict[str, str] = {}  # the beginning of a URL: how an address has it, where variables give server or more
+_aliases: dict[str, str] = {}  # the host name of an alias: its origin
+_values: dict[str, str] = {}  # a value that is long enough to be searched for: what replaces it
+
+
+def know(value: str, name: str = HIDDEN) -> None:
+    """Remember a secret value: `redacted` replaces it by `name` wherever it appears."""
+    for text in (value, quote(value, safe=""), unquote(value)):
+        if len(text) >= _SHORTEST:
+            _values.setdefault(text, name)
+
+
+# --------------------------------------------------------------------------- addresses
+
+
+@dataclass(frozen=True)
+class _Parts:
+    vcs: str
+    scheme: str
+    user: str
+    host: str
+    rest: str
+
+    @property
+    def origin(self) -> str:
+        return f"{self.scheme.lower()}://{self.host.lower()}"
+
+    @property
+    def path(self) -> str:
+        return re.split(r"[?#]", self.rest, maxsplit=1)[0]
+
+
+def _parts(url: str) -> _Parts | None:
+    found = _URL.fullmatch(url)
+    return _Parts(*(text or "" for text in found.group("vcs", "scheme", "user", "host", "rest"))) if found else None
+
+
+def address(url: str, environ: Mapping[str, str] | None = None, *, conda: bool = False, base: bool = False) -> str:
+    """The address of a URL; names, paths and ``file:`` URLs are returned unchanged.
+
+    What is taken out: the login (of ssh only a password: its user name is no secret), tokens of known forms, secret
+    parameters of a query. ``${NAME}`` stays; where it gives the server, the server's address is remembered with it.
+
+    Args:
+        environ: the values of variables.
+        conda: it is a channel or a package of one, which may have ``/t/TOKEN/``.
+        base: it is a channel, an index or a page of links: a random-looking part of its path is a token.
+    """
+    if _HEAD.match(url):
+        _learn_head(url, os.environ if environ is None else environ)
+        return url if "@" not in url else _without_login(url)
+    parts = _parts(url)
+    if parts is None or parts.scheme.lower() == "file":
         return url
-    return urlunsplit(parts._replace(netloc="***@" + parts.netloc.rsplit("@", 1)[1]))
+    if parts.scheme.lower() not in _WEB:
+        user = "" if HIDDEN in parts.user else parts.user.partition(":")[0]
+        return f"{parts.vcs}{parts.scheme}://{user}{'@' if user else ''}{parts.host}{parts.rest}"
+    plain = f"{parts.scheme}://{_learn_login(parts)}{parts.host}"
+    rest = _without_tokens(parts.rest, conda, base)
+    if rest != parts.rest:
+        _learn_tokens(plain, rest, parts.rest)
+    return f"{parts.vcs}{plain}{rest}"
 
 
-def without_login(url: str) -> str:
-    """A URL for a lock: without user name and password, which belong into netrc."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or "@" not in parts.netloc:
-        return url
-    return urlunsplit(parts._replace(netloc=parts.netloc.rsplit("@", 1)[1]))
+def _without_login(url: str) -> str:
+    """``https://user:password@${HOST}/path`` without its login, which `_learn_head` remembers."""
+    return re.sub(r"^([a-z+]+://)[^/]*@", r"\1", url)
 
 
-def revealed(url: str, environ: Mapping[str, str]) -> str:
-    """A locked URL for use: each ``${NAME}`` replaced by the variable's value, which locks do not contain.
+def _learn_login(parts: _Parts) -> str:
+    """Remember the login of a URL; what of it stays: only a user name whose password uv gets from the keyring.
+
+    A user name alone may be a token; that of ``https://git@host`` has no meaning.
+    """
+    user, _, password = parts.user.partition(":")
+    if user in ("", HIDDEN) or (user == "git" and not password):
+        return ""
+    if not password and os.environ.get("UV_KEYRING_PROVIDER"):
+        return f"{user}@"
+    _logins.setdefault(parts.origin, {})[parts.path] = (user, password)
+    if not _VARIABLE.search(parts.user):
+        know(password or user)
+    return ""
+
+
+def _without_tokens(rest: str, conda: bool, base: bool) -> str:
+    """Path, query and fragment with ``***`` for each token."""
+    path, mark, more = re.match(r"([^?#]*)([?#]?)(.*)", rest, re.DOTALL).groups()  # type: ignore[union-attr]
+    words = path.split("/")
+    for at, word in enumerate(words):
+        after_t = words[at - 1] == "t" and at + 1 < len(words) and (at == 2 or conda)
+        random = base and _RANDOM.fullmatch(word)
+        if word and "$" not in word and (after_t or random or _KNOWN_TOKEN.fullmatch(word)):
+            words[at] = word if word == "<TOKEN>" else HIDDEN
+    return "/".join(words) + _QUERY_SECRET.sub(rf"\1{HIDDEN}", mark + more)
+
+
+def _learn_tokens(plain: str, rest: str, real: str) -> None:
+    """Remember what the tokens are, for this address and for all that begin with its last token."""
+    _tokens[plain + rest] = plain + real
+    words, reals = rest.split("/"), real.split("/")
+    hidden = [at for at, word in enumerate(words) if word == HIDDEN]
+    if hidden and len(words) == len(reals):
+        last = hidden[-1] + 1
+        _tokens.setdefault(f"{plain}{'/'.join(words[:last])}/", f"{plain}{'/'.join(reals[:last])}/")
+    for word, known in zip(words, reals, strict=False):
+        if word == HIDDEN:
+            know(known)
+
+
+def _learn_head(url: str, environ: Mapping[str, str]) -> None:
+    head = _HEAD.match(url)
+    assert head is not None
+    value = _VARIABLE.sub(lambda found: environ.get(found[1]) or found.group(), head.group())
+    if "${" not in value and "://" in value:
+        _heads[address(value.rstrip("/"), environ, base=True)] = _without_login(head.group())
+
+
+# --------------------------------------------------------------------------- use
+
+
+def variables(url: str) -> tuple[str, ...]:
+    """The names of the variables in an address."""
+    return tuple(_VARIABLE.findall(url))
+
+
+def seen(url: str, environ: Mapping[str, str] | None = None) -> str:
+    """An address as a URL that parsers accept: with its server, and every other variable as ``%24%7BNAME%7D``.
 
     Raises:
-        InputError: it contains a variable that is not set.
+        InputError: a variable that gives the server is not set.
     """
+    return _VARIABLE.sub(r"%24%7B\1%7D", with_server(url, environ))
+
+
+def with_server(url: str, environ: Mapping[str, str] | None = None) -> str:
+    """An address whose server is known: variables that give it are replaced.
+
+    Raises:
+        InputError: one of them is not set.
+    """
+    head = _HEAD.match(url)
+    if head is None:
+        return url
+    rest = url[head.end() :]
+    value = _filled(head.group(), environ, url).rstrip("/")
+    return address(value, environ, base=True) + rest
+
+
+def host_of(url: str) -> str:
+    """The host name of an address, without its port."""
+    parts = _parts(with_server(url, None))
+    return re.sub(r":\d+$", "", parts.host) if parts else ""
+
+
+def is_protected(url: str, environ: Mapping[str, str] | None = None) -> bool:
+    """Whether more than this address is needed to reach it: a login, a variable's value, a token."""
+    opened = with_server(url, environ)
+    parts = _parts(opened)
+    if parts is None or parts.scheme.lower() not in _WEB:
+        return False
+    return bool(_VARIABLE.search(parts.path)) or HIDDEN in parts.rest or parts.origin in _logins
+
+
+def reached(url: str, environ: Mapping[str, str] | None = None) -> tuple[str, Login | None]:
+    """The real URL of an address, without a login, and the login. For `host.http` only.
+
+    Raises:
+        InputError: it contains a variable that is not set, or a token that nothing here names.
+    """
+    opened = address(_MARKER.sub(r"${\1}", with_server(url, environ)), environ)
+    known = max((begin for begin in _tokens if opened.startswith(begin)), key=len, default="")
+    whole = _tokens.get(known, "") + opened[len(known) :]
+    parts = _parts(whole)
+    if parts is None or parts.scheme.lower() not in _WEB:
+        return _filled(whole, environ, url), None
+    if HIDDEN in parts.rest:
+        hint = "write the channel or index with its token in the stack's file or in site.yaml"
+        raise InputError(f"the token of {url} is not known: locks do not contain it", hint=hint)
+    return _filled(whole, environ, url, in_url=True), _login(parts, environ, url)
+
+
+def _login(parts: _Parts, environ: Mapping[str, str] | None, url: str) -> Login | None:
+    """The login of the longest beginning of a URL that was named with one."""
+    known = _logins.get(parts.origin, {})
+    fitting = [path for path in known if parts.path.startswith(path.rstrip("/"))]
+    return _real(known[max(fitting, key=len)], environ, url) if fitting else None
+
+
+def login_of_server(url: str) -> Login | None:
+    """A login for another URL of the same server, as in pip: an index may have its files elsewhere. The nearest one."""
+    parts = _parts(url)
+    known = _logins.get(parts.origin) if parts else None
+    if parts is None or not known:
+        return None
+    words = parts.path.split("/")
+
+    def shared(path: str) -> int:
+        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(path.split("/"), words, strict=False)))
+
+    nearest = max(known, key=shared)
+    return _real(known[nearest], None, url)
+
+
+def _real(login: Login, environ: Mapping[str, str] | None, url: str) -> Login:
+    user, password = (unquote(_filled(text, environ, url)) for text in login)
+    know(password or user)
+    return user, password
+
+
+def _filled(text: str, environ: Mapping[str, str] | None, url: str, *, in_url: bool = False) -> str:
+    known = os.environ if environ is None else environ
 
     def value(found: re.Match[str]) -> str:
         name = found.group(1)
-        if name not in environ:
-            raise InputError(f"{url} needs the variable {name}, which is not set", hint=f"export {name}=...")
-        return environ[name]
+        if not known.get(name):
+            shown = redacted(url)
+            raise InputError(f"{shown} needs the variable {name}, which is not set", hint=f"export {name}=...")
+        if not in_url:
+            return known[name]
+        know(known[name], f"${{{name}}}")
+        stray = re.sub(r"%(?![0-9A-Fa-f]{2})", "%25", known[name])
+        return quote(stray, safe="%/:=;@!$&'()*+,~?")
 
-    return re.sub(r"\$\{([A-Za-z_]\w*)\}", value, url)
+    return _VARIABLE.sub(value, text)
+
+
+def with_names(url: str, page: str) -> str:
+    """The address of what a page links to: variables and ``***`` where the page's own address has them."""
+    names, values = (text.split("/") for text in (_MARKER.sub(r"${\1}", page), reached(page)[0]))
+    secret = {value: name for name, value in zip(names, values, strict=False) if name != value}
+    return "/".join(secret.get(word, word) for word in url.split("/"))
+
+
+# --------------------------------------------------------------------------- text that leaves
+
+
+def alias(url: str, environ: Mapping[str, str] | None = None) -> str:
+    """An address as another program sees it: by an http server that only `host.gateway` knows, where it is protected.
+
+    The same address has the same alias in every process, since programs keep what they fetch by its URL.
+    """
+    url = address(url, environ)
+    opened = seen(url, environ)
+    parts = _parts(opened)
+    if parts is None or not is_protected(url, environ):
+        return opened
+    return f"{parts.vcs}http://{_alias_host(parts.origin)}{parts.rest}"
+
+
+def _alias_host(origin: str) -> str:
+    words = re.sub(r"[^a-z0-9.]+", "-", origin.partition("://")[2]).strip("-.")
+    host = f"{words}-{hashlib.sha256(origin.encode()).hexdigest()[:8]}.{ALIAS_DOMAIN}"
+    _aliases[host] = origin
+    return host
+
+
+def origin_of(host: str) -> str:
+    """The origin (``https://host:port``) behind the host name of an alias; empty for any other name."""
+    return _aliases.get(host.lower(), "")
+
+
+def aliases() -> dict[str, str]:
+    """Every origin that has an alias, and the alias: ``http://...``."""
+    return {origin: f"http://{host}" for host, origin in _aliases.items()}
+
+
+def written(text: str) -> str:
+    """Text of another program with addresses in the place of aliases, as locks have them."""
+    for host, origin in _aliases.items():
+        text = text.replace(f"http://{host}", origin)
+    text = _MARKER.sub(r"${\1}", text)
+    for begin, head in _heads.items():
+        text = re.sub(rf"{re.escape(begin)}(?=[/\s\"'?#,;]|$)", lambda _, to=head: to, text)  # type: ignore[misc]
+    return text
+
+
+def redacted(text: str) -> str:
+    """Text without secrets: those that this process knows, and what looks like a login or a token."""
+    text = written(text)
+    for begin in sorted(_tokens, key=len, reverse=True):
+        text = text.replace(_tokens[begin], begin)
+    for value in sorted(_values, key=len, reverse=True):
+        if value in text:
+            text = text.replace(value, _values[value])
+    return _KNOWN_TOKEN.sub(HIDDEN, _HEADER.sub(rf"\1{HIDDEN}", shown(text)))
+
+
+def shown(text: str, *, base: bool = False) -> str:
+    """Text with ``***`` for what is secret in its URLs by their form alone: the same in every process.
+
+    Args:
+        base: as for `address`.
+    """
+
+    def one(found: re.Match[str]) -> str:
+        parts = _parts(found.group())
+        if parts is None:
+            return found.group()
+        secret = parts.user if parts.scheme.lower() in _WEB else ":" in parts.user
+        user = HIDDEN if secret else parts.user
+        rest = _without_tokens(parts.rest, False, base) if parts.scheme.lower() in _WEB else parts.rest
+        return f"{parts.vcs}{parts.scheme}://{user}{'@' if user else ''}{parts.host}{rest}"
+
+    return _URL_IN_TEXT.sub(one, text)

@@ -6,10 +6,12 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from stackyard.errors import MissingError, StackyardError
-from stackyard.host import command
+from stackyard.host import command, gateway, secrets
+from stackyard.host.http import LOGIN_HINT, Trust
 from stackyard.host.pipconf import PipSettings
 
 _KEPT = ("UV_CONCURRENT_DOWNLOADS", "UV_CONCURRENT_BUILDS", "UV_HTTP_TIMEOUT", "UV_OFFLINE", "UV_SYSTEM_CERTS",
@@ -30,9 +32,16 @@ def environment(settings: PipSettings | None = None) -> dict[str, str]:
     env = {k: v for k, v in os.environ.items() if not k.startswith("UV_") or k in _KEPT}
     env["UV_NO_CONFIG"] = "1"
     env["UV_PYTHON_DOWNLOADS"] = "never"
+    env["UV_LINK_MODE"] = "copy"  # what is compiled runs as a program; it must not hold links into the cache
     env["COLUMNS"] = "100000"  # uv folds its reasons at this width, and they are read line by line
-    if settings is None:
-        return env
+    if settings is not None:
+        env |= _network(settings)
+        index_options(settings)  # the servers of all indexes have their aliases from here on
+    return env | gateway.variables(env)
+
+
+def _network(settings: PipSettings) -> dict[str, str]:
+    env = {}
     if settings.cert:
         env["SSL_CERT_FILE"] = settings.cert
     if settings.client_cert:
@@ -46,13 +55,20 @@ def environment(settings: PipSettings | None = None) -> dict[str, str]:
 
 def index_options(settings: PipSettings) -> list[str]:
     """The options for where packages come from; of several indexes the best version of all is taken, as in pip."""
-    links = [f"--find-links={place}" for place in settings.find_links]
+    links = [f"--find-links={place_for_uv(place, settings)}" for place in settings.find_links]
     if settings.no_index or not settings.indexes:
         return [*links, "--no-index", *host_options(settings)]
-    *others, main = settings.indexes
+    *others, main = (place_for_uv(url, settings) for url in settings.indexes)
     strategy = ["--index-strategy=unsafe-best-match"] if others else []
     indexes = [*(f"--index={url}" for url in others), f"--default-index={main}"]
     return [*links, *indexes, *strategy, *host_options(settings)]
+
+
+def place_for_uv(url: str, settings: PipSettings) -> str:
+    """An index, a page of links or a file as uv sees it: by an alias where a login or a token belongs to it."""
+    host = secrets.host_of(url)
+    insecure = any(host in (name, name.rpartition(":")[0]) for name in settings.trusted_hosts)
+    return gateway.alias(url, Trust(settings.cert, settings.client_cert, insecure, settings.proxy))
 
 
 def host_options(settings: PipSettings) -> list[str]:
@@ -76,7 +92,8 @@ def run(
         check: raise CommandError where uv exits with a status other than 0.
     """
     env = {**environment(settings), **(extra or {})}
-    return command.run([program(), *words], env=env, cwd=cwd, timeout_s=timeout_s, check=check)
+    result = command.run([program(), *words], env=env, cwd=cwd, timeout_s=timeout_s, check=check)
+    return replace(result, stdout=secrets.written(result.stdout), stderr=secrets.written(result.stderr))
 
 
 def messages(result: command.Result) -> str:
@@ -88,8 +105,14 @@ def messages(result: command.Result) -> str:
 def failure(result: command.Result, what: str) -> StackyardError:
     """A failed run as an error: `what` with uv's first cause; all messages, without passwords, are the detail."""
     lines = [line for line in messages(result).splitlines() if "does not contain any dependencies" not in line]
-    text = re.sub(r"://[^/@\s:]+:[^/@\s]+@", "://***@", "\n".join(lines).strip())
+    text = secrets.redacted("\n".join(lines).strip())
     first = next((line for line in text.splitlines() if line.startswith("error: ")), text).removeprefix("error: ")
     fatal = re.search(r"^\s*fatal: (.+?)\.?$", text, re.MULTILINE)  # git's own reason
     because = f" ({fatal.group(1)})" if fatal else ""
-    return StackyardError(f"{what}: {first}{because}", detail=text)
+    return StackyardError(f"{what}: {first}{because}", detail=text, hint=LOGIN_HINT if refused(text) else None)
+
+
+def refused(output: str) -> bool:
+    """Whether a server wanted a login that it did not get, by the output of uv or git."""
+    words = r"\b40[13] (Unauthorized|Forbidden)|error: 40[13]|could not read Username|Authentication failed"
+    return re.search(words, output) is not None

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from stackyard.launch.request.intent import BatchOptions, Intent
 from stackyard.lint.launches import AGENTS, RANKS, Launch, python_program
@@ -15,6 +18,8 @@ from stackyard.lint.rules.jsrun import sets_of
 from stackyard.lint.rules.torch import ranks_per_agent
 from stackyard.lint.script import Script
 from stackyard.lint.words import is_known, shown
+
+M = TypeVar("M", bound=BaseModel)
 
 _SLURM_NAMES = {
     "qos": "qos",
@@ -102,7 +107,19 @@ def to_intent(script: Script, report: LintReport | None = None) -> tuple[Intent,
         if finding.severity != "note" and finding.where:
             making.notes.append(f"line {finding.where.line}: {finding.message} ({finding.rule})")
     values = {name: value for name, value in making.values.items() if value is not None}
-    return Intent(**values, batch=BatchOptions(**making.batch)), list(dict.fromkeys(making.notes))
+    batch = _valid(BatchOptions, making.batch, making.notes)
+    intent = _valid(Intent, {**values, "batch": batch}, making.notes)
+    return intent, list(dict.fromkeys(making.notes))
+
+
+def _valid(model: type[M], values: dict[str, Any], notes: list[str]) -> M:
+    """The model of these values; those that no job file may have are left out with a note."""
+    try:
+        return model(**values)
+    except ValidationError as error:
+        invalid = {str(each["loc"][0]): each["msg"] for each in error.errors(include_url=False)}
+    notes += [f"{name} was left out: {values[name]!r:.60}: {reason}" for name, reason in invalid.items()]
+    return model(**{name: value for name, value in values.items() if name not in invalid})
 
 
 def _main_launch(case: Case, making: _Making) -> Launch | None:
@@ -122,6 +139,7 @@ def _head(making: _Making) -> None:
             batch[name] = value
         elif value:
             making.notes.append(f"{name}: {value} is a placeholder: fill it in")
+    _split_array(batch)
     table = {"slurm": _SLURM_NAMES, "lsf": _LSF_NAMES, "pbs": _PBS_NAMES}.get(script.scheduler, {})
     for option, name in table.items():
         value = request.values.get(option, "")
@@ -135,6 +153,13 @@ def _head(making: _Making) -> None:
         batch["requeue"] = True
     _mail_events(making, request)
     _rest_of_head(making)
+
+
+def _split_array(batch: dict[str, Any]) -> None:
+    """LSF has the indices of an array in the job's name: ``name[1-10]%4``."""
+    found = re.fullmatch(r"([^\[\]]*)\[([^\[\]]+)\](%\d+)?", batch.get("name", ""))
+    if found:
+        batch.update(name=found[1], array=found[2] + (found[3] or ""))
 
 
 def _rest_of_head(making: _Making) -> None:

@@ -65,6 +65,10 @@ class Reading:
         return next((option.value for option in reversed(self.options) if option.name == name), None)
 
 
+_MOST_VALUES = 2
+"""Words after an option that can be its values (mpirun's ``--mca NAME VALUE``)."""
+
+
 def read_options(table: Table, words: Sequence[str], *, all_words: bool = False) -> Reading:
     """Read options up to the first word that is not one (`all_words`: skip such words)."""
     found: list[Option] = []
@@ -78,7 +82,7 @@ def read_options(table: Table, words: Sequence[str], *, all_words: bool = False)
         at += 1
         if not word.startswith("-"):
             continue
-        made, used, sure = _option(table, word, words[at:])
+        made, used, sure = _option(table, word, words[at : at + _MOST_VALUES])
         found += made
         at += used
         doubtful = doubtful or not sure

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stackyard.errors import Where
 from stackyard.findings import Finding
 from stackyard.lint.launches import Launch
 from stackyard.lint.rules import TABLE, Case
 from stackyard.lint.script import Script, parse_script
 from stackyard.lint.words import shown
 from stackyard.spec.sitemodels import Site
-from stackyard.spec.yamlfile import read_text
+from stackyard.spec.yamlfile import read_text, too_large
 
 _RANK = {"refused": 0, "warning": 1, "note": 2}
 _SCHEDULERS = {"slurm": "Slurm", "lsf": "LSF", "pbs": "PBS", "flux": "Flux", "sge": "Grid Engine", "cobalt": "Cobalt"}
@@ -82,6 +84,10 @@ class LintReport:
         }
 
 
+MOST_CHARACTERS = 100_000
+"""Of a batch script. Longer ones are generated, and no reader would follow what is said about them."""
+
+
 def _line(finding: Finding) -> int:
     return finding.where.line if finding.where else 0
 
@@ -99,10 +105,17 @@ def lint_file(path: Path, site: Site | None = None) -> LintReport:
         site: the target cluster; without it some findings are notes.
 
     Raises:
-        InputError: the file does not exist or is not text.
+        InputError: the file does not exist, is not text, or is too large.
     """
     folders = tuple(dict.fromkeys((path.absolute().parent, Path.cwd())))
-    return lint_text(read_text(path), site, name=str(path), folders=folders)
+    text = read_text(path)
+    if len(text) > MOST_CHARACTERS:
+        raise too_large(f"more than {MOST_CHARACTERS} characters", Where(str(path)))
+    endless = re.search(r"\d{100}", text)
+    if endless:
+        line = text.count("\n", 0, endless.start()) + 1
+        raise too_large("a number of more than a hundred digits", Where(str(path), line))
+    return lint_text(text, site, name=str(path), folders=folders)
 
 
 def lint_text(

@@ -1,6 +1,7 @@
 """Which conda channels are searched: names become URLs by the site's policy.
 
-Pure, except for the environment variables in channel URLs.
+Pure, except for the environment variables in channel URLs. URLs are addresses (`host.secrets`): without logins, tokens
+and the values of variables.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from stackyard.errors import InputError, Where
+from stackyard.host import secrets
 from stackyard.host.platforms import SUBDIRS
 from stackyard.spec.environment import channels_for
 from stackyard.spec.models import ChannelPolicy, CondaRequirement, Environment
@@ -25,7 +27,7 @@ _SUBDIR = re.compile(rf"/({'|'.join(SUBDIRS)})/?$")
 
 @dataclass(frozen=True)
 class Channel:
-    """One channel: its name as written, its URL without a trailing slash, and the line that names it."""
+    """One channel: its name as written, its address without a trailing slash, and the line that names it."""
 
     name: str
     url: str
@@ -33,8 +35,8 @@ class Channel:
 
     @property
     def shown(self) -> str:
-        """What a lock records: the URL, or the name as written if it contains a variable, which may be a secret."""
-        return self.name if "$" in self.name else self.url
+        """What a lock records: the address, or the name as written if it contains a variable and nothing secret."""
+        return self.name if "$" in self.name and secrets.shown(self.name, base=True) == self.name else self.url
 
 
 class Resolver:
@@ -100,9 +102,9 @@ class Resolver:
             raise InputError(error.message, where=where or error.where, hint=error.hint) from error
 
     def spec(self, requirement: CondaRequirement) -> str:
-        """A requirement's MatchSpec with its channel as the URL that is searched."""
+        """A requirement's MatchSpec with the address of its channel."""
         if requirement.url or not requirement.channel:
-            return requirement.url or requirement.spec
+            return secrets.address(requirement.url, self._environ, conda=True) or requirement.spec
         rest = requirement.spec.split("::", 1)[-1]
         channel = self.resolve(requirement.channel, requirement.place)[0].url
         subdir = f"/{requirement.subdir}" if requirement.subdir else ""
@@ -111,20 +113,25 @@ class Resolver:
     def _url(self, name: str, written: str) -> str:
         expanded = self._expand(name)
         mirrors = {self._plain(key): value for key, value in self._policy.mirrors.items()}
-        original = self._original(expanded)
-        self._permit(written, {written, name, expanded, original})
-        for key in (name, expanded, original):
+        original = self._address(name) if "://" in expanded else self._original(expanded)
+        opened = secrets.with_server(original, self._environ)
+        self._permit(written, {written, name, expanded, original, opened})
+        for key in (name, expanded, original, opened):
             if self._plain(key) in mirrors:
-                return self._plain(self._expand(mirrors[self._plain(key)]))
+                return self._address(mirrors[self._plain(key)])
         for key in sorted(mirrors, key=len, reverse=True):
-            if "://" in key and original.startswith(f"{key}/"):
-                return self._plain(self._expand(mirrors[key])) + original[len(key) :]
+            if "://" in key and opened.startswith(f"{key}/"):
+                return self._address(mirrors[key]) + opened[len(key) :]
         return original
 
+    def _address(self, url: str) -> str:
+        """The address of a URL in which variables may be written as ``$NAME``. Raises InputError if one is not set."""
+        self._expand(url)
+        braced = re.sub(r"\$(?:\{(\w+)\}|(\w+))", lambda found: f"${{{found[1] or found[2]}}}", url)
+        return self._plain(secrets.address(self._plain(braced), self._environ, conda=True, base=True))
+
     def _original(self, name: str) -> str:
-        """The URL of a channel before any mirror."""
-        if "://" in name:
-            return self._plain(name)
+        """The URL of a channel that is not one itself, before any mirror."""
         if name.startswith(("/", "~", "./", "../")):
             folder = Path(self._where.file).absolute().parent
             return (folder / Path(name).expanduser()).resolve().as_uri()
@@ -132,10 +139,10 @@ class Resolver:
             return f"{_DEFAULTS_HOME}/{name}"
         if self._plain(self._policy.alias) == ANACONDA and name.startswith("pkgs/"):
             return f"{_DEFAULTS_HOME}/{name.removeprefix('pkgs/')}"
-        return f"{self._plain(self._expand(self._policy.alias))}/{name.strip('/')}"
+        return f"{self._address(self._policy.alias)}/{name.strip('/')}"
 
     def _plain(self, url: str) -> str:
-        return _SUBDIR.sub("", url.rstrip("/")) if "://" in url else url
+        return _SUBDIR.sub("", url.rstrip("/")) if "://" in url or "$" in url else url
 
     def _expand(self, text: str) -> str:
         def value(found: re.Match[str]) -> str:

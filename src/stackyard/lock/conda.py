@@ -9,6 +9,7 @@ import re
 import time
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,11 +29,16 @@ from rattler import (
 from rattler.exceptions import GatewayError, InvalidMatchSpecError, SolverError
 
 from stackyard.errors import InputError, StackyardError, Where
+from stackyard.host import secrets
+from stackyard.host.conda import client
 from stackyard.host.hashing import local_path, sha256_file, sha256_url
 from stackyard.host.names import conda_name
 from stackyard.lock.channels import Channel
+from stackyard.lock.favour import Offered, offered
 from stackyard.lock.model import CondaPackage
+from stackyard.lock.prefer import ALL_FREE, Preferred
 from stackyard.lock.reach import Target, check
+from stackyard.lock.satisfied import fits
 
 RELAX_BUDGET_S = 5.0
 _INDEXES = ("repodata.json", "repodata.json.zst", "repodata_shards.msgpack.zst")
@@ -53,6 +59,7 @@ class CondaRequest:
         exclude_newer: a date ``YYYY-MM-DD``, included, or empty.
         cache: the directory where repodata is kept.
         places: the line of each spec, by spec.
+        preferred: what is locked now; it stays unless a spec, a pin or a package to be renewed moves it.
     """
 
     subject: str
@@ -66,6 +73,7 @@ class CondaRequest:
     exclude_newer: str = ""
     where: Where | None = None
     places: tuple[tuple[str, Where], ...] = ()
+    preferred: Preferred = ALL_FREE
 
 
 def solve_conda(request: CondaRequest) -> tuple[CondaPackage, ...]:
@@ -81,7 +89,7 @@ def solve_conda(request: CondaRequest) -> tuple[CondaPackage, ...]:
         return ()
     check([_target(channel, request) for channel in request.channels])
     records = asyncio.run(_solve(request))
-    packages = [_package(record) for record in records]
+    packages = [_package(record, request.channels) for record in records]
     return tuple(sorted((_hashed(p) for p in packages), key=lambda p: p.name))
 
 
@@ -99,9 +107,17 @@ class _Solver:
 
     def __init__(self, request: CondaRequest) -> None:
         self._request = request
-        self._gateway = Gateway(cache_dir=request.cache, show_progress=False)
+        _forget_tokens(request.cache)
+        places = [*(c.url for c in request.channels), *(s for s in request.specs if "://" in s and "::" not in s)]
+        self._gateway = Gateway(cache_dir=request.cache, client=client(places), show_progress=False)
         self._virtual = [_virtual(text) for text in request.virtual]
         self._newest = _end_of(request.exclude_newer) if request.exclude_newer else None
+        self._offered = Offered(())
+        self.kept: Sequence[CondaPackage] = ()
+
+    async def prefer(self) -> None:
+        """Look up the locked packages; those in `kept` are preferred by every solve from now on."""
+        self._offered = await offered(self._gateway, self._request, self._newest)
 
     async def run(
         self, specs: Sequence[str], pins: Sequence[str], priority: ChannelPriority | None = None
@@ -110,10 +126,11 @@ class _Solver:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return await solve(
-                [f"{c.url}/" for c in self._request.channels],
+                [f"{secrets.seen(c.url)}/" for c in self._request.channels],
                 [_match_spec(s, self._request) for s in (*specs, *self._bare_names(specs))],
                 gateway=self._gateway,
                 platforms=[Subdir(self._request.platform), Subdir("noarch")],
+                locked_packages=self._offered.of(self.kept),
                 virtual_packages=self._virtual,
                 channel_priority=priority or _PRIORITY[self._request.priority],
                 exclude_newer=self._newest,
@@ -140,12 +157,25 @@ class _Solver:
         return True
 
 
+def _forget_tokens(cache: Path) -> None:
+    """Remove what former versions kept of channels with a token or a login in their URLs: the URLs are in it."""
+    for note in (*cache.glob("*.info.json"), *cache.glob("*.shards-cache-v*")):
+        text = note.read_bytes().decode("latin-1")
+        if secrets.shown(text) != text:
+            for path in (note, note.with_name(note.name.replace(".info.json", ".json"))):
+                path.unlink(missing_ok=True)
+
+
 async def _solve(request: CondaRequest) -> list[RepoDataRecord]:
     solver = _Solver(request)
     try:
+        await solver.prefer()
+        priority = None
         if request.priority == "flexible" and not await solver.works(request.specs, request.pins):
-            return await solver.run(request.specs, request.pins, ChannelPriority.Disabled)
-        return await solver.run(request.specs, request.pins)
+            priority = ChannelPriority.Disabled
+        if request.preferred.renewed:
+            return await _renewed(solver, request, priority)
+        return await _least(solver, request, request.preferred.kept, priority)
     except SolverError as error:
         reason = _reason(str(error))
         helpful = [] if request.pins and await solver.works(request.specs, ()) else await _helpful(solver, request)
@@ -157,11 +187,42 @@ async def _solve(request: CondaRequest) -> list[RepoDataRecord]:
         ) from error
     except GatewayError as error:
         raise StackyardError(
-            f"cannot read a channel of {request.subject}: {_first_line(str(error))}",
+            f"cannot read a channel of {request.subject}: {_first_line(secrets.redacted(str(error)))}",
             where=request.where,
-            detail=str(error),
+            detail=secrets.redacted(str(error)),
             hint="a channel is a directory with noarch/repodata.json and one repodata.json per platform",
         ) from error
+
+
+async def _least(
+    solver: _Solver,
+    request: CondaRequest,
+    kept: Sequence[CondaPackage],
+    priority: ChannelPriority | None,
+    pins: Sequence[str] = (),
+) -> list[RepoDataRecord]:
+    """The solution that moves least: with the versions of all that is kept, else with its Python, else with neither.
+
+    A preference alone does not hold a package where the first choice for another one excludes it.
+    """
+    solver.kept = kept
+    python = [f"python {'.'.join(p.version.split('.')[:2])}.*" for p in request.preferred.conda if p.name == "python"]
+    exact = [f"{p.name} =={p.version}" for p in kept if fits(p, (*request.specs, *request.pins))]
+    for held in (p for p in ([*python, *exact], python) if p):
+        with suppress(SolverError):
+            return await solver.run(request.specs, [*request.pins, *pins, *held], priority)
+    return await solver.run(request.specs, [*request.pins, *pins], priority)
+
+
+async def _renewed(solver: _Solver, request: CondaRequest, priority: ChannelPriority | None) -> list[RepoDataRecord]:
+    """The newest versions of the packages to be renewed that go with the others, and what these versions need.
+
+    A first solve, free for what the renewed packages need, finds their versions; a second one moves no more than that.
+    """
+    free = await _least(solver, request, request.preferred.independent, priority)
+    renewed = request.preferred.renewed
+    versions = [f"{r.name.normalized} =={r.version}" for r in free if r.name.normalized in renewed]
+    return await _least(solver, request, request.preferred.kept, priority, versions)
 
 
 def _conflicting_place(request: CondaRequest, reason: str, helpful: Sequence[str]) -> Where | None:
@@ -236,7 +297,7 @@ def _shown(spec: str) -> str:
 
 
 def _reason(text: str) -> str:
-    return text.removeprefix("Cannot solve the request because of: ").strip()
+    return secrets.redacted(text).removeprefix("Cannot solve the request because of: ").strip()
 
 
 def _first_line(text: str) -> str:
@@ -245,7 +306,7 @@ def _first_line(text: str) -> str:
 
 def _match_spec(text: str, request: CondaRequest) -> MatchSpec:
     try:
-        return MatchSpec(text)
+        return MatchSpec(secrets.seen(text) if "://" in text else text)
     except InvalidMatchSpecError as error:
         raise InputError(
             f"{text!r} is not a conda requirement: {error}",
@@ -272,8 +333,9 @@ def _end_of(date: str) -> datetime.datetime:
 # --------------------------------------------------------------------------- records
 
 
-def _package(record: RepoDataRecord) -> CondaPackage:
+def _package(record: RepoDataRecord, channels: Sequence[Channel]) -> CondaPackage:
     data = json.loads(record.to_json())
+    places = [c.url for c in channels if data["url"].startswith(f"{secrets.seen(c.url)}/")]
     noarch = data.get("noarch") or ""
     return CondaPackage(
         name=data["name"],
@@ -281,8 +343,8 @@ def _package(record: RepoDataRecord) -> CondaPackage:
         build=data["build"],
         build_number=data["build_number"],
         subdir=data["subdir"],
-        channel=(data.get("channel") or "").rstrip("/"),
-        url=data["url"],
+        channel=max(places, key=len, default=(data.get("channel") or "").rstrip("/")),
+        url=secrets.written(data["url"]),
         sha256=data.get("sha256") or "",
         md5=data.get("md5") or "",
         size=data.get("size") or 0,

@@ -25,6 +25,11 @@ class Item:
     source: str
     sha256: str
 
+    @property
+    def label(self) -> str:
+        """``name version build (kind)``."""
+        return f"{self.name} {_shown(self)} ({self.kind})"
+
 
 @dataclass(frozen=True)
 class Change:
@@ -33,6 +38,11 @@ class Change:
     old: Item
     new: Item
     what: tuple[str, ...]
+
+    @property
+    def line(self) -> str:
+        """``~ name old -> new (kind)``."""
+        return _changed(self)
 
 
 @dataclass(frozen=True)
@@ -52,9 +62,9 @@ class Diff:
 
     def lines(self) -> list[str]:
         """The difference as text: ``+ name version``, ``- name version``, ``~ name old -> new``."""
-        rows = [(i.name, f"+ {i.name} {_shown(i)} ({i.kind})") for i in self.added]
-        rows += [(i.name, f"- {i.name} {_shown(i)} ({i.kind})") for i in self.removed]
-        rows += [(c.new.name, _changed(c)) for c in self.changed]
+        rows = [(i.name, f"+ {i.label}") for i in self.added]
+        rows += [(i.name, f"- {i.label}") for i in self.removed]
+        rows += [(c.new.name, c.line) for c in self.changed]
         return [text for _, text in sorted(rows)]
 
 

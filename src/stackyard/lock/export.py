@@ -6,14 +6,15 @@ Every format gets what it can express; a comment in the file names the rest.
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from contextlib import contextmanager
 from typing import Any, Literal
 
+from stackyard.errors import InputError
 from stackyard.host.hashing import local_path
 from stackyard.host.names import canonical, conda_name, pip_name
 from stackyard.host.platforms import machine_of
+from stackyard.host.scratch import scratch
 from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage
 from stackyard.lock.text import toml_value
 
@@ -173,22 +174,43 @@ def pixi(locked_variant: LockedVariant) -> str:
     """A pixi.lock, written by rattler; the hashes of pip packages, which its interface does not take, are put in."""
     from rattler import LockChannel, LockFile, LockPlatform
 
-    platform = LockPlatform(locked_variant.platform, None, list(locked_variant.virtual))
-    lock = LockFile([platform])
-    lock.set_channels("default", [LockChannel(f"{url}/") for url in locked_variant.channels])
-    for conda in locked_variant.conda:
-        lock.add_conda_package("default", platform, record(conda))
-    for pip in locked_variant.pip:
-        lock.add_pypi_package("default", platform, pip.name, pip.version or "0", _pixi_location(pip))
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "pixi.lock"
+    with scratch("export") as folder, _accepted(f"{locked_variant.stack} {locked_variant.version}"):
+        platform = LockPlatform(locked_variant.platform, None, list(locked_variant.virtual))
+        lock = LockFile([platform])
+        lock.set_channels("default", [LockChannel(f"{url}/") for url in locked_variant.channels])
+        for conda in locked_variant.conda:
+            lock.add_conda_package("default", platform, record(conda))
+        for pip in locked_variant.pip:
+            lock.add_pypi_package("default", platform, pip.name, pip.version or "0", _pixi_location(pip))
+        path = folder / "pixi.lock"
         lock.to_path(path)
         text = path.read_text(encoding="utf-8")
-    return _with_hashes(text, {p.name: p for p in locked_variant.pip})
+    return _with_hashes(text, {canonical(p.name): p for p in locked_variant.pip})
 
 
 def record(package: CondaPackage) -> Any:
-    """A locked conda package as rattler's `RepoDataRecord`."""
+    """A locked conda package as rattler's `RepoDataRecord`.
+
+    Raises:
+        InputError: rattler rejects one of its values; the lock was edited or damaged.
+    """
+    with _accepted(package.stem):
+        return _record(package)
+
+
+@contextmanager
+def _accepted(what: str) -> Iterator[None]:
+    """Turn rattler's errors about values of a lock into an InputError; it has an exception for each kind of value."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        message = f"invalid values of {what} in the lock: {error}"
+        raise InputError(message, hint="solve again with `stackyard lock`") from error
+
+
+def _record(package: CondaPackage) -> Any:
     from rattler import BuildString, PackageRecord, RepoDataRecord
 
     made = PackageRecord(
@@ -210,7 +232,7 @@ def _pixi_location(package: PipPackage) -> str:
 
 def _with_hashes(text: str, packages: Mapping[str, PipPackage]) -> str:
     def filled(found: re.Match[str]) -> str:
-        package = packages[found.group(2)]
+        package = packages[canonical(found.group(2).strip("'\""))]  # a name such as `null` is in quotes
         lines = f"  sha256: {package.sha256}\n" if package.sha256 and package.kind != "path" else ""
         if package.requires:
             lines += "  requires_dist:\n" + "".join(f"  - {_quoted(r)}\n" for r in package.requires)

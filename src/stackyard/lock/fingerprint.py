@@ -13,7 +13,7 @@ from pathlib import Path
 
 from stackyard.errors import Where
 from stackyard.host.hashing import local_path, sha256_file
-from stackyard.host.secrets import without_secrets
+from stackyard.host.secrets import shown
 from stackyard.lock.channels import Resolver
 from stackyard.lock.snapshot import sha256_tree
 from stackyard.lock.virtual import declared
@@ -45,7 +45,7 @@ def fingerprint(variant: Variant, site: Site, platform: str) -> Fingerprint:
         InputError: a channel is denied or contains an unset variable, or a patch or project does not exist.
     """
     folder = spec_folder(variant)
-    conda = [r.url or r.spec for r in conda_requirements(variant, platform)]
+    conda = [shown(r.url or r.spec) for r in conda_requirements(variant, platform)]
     pip = [f"pip: {_pip_line(r)}" for r in pip_requirements(variant, platform)]
     lines = [*_conda_policy(variant, site, platform), *_pip_policy(variant, site, platform)]
     return Fingerprint(
@@ -109,7 +109,8 @@ def _holds(selector: str, variant: Variant, platform: str) -> bool:
 
 def _pip_line(requirement: PipRequirement) -> str:
     hashes = "".join(f" --hash={h}" for h in requirement.hashes)
-    return f"{requirement.line}{hashes}" + (f" (from {requirement.index})" if requirement.index else "")
+    text = f"{requirement.line}{hashes}" + (f" (from {requirement.index})" if requirement.index else "")
+    return shown(text)
 
 
 def _conda_policy(variant: Variant, site: Site, platform: str) -> Iterator[str]:
@@ -130,7 +131,7 @@ def _pip_policy(variant: Variant, site: Site, platform: str) -> Iterator[str]:
     requirements = pip_requirements(variant, platform)
     if not requirements:
         return
-    yield from (f"constraint {r.line}" for r in constraints(variant, platform))
+    yield from (f"constraint {shown(r.line)}" for r in constraints(variant, platform))
     yield from _given(variant.environment.pip_options.model_dump(), "pip-option")
     yield from _given(site.pip.model_dump(exclude={"read_pip_conf"}), "site-pip")
     if site.channels.exclude_newer:
@@ -150,9 +151,12 @@ def _pip_policy(variant: Variant, site: Site, platform: str) -> Iterator[str]:
 def _given(values: Mapping[str, object], word: str) -> Iterator[str]:
     for key, value in sorted(values.items()):
         if value:
-            words = value if isinstance(value, (tuple, list)) else (value,)
-            shown = " ".join(without_secrets(str(word)) for word in words)
-            yield f"{word} {key.replace('_', '-')} {shown}"
+            pairs = value.items() if isinstance(value, Mapping) else ()
+            words = () if pairs else value if isinstance(value, (tuple, list)) else (value,)
+            plain = [*(shown(str(each), base=True) for each in words)]
+            plain += [f"{shown(k, base=True)}={shown(v, base=True)}" for k, v in pairs]
+            text = " ".join(plain)
+            yield f"{word} {key.replace('_', '-')} {text}"
 
 
 def _contents(requirement: PipRequirement) -> Iterator[str]:

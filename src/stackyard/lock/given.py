@@ -7,7 +7,6 @@ then, whatever an index offers; and the wheel, recognised by its directory, neve
 
 from __future__ import annotations
 
-import json
 import re
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,6 +17,7 @@ from packaging.version import InvalidVersion, Version
 
 from stackyard.host.names import canonical, distributions
 from stackyard.lock.model import CondaPackage
+from stackyard.yard import formats
 from stackyard.yard.layout import Yard
 
 
@@ -63,7 +63,7 @@ def _dist_infos(yard: Yard, package: CondaPackage) -> list[tuple[str, str]]:
     """Names and versions of the ``dist-info`` folders in an extracted package; none where it is not extracted."""
     paths = yard.package(package.stem) / "info" / "paths.json"
     try:
-        entries = json.loads(paths.read_text(encoding="utf-8"))["paths"]
+        entries = formats.content(paths.read_text(encoding="utf-8"))["paths"]
     except (OSError, ValueError, KeyError):
         return []
     found = (re.search(r"(?:^|/)site-packages/([^/]+)\.dist-info/", e["_path"]) for e in entries)

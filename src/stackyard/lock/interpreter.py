@@ -84,6 +84,18 @@ def unchanged(locked: LockedInterpreter) -> bool:
     return path.is_file() and _hash(path) == locked.sha256
 
 
+def accepts(asked: Interpreter, version: str) -> bool:
+    """Whether a Python of this version is one that is requested."""
+    return not asked.version or _fits(version, asked.version, None)
+
+
+def still_fits(locked: LockedInterpreter, source: Source, asked: Interpreter, where: Where | None = None) -> bool:
+    """Whether the locked interpreter of this machine is unchanged and is one that is requested now."""
+    if locked.source != source or not Path(locked.path).is_file() or _hash(Path(locked.path)) != locked.sha256:
+        return False
+    return not asked.path and _fits(locked.version, asked.version, where)
+
+
 def from_uv(asked: Interpreter, platform: str, folder: Path, where: Where | None = None) -> LockedInterpreter:
     """One of uv's managed Pythons: found in the yard's directory or in uv's own, else downloaded into the yard's.
 

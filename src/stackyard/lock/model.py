@@ -100,6 +100,11 @@ class LockedVariant:
     notices: tuple[str, ...] = ()
 
     @property
+    def packages(self) -> tuple[CondaPackage | PipPackage, ...]:
+        """The conda packages, then the pip packages."""
+        return (*self.conda, *self.pip)
+
+    @property
     def key(self) -> tuple[str, str, str]:
         """What identifies it within a lock."""
         return (self.version, self.variant, self.platform)

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from stackyard.errors import InputError, StackyardError, Where
+from stackyard.host import secrets, uv
 from stackyard.host.names import canonical, pip_name
 from stackyard.host.pipconf import PipSettings
-from stackyard.host.secrets import without_login
+from stackyard.host.scratch import scratch
+from stackyard.lock.accelerator import HOME, Accelerator, requested
 from stackyard.lock.given import Given, write_constraints
 from stackyard.lock.model import PipPackage
+from stackyard.lock.prefer import Preference
 from stackyard.lock.pylock import Target, Wanted, package
 from stackyard.lock.reach import Target as ProbeTarget
 from stackyard.lock.reach import check
 from stackyard.lock.relax import relax_pip
 from stackyard.lock.tags import uv_platform, wheel_tags
+from stackyard.lock.torchindex import fitting, for_accelerator
 from stackyard.lock.uvcompile import Answer, Question, Unsolvable, compile_requirements, local_version
 from stackyard.spec.buildinputs import build_inputs
 from stackyard.spec.models import BuildSpec, PipRequirement
-from stackyard.spec.piprequirement import expand
 from stackyard.spec.pipsettings import compiling
 from stackyard.spec.yamlfile import raise_problems
 
@@ -43,6 +46,9 @@ class PipRequest:
         cache: uv's cache directory.
         exclude_newer: a date ``YYYY-MM-DD``, included, or empty.
         places: the line of each index and find-links entry of the file, as written there.
+        preferred: what is locked now and need not be renewed.
+        accelerator: what torch computes on; None: any build will do.
+        torch_home: where PyTorch's indexes are; empty: they are not used.
     """
 
     subject: str
@@ -58,6 +64,13 @@ class PipRequest:
     where: Where | None = None
     exclude_newer: str = ""
     places: Mapping[str, Where] = field(default_factory=dict)
+    preferred: tuple[PipPackage, ...] = ()
+    accelerator: Accelerator | None = None
+    torch_home: str = ""
+
+
+class UnreachableError(StackyardError):
+    """An index of PyTorch cannot be reached; the hint says what else to do."""
 
 
 @dataclass(frozen=True)
@@ -84,16 +97,16 @@ def solve_pip(request: PipRequest) -> PipSolution:
     wanted = [name for name, b in request.build.packages.items() if b.no_binary]
     request = replace(request, settings=compiling(request.settings, tuple(wanted)))
     check(_places(request))
-    with tempfile.TemporaryDirectory(prefix="stackyard-given-") as folder:
-        constraints = (*_constraint_lines(request), *write_constraints(request.given, Path(folder)))
+    with scratch("given") as folder:
+        constraints = (*_constraint_lines(request), *write_constraints(request.given, folder))
         question = _question(request, constraints)
-        answer, prerelease = _resolve(question, request)
-        entries = [e for e in answer.packages if not _is_given(e, folder)]
+        answer, notices = _resolve(question, request)
+        entries = [e for e in answer.packages if not _is_given(e, str(folder))]
     target = Target(wheel_tags(request.platform, request.glibc, request.python), request.settings, hashes,
-                    request.subject)  # fmt: skip
+                    request.subject, frozenset(p.sha256 for p in request.preferred if p.sha256))  # fmt: skip
     packages = [_finish(package(entry, target), answer, request) for entry in entries]
     _require_hashes(packages, hashes, request)
-    return PipSolution(tuple(sorted(packages, key=lambda p: p.name)), _notices(request, prerelease, packages))
+    return PipSolution(tuple(sorted(packages, key=lambda p: p.name)), (*notices, *_notices(request, answer, packages)))
 
 
 def _refuse_python2(request: PipRequest) -> None:
@@ -110,10 +123,10 @@ def _refuse_missing(request: PipRequest) -> None:
     problems: list[InputError] = []
     for requirement in request.requirements:
         path = Path(requirement.path)
-        unset = re.search(r"\$\{([A-Z0-9_]+)\}", expand(requirement.url, os.environ))
+        unset = [name for name in secrets.variables(requirement.url) if not os.environ.get(name)]
         if unset:
-            message = f"{requirement.text!r} needs the variable {unset.group(1)}, which is not set"
-            hint = f"export {unset.group(1)}=..., or write the value instead"
+            message = f"{secrets.shown(requirement.text)!r} needs the variable {unset[0]}, which is not set"
+            hint = f"export {unset[0]}=..., or write the value instead"
             problems.append(InputError(message, where=requirement.place, hint=hint))
         if requirement.kind != "path":
             continue
@@ -158,7 +171,7 @@ def _places(request: PipRequest) -> list[ProbeTarget]:
     """Everything that uv has to read, so that a dead one is reported at once."""
     settings = request.settings
     first = next((canonical(r.name) for r in request.requirements if r.name), "pip")
-    tied = [expand(r.index, os.environ) for r in request.requirements if r.index]
+    tied = [secrets.address(r.index, base=True) for r in request.requirements if r.index]
     indexes = [*(() if settings.no_index else settings.indexes), *tied]
     made = [_place("the index", url, f"{url.rstrip('/')}/{first}/", request) for url in dict.fromkeys(indexes)]
     return made + [_place("the find-links page", p, p, request) for p in settings.find_links if "://" in p]
@@ -168,12 +181,12 @@ def _place(label: str, url: str, tried: str, request: PipRequest) -> ProbeTarget
     settings = request.settings
     tries = (url,) if url.startswith("file:") else (tried,)
     insecure = any(host in url for host in settings.trusted_hosts)
-    where = next((w for text, w in request.places.items() if _expanded(text) == url.rstrip("/")), request.where)
+    where = next((w for text, w in request.places.items() if _address(text) == url.rstrip("/")), request.where)
     return ProbeTarget(label, url, tries, missing_ok=True, cafile=settings.cert, insecure=insecure, where=where)
 
 
-def _expanded(text: str) -> str:
-    return expand(text, os.environ).rstrip("/")
+def _address(text: str) -> str:
+    return secrets.address(text.rstrip("/"), base=True)
 
 
 def _constraint_lines(request: PipRequest) -> list[str]:
@@ -193,13 +206,14 @@ def _constraint_lines(request: PipRequest) -> list[str]:
 def _question(request: PipRequest, constraints: Sequence[str]) -> Question:
     return Question(
         lines=tuple(r.line for r in request.requirements if not r.index),
-        tied=tuple((r.line, expand(r.index, os.environ)) for r in request.requirements if r.index),
+        tied=tuple((r.line, secrets.address(r.index, base=True)) for r in request.requirements if r.index),
         constraints=tuple(constraints),
         settings=request.settings,
         python=request.python,
         platform=uv_platform(request.platform, request.glibc),
         cache=request.cache,
         exclude_newer=request.exclude_newer,
+        preferred=tuple(Preference.of(p, request.requirements) for p in request.preferred),
     )
 
 
@@ -207,22 +221,59 @@ def _question(request: PipRequest, constraints: Sequence[str]) -> Question:
 
 
 def _resolve(question: Question, request: PipRequest) -> tuple[Answer, tuple[str, ...]]:
-    """uv's answer, repeated while a dependency's specifier allows a pre-release, which pip would install."""
-    direct = (r.line for r in (*request.requirements, *request.constraints))
-    question = replace(question, prerelease=tuple(sorted({*_prereleases(direct), *request.settings.all_releases})))
+    """uv's answer, with the build of torch for the accelerator; and notices about that."""
     try:
-        answer = compile_requirements(question)
-        for _ in range(5):
-            asked = _prereleases(line for required in answer.requires.values() for line in required)
-            if request.settings.pre or asked <= set(question.prerelease):
-                break
-            question = replace(question, prerelease=tuple(sorted(asked | set(question.prerelease))))
-            answer = compile_requirements(question)
+        return _for_accelerator(question, request)
     except Unsolvable as error:
         raise _unsolvable(str(error), question, request) from error
     except StackyardError as error:
-        raise _placed(error, request) from error
-    return answer, question.prerelease
+        raise error if isinstance(error, UnreachableError) else _placed(error, request) from error
+
+
+def _for_accelerator(question: Question, request: PipRequest) -> tuple[Answer, tuple[str, ...]]:
+    """The answer of the indexes in force where its torch is for the accelerator, else one with PyTorch's index."""
+    named = requested(request.requirements)
+    wanted = (named or request.accelerator) if request.torch_home else None
+    try:
+        answer = _with_prereleases(question, request)
+        if wanted is None or fitting(answer, wanted):
+            return answer, ()
+    except Unsolvable:
+        if named is None or wanted is None:
+            raise
+    given = [each.name for each in request.given]
+    answer, notice = for_accelerator(
+        question, wanted, request.torch_home, given, partial(_probe_torch, request, wanted),
+        lambda asked: _with_prereleases(asked, request),
+    )  # fmt: skip
+    return answer, (notice,)
+
+
+def _probe_torch(request: PipRequest, wanted: Accelerator, index: str) -> None:
+    """Raise UnreachableError if an index of PyTorch does not answer."""
+    try:
+        check([_place(f"PyTorch's index for accelerator {wanted.name}", index, f"{index}/torch/", request)])
+    except StackyardError as error:
+        raise UnreachableError(
+            error.message,
+            where=error.where,
+            hint=f"the accelerator is {wanted.name}: {wanted.why}. Name a mirror of {HOME} in `pip: mirrors:` of "
+            "site.yaml; or take whichever build the other indexes have with `pip: {torch_backend: off}` there",
+        ) from error
+
+
+def _with_prereleases(question: Question, request: PipRequest) -> Answer:
+    """uv's answer, repeated while a dependency's specifier allows a pre-release, which pip would install."""
+    direct = (r.line for r in (*request.requirements, *request.constraints))
+    question = replace(question, prerelease=tuple(sorted({*_prereleases(direct), *request.settings.all_releases})))
+    answer = compile_requirements(question)
+    for _ in range(5):
+        asked = _prereleases(line for required in answer.requires.values() for line in required)
+        if request.settings.pre or asked <= set(question.prerelease):
+            break
+        question = replace(question, prerelease=tuple(sorted(asked | set(question.prerelease))))
+        answer = compile_requirements(question)
+    return answer
 
 
 def _placed(error: StackyardError, request: PipRequest) -> StackyardError:
@@ -231,14 +282,14 @@ def _placed(error: StackyardError, request: PipRequest) -> StackyardError:
     named = [r for r in request.requirements if (r.url or r.path) and any(w in text for w in _spellings(r))]
     named += [r for r in request.requirements if r.name and f"`{canonical(r.name)}" in text]
     hint = error.hint or "test the requirement alone: pip wheel --no-deps REQUIREMENT"
-    if named and named[0].kind in ("vcs", "url"):
+    if named and named[0].kind in ("vcs", "url") and not uv.refused(text):
         hint = "check the URL, the network and your access; or save the source next to the file and use that"
     where = named[0].place if named else request.where
     return StackyardError(error.message, where=where, hint=hint, detail=error.detail)
 
 
 def _spellings(requirement: PipRequirement) -> tuple[str, ...]:
-    plain = requirement.url.removeprefix("git+").partition("#")[0]
+    plain = secrets.address(requirement.url).removeprefix("git+").partition("#")[0]
     return tuple(text for text in (plain, plain.rpartition("@")[0] if "@" in plain else "", requirement.path) if text)
 
 
@@ -289,9 +340,8 @@ def _finish(made: PipPackage, answer: Answer, request: PipRequest) -> PipPackage
     inputs = {} if made.kind == "wheel" else build_inputs(request.build, made.name, named[0] if named else None)
     return replace(
         made,
-        url=without_login(made.url),
         version=version,
-        index=without_login(_index(made, answer, request.settings)),
+        index=_index(made, answer, request.settings),
         requires=answer.requires.get((made.name, version), ()),
         extras=tuple(sorted({e for r in named for e in r.extras})),
         build_inputs=inputs,
@@ -302,7 +352,7 @@ def _index(made: PipPackage, answer: Answer, settings: PipSettings) -> str:
     if made.kind in ("vcs", "path"):
         return ""
     for place in settings.find_links:
-        if made.url.startswith(place if "://" in place else Path(place).as_uri()):
+        if made.url.startswith(place if "://" in place or "${" in place else Path(place).as_uri()):
             return place
     if made.name in answer.indexes:
         return answer.indexes[made.name]
@@ -324,13 +374,13 @@ def _require_hashes(packages: Sequence[PipPackage], hashes: Mapping[str, Wanted]
         )
 
 
-def _notices(request: PipRequest, prerelease: tuple[str, ...], packages: Sequence[PipPackage]) -> tuple[str, ...]:
+def _notices(request: PipRequest, answer: Answer, packages: Sequence[PipPackage]) -> tuple[str, ...]:
     notices = []
     settings = request.settings
     if not settings.no_index and len(settings.indexes) > 1:
         count = len(settings.indexes)
         notices.append(f"{count} pip indexes are searched; the best version of all is installed, as by pip")
-    named = [name for name in prerelease if name not in (*settings.all_releases, *settings.only_final)]
+    named = [name for name in answer.prerelease if name not in (*settings.all_releases, *settings.only_final)]
     if named:
         names = ", ".join(named)
         notices.append(f"pre-releases of {names} are allowed, because a requirement names one, as by pip")
@@ -338,5 +388,5 @@ def _notices(request: PipRequest, prerelease: tuple[str, ...], packages: Sequenc
         notices.append("--prefer-binary is ignored: uv installs the newest version, compiled if it has no wheel")
     compiled = [p.name for p in packages if p.kind == "sdist"]
     if compiled:
-        notices.append(f"compiled from source: {', '.join(sorted(compiled))}")
+        notices.append(f"built from source: {', '.join(sorted(compiled))}")
     return tuple(notices)

@@ -11,10 +11,10 @@ from urllib.parse import unquote, urlsplit
 from packaging.tags import Tag
 
 from stackyard.errors import InputError, Where
+from stackyard.host import secrets
 from stackyard.host.hashing import digest_url, local_path, sha256_file, sha256_url
 from stackyard.host.names import canonical
 from stackyard.host.pipconf import PipSettings
-from stackyard.host.secrets import without_secrets
 from stackyard.lock.model import PipPackage
 from stackyard.lock.snapshot import sha256_tree
 from stackyard.lock.tags import best_wheel
@@ -30,12 +30,13 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Target:
-    """What decides which file of a release is installed."""
+    """What decides which file of a release is installed. `locked`: the hashes of files that stay where they fit."""
 
     tags: Mapping[Tag, int]
     settings: PipSettings
     hashes: Mapping[str, Wanted]
     subject: str
+    locked: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def _kind(file: _File) -> Literal["wheel", "sdist"]:
 
 def _vcs(name: str, entry: Mapping[str, Any]) -> PipPackage:
     vcs = entry["vcs"]
-    url = without_secrets(str(vcs.get("url") or Path(vcs["path"]).as_uri()))
+    url = secrets.address(str(vcs.get("url") or Path(vcs["path"]).as_uri()))
     commit = str(vcs["commit-id"])
     return PipPackage(
         name, str(entry.get("version", "")), "vcs", f"git+{url}", "", commit=commit, subdirectory=_subdirectory(entry)
@@ -112,7 +113,9 @@ def _choose(name: str, entry: Mapping[str, Any], target: Target) -> _File:
     wheels = [] if target.settings.compiled(name) else [_file(w) for w in entry.get("wheels", ())]
     sources = [_file(entry["sdist"])] if "sdist" in entry and not _wheels_only(name, target.settings) else []
     allowed = _allowed(name, [*wheels, *sources], target)
-    fitting = best_wheel([f.name for f in allowed if f in wheels], dict(target.tags))
+    names = [f.name for f in allowed if f in wheels]
+    kept = [f.name for f in allowed if f in wheels and f.sha256 in target.locked]
+    fitting = best_wheel(kept, dict(target.tags)) or best_wheel(names, dict(target.tags))
     if fitting is not None:
         return next(f for f in allowed if f.name == fitting)
     for file in allowed:

@@ -17,7 +17,6 @@ from urllib.parse import urlsplit
 
 from stackyard.errors import StackyardError, Where
 from stackyard.host import http
-from stackyard.host.secrets import without_secrets
 
 TIMEOUT_S = 5.0
 DEADLINE_S = 8.0
@@ -29,7 +28,7 @@ class Target:
 
     Attributes:
         label: the user's name for it, e.g. ``channel conda-forge``.
-        url: shown with the label, without any password.
+        url: its address, shown with the label.
         tries: URLs of which one must answer; any answer counts where `missing_ok`.
         missing_ok: status 404 counts as an answer too: the server is up and lacks this one file.
         where: the line that named it.
@@ -115,8 +114,7 @@ def _missing_part(path: Path) -> Path:
 def _error(failed: Sequence[tuple[Target, str]]) -> StackyardError:
     first = failed[0][0]
     lines = [
-        f"{f'{t.where}: ' if t.where and t.where != first.where else ''}"
-        f"{t.label} ({without_secrets(t.url)}) cannot be reached: {cause}"
+        f"{f'{t.where}: ' if t.where and t.where != first.where else ''}{t.label} ({t.url}) cannot be reached: {cause}"
         for t, cause in failed
     ]
     return StackyardError(

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from stackyard.errors import StackyardError
-from stackyard.host.secrets import without_secrets
+from stackyard.host import uv
+from stackyard.host.http import LOGIN_HINT
 from stackyard.lock.given import Given
 from stackyard.lock.uvcompile import Question, Unsolvable, compile_requirements
 
@@ -38,6 +39,8 @@ def relax_pip(question: Question, named: Sequence[Given], reason: str = "") -> t
             break
         if _works(replace(question, lines=tuple(other for other in question.lines if other != line))):
             helpful.append(line)
+    if uv.refused(reason):
+        return LOGIN_HINT, tuple(helpful)
     if missing:
         return _not_found(missing[0], question), tuple(helpful)
     if helpful:
@@ -51,7 +54,7 @@ def _not_found(name: str, question: Question) -> str:
     """What to do if no index has a package of a name."""
     settings = question.settings
     places = [*(() if settings.no_index else settings.indexes), *settings.find_links]
-    searched = ", ".join(without_secrets(place) for place in places) or "nothing, because of --no-index"
+    searched = ", ".join(places) or "nothing, because of --no-index"
     return f"no package named {name} (searched: {searched}): check its spelling, or add the index that has it"
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from stackyard.errors import InputError
 from stackyard.host.command import run, which
 from stackyard.host.hashing import sha256_file
 from stackyard.lock.model import LOCK_MARK
@@ -19,15 +20,15 @@ _SKIPPED = {".git", ".hg", ".svn", "__pycache__", ".venv", "venv", ".tox", ".nox
 def tree_files(folder: Path) -> list[Path]:
     """The files of a project that belong to its snapshot, relative and sorted.
 
-    In a git working tree these are the files that git tracks or does not ignore; elsewhere all files except caches,
-    virtual environments and build products. Lock files of this program and yards are left out: otherwise locking would
-    change what is locked.
+    In a git working tree these are the files that git tracks or does not ignore, those of submodules included;
+    elsewhere all files except caches, virtual environments and build products. Lock files of this program and yards are
+    left out: otherwise locking would change what is locked.
+
+    Raises:
+        InputError: a submodule is not checked out.
     """
     if which("git") and _in_git(folder):
-        listed = run(
-            ["git", "-C", folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "."], timeout_s=60
-        )
-        names = {Path(name) for name in listed.stdout.split("\0") if name}
+        names = set(_tracked(folder))
         yards = {parent for name in names for parent in name.parents[:-1]}
         yards = {parent for parent in yards if is_yard(folder / parent)}
         there = (name for name in names if (folder / name).is_file() or (folder / name).is_symlink())
@@ -35,10 +36,29 @@ def tree_files(folder: Path) -> list[Path]:
     return sorted(name for name in _walk(folder) if not _is_lock(folder / name))
 
 
+def _tracked(folder: Path) -> Iterator[Path]:
+    """The files of a git working tree, relative, and those of the repositories inside it, as submodules are."""
+    argv = ["git", "-C", str(folder), "ls-files", "-z", "--cached", "--others", "--exclude-standard", "."]
+    for text in run(argv, timeout_s=60).stdout.split("\0"):
+        name = Path(text)
+        if not text or (folder / name).is_symlink() or not (folder / name).is_dir():
+            yield from [name] if text else []
+        elif (folder / name / ".git").exists():
+            yield from (name / inner for inner in _tracked(folder / name))
+        else:
+            hint = f"git -C {folder} submodule update --init --recursive"
+            raise InputError(f"the submodule {name} of {folder} is not checked out", hint=hint)
+
+
 def sha256_tree(folder: Path) -> str:
     """sha256 of a project's snapshot: names, executable bits and contents of `tree_files`, symlinks by their target."""
+    return sha256_files(folder, tree_files(folder))
+
+
+def sha256_files(folder: Path, names: Iterable[Path]) -> str:
+    """The same of these files, for a copy of a snapshot."""
     digest = hashlib.sha256()
-    for name in tree_files(folder):
+    for name in names:
         path = folder / name
         if path.is_symlink():
             kind, content = "link", hashlib.sha256(str(path.readlink()).encode()).hexdigest()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stackyard.errors import InputError
@@ -12,24 +11,14 @@ from stackyard.host.hashing import local_path
 from stackyard.host.platforms import this_platform
 from stackyard.lock import interpreter as python
 from stackyard.lock import text
-from stackyard.lock.fingerprint import (
-    Fingerprint,
-    changes,
-    conda_requirements,
-    constraints,
-    fingerprint,
-    option_places,
-    pip_requirements,
-    place_of,
-    wanted,
-    where_of,
-)
-from stackyard.lock.model import Lock, LockedInterpreter, LockedVariant, PipPackage
-from stackyard.lock.redact import redact, variables_of
-from stackyard.lock.virtual import Virtual, for_platform
+from stackyard.lock.fingerprint import Fingerprint, fingerprint
+from stackyard.lock.fresh import judge
+from stackyard.lock.model import Lock, LockedVariant
+from stackyard.lock.prefer import NOTHING, Update, former
+from stackyard.lock.solving import Solving
 from stackyard.progress import Progress
-from stackyard.spec.models import Interpreter, Site, Stack, Variant
-from stackyard.yard import atomic
+from stackyard.spec.models import Site, Stack, Variant
+from stackyard.yard import atomic, checksum
 from stackyard.yard.layout import Yard
 
 
@@ -49,15 +38,18 @@ def pairs(stack: Stack, site: Site, platforms: Sequence[str] = ()) -> Iterator[t
 
 
 def lock_stack(
-    stack: Stack, site: Site, yard: Yard, platforms: Sequence[str], previous: Lock | None, progress: Progress
-) -> Lock:
-    """Lock every variant for every platform, solving only what was not solved before.
+    stack: Stack, site: Site, yard: Yard, platforms: Sequence[str], previous: Lock | None, progress: Progress, *,
+    update: Update = NOTHING, kept_by: Sequence[Yard] = (),
+) -> Lock:  # fmt: skip
+    """Lock every variant for every platform, solving only what changed.
 
-    An entry of `previous`, or one that this yard or a parent of it keeps, is taken where its spec hash is the
-    same. What was solved is kept in the yard at once, so that a later failure loses nothing.
+    An entry of `previous` that is still fresh is taken as it is, and every solve prefers what `previous` has. What was
+    solved is also kept in the yard, for the yards below it.
 
     Args:
         platforms: conda platforms; empty means the site's, else those of its node kinds, else this machine's.
+        update: what is solved anew although it is locked.
+        kept_by: yards whose kept solutions of the same spec hash are taken where `previous` has no entry.
 
     Raises:
         InputError: nothing to lock for these platforms, or a spec that has no solution.
@@ -69,13 +61,16 @@ def lock_stack(
         raise InputError(
             f"{stack.name} does not support {names}", hint="check `platforms:` in its file and in site.yaml"
         )
-    done = []
+    done: list[LockedVariant] = []
     for n, (variant, platform) in enumerate(expected):
         subject = _subject(variant, platform)
         print_of = fingerprint(variant, site, platform)
-        found = _reusable(variant, platform, print_of, yard, previous)
+        before = former(previous, variant.version, variant.name, platform)
+        found = _reusable(variant, site, platform, print_of, previous, update) or _same(done, platform, print_of)
+        if found is None and before is None:
+            found = _kept(platform, print_of, kept_by, subject, progress)
         if found is None:
-            found = _solve(variant, site, yard, platform, print_of, progress)
+            found = Solving(variant, site, yard, platform, subject, progress, before, update).run(print_of)
             _keep(found, yard)
             progress.phase(subject, "locked", f"{len(found.conda) + len(found.pip)} packages")
         for notice in found.notices:
@@ -91,10 +86,24 @@ def spec_hash(variant: Variant, site: Site, platform: str) -> str:
     return fingerprint(variant, site, platform).digest
 
 
+@dataclass(frozen=True)
+class Staleness:
+    """What makes a lock stale, and the changes of the site's policy that it satisfies anyway; each once, in lines."""
+
+    reasons: tuple[str, ...]
+    harmless: tuple[str, ...]
+
+
 def stale(lock: Lock, stack: Stack, site: Site, platforms: Sequence[str]) -> list[str]:
     """What makes a lock stale, one line each, once for all variants; empty if it is fresh."""
+    return list(staleness(lock, stack, site, platforms).reasons)
+
+
+def staleness(lock: Lock, stack: Stack, site: Site, platforms: Sequence[str]) -> Staleness:
+    """Compare a lock with the present file and policy. No solver, no network."""
     reasons: list[str] = []
     changed: dict[str, list[str]] = {}
+    harmless: dict[str, None] = {}
     expected = list(pairs(stack, site, platforms))
     keys = {(v.version, v.name, platform) for v, platform in expected}
     for variant, platform in expected:
@@ -103,25 +112,21 @@ def stale(lock: Lock, stack: Stack, site: Site, platforms: Sequence[str]) -> lis
         if locked is None:
             reasons.append(f"{subject} is not locked")
             continue
-        now = fingerprint(variant, site, platform)
-        if now.digest != locked.spec_hash:
-            for line in _differences(locked, now):
-                changed.setdefault(line, []).append(subject)
-        elif platform == this_platform() and not python.unchanged(locked.interpreter):
+        verdict = judge(locked, fingerprint(variant, site, platform), variant, site)
+        harmless.update(dict.fromkeys(verdict.harmless))
+        for line in verdict.reasons:
+            changed.setdefault(line, []).append(subject)
+        if not verdict.reasons and platform == this_platform() and not python.unchanged(locked.interpreter):
             reasons.append(f"{subject}: {locked.interpreter.path} is no longer the locked Python")
     asked = set(site_platforms(site, platforms))
     gone = [v for v in lock.variants if v.key not in keys and v.platform in asked]
     reasons += [f"{_together(subjects)}: {line}" for line, subjects in changed.items()]
-    return reasons + [f"{_named(v.version, v.variant)} for {v.platform} is no longer in the file" for v in gone]
+    reasons += [f"{_named(v.version, v.variant)} for {v.platform} is no longer in the file" for v in gone]
+    return Staleness(tuple(reasons), tuple(harmless))
 
 
 def _together(subjects: Sequence[str]) -> str:
     return subjects[0] if len(subjects) == 1 else f"{subjects[0]} and {len(subjects) - 1} more"
-
-
-def _differences(locked: LockedVariant, now: Fingerprint) -> list[str]:
-    lines = changes(locked.requested, now.requested) + changes(locked.policy, now.policy)
-    return lines or ["the lock was edited or written by another version of the program"]
 
 
 def _subject(variant: Variant, platform: str) -> str:
@@ -136,25 +141,38 @@ def _named(version: str, variant: str) -> str:
 
 
 def _reusable(
-    variant: Variant, platform: str, print_of: Fingerprint, yard: Yard, previous: Lock | None
+    variant: Variant, site: Site, platform: str, print_of: Fingerprint, previous: Lock | None, update: Update
 ) -> LockedVariant | None:
-    """An entry with the same spec hash whose local files are all still there, or None."""
-    for candidate in _candidates(variant, platform, print_of.digest, yard, previous):
-        if candidate.spec_hash == print_of.digest and candidate.platform == platform and _intact(candidate):
-            return candidate
+    """An entry of the former lock that is still fresh and has nothing to renew, or None."""
+    if previous is None:
+        return None
+    named = previous.find(variant.version, variant.name, platform)
+    if named is not None and not judge(named, print_of, variant, site).reasons and _intact(named):
+        return None if update.concerns(named) else named
+    same = (v for v in previous.variants if (v.spec_hash, v.platform) == (print_of.digest, platform))
+    return next((v for v in same if _intact(v) and not update.concerns(v)), None)
+
+
+def _same(done: Sequence[LockedVariant], platform: str, print_of: Fingerprint) -> LockedVariant | None:
+    """What this run has solved already for another variant of the same requirements."""
+    return next((v for v in done if (v.spec_hash, v.platform) == (print_of.digest, platform)), None)
+
+
+def _kept(
+    platform: str, print_of: Fingerprint, yards: Sequence[Yard], subject: str, progress: Progress
+) -> LockedVariant | None:
+    """What one of these yards keeps for a spec hash, or None; a damaged one is left out with a notice."""
+    for path in (yard.kept_lock(print_of.digest) for yard in yards):
+        try:
+            found = text.read(path).variants if path.is_file() else ()
+        except InputError as error:
+            progress.notice(f"{path} is left out: {error.message}")
+            continue
+        for candidate in found:
+            if candidate.platform == platform and _intact(candidate):
+                progress.notice(f"{subject}: solved before, as kept in {path.parent} (`--update` solves again)")
+                return candidate
     return None
-
-
-def _candidates(
-    variant: Variant, platform: str, digest: str, yard: Yard, previous: Lock | None
-) -> Iterator[LockedVariant]:
-    if previous is not None:
-        named = previous.find(variant.version, variant.name, platform)
-        yield from (v for v in (named, *previous.variants) if v is not None)
-    for place in yard.lineage():
-        path = place.kept_lock(digest)
-        if path.is_file():
-            yield from text.read(path).variants
 
 
 def _intact(locked: LockedVariant) -> bool:
@@ -165,95 +183,4 @@ def _intact(locked: LockedVariant) -> bool:
 
 
 def _keep(locked: LockedVariant, yard: Yard) -> None:
-    atomic.write_text(yard.kept_lock(locked.spec_hash), text.dump(Lock(locked.stack, (locked,))))
-
-
-# --------------------------------------------------------------------------- solving
-
-
-def _solve(
-    variant: Variant, site: Site, yard: Yard, platform: str, print_of: Fingerprint, progress: Progress
-) -> LockedVariant:
-    """Solve the conda part, find the interpreter, then solve the pip part on top of both."""
-    subject = _subject(variant, platform)
-    progress.phase(subject, "solve")
-    virtual = for_platform(site, platform, variant.axes)
-    asked = wanted(variant, site)
-    source = python.source_of(asked, conda=bool(conda_requirements(variant, platform)))
-    locked = LockedVariant(
-        variant.stack, variant.version, variant.name, platform, print_of.digest, LockedInterpreter("none"),
-        virtual=virtual.packages, requested=print_of.requested, policy=print_of.policy,
-    )  # fmt: skip
-    locked = _with_conda(locked, variant, site, yard, asked if source == "conda" else None, virtual, subject)
-    if source != "conda":
-        locked = replace(locked, interpreter=_interpreter(source, asked, locked, variant, yard))
-    pip, notices = _pip(locked, variant, site, yard, virtual, subject, progress)
-    locked = replace(locked, pip=pip, notices=(*virtual.notices, *locked.notices, *notices))
-    return redact(locked, variables_of(variant.environment), os.environ)
-
-
-def _with_conda(
-    locked: LockedVariant, variant: Variant, site: Site, yard: Yard, asked: Interpreter | None, virtual: Virtual,
-    subject: str,
-) -> LockedVariant:  # fmt: skip
-    """The conda packages; with `asked`, Python is one of them if pip packages or the stack need it."""
-    from stackyard.lock.channels import Resolver
-
-    requirements = conda_requirements(variant, locked.platform)
-    resolver = Resolver(site.channels, where_of(variant))
-    specs = [resolver.spec(r) for r in requirements]
-    places = tuple((spec, r.place) for spec, r in zip(specs, requirements, strict=True) if r.place.file)
-    pips = pip_requirements(variant, locked.platform)
-    if asked is not None and (asked.version or (pips and not any(r.name == "python" for r in requirements))):
-        specs.append(python.conda_spec(asked.version))
-    if not specs:
-        return locked
-    from stackyard.lock.conda import CondaRequest, solve_conda
-
-    channels = resolver.search_list(variant.environment, locked.platform, variant.axes)
-    request = CondaRequest(
-        subject, locked.platform, tuple(specs), channels, virtual.packages, yard.repodata, site.pins,
-        site.channels.priority, site.channels.exclude_newer, place_of(variant), places,
-    )  # fmt: skip
-    packages = solve_conda(request)
-    return replace(
-        locked, conda=packages, channels=tuple(c.shown for c in channels), interpreter=python.from_conda(packages),
-    )  # fmt: skip
-
-
-def _interpreter(
-    source: python.Source, asked: Interpreter, locked: LockedVariant, variant: Variant, yard: Yard
-) -> LockedInterpreter:
-    where = place_of(variant)
-    if locked.interpreter.source == "conda":
-        raise InputError(
-            f"two interpreters: interpreter: source: {source}, and python {locked.interpreter.version} of conda",
-            where=where,
-            hint="remove python and what depends on it from the conda packages, or use interpreter: source: conda",
-        )
-    if source == "host":
-        return python.from_host(asked, locked.platform, where)
-    return python.from_uv(asked, locked.platform, yard.pythons, where)
-
-
-def _pip(
-    locked: LockedVariant, variant: Variant, site: Site, yard: Yard, virtual: Virtual, subject: str, progress: Progress
-) -> tuple[tuple[PipPackage, ...], tuple[str, ...]]:
-    from stackyard.lock import pip
-    from stackyard.lock.given import given
-    from stackyard.spec import pipsettings
-
-    requirements = pip_requirements(variant, locked.platform)
-    if not requirements:
-        return (), ()
-    progress.phase(subject, "solve", "pip")
-    places = option_places(variant)
-    settings, notices = pipsettings.settings(site.pip, variant.environment.pip_options, os.environ, places)
-    provided, unknown = given(locked.conda, yard.lineage())
-    request = pip.PipRequest(
-        subject, locked.platform, locked.interpreter.version, virtual.version("__glibc"), requirements, settings,
-        yard.uv, constraints(variant, locked.platform), provided, variant.build, place_of(variant),
-        site.channels.exclude_newer, places,
-    )  # fmt: skip
-    solution = pip.solve_pip(request)
-    return solution.packages, (*notices, *unknown, *solution.notices)
+    atomic.write_text(yard.kept_lock(locked.spec_hash), checksum.add(text.dump(Lock(locked.stack, (locked,)))))

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from stackyard.errors import InputError, Where
+from stackyard.lock import grammar
 from stackyard.lock.model import (
     LOCK_FORMAT,
     LOCK_MARK,
@@ -25,7 +26,7 @@ from stackyard.lock.model import (
     LockedVariant,
     PipPackage,
 )
-from stackyard.yard import formats
+from stackyard.yard import checksum, formats, members
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -36,6 +37,8 @@ Package = TypeVar("Package", CondaPackage, PipPackage)
 
 _HEADER = f"{LOCK_MARK} Keep it beside the file it was made from, in the same repository.\n"
 _RELOCK = "restore it from the repository, or write it again with `stackyard lock`"
+_LONG_KEY = re.compile(r"(?<![\w.-])(?:[\w-]+\.){50}[\w.-]*[ \t]*[=\]]")
+"""A dotted key whose tables would take memory without bounds; no lock has one."""
 _LISTS = ("channels", "virtual", "requested", "policy", "notices")
 
 
@@ -185,23 +188,39 @@ def parse(text: str, origin: str) -> Lock:
             line.
     """
     try:
+        if _LONG_KEY.search(text):
+            raise ValueError("a key of more than 50 parts")
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # tomllib raises both for what it does not foresee, e.g. huge numbers
+        _refuse_conflict(text, origin)
+        reason = "nested too deep" if isinstance(error, RecursionError) else error
         raise InputError(
-            f"the lock is damaged: {error}", where=Where(origin, _line_of_error(error, text)), hint=_RELOCK
+            f"the lock is damaged: {reason}", where=Where(origin, _line_of_error(error, text)), hint=_RELOCK
         ) from error
     reader = _Reader(text, origin)
     refuse = partial(InputError, where=Where(origin, 1))
     return formats.read(data, "the lock", formats.Kind(LOCK_FORMAT, reader.lock, hint=lambda _: _RELOCK, error=refuse))
 
 
+def _refuse_conflict(text: str, origin: str) -> None:
+    """Raise InputError at the first mark of a merge conflict, as git leaves it."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith("<<<<<<< "):
+            raise InputError(
+                "the lock has an unresolved merge conflict",
+                where=Where(origin, number),
+                hint="take one side with `git checkout --ours` or `--theirs`, then run `stackyard lock`: "
+                "it solves only what that side lacks",
+            )
+
+
 def read(path: Path) -> Lock:
-    """Read a lock file. Raises InputError if it does not exist or is damaged."""
+    """Read a lock file, with or without a checksum. Raises InputError if it does not exist or is damaged."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = checksum.read(path)
     except FileNotFoundError as error:
         raise InputError(f"no such lock: {path}", hint="write it with `stackyard lock`") from error
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise InputError(f"cannot read the lock: {error}", where=Where(str(path)), hint=_RELOCK) from error
     return parse(text, str(path))
 
@@ -230,9 +249,7 @@ class _Reader:
 
     def lock(self, data: Mapping[str, Any]) -> Lock:
         """The lock from the values of its file."""
-        file = formats.make(_File, data)
-        if not isinstance(file.stack, str):
-            raise ValueError("stack is not a string")
+        file = members.make(_File, data)
         conda = dict(self._packages("conda", file.conda, CondaPackage))
         pip = dict(self._packages("pip", file.pip, PipPackage))
         variants = tuple(self._variant(block, n, file.stack, conda, pip) for n, block in enumerate(file.variant))
@@ -247,7 +264,9 @@ class _Reader:
         """Every block of one kind with its reference."""
         for n, block in enumerate(blocks):
             try:
-                yield block.pop("ref"), formats.make(cls, block)
+                reference, package = block.pop("ref"), members.make(cls, block)
+                grammar.check(package)
+                yield reference, package
             except (KeyError, TypeError, ValueError) as error:
                 raise self._damaged(kind, n, error) from error
 
@@ -262,10 +281,10 @@ class _Reader:
         """One variant with its packages."""
         try:
             block["variant"] = block.pop("name")
-            block["interpreter"] = formats.make(LockedInterpreter, block["interpreter"])
+            block["interpreter"] = members.make(LockedInterpreter, block["interpreter"])
             block["conda"] = [_known(conda, reference) for reference in block.get("conda", ())]
             block["pip"] = [_known(pip, reference) for reference in block.get("pip", ())]
-            return formats.make(LockedVariant, {"stack": stack, **block})
+            return members.make(LockedVariant, {"stack": stack, **block})
         except (KeyError, TypeError, ValueError) as error:
             raise self._damaged("variant", n, error) from error
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 import sys
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stackyard.host import uv
+from stackyard.host import gateway, secrets, uv
 from stackyard.host.command import Result
 from stackyard.host.names import canonical
 from stackyard.host.pipconf import PipSettings
+from stackyard.host.scratch import scratch
+from stackyard.lock.prefer import Preference
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -34,6 +34,7 @@ class Question:
         prerelease: distributions of which pre-releases are allowed.
         cache: uv's cache directory.
         exclude_newer: a date ``YYYY-MM-DD``, included, or empty.
+        preferred: what is locked now, which stays where the requirements allow it.
     """
 
     lines: tuple[str, ...]
@@ -45,16 +46,21 @@ class Question:
     tied: tuple[tuple[str, str], ...] = ()
     prerelease: tuple[str, ...] = ()
     exclude_newer: str = ""
+    preferred: tuple[Preference, ...] = ()
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The result of one resolution: the packages of uv's pylock, their requirements, and the index of each."""
+    """The result of one resolution: the packages of uv's pylock, their requirements, and the index of each.
+
+    `prerelease` names the distributions of which pre-releases were allowed.
+    """
 
     packages: tuple[Mapping[str, Any], ...]
     requires: Mapping[tuple[str, str], tuple[str, ...]]
     versions: Mapping[str, str]
     indexes: Mapping[str, str] = field(default_factory=dict)
+    prerelease: tuple[str, ...] = ()
 
 
 class Unsolvable(Exception):
@@ -68,35 +74,49 @@ def compile_requirements(question: Question) -> Answer:
         Unsolvable: there is no solution.
         StackyardError: uv failed in another way (a build of metadata, a network error), with its output.
     """
-    with _folder() as folder:
+    with scratch("uv") as folder:
         sources = _write_sources(question, folder)
         output = folder / "pylock.stackyard.toml"
+        if question.preferred:
+            output.write_text(_former(question.preferred), encoding="utf-8")
         flags = _flags(question)
         words = ["pip", "compile", *sources, *flags, "--format", "pylock.toml", "-o", output, "--no-header"]
         log = {"RUST_LOG": "uv_resolver::resolver=debug"}
         result = uv.run(words, question.settings, extra=log, cwd=folder, timeout_s=TIMEOUT_S)
         if result.returncode != 0:
             raise _failure(result)
-        packages = tuple(tomllib.loads(output.read_text(encoding="utf-8")).get("packages", ()))
+        text = secrets.written(output.read_text(encoding="utf-8"))
+        packages = tuple(tomllib.loads(text).get("packages", ()))
         requires, versions = _edges(result.stderr)
-        indexes = {} if _one_index(question) else _annotated(question, sources, flags, folder)
-    return Answer(packages, requires, versions, indexes)
-
-
-@contextmanager
-def _folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="stackyard-uv-") as name:
-        yield Path(name)
+        indexes = {} if _one_index(question) else _annotated(question, packages, sources, flags, folder)
+    return Answer(packages, requires, versions, indexes, question.prerelease)
 
 
 def _write_sources(question: Question, folder: Path) -> list[Path]:
-    (folder / "requirements.in").write_text("\n".join(question.lines) + "\n", encoding="utf-8")
-    (folder / "constraints.txt").write_text("\n".join(question.constraints) + "\n", encoding="utf-8")
+    for name, lines in (("requirements.in", question.lines), ("constraints.txt", question.constraints)):
+        text = "".join(f"{gateway.in_text(line)}\n" for line in lines)
+        (folder / name).write_text(text, encoding="utf-8")
     sources = [folder / "requirements.in"]
     if question.tied:
-        (folder / "pyproject.toml").write_text(_project(question.tied), encoding="utf-8")
+        tied = [(gateway.in_text(line), uv.place_for_uv(url, question.settings)) for line, url in question.tied]
+        (folder / "pyproject.toml").write_text(_project(tied), encoding="utf-8")
         sources.append(folder / "pyproject.toml")
     return sources
+
+
+def _former(preferred: Sequence[Preference]) -> str:
+    """What is preferred, as the output of a former run: uv keeps what it finds there."""
+    lines = ['lock-version = "1.0"', 'created-by = "stackyard"']
+    for each in preferred:
+        lines += ["[[packages]]", f"name = {_quoted(each.name)}"]
+        lines += [f"version = {_quoted(each.version)}"] if each.version else []
+        if each.git:
+            revision = f"requested-revision = {_quoted(each.reference)}, " if each.reference else ""
+            source = (
+                f'type = "git", url = {_quoted(gateway.alias(each.git))}, {revision}commit-id = {_quoted(each.commit)}'
+            )
+            lines.append(f"vcs = {{ {source} }}")
+    return "\n".join(lines) + "\n"
 
 
 def _project(tied: Sequence[tuple[str, str]]) -> str:
@@ -156,10 +176,16 @@ def _one_index(question: Question) -> bool:
 
 
 def _annotated(
-    question: Question, sources: Sequence[Path], flags: Sequence[str | Path], folder: Path
+    question: Question,
+    packages: Iterable[Mapping[str, Any]],
+    sources: Sequence[Path],
+    flags: Sequence[str | Path],
+    folder: Path,
 ) -> dict[str, str]:
     """The index of each package: resolved again, from the cache, for the output format that names indexes."""
-    words = ["pip", "compile", *sources, *flags, "--no-header", "--offline"]
+    former = folder / "annotated.txt"
+    former.write_text("".join(f"{p['name']}=={p['version']}\n" for p in packages if "version" in p), encoding="utf-8")
+    words = ["pip", "compile", *sources, *flags, "--no-header", "--offline", "-o", former]
     result = uv.run(words, question.settings, cwd=folder, timeout_s=TIMEOUT_S)
     found: dict[str, str] = {}
     name = ""
@@ -216,7 +242,7 @@ def local_version(project: Path, settings: PipSettings, cache: Path) -> str:
     Raises:
         StackyardError: its metadata cannot be built, with the output.
     """
-    with _folder() as folder:
+    with scratch("uv") as folder:
         words: list[str | Path] = [
             "pip", "install", "--dry-run", "--no-deps", "--python", sys.executable, "--target", folder / "t",
             "--cache-dir", cache, "--no-progress", "--color", "never", project,

@@ -22,7 +22,8 @@ CUDA_OF_DRIVER: tuple[tuple[tuple[int, ...], str], ...] = (
 )  # fmt: skip
 OLDEST_GLIBC = "2.17"
 OLDEST_KERNEL = "4.18"
-_NO_GPU = {"cpu", "none", "no"}
+NO_GPU = frozenset({"cpu", "none", "no"})
+"""The values of the axis `accelerator` for a variant without one."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def declared(site: Site, platform: str, axes: Mapping[str, str]) -> Virtual | No
         return None
     notices = []
     cudas = [c for kind in kinds if (c := cuda_of(kind.gpu))]
-    cuda = min(cudas, key=_numbers) if cudas and axes.get("accelerator", "").lower() not in _NO_GPU else ""
+    cuda = min(cudas, key=_numbers) if cudas and axes.get("accelerator", "").lower() not in NO_GPU else ""
     if cudas and len(set(cudas)) > 1 and cuda:
         notices.append(f"{platform}: node kinds have different CUDA versions; locked for the oldest, {cuda}")
     glibc = _oldest([k.glibc for k in kinds])
@@ -75,7 +76,7 @@ def for_platform(site: Site, platform: str, axes: Mapping[str, str]) -> Virtual:
     if found is not None:
         return found
     if platform == this_platform():
-        return _detected()
+        return _detected(gpu=axes.get("accelerator", "").lower() not in NO_GPU)
     notice = (
         f"{platform}: the site has no node kind of this platform; locked for glibc {OLDEST_GLIBC}, "
         f"Linux {OLDEST_KERNEL} and no GPU (to change this, add it to nodes: in site.yaml)"
@@ -90,12 +91,13 @@ def _packages(platform: str, glibc: str, kernel: str, cuda: str, archspec: str) 
     return (*packages, f"__glibc={glibc}=0", f"__linux={kernel}=0", "__unix=0=0")
 
 
-def _detected() -> Virtual:
+def _detected(*, gpu: bool) -> Virtual:
+    """This machine's own; without its GPUs where the variant has no use for them."""
     from rattler import VirtualPackage, VirtualPackageOverrides
 
     found = [p.into_generic() for p in VirtualPackage.detect(VirtualPackageOverrides.from_env())]
     packages = tuple(sorted(f"{p.name.normalized}={p.version}={p.build_string}" for p in found))
-    return Virtual(packages)
+    return Virtual(packages if gpu else tuple(p for p in packages if not p.startswith("__cuda=")))
 
 
 def _microarchitecture(platform: str, kinds: Sequence[NodeKind]) -> str:

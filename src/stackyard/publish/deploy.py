@@ -6,37 +6,53 @@ work: finished builds are found by the hash of their inputs, unfinished ones are
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from stackyard.build import builder
 from stackyard.errors import InputError, StackyardError
-from stackyard.expose.root import check_root, make_root
+from stackyard.expose.published import follow_policy
+from stackyard.expose.root import make_root
 from stackyard.host.probe import machine
 from stackyard.lock import solve
+from stackyard.lock.prefer import NOTHING, Update, require_known
 from stackyard.progress import Progress
-from stackyard.publish import generation, licences
-from stackyard.publish.entries import entries_after, present, relabelled
+from stackyard.publish import generation, licences, surroundings
+from stackyard.publish.entries import as_found, entries_after, kept_status
+from stackyard.publish.generation import Step
+from stackyard.publish.inputs import files_of
 from stackyard.publish.labels import without_labels
-from stackyard.publish.locking import Locked, fresh_lock, write_lock
+from stackyard.publish.locking import Locked, former_locks, fresh_lock, write_lock
 from stackyard.publish.plan import Planner, Task
+from stackyard.publish.writing import Held
+from stackyard.spec import siteyard
 from stackyard.spec.models import Site, Stack
 from stackyard.verify import verify
+from stackyard.verify.expectations import asked, in_force, keep
 from stackyard.verify.report import Report
-from stackyard.yard import atomic, disk, revisions
+from stackyard.yard import atomic, disk, generations, revisions
 from stackyard.yard.audit import unfinished
+from stackyard.yard.changes import Changes, compare
 from stackyard.yard.layout import RevisionPaths, Yard
-from stackyard.yard.record import BuildRecord, read_record
+from stackyard.yard.origin import Origin, origin
+from stackyard.yard.record import BuildRecord, Entry, Manifest, read_record
 
-USABLE = ("published", "unverified", "unchanged", "updated", "inherited")
+USABLE = ("published", "unverified", "unchanged", "updated", "reinstated", "inherited")
 """The outcomes after which users can load the revision."""
+
+
+REASONS = {"reinstated": "reinstate", "updated": "labels of", "superseded": "supersede", "missing": "missing"}
+"""The reason of a generation that only changes published revisions, by `kept_status`."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What to deploy, where and how. `accept` names the licences that are accepted with it."""
+    """What to deploy, where and how.
+
+    `accept` names the licences that are accepted with it, `update` what is solved anew although it is locked. `command`
+    is the command line without secrets, for the manifest.
+    """
 
     stacks: tuple[Stack, ...]
     site: Site
@@ -44,6 +60,8 @@ class Request:
     only_locked: bool = False
     allow_unverified: bool = False
     accept: tuple[str, ...] = ()
+    update: Update = NOTHING
+    command: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -51,8 +69,9 @@ class Outcome:
     """The result for one variant.
 
     `status`: published, unverified (published unverified, as allowed), unchanged, updated (only its labels changed),
-    inherited, failed (a check did not pass), held (unverified and not allowed) or broken (the build itself failed;
-    `error` says why). `stack` is the one whose variant it is.
+    reinstated (another revision took its place in between), inherited, failed (a check did not pass), held (unverified
+    and not allowed) or broken (the build itself failed; `error` says why). `stack` is the one whose variant it is.
+    `is_visible`: it was published before, and stays so.
     """
 
     module: str
@@ -62,14 +81,19 @@ class Outcome:
     record: BuildRecord | None = None
     error: StackyardError | None = None
     stack: Stack | None = None
+    is_visible: bool = False
 
 
 @dataclass
 class Result:
-    """All that a deploy did. `generation` is 0 where nothing new was published."""
+    """All that a deploy did.
+
+    `generation` is 0 where nothing new was published; `manifest` is that of the generation with the revisions.
+    """
 
     outcomes: list[Outcome] = field(default_factory=list)
     generation: int = 0
+    manifest: Manifest | None = None
     locks: list[Path] = field(default_factory=list)
 
     @property
@@ -84,7 +108,13 @@ class Result:
 
 
 def lock_all(request: Request, progress: Progress) -> list[Locked]:
-    """The fresh locks of all stacks, for the site's platforms and this machine's."""
+    """The fresh locks of all stacks, for the site's platforms and this machine's.
+
+    Raises:
+        InputError: as `fresh_lock`; or a package to be renewed is in no lock.
+    """
+    if request.update.names:
+        require_known(request.update, former_locks(request.stacks, request.yard))
     return [
         fresh_lock(
             stack,
@@ -93,6 +123,7 @@ def lock_all(request: Request, progress: Progress) -> list[Locked]:
             stack_platforms(stack, request.site),
             only_locked=request.only_locked,
             progress=progress,
+            update=request.update,
         )
         for stack in request.stacks
     ]
@@ -121,44 +152,62 @@ def plan(request: Request, locks: Sequence[Locked]) -> list[Task]:
                 f"{other.stack.file} and {task.stack.file} both define {task.module}",
                 hint="change the name or the version of one of them",
             )
-    entries_after(request.yard, request.site, [t for t in tasks if t.action != "inherited"])  # names are unique
+    entries_after(generations.entries(request.yard), request.site, tasks)  # names are unique
     return tasks
 
 
-def deploy(request: Request, progress: Progress) -> Result:
-    """Lock, build, verify and publish. The caller holds the yard's lease (`writing.writing`).
+def deploy(request: Request, progress: Progress, held: Held) -> Result:
+    """Lock, build, verify and publish.
+
+    Args:
+        held: the right to build these stacks (`writing.building`), checked before anything becomes visible.
 
     Raises:
         StackyardError: nothing could be done (bad input, no lock); failures of single variants are in the result.
     """
-    check_root(request.yard, request.site)
+    surroundings.require(request.yard, request.site)
+    for text in siteyard.unused(request.site):
+        progress.notice(text)
     result = Result()
-    for path in unfinished(request.yard, older_than_s=0):  # we hold the lease: no other process writes there
-        disk.remove_tree(path)
+    _clean(request.yard, held)
     locks = lock_all(request, progress)
-    result.locks = [locked.path for locked in locks if write_lock(locked, progress)]
+    held.check()
+    result.locks = [place for locked in locks if (place := write_lock(locked, request.yard, progress))]
+    made_by = origin(request.command, files_of(request.stacks, request.site))
     tasks = plan(request, locks)
+    _tell_missing(request.yard, progress)
     candidates: list[Task] = []
     for task in tasks:
         if task.action in ("unchanged", "inherited"):
             result.outcomes.append(Outcome(task.module, task.action, str(task.paths.root), record=task.record))
             continue
         try:
-            candidates.append(_ensure_built(task, request, progress))
+            candidates.append(_ensure_built(task, request, progress, held))
         except StackyardError as error:
             progress.phase(task.module, "stopped", "not built")
             result.outcomes.append(Outcome(task.module, "broken", str(task.paths.root), error=error))
-    _publish([t for t in tasks if t.action == "unchanged"], candidates, request, progress, result)
+    held.check()
+    kept = [t for t in tasks if t.action in ("unchanged", "inherited")]
+    _publish(kept, candidates, request, made_by, progress, result, held)
     make_root(request.yard, request.site)
+    follow_policy((e.folder for e in generations.entries(request.yard) if e.is_visible), request.site)
     return result
 
 
-def _ensure_built(task: Task, request: Request, progress: Progress) -> Task:
+def _clean(yard: Yard, held: Held) -> None:
+    """Remove what dead builds left in the caches, unless another build may be running."""
+    left = unfinished(yard, older_than_s=0)  # listed first: what a build begins after this stays
+    if held.is_alone:
+        for path in left:
+            disk.remove_tree(path)
+
+
+def _ensure_built(task: Task, request: Request, progress: Progress, held: Held) -> Task:
     """The task with its record. The marker is written here, last: until then the next deploy removes what was built."""
     if task.record is not None:
-        task.paths.building.unlink(missing_ok=True)
+        disk.remove_tree(task.paths.building)
         return task
-    agreed = licences.require(request.yard, task.variant.licences, request.accept)
+    agreed = licences.require(request.yard, request.site, task.variant.licences, request.accept)
     try:
         record = builder.build(
             without_labels(task.variant),
@@ -171,55 +220,133 @@ def _ensure_built(task: Task, request: Request, progress: Progress) -> Task:
             progress,
             licences=agreed,
         )
+        held.check()
         revisions.mark(record)
     except OSError as error:
         if not task.paths.record.exists():
-            shutil.rmtree(task.paths.prefix, ignore_errors=True)
+            disk.remove_tree(task.paths.prefix)
         raise disk.failure(error, f"building {task.module}") from error
     progress.phase(task.module, "built")
     return replace(task, record=record)
 
 
+def _tell_missing(yard: Yard, progress: Progress) -> None:
+    manifest = generations.current(yard)
+    for entry in manifest.entries if manifest else ():
+        if entry.is_visible and as_found(entry).state == "missing":
+            lost = RevisionPaths.of(entry.folder).record
+            progress.notice(f"{entry.module} is withdrawn: {lost} does not exist; restore it or deploy its file again")
+
+
 def _publish(
-    kept: Sequence[Task], candidates: Sequence[Task], request: Request, progress: Progress, result: Result
+    kept: Sequence[Task],
+    candidates: Sequence[Task],
+    request: Request,
+    made_by: Origin,
+    progress: Progress,
+    result: Result,
+    held: Held,
 ) -> None:
-    """Publish the candidates that pass their checks, and the present labels of the published revisions in `kept`.
+    """Publish the candidates that pass their checks, and what the files say now of the published revisions in `kept`.
 
     The next generation is written with all candidates. They are verified through it, those that fail are left out, and
     the link flips. Where nothing new is left the generation is discarded.
     """
-    labelled = relabelled(present(request.yard), entries_after(request.yard, request.site, kept))
-    if not candidates and not labelled:
+
+    def after(before: Iterable[Entry], new: Iterable[Task], unverified: Collection[str] = ()) -> tuple[Entry, ...]:
+        return entries_after(before, request.site, [*kept, *new], unverified)
+
+    result.manifest = generations.current(request.yard)
+    now = result.manifest.entries if result.manifest else ()
+    status = kept_status(now, after(now, ()))
+    policy = result.manifest and not generation.is_as_the_site_wants(request.yard, request.site, result.manifest)
+    if policy:
+        progress.notice("the modules are written again: the site's policy for modules has changed")
+    if not candidates and not status and not policy:
         return
-    with generation.draft(request.yard, request.site) as draft:
-        draft.write(entries_after(request.yard, request.site, [*kept, *candidates]))
+    with generation.draft(request.yard, request.site, made_by) as draft:
+        draft.write(after(now, candidates))
+        visible = {e.module for e in now if e.is_visible}
         outcomes = [_verify(task, draft.modules, request, progress) for task in candidates]
+        outcomes = [replace(o, is_visible=o.module in visible) for o in outcomes]
         result.outcomes += outcomes
         new = [o.module for o in outcomes if o.status in USABLE]
         unverified = {o.module for o in outcomes if o.status == "unverified"}
-        if not new and not labelled:
+        failed = {o.module for o in outcomes if o.status == "failed" and o.is_visible}
+        if not new and not status and not policy and not failed:
             return
-        if len(new) < len(candidates) or unverified:
-            good = [task for task in candidates if task.module in new]
-            draft.write(entries_after(request.yard, request.site, [*kept, *good], unverified))
-        reason = f"deploy {', '.join(new)}" if new else f"labels of {', '.join(sorted(labelled))}"
-        result.generation = draft.flip(reason).number
-    result.outcomes = [replace(o, status="updated") if o.module in labelled else o for o in result.outcomes]
+        good = [task for task in candidates if task.module in new]
+        reason = _reason(new, status, failed)
+        result.manifest = draft.publish(
+            lambda base: Step(_failed(after(base.entries, good, unverified), failed), reason), held.check
+        )
+        result.generation = result.manifest.number
+    result.outcomes = [
+        replace(o, status=status.get(o.module, o.status)) if o.status == "unchanged" else o for o in result.outcomes
+    ]
+
+
+def _failed(entries: Iterable[Entry], modules: Collection[str]) -> tuple[Entry, ...]:
+    """The entries, those of these published modules as failed: users see what they had, staff see the result."""
+    return tuple(replace(e, state="failed") if e.module in modules else e for e in entries)
+
+
+def _reason(new: Collection[str], status: Mapping[str, str], failed: Collection[str]) -> str:
+    """Why a generation is published, in a few words: the most important of its changes."""
+    if new:
+        return f"deploy {', '.join(new)}"
+    if failed:
+        return f"failed: {', '.join(sorted(failed))}"
+    for word, reason in REASONS.items():
+        modules = sorted(module for module, each in status.items() if each == word)
+        if modules:
+            return f"{reason} {', '.join(modules)}"
+    return "policy of the site"
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What a deploy would change about published revisions without a build.
+
+    `status` is what `kept_status` says of them, `changes` what users would see, `policy` whether all modules would be
+    written again because the site's policy for modules has changed.
+    """
+
+    status: Mapping[str, str]
+    changes: Changes
+    policy: bool
+
+
+def outlook(request: Request, tasks: Sequence[Task]) -> Outlook:
+    """Look at what is published. Writes nothing."""
+    kept = [task for task in tasks if task.action in ("unchanged", "inherited")]
+    manifest = generations.current(request.yard)
+    now = manifest.entries if manifest else ()
+    after = entries_after(now, request.site, kept)
+    same = manifest is None or generation.is_as_the_site_wants(request.yard, request.site, manifest)
+    return Outlook(kept_status(now, after), compare(now, after), not same)
 
 
 def _verify(task: Task, modules: Path, request: Request, progress: Progress) -> Outcome:
     record = task.record or read_record(task.paths.record)
     progress.phase(task.module, "verify")
-    report = verify.verify(record, modules, request.site, progress=progress)
+    agreed = licences.variables(request.yard, request.site, record)
+    wanted = asked(task.variant)
+    report = verify.verify(
+        record, modules, request.site, variables=agreed, progress=progress, expectations=wanted,
+        yards=request.yard.lineage(),
+    )  # fmt: skip
     write_report(task.paths, report)
     progress.phase(task.module, report.state, f"{len(report.checks)} checks")
     status = {"passed": "published", "failed": "failed"}.get(report.state)
     if status is None:
         status = "unverified" if request.allow_unverified else "held"
+    if status in USABLE and not in_force(record).cover(wanted):
+        keep(record, wanted)
     return Outcome(task.module, status, str(task.paths.root), report, record, stack=task.stack)
 
 
 def write_report(paths: RevisionPaths, report: Report) -> None:
     """Keep a verification beside the revision, as JSON and as JUnit XML."""
-    atomic.write_json(paths.report, report.to_json())
+    atomic.write_json(paths.report, report.to_json(), checked=True)
     atomic.write_text(paths.junit, report.junit())

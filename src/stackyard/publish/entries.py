@@ -1,8 +1,13 @@
-"""The entries of the next generation: what is published now, what joins it, and the labels of each."""
+"""The entries of the next generation: what is published now, what joins it, and what the files describe.
+
+Deploying is declarative: the revision that a file describes now is the newest of its variant, also where a later one
+was published in between. That one is superseded: it stays published, behind those that are described.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,43 +16,87 @@ from stackyard.publish import names
 from stackyard.publish.labels import labels
 from stackyard.publish.plan import Task
 from stackyard.spec.models import Site
-from stackyard.yard import generations
-from stackyard.yard.layout import Yard
+from stackyard.yard import revisions
+from stackyard.yard.layout import RevisionPaths
 from stackyard.yard.record import Entry, now
 
-
-def present(yard: Yard) -> dict[str, Entry]:
-    """The current generation's entries whose files still exist, by module name."""
-    manifest = generations.current(yard)
-    return {e.module: e for e in manifest.entries if Path(e.folder).exists()} if manifest else {}
+NOT_SHOWN: dict[str, Any] = {"aliases": (), "default": False, "input_hash": "", "file": "", "dated": False}
+"""The fields of an entry that alone are no reason for a new generation."""
 
 
-def entries_after(yard: Yard, site: Site, tasks: Iterable[Task], unverified: Collection[str] = ()) -> tuple[Entry, ...]:
+def present(entries: Iterable[Entry]) -> dict[str, Entry]:
+    """The entries of a generation by module name, with the state in which their files are now."""
+    return {e.module: as_found(e) for e in entries}
+
+
+def as_found(entry: Entry) -> Entry:
+    """The entry, missing if its record does not exist; one that was missing and is back is withdrawn.
+
+    Raises:
+        OSError: that cannot be known: an error of the file system is not a missing file.
+    """
+    if revisions.condition(RevisionPaths.of(entry.folder)) == "missing":
+        return replace(entry, state="missing")
+    return replace(entry, state="withdrawn") if entry.state == "missing" else entry
+
+
+def entries_after(
+    before: Iterable[Entry], site: Site, tasks: Iterable[Task], unverified: Collection[str] = ()
+) -> tuple[Entry, ...]:
     """All entries of the generation that follows the current one, with their short names.
 
     Args:
-        tasks: the revisions that join it, and the published ones whose labels their file may have changed.
+        before: the entries of the current one.
+        tasks: the revisions that join it, the published ones whose labels their file may have changed, and those that a
+            parent yard publishes, which this yard's own revisions of the same variant give way to.
         unverified: modules among them for which a required check was skipped.
 
     Raises:
         InputError: two revisions would claim one name.
     """
-    entries = present(yard)
-    for task in tasks:
+    entries = present(before)
+    described = list(tasks)
+    for task in described:
+        if task.action == "inherited":
+            continue
         old = entries.get(task.module) if task.action == "unchanged" else None
-        entries[task.module] = replace(old, **_labelled(task, site)) if old else _new(task, site, unverified)
+        entries[task.module] = replace(old, **_described(task, site)) if old else _new(task, site, unverified)
         entries |= _older(entries, entries[task.module])
+    entries |= _superseded(entries, described)
     return names.claim(entries.values())
 
 
-def relabelled(before: Mapping[str, Entry], after: Iterable[Entry]) -> set[str]:
-    """The published modules whose labels or rank change in the next generation; short names do not count."""
-    plain = {e.module: replace(e, aliases=(), default=False) for e in after}
-    return {
-        module
-        for module, entry in before.items()
-        if module in plain and plain[module] != replace(entry, aliases=(), default=False)
-    }
+def kept_status(entries: Iterable[Entry], after: Iterable[Entry]) -> dict[str, str]:
+    """What happens to published revisions that are not built again, by module; short names do not count.
+
+    Args:
+        entries: those of the current generation.
+        after: those of the next one.
+
+    Returns:
+        updated (its labels, its rank), reinstated (it was superseded), superseded, or missing.
+    """
+    before = {e.module: e for e in entries}
+    found = {e.module: _status(before[e.module], e) for e in after if e.module in before}
+    return {module: status for module, status in found.items() if status}
+
+
+def _status(old: Entry, new: Entry) -> str:
+    if replace(old, **NOT_SHOWN) == replace(new, **NOT_SHOWN):
+        return ""
+    if new.state == "missing":
+        return "missing"
+    if old.superseded != new.superseded:
+        return "superseded" if new.superseded else "reinstated"
+    return "updated"
+
+
+def identity(file: str) -> str:
+    """What tells a file from others of its name: its path in its git work tree, which is the same for all staff who
+    have one; the absolute path where it is in none."""
+    path = Path(file).absolute()
+    top = next((folder for folder in path.parents if (folder / ".git").exists()), None)
+    return str(path.relative_to(top)) if top else str(path)
 
 
 def _new(task: Task, site: Site, unverified: Collection[str]) -> Entry:
@@ -60,26 +109,60 @@ def _new(task: Task, site: Site, unverified: Collection[str]) -> Entry:
         folder=str(task.paths.root),
         created=task.record.created if task.record else now(),
         state="unverified" if task.module in unverified else "published",
-        **_labelled(task, site),
+        **_described(task, site),
     )
 
 
-def _labelled(task: Task, site: Site) -> dict[str, Any]:
-    """What a file gives a revision beside its build: its labels, and its rank among the variants."""
+def _described(task: Task, site: Site) -> dict[str, Any]:
+    """What a file gives a revision beside its build: labels, its rank among the variants, its place as the newest."""
     if task.stack.default == task.variant.name:
         rank = len(task.stack.variants)
     elif site.modules.default == "first":
         rank = len(task.stack.variants) - 1 - task.rank
     else:
         rank = task.rank
-    return {"rank": rank, **labels(task.variant)}
+    return {
+        "rank": rank,
+        "input_hash": task.input_hash,
+        "file": identity(task.stack.file),
+        "dated": task.stack.dated,
+        "superseded": False,
+        **labels(task.variant),
+    }
 
 
 def _older(entries: Mapping[str, Entry], newest: Entry) -> dict[str, Entry]:
-    """The older revisions of the same variant: a deprecation concerns the version, so all its revisions have it."""
+    """The other revisions of the same variant: a deprecation concerns the version, so all its revisions have it."""
     same = (newest.stack, newest.version, newest.variant)
     return {
         e.module: replace(e, deprecated=newest.deprecated)
         for e in entries.values()
-        if (e.stack, e.version, e.variant) == same and e.revision < newest.revision
+        if (e.stack, e.version, e.variant) == same
     }
+
+
+def _superseded(entries: Mapping[str, Entry], tasks: Iterable[Task]) -> dict[str, Entry]:
+    """The entries that the files of these tasks no longer describe, as they are in the next generation."""
+    of_stack: dict[str, list[Task]] = defaultdict(list)
+    for task in tasks:
+        of_stack[task.stack.name].append(task)
+    return {e.module: e for name, group in of_stack.items() for e in _superseded_in(name, group, entries.values())}
+
+
+def _superseded_in(name: str, tasks: Collection[Task], entries: Iterable[Entry]) -> Iterator[Entry]:
+    """Those of one stack: another revision took the place of theirs, or their variant was removed from the file."""
+    lines = {(t.stack.file, t.variant.version, t.stack.dated) for t in tasks}
+    files, versions = {identity(file) for file, _, _ in lines}, {version for _, version, _ in lines}
+    dated = any(each for _, _, each in lines)
+    variants = {variant.name for task in tasks for variant in task.stack.variants}
+    own = {task.module for task in tasks if task.action != "inherited"}
+    replaced = {task.variant.name for task in tasks}
+    above = {task.variant.name for task in tasks if task.action == "inherited"}
+    for e in entries:
+        is_of_line = e.version in versions or e.file in files or (e.dated and dated)
+        if e.stack != name or e.module in own or not is_of_line or not e.is_visible:
+            continue
+        if e.variant in above:
+            yield replace(e, state="withdrawn")
+        elif e.variant in replaced or e.variant not in variants:
+            yield replace(e, superseded=True)

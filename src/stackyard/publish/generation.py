@@ -1,19 +1,36 @@
-"""The next generation while it is written: its modules, its manifest, the flip. Deploy and rollback share it."""
+"""The next generation while it is written: its modules, its manifest, its number. Deploy and rollback share it."""
 
 from __future__ import annotations
 
+import hashlib
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from stackyard.expose.generation import write_modules
+from stackyard.expose import spider
+from stackyard.expose.generation import module_texts, write_modules
 from stackyard.expose.root import check_root, make_root
 from stackyard.spec.models import Site
 from stackyard.yard import disk, generations, revisions
+from stackyard.yard.generations import Base
 from stackyard.yard.layout import GenerationPaths, Yard
-from stackyard.yard.record import Entry, Manifest, now
+from stackyard.yard.origin import Origin, origin
+from stackyard.yard.record import BuildRecord, Entry, Manifest, now
+
+
+@dataclass(frozen=True)
+class Step:
+    """A generation to publish: its entries, the reason, and the number of the generation whose content it repeats.
+
+    `missing` are the revisions that users should see and whose files no longer exist.
+    """
+
+    entries: tuple[Entry, ...]
+    reason: str
+    content: int = 0
+    missing: tuple[Entry, ...] = ()
 
 
 @dataclass
@@ -23,48 +40,80 @@ class Draft:
     yard: Yard
     site: Site
     paths: GenerationPaths
-    entries: tuple[Entry, ...] = ()
+    origin: Origin
+    entries: tuple[Entry, ...] | None = None
 
     @property
     def modules(self) -> Path:
-        """Its modulefiles, through which revisions are verified before the flip."""
+        """Its modulefiles, through which revisions are verified before it is published."""
         return self.paths.modules
 
     def write(self, entries: Iterable[Entry]) -> None:
         """Write the modules of these entries, and of no others: modules written before are removed."""
         self.entries = tuple(entries)
         shutil.rmtree(self.modules, ignore_errors=True)
-        records = {record.module: record for record in revisions.built(self.yard)}
-        write_modules(self.modules, self.entries, records, self.site, self.yard)
+        write_modules(self.modules, *_with_records(self.yard, self.entries), self.site, self.yard)
 
-    def flip(self, reason: str, content: int = 0) -> Manifest:
+    def publish(self, step: Callable[[Base], Step], may: Callable[[], object] = lambda: None) -> Manifest:
         """Make it the current generation, in one step.
 
         Args:
-            content: the number of the generation whose content it repeats, else 0.
+            step: what to publish, made from the current generation. It is called again, and the modules are written
+                again, where another process published meanwhile: nothing that others publish is lost.
+            may: raises where this process may not publish any more (`writing.Held.check`).
         """
-        manifest = generations.flip(self.yard, self.paths, now(), reason, self.entries, content)
-        make_root(self.yard, self.site)
-        return manifest
+        while True:
+            base = generations.base(self.yard)
+            wanted = step(base)
+            if wanted.entries != self.entries:
+                self.write(wanted.entries)
+            what = (base.number, now(), wanted.reason, wanted.entries, wanted.content, base.previous, self.origin)
+            may()
+            manifest = generations.commit(self.yard, self.paths, Manifest(*what))
+            if manifest is not None:
+                make_root(self.yard, self.site)
+                return manifest
 
     def discard(self) -> None:
-        """Remove it, unless it is current."""
-        if generations.current_number(self.yard) != self.paths.number:
-            shutil.rmtree(self.paths.root, ignore_errors=True)
+        """Remove it; one that was published has another name since."""
+        shutil.rmtree(self.paths.root, ignore_errors=True)
+
+
+def is_as_the_site_wants(yard: Yard, site: Site, manifest: Manifest) -> bool:
+    """Whether writing the modules of a generation again would give the same files.
+
+    They differ after a change of the site's policy for all modules, such as its aliases and formats. A generation that
+    has no hashes, as those of former versions, or that has missing revisions, counts as equal.
+    """
+    written = {path: digest for path, digest in manifest.files.items() if not path.startswith(f"{spider.FOLDER}/")}
+    entries, records = _with_records(yard, manifest.entries)
+    if not written or any(entry.module not in records for entry in entries):
+        return True
+    texts = module_texts(entries, records, site, yard)
+    return written == {path: hashlib.sha256(text.encode()).hexdigest() for path, text in texts.items()}
+
+
+def _with_records(yard: Yard, entries: Iterable[Entry]) -> tuple[list[Entry], dict[str, BuildRecord]]:
+    """The entries that get modules, and all records by module; a missing revision has neither."""
+    records = {record.module: record for record in revisions.built(yard)}
+    return [entry for entry in entries if entry.state != "missing"], records
 
 
 @contextmanager
-def draft(yard: Yard, site: Site) -> Iterator[Draft]:
-    """The next generation, to be written and flipped; it is removed at the end where it was not flipped.
+def draft(yard: Yard, site: Site, made_by: Origin | None = None) -> Iterator[Draft]:
+    """The next generation, to be written and published; it is removed at the end where it was not.
 
-    The caller holds the lease (`writing.writing`).
+    The caller writes with the site's permissions (`writing.writing`).
+
+    Args:
+        made_by: what its manifest tells about who published it and from what; None: this account and host.
 
     Raises:
         StackyardError: the file system failed, with what to do about it; the current generation is untouched.
     """
     check_root(yard, site)
     try:
-        made = Draft(yard, site, generations.begin(yard))
+        made = Draft(yard, site, generations.begin(yard), made_by or origin())
         try:
             yield made
         finally:

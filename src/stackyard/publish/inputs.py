@@ -3,32 +3,46 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from stackyard.lock.text import path_for
-from stackyard.publish.deploy import Request
-from stackyard.spec.models import Variant
+from stackyard.spec.models import Site, Stack, Variant
+from stackyard.yard.layout import Yard
 
 PIP_CONFIGS = ("/etc/pip.conf", "~/.pip/pip.conf", "~/.config/pip/pip.conf")
 
 
-def memo_inputs(request: Request) -> list[str] | None:
-    """All files that this deploy reads, for the memo; None where its result depends on anything else.
+def files_of(stacks: Iterable[Stack], site: Site) -> list[str]:
+    """The files that describe these stacks, sorted: their own, what these name or include, their locks, the site's."""
+    files: list[str] = [site.file] if site.file else []
+    for stack in stacks:
+        files += [stack.file, str(path_for(Path(stack.file)))]
+        for variant in stack.variants:
+            files += [*variant.files, *_named_files(variant)]
+    return sorted(set(files))
+
+
+def memo_inputs(stacks: Iterable[Stack], site: Site, yard: Yard) -> list[str] | None:
+    """All files that a deploy of these stacks reads, for the memo; None where its result depends on anything else.
 
     That is a local project (a folder), a host tool, a host module, a variable named in a file.
     """
-    files: list[str] = []
-    for stack in request.stacks:
-        files += [stack.file, str(path_for(Path(stack.file)))]
-        for variant in stack.variants:
-            if _depends_on_more(variant):
-                return None
-            files += variant.files
-            files += _named_files(variant)
-    if any(re.search(r"\$\w|\$\{|\{env:", Path(f).read_text(errors="replace")) for f in files if Path(f).is_file()):
+    stacks = list(stacks)
+    if any(_depends_on_more(variant) for stack in stacks for variant in stack.variants):
         return None
+    files = files_of(stacks, site)
+    if any(_names_variable(f) for f in files if f != site.file):
+        return None
+    kept = [str(yard.lock_of(path_for(Path(stack.file)))) for stack in stacks]  # of files in read-only directories
     configs = [str(Path(name).expanduser()) for name in PIP_CONFIGS]
-    return sorted({*files, *configs, *([request.site.file] if request.site.file else [])})
+    return sorted({*files, *kept, *configs})
+
+
+def _names_variable(file: str) -> bool:
+    return Path(file).is_file() and bool(
+        re.search(r"\$\w|\$\{|\{env:", Path(file).read_text(encoding="utf-8", errors="replace"))
+    )
 
 
 def _depends_on_more(variant: Variant) -> bool:

@@ -1,53 +1,94 @@
-"""Licences are accepted explicitly, once per yard; who, when and the hash of the text are recorded."""
+"""Licences are accepted explicitly, by an account for itself; who, when and the hash of the text are recorded.
+
+What staff accept in the site's yard holds for what staff build there, and for nobody else: who builds the same in a
+yard of their own accepts it too. Whether loading a module accepts for users is for the site to say (`expose.base`).
+"""
 
 from __future__ import annotations
 
-import getpass
 import hashlib
 import json
+import os
 from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stackyard.errors import InputError, MissingError
-from stackyard.yard import atomic
+from stackyard.host.identity import account_name
+from stackyard.spec.siteyard import is_sites
+from stackyard.yard import atomic, formats, members
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import now
+from stackyard.yard.lease import lease
+from stackyard.yard.record import BuildRecord, now
 
 if TYPE_CHECKING:
-    from stackyard.spec.models import Licence
+    from stackyard.spec.models import Licence, Site
 
 
-def accepted(yard: Yard, licence: Licence) -> Mapping[str, Any] | None:
-    """The acceptance of the present text of this licence in this yard or in a parent, or None."""
-    digest = text_hash(licence)
-    for each in yard.lineage():
-        entry = _ledger(each).get(f"{licence.name}:{digest}")
-        if entry is not None:
-            return entry
-    return None
+@dataclass(frozen=True)
+class Acceptance:
+    """That an account accepted a text. `uid` is missing in what the first format recorded."""
+
+    name: str
+    sha256: str
+    variable: str
+    who: str
+    when: str
+    uid: int | None = None
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether this account accepted it."""
+        return self.who == me() if self.uid is None else self.uid == os.getuid()
 
 
-def require(yard: Yard, licences: Collection[Licence], accepting: Collection[str]) -> tuple[Mapping[str, Any], ...]:
-    """The acceptances of all licences; those named in `accepting` are accepted now by this user.
+@dataclass(frozen=True)
+class _Ledger:
+    acceptances: tuple[Any, ...]
+
+
+def _make(value: dict[str, Any]) -> tuple[Acceptance, ...]:
+    return tuple(members.make(Acceptance, entry) for entry in members.make(_Ledger, value).acceptances)
+
+
+LEDGER = formats.Kind(2, _make, {1: lambda value: {"acceptances": list(value.values())}}, checked_since=2, unnumbered=1)
+"""``licences.json``. The first format had no number: acceptances by name and hash, one for all accounts."""
+
+
+def accepted(yard: Yard, site: Site, licence: Licence) -> Acceptance | None:
+    """The acceptance of the present text of a licence that holds for a build of this account in this yard, or None."""
+    return _holding(yard, site, licence.name, text_hash(licence))
+
+
+def variables(yard: Yard, site: Site, record: BuildRecord) -> dict[str, str]:
+    """The variables by which this account accepts the licences of a revision, for verifying it."""
+    needed = [entry for entry in record.licences if entry.get("variable")]
+    return {e["variable"]: "yes" for e in needed if _holding(yard, site, e["name"], e["sha256"])}
+
+
+def require(
+    yard: Yard, site: Site, licences: Collection[Licence], accepting: Collection[str]
+) -> tuple[Mapping[str, Any], ...]:
+    """The acceptances of all licences; those named in `accepting` are accepted now by this account.
 
     Raises:
         MissingError: a licence was not accepted; nothing was built.
     """
     for licence in licences:
-        if accepted(yard, licence) is None and licence.name in accepting:
+        if licence.name in accepting and accepted(yard, site, licence) is None:
             _accept(yard, licence)
-    missing = [licence for licence in licences if accepted(yard, licence) is None]
+    found = {licence: accepted(yard, site, licence) for licence in licences}
+    missing = [licence for licence, entry in found.items() if entry is None]
     if missing:
         names = ", ".join(licence.name for licence in missing)
         options = " ".join(f"--accept-licence {json.dumps(licence.name)}" for licence in missing)
         texts = ", ".join(licence.text for licence in missing if licence.text)
         raise MissingError(
-            f"licence not accepted in {yard.root}: {names}",
+            f"licence not accepted by {me()} in {yard.root}: {names}",
             hint=f"read {texts or 'its text'}, then deploy again with {options}",
         )
-    found = [accepted(yard, licence) for licence in licences]
-    return tuple(entry for entry in found if entry is not None)
+    return tuple(asdict(entry) for entry in found.values() if entry is not None)
 
 
 def text_hash(licence: Licence) -> str:
@@ -60,22 +101,27 @@ def text_hash(licence: Licence) -> str:
         raise InputError(f"cannot read the text of licence {licence.name}: {error}") from error
 
 
+def _holding(yard: Yard, site: Site, name: str, sha256: str) -> Acceptance | None:
+    """One's own acceptance, in this yard or in a parent; in the site's yard also that of other staff."""
+    for each in yard.lineage():
+        for entry in _ledger(each):
+            ours = entry.is_mine or (each is yard and is_sites(yard, site))
+            if ours and (entry.name, entry.sha256) == (name, sha256):
+                return entry
+    return None
+
+
 def _accept(yard: Yard, licence: Licence) -> None:
-    entry = {
-        "name": licence.name,
-        "sha256": text_hash(licence),
-        "variable": licence.variable,
-        "who": getpass.getuser(),
-        "when": now(),
-    }
-    ledger = _ledger(yard)
-    ledger[f"{licence.name}:{entry['sha256']}"] = entry
-    atomic.write_json(yard.licences, ledger)
+    entry = Acceptance(licence.name, text_hash(licence), licence.variable, me(), now(), os.getuid())
+    with lease(yard.lease("licences"), f"the licences of {yard.root}", wait_s=300):  # other deploys add theirs
+        ledger = [asdict(each) for each in (*_ledger(yard), entry)]
+        atomic.write_json(yard.licences, {"format": LEDGER.version, "acceptances": ledger}, checked=True)
 
 
-def _ledger(yard: Yard) -> dict[str, dict[str, Any]]:
-    path = yard.licences
-    if not path.exists():
-        return {}
-    value: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
-    return value
+def me() -> str:
+    """The name of this account, from the machine and not from a variable that anyone can set."""
+    return account_name(os.getuid())
+
+
+def _ledger(yard: Yard) -> tuple[Acceptance, ...]:
+    return formats.load(yard.licences, LEDGER) if os.access(yard.licences, os.R_OK) else ()

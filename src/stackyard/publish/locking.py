@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stackyard.errors import InputError
+from stackyard.errors import InputError, StackyardError
 from stackyard.lock import solve, text
 from stackyard.lock.model import Lock
+from stackyard.lock.prefer import NOTHING, Update
 from stackyard.progress import Progress
 from stackyard.spec.models import Site, Stack
-from stackyard.yard import atomic
+from stackyard.yard import atomic, checksum
 from stackyard.yard.layout import Yard
 
 
@@ -20,39 +21,89 @@ from stackyard.yard.layout import Yard
 class Locked:
     """A fresh lock with its stack, the file it belongs in, and why it was solved again (empty: it was fresh).
 
-    `stack` is the requested one; where no version was given, it has that of the lock: the day of its solve.
+    `stack` is the requested one; where no version was given, it has that of the lock: the day of its solve. `former` is
+    the lock that this one replaces; `is_renewal`: it was fresh.
     """
 
     stack: Stack
     lock: Lock
     path: Path
     changed: tuple[str, ...] = ()
+    former: Lock | None = None
+    is_renewal: bool = False
 
 
 def fresh_lock(
-    stack: Stack, site: Site, yard: Yard, platforms: Sequence[str], *, only_locked: bool, progress: Progress
-) -> Locked:
-    """The lock of a stack, solved where it is missing or stale; nothing is written beside the file yet.
+    stack: Stack, site: Site, yard: Yard, platforms: Sequence[str], *, only_locked: bool, progress: Progress,
+    update: Update = NOTHING,
+) -> Locked:  # fmt: skip
+    """The lock of a stack, solved where it is missing, stale or to be renewed; nothing is written beside the file yet.
+
+    The file beside the stack's is the truth: where it is deleted the stack is solved again. The yard keeps it for a
+    read-only directory.
 
     Raises:
         InputError: with `only_locked`, where the lock is missing or stale; the message says what changed.
     """
     path = text.path_for(Path(stack.file))
-    previous = text.parse(path.read_text(encoding="utf-8"), str(path)) if path.exists() else None
-    reasons = ["no lock yet"]
-    if previous is not None:
-        as_locked = _as_locked(stack, previous)
-        reasons = solve.stale(previous, as_locked, site, platforms)
-        if not reasons:
-            return Locked(as_locked, previous, path)
+    previous, (reasons, harmless) = _found(stack, site, platforms, _places(path, yard))
+    if harmless and not reasons and not update:
+        lines = "; ".join(harmless)
+        progress.notice(f"{path.name} satisfies the policy of the site, which has changed since it was made: {lines}")
+    if previous is not None and not reasons and not update:
+        return Locked(_as_locked(stack, previous), previous, path)
     if only_locked:
         raise InputError(
             f"the lock {path} is stale" if previous else f"lock not found: {path}",
             detail="\n".join(reasons) if previous else None,
             hint=f"{'solve again' if previous else 'write it'} with `{_command(stack)}`",
         )
-    lock = solve.lock_stack(stack, site, yard, platforms, previous, progress)
-    return Locked(stack, lock, path, tuple(reasons))
+    asked = _as_locked(stack, previous) if previous else stack
+    kept_by = () if update else _sharing(path, yard)
+    lock = solve.lock_stack(asked, site, yard, platforms, previous, progress, update=update, kept_by=kept_by)
+    if previous is not None and lock.variants == previous.variants:
+        return Locked(asked, previous, path)
+    return Locked(stack, _of_today(lock, stack), path, reasons or (update.shown,), previous, is_renewal=not reasons)
+
+
+def _of_today(lock: Lock, stack: Stack) -> Lock:
+    """A new lock of a stack without a given version: its version is the day of its solve."""
+    if not stack.dated:
+        return lock
+    return replace(lock, variants=tuple(replace(v, version=stack.variants[0].version) for v in lock.variants))
+
+
+def _found(
+    stack: Stack, site: Site, platforms: Sequence[str], paths: Sequence[Path]
+) -> tuple[Lock | None, tuple[tuple[str, ...], tuple[str, ...]]]:
+    """The first fresh lock of these, else the first, else none; with what makes it stale, and what does not."""
+    found = []
+    for path in (p for p in paths if p.exists()):
+        lock = text.read(path)
+        verdict = solve.staleness(lock, _as_locked(stack, lock), site, platforms)
+        found.append((lock, (verdict.reasons, verdict.harmless)))
+    fresh = [each for each in found if not each[1][0]]
+    return next(iter([*fresh, *found]), (None, (("no lock yet",), ())))
+
+
+def former_locks(stacks: Iterable[Stack], yard: Yard) -> list[Lock]:
+    """The locks that these stacks have now, fresh or not."""
+    paths = (place for stack in stacks for place in _places(text.path_for(Path(stack.file)), yard))
+    return [text.read(path) for path in paths if path.exists()]
+
+
+def _places(path: Path, yard: Yard) -> tuple[Path, ...]:
+    """Where a lock may be: beside its file, and for a file in a read-only directory also in the yard."""
+    return (path,) if _writable(path) else (path, yard.lock_of(path), yard.own().lock_of(path))
+
+
+def _sharing(path: Path, yard: Yard) -> tuple[Yard, ...]:
+    """The yards whose solutions are taken: the site's, and for a file in a read-only directory also this one."""
+    return yard.above() if _writable(path) else (yard.own(), *yard.above())
+
+
+def _writable(path: Path) -> bool:
+    return os.access(path.parent, os.W_OK)
 
 
 def _command(stack: Stack) -> str:
@@ -71,12 +122,27 @@ def _as_locked(stack: Stack, lock: Lock) -> Stack:
     return stack.model_copy(update={"variants": variants})
 
 
-def write_lock(locked: Locked, progress: Progress) -> bool:
-    """Write a new lock beside its file; only a notice where that is read-only (the yard keeps a copy anyway)."""
+def write_lock(locked: Locked, yard: Yard, progress: Progress) -> Path | None:
+    """Write a new lock beside its file, or into the yard where that directory is read-only; return where.
+
+    Beside the file it is no part of the yard: whoever may read or write the file may do the same to its lock. None
+    where the lock was fresh.
+
+    Raises:
+        StackyardError: a fresh lock in a read-only directory was to be renewed: it would still be the file's lock.
+    """
     if not locked.changed:
-        return False
-    if not os.access(locked.path.parent, os.W_OK):
-        progress.notice(f"{locked.path.parent} is read-only: the lock is only kept in the yard")
-        return False
-    atomic.write_text(locked.path, text.dump(locked.lock))
-    return True
+        return None
+    if _writable(locked.path):
+        readable = Path(locked.stack.file).stat().st_mode & 0o666
+        atomic.write_text(locked.path, text.dump(locked.lock), mode=readable)
+        return locked.path
+    if locked.is_renewal and locked.path.exists():
+        raise StackyardError(
+            f"cannot renew {locked.path}: permission denied",
+            hint=f"copy {locked.stack.file} to a directory of your own, and renew the lock of the copy",
+        )
+    kept = yard.lock_of(locked.path)
+    progress.notice(f"{locked.path.parent} is read-only: its lock is kept in {kept}")
+    atomic.write_text(kept, checksum.add(text.dump(locked.lock)))
+    return kept

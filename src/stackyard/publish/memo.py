@@ -1,8 +1,8 @@
 """Memos of deploys that changed nothing, so that the next one of the same files need not read them.
 
-A memo names every file that was read with its hash. It is used only if all of them are unchanged, every revision that
-it names is still published and on disk, and nothing but files (no host tools, no variables) could have influenced the
-result. It is a cache: removing it costs time, never correctness.
+A memo names every file that was read with its hash, and how the stacks concerned were published. It is used only if
+all of that is unchanged, every revision that it names is on disk, and nothing but files (no host tools, no variables)
+could have influenced the result. It is a cache: removing it costs time, never correctness.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from stackyard import __version__
-from stackyard.yard import atomic
+from stackyard.yard import atomic, checksum, formats, revisions
 from stackyard.yard.layout import RevisionPaths, Yard
 from stackyard.yard.record import Entry, Manifest
 
@@ -30,27 +31,40 @@ def memo_path(yard: Yard, request: Mapping[str, Any]) -> Path:
 def recall(path: Path, manifest: Manifest | None) -> list[str] | None:
     """The modules of the memo if it still holds, else None."""
     try:
-        memo = json.loads(path.read_bytes())
-        visible = {e.module: e for e in manifest.entries if e.state != "withdrawn"} if manifest else {}
+        memo = formats.content(checksum.read(path))
         modules: list[str] = memo["modules"]
-        if not all(module in visible and _is_there(visible[module]) for module in modules):
+        if memo["published"] != _published(modules, manifest):
             return None
         if any(_digest(Path(file)) != digest for file, digest in memo["files"].items()):
             return None
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):  # damaged: a memo is a cache
         return None
     return modules
 
 
-def _is_there(entry: Entry) -> bool:
-    """Whether a published revision is still in the directory that its entry names."""
-    return RevisionPaths.of(entry.folder).record.exists()
-
-
-def remember(path: Path, files: Iterable[str], modules: Iterable[str]) -> None:
-    """Write the memo of a successful deploy."""
+def remember(path: Path, files: Iterable[str], modules: Iterable[str], manifest: Manifest | None) -> None:
+    """Write the memo of a successful deploy, after which `manifest` is current."""
     digests = {str(name): _digest(Path(name)) for name in files}
-    atomic.write_json(path, {"files": digests, "modules": list(modules)})
+    names = list(modules)
+    atomic.write_json(
+        path, {"files": digests, "modules": names, "published": _published(names, manifest)}, checked=True
+    )
+
+
+def _published(modules: Iterable[str], manifest: Manifest | None) -> str:
+    """A hash of all revisions of the stacks that these modules belong to, and of whether they are on disk.
+
+    So whatever another deploy, a rollback or a verification changed about them is a reason to look again.
+    """
+    stacks = {module.partition("/")[0] for module in modules}
+    found = [[asdict(e), _is_there(e)] for e in manifest.entries if e.stack in stacks] if manifest else []
+    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
+
+
+def _is_there(entry: Entry) -> bool:
+    """Whether a revision is still in the directory that its entry names, and can stay."""
+    paths = RevisionPaths.of(entry.folder)
+    return not revisions.condition(paths) and not paths.damaged.exists()
 
 
 def _digest(path: Path) -> str:

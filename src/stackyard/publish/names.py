@@ -1,24 +1,22 @@
-"""Short names (``pytorch``, ``pytorch/2.13``, ``pytorch/2.13-py311``) and the published revisions that they load.
-
-Versions are compared number by number: 2.9 is before 2.13.
-"""
+"""Short names (``pytorch``, ``pytorch/2.13``, ``pytorch/2.13-py311``) and the published revisions that they load."""
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from stackyard.errors import InputError
+from stackyard.publish.versions import version_keys
 from stackyard.yard.record import Entry
 
 
 def claim(entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    """Set the aliases and the default mark of every entry; withdrawn and hidden entries get none.
+    """Set the aliases and the default mark of every entry; withdrawn, missing and hidden entries get none.
 
     Among the newest revisions of one version's variants the highest `rank` gets the version's name, and the default is
-    the highest version.
+    the highest version. A superseded revision comes after all that are not.
 
     Raises:
         InputError: two revisions would claim one name.
@@ -27,10 +25,7 @@ def claim(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     stacks: dict[str, list[Entry]] = defaultdict(list)
     for entry in plain:
         stacks[entry.stack].append(entry)
-    named: dict[str, Entry] = {}
-    for members in stacks.values():
-        named.update(_claim_stack(members))
-    result = tuple(sorted((named.get(e.module, e) for e in plain), key=_order))
+    result = tuple(e for _, members in sorted(stacks.items()) for e in _claim_stack(members))
     check_unique(result)
     return result
 
@@ -48,41 +43,32 @@ def check_unique(entries: Iterable[Entry]) -> None:
                 )
 
 
-def _claim_stack(members: list[Entry]) -> dict[str, Entry]:
-    visible = [e for e in members if e.state != "withdrawn" and not e.hidden]
+def _claim_stack(members: Collection[Entry]) -> list[Entry]:
+    """The entries of one stack with their names, by version, rank and revision."""
+    keys = version_keys({e.version for e in members})
+    names = _names({e.module: e for e in members if e.is_visible and not e.hidden}, keys)
+    ordered = sorted(members, key=lambda e: (keys[e.version], e.version, e.rank, e.variant, e.revision))
+    return [names.get(e.module, e) for e in ordered]
+
+
+def _names(visible: Mapping[str, Entry], keys: Mapping[str, Any]) -> dict[str, Entry]:
+    """The visible entries of one stack with their names; `keys` has the order of their versions."""
     aliases: dict[str, list[str]] = defaultdict(list)
     newest: dict[tuple[str, str], Entry] = {}
-    for entry in sorted(visible, key=lambda e: e.revision):
+    for entry in sorted(visible.values(), key=lambda e: (not e.superseded, e.revision)):
         newest[(entry.version, entry.variant)] = entry
     for (version, variant), entry in newest.items():
         if variant:
             aliases[entry.module].append(f"{version}-{variant}")
     best: dict[str, Entry] = {}
-    for entry in sorted(newest.values(), key=lambda e: (e.rank, e.variant)):
+    for entry in sorted(newest.values(), key=lambda e: (not e.superseded, e.rank, e.variant)):
         best[entry.version] = entry
     for version, entry in best.items():
         aliases[entry.module].append(version)
-    default = max(best.values(), key=lambda e: version_key(e.version), default=None)
+    default = max(best.values(), key=lambda e: (not e.superseded, keys[e.version], e.version), default=None)
     return {
-        e.module: replace(
-            e,
-            aliases=tuple(a for a in aliases[e.module] if f"{e.stack}/{a}" != e.module),
-            default=e is default,
+        module: replace(
+            e, aliases=tuple(a for a in aliases[module] if f"{e.stack}/{a}" != module), default=e is default
         )
-        for e in visible
+        for module, e in visible.items()
     }
-
-
-def version_key(version: str) -> tuple[object, ...]:
-    """A sort key for versions: 2.9 before 2.13, 1.0rc1 before 1.0, dates by their numbers."""
-    parts: list[tuple[int, int, str]] = []
-    for number, word in re.findall(r"(\d+)|([A-Za-z]+)", version):
-        if number:
-            parts.append((2, int(number), ""))
-        else:
-            parts.append((0, 0, word.lower()))
-    return (*parts, (1, 0, ""))
-
-
-def _order(entry: Entry) -> tuple[object, ...]:
-    return (entry.stack, version_key(entry.version), entry.rank, entry.variant, entry.revision)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, count
 from typing import Literal
 
 from stackyard.build import builder
@@ -11,9 +14,10 @@ from stackyard.lock.model import Lock, LockedVariant
 from stackyard.publish.labels import without_labels
 from stackyard.spec import naming
 from stackyard.spec.models import Site, Stack, Variant
-from stackyard.yard import generations, revisions
+from stackyard.verify.expectations import Expectations, asked, in_force
+from stackyard.yard import generations, lease, revisions
 from stackyard.yard.layout import RevisionPaths, Yard
-from stackyard.yard.record import BuildRecord
+from stackyard.yard.record import BuildRecord, Entry
 
 Action = Literal["unchanged", "inherited", "publish", "build"]
 
@@ -23,7 +27,8 @@ class Task:
     """One variant and what to do for it.
 
     `action`: ``unchanged`` (already published), ``inherited`` (a parent yard publishes the same inputs), ``publish``
-    (already built, not visible now) or ``build``. `rank` is the position of the variant in the matrix.
+    (already built; not visible now, or to be verified again: it failed, or its checks changed) or ``build``. `rank` is
+    the position of the variant in the matrix.
     """
 
     action: Action
@@ -60,9 +65,11 @@ class Planner:
             locked = self.lock.find(variant.version, variant.name, self.platform)
             if locked is not None:
                 digest = builder.input_hash(without_labels(variant), locked, self.site)
-                found = self._existing(variant, digest, known)
+                wanted = asked(variant)
+                same = {each: self._same(known[each], variant, locked, digest) for each in known}
+                found = self._existing(wanted, same)
                 tasks.append(
-                    self._reuse(variant, locked, rank, *found)
+                    self._reuse(variant, locked, rank, digest, *found)
                     if found
                     else self._build(variant, locked, rank, digest, known[self.yard])
                 )
@@ -74,38 +81,81 @@ class Planner:
             )
         return tuple(tasks)
 
-    def _existing(
-        self, variant: Variant, digest: str, known: dict[Yard, list[BuildRecord]]
-    ) -> tuple[Action, BuildRecord] | None:
+    def _same(
+        self, known: Sequence[BuildRecord], variant: Variant, locked: LockedVariant, digest: str
+    ) -> list[BuildRecord]:
+        """The revisions of the variant that were built from these inputs."""
+        plain = without_labels(variant)
+        own = (record for record in known if self._is_of(record, variant) and _can_stay(record))
+        return [record for record in own if builder.is_build_of(record, plain, locked, self.site, digest)]
+
+    def _existing(self, checks: Expectations, same: dict[Yard, list[BuildRecord]]) -> tuple[Action, BuildRecord] | None:
         """A built revision with the same inputs: published here, published by a parent, or only built here."""
         for each in self.yard.lineage():
             visible = _visible(each)
-            same = [r for r in known[each] if r.input_hash == digest and self._is_of(r, variant)]
-            shown = [r for r in same if r.module in visible]
+            shown = [r for r in same[each] if r.module in visible]
             if shown:
-                return ("unchanged" if each is self.yard else "inherited"), max(shown, key=lambda r: r.created)
-            if same and each is self.yard:
-                return "publish", max(same, key=lambda r: r.created)
+                record = max(shown, key=lambda r: r.created)
+                if each is not self.yard:
+                    return "inherited", record
+                return _action(visible[record.module], record, checks), record
+            if same[each] and each is self.yard:
+                return "publish", max(same[each], key=lambda r: r.created)
         return None
 
     def _is_of(self, record: BuildRecord, variant: Variant) -> bool:
         """Whether a record is of this variant; where the version is only a date it is not compared."""
         return record.variant == variant.name and (self.stack.dated or record.version == variant.version)
 
-    def _reuse(self, variant: Variant, locked: LockedVariant, rank: int, action: Action, record: BuildRecord) -> Task:
+    def _reuse(
+        self, variant: Variant, locked: LockedVariant, rank: int, digest: str, action: Action, record: BuildRecord
+    ) -> Task:
         paths = RevisionPaths.of(record.path)
-        return Task(
-            action, self.stack, variant, locked, record.input_hash, record.revision, record.module, paths, rank, record
-        )
+        return Task(action, self.stack, variant, locked, digest, record.revision, record.module, paths, rank, record)
 
     def _build(self, variant: Variant, locked: LockedVariant, rank: int, digest: str, known: list[BuildRecord]) -> Task:
-        numbers = [r.revision for r in known if (r.version, r.variant) == (variant.version, variant.name)]
-        revision = max(numbers) + 1 if numbers else self.site.modules.first_revision
-        folder = naming.module_version(self.site, variant.version, variant.name, revision)
-        paths = self.yard.revision(self.stack.name, folder)
-        return Task("build", self.stack, variant, locked, digest, revision, f"{self.stack.name}/{folder}", paths, rank)
+        """A build under a name that was never given to anything else, or under that of the same inputs, if it is free.
+
+        A directory in which another process may still be building is left to it.
+        """
+        ever: list[Entry | BuildRecord] = [*self._published, *known]
+        used = [u for u in ever if (u.version, u.variant) == (variant.version, variant.name)]
+        free = count(max((u.revision + 1 for u in used), default=self.site.modules.first_revision))
+        lost = [(u.revision, self._folder(u.module.partition("/")[2])) for u in used if u.input_hash == digest]
+        lost = [place for place in lost if not place[1].damaged.exists()]
+        places = chain(lost, ((n, self._paths(variant, n)) for n in free))
+        revision, paths = next(place for place in places if not lease.is_occupied(place[1].building))
+        module = f"{self.stack.name}/{paths.root.name}"
+        return Task("build", self.stack, variant, locked, digest, revision, module, paths, rank)
+
+    def _paths(self, variant: Variant, revision: int) -> RevisionPaths:
+        return self._folder(naming.module_version(self.site, variant.version, variant.name, revision))
+
+    def _folder(self, name: str) -> RevisionPaths:
+        return self.yard.revision(self.stack.name, name)
+
+    @cached_property
+    def _published(self) -> Sequence[Entry]:
+        """Every revision of the stack that was ever published here or in a parent, the latest state last.
+
+        A generation whose manifest is damaged is left out: since format 2 the current one lists all revisions.
+        """
+        past = (m for each in self.yard.lineage() for m in generations.history(each, lambda *_: None))
+        return [entry for manifest in past for entry in manifest.entries if entry.stack == self.stack.name]
 
 
-def _visible(yard: Yard) -> set[str]:
+def _can_stay(record: BuildRecord) -> bool:
+    """Whether a revision is what was built; one that is damaged beyond repair is replaced by another one."""
+    return not RevisionPaths.of(record.path).damaged.exists()
+
+
+def _visible(yard: Yard) -> dict[str, Entry]:
     manifest = generations.current(yard)
-    return {e.module for e in manifest.entries if e.state != "withdrawn"} if manifest else set()
+    return {e.module: e for e in manifest.entries if e.is_visible} if manifest else {}
+
+
+def _action(entry: Entry, record: BuildRecord, checks: Expectations) -> Action:
+    """What to do for a published revision: one that failed, or that other checks apply to now, is verified again."""
+    if entry.state == "failed":
+        return "publish"
+    return "unchanged" if in_force(record).cover(checks) else "publish"

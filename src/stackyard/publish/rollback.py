@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
-from stackyard.errors import InputError
+from stackyard.errors import InputError, StackyardError
 from stackyard.publish import generation, names
+from stackyard.publish.entries import as_found, present
+from stackyard.publish.generation import Step
 from stackyard.spec.models import Site
 from stackyard.yard import generations
-from stackyard.yard.layout import Yard
-from stackyard.yard.record import Entry, Manifest
+from stackyard.yard.generations import Base
+from stackyard.yard.layout import RevisionPaths, Yard
+from stackyard.yard.origin import Origin
+from stackyard.yard.record import Entry, Manifest, State
 
 
 def target(yard: Yard, number: int | None) -> Manifest:
@@ -20,93 +23,166 @@ def target(yard: Yard, number: int | None) -> Manifest:
     Raises:
         InputError: no such generation, or no earlier one.
     """
-    past = generations.history(yard)
-    if not past:
+    present = generations.current(yard)
+    if present is None:
         raise InputError(f"nothing is published in {yard.root}", hint="publish with `stackyard deploy FILE`")
     if number is not None:
-        found = next((m for m in past if m.number == number), None)
-        if found is None:
-            known = ", ".join(str(m.number) for m in past)
-            raise InputError(f"no such generation: {number}", hint=f"choose one of {known}")
-        return found
-    content = past[-1].content or past[-1].number
-    earlier = [m for m in past if (m.content or m.number) < content]
-    if not earlier:
+        return generations.read(yard, number)
+    shown = generations.read(yard, present.content) if present.content else present
+    if not shown.previous:
         raise InputError(
-            f"cannot roll back: generation {past[-1].number} is the first one",
+            f"cannot roll back: generation {shown.number} is the first one",
             hint="list all revisions with `stackyard list --all`",
         )
-    return earlier[-1]
+    return generations.read(yard, shown.previous)
 
 
-@dataclass(frozen=True)
-class Step:
-    """A generation to publish: its entries, the reason, and the number of the generation whose content it repeats."""
+def step_to(yard: Yard, to: Entry | Manifest, *, whole: bool = True) -> Callable[[Base], Step]:
+    """The step to a revision or to a generation, as a function of what is current when it is taken.
 
-    entries: tuple[Entry, ...]
-    reason: str
-    content: int = 0
+    Args:
+        whole: refuse a step that would leave out a revision because its files no longer exist.
+    """
+
+    def step(base: Base) -> Step:
+        found = back_to_revision(yard, base, to) if isinstance(to, Entry) else back_to(yard, base, to)
+        if whole:
+            require_all(found)
+        return found
+
+    return step
 
 
-def back_to(yard: Yard, to: Manifest) -> Step:
+def back_to(yard: Yard, base: Base, to: Manifest) -> Step:
     """The step that shows users the content of generation `to` again.
 
-    Revisions published since then are withdrawn: hidden, without alias or default, loadable by their full names.
+    Revisions published since then are withdrawn: hidden, without alias or default, loadable by their full names. What
+    was verified since stays verified.
     """
-    then = {e.module: e for e in to.entries}
-    current = generations.current(yard)
-    everything = {**{e.module: e for e in current.entries}, **then} if current else then
-    entries = [then.get(module, replace(entry, state="withdrawn")) for module, entry in everything.items()]
-    return Step(_claimed(entries), f"rollback to {to.number}", to.content or to.number)
+    shown, now = _last_shown(_past(yard)), present(base.entries)
+    then = {e.module: replace(e, state=shown[e.module].state) if e.is_visible else e for e in to.entries}
+    since = {m: replace(e, state="withdrawn") for m, e in now.items() if m not in then and e.is_visible}
+    return _step({**now, **since, **then}, f"rollback to {to.number}", to.content or to.number)
 
 
-def back_to_revision(yard: Yard, entry: Entry) -> Step:
-    """The step that gives `entry` the short names of its stack again: every revision created after it is withdrawn.
+def back_to_revision(yard: Yard, base: Base, entry: Entry) -> Step:
+    """The step that gives `entry` the short names of its stack again.
+
+    Revisions of its stack that were first published later are withdrawn; what still comes before it is superseded.
 
     Raises:
         InputError: `entry` was never published in this yard.
     """
-    past = generations.history(yard)
-    state = next((e.state for m in reversed(past) for e in m.entries if _is(e, entry)), None)
-    if state is None:
+    past = _past(yard)
+    first = _first_shown(past)
+    if entry.module not in first:
         raise InputError(
             f"{entry.module} was never published in {yard.root}", hint="find its yard with `stackyard list --json`"
         )
-    entries = {
-        e.module: replace(e, state="withdrawn") if e.stack == entry.stack and _after(e, entry) else e
-        for e in past[-1].entries
-    }
-    entries[entry.module] = replace(entries.get(entry.module, entry), state=state)
-    return Step(_claimed(entries.values()), f"rollback to {entry.module}")
+    entries = present(base.entries)
+    for e in [e for e in entries.values() if e.stack == entry.stack and e.is_visible]:
+        later = first.get(e.module, 0) > first[entry.module]
+        entries[e.module] = replace(e, state="withdrawn") if later else replace(e, superseded=True)
+    entries[entry.module] = replace(_last_shown(past)[entry.module], superseded=False)
+    return _step(entries, f"rollback to {entry.module}")
 
 
-def _is(one: Entry, other: Entry) -> bool:
-    """Whether an entry shows this revision to users."""
-    return one.module == other.module and one.state != "withdrawn"
+def again(base: Base, reason: str) -> Step:
+    """The step that publishes what is published, with modulefiles that are written anew."""
+    return _step(present(base.entries), reason, base.current.content or base.previous if base.current else 0)
 
 
-def _after(one: Entry, other: Entry) -> bool:
-    return one.module != other.module and (one.created, one.revision) > (other.created, other.revision)
+def _step(entries: Mapping[str, Entry], reason: str, content: int = 0) -> Step:
+    """The entries with their short names; those whose files do not exist are missing."""
+    found = [as_found(e) for e in entries.values()]
+    missing = tuple(e for e in found if e.state == "missing" and entries[e.module].is_visible)
+    return Step(names.claim(found), reason, content, missing)
 
 
-def mark_verified(yard: Yard, site: Site, modules: Collection[str]) -> list[str]:
-    """Publish as verified those of these modules that were published unverified; returns them."""
-    manifest = generations.current(yard)
-    entries = manifest.entries if manifest else ()
-    found = [e.module for e in entries if e.module in modules and e.state == "unverified"]
-    if found:
-        changed = [replace(e, state="published") if e.module in found else e for e in entries]
-        publish(yard, site, Step(_claimed(changed), f"verified {', '.join(found)}"))
-    return found
+def _past(yard: Yard) -> list[Manifest]:
+    """The generations that can be read, oldest first."""
+    return generations.history(yard, lambda *_: None)
 
 
-def publish(yard: Yard, site: Site, step: Step) -> Manifest:
-    """Publish a generation of revisions that were verified before. The caller holds the lease (`writing.writing`)."""
-    with generation.draft(yard, site) as draft:
-        draft.write(step.entries)
-        return draft.flip(step.reason, step.content)
+def _first_shown(past: Iterable[Manifest]) -> dict[str, int]:
+    """The number of the generation in which each module was published first."""
+    first: dict[str, int] = {}
+    for manifest in past:
+        for e in manifest.entries:
+            if e.is_visible:
+                first.setdefault(e.module, manifest.number)
+    return first
 
 
-def _claimed(entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    """The entries whose directories exist, with their short names."""
-    return names.claim(e for e in entries if Path(e.folder).exists())
+def _last_shown(past: Iterable[Manifest]) -> dict[str, Entry]:
+    """Each module's entry in the last generation that published it, with the result of its latest verification."""
+    return {e.module: e for manifest in past for e in manifest.entries if e.is_visible}
+
+
+def require_all(step: Step) -> None:
+    """Refuse a step that would leave out a revision.
+
+    Raises:
+        StackyardError: the files of a revision no longer exist.
+    """
+    if step.missing:
+        places = "\n".join(f"{e.module}: {RevisionPaths.of(e.folder).record} does not exist" for e in step.missing)
+        raise StackyardError(
+            f"cannot publish {', '.join(e.module for e in step.missing)}: its files no longer exist",
+            detail=places,
+            hint="deploy the file that it was built from, restore it, or publish the rest with --without-missing",
+        )
+
+
+def mark(yard: Yard, site: Site, states: Mapping[str, State], made_by: Origin | None = None) -> list[str]:
+    """Publish the results of verifications; returns the modules whose state changed.
+
+    Args:
+        states: the state of each verified module: published, or failed.
+    """
+    changed: list[str] = []
+
+    def step(base: Base) -> Step:
+        changed[:] = _changed(base.entries, states)
+        entries = {e.module: replace(e, state=states[e.module]) if e.module in changed else e for e in base.entries}
+        return _step(entries, _verdict(changed, states), base.current.content or base.previous if base.current else 0)
+
+    if _changed(generations.entries(yard), states):
+        publish(yard, site, step, made_by)
+    return changed
+
+
+def _changed(entries: Iterable[Entry], states: Mapping[str, State]) -> list[str]:
+    return [e.module for e in entries if e.is_visible and states.get(e.module, e.state) != e.state]
+
+
+def _verdict(changed: Sequence[str], states: Mapping[str, State]) -> str:
+    """``verified a, b; failed c``."""
+    words = {"verified": [m for m in changed if states[m] == "published"]}
+    words["failed"] = [m for m in changed if states[m] != "published"]
+    return "; ".join(f"{word} {', '.join(modules)}" for word, modules in words.items() if modules)
+
+
+def publish(yard: Yard, site: Site, step: Callable[[Base], Step], made_by: Origin | None = None) -> Manifest:
+    """Publish a generation of revisions that were verified before. The caller writes as `writing.writing` does."""
+    with generation.draft(yard, site, made_by) as draft:
+        return draft.publish(step)
+
+
+def only_from(number: int, step: Callable[[Base], Step]) -> Callable[[Base], Step]:
+    """A step that is taken from generation `number` or not at all: what others publish meanwhile was not looked at.
+
+    Raises:
+        StackyardError: another generation is current.
+    """
+
+    def checked(base: Base) -> Step:
+        if base.current and base.previous != number:
+            by = f" by {base.current.origin.who}" if base.current.origin.user else ""
+            raise StackyardError(
+                f"generation {base.previous} was published{by} meanwhile: {base.current.reason}",
+                hint="nothing was changed; look at `stackyard history` and roll back again",
+            )
+        return step(base)
+
+    return checked

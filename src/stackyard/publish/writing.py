@@ -1,27 +1,108 @@
-"""Write access to a yard, with the site's umask and group on everything that is written."""
+"""Write access to a yard: with the yard's umask and group on everything that is written, and who builds what.
+
+Building takes a lease for each stack (`building`), so that deploys of different stacks do not wait for each other.
+Publishing takes none: it lasts a moment, and two at once cannot lose an update (`generation.Draft.publish`). So a
+rollback never waits for somebody's build.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 
+from stackyard.errors import StackyardError
 from stackyard.spec.models import Site
+from stackyard.spec.siteyard import policy
+from stackyard.yard import lease
 from stackyard.yard.layout import Yard
-from stackyard.yard.lease import lease
-from stackyard.yard.permissions import applied
+from stackyard.yard.permissions import applied, narrow
 
 
 @contextmanager
-def writing(yard: Yard, site: Site, on_wait: Callable[[str], None] | None = None) -> Iterator[None]:
-    """Hold the yard's lease and write with the site's umask and group, so that permissions do not depend on the user.
+def writing(yard: Yard, site: Site) -> Iterator[None]:
+    """Write with the yard's policy: in the site's yard, who writes makes no difference.
 
-    The top directories get the site's group and pass it on to generations, locks and caches, as prefixes have it. Those
-    that are created later inherit it from the yard itself.
+    The top directories get the policy's group and pass it on to generations, locks and caches, as prefixes have it.
+    Those that are created later inherit it from the yard itself.
 
     Raises:
-        StackyardError: the yard is not writable, another writer held it too long, or its group cannot be set.
+        StackyardError: the yard cannot be created or written to, or its group cannot be set.
     """
-    with applied(site.permissions), lease(yard, on_wait=on_wait):
-        folders = (yard.cache, yard.generations, yard.locks, yard.stacks)
-        with applied(site.permissions, yard.root, *(folder for folder in folders if folder.is_dir())):
+    own = policy(yard, site)
+    with applied(own):
+        _writable(yard)
+        narrow(yard.root, own)
+        folders = (yard.cache, yard.generations, yard.leases, yard.locks, yard.stacks)
+        with applied(own, yard.root, *(folder for folder in folders if folder.is_dir())):
             yield
+
+
+@dataclass(frozen=True)
+class Held:
+    """The leases of a deploy."""
+
+    yard: Yard
+    leases: tuple[lease.Lease, ...]
+
+    def check(self) -> None:
+        """Raise StackyardError if one of them was taken over by another process."""
+        for each in self.leases:
+            each.check()
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other process may be building in this yard."""
+        mine = {each.folder: each for each in self.leases}
+        folders = [folder for folder in self.yard.leases.glob("*") if folder.is_dir()]
+        return not any(lease.others(folder, mine.get(folder)) for folder in folders)
+
+
+@contextmanager
+def building(
+    yard: Yard, site: Site, stacks: Iterable[str], on_wait: Callable[[str], None] | None = None
+) -> Iterator[Held]:
+    """`writing`, and the right to build these stacks.
+
+    Args:
+        on_wait: called with a sentence about the process that is waited for.
+
+    Raises:
+        StackyardError: as `writing`; or another process builds one of the stacks for too long.
+    """
+    with writing(yard, site), ExitStack() as held:
+        names = sorted(set(stacks))  # always in this order: two deploys never wait for each other
+        leases = [held.enter_context(_lease(yard, name, on_wait)) for name in names]
+        yield Held(yard, tuple(leases))
+
+
+@contextmanager
+def solving(yard: Yard, site: Site, own: Path, *, dry_run: bool = False) -> Iterator[Yard]:
+    """The yard in which a solve keeps indexes and what it found, under `writing`: this one.
+
+    For who cannot write to it, and for a dry run: one in `own` that takes its place.
+    """
+    place = Yard(own, yard, scratch=True) if dry_run or not _can_write(yard) else yard
+    with writing(place, site):
+        yield place
+
+
+def _can_write(yard: Yard) -> bool:
+    there = next(folder for folder in (yard.root, *yard.root.parents) if os.path.lexists(folder))
+    return os.access(there, os.W_OK | os.X_OK)
+
+
+def _lease(yard: Yard, stack: str, on_wait: Callable[[str], None] | None) -> AbstractContextManager[lease.Lease]:
+    return lease.lease(yard.lease(f"stack {stack}"), f"the stack {stack}", on_wait=on_wait)
+
+
+def _writable(yard: Yard) -> None:
+    hint = "choose a directory of your own with --yard or $STACKYARD_HOME"
+    try:
+        yard.root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StackyardError(f"cannot create the yard {yard.root}: {error.strerror}", hint=hint) from error
+    if not os.access(yard.root, os.W_OK | os.X_OK):
+        raise StackyardError(f"cannot write to the yard {yard.root}: permission denied", hint=hint)

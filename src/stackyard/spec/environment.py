@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from stackyard import grammar
 from stackyard.errors import InputError, Where
 from stackyard.host.platforms import BUILT_FOR, PLATFORMS
 from stackyard.spec import selectors
@@ -237,8 +238,7 @@ class _Reader:
         return {name: value for name, value in read.items() if value is not None}
 
     def _variable(self, key: Node, value: Node) -> str | None:
-        if not re.fullmatch(r"[A-Za-z_]\w*", key.text, re.ASCII):
-            self._problem(key, f"{key.text!r} is not a variable name", "use letters, digits and `_`")
+        self._check(grammar.SETTABLE, key.text, key)
         if value.kind != "scalar":
             self._problem(value, f"the variable {key.text} must have one value", "put the value in quotes")
             return None
@@ -252,11 +252,18 @@ class _Reader:
         if selector:
             self.variable_selectors[key.text] = selector
         text = str(value.value)
+        self._check(grammar.VALUE, text, value)
         if text != value.text:
             self._notice(
                 value, f"{key.text} is {text!r}, as YAML and conda read {value.text}; quote it to keep it as written"
             )
         return text
+
+    def _check(self, rule: grammar.Grammar, text: str, node: Node) -> None:
+        try:
+            rule(text)
+        except grammar.NotAllowed as error:
+            self._problem(node, str(error), error.hint)
 
     def _platforms(self) -> tuple[str, ...]:
         names: list[str] = []

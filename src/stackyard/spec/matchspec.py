@@ -33,6 +33,8 @@ _FIELDS = {
     *("license", "license_family", "features", "track_features", "extras", "flags", "when"),
 }
 _ARCHIVES = (".tar.bz2", ".conda")
+_LONGEST = 2000
+"""Characters of one spec."""
 _NAME = re.compile(r"(?:[a-z0-9]|_(?!_)|__(?=[a-z0-9]))[a-z0-9._-]*", re.IGNORECASE)
 _PAIR = re.compile(
     r"""\s*,?\s*(?P<key>[\w-]+)\s*=\s*(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<list>\[[^\]]*\])|(?P<bare>[^,\s]*))"""
@@ -83,7 +85,7 @@ def parse_matchspec(
         reading = _read(text.strip(), base_dir)
         spec = _canonical(reading)
     except _Refused as refused:
-        message = f"{text.strip()!r} is not a conda package spec: {refused.message}"
+        message = f"{text.strip()!r:.200} is not a conda package spec: {refused.message}"
         raise InputError(message, where=place, hint=refused.hint) from refused
     if re.search(r"\*\.\*", reading.version):
         stem = reading.version.partition(".*")[0]
@@ -98,6 +100,8 @@ def _read(text: str, base_dir: Path) -> _Reading:
     reading = _Reading(text)
     if not text:
         raise _Refused("the spec is empty", "write the name of a package, or remove the line")
+    if len(text) > _LONGEST:
+        raise _Refused(f"longer than {_LONGEST} characters", "write `name version build`")
     if " - " in text or "\n" in text:
         raise _Refused("two lines are joined to one", "begin each package with `- `, all at the same indentation")
     if "{{" in text or "{%" in text:

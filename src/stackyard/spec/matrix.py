@@ -23,6 +23,8 @@ RESERVED = frozenset(
     {"version", "variant", "name", "revision", "prefix", "ncores", "env", "axis", "if", "then", "else"}
 )
 _AXIS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+MOST_POINTS = 1000
+"""The most variants of one version: each is solved, built and verified."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,10 @@ def _product(version: str, axes: Mapping[str, Node], place: Where, problems: lis
             for row in rows
             for value in values(name, node, {**dict.fromkeys(known, ""), **row, "version": version}, problems)
         ]
+        if len(rows) > MOST_POINTS:
+            hint = "give fewer values, or list single variants with `include`"
+            problems.append(InputError(f"matrix: more than {MOST_POINTS} variants", where=place, hint=hint))
+            return []
     return [Point(version, row, None, place) for row in rows]
 
 

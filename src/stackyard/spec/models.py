@@ -21,6 +21,7 @@ from stackyard.spec.sitemodels import (
     Gpu,
     Interpreter,
     LaunchPolicy,
+    LicencePolicy,
     ModulePolicy,
     NodeKind,
     Overrides,
@@ -30,6 +31,17 @@ from stackyard.spec.sitemodels import (
     Scheduler,
     Site,
     UserPaths,
+)
+from stackyard.spec.words import (
+    Command,
+    Family,
+    HostModule,
+    LoadedVariables,
+    OptionalVariable,
+    Program,
+    Text,
+    VariableName,
+    Variables,
 )
 
 __all__ = [
@@ -47,6 +59,7 @@ __all__ = [
     "Interpreter",
     "LaunchPolicy",
     "Licence",
+    "LicencePolicy",
     "Model",
     "ModulePolicy",
     "ModuleSettings",
@@ -153,7 +166,7 @@ class Environment(Model):
     pip: tuple[PipRequirement, ...] = ()
     constraints: tuple[PipRequirement, ...] = ()
     pip_options: PipOptions = PipOptions()
-    variables: dict[str, str] = {}
+    variables: Variables = {}
     platforms: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
@@ -171,9 +184,9 @@ class Environment(Model):
 class HostTool(Model):
     """A host program that a build requires, such as nvcc or mpicc."""
 
-    name: str
+    name: Program
     version: str = Field("", description="A range the tool's own --version must satisfy, e.g. >=11.0")
-    variable: str = Field("", description="Variable that is set to its path during the build")
+    variable: OptionalVariable = Field("", description="Variable that is set to its path during the build")
 
 
 class PackageBuild(Model):
@@ -182,19 +195,22 @@ class PackageBuild(Model):
     no_binary: bool = Field(True, description="Compile it even if a wheel exists")
     requires: tuple[str, ...] = Field((), description="Build requirements installed beforehand, as pip writes them")
     isolation: bool = Field(False, description="Compile in a separate environment instead of in the stack")
+    incomplete: bool = Field(False, description="Accept a wheel that lacks extensions of its source")
     patches: tuple[str, ...] = Field((), description="Patch files (patch -p1) applied to its source, absolute")
-    variables: dict[str, str] = Field({}, description="Variables for this package alone")
+    variables: Variables = Field({}, description="Variables for this package alone")
     config_settings: dict[str, str] = {}
 
 
 class BuildSpec(Model):
     """Settings of the build; all are part of the cache key of every compiled wheel."""
 
-    variables: dict[str, str] = Field({}, description="{prefix}, {python}, {ncores} and {env:NAME} are replaced")
+    variables: Variables = Field({}, description="{prefix}, {python}, {ncores} and {env:NAME} are replaced")
     tools: tuple[HostTool, ...] = Field((), description="Required host programs")
-    modules: tuple[str, ...] = Field((), description="Environment modules of the site, loaded during the build")
+    modules: tuple[HostModule, ...] = Field((), description="Environment modules of the site, loaded during the build")
     packages: dict[str, PackageBuild] = Field({}, description="Per pip package")
-    keep: tuple[str, ...] = Field((), description="Build variables (CC, CFLAGS ...) to export to users nevertheless")
+    keep: tuple[VariableName, ...] = Field(
+        (), description="Build variables (CC, CFLAGS ...) to export to users nevertheless"
+    )
 
 
 class NodeNeed(Model):
@@ -224,35 +240,43 @@ class Check(Model):
 
 
 class CheckExceptions(Model):
-    """What verification skips, each declared by the stack's author."""
+    """What verification skips or only warns of, each declared by the stack's author."""
 
     imports: tuple[str, ...] = Field((), description="Modules that may fail to import, e.g. because they require a GPU")
     commands: tuple[str, ...] = Field((), description="Entry points that may fail to import")
     libraries: tuple[str, ...] = Field((), description="Shared libraries that come from the host, globs")
     distributions: tuple[str, ...] = Field((), description="Distributions whose requirements may be unmet")
+    broken_commands: Literal["", "warn", "fail"] = Field(
+        "",
+        description="A console script that does not import fails the verification, or is a warning; "
+        "empty: it fails in a stack.yaml, and is a warning in an environment.yml or a requirements.txt",
+    )
 
 
 class Licence(Model):
-    """A licence that staff must accept; `text` is the absolute path of its text."""
+    """A licence that whoever builds must accept; `text` is the absolute path of its text."""
 
     name: str
     text: str = ""
-    variable: str = Field("", description="Variable that the software reads as acceptance")
+    variable: OptionalVariable = Field("", description="Variable that the software reads as acceptance")
 
 
 class ModuleSettings(Model):
     """Settings of a stack's modulefiles."""
 
-    family: str | None = Field(None, description="Not set: the site's; empty: none")
-    conflict: tuple[str, ...] = ()
-    depends_on: tuple[str, ...] = Field((), description="Host modules that are loaded with it")
+    family: Family | None = Field(None, description="Not set: the site's; empty: none")
+    conflict: tuple[HostModule, ...] = ()
+    depends_on: tuple[HostModule, ...] = Field((), description="Host modules that are loaded with it")
     aliases: tuple[str, ...] = Field((), description="Packages with an alias module, e.g. horovod")
-    variables: dict[str, str] = Field({}, description="Extra variables, {prefix} replaced")
-    notice: str = ""
+    commands: tuple[Command, ...] = Field(
+        (), description="Loading puts these commands on PATH and changes nothing else; empty: the whole stack"
+    )
+    variables: LoadedVariables = Field({}, description="Extra variables, {prefix} replaced")
+    notice: Text = ""
     hidden: bool = False
-    deprecated: str = Field("", description="YYYY-MM-DD and a message, shown at load")
+    deprecated: Text = Field("", description="YYYY-MM-DD and a message, shown at load")
     conda_base: bool | None = Field(None, description="The stack contains conda; not set: determined from its packages")
-    help: str = ""
+    help: Text = ""
 
     @field_validator("deprecated")
     @classmethod
@@ -282,7 +306,7 @@ class Variant(Model):
     summary: str = ""
     environment: Environment = Environment()
     interpreter: Interpreter = Interpreter()
-    run_variables: dict[str, str] = {}
+    run_variables: LoadedVariables = {}
     build: BuildSpec = BuildSpec()
     post: str = Field("", description="The post-build script, absolute path")
     checks: tuple[Check, ...] = ()

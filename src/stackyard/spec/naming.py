@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from stackyard import grammar
 from stackyard.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,9 +24,9 @@ _FORBIDDEN = re.compile(r"[^A-Za-z0-9._+-]+")
 
 
 def safe(text: str) -> str:
-    """The text as a module name or version can hold it: letters, digits, ``.``, ``_``, ``+`` and ``-``."""
-    joined = _FORBIDDEN.sub("-", text.strip()).strip("-")
-    return joined.lstrip(".")
+    """The text as a module name or version can hold it (`grammar.LABEL`); empty if nothing of it can."""
+    joined = _FORBIDDEN.sub("-", text.strip()).lstrip("-.").rstrip("-")
+    return joined if grammar.LABEL.accepts(joined) else ""
 
 
 def short(axis: str, value: str) -> str:

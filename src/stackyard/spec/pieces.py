@@ -72,7 +72,7 @@ def source_of(file: Path, root: Node, given: tuple[Environment, ...] = ()) -> So
     """A stack from its tree. Raises as `read_source`."""
     whole = expand.everything(root)
     problems: list[InputError] = []
-    shape = validate(StackFile, plain(whole), Document(str(file), "", whole), problems)
+    shape = validate(StackFile, plain(whole), Document(str(file), "", whole), problems, unfilled=True)
     raise_problems(problems)
     assert shape is not None
     return Source(file, root, shape, given)

@@ -183,7 +183,7 @@ class _Reader:
                 f"{self.text!r} is read as {text!r}: `.*` is invalid in a range, and rejected by pip since 24.1",
             )
         try:
-            read = Requirement(text)
+            read = _parsed(text)
         except InvalidRequirement as error:
             raise self._explain(str(error).splitlines()[0]) from error
         extras = tuple(sorted(read.extras))
@@ -215,7 +215,7 @@ class _Reader:
         if not marker:
             return ""
         try:
-            return str(Requirement(f"x ; {marker}").marker)
+            return str(_parsed(f"x ; {marker}").marker)
         except InvalidRequirement as error:
             hint = "write e.g. ; python_version < '3.11'"
             raise self.refuse(f"{marker!r} is not a marker", hint) from error
@@ -280,3 +280,10 @@ def _check_hashes(hashes: tuple[str, ...], place: Where, context: Context) -> No
         if not re.fullmatch(r"[0-9a-fA-F]+", digest) or len(digest) != _HEX_LENGTHS[kind]:
             text = f"{entry!r} is not a complete {kind} ({_HEX_LENGTHS[kind]} hex digits): no file can match it"
             context.notice(place, text)
+
+
+def _parsed(text: str) -> Requirement:
+    try:
+        return Requirement(text)
+    except RecursionError as error:
+        raise InvalidRequirement("the marker is nested too deep") from error

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from stackyard.errors import InputError, Where
+from stackyard.host import secrets
 from stackyard.host.hashing import local_path
 from stackyard.host.names import canonical
 from stackyard.host.pipconf import PYPI, PipSettings, read_config
 from stackyard.spec.models import PipOptions, PipPolicy
-from stackyard.spec.piprequirement import expand
 
 _TRUE = {"1", "true", "yes", "y", "t", "on"}
 
@@ -25,22 +24,23 @@ def settings(
     Args:
         policy: the site's; its index takes the place of pip.conf's, its lists are added.
         options: those of the requirements file or pip section; ``--index-url`` there replaces all indexes, as in pip.
-        environ: where ``PIP_*`` and the homes of the files are read from, and ``${NAME}`` in the options.
+        environ: where ``PIP_*`` and the homes of the files are read from, and ``${NAME}`` in URLs. The settings have
+            addresses (`host.secrets`): logins, tokens and the values of variables are not in them.
         places: the line of each index and find-links place of the options, for errors.
 
     Raises:
         InputError: pip's configuration cannot be read, or an option needs a variable that is not set.
     """
     config = read_config(environ) if policy.read_pip_conf else {}
-    options = _with_values(options, environ, places or {})
+    _refuse_unset(policy, options, environ, places or {})
     main = policy.index_url or config.get("index-url") or PYPI
     indexes = [main, *_list(config, "extra-index-url"), *policy.extra_index_urls]
     no_index = options.no_index or _true(config, "no-index")
     if options.index_url:
         indexes = [options.index_url]
     indexes += options.extra_index_urls
-    usable, notices = _existing([] if no_index else indexes)
-    links, more = _existing([*_list(config, "find-links"), *policy.find_links, *options.find_links])
+    usable, notices = _existing([] if no_index else [mirrored(url, policy) for url in indexes], environ)
+    links, more = _existing([*_list(config, "find-links"), *policy.find_links, *options.find_links], environ)
     no_binary, only_binary = _formats(config, options)
     made = PipSettings(
         indexes=tuple(dict.fromkeys(url.rstrip("/") for url in usable)),
@@ -63,29 +63,27 @@ def settings(
     return made, (*notices, *more)
 
 
-def _with_values(options: PipOptions, environ: Mapping[str, str], places: Mapping[str, Where]) -> PipOptions:
-    """The options with ``${NAME}`` replaced in indexes and find-links; the values may be secret and are not recorded.
+def mirrored(url: str, policy: PipPolicy) -> str:
+    """The address of an index where the site has it: the longest of its mirror rules that the URL begins with."""
+    for original in sorted(policy.mirrors, key=len, reverse=True):
+        start = original.rstrip("/")
+        if url.rstrip("/") == start or url.startswith(f"{start}/"):
+            return secrets.address(policy.mirrors[original].rstrip("/") + url[len(start) :], base=True)
+    return secrets.address(url, base=True)
 
-    Raises:
-        InputError: a variable is not set; pip would ask a host of that name.
-    """
 
-    def value(text: str) -> str:
-        made = expand(text, environ)
-        unset = re.search(r"\$\{([A-Z0-9_]+)\}", made)
-        if unset:
-            name = unset.group(1)
-            message = f"{text!r} needs the variable {name}, which is not set"
-            raise InputError(message, where=places.get(text), hint=f"export {name}=..., or write the value instead")
-        return made
-
-    return options.model_copy(
-        update={
-            "index_url": value(options.index_url) if options.index_url else None,
-            "extra_index_urls": tuple(value(text) for text in options.extra_index_urls),
-            "find_links": tuple(value(text) for text in options.find_links),
-        }
-    )
+def _refuse_unset(
+    policy: PipPolicy, options: PipOptions, environ: Mapping[str, str], places: Mapping[str, Where]
+) -> None:
+    """Raise InputError for a variable in an index or find-links place that is not set; pip would ask a host of that
+    name."""
+    urls = (policy.index_url, *policy.extra_index_urls, *policy.find_links)
+    for text in (*urls, options.index_url, *options.extra_index_urls, *options.find_links):
+        unset = [name for name in secrets.variables(text or "") if not environ.get(name)]
+        if text and unset:
+            message = f"{text!r} needs the variable {unset[0]}, which is not set"
+            hint = f"export {unset[0]}=..., or write the value instead"
+            raise InputError(message, where=places.get(text), hint=hint)
 
 
 def compiling(base: PipSettings, names: tuple[str, ...]) -> PipSettings:
@@ -98,14 +96,15 @@ def compiling(base: PipSettings, names: tuple[str, ...]) -> PipSettings:
     )
 
 
-def _existing(places: list[str]) -> tuple[list[str], list[str]]:
-    """Places without local ones that do not exist, which pip skips too."""
+def _existing(places: list[str], environ: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """The addresses of places without local ones that do not exist, which pip skips too."""
     kept, notices = [], []
-    for place in places:
-        expanded = str(Path(place).expanduser()) if place.startswith("~") else place
+    for place in (secrets.address(text, environ, base=True) for text in places):
+        opened = secrets.with_server(place, environ)
+        expanded = str(Path(opened).expanduser()) if opened.startswith("~") else opened
         path = local_path(expanded) if "://" in expanded else Path(expanded).absolute()
         if path is None or path.exists():
-            kept.append(expanded if "://" in expanded else str(path))
+            kept.append(place if "://" in expanded else str(path))
         else:
             notices.append(f"{place} of pip's configuration does not exist and is skipped, as by pip")
     return kept, notices

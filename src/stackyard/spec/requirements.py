@@ -16,15 +16,17 @@ from pathlib import Path
 from urllib.parse import unquote, urljoin
 
 from stackyard.errors import InputError, StackyardError, Where
-from stackyard.host.secrets import without_secrets
+from stackyard.host import secrets
 from stackyard.spec.models import Environment, PipOptions, PipRequirement
 from stackyard.spec.paths import absolute
 from stackyard.spec.pipoptions import PER_REQUIREMENT, OptionsBuilder, parse_options, split_line
 from stackyard.spec.piprequirement import Context, Options, expand, parse_requirement
 from stackyard.spec.selectors import both, in_comment, is_selector
-from stackyard.spec.yamlfile import raise_problems, read_text
+from stackyard.spec.yamlfile import raise_problems, read_text, too_large
 
-_COMMENT = re.compile(r"(?:^|\s+)#(?P<comment>.*)$")
+_COMMENT = re.compile(r"(?<!\S)#(?P<comment>.*)$")
+_MOST_LINES = 10_000
+_LONGEST_LINE = 100_000
 _SCHEME = re.compile(r"(?:https?|file):", re.IGNORECASE)
 _UNSET = re.compile(r"\$\{([A-Z0-9_]+)\}")
 DOWNLOAD_TIMEOUT_S = 10
@@ -80,10 +82,10 @@ class RequirementsReader:
         self._read_lines(lines, origin, constraint=False, stack=())
 
     def _read_text(self, text: str, origin: str, *, selector: str, constraint: bool, stack: tuple[str, ...]) -> None:
-        lines = [
-            Line(line, Where(file=origin, line=number, column=1), selector)
-            for number, line in enumerate(text.splitlines(), 1)
-        ]
+        written = text.splitlines()
+        if len(written) > _MOST_LINES:
+            raise too_large(f"more than {_MOST_LINES} lines", Where(origin))
+        lines = [Line(line, Where(file=origin, line=n, column=1), selector) for n, line in enumerate(written, 1)]
         for line in lines:
             self._notice_selector(line)
         self._read_lines(lines, origin, constraint=constraint, stack=stack)
@@ -94,8 +96,13 @@ class RequirementsReader:
                 self._read_line(line, origin, constraint, stack)
             except InputError as problem:
                 self.problems.append(problem)
+            except OSError as error:  # a path that no file system accepts
+                reason = f"cannot look up its path: {error.strerror or error}"
+                self.problems.append(InputError(reason, where=line.place, hint="check the path"))
 
     def _read_line(self, line: Line, origin: str, constraint: bool, stack: tuple[str, ...]) -> None:
+        if len(line.text) > _LONGEST_LINE:
+            raise too_large(f"a line of more than {_LONGEST_LINE} characters", line.place)
         self._notice_unset(line)
         requirement, options_text = split_line(line.text)
         options, ignored = parse_options(options_text, line.place)
@@ -113,9 +120,16 @@ class RequirementsReader:
             return
         for name, value in options:
             if name in ("--requirement", "--constraint"):
-                self._include(expand(value, self.environ), line, origin, name == "--constraint", stack)
+                self._include(self._place_of(value), line, origin, name == "--constraint", stack)
             else:
                 self._take_option(name, value, line, origin)
+
+    def _place_of(self, value: str) -> str:
+        """The included file: a path with the values of its variables, or the address of a URL."""
+        expanded = expand(value, self.environ)
+        if not _SCHEME.match(expanded):
+            return expanded
+        return secrets.with_server(secrets.address(value, self.environ), self.environ)
 
     def _take_option(self, name: str, value: str, line: Line, origin: str) -> None:
         if name in PER_REQUIREMENT:
@@ -201,7 +215,7 @@ def logical_lines(lines: list[Line]) -> list[Line]:
     joined: list[Line] = []
     parts: list[Line] = []
     for line in lines:
-        comment = bool(_COMMENT.match(line.text))
+        comment = line.text.lstrip().startswith("#")
         if line.text.endswith("\\") and not comment:
             parts.append(Line(line.text.rstrip("\\"), line.place, line.selector))
             continue
@@ -263,4 +277,4 @@ def _download(url: str, place: Where) -> str:
         raise InputError(error.message, where=place, hint=hint) from error
     except UnicodeDecodeError as error:
         hint = "check the URL, or save the file next to this one and include that"
-        raise InputError(f"not a UTF-8 text file: {without_secrets(url)}", where=place, hint=hint) from error
+        raise InputError(f"not a UTF-8 text file: {url}", where=place, hint=hint) from error

@@ -121,7 +121,7 @@ def _check_overrides(part: str, document: Document, problems: list[InputError]) 
             problems.append(
                 InputError(f"stacks.{part}: {key!r} cannot be set for every stack", where=where, hint="remove it")
             )
-    validate(StackFile, plain(root), Document(document.file, document.text, root), problems)
+    validate(StackFile, plain(root), Document(document.file, document.text, root), problems, unfilled=True)
 
 
 def merged(stack: Node, site: Site) -> Node:

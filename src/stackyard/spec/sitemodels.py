@@ -11,6 +11,19 @@ from pydantic import Field
 
 from stackyard.host.platforms import BuiltFor
 from stackyard.spec.base import Model
+from stackyard.spec.words import (
+    Family,
+    HostModule,
+    InnerPath,
+    Interface,
+    LoadedVariables,
+    NodePath,
+    OptionalInterface,
+    OptionalPath,
+    VariableRead,
+    Variables,
+    Word,
+)
 
 
 class Interpreter(Model):
@@ -30,7 +43,7 @@ class Domain(Model):
     socket: int = Field(0, ge=0, description="The socket that contains it")
     cores: str = Field(description="Cores for jobs, as numbered by the operating system: 0-20 or 1-7,9-15")
     gpus: tuple[int, ...] = Field((), description="GPUs close to these cores, as numbered by the driver")
-    nics: tuple[str, ...] = Field((), description="Network interfaces close to these cores, e.g. hsn0")
+    nics: tuple[Interface, ...] = Field((), description="Network interfaces close to these cores, e.g. hsn0")
 
 
 class Reference(Model):
@@ -59,29 +72,29 @@ class NodeKind(Model):
     """One kind of node. Locks are made for these kinds, not for the login node that runs the solver."""
 
     platform: BuiltFor = "linux-64"
-    cores: int = Field(0, description="Cores usable by jobs")
-    sockets: int = 1
+    cores: int = Field(0, le=10_000, description="Cores usable by jobs")
+    sockets: int = Field(1, le=1000)
     memory_gib: float = 0
     glibc: str = ""
     kernel: str = ""
     microarchitecture: str = Field("", description="archspec name, e.g. x86_64_v3 or power9")
     gpu: Gpu = Gpu()
-    local_disk: str = ""
+    local_disk: NodePath = ""
     smt: int = Field(1, ge=1, description="Hardware threads per core")
     smt_numbering: Literal["adjacent", "split"] = Field(
         "split", description="Threads of core c: c*smt+t (adjacent, POWER) or c+t*all cores (split, x86)"
     )
     all_cores: int = Field(
-        0, description="Cores of the node including those reserved for the system; 0: same as `cores`"
+        0, le=10_000, description="Cores of the node including those reserved for the system; 0: same as `cores`"
     )
     domains: tuple[Domain, ...] = Field(
         (), description="Which cores and GPUs are close to each other; empty: split evenly"
     )
-    nics: tuple[str, ...] = Field((), description="Network interfaces for NCCL and Gloo, e.g. hsn0")
+    nics: tuple[Interface, ...] = Field((), description="Network interfaces for NCCL and Gloo, e.g. hsn0")
     gpu_peers: bool = Field(True, description="NCCL and RCCL require each rank to see the other GPUs of the node")
-    queue: str = Field("", description="The partition or queue with such nodes")
-    constraint: str = Field("", description="The feature that selects such nodes")
-    variables: dict[str, str] = Field({}, description="Variables for every rank on such nodes")
+    queue: Word = Field("", description="The partition or queue with such nodes")
+    constraint: Word = Field("", description="The feature that selects such nodes")
+    variables: Variables = Field({}, description="Variables for every rank on such nodes")
     references: tuple[Reference, ...] = Field((), description="Reference values of the preflight check")
 
 
@@ -106,38 +119,56 @@ class PipPolicy(Model):
     extra_index_urls: tuple[str, ...] = ()
     find_links: tuple[str, ...] = ()
     read_pip_conf: bool = True
+    mirrors: dict[str, str] = Field(
+        {},
+        description="URL of an index, or its beginning: the URL to use instead, e.g. of https://download.pytorch.org",
+    )
+    torch_backend: str = Field(
+        "",
+        pattern=r"^(|off|cpu|xpu|cu\d{2,3}|rocm\d+(\.\d+)*)$",
+        description="The build of torch: cpu, cu128, rocm6.4 ...; empty: by the accelerator axis or the node kinds; "
+        "off: whichever the indexes have",
+    )
 
 
 class UserPaths(Model):
     """Paths of users' own environments, packages and caches."""
 
-    bases: tuple[str, ...] = Field(
+    bases: tuple[VariableRead, ...] = Field(
         ("SCRATCH",), description="Variables with the path of a user's large file system, in order"
     )
-    suffix: str = "stackyard"
-    fallback: str = Field(".local/share/stackyard", description="Under $HOME, used if none of the bases is set")
-    envs: str = Field("conda/envs", description="Below that directory: users' conda environments")
-    pkgs: str = Field("conda/pkgs", description="Below that directory: packages downloaded by users' conda")
+    suffix: InnerPath = "stackyard"
+    fallback: InnerPath = Field(".local/share/stackyard", description="Under $HOME, used if none of the bases is set")
+    envs: InnerPath = Field("conda/envs", description="Below that directory: users' conda environments")
+    pkgs: InnerPath = Field("conda/pkgs", description="Below that directory: packages downloaded by users' conda")
 
 
 class ModulePolicy(Model):
     """How modules are named and written for this site."""
 
-    root: str = Field("", description="Directory of modulefiles; empty: <yard>/modules")
+    root: OptionalPath = Field("", description="Directory of modulefiles; empty: <yard>/modules")
     naming: str = Field("{version}-{variant}-{revision}", description="Module version of a revision")
     first_revision: int = Field(1, ge=0)
     formats: tuple[Literal["lua", "tcl"], ...] = ("lua", "tcl")
     aliases: dict[str, str] = Field({}, description="package: module name, e.g. tensorflow: tensorflow-py{python}")
-    family: str = "python"
+    family: Family = "python"
     default: Literal["newest", "first"] = "newest"
-    depends_on: tuple[str, ...] = ()
+    depends_on: tuple[HostModule, ...] = ()
 
 
 class Permissions(Model):
-    """Group and umask of written files."""
+    """Group and umask of everything in the site's yard."""
 
     group: str = ""
     umask: str = Field("0022", pattern=r"^0?[0-7]{3}$")
+
+
+class LicencePolicy(Model):
+    """Who accepts licences."""
+
+    on_behalf_of_users: tuple[str, ...] = Field(
+        (), description="Licences that the site accepts for everyone who loads a module: their variable is set in it"
+    )
 
 
 class CondaRc(Model):
@@ -166,25 +197,25 @@ class Scheduler(Model):
     launcher: Literal["", "srun", "jsrun", "mpirun", "mpich", "pals", "flux", "local"] = Field(
         "", description="What starts ranks; empty: srun, jsrun or mpirun, pals, flux, local by kind"
     )
-    mpi: str = Field("", description="srun --mpi=..., e.g. pmix, pmi2, cray_shasta")
+    mpi: Word = Field("", description="srun --mpi=..., e.g. pmix, pmi2, cray_shasta")
     csm: bool = Field(False, description="LSF with CSM: -nnodes, -alloc_flags, expert mode with -csm y")
-    queue: str = Field("", description="Partition or queue if neither the user nor the node kind sets one")
+    queue: Word = Field("", description="Partition or queue if neither the user nor the node kind sets one")
     gpu_request: Literal["gpus-per-node", "gres", "gpus-per-task", "none"] = Field(
         "gpus-per-node", description="How GPUs are requested from Slurm"
     )
-    gres_type: str = Field("", description="The type in --gres=gpu:TYPE:N, e.g. v100")
+    gres_type: Word = Field("", description="The type in --gres=gpu:TYPE:N, e.g. v100")
     linear: bool = Field(False, description="SelectType is select/linear: whole nodes, no per-task GRES")
     exclusive: bool = Field(True, description="Jobs get exclusive nodes")
     rack_nodes: int = Field(0, ge=0, description="Number of nodes in a rack or at a leaf switch, for --pack racks")
     rack: Literal["switches", "segment", "exclusive-topo", "group"] = Field(
         "switches", description="How contiguous racks are requested: Slurm --switches, --segment; PBS place=group"
     )
-    rack_group: str = Field("", description="Resource for PBS place=group=..., e.g. tier0")
+    rack_group: Word = Field("", description="Resource for PBS place=group=..., e.g. tier0")
     rack_wait_min: int = Field(0, description="How long Slurm may wait for few switches, --switches=N@time")
     core_spec: int = Field(-1, description="Slurm -S: cores per node reserved for the system; -1: not set")
     options: tuple[str, ...] = Field((), description="Options of every batch script, as on the command line")
     launcher_options: tuple[str, ...] = Field((), description="Options of every launcher command")
-    alloc_flags: tuple[str, ...] = Field((), description="LSF -alloc_flags, e.g. smt4, gpumps, nvme")
+    alloc_flags: tuple[Word, ...] = Field((), description="LSF -alloc_flags, e.g. smt4, gpumps, nvme")
 
 
 class ContainerPolicy(Model):
@@ -193,21 +224,17 @@ class ContainerPolicy(Model):
     runtime: Literal["", "apptainer", "singularity", "charliecloud"] = Field("", description="Empty: detected")
     binds: tuple[str, ...] = Field((), description="Directories and files of the host: src[:dst[:opts]], for --bind")
     options: tuple[str, ...] = Field((), description="More options of its exec command")
-    variables: dict[str, str] = Field(
-        {}, description="Variables set in the container, e.g. LD_LIBRARY_PATH, LD_PRELOAD"
-    )
+    variables: Variables = Field({}, description="Variables set in the container, e.g. LD_LIBRARY_PATH, LD_PRELOAD")
     libraries: tuple[str, ...] = Field((), description="Host files added to the container's library path (CONTAINLIBS)")
 
 
 class LaunchPolicy(Model):
     """Settings of every distributed job."""
 
-    variables: dict[str, str] = Field(
-        {}, description="For every rank; {local_rank}, {node}, {run}, {user} are replaced"
-    )
+    variables: Variables = Field({}, description="For every rank; {local_rank}, {node}, {run}, {user} are replaced")
     container: ContainerPolicy = ContainerPolicy()
-    interface: str = Field("", description="Network interface between nodes; empty: the one of the route")
-    runs: str = Field("runs", description="Where runs are recorded, relative to the working directory")
+    interface: OptionalInterface = Field("", description="Network interface between nodes; empty: the one of the route")
+    runs: OptionalPath = Field("runs", description="Where runs are recorded, relative to the working directory")
     prologue: tuple[str, ...] = Field((), description="Lines at the start of every batch script, e.g. module purge")
 
 
@@ -216,8 +243,8 @@ class Site(Model):
 
     name: str = ""
     summary: str = ""
-    yard: str = Field("", description="The site's yard, the parent of users' yards")
-    user_yard: str = Field(
+    yard: OptionalPath = Field("", description="The site's yard, the parent of users' yards")
+    user_yard: OptionalPath = Field(
         "", description="Path of users' own yards, e.g. $SCRATCH/stackyard; empty: the XDG data directory"
     )
     platforms: tuple[BuiltFor, ...] = ()
@@ -229,9 +256,10 @@ class Site(Model):
     user_paths: UserPaths = UserPaths()
     modules: ModulePolicy = ModulePolicy()
     permissions: Permissions = Permissions()
+    licences: LicencePolicy = LicencePolicy()
     condarc: CondaRc = CondaRc()
     stacks: Overrides = Field(Overrides(), description="Values for every stack of this site")
-    run_variables: dict[str, str] = Field({}, description="Variables that every stack sets")
+    run_variables: LoadedVariables = Field({}, description="Variables that every stack sets")
     scheduler: Scheduler = Scheduler()
     launch: LaunchPolicy = LaunchPolicy()
     file: Annotated[str, Field(exclude=True)] = ""

@@ -18,7 +18,7 @@ from stackyard.host.platforms import BUILT_FOR
 from stackyard.spec import joining, naming, pieces, pythons
 from stackyard.spec.joining import Piece
 from stackyard.spec.matrix import Point
-from stackyard.spec.models import BuildSpec, Check, Environment, PipRequirement, Site, Stack, Variant
+from stackyard.spec.models import BuildSpec, Check, CheckExceptions, Environment, PipRequirement, Site, Stack, Variant
 from stackyard.spec.pieces import Reader, Source
 from stackyard.spec.site import merged
 from stackyard.spec.stackfile import CheckBlock, StackFile
@@ -163,7 +163,7 @@ class _Maker:
             build=BuildSpec(**{key: getattr(file.build, key) for key in BuildSpec.model_fields}),
             post=file.post,
             checks=tuple(_check(check) for check in file.checks),
-            exceptions=file.exceptions,
+            exceptions=self._exceptions(file),
             licences=file.licences,
             modules=file.modules,
             platforms=platforms,
@@ -184,6 +184,13 @@ class _Maker:
                 at = self.source.document.where("variant")
                 raise InputError(error.message, where=at, hint=error.hint) from error
         return pythons.short_name(environment, python)
+
+    def _exceptions(self, file: StackFile) -> CheckExceptions:
+        """Those of the file. Files of other tools do not say which of their packages' commands matter: none has to."""
+        if file.exceptions.broken_commands:
+            return file.exceptions
+        usual = "fail" if self.kind == "stack" else "warn"
+        return file.exceptions.model_copy(update={"broken_commands": usual})
 
     def _no_axes(self) -> dict[str, str]:
         """Every axis of the matrix without a value, for points that lack some."""

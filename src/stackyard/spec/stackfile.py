@@ -25,6 +25,7 @@ from stackyard.spec.models import (
     Model,
     ModuleSettings,
 )
+from stackyard.spec.words import LoadedVariables, Text
 
 
 def _as_list(value: Any) -> Any:
@@ -100,7 +101,7 @@ class Import(Model):
 class RunBlock(Model):
     """Settings of the loaded stack."""
 
-    variables: dict[str, str] = Field(
+    variables: LoadedVariables = Field(
         {}, description="Variables to set; {prefix} is the directory of the installed stack"
     )
 
@@ -147,7 +148,7 @@ class StackFile(Model):
     """A stack.yaml: a named software collection, its versions, and the matrix of its variants."""
 
     name: str = Field("", description="The module's name; empty: the name of the directory")
-    summary: str = Field("", description="One line, shown by `module whatis` and in the catalogue")
+    summary: Text = Field("", description="One line, shown by `module whatis` and in the catalogue")
     version: str = Field("", description="The version, if there is only one; {version} in strings")
     versions: StringList = Field((), description="The versions, oldest first")
     matrix: Annotated[dict[str, Any], _short(_MATRIX_SCHEMA)] = Field({})
@@ -160,13 +161,13 @@ class StackFile(Model):
     pip: PipBlock = PipBlock()
     python: str = Field("", description="The version of Python, if it is not an axis of the matrix")
     interpreter: InterpreterBlock = Interpreter()
-    variables: dict[str, str] = Field({}, description="The same as run: variables:")
+    variables: LoadedVariables = Field({}, description="The same as run: variables:")
     run: RunBlock = RunBlock()
     build: BuildBlock = BuildBlock()
     post: str = Field("", description="A script run in the activated prefix at the end of the build")
     checks: tuple[CheckItem, ...] = Field((), description="The stack's own checks, run before publication")
     exceptions: CheckExceptions = CheckExceptions()
-    licences: tuple[LicenceItem, ...] = Field((), description="Licences that staff must accept")
+    licences: tuple[LicenceItem, ...] = Field((), description="Licences that whoever builds must accept")
     modules: ModuleSettings = ModuleSettings()
     platforms: tuple[BuiltFor, ...] = Field((), description="Platforms that the stack can be built for; empty: all")
 

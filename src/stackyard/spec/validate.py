@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from stackyard.errors import InputError, Where
+from stackyard.spec.words import UNFILLED
 from stackyard.spec.yamlfile import Document, Node
 
 M = TypeVar("M", bound=BaseModel)
@@ -44,10 +45,16 @@ def plain(node: Node | None, typed: Collection[Path] = (), path: Path = ()) -> A
     return node.text
 
 
-def validate(model: type[M], data: Any, document: Document, problems: list[InputError]) -> M | None:
-    """An instance of the model; None if there are problems, which are added to the list with their places."""
+def validate(
+    model: type[M], data: Any, document: Document, problems: list[InputError], *, unfilled: bool = False
+) -> M | None:
+    """An instance of the model; None if there are problems, which are added to the list with their places.
+
+    Args:
+        unfilled: names of axes in braces are not replaced yet; texts with braces are checked later.
+    """
     try:
-        return model.model_validate(without_nulls(model, {} if data is None else data))
+        return model.model_validate(without_nulls(model, {} if data is None else data), context={UNFILLED: unfilled})
     except ValidationError as error:
         problems += [problem(model, each, document) for each in error.errors(include_url=False)]
         return None
@@ -70,12 +77,20 @@ def without_nulls(kind: Any, value: Any) -> Any:
 def problem(model: type[BaseModel], error: Any, document: Document) -> InputError:
     """A pydantic error as an InputError: what is wrong, where, and what to do."""
     path: Path = tuple(error["loc"])
+    if path[-1:] == ("[key]",):
+        return _wrong_key(path[:-1], error, document)
     name = ".".join(str(step) for step in path)
     if error["type"] == "extra_forbidden":
         return unknown_key(path, _fields(_type_at(model, path[:-1])), document.key_where(*path))
     make = _SAID.get(error["type"], _said_by_pydantic)
     message, hint = make(name, error.get("input"), {"msg": error["msg"], **error.get("ctx", {})})
     return InputError(message, where=document.where(*path), hint=hint)
+
+
+def _wrong_key(path: Path, error: Any, document: Document) -> InputError:
+    """The error for a key of a mapping that the grammar of its keys refuses."""
+    message, hint = _said_by_us(".".join(str(step) for step in path[:-1]), None, error["ctx"])
+    return InputError(message, where=document.key_where(*path), hint=hint)
 
 
 def unknown_key(path: Path, known: Iterable[str], where: Where) -> InputError:
@@ -153,8 +168,9 @@ def _choice(name: str, value: Any, context: Mapping[str, Any]) -> Said:
 
 
 def _said_by_us(name: str, value: Any, context: Mapping[str, Any]) -> Said:
-    text = str(context.get("error", context["msg"]))
-    return (f"{name}: {text}" if name else text), None
+    error = context.get("error")
+    text = str(context["msg"] if error is None else error)
+    return (f"{name}: {text}" if name else text), getattr(error, "hint", None)
 
 
 def _said_by_pydantic(name: str, value: Any, context: Mapping[str, Any]) -> Said:

@@ -28,13 +28,20 @@ _JINJA = re.compile(r"\{%.*|\{\{.*|\{#.*")
 _TAG = "tag:yaml.org,2002:"
 Kind = Literal["mapping", "sequence", "scalar"]
 
+MOST_CHARACTERS = 500_000
+MOST_VALUES = 10_000
+MOST_LEVELS = 60
+"""Bounds of a file that people write. Beyond them it is generated, damaged, or made to use up a machine's memory."""
+_LONGEST_NUMBER = 100
+
 
 @dataclass(frozen=True, eq=False)
 class Node:
     """One value of a YAML file.
 
     `value` is plain data; `text` is a scalar as it was written (``3.10``), empty for collections; `quoted` marks a
-    string in quotes or a block; `comment` is the text after ``#`` on the value's line.
+    string in quotes or a block; `comment` is the text after ``#`` on the value's line. `size` counts the values in it,
+    those of an alias at every place where it is used.
     """
 
     kind: Kind
@@ -45,6 +52,7 @@ class Node:
     comment: str = ""
     entries: tuple[tuple[Node, Node], ...] = field(default=(), repr=False)
     items: tuple[Node, ...] = field(default=(), repr=False)
+    size: int = 1
 
     @property
     def is_null(self) -> bool:
@@ -147,11 +155,14 @@ def read_yaml(path: Path) -> Document:
 
 def parse_yaml(text: str, file: str) -> Document:
     """Read YAML text; `file` is the name that places carry. Raises as `read_yaml`."""
-    from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
+    from stackyard.spec.bounds import compose
+
+    if len(text) > MOST_CHARACTERS:
+        raise too_large(f"more than {MOST_CHARACTERS} characters", Where(file))
     try:
-        root = YAML(typ="safe", pure=True).compose(text)
+        root = compose(text, file)
     except MarkedYAMLError as error:
         raise _syntax_error(error, text, file) from error
     except YAMLError as error:  # a character that YAML forbids
@@ -166,6 +177,11 @@ def parse_yaml(text: str, file: str) -> Document:
     node = builder.build(root, None)
     raise_problems(builder.problems)
     return Document(file, text, node)
+
+
+def too_large(what: str, where: Where) -> InputError:
+    """The error for a file beyond the bounds of what people write."""
+    return InputError(f"too large: {what}", where=where, hint="split it, or check how it was made")
 
 
 class _Builder:
@@ -196,7 +212,8 @@ class _Builder:
     def _sequence(self, raw: Any, above: Node | None) -> Node:
         items = tuple(self.build(item, None) for item in raw.value)
         comment = self._collection_comment(raw, above)
-        return Node("sequence", [item.value for item in items], self._place(raw), comment=comment, items=items)
+        values, size = [item.value for item in items], self._size(raw, items)
+        return Node("sequence", values, self._place(raw), comment=comment, items=items, size=size)
 
     def _mapping(self, raw: Any, above: Node | None) -> Node:
         entries = list(self._entries(raw))
@@ -207,7 +224,15 @@ class _Builder:
                 merged += self._merge(value, own)
         values = {key.text: value.value for key, value in merged}
         comment = self._collection_comment(raw, above)
-        return Node("mapping", values, self._place(raw), comment=comment, entries=tuple(merged))
+        size = self._size(raw, [value for _, value in merged])
+        return Node("mapping", values, self._place(raw), comment=comment, entries=tuple(merged), size=size)
+
+    def _size(self, raw: Any, inner: Sequence[Node]) -> int:
+        """The number of values in a collection. Few aliases of aliases make many."""
+        size = 1 + sum(node.size for node in inner)
+        if size > MOST_VALUES:
+            raise too_large(f"its aliases expand to more than {MOST_VALUES} values", self._place(raw))
+        return size
 
     def _entries(self, raw: Any) -> Iterator[tuple[Node, Node]]:
         seen: dict[str, Where] = {}
@@ -244,13 +269,16 @@ class _Builder:
     def _value(self, raw: Any) -> Any:
         tag, text = str(raw.tag), str(raw.value)
         name = tag.removeprefix(_TAG)
+        if re.search("[\ud800-\udfff]", text):
+            self._problem(raw, "half of a character (U+D800 to U+DFFF)", "write the whole character")
+            return ""
         if name in ("str", "timestamp", "merge", "value"):
             return text
         if name in _READERS:
             try:
                 return _READERS[name](text)
             except ValueError:
-                self._problem(raw, f"{text!r} is not a valid {name}", "put it in quotes if it is text")
+                self._problem(raw, f"{text!r:.80} is not a valid {name}", "put it in quotes if it is text")
                 return text
         self._problem(raw, f"unsupported tag {tag!r}", "write the value without a tag")
         return text
@@ -285,6 +313,8 @@ class _Builder:
 
 
 def _integer(text: str) -> int:
+    if len(text) > _LONGEST_NUMBER:
+        raise ValueError(text)
     digits = text.replace("_", "").lower()
     if digits.lstrip("+-").isdigit():
         return int(digits)

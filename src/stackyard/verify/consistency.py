@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from stackyard.errors import StackyardError
-from stackyard.host.command import run
 from stackyard.host.names import canonical
 from stackyard.verify.context import Context, excepted
 from stackyard.verify.distributions import distributions
@@ -39,7 +38,7 @@ def _check_pip(context: Context) -> list[CheckResult]:
     argv = [find_uv_bin(), "--no-config", "--color", "never", "pip", "check", "--python", python]
     environ = {**context.environ, "UV_NO_PROGRESS": "1", "UV_CACHE_DIR": str(context.work / "uv")}
     try:
-        result = run(argv, env=environ, cwd=context.work, timeout_s=120, check=False)
+        result = context.run(argv, env=environ, cwd=context.work, timeout_s=120, check=False)
     except StackyardError as error:
         return [CheckResult("consistency", "pip", "failed", error.message)]
     seconds = time.perf_counter() - started

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stackyard.host.command import Result, run
 from stackyard.host.probe import Machine
+from stackyard.host.view import PLAIN, View
+from stackyard.yard import formats
 from stackyard.yard.payload import Payload
 from stackyard.yard.record import BuildRecord
 
@@ -18,18 +22,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Exceptions:
-    """What the stack's author excluded from checking; each entry is a name or a glob."""
+    """What the stack's author excluded from checking; each entry is a name or a glob.
+
+    `broken_commands` is ``warn`` where a command that does not import is only a warning.
+    """
 
     imports: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
     distributions: tuple[str, ...] = ()
+    broken_commands: str = "fail"
 
     @classmethod
-    def of(cls, record: BuildRecord) -> Exceptions:
-        """The exceptions of a record."""
+    def of(cls, declared: Mapping[str, Any]) -> Exceptions:
+        """The exceptions as a record has them."""
         known = ("imports", "commands", "libraries", "distributions")
-        return cls(**{name: tuple(record.exceptions.get(name, ())) for name in known})
+        names = {name: tuple(declared.get(name, ())) for name in known}
+        return cls(**names, broken_commands=declared.get("broken_commands") or "fail")
 
 
 @dataclass(frozen=True)
@@ -59,6 +68,7 @@ class Context:
         environ: the environment of the loaded module, in which everything runs.
         work: an empty directory of this verification; programs run in it.
         python: None if the stack has no Python, or it does not run.
+        view: how the programs of the stack see the files: read-only where that can be had.
     """
 
     record: BuildRecord
@@ -68,6 +78,7 @@ class Context:
     work: Path
     exceptions: Exceptions
     python: Python | None = None
+    view: View = PLAIN
 
     @property
     def payload(self) -> Payload:
@@ -79,12 +90,15 @@ class Context:
         """The directory that the stack is installed in."""
         return self.payload.root
 
+    def run(self, argv: Sequence[str | os.PathLike[str]], **options: Any) -> Result:
+        """Run a program of the stack in this view; `options` are those of `command.run`."""
+        return run(argv, view=self.view, **options)
+
     def conda_records(self) -> Iterable[Mapping[str, Any]]:
         """The JSON records in ``conda-meta``, sorted by file name."""
-        import json
 
         for path in sorted((self.prefix / "conda-meta").glob("*.json")):
-            value = json.loads(path.read_text(encoding="utf-8"))
+            value = formats.content(path.read_text(encoding="utf-8"))
             if isinstance(value, dict) and "name" in value:
                 yield value
 

@@ -14,7 +14,7 @@ from stackyard.host.names import canonical
 from stackyard.verify.commands import file_problem
 from stackyard.verify.context import Context, excepted
 from stackyard.verify.distributions import Distribution, Script, distributions
-from stackyard.verify.report import CheckResult, Kind
+from stackyard.verify.report import CheckResult, Kind, Status
 from stackyard.verify.tasks import ImportTask, Problem, TaskOutcome, run_tasks
 
 
@@ -164,8 +164,19 @@ def _command_result(
     if skipped:
         return replace(skipped, kind="command", name=script.name, seconds=outcome.seconds)
     text = f"{target} of {one.name}: {problem.message}"
-    remedy = f"if it is expected to fail, add {script.name} to `exceptions: commands:` in the stack file"
-    return CheckResult("command", script.name, "failed", text, remedy, outcome.seconds, exceptions=(script.name,))
+    status: Status = "warned" if context.exceptions.broken_commands == "warn" else "failed"
+    remedy = _command_remedy(script, problem, status)
+    return CheckResult(
+        "command", script.name, status, text, remedy, outcome.seconds, status == "failed", exceptions=(script.name,)
+    )
+
+
+def _command_remedy(script: Script, problem: Problem, status: Status) -> str:
+    """What to do about a command that does not import; where it is only a warning the command may not matter to you."""
+    if status == "failed":
+        return f"if it is expected to fail, add {script.name} to `exceptions: commands:` in the stack file"
+    needed = f"add the package that provides the module {problem.missing}" if problem.missing else "see the cause"
+    return f"{script.name} will not run; to use it, {needed}"
 
 
 def _optional_part(

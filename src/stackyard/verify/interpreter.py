@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from stackyard.errors import StackyardError
-from stackyard.host.command import run, which
+from stackyard.host.command import which
 from stackyard.verify.context import Context, Python
 from stackyard.verify.report import CheckResult
 
@@ -37,7 +37,9 @@ def find_python(context: Context) -> tuple[Python | None, list[CheckResult]]:
     if found is None or os.path.realpath(found.parent) != os.path.realpath(expected.parent):
         return None, [_failed(f"with the module loaded, `python` is {found}, not {expected}", _PATH_REMEDY)]
     try:
-        answer = json.loads(run([found, "-c", _QUESTION], env=context.environ, cwd=context.work, timeout_s=120).stdout)
+        answer = json.loads(
+            context.run([found, "-c", _QUESTION], env=context.environ, cwd=context.work, timeout_s=120).stdout
+        )
     except StackyardError as error:
         return None, [_failed(f"{error.message}\n{error.detail or ''}".strip())]
     except json.JSONDecodeError as error:

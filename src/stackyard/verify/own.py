@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stackyard.errors import MissingError, StackyardError
-from stackyard.host.command import CommandError, Result, run
+from stackyard.host.command import CommandError, Result, ending
 from stackyard.host.probe import Machine
 from stackyard.verify.context import Context
 from stackyard.verify.report import CheckResult, Status
@@ -115,7 +115,7 @@ def _problem(context: Context, check: OwnCheck) -> tuple[str | None, str]:
     folder.mkdir(parents=True, exist_ok=True)
     try:
         argv = _argv(context, check)
-        result = run(argv, env=environ, cwd=folder, timeout_s=check.timeout_min * 60, check=False)
+        result = context.run(argv, env=environ, cwd=folder, timeout_s=check.timeout_min * 60, check=False)
     except CommandError as error:
         return error.message, error.result.output
     except MissingError as error:
@@ -127,7 +127,7 @@ def _problem(context: Context, check: OwnCheck) -> tuple[str | None, str]:
 
 def _judged(check: OwnCheck, result: Result) -> str | None:
     if result.returncode != 0:
-        return f"exited with status {result.returncode}"
+        return ending(result.returncode)
     if check.expect and re.search(check.expect, result.output, re.MULTILINE) is None:
         return f"the output does not match {check.expect!r}"
     table = table_of(result.output)

@@ -14,17 +14,21 @@ from pathlib import Path
 from typing import Any, Literal
 from xml.etree import ElementTree
 
+from stackyard.errors import StackyardError
 from stackyard.findings import Finding, Severity
-from stackyard.yard import formats
+from stackyard.host.probe import machine
+from stackyard.yard import formats, members
+from stackyard.yard.record import Entry, now
 
-REPORT_FORMAT = 1
+REPORT_FORMAT = 3
 Status = Literal["passed", "failed", "skipped", "warned"]
 State = Literal["passed", "failed", "unverified"]
-Kind = Literal["load", "symmetry", "interpreter", "import", "command", "consistency", "library", "own"]
+Kind = Literal["load", "symmetry", "content", "interpreter", "import", "command", "consistency", "library", "own"]
 
 KINDS: Mapping[Kind, str] = {
     "load": "the module loads with every module system of this machine and sets what the record lists",
     "symmetry": "unloading the module restores the environment as exactly as for a one-line module",
+    "content": "every file is what was built, and the checks changed none",
     "interpreter": "the stack's Python runs, has the recorded version and uses no user files",
     "import": "every distribution's public modules import",
     "command": "every console script has its file, interpreter and object",
@@ -93,6 +97,7 @@ class Report:
         systems: the module systems that were used, e.g. ``Lmod 8.6.19``.
         only: the requested kinds; empty means all.
         load_seconds: duration of ``module load`` per module system, in seconds.
+        check_hash: the hash of the own checks and the exceptions; empty in a report of an earlier version.
     """
 
     module: str
@@ -104,6 +109,7 @@ class Report:
     only: tuple[str, ...] = ()
     load_seconds: Mapping[str, float] = field(default_factory=dict)
     seconds: float = 0.0
+    check_hash: str = ""
 
     @property
     def state(self) -> State:
@@ -121,13 +127,17 @@ class Report:
         warned = [check for check in self.checks if check.status == "warned"]
         return (*failed, *skipped, *warned)
 
+    def tolerated(self) -> tuple[CheckResult, ...]:
+        """The warnings that would be failures in a stack.yaml, e.g. a command that does not import."""
+        return tuple(check for check in self.checks if check.status == "warned" and check.exceptions)
+
     def exceptions(self) -> dict[str, list[str]]:
-        """The ``exceptions`` of a stack file with which the failed checks would pass; empty if there are none."""
+        """The ``exceptions`` of a stack.yaml with which it would pass; empty if no failed check can have one."""
+        failed = [check for check in self.checks if check.status == "failed" and check.exceptions]
         found: dict[str, list[str]] = {}
-        for check in self.checks:
-            if check.status == "failed" and check.exceptions:
-                names = found.setdefault(EXCEPTIONS[check.kind], [])
-                names += [name for name in check.exceptions if name not in names]
+        for check in (*failed, *(self.tolerated() if failed else ())):
+            names = found.setdefault(EXCEPTIONS[check.kind], [])
+            names += [name for name in check.exceptions if name not in names]
         return found
 
     def summary(self) -> str:
@@ -160,14 +170,35 @@ class Report:
 
 
 def _report(value: dict[str, Any]) -> Report:
-    checks = [formats.make(CheckResult, check) for check in value.get("checks", ())]
+    checks = [members.make(CheckResult, check) for check in value.get("checks", ())]
     computed = {"state", "summary"}
-    return formats.make(Report, {**{k: v for k, v in value.items() if k not in computed}, "checks": checks})
+    return members.make(Report, {**{k: v for k, v in value.items() if k not in computed}, "checks": checks})
 
 
 REPORT = formats.Kind(
-    REPORT_FORMAT, _report, hint=lambda _: "verify the revision again with this version: `stackyard verify REV`"
+    REPORT_FORMAT,
+    _report,
+    {1: lambda value: value, 2: lambda value: value},  # format 2 has a checksum, format 3 the hash of the checks
+    lambda _: "verify the revision again with this version: `stackyard verify REV`",
+    checked_since=2,
 )
+
+
+def without_record(entry: Entry, error: StackyardError) -> Report:
+    """The report of a published revision whose files are missing or damaged so that its checks cannot run."""
+    remedy = f"restore {entry.folder}, or remove it and deploy the file that it was built from again"
+    return _only(entry, CheckResult("consistency", "record.json", "failed", error.message, remedy))
+
+
+def not_checked(entry: Entry, error: OSError) -> Report:
+    """The report of a revision that whoever verifies it cannot read: nothing is known about it."""
+    detail = f"{(error.strerror or str(error)).lower()}: {error.filename}" if error.filename else str(error)
+    remedy = "verify it as an account that can read all its files"
+    return _only(entry, CheckResult("consistency", "files", "skipped", detail, remedy))
+
+
+def _only(entry: Entry, check: CheckResult) -> Report:
+    return Report(entry.module, entry.input_hash, now(), machine().to_json(), checks=(check,))
 
 
 def read_report(path: Path) -> Report:

@@ -17,7 +17,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from stackyard.host.command import CommandError, Result, run
+from stackyard.host.command import CommandError, Result, ending
 from stackyard.verify.context import Context
 
 IMPORT_TIMEOUT_S = 120.0
@@ -118,7 +118,7 @@ def _process(context: Context, tasks: list[ImportTask]) -> tuple[dict[int, TaskO
         argv = [python, "-W", "ignore", "-c", _source(), str(folder / "tasks"), str(folder / "journal")]
         limit = sum(task.timeout_s for task in tasks) + 60
         try:
-            result = run(argv, env=environ, cwd=folder / "cwd", timeout_s=limit, check=False)
+            result = context.run(argv, env=environ, cwd=folder / "cwd", timeout_s=limit, check=False)
         except CommandError as error:
             result = error.result
         journal = folder / "journal"
@@ -146,13 +146,7 @@ def _death(result: Result, timeout_s: float) -> Problem:
     last = (result.stderr.strip().splitlines() or [""])[-1]
     if result.returncode == -signal.SIGALRM:
         return Problem("Timeout", f"timed out after {timeout_s:g} s")
-    if result.returncode < 0:
-        name = signal.Signals(-result.returncode).name
-        return Problem(
-            "Crash",
-            f"the interpreter was killed by signal {-result.returncode} ({name})" + (f": {last}" if last else ""),
-        )
-    return Problem("Crash", f"the interpreter exited with status {result.returncode}" + (f": {last}" if last else ""))
+    return Problem("Crash", f"interpreter {ending(result.returncode)}" + (f": {last}" if last else ""))
 
 
 def _source() -> str:

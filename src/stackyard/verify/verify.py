@@ -2,17 +2,15 @@
 
 The order is: load and unload the module with every module system of the machine; run the stack's Python from the loaded
 environment; then, concurrently, imports and commands in worker processes, and the file checks; the stack's own checks
-last and one at a time, since they may use the whole machine. Nothing is written into the prefix.
+last and one at a time, since they may use the whole machine. All of them see the yard read-only where that can be had.
 """
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,17 +23,23 @@ from stackyard.host.modules import (
     fresh_environment,
 )
 from stackyard.host.probe import machine
+from stackyard.host.scratch import scratch
+from stackyard.host.view import view_of
 from stackyard.progress import Progress, Silent
 from stackyard.verify.commands import check_other_scripts
 from stackyard.verify.consistency import check_consistency
+from stackyard.verify.content import check_files, compare_after, look
 from stackyard.verify.context import Context, Exceptions
+from stackyard.verify.expectations import Expectations, in_force
 from stackyard.verify.imports import check_imports_and_commands
 from stackyard.verify.interpreter import find_python
 from stackyard.verify.libraries import check_libraries
 from stackyard.verify.loading import Loaded, check_loading
 from stackyard.verify.own import check_own
 from stackyard.verify.report import KINDS, CheckResult, Kind, Report
-from stackyard.yard.record import BuildRecord
+from stackyard.yard.contents import Tree
+from stackyard.yard.layout import RevisionPaths, Yard
+from stackyard.yard.record import BuildRecord, now
 
 if TYPE_CHECKING:
     from stackyard.spec.models import Site
@@ -50,8 +54,12 @@ def verify(
     site: Site,
     *,
     environ: Mapping[str, str] | None = None,
+    variables: Mapping[str, str] | None = None,
     progress: Progress | None = None,
     only: Collection[str] | None = None,
+    deep: bool = False,
+    expectations: Expectations | None = None,
+    yards: Iterable[Yard] = (),
 ) -> Report:
     """Run the checks of one revision on this machine.
 
@@ -59,7 +67,11 @@ def verify(
         modules: the ``modules/`` directory of the generation that is about to be published, or of the current one.
         environ: the environment that the module is loaded into; None: that of a fresh login with an empty home
             directory, so that nothing depends on your own files.
+        variables: more of it, e.g. those by which a licence is accepted.
         only: kinds of checks (keys of `report.KINDS`) to run; None: all.
+        deep: read every byte of every file.
+        expectations: what the revision is verified against; None: what is in force for it.
+        yards: what the programs of the stack must not change besides the yard that the revision is in.
 
     Returns:
         The report; a failed check does not raise.
@@ -69,17 +81,20 @@ def verify(
     """
     kinds = _kinds(only)
     progress = progress or Silent()
+    expectations = expectations or in_force(record)
+    record = expectations.applied(record)
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="stackyard-verify-", ignore_cleanup_errors=True) as name:
-        work = Path(name)
+    with scratch("verify") as work:
         (work / "home").mkdir()
         before = fresh_environment(HOME=str(work / "home")) if environ is None else dict(environ)
-        job = _Job(record, modules, site, kinds, progress, work, before)
+        before.update(variables or {})
+        job = _Job(record, modules, site, kinds, progress, work, before, deep, tuple(yard.root for yard in yards))
         checks = job.run()
     return Report(
         module=record.module,
         input_hash=record.input_hash,
-        created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        check_hash=expectations.digest,
+        created=now(),
         node=machine().to_json(),
         systems=tuple(loaded.system.title for loaded in job.loaded),
         checks=tuple(sorted(checks, key=lambda check: list(KINDS).index(check.kind))),
@@ -107,18 +122,24 @@ class _Job:
     progress: Progress
     work: Path
     before: Mapping[str, str]
+    deep: bool = False
+    yards: tuple[Path, ...] = ()
     loaded: list[Loaded] = field(default_factory=list)
 
     def run(self) -> list[CheckResult]:
         """All checks of the requested kinds."""
-        checks = self._load()
+        tree = look(self.record)
+        checks = self._files(tree)
+        view, no_view = view_of([RevisionPaths.of(self.record.path).yard, *self.yards], [self.work])
+        checks += self._load()
         context = Context(
             record=self.record,
             site=self.site,
             machine=machine(),
             environ=self._environ(),
             work=self.work,
-            exceptions=Exceptions.of(self.record),
+            exceptions=Exceptions.of(self.record.exceptions),
+            view=view,
         )
         python, results = find_python(context)
         checks += results
@@ -128,7 +149,14 @@ class _Job:
         if "own" in self.kinds:
             self.progress.phase(self.record.module, "verify", "the stack's own checks")
             checks += check_own(context)
+        checks.append(compare_after(self.record, tree, no_view))
         return [check for check in checks if check.kind in self.kinds]
+
+    def _files(self, tree: Tree) -> list[CheckResult]:
+        if "content" not in self.kinds:
+            return []
+        self.progress.phase(self.record.module, "verify", "every byte" if self.deep else "files")
+        return check_files(self.record, tree, deep=self.deep)
 
     def _parts(self) -> Iterable[Callable[[Context], list[CheckResult]]]:
         """Checks that can run concurrently, the longest first."""
@@ -154,10 +182,18 @@ class _Job:
         return results
 
     def _environ(self) -> Mapping[str, str]:
-        """The loaded environment; without a module system that of ``stackyard run``."""
-        if self.loaded:
-            return self.loaded[0].environ
-        return change_of(self.record, self.site).apply(self.before)
+        """The loaded environment; without a module system that of ``stackyard run``.
+
+        A module that offers commands alone has the stack behind them, which is tried as they find it.
+        """
+        from stackyard.expose.base import stack_change
+        from stackyard.expose.commands import commands_of
+
+        change = change_of(self.record, self.site)
+        environ = self.loaded[0].environ if self.loaded else change.apply(self.before)
+        if commands_of(self.record):
+            environ = change.apply(stack_change(self.record, self.site).apply(environ))
+        return environ
 
     def _load(self) -> list[CheckResult]:
         """Load with each working module system that the site writes modulefiles for."""

@@ -10,6 +10,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from stackyard.yard import checksum
+from stackyard.yard.permissions import file_mode
+
 _hits: dict[str, int] = {}
 
 
@@ -43,7 +46,7 @@ def write_text(path: Path, text: str, *, mode: int | None = None) -> None:
             stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())
-        Path(name).chmod(_umask_mode() if mode is None else mode)
+        Path(name).chmod(file_mode() if mode is None else mode)
         fault_point("write")
         os.replace(name, path)
     except BaseException:
@@ -51,22 +54,25 @@ def write_text(path: Path, text: str, *, mode: int | None = None) -> None:
         raise
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Write a JSON file: indented by two spaces, sorted keys, newline at the end."""
-    write_text(path, json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
+def write_json(path: Path, value: Any, *, checked: bool = False, mode: int | None = None) -> None:
+    """Write a JSON file: indented by two spaces, sorted keys, newline at the end.
+
+    Args:
+        checked: with a checksum of itself, which `formats.load` compares.
+        mode: as for `write_text`.
+    """
+    text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    write_text(path, checksum.add(text) if checked else text, mode=mode)
 
 
 def replace_symlink(link: Path, target: str) -> None:
     """Point `link` at `target` in one step, also where it exists."""
     link.parent.mkdir(parents=True, exist_ok=True)
-    temporary = link.parent / f".{link.name}.{os.getpid()}.tmp"
-    temporary.unlink(missing_ok=True)
+    temporary = link.parent / f".{link.name}.{os.urandom(8).hex()}.tmp"
     temporary.symlink_to(target)
-    fault_point("flip")
-    os.replace(temporary, link)
-
-
-def _umask_mode() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
+    try:
+        fault_point("flip")
+        os.replace(temporary, link)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

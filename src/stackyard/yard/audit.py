@@ -3,15 +3,44 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
-from stackyard.yard.caches import KINDS
+from stackyard.yard import notes
+from stackyard.yard.caches import KINDS, Kind, parts
 from stackyard.yard.layout import Yard
 
 
 def audit(yard: Yard) -> list[str]:
     """The problems of this yard's caches, one sentence each; empty when there is none. Reads every byte."""
-    return [problem for kind in KINDS for problem in kind.problems(yard)]
+    return [
+        problem
+        for part in parts(yard)
+        for kind in KINDS
+        for entry in kind.complete(part)
+        for problem in _problems(part, kind, entry)
+    ]
+
+
+def _problems(yard: Yard, kind: Kind, entry: Path) -> Iterable[str]:
+    """What an entry no longer holds: by its note, or by its own listing where there is no note."""
+    checked = notes.check(yard, kind, entry, deep=True) if kind.linked else None
+    return checked.problems if checked else kind.audited(entry)
+
+
+def discard_damaged(yard: Yard) -> list[str]:
+    """Remove every entry that no longer holds what was written, and say why; builds fetch or compile it again."""
+    found = []
+    for part in parts(yard):
+        for kind, entry in [(each, entry) for each in KINDS for entry in each.complete(part)]:
+            problems = list(_problems(part, kind, entry))
+            if problems:
+                try:
+                    kind.discard(entry)
+                except PermissionError:  # another account's part, which its next build looks after
+                    continue
+                found.append(problems[0])
+    return found
 
 
 def unfinished(yard: Yard, older_than_s: float = 86400) -> list[Path]:

@@ -10,15 +10,16 @@ from __future__ import annotations
 import base64
 import csv
 import hashlib
-import json
+import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from pathlib import Path
 
 from stackyard.errors import StackyardError
 from stackyard.host.hashing import sha256_file
-from stackyard.yard.layout import Yard
+from stackyard.yard import checksum, disk, formats
+from stackyard.yard.layout import ACCOUNTS, Yard
 
 Audit = Callable[[Path], Iterator[str]]
 """Reads one entry completely and yields its problems, a sentence each."""
@@ -34,6 +35,9 @@ class Kind:
         audit: how an entry is checked; None where it holds no hash of itself. What is made of it is checked then.
         scratch: globs of work directories besides the temporary names of entries.
         besides: globs of names that are neither entries nor leftovers: locks and notes of the program that writes here.
+        linked: the files of its entries are linked into prefixes: each has a note (`yard.notes`), and is read-only.
+        companions: the files beside an entry that its program keeps for it, removed with it.
+        is_rewritten: files of an entry that its program copies and writes again in a prefix: they keep their mode.
     """
 
     name: str
@@ -42,6 +46,9 @@ class Kind:
     audit: Audit | None = None
     scratch: tuple[str, ...] = ()
     besides: tuple[str, ...] = ()
+    linked: bool = False
+    companions: Callable[[Path], Iterable[Path]] = lambda _: ()
+    is_rewritten: Callable[[str], bool] = lambda _: False
 
     def complete(self, yard: Yard) -> list[Path]:
         """Its complete entries, sorted."""
@@ -53,15 +60,20 @@ class Kind:
         patterns = (_hidden(self.entries), *self.scratch) if self.entries else self.scratch
         return self._found(yard, patterns)
 
-    def problems(self, yard: Yard) -> Iterator[str]:
-        """What its audit finds in all complete entries, a sentence each."""
-        if self.audit is None:
-            return
-        for entry in self.complete(yard):
-            try:
-                yield from self.audit(entry)
-            except (OSError, ValueError, KeyError, TypeError, StackyardError) as error:
-                yield f"{entry} cannot be checked: {error}"
+    def discard(self, entry: Path) -> None:
+        """Remove an entry with what its program keeps beside it."""
+        beside = list(self.companions(entry))
+        if entry.is_dir() and not entry.is_symlink():
+            disk.remove_tree(entry)
+        for path in (entry, *beside):
+            path.unlink(missing_ok=True)
+
+    def audited(self, entry: Path) -> Iterator[str]:
+        """What its audit finds in one entry. Reads every byte."""
+        try:
+            yield from self.audit(entry) if self.audit else ()
+        except (OSError, ValueError, KeyError, TypeError, StackyardError) as error:
+            yield f"{entry} cannot be checked: {error}"
 
     def _found(self, yard: Yard, patterns: Iterable[str]) -> list[Path]:
         paths = {path for pattern in patterns for path in self.folder(yard).glob(pattern)}
@@ -72,6 +84,33 @@ def _hidden(pattern: str) -> str:
     """The same glob for temporary names: ``??/*`` becomes ``??/.*``."""
     above, slash, _ = pattern.rpartition("/")
     return f"{above}{slash}.*"
+
+
+def own_part(yard: Yard) -> Yard:
+    """The yard with this account's part of its cache: the cache itself for who made it.
+
+    Another account that may write to the yard too (staff, beside what root or a colleague fetched) cannot link those
+    files. So it has a part of its own, into which it takes what it needs once; root too, whose files staff cannot link.
+    """
+    try:
+        owner = replace(yard, account="").cache.stat().st_uid
+    except OSError:
+        return yard
+    me = os.geteuid()
+    return yard if me == owner else replace(yard, account=str(me))
+
+
+def parts(yard: Yard) -> tuple[Yard, ...]:
+    """A yard once for each part of its cache: the one that it has now, then the others."""
+    shared = replace(yard, account="")
+    folder = shared.cache / ACCOUNTS
+    names = sorted(child.name for child in folder.iterdir()) if folder.is_dir() else []
+    return (yard, *(y for y in (shared, *(replace(yard, account=n) for n in names)) if y != yard))
+
+
+def searched(yard: Yard) -> tuple[Yard, ...]:
+    """Where cached things are looked up: this yard's caches, this account's first, then those of its parents."""
+    return tuple(part for each in yard.lineage() for part in parts(each))
 
 
 def content_hash(folder: Path, files: Iterable[str]) -> str:
@@ -86,7 +125,7 @@ def content_hash(folder: Path, files: Iterable[str]) -> str:
 def _audit_package(folder: Path) -> Iterator[str]:
     """An unpacked conda package against its own ``info/paths.json``."""
     listing = folder / "info" / "paths.json"
-    for entry in json.loads(listing.read_text(encoding="utf-8"))["paths"]:
+    for entry in formats.content(listing.read_text(encoding="utf-8"))["paths"]:
         path, expected = folder / entry["_path"], entry.get("sha256")
         if not path.is_symlink() and not path.exists():
             yield f"{path} is missing"
@@ -102,7 +141,7 @@ def _audit_source(path: Path) -> Iterator[str]:
 
 def _audit_wheel(folder: Path) -> Iterator[str]:
     """A compiled wheel against its ``meta.json``."""
-    meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+    meta = formats.content(checksum.read(folder / "meta.json"))
     wheel = folder / meta["wheel"]
     if not wheel.is_file() or sha256_file(wheel) != meta["sha256"]:
         yield f"{wheel} has changed"
@@ -110,7 +149,7 @@ def _audit_wheel(folder: Path) -> Iterator[str]:
 
 def _audit_bytecode(folder: Path) -> Iterator[str]:
     """A package's bytecode against its ``files.json``."""
-    value = json.loads((folder / "files.json").read_text(encoding="utf-8"))
+    value = formats.content(checksum.read(folder / "files.json"))
     if content_hash(folder, value["files"]) != value["content"]:
         yield f"{folder} has changed"
 
@@ -127,13 +166,47 @@ def _audit_unpacked_wheel(folder: Path) -> Iterator[str]:
                 yield f"{path} has changed"
 
 
+def _audit_note(path: Path) -> Iterator[str]:
+    """A note on an entry against its own checksum."""
+    if not checksum.remove(path.read_bytes().decode("utf-8"))[1]:
+        yield f"{path} has changed"
+
+
+def _uv_pointers(archive: Path) -> Iterator[Path]:
+    """uv's links to an unpacked wheel, with the files beside each in which uv keeps what it leads to."""
+    for link in archive.parents[1].glob("wheels-v*/**/*"):
+        if link.is_symlink() and (link.parent / link.readlink()).resolve() == archive.resolve():
+            yield from (path for path in link.parent.iterdir() if path.name.startswith(f"{link.name}."))
+            yield link
+
+
+CONDA = Kind(
+    "conda",
+    lambda yard: yard.conda,
+    "*",
+    _audit_package,
+    besides=("*.lock",),
+    linked=True,
+    companions=lambda package: [package.with_name(f"{package.name}.lock")],
+)
+BYTECODE = Kind("bytecode", lambda yard: yard.bytecode, "*/??/*", _audit_bytecode, linked=True)
+UV = Kind(
+    "uv",
+    lambda yard: yard.uv,
+    "archive-v*/*",
+    _audit_unpacked_wheel,
+    linked=True,
+    companions=_uv_pointers,
+    is_rewritten=lambda name: name.endswith(".dist-info/RECORD"),
+)
 KINDS = (
-    Kind("conda", lambda yard: yard.conda, "*", _audit_package, besides=("*.lock",)),
+    CONDA,
     Kind("sources", lambda yard: yard.sources, "*/*", _audit_source),
     Kind("wheels", lambda yard: yard.wheels, "??/*", _audit_wheel, scratch=(".*",)),
-    Kind("bytecode", lambda yard: yard.bytecode, "*/??/*", _audit_bytecode),
-    Kind("uv", lambda yard: yard.uv, "archive-v*/*", _audit_unpacked_wheel),
+    BYTECODE,
+    UV,
     Kind("repodata", lambda yard: yard.repodata),
     Kind("python", lambda yard: yard.pythons),
     Kind("memo", lambda yard: yard.memos, "*.json"),
+    Kind("notes", lambda yard: yard.notes, "**/*.json", _audit_note),
 )

@@ -5,22 +5,27 @@ from __future__ import annotations
 import difflib
 from typing import Any
 
-from stackyard.errors import InputError
-from stackyard.yard import generations, revisions
+from stackyard.errors import InputError, StackyardError
+from stackyard.yard import formats, generations, revisions
 from stackyard.yard.layout import RevisionPaths, Yard
-from stackyard.yard.record import BuildRecord, Entry, read_record
+from stackyard.yard.record import BuildRecord, Entry, State, read_record
 
 
 def listing(yard: Yard, *, everything: bool = False) -> list[dict[str, Any]]:
-    """The revisions of a yard and of its parents as plain objects; `everything` adds withdrawn and unpublished."""
+    """The revisions of a yard and of its parents as plain objects.
+
+    Args:
+        everything: also those that are withdrawn, are missing since an earlier generation, or were never published.
+    """
     rows: list[dict[str, Any]] = []
     for each in yard.lineage():
         manifest = generations.current(each)
         entries = manifest.entries if manifest else ()
-        rows += [row(entry, each) for entry in entries if everything or entry.state != "withdrawn"]
+        rows += [row(entry, each) for entry in entries if everything or entry.is_visible]
         if everything:
             shown = {entry.module for entry in entries}
-            rows += [_built_row(r, each) for r in revisions.built(each) if r.module not in shown]
+            unlisted = (_unlisted(paths) for paths in revisions.folders(each) if paths.record.exists())
+            rows += [row(entry, each, published=False) for entry in unlisted if entry.module not in shown]
     return rows
 
 
@@ -53,8 +58,19 @@ def record_of(yard: Yard, name: str) -> BuildRecord:
     return read_record(RevisionPaths.of(resolve(yard, name).folder).record)
 
 
+def _unlisted(paths: RevisionPaths) -> Entry:
+    """The entry of a directory with a record; of one that cannot be read only what its path tells."""
+    try:
+        return entry_of(read_record(paths.record))
+    except StackyardError:
+        stack = paths.root.parent.name
+        return Entry(stack, "", "", 0, f"{stack}/{paths.root.name}", str(paths.root), "", state="built")
+
+
 def entry_of(record: BuildRecord) -> Entry:
-    """A built, unpublished revision as an entry of state ``built``."""
+    """A built, unpublished revision as an entry: its state is what its verification found, built without one."""
+    found = _verdict(RevisionPaths.of(record.path))
+    states: dict[str, State] = {"failed": "failed", "unverified": "held"}
     return Entry(
         record.stack,
         record.version,
@@ -63,12 +79,23 @@ def entry_of(record: BuildRecord) -> Entry:
         record.module,
         record.path,
         record.created,
-        state="built",
+        state=states.get(found, "built"),
     )
 
 
-def row(entry: Entry, yard: Yard) -> dict[str, Any]:
-    """A revision as `list` and `show` print it."""
+def is_listed(yard: Yard, entry: Entry) -> bool:
+    """Whether the current generation of this yard lists a revision."""
+    manifest = generations.current(yard)
+    return manifest is not None and entry.module in {e.module for e in manifest.entries}
+
+
+def row(entry: Entry, yard: Yard, *, published: bool = True) -> dict[str, Any]:
+    """A revision as `list` and `show` print it.
+
+    Args:
+        published: whether the current generation lists it.
+    """
+    paths = RevisionPaths.of(entry.folder)
     return {
         "module": entry.module,
         "stack": entry.stack,
@@ -76,14 +103,29 @@ def row(entry: Entry, yard: Yard) -> dict[str, Any]:
         "variant": entry.variant,
         "revision": entry.revision,
         "default": entry.default,
-        "state": entry.state,
+        "state": _condition(paths) or entry.state,
+        "published": published and entry.is_visible,
         "path": entry.folder,
         "created": entry.created,
         "aliases": [f"{entry.stack}/{alias}" for alias in entry.aliases],
         "deprecated": entry.deprecated,
+        "superseded": entry.superseded,
+        "report_file": str(paths.report) if entry.state in ("failed", "held") else "",
         "yard": str(yard.root),
     }
 
 
-def _built_row(record: BuildRecord, yard: Yard) -> dict[str, Any]:
-    return row(entry_of(record), yard)
+def _condition(paths: RevisionPaths) -> str:
+    """What is wrong with the record, as far as this account can see."""
+    try:
+        return revisions.condition(paths)
+    except OSError:
+        return ""
+
+
+def _verdict(paths: RevisionPaths) -> str:
+    """The state of the last report; empty where there is none that can be read."""
+    try:
+        return str(formats.content(paths.report.read_bytes())["state"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""

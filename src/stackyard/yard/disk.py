@@ -2,7 +2,7 @@
 
 A file of the cache reaches a prefix by hard link where the file system and the kernel allow it, else by a reflink
 (blocks shared, inode of its own), else by a copy. What can be linked is found by trying, because no single setting
-decides it: ``fs.protected_hardlinks`` depends on the owner, ``EXDEV`` on mounts, ``EMLINK`` on the number of links.
+decides it: ``EXDEV`` depends on mounts, ``EMLINK`` on the number of links. Files of other accounts are never linked.
 """
 
 from __future__ import annotations
@@ -12,16 +12,19 @@ import os
 import re
 import shutil
 import stat
+import threading
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
 from stackyard.errors import StackyardError
+from stackyard.host.identity import process_token
 from stackyard.yard.record import DiskUse
 
 HARDLINK, REFLINK, COPY, MIXED = "hardlink", "reflink", "copy", "mixed"
 _FICLONE = 0x40049409  # linux/fs.h: _IOW(0x94, 9, int)
 _NOT_LINKABLE = {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
+_NEXT_TO_NOTHING = 64 << 10
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _SAYS_FULL = re.compile("no space left on device|disk quota exceeded", re.IGNORECASE)
 _BLOCK = 512  # st_blocks counts units of 512 bytes whatever the file system's own block is
@@ -33,7 +36,7 @@ def link_or_copy(source: str | Path, target: str | Path, *, link: bool = True) -
     Args:
         link: False avoids hard links, for trees whose files may be written to later.
     """
-    if link:
+    if link and not _foreign(source):
         try:
             os.link(source, target)
             return HARDLINK
@@ -66,13 +69,36 @@ def reflink(source: str | Path, target: str | Path) -> bool:
 
 def can_reflink(folder: Path) -> bool:
     """Whether files in `folder` can share their blocks. Creates and removes two small files."""
-    source, target = (folder / f".reflink-{os.getpid()}-{n}" for n in "ab")
+    source, target = (folder / f".reflink-{process_token()}-{n}" for n in "ab")
     try:
         source.write_bytes(b"x")
         return reflink(source, target)
     finally:
         for path in (source, target):
             path.unlink(missing_ok=True)
+
+
+def can_link(source: Path, folder: Path) -> bool:
+    """Whether hard links to a file, and to others of its owner, can be made in a directory. Creates and removes one."""
+    if _foreign(source):
+        return False
+    probe = folder / f".link-{os.getpid()}-{threading.get_ident()}"
+    try:
+        os.link(source, probe)
+    except OSError as error:
+        if error.errno not in _NOT_LINKABLE:
+            raise
+        return False
+    probe.unlink()
+    return True
+
+
+def _foreign(source: str | Path) -> bool:
+    """Whether a file belongs to another account, which could then write to what we publish.
+
+    The kernel refuses such a link too (``fs.protected_hardlinks``), unless we may write to that file.
+    """
+    return os.geteuid() not in (0, os.lstat(source).st_uid)
 
 
 def copy_tree(source: Path, target: Path, *, link: bool = True) -> None:
@@ -141,13 +167,26 @@ def _walk(root: Path) -> Iterable[os.stat_result]:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a tree so that its name is free at once: it is renamed beside itself first. It may be missing."""
-    doomed = path.with_name(f".{path.name}.removed-{os.getpid()}")
+    """Remove a tree or a file so that its name is free at once: it is renamed first. It may be missing."""
+    doomed = path.with_name(f".{path.name}.removed-{process_token()}")
     with suppress(FileNotFoundError):
         os.replace(path, doomed)
+    if doomed.is_symlink() or doomed.is_file():
+        doomed.unlink()
+        return
+    _allow_removal(doomed)
     shutil.rmtree(doomed, ignore_errors=True)
     if doomed.exists():
         shutil.rmtree(doomed)
+
+
+def _allow_removal(folder: Path) -> None:
+    """Give its owner the right to remove the files of a sealed tree."""
+    for name, _, _ in os.walk(folder):  # top down: a directory is opened after its right was given
+        mode = os.lstat(name).st_mode
+        if mode & stat.S_IRWXU != stat.S_IRWXU:
+            with suppress(PermissionError):
+                Path(name).chmod(stat.S_IMODE(mode) | stat.S_IRWXU)
 
 
 class DiskFull(StackyardError):
@@ -162,6 +201,12 @@ def is_full(error: OSError) -> bool:
 def says_full(text: str) -> bool:
     """Whether a program's output or a library's error says that the file system has no room left."""
     return _SAYS_FULL.search(text) is not None
+
+
+def is_used_up(folder: Path) -> bool:
+    """Whether the file system of a folder has next to no room left: for libraries that do not say why they failed."""
+    room = os.statvfs(folder)
+    return room.f_bavail * room.f_frsize < _NEXT_TO_NOTHING
 
 
 def failure(error: OSError, step: str) -> StackyardError:

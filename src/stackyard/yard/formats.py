@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
-from functools import lru_cache
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from stackyard.errors import StackyardError
+from stackyard.yard import checksum
 
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 Made = TypeVar("Made")
@@ -29,6 +29,8 @@ class Kind(Generic[Made]):
         make: turns the values of that format, without the number, into the object. Raises ValueError or KeyError.
         upgrades: by format number, what turns its values into those of the next number.
         hint: what to do about a damaged file, given its path.
+        checked_since: the first format that carries a checksum of itself; 0: none does.
+        unnumbered: the format of a file without a number; 0 where every format has one.
         error: makes what is raised from a message and a hint.
     """
 
@@ -36,6 +38,8 @@ class Kind(Generic[Made]):
     make: Callable[[dict[str, Any]], Made]
     upgrades: Mapping[int, Upgrade] = field(default_factory=dict)
     hint: Callable[[Path], str] = lambda path: f"restore {path}"
+    checked_since: int = 0
+    unnumbered: int = 0
     error: Callable[..., StackyardError] = StackyardError
 
 
@@ -46,10 +50,36 @@ def load(path: Path, kind: Kind[Made]) -> Made:
         StackyardError: what the kind makes; the file is missing, damaged, of a newer format, or has an unknown key.
     """
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        text, checked = checksum.remove(path.read_bytes().decode("utf-8"))
+        value = content(text)
+        if not checked:
+            _require_unchecked(value, kind)
     except (OSError, ValueError) as error:
         raise damaged(str(path), kind, str(error)) from error
     return read(value, str(path), kind)
+
+
+def _require_unchecked(value: Any, kind: Kind[Any]) -> None:
+    """Raise ValueError if a file of this format has a checksum."""
+    found = value.get("format") if isinstance(value, Mapping) else None
+    if kind.checked_since and isinstance(found, int) and kind.checked_since <= found <= kind.version:
+        raise ValueError("missing checksum")
+
+
+def content(text: str | bytes) -> Any:
+    """The values of a JSON text.
+
+    Raises:
+        ValueError: not UTF-8, not JSON, nested too deep, or with half of a character (``\\ud800``).
+    """
+    text = text.decode() if isinstance(text, bytes) else text
+    try:
+        value = json.loads(text)
+        if "\\ud" in text.lower():
+            json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
+    return value
 
 
 def read(value: Any, origin: str, kind: Kind[Made]) -> Made:
@@ -66,27 +96,11 @@ def damaged(origin: str, kind: Kind[Any], reason: str) -> StackyardError:
     return kind.error(f"cannot read {origin}: {reason}", hint=kind.hint(Path(origin)))
 
 
-def make(cls: Callable[..., Made], value: Mapping[str, Any]) -> Made:
-    """A dataclass from the values of its fields; lists become tuples where the field is one.
-
-    Raises:
-        ValueError: a key is unknown.
-        KeyError: a field without a default is missing.
-    """
-    known, tuples, required = _keys(cls)
-    unknown = sorted(set(value) - known)
-    if unknown:
-        raise ValueError(f"unknown key {unknown[0]!r}")
-    for name in required:
-        value[name]
-    return cls(**{k: tuple(v) if k in tuples and v is not None else v for k, v in value.items()})
-
-
 def _upgraded(value: Any, origin: str, kind: Kind[Any]) -> dict[str, Any]:
     """The values in the present format, without its number."""
     if not isinstance(value, Mapping):
         raise ValueError("not an object with keys")
-    found = value.get("format")
+    found = value.get("format", kind.unnumbered or None)
     if type(found) is not int or found < 1:
         raise ValueError(f"no format number ({found!r})")
     if found > kind.version:
@@ -96,12 +110,3 @@ def _upgraded(value: Any, origin: str, kind: Kind[Any]) -> dict[str, Any]:
     for number in range(found, kind.version):
         plain = kind.upgrades[number](plain)
     return plain
-
-
-@lru_cache(maxsize=64)
-def _keys(cls: Any) -> tuple[frozenset[str], frozenset[str], tuple[str, ...]]:
-    """The fields of a dataclass: all, those that are tuples, and those without a default."""
-    members = fields(cls)
-    tuples = frozenset(f.name for f in members if str(f.type).startswith("tuple"))
-    required = tuple(f.name for f in members if f.default is MISSING and f.default_factory is MISSING)
-    return frozenset(f.name for f in members), tuples, required

@@ -1,64 +1,273 @@
 """What users see: numbered generations, and one symbolic link that names the current one.
 
-A generation is written completely beside the current one, verified, and becomes current by one `os.replace` of the link
-``<yard>/modules``. Numbers only grow: a rollback is a new generation with the content of an old one, in which later
-revisions stay, hidden, so that a shell that loaded one can still unload it.
+A generation is a draft with a name of its own until it is complete and verified. Then it gets the next number, by a
+rename, and becomes current, by one `os.replace` of the link ``<yard>/modules``. So a directory with a number is
+complete, and nothing here removes one. Numbers only grow: a rollback is a new generation with the content of an old
+one, in which later revisions stay, hidden, so that a shell that loaded one can still unload it.
+
+No update is lost when several processes publish, on whichever hosts, wherever one of them sleeps: the number is asked
+for before the current generation is read (`base`), and only one process gets it (`claim.claim`). The others start again
+from what that one published. A generation that has its number and not yet the link still has its ``owner.json``;
+whoever publishes next moves the link first.
+
+A yard that ever published has the link: the first generation is preceded by an empty one, number 0. A link that is
+missing beside generations was removed, and is never taken for a yard without a history.
 """
 
 from __future__ import annotations
 
+import errno
+import json
+import os
 import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
 
+from stackyard.errors import InputError, StackyardError
+from stackyard.host.hashing import sha256_file
+from stackyard.host.identity import this_process
 from stackyard.yard import atomic
+from stackyard.yard.claim import claim
 from stackyard.yard.layout import GenerationPaths, Yard
+from stackyard.yard.lease import is_abandoned
 from stackyard.yard.record import Entry, Manifest, read_manifest
 
 
 def current_number(yard: Yard) -> int:
-    """The number of the current generation, 0 if nothing was ever published."""
+    """The number of the current generation, 0 if nothing was ever published.
+
+    Raises:
+        StackyardError: the link cannot be read, was removed, or leads to something else than a generation of this yard.
+    """
     try:
-        return int(yard.modules.readlink().parent.name)
-    except (OSError, ValueError):
+        target = yard.modules.readlink()
+    except FileNotFoundError:
+        if _newest(yard):
+            raise _damaged(yard, f"missing link {yard.modules}") from None
         return 0
+    except OSError as error:
+        raise _unreadable(yard, error) from error
+    name = target.parent.name
+    if target.name != "modules" or not name.isdecimal() or not _is_own(yard, target):
+        raise _damaged(yard, f"{yard.modules} points to {target}, which is not a generation of this yard")
+    return int(name)
 
 
 def current(yard: Yard) -> Manifest | None:
-    """The current generation's manifest, or None if nothing was ever published."""
+    """The current generation's manifest, or None if nothing was ever published. Raises as `current_number` does."""
     number = current_number(yard)
-    return read_manifest(yard.generation(number).manifest) if number else None
+    if not number:
+        return None
+    if not yard.generation(number).root.exists():
+        raise _damaged(yard, f"{yard.modules} points to generation {number}, which does not exist")
+    return read_manifest(yard.generation(number).manifest)
 
 
-def history(yard: Yard) -> list[Manifest]:
-    """All generations up to the current one, oldest first."""
-    last = current_number(yard)
-    past = (yard.generation(n).manifest for n in sorted(_numbers(yard)) if n <= last)
-    return [read_manifest(path) for path in past if path.exists()]
+def entries(yard: Yard) -> tuple[Entry, ...]:
+    """All entries of the current generation. Raises as `current_number` does."""
+    manifest = current(yard)
+    return manifest.entries if manifest else ()
+
+
+def read(yard: Yard, number: int) -> Manifest:
+    """The manifest of one generation.
+
+    Raises:
+        InputError: no such generation.
+        StackyardError: its manifest cannot be read.
+    """
+    known = _complete(yard)
+    if number not in known:
+        raise InputError(f"no such generation: {number}", hint=f"choose one of {_ranges(known)}: `stackyard history`")
+    return read_manifest(yard.generation(number).manifest)
+
+
+def history(yard: Yard, on_damage: Callable[[int, StackyardError], None] | None = None) -> list[Manifest]:
+    """The manifests of all generations, oldest first.
+
+    Args:
+        on_damage: called with the number of each generation whose manifest cannot be read, and the reason; None: raise.
+    """
+    found = []
+    for number in _complete(yard):
+        try:
+            found.append(read_manifest(yard.generation(number).manifest))
+        except StackyardError as error:
+            if on_damage is None:
+                raise
+            on_damage(number, error)
+    return found
+
+
+@dataclass(frozen=True)
+class Base:
+    """What the next generation is made from: the current one, and the number that the next one gets."""
+
+    current: Manifest | None
+    number: int
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """All entries of the current generation."""
+        return self.current.entries if self.current else ()
+
+    @property
+    def previous(self) -> int:
+        """The number of the current generation, 0 where nothing was published yet."""
+        return self.current.number if self.current else 0
+
+
+def base(yard: Yard) -> Base:
+    """The current generation for a process that publishes the next one."""
+    number = max([0, *_numbers(yard)]) + 1  # asked first: `commit` fails if anything was published after this line
+    shown = _settled(yard)
+    return Base(read_manifest(yard.generation(shown).manifest) if shown else None, number)
 
 
 def begin(yard: Yard) -> GenerationPaths:
-    """An empty directory for the next generation; what an interrupted deploy left behind is removed first."""
-    last = current_number(yard)
-    for number in _numbers(yard):
-        if number > last:
-            shutil.rmtree(yard.generation(number).root)
-    made = yard.generation(last + 1)
+    """An empty directory for a draft. What dead processes left is removed."""
+    current(yard)  # a yard whose history cannot be read gets no further generation
+    for left in yard.generations.glob(yard.draft("*").root.name):
+        if is_abandoned(GenerationPaths(left).owner, left):
+            shutil.rmtree(left, ignore_errors=True)
+    me = this_process()
+    made = yard.draft(f"{me.host}-{me.pid}-{me.token}")
     made.root.mkdir(parents=True)
+    made.owner.write_text(json.dumps(me.to_json()), encoding="utf-8")
     return made
 
 
-def flip(
-    yard: Yard, made: GenerationPaths, created: str, reason: str, entries: tuple[Entry, ...], content: int = 0
-) -> Manifest:
-    """Make a written generation the current one. Everything before the last line can be interrupted without a trace."""
-    manifest = Manifest(made.number, created, reason, entries, content)
-    atomic.write_json(made.manifest, manifest.to_json())
+def commit(yard: Yard, made: GenerationPaths, manifest: Manifest) -> Manifest | None:
+    """Give a written draft the number of its manifest and make it the current generation.
+
+    Until the number is given nothing has changed. After that, the next process that publishes finishes what a killed
+    one left.
+
+    Returns:
+        The manifest with the hashes of its files; None where another process took the number: that one published
+        something that this manifest does not have.
+    """
+    if not made.modules.is_dir():
+        raise StackyardError(f"the draft {made.root} was removed by another process", hint="deploy again")
+    _link_of_a_new_yard(yard)
+    complete = replace(manifest, files=_hashes(made.modules))
+    atomic.write_json(made.manifest, complete.to_json(), checked=True)
     atomic.fault_point("before-flip")
-    atomic.replace_symlink(yard.modules, str(made.modules.relative_to(yard.root)))
+    numbered = yard.generation(manifest.number)
+    if not claim(made.root, numbered.root):
+        return None
+    _settled(yard)
+    numbered.owner.unlink(missing_ok=True)
     atomic.fault_point("after-flip")
-    return manifest
+    return complete
+
+
+def _settled(yard: Yard) -> int:
+    """The number of the current generation, after the link follows what was committed.
+
+    The link is moved from or to a generation whose process has not finished. It is looked at again after each move: a
+    process that slept before its move may set it back at any time, and then does the same. Any other link that names
+    an older generation was set by a person: it is the same after both were found to be finished.
+    """
+    while True:
+        shown, newest = current_number(yard), _newest(yard)
+        if shown >= newest:
+            return shown
+        if _is_open(yard, shown) or _is_open(yard, newest):
+            atomic.replace_symlink(yard.modules, _target(newest))
+        elif current_number(yard) == shown:
+            return shown
+
+
+def _is_open(yard: Yard, number: int) -> bool:
+    return number == 0 or yard.generation(number).owner.exists()
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    """sha256 of every file below a directory, by its path there."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and not path.is_symlink())
+    return {path.relative_to(folder).as_posix(): sha256_file(path) for path in files}
+
+
+def _link_of_a_new_yard(yard: Yard) -> None:
+    if not os.path.lexists(yard.modules):
+        yard.generation(0).modules.mkdir(parents=True, exist_ok=True)
+        atomic.replace_symlink(yard.modules, _target(0))
+
+
+def _target(number: int) -> str:
+    """What the link holds: relative, so that a yard can be seen at another path."""
+    return f"generations/{number}/modules"
+
+
+def _is_own(yard: Yard, target: Path) -> bool:
+    """Whether the target of the link is in this yard's directory of generations."""
+    if not target.is_absolute():
+        return target.parts[:-2] == ("generations",)
+    return target.parent.parent.resolve() == yard.generations.resolve()
 
 
 def _numbers(yard: Yard) -> list[int]:
+    """All numbers that are taken, sorted; also those of directories that a former version did not complete."""
     if not yard.generations.is_dir():
         return []
-    return [int(child.name) for child in yard.generations.iterdir() if child.name.isdigit()]
+    return sorted(int(child.name) for child in yard.generations.iterdir() if child.name.isdecimal())
+
+
+def _ranges(numbers: list[int]) -> str:
+    """``1-3, 5``: the numbers in order, whole ranges as their ends."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and parts[-1][-1] == number - 1:
+            parts[-1] = [parts[-1][0], number]
+        else:
+            parts.append([number])
+    return ", ".join("-".join(map(str, part)) for part in parts) or "none"
+
+
+def _complete(yard: Yard) -> list[int]:
+    return [n for n in _numbers(yard) if n and yard.generation(n).manifest.exists()]
+
+
+def _newest(yard: Yard) -> int:
+    """The highest number of a generation that can be made current, 0 without one."""
+    return next((n for n in reversed(_numbers(yard)) if n and _can_be_shown(yard.generation(n))), 0)
+
+
+def _can_be_shown(paths: GenerationPaths) -> bool:
+    return paths.manifest.exists() and paths.modules.is_dir()
+
+
+def _damaged(yard: Yard, what: str, before: str = "") -> StackyardError:
+    """The error for a link that is not as this program leaves it. It is not repaired: it may be on purpose."""
+    newest = _newest(yard)
+    if not newest:
+        return StackyardError(what, hint=f"{before}remove {yard.modules} and deploy again")
+    return StackyardError(
+        what,
+        detail=f"generation {newest} is the newest complete one{_published(yard, newest)}",
+        hint=f"{before}restore it with `ln -sfn {_target(newest)} {yard.modules}`",
+    )
+
+
+def _published(yard: Yard, number: int) -> str:
+    try:
+        manifest = read_manifest(yard.generation(number).manifest)
+    except StackyardError:
+        return ""
+    by = f" by {manifest.origin.who} on {manifest.origin.host}" if manifest.origin.user else ""
+    return f": {manifest.reason}, {manifest.created}{by}"
+
+
+def _unreadable(yard: Yard, error: OSError) -> StackyardError:
+    if error.errno == errno.EINVAL:
+        kind = "a directory" if yard.modules.is_dir() else "a file"
+        message = f"{yard.modules} is {kind}, not a link to a generation"
+        if not _newest(yard):
+            return StackyardError(message, hint=f"move {yard.modules} away and deploy again")
+        return _damaged(yard, message, f"move {yard.modules} away and ")
+    return StackyardError(
+        f"cannot read the link {yard.modules}: {error.strerror}",
+        hint="nothing was changed; try again once the file system answers",
+    )

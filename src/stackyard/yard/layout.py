@@ -1,19 +1,27 @@
 """Every path of a yard, in three classes; no other module joins these names.
 
 <yard>/
-  cache/{conda,sources,wheels,bytecode,uv,repodata,python,memo}/   `stackyard.yard.caches` has a table of them
-  locks/<spec hash>.lock
-  stacks/<stack>/<version>-<variant>-<revision>/{lock,prefix,recipe}/ record.json report.json module.json condarc
-  generations/<n>/{manifest.json,modules/}
+  cache/{conda,sources,wheels,bytecode,uv,repodata,python,memo,notes}/   `stackyard.yard.caches` has a table of them
+  cache/accounts/<uid>/{conda,...}/   the same for each further account that writes to this yard
+  locks/<spec hash>.lock  locks/files/<hash of a path>.lock
+  stacks/<stack>/<version>-<variant>-<revision>/
+      {lock,prefix,recipe}/ record.json files.json report.json checks.json module.json condarc
+  generations/<n>/{manifest.json,modules/}     `.draft-<host>-<pid>-<random>` while it is written
   modules -> generations/<n>/modules
-  licences.json  deploy.lease
+  leases/<name>/<n>/{owner.json,beat}
+  licences.json
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
+
+ACCOUNTS = "accounts"
+"""The directory in a cache that holds the parts of other accounts."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +34,11 @@ class RevisionPaths:
     def of(cls, folder: str | Path) -> RevisionPaths:
         """The paths of a revision whose directory a record or a manifest names."""
         return cls(Path(folder))
+
+    @property
+    def yard(self) -> Path:
+        """The root of the yard that it is in."""
+        return self.root.parents[2]
 
     @property
     def prefix(self) -> Path:
@@ -48,9 +61,29 @@ class RevisionPaths:
         return self.root / "record.json"
 
     @property
+    def files(self) -> Path:
+        """What every file of `prefix`, `lock` and `recipe` holds; the record has its hash."""
+        return self.root / "files.json"
+
+    @property
+    def damaged(self) -> Path:
+        """The files that cannot be made again as they were: the revision is not reused by a deploy."""
+        return self.root / "damaged.json"
+
+    @property
     def report(self) -> Path:
         """The last verification."""
         return self.root / "report.json"
+
+    @property
+    def checks(self) -> Path:
+        """What the revision is verified against, where that changed after its build."""
+        return self.root / "checks.json"
+
+    @property
+    def check_scripts(self) -> Path:
+        """Copies of the scripts in `checks`."""
+        return self.root / "checks"
 
     @property
     def junit(self) -> Path:
@@ -68,9 +101,14 @@ class RevisionPaths:
         return self.root / "condarc"
 
     @property
+    def commands(self) -> Path:
+        """Scripts for the commands that its module offers, where it does not offer the whole stack."""
+        return self.root / "commands"
+
+    @property
     def building(self) -> Path:
-        """Who is building here, with which inputs; removed once the record is written."""
-        return self.root / "building.json"
+        """The lease of whoever builds here, with the inputs; removed once the record is written."""
+        return self.root / "building"
 
     @property
     def log(self) -> Path:
@@ -90,11 +128,6 @@ class GenerationPaths:
     root: Path
 
     @property
-    def number(self) -> int:
-        """Its number."""
-        return int(self.root.name)
-
-    @property
     def modules(self) -> Path:
         """Its modulefiles, run-command files and spider cache."""
         return self.root / "modules"
@@ -104,18 +137,31 @@ class GenerationPaths:
         """The revisions that it publishes."""
         return self.root / "manifest.json"
 
+    @property
+    def owner(self) -> Path:
+        """The process that writes it; removed once users see it."""
+        return self.root / "owner.json"
+
 
 @dataclass(frozen=True)
 class Yard:
-    """A directory tree that holds everything that was built. A user's yard has the site's as its `parent`."""
+    """A directory tree that holds everything that was built. A user's yard has the site's as its `parent`.
+
+    A `scratch` yard takes the place of its parent where nothing may be written to that one. `account` is the account to
+    whose part of the cache this process writes; empty for who owns the cache itself. Nothing of another account is
+    linked, so each needs its own (`yard.caches.own_part`).
+    """
 
     root: Path
     parent: Yard | None = None
+    scratch: bool = False
+    account: str = ""
 
     @property
     def cache(self) -> Path:
         """Everything that can be downloaded or computed again."""
-        return self.root / "cache"
+        shared = self.root / "cache"
+        return shared / ACCOUNTS / self.account if self.account else shared
 
     @property
     def conda(self) -> Path:
@@ -158,6 +204,11 @@ class Yard:
         return self.cache / "memo"
 
     @property
+    def notes(self) -> Path:
+        """What the entries of the other caches held when they were made."""
+        return self.cache / "notes"
+
+    @property
     def locks(self) -> Path:
         """What was solved, by the hash of its spec."""
         return self.root / "locks"
@@ -178,9 +229,13 @@ class Yard:
         return self.root / "modules"
 
     @property
-    def lease(self) -> Path:
-        """The file that names the process that is writing to this yard."""
-        return self.root / "deploy.lease"
+    def leases(self) -> Path:
+        """Who is writing what in this yard (`yard.lease`)."""
+        return self.root / "leases"
+
+    def lease(self, name: str) -> Path:
+        """The directory of one lease."""
+        return self.leases / quote(name, safe="")
 
     @property
     def licences(self) -> Path:
@@ -192,7 +247,7 @@ class Yard:
         return self.conda / stem
 
     def package_note(self, stem: str) -> Path:
-        """rattler's note beside an unpacked package; it holds the hash of the archive."""
+        """rattler's note beside an unpacked package, with the hash of the archive; of ``.cache``, its lock on all."""
         return self.conda / f"{stem}.lock"
 
     def source(self, sha256: str, name: str) -> Path:
@@ -220,13 +275,26 @@ class Yard:
         """The memo of one deploy command; `digest` is the hash of the command."""
         return self.memos / f"{digest}.json"
 
+    def note(self, kind: str, entry: str) -> Path:
+        """The note on an entry of a cache; `entry` is its path in that cache."""
+        return self.notes / kind / f"{entry}.json"
+
     def kept_lock(self, spec_hash: str) -> Path:
         """What was solved for a spec hash."""
         return self.locks / f"{spec_hash}.lock"
 
+    def lock_of(self, file: Path) -> Path:
+        """The lock of a spec file in a directory that is read-only: the whole file, by the path that it would have."""
+        digest = hashlib.sha256(os.fsencode(file.absolute())).hexdigest()
+        return self.locks / "files" / f"{digest[:32]}.lock"
+
     def generation(self, number: int) -> GenerationPaths:
         """The paths of one generation."""
         return GenerationPaths(self.generations / str(number))
+
+    def draft(self, token: str) -> GenerationPaths:
+        """The paths of a generation that has no number yet; a token of ``*`` is the pattern of all of them."""
+        return GenerationPaths(self.generations / f".draft-{token}")
 
     def stack(self, name: str) -> Path:
         """The directory of one stack's revisions."""
@@ -240,11 +308,20 @@ class Yard:
         """This yard, its parent, and so on: the order in which things are looked up."""
         return (self, *(self.parent.lineage() if self.parent else ()))
 
+    def above(self) -> tuple[Yard, ...]:
+        """The yards from which this one takes what it has not: its parent, and so on."""
+        parents = self.lineage()[1:]
+        return parents[1:] if self.scratch else parents
+
+    def own(self) -> Yard:
+        """This yard, or the one whose place it takes."""
+        return self.parent if self.scratch and self.parent else self
+
 
 def is_yard(folder: Path) -> bool:
     """Whether a directory is a yard, also one that holds only caches so far."""
     yard = Yard(folder)
-    if any(sign.exists() for sign in (yard.lease, yard.uv, yard.repodata)):
+    if any(sign.exists() for sign in (yard.leases, yard.uv, yard.repodata)):
         return True
     return yard.stacks.is_dir() and yard.generations.is_dir()
 

@@ -1,152 +1,326 @@
-"""One writer per yard at a time, by a lease file: on shared file systems fcntl locks can hang or lie, O_EXCL does not.
+"""Leases: who is writing what in a yard, across hosts, without file locks, hard links or comparing clocks.
 
-The file names its owner and is touched while the work goes on. A lease is stale when its owner ran on this host and no
-longer exists, or when it was not touched for `STALE_AFTER_S`; it is then taken over.
+A lease is a directory of numbered claims, ``<yard>/leases/<name>/<n>/{owner.json,beat}``. The claim with the highest
+number counts: it is held while it has an ``owner.json``, free without. To take a lease is to claim the next number
+(`claim.claim`), which only one process can do. The number fences: a holder that was taken over no longer has the
+highest one, and `Lease.check` tells it so before anything is made visible.
+
+A holder counts as dead if it ran in the same boot and PID namespace and no longer exists; or if its heartbeat, a number
+in ``beat``, did not change while another process watched it for `Pace.stale_s` seconds of its own monotonic clock.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import socket
+import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from stackyard.errors import StackyardError
-from stackyard.yard.layout import Yard
+from stackyard.host.identity import Identity, account_name, this_process
+from stackyard.yard import disk
+from stackyard.yard.claim import claim
 
-STALE_AFTER_S = 300.0
-RENEW_EVERY_S = 30.0
+_DAY_S = 86400.0
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How often a holder writes its heartbeat, and after how long a silence it is taken over; both in seconds."""
+
+    beat_s: float = 10.0
+    stale_s: float = 120.0
+
+    @property
+    def poll_s(self) -> float:
+        """How often a process that waits looks."""
+        return min(self.beat_s / 10, 1.0)
+
+
+PACE = Pace()
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One claim of a lease. `owner` is None where it is free, or where its file cannot be read (`damage` says why)."""
+
+    folder: Path
+    owner: Identity | None = None
+    damage: str = ""
+
+    @property
+    def number(self) -> int:
+        """Its number, which grows with every holder; 0 where nobody ever held the lease."""
+        return int(self.folder.name)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether its holder gave it back."""
+        return self.owner is None and not self.damage
+
+    @property
+    def beat(self) -> bytes:
+        """Its last heartbeat."""
+        with suppress(OSError):
+            return (self.folder / "beat").read_bytes()
+        return b""
+
+    def __str__(self) -> str:
+        return str(self.owner) if self.owner else self.damage
+
+
+class Lease:
+    """A claim that this process holds."""
+
+    def __init__(self, name: str, folder: Path, number: int, owner: Identity) -> None:
+        self.name = name
+        self.folder = folder
+        self.number = number
+        self._claim, self._owner = folder / str(number), owner
+        self._beats = 0
+
+    def check(self) -> None:
+        """Return if this process still holds it. Called before anything becomes visible to others.
+
+        Raises:
+            StackyardError: another process took it over, because this one was not heard from.
+        """
+        now = latest(self.folder)
+        if now.number == self.number and now.owner == self._owner:
+            return
+        by = f" to {now}" if now.number > self.number and not now.is_free else ""
+        raise StackyardError(
+            f"lost the lease of {self.name}{by}: this process was stopped or cut off for too long",
+            hint="nothing was published by this command; run it again",
+        )
+
+    def beat(self) -> None:
+        """Write the next heartbeat, in place: a claim that was removed is not made again."""
+        self._beats += 1
+        with suppress(OSError):
+            handle = os.open(self._claim / "beat", os.O_WRONLY)
+            try:
+                os.pwrite(handle, f"{self._beats:020d}\n".encode(), 0)
+            finally:
+                os.close(handle)
+
+    def release(self) -> None:
+        """Give it back. Removing a file works on a full disk too; the claim stays, so that numbers only grow."""
+        with suppress(FileNotFoundError):
+            (self._claim / "owner.json").unlink()
+
+    def withdraw(self) -> None:
+        """Remove the claim: its number had been used before."""
+        shutil.rmtree(self._claim, ignore_errors=True)
+
+    def forget_earlier(self) -> None:
+        """Remove earlier claims, but not that of a holder that may still be alive somewhere (`others` counts it)."""
+        for other in claims(self.folder):
+            if other.number < self.number and (other.is_free or (other.owner and other.owner.fate == "dead")):
+                shutil.rmtree(other.folder, ignore_errors=True)
+        for half in self.folder.glob(".*"):
+            owner = _read(half).owner
+            if owner and owner.fate == "dead":
+                shutil.rmtree(half, ignore_errors=True)
 
 
 @contextmanager
-def lease(yard: Yard, *, wait_s: float = 3600, on_wait: Callable[[str], None] | None = None) -> Iterator[None]:
-    """Hold write access to a yard.
+def lease(
+    folder: Path,
+    name: str,
+    *,
+    wait_s: float = 3600,
+    on_wait: Callable[[str], None] | None = None,
+    pace: Pace | None = None,
+) -> Iterator[Lease]:
+    """Hold a lease.
 
     Args:
-        wait_s: seconds to wait for another writer.
-        on_wait: called once, with a description of the owner, where there is one.
+        folder: its directory (`Yard.lease`).
+        name: what it is called in messages: "the stack pytorch".
+        wait_s: seconds to wait for another holder.
+        on_wait: called at once with a sentence about the holder that is waited for, and again for every later one.
+        pace: how often a heartbeat is written and how long a silence may last; `PACE` by default.
 
     Raises:
-        StackyardError: the yard cannot be created or written to, or another writer held it for `wait_s`.
+        StackyardError: another process held it for `wait_s`, or the file system failed.
     """
-    path = yard.lease
-    _writable(yard)
-    mine = _identity()
-    _acquire(path, mine, time.monotonic() + wait_s, on_wait)
+    pace = pace or PACE
+    held = _acquire(folder, name, time.monotonic() + wait_s, wait_s, on_wait or (lambda _: None), pace)
     stop = threading.Event()
-    keeper = threading.Thread(target=_renew, args=(path, stop), daemon=True)
+    keeper = threading.Thread(target=_keep, args=(held, stop, pace.beat_s), daemon=True)
     keeper.start()
     try:
-        yield
+        yield held
     finally:
         stop.set()
-        if _read(path) == mine:
-            path.unlink(missing_ok=True)
+        held.release()
 
 
-def _writable(yard: Yard) -> None:
-    try:
-        yard.root.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StackyardError(
-            f"cannot create the yard {yard.root}: {error.strerror}",
-            hint="choose a directory of your own with --yard or $STACKYARD_HOME",
-        ) from error
-    if not os.access(yard.root, os.W_OK | os.X_OK):
-        raise StackyardError(
-            f"cannot write to the yard {yard.root}: permission denied",
-            hint="choose a directory of your own with --yard or $STACKYARD_HOME",
-        )
+def _keep(held: Lease, stop: threading.Event, every_s: float) -> None:
+    while not stop.wait(every_s):
+        held.beat()
 
 
-def _acquire(path: Path, mine: dict[str, Any], deadline: float, on_wait: Callable[[str], None] | None) -> None:
-    reported = False
-    while not _create(path, mine):
-        owner = _read(path)
-        if owner is not None and _stale(path, owner):
-            _remove_stale(path, owner)
+def _acquire(folder: Path, name: str, deadline: float, wait_s: float, tell: Callable[[str], None], pace: Pace) -> Lease:
+    watch = _Watch(pace.poll_s)
+    told = ""
+    while True:
+        last = latest(folder)
+        if last.is_free or (last.owner and last.owner.fate == "dead") or watch.silence_s(last) > pace.stale_s:
+            held = take(folder, name, last.number + 1)
+            if held is not None:
+                held.forget_earlier()
+                return held
             continue
-        if owner is not None and not reported and on_wait is not None:
-            on_wait(_describe(owner))
-            reported = True
+        if str(last) != told:
+            told = str(last)
+            tell(f"waiting for {name}: held by {last}")
         if time.monotonic() > deadline:
             raise StackyardError(
-                f"another deploy holds the yard: {_describe(owner or {})}",
-                hint=f"wait for it; if that process no longer exists, remove {path}",
+                f"timed out after {wait_s:g} s waiting for {name}: held by {last}",
+                hint=f"wait for it; if that process no longer exists, remove {last.folder / 'owner.json'}",
             )
-        time.sleep(0.1)
+        time.sleep(pace.poll_s)
 
 
-def _create(path: Path, mine: dict[str, Any]) -> bool:
-    """Create the lease file with its content in one step: a hard link to a complete file fails if the name exists."""
-    temporary = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.{threading.get_ident()}")
-    temporary.write_text(json.dumps(mine))
+class _Watch:
+    """How long a holder has been silent, by this process's own clock.
+
+    Only time between two looks counts, at most twice the usual: while this process was stopped, or the file system did
+    not answer, nothing was observed.
+    """
+
+    def __init__(self, poll_s: float) -> None:
+        self._most_s = 2 * poll_s
+        self._seen: tuple[int, bytes] = (0, b"")
+        self._at = 0.0
+        self._silent_s = 0.0
+
+    def silence_s(self, claim: Claim) -> float:
+        """Seconds for which its heartbeat has not changed; 0 for a process that is known to run."""
+        seen, now = (claim.number, claim.beat), time.monotonic()
+        if seen != self._seen or (claim.owner and claim.owner.fate == "running"):
+            self._silent_s = 0.0
+        else:
+            self._silent_s += min(now - self._at, self._most_s)
+        self._seen, self._at = seen, now
+        return self._silent_s
+
+
+def take(folder: Path, name: str, number: int, about: Mapping[str, Any] | None = None) -> Lease | None:
+    """Claim this number of a lease; None if another process was first.
+
+    Args:
+        about: more values for ``owner.json``.
+
+    Raises:
+        StackyardError: the file system failed.
+    """
+    me = this_process()
+    made = folder / f".{number}.{me.token}"
     try:
-        os.link(temporary, path)
-    except FileExistsError:
-        return False
+        made.mkdir(parents=True)
+        (made / "beat").write_text(f"{0:020d}\n", encoding="ascii")
+        (made / "owner.json").write_text(json.dumps({**(about or {}), **me.to_json()}), encoding="utf-8")
+        if not claim(made, folder / str(number)):
+            return None
+    except OSError as error:
+        raise disk.failure(error, f"taking the lease of {name}") from error
     finally:
-        temporary.unlink(missing_ok=True)
-    return True
+        shutil.rmtree(made, ignore_errors=True)
+    held = Lease(name, folder, number, me)
+    if latest(folder).number != number:  # claims above it were made and this one removed while this process slept
+        held.withdraw()
+        return None
+    return held
 
 
-def _identity() -> dict[str, Any]:
-    return {
-        "host": socket.gethostname(),
-        "pid": os.getpid(),
-        "started": _start_time(os.getpid()),
-        "since": time.time(),
-        "user": os.environ.get("USER", str(os.getuid())),
-    }
+def is_occupied(folder: Path) -> bool:
+    """Whether another process that holds this lease may still be writing, however long it was silent."""
+    last = latest(folder)
+    return not (last.is_free or (last.owner and (last.owner.is_this_process or last.owner.fate == "dead")))
 
 
-def _start_time(pid: int) -> str:
-    """The start time of a process in the kernel: its number alone may belong to another process by now."""
+def occupy(folder: Path, name: str, about: Mapping[str, Any] | None = None) -> Lease | None:
+    """Take a lease without waiting, unless it `is_occupied`: for a directory in which nothing can stop a late writer.
+
+    A build that was given up for dead on another host may go on at any time. So its directory is left to it for ever,
+    and others use another one.
+    """
+    if is_occupied(folder):
+        return None
+    return take(folder, name, latest(folder).number + 1, about)
+
+
+def claims(folder: Path) -> list[Claim]:
+    """All claims of a lease that are still there, the highest last."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19]
-    except (OSError, IndexError):
-        return ""
-
-
-def _stale(path: Path, owner: dict[str, Any]) -> bool:
-    if owner.get("host") == socket.gethostname():
-        return not owner.get("started") or _start_time(int(owner["pid"])) != owner["started"]
-    try:
-        return time.time() - path.stat().st_mtime > STALE_AFTER_S
+        numbers = sorted(int(name) for name in os.listdir(folder) if name.isdigit())  # noqa: PTH208
     except FileNotFoundError:
+        return []
+    return [_read(folder / str(number)) for number in numbers]
+
+
+def latest(folder: Path) -> Claim:
+    """The claim that counts; number 0 and free where there is none."""
+    return (claims(folder) or [Claim(folder / "0")])[-1]
+
+
+def _read(folder: Path) -> Claim:
+    file = folder / "owner.json"
+    try:
+        owner = Identity.from_json(json.loads(file.read_bytes()))
+    except FileNotFoundError:
+        return Claim(folder)
+    except OSError as error:
+        return Claim(folder, damage=f"a process of {_owner_of(folder)}: cannot read {file}: {error.strerror}")
+    except ValueError:
+        owner = None
+    return Claim(folder, owner, "" if owner else f"a process of {_owner_of(folder)}: {file} is damaged")
+
+
+def _owner_of(folder: Path) -> str:
+    try:
+        return account_name(folder.stat().st_uid)
+    except OSError:
+        return "another user"
+
+
+def others(folder: Path, mine: Lease | None = None) -> list[Claim]:
+    """Holders of a lease besides `mine` that may still be at work: also those that were taken over unheard."""
+    return [
+        each
+        for each in claims(folder)
+        if not each.is_free
+        and not (mine and each.number == mine.number)
+        and not is_abandoned(each.folder / "owner.json", each.folder / "beat")
+    ]
+
+
+def is_abandoned(file: Path, sign: Path) -> bool:
+    """Whether the process that a file names is dead; one that cannot be looked up counts as dead after a day.
+
+    Args:
+        file: an identity as JSON.
+        sign: what the process changed last. A day is much more than any two clocks differ.
+    """
+    owner = _owner(file)
+    if owner and owner.fate != "unknown":
+        return owner.fate == "dead"
+    try:
+        return time.time() - sign.stat().st_mtime > _DAY_S
+    except OSError:
         return False
 
 
-def _remove_stale(path: Path, owner: dict[str, Any]) -> None:
-    """Move the stale file away; if that caught a fresh one of another writer, put it back."""
-    aside = path.with_name(f".{path.name}.stale.{os.getpid()}.{threading.get_ident()}")
-    with suppress(FileNotFoundError):
-        os.rename(path, aside)
-        if _read(aside) != owner:
-            with suppress(FileExistsError):
-                os.link(aside, path)
-        aside.unlink(missing_ok=True)
-
-
-def _renew(path: Path, stop: threading.Event) -> None:
-    while not stop.wait(RENEW_EVERY_S):
-        with suppress(OSError):
-            os.utime(path)
-
-
-def _read(path: Path) -> dict[str, Any] | None:
-    try:
-        value: dict[str, Any] = json.loads(path.read_text())
-    except (OSError, json.JSONDecodeError):
-        return None
-    return value
-
-
-def _describe(owner: dict[str, Any]) -> str:
-    since = time.strftime("%H:%M:%S", time.localtime(owner.get("since", 0)))
-    return f"{owner.get('user', '?')} on {owner.get('host', '?')}, process {owner.get('pid', '?')}, since {since}"
+def _owner(file: Path) -> Identity | None:
+    with suppress(OSError, ValueError):
+        return Identity.from_json(json.loads(file.read_bytes()))
+    return None

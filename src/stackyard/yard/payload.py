@@ -7,13 +7,14 @@ class here and a branch in `payload_of`.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 Form = Literal["prefix"]
-FORMS: tuple[Form, ...] = ("prefix",)
+FORMS: tuple[Form, ...] = get_args(Form)
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,26 @@ class Prefix:
     def site_packages(self, python_version: str) -> Path:
         """Where CPython of this version looks for packages, unless its own package says otherwise."""
         return self.root / "lib" / f"python{'.'.join(python_version.split('.')[:2])}" / "site-packages"
+
+    def on_top(self, interpreter: Mapping[str, str], name: str = "DIR") -> list[str]:
+        """The commands that create and activate an environment of one's own on top, once the module is loaded.
+
+        An environment made from a virtual one (on the host's Python or uv's) is its sibling: it sees the packages of
+        the same base only, so the path of this one is added to it.
+
+        Args:
+            interpreter: where its Python comes from, as in the record.
+            name: the directory of the environment.
+        """
+        if interpreter.get("source") not in ("host", "uv"):
+            return [f"python -m venv --system-site-packages {name}", f". {name}/bin/activate"]
+        packages = self.site_packages(interpreter["version"])
+        inner = Prefix(Path(name)).site_packages(interpreter["version"])
+        return [
+            f"python -m venv {name}",
+            f"echo {shlex.quote(str(packages))} > {inner}/stack.pth",
+            f". {name}/bin/activate",
+        ]
 
     def search_path(self, rest: str) -> str:
         """A PATH that has its programs before `rest`."""

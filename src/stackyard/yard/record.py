@@ -11,13 +11,15 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Literal
 
+from stackyard import grammar
 from stackyard.change import EnvironmentChange
-from stackyard.yard import formats
+from stackyard.yard import formats, members
+from stackyard.yard.origin import Origin, UsedFile
 from stackyard.yard.payload import Payload, payload_of
 
-RECORD_FORMAT = 2
-MANIFEST_FORMAT = 1
-State = Literal["published", "unverified", "withdrawn", "built"]
+RECORD_FORMAT = 4
+MANIFEST_FORMAT = 3
+State = Literal["published", "unverified", "failed", "withdrawn", "missing", "built", "held"]
 
 
 def now() -> str:
@@ -80,6 +82,8 @@ class BuildRecord:
         checks: the stack's own checks, as `spec.models.Check` dumps them.
         exceptions: declared exceptions for verification, as `spec.models.CheckExceptions` dumps them.
         form: what is at `prefix`, one of `payload.FORMS`.
+        files_sha256: sha256 of the revision's ``files.json``; empty in a revision of an earlier version.
+        hash_format: how `input_hash` was computed (`build.inputs.BUILD_FORMAT`).
     """
 
     stack: str
@@ -107,6 +111,8 @@ class BuildRecord:
     notices: tuple[str, ...] = ()
     tree_hash: str = ""
     form: str = "prefix"
+    files_sha256: str = ""
+    hash_format: int = 2
 
     @property
     def payload(self) -> Payload:
@@ -129,17 +135,47 @@ class BuildRecord:
 def _record(value: dict[str, Any]) -> BuildRecord:
     activation = value.get("activation", {})
     change = EnvironmentChange.from_json(activation.get("change", []))
-    made = formats.make(
+    made = members.make(
         BuildRecord,
         {
             **value,
-            "packages": [formats.make(PackageRecord, package) for package in value.get("packages", ())],
-            "activation": formats.make(Activation, {**activation, "change": change}),
-            "disk": formats.make(DiskUse, value.get("disk", {})),
+            "packages": [members.make(PackageRecord, package) for package in value.get("packages", ())],
+            "activation": members.make(Activation, {**activation, "change": change}),
+            "disk": members.make(DiskUse, value.get("disk", {})),
         },
     )
     payload_of(made.form, made.prefix)
+    _check_module(made.module)
+    _check_settings(made)
     return made
+
+
+def _check_module(name: str) -> None:
+    """Each part of a module's name is a file's name too.
+
+    Raises:
+        NotAllowed: one does not have its grammar.
+    """
+    for part in name.split("/"):
+        grammar.LABEL(part)
+
+
+def _check_settings(record: BuildRecord) -> None:
+    """The names in a record that enter its modulefile; its operations check their own.
+
+    Raises:
+        NotAllowed: one does not have its grammar.
+    """
+    settings = record.settings
+    for rule, names in (
+        (grammar.VARIABLE, settings.get("variables") or {}),
+        (grammar.VARIABLE, [entry["variable"] for entry in record.licences if entry.get("variable")]),
+        (grammar.FAMILY, filter(None, [settings.get("family")])),
+        (grammar.MODULE, (*(settings.get("conflict") or ()), *(settings.get("depends_on") or ()))),
+        (grammar.VALUE, (settings.get("variables") or {}).values()),
+    ):
+        for name in names:
+            rule(name)
 
 
 def _with_form(value: dict[str, Any]) -> dict[str, Any]:
@@ -147,8 +183,22 @@ def _with_form(value: dict[str, Any]) -> dict[str, Any]:
     return {**value, "form": "prefix"}
 
 
+def _without_files(value: dict[str, Any]) -> dict[str, Any]:
+    """Format 3 has a checksum, and the hash of ``files.json``."""
+    return value
+
+
+def _with_former_hash(value: dict[str, Any]) -> dict[str, Any]:
+    """Format 4 names how its hash was computed; before, the hash covered checks and the policy for users too."""
+    return {**value, "hash_format": 1}
+
+
 RECORD = formats.Kind(
-    RECORD_FORMAT, _record, {1: _with_form}, lambda path: f"move {path.parent} away and deploy its file again"
+    RECORD_FORMAT,
+    _record,
+    {1: _with_form, 2: _without_files, 3: _with_former_hash},
+    lambda path: f"move {path.parent} away and deploy its file again",
+    checked_since=3,
 )
 
 
@@ -159,7 +209,9 @@ class Entry:
     Attributes:
         module: the full module name.
         folder: absolute path of the revision's directory.
-        state: published, unverified, or withdrawn (kept loadable by full name, hidden, without alias or default).
+        state: published; unverified; failed (its last verification failed); withdrawn (kept loadable by full name,
+            hidden, without alias or default); or missing (its files no longer exist, so it has no modulefile). A
+            revision that was never published is built (not verified yet), failed, or held (a check was skipped).
         default: whether ``module load <stack>`` loads this one.
         aliases: short versions that load this one, e.g. ``2.13`` and ``2.13-py311``.
         rank: position of its variant in the stack's matrix; among the variants of one version the highest is preferred.
@@ -167,6 +219,11 @@ class Entry:
         deprecated: a date and a message, shown when it is loaded.
         notice: a message shown at every load.
         help: added to what ``module help`` prints.
+        input_hash: that of its build: its name is used again only for the same inputs. Empty: not recorded.
+        file: the file that it was deployed from, absolute.
+        dated: its version is only the day of its solve, because its file gives none.
+        superseded: its file no longer describes it, but another revision or none. It stays, behind those that are
+            described, whatever their numbers are.
     """
 
     stack: str
@@ -184,13 +241,27 @@ class Entry:
     deprecated: str = ""
     notice: str = ""
     help: str = ""
+    input_hash: str = ""
+    file: str = ""
+    dated: bool = False
+    superseded: bool = False
+
+    @property
+    def is_visible(self) -> bool:
+        """Whether users can load it by a short name, if its labels and its rank permit."""
+        return self.state not in ("withdrawn", "missing")
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """The revisions that users see in one generation, and the reason for it.
+    """The revisions of one generation, the reason for it, and who published it.
 
-    `content` is the number of the generation whose content this one repeats after a rollback, else 0.
+    Every revision that was ever published stays in the list, so that its name is not given to another one.
+
+    Attributes:
+        content: the number of the generation whose content this one repeats after a rollback or a verification, else 0.
+        previous: the number of the generation that was current before, 0 for the first one.
+        files: sha256 of every file below ``modules/``, by its path there; empty in one of an earlier version.
     """
 
     number: int
@@ -198,6 +269,9 @@ class Manifest:
     reason: str
     entries: tuple[Entry, ...] = ()
     content: int = 0
+    previous: int = 0
+    origin: Origin = field(default_factory=Origin)
+    files: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The manifest as JSON values."""
@@ -210,13 +284,46 @@ class Manifest:
 
 
 def _manifest(value: dict[str, Any]) -> Manifest:
-    entries = [formats.make(Entry, entry) for entry in value["entries"]]
-    return formats.make(Manifest, {**value, "entries": entries})
+    entries = [members.make(Entry, entry) for entry in value["entries"]]
+    for entry in entries:
+        _check_module(entry.module)
+        for alias in entry.aliases:
+            grammar.LABEL(alias)
+    return members.make(Manifest, {**value, "entries": entries, "origin": _origin(value.get("origin", {}))})
+
+
+def _origin(value: Mapping[str, Any]) -> Origin:
+    files = [members.make(UsedFile, file) for file in value.get("files", ())]
+    return members.make(Origin, {**value, "files": files})
+
+
+def _with_origin(value: dict[str, Any]) -> dict[str, Any]:
+    """Format 2 names the previous generation, which was always the number before, and the superseded revisions.
+
+    In format 1 the highest revision of a variant was the present one.
+    """
+    newest: dict[tuple[str, str, str], int] = {}
+    for entry in value["entries"]:
+        if entry["state"] != "withdrawn":
+            newest[_line(entry)] = max(entry["revision"], newest.get(_line(entry), 0))
+    entries = [{**entry, "superseded": entry["revision"] < newest.get(_line(entry), 0)} for entry in value["entries"]]
+    return {**value, "entries": entries, "previous": value["number"] - 1}
+
+
+def _without_hashes(value: dict[str, Any]) -> dict[str, Any]:
+    """Format 3 has a checksum, and the hashes of the modulefiles."""
+    return value
+
+
+def _line(entry: Mapping[str, Any]) -> tuple[str, str, str]:
+    return entry["stack"], entry["version"], entry["variant"]
 
 
 MANIFEST = formats.Kind(
     MANIFEST_FORMAT,
     _manifest,
+    {1: _with_origin, 2: _without_hashes},
+    checked_since=3,
     hint=lambda path: f"restore it, or point the link `modules` at another of {path.parent.parent}/*/modules",
 )
 

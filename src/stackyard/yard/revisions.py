@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 from stackyard.yard import atomic
 from stackyard.yard.layout import RevisionPaths, Yard
 from stackyard.yard.record import BuildRecord, read_record
+
+Condition = Literal["", "missing", "damaged"]
+"""What is wrong with the record of a revision; empty: nothing."""
 
 
 def folders(yard: Yard, stack: str | None = None) -> Iterator[RevisionPaths]:
@@ -23,13 +29,28 @@ def built(yard: Yard, stack: str | None = None) -> list[BuildRecord]:
     return [read_record(paths.record) for paths in folders(yard, stack) if paths.record.exists()]
 
 
+def condition(paths: RevisionPaths) -> Condition:
+    """Whether the record exists and is whole, by its ends only: quick enough for a list.
+
+    Raises:
+        OSError: that cannot be known, e.g. the file system does not answer; it is never taken for missing.
+    """
+    try:
+        with paths.record.open("rb") as stream:
+            first = stream.read(1)
+            stream.seek(-min(2, stream.seek(0, os.SEEK_END)), os.SEEK_END)
+            return "" if first == b"{" and stream.read().rstrip().endswith(b"}") else "damaged"
+    except (FileNotFoundError, NotADirectoryError):
+        return "missing"
+
+
 def mark(record: BuildRecord) -> None:
     """Write the record of a complete revision, as the last of its files: from now on it counts as built, for good."""
     paths = RevisionPaths.of(record.path)
     atomic.fault_point("marker-before")
-    atomic.write_json(paths.record, record.to_json())
+    atomic.write_json(paths.record, record.to_json(), checked=True)
     atomic.fault_point("marker-after")
-    paths.building.unlink(missing_ok=True)
+    shutil.rmtree(paths.building, ignore_errors=True)
 
 
 def find(yard: Yard, module: str) -> BuildRecord | None:

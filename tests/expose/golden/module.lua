@@ -26,7 +26,8 @@ local shell = myShellType()
 
 local function prepend_keeping(name, directory)
    local now = os.getenv(name) or ""
-   if (loading and now == "") or (unloading and now == directory .. ":") then
+   local alone = now == directory .. ":" or now == directory .. "::"
+   if (loading and now == "") or (unloading and alone) then
       setenv(name, directory .. ":")
    else
       prepend_path(name, directory)

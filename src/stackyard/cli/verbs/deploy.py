@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from stackyard.cli.help import Verb
 from stackyard.cli.intents import Duration
 from stackyard.cli.output import human_bytes, show_error, show_json, show_notice
 from stackyard.errors import InputError
+from stackyard.host.scratch import scratch
 from stackyard.publish import memo
 from stackyard.yard import generations
 from stackyard.yard.layout import Yard
@@ -83,17 +83,18 @@ def _deploy(
     from stackyard.cli.display import display
     from stackyard.publish import deploy
     from stackyard.publish.inputs import memo_inputs
-    from stackyard.publish.writing import writing
+    from stackyard.publish.writing import building
 
     request = _request(context, yard, files, options)
     with (
-        writing(yard, request.site, lambda who: show_notice(f"waiting for another deploy: {who}")),
+        building(yard, request.site, [stack.name for stack in request.stacks], show_notice) as held,
         display() as progress,
     ):
-        result = deploy.deploy(request, progress)
-        files_read = memo_inputs(request) if result.is_final else None
+        result = deploy.deploy(request, progress, held)
+        files_read = memo_inputs(request.stacks, request.site, yard) if result.is_final else None
         if files_read is not None:
-            memo.remember(remembered, files_read, [outcome.module for outcome in result.outcomes])
+            modules = [outcome.module for outcome in result.outcomes]
+            memo.remember(remembered, files_read, modules, result.manifest)
     _report(context, result, request, progress.notices, as_json)
 
 
@@ -112,51 +113,69 @@ def _request(context: Context, yard: Yard, files: tuple[Path, ...], options: dic
         only_locked=options["locked"],
         allow_unverified=options["allow_unverified"],
         accept=options["accept"],
+        command=context.command,
     )
 
 
 @contextmanager
 def _scratch_yard(yard: Yard) -> Iterator[Yard]:
     """A yard that reads everything from `yard` and writes to a temporary directory."""
-    with tempfile.TemporaryDirectory(prefix="stackyard-") as folder:
-        yield Yard(Path(folder), parent=yard)
+    with scratch("dry-run") as folder:
+        yield Yard(folder, parent=yard, scratch=True)
 
 
 def _dry_run(context: Context, yard: Yard, files: tuple[Path, ...], options: dict[str, Any], as_json: bool) -> None:
-    from dataclasses import replace
+    from dataclasses import asdict, replace
 
+    from stackyard.cli.changes import show_changes
     from stackyard.cli.display import display
-    from stackyard.publish import deploy, licences
+    from stackyard.publish import deploy, licences, surroundings
 
     request = _request(context, yard, files, options)
-    with _scratch_yard(yard) as scratch, display() as progress:
-        locks = deploy.lock_all(replace(request, yard=scratch), progress)
+    surroundings.require(yard, request.site)
+    with _scratch_yard(yard) as apart, display() as progress:
+        locks = deploy.lock_all(replace(request, yard=apart), progress)
         tasks = deploy.plan(request, locks)
+        outlook = deploy.outlook(request, tasks)
     rows = [
         {
             "module": task.module,
-            "action": task.action,
+            "action": outlook.status.get(task.module, task.action),
             "path": str(task.paths.root),
             "conda": len(task.locked.conda),
             "pip": len(task.locked.pip),
             "download_bytes": sum(p.size for p in task.locked.conda) + sum(p.size for p in task.locked.pip),
-            "licences": [x.name for x in task.variant.licences if licences.accepted(yard, x) is None],
+            "licences": [x.name for x in task.variant.licences if licences.accepted(yard, request.site, x) is None],
         }
         for task in tasks
     ]
     changed = [{"lock": str(locked.path), "because": list(locked.changed)} for locked in locks if locked.changed]
     if as_json:
-        show_json({"dry_run": True, "locks": changed, "revisions": rows})
+        show_json({"dry_run": True, "locks": changed, "revisions": rows, **asdict(outlook)})
         return
     for entry in changed:
         click.echo(f"would write {entry['lock']} ({'; '.join(entry['because'])})")
     for row in rows:
         click.echo(_plan_line(row))
+    if outlook.status:
+        click.echo("would change what users see of published revisions:")
+        show_changes(outlook.changes)
+    if outlook.policy:
+        click.echo("would write all modules again: the site's policy for modules has changed")
+
+
+KEPT = {
+    "unchanged": "nothing to do",
+    "inherited": "nothing to do",
+    "updated": "would update its labels",
+    "reinstated": "would make it the newest again, as its file describes it",
+}
+"""What a deploy does with a published revision, by action."""
 
 
 def _plan_line(row: dict[str, Any]) -> str:
-    if row["action"] in ("unchanged", "inherited"):
-        return f"{row['module']} is already published: nothing to do"
+    if row["action"] in KEPT:
+        return f"{row['module']} is already published: {KEPT[row['action']]}"
     if row["action"] == "publish":
         return f"would verify and publish {row['module']}, already built in {row['path']}"
     packages = f"{row['conda']} conda and {row['pip']} pip packages"

@@ -67,7 +67,7 @@ def _of_one_machine(before: dict[str, Any], after: dict[str, Any], problem: str)
 
 
 def _variants(path: Path) -> dict[str, Any]:
-    from stackyard.lock.text import parse
+    from stackyard.lock.text import read
 
-    lock = parse(path.read_text(encoding="utf-8"), str(path))
+    lock = read(path)
     return {f"{v.variant or 'default'} on {v.platform}": (*v.conda, *v.pip) for v in lock.variants}

@@ -13,7 +13,15 @@ from stackyard.cli.output import show_json, show_table
 from stackyard.yard.catalogue import listing
 
 COLUMNS = ("module", "", "created", "short names", "state")
-COLOURS = {"unverified": "yellow", "withdrawn": "red", "built": "yellow"}
+BAD = ("withdrawn", "failed", "missing", "damaged")
+COLOURS = {**dict.fromkeys(("unverified", "built", "held"), "yellow"), **dict.fromkeys(BAD, "red")}
+WHY = {
+    "failed": "failed its last verification:",
+    "held": "was not published because a required check was skipped:",
+    "missing": "is missing:",
+    "damaged": "has a damaged record:",
+}
+"""What leads to the place where the reason for a state is, by state."""
 
 EXAMPLES = (
     ("the revisions that users can load", "stackyard list"),
@@ -22,7 +30,7 @@ EXAMPLES = (
 
 
 @click.command(cls=Verb, short_help="published revisions", examples=EXAMPLES)
-@click.option("--all", "everything", is_flag=True, help="Include withdrawn and never published revisions.")
+@click.option("--all", "everything", is_flag=True, help="Include withdrawn, missing and never published revisions.")
 @click.option("--json", "as_json", is_flag=True, help="Print a list of objects.")
 @click.pass_obj
 def command(context: Context, everything: bool, as_json: bool) -> None:
@@ -42,10 +50,14 @@ def command(context: Context, everything: bool, as_json: bool) -> None:
         show_table([_cells(row) for row in rows if row["yard"] == root], COLUMNS)
     if any(row["default"] for row in rows):
         click.echo("(D): default")
+    for row in rows:
+        if row["state"] in WHY:
+            click.echo(f"{row['module']} {WHY[row['state']]} {row['report_file'] or row['path']}")
 
 
 def _cells(row: Mapping[str, Any]) -> dict[str, str]:
-    state = click.style(row["state"], fg=COLOURS.get(row["state"]))
+    unpublished = ", not published" if row["state"] == "failed" and not row["published"] else ""
+    state = click.style(row["state"] + unpublished, fg=COLOURS.get(row["state"]))
     return {
         "module": row["module"],
         "": "(D)" if row["default"] else "",

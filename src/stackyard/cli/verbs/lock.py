@@ -2,54 +2,70 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
-from stackyard.cli.context import Context
+from stackyard.cli.context import Context, cache_folder
 from stackyard.cli.help import Verb
 from stackyard.cli.output import show_json
 from stackyard.cli.typed import as_typed
 from stackyard.errors import InputError
+from stackyard.yard.layout import Yard
 
 EXPORTS = ("pixi", "pylock", "explicit", "environment")
 
 EXAMPLES = (
     ("solve for every platform of the site; writes stack.yaml.lock", "stackyard lock stack.yaml"),
+    ("renew one package, and what it needs", "stackyard lock stack.yaml --update numpy"),
     ("the lock as a pylock.toml, for other tools", "stackyard lock stack.yaml --export pylock"),
 )
 
 
 @click.command(cls=Verb, short_help="solve and write the lock", examples=EXAMPLES)
-@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
+@click.argument("words", nargs=-1, required=True, metavar="FILE... [PACKAGE...]")
 @click.option("--name", help="Name of the stack.")
 @click.option("--version", help="Version of the stack.")
+@click.option("--update", is_flag=True, help="Renew PACKAGE... and what they need, or everything if none is named.")
 @click.option("--locked", is_flag=True, help="Only check: fail if a lock is missing or stale.")
+@click.option("--check", is_flag=True, help="As --dry-run, with exit status 1 if the lock would change.")
 @click.option("--export", "fmt", type=click.Choice(EXPORTS), help="Print the lock in another tool's format.")
 @click.option("--variant", help="With --export: variant (default: the last of the matrix).")
 @click.option("--platform", help="With --export: platform (default: this machine's).")
 @click.option("--dry-run", is_flag=True, help="Solve and show what would change; write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the lock as JSON.")
 @click.pass_obj
-def command(context: Context, /, files: tuple[Path, ...], as_json: bool, dry_run: bool, **options: Any) -> None:
-    """Solve FILE... for every platform of the site and write the lock beside each."""
+def command(context: Context, /, words: tuple[str, ...], as_json: bool, dry_run: bool, **options: Any) -> None:
+    """Solve FILE... for every platform of the site and write the lock beside each.
+
+    What is locked stays as it is wherever the requirements allow it; --update renews it. A FILE ends in .yaml, .yml or
+    .txt, contains a slash, or exists; other words after --update are packages.
+    """
     from stackyard.cli.display import display
     from stackyard.cli.stacks import load_stacks, tell
+    from stackyard.lock.prefer import Update
     from stackyard.publish import deploy
     from stackyard.publish.locking import write_lock
 
+    files, packages = _sorted(words, options["update"])
     if len(files) > 1 and (options["name"] or options["version"] or options["fmt"]):
         raise InputError("--name, --version and --export require exactly one FILE", hint="lock the files one by one")
-    site = context.site()
+    if options["update"] and options["locked"]:
+        raise InputError("--update and --locked exclude each other", hint="use --update --check")
+    site, dry_run = context.site(), dry_run or options["check"]
     stacks = load_stacks(files, site, options["name"], options["version"])
-    request = deploy.Request(stacks, site, context.yard(), only_locked=options["locked"])
+    update = Update(options["update"] and not packages, packages)
+    request = deploy.Request(stacks, site, context.yard(), only_locked=options["locked"], update=update)
     with display() as progress:
         tell(stacks, progress)
-        locks = deploy.lock_all(request, progress)
-        if not dry_run:
-            for locked in locks:
-                write_lock(locked, progress)
+        with _place(request, dry_run) as yard:
+            locks = deploy.lock_all(replace(request, yard=yard), progress)
+            for locked in () if dry_run else locks:
+                write_lock(locked, yard, progress)
     if options["fmt"]:
         click.echo(_export(locks[0].lock, options), nl=False)
     elif as_json:
@@ -57,6 +73,29 @@ def command(context: Context, /, files: tuple[Path, ...], as_json: bool, dry_run
     else:
         for locked in locks:
             _show(locked, dry_run)
+    if options["check"] and any(locked.changed for locked in locks):
+        raise click.exceptions.Exit(1)
+
+
+def _sorted(words: tuple[str, ...], update: bool) -> tuple[list[Path], tuple[str, ...]]:
+    """The words of the command line that name files, and those that name packages to be renewed."""
+    files = [w for w in words if not update or w.endswith((".yaml", ".yml", ".txt")) or "/" in w or Path(w).is_file()]
+    packages = tuple(w for w in words if w not in files)
+    wrong = next((p for p in packages if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", p)), "")
+    if wrong:
+        raise InputError(f"{wrong!r} is not the name of a package", hint="write its version range into FILE")
+    if not files:
+        raise InputError("missing argument FILE", hint=f"stackyard lock FILE --update {' '.join(packages)}")
+    return [Path(word) for word in files], packages
+
+
+def _place(request: Any, dry_run: bool) -> AbstractContextManager[Yard]:
+    """The yard that the solve writes to; with --locked nothing is solved and nothing written."""
+    from stackyard.publish.writing import solving
+
+    if request.only_locked:
+        return nullcontext(request.yard)
+    return solving(request.yard, request.site, cache_folder() / "yard", dry_run=dry_run)
 
 
 def _show(locked: Any, dry_run: bool) -> None:
@@ -64,8 +103,25 @@ def _show(locked: Any, dry_run: bool) -> None:
         click.echo(f"{as_typed(str(locked.path))} is fresh")
         return
     click.echo(f"{'would write' if dry_run else 'wrote'} {as_typed(str(locked.path))}: {_because(locked.changed)}")
+    for labels, lines in _moves(locked):
+        click.echo(f"    {labels[0]}")
+        for label in labels[1:]:
+            click.echo(f"    {label}")
+        for line in lines:
+            click.echo(f"        {line}")
+
+
+def _moves(locked: Any) -> list[tuple[list[str], list[str]]]:
+    """The locked variants, those with the same moves together, and these moves."""
+    from stackyard.lock.moved import moves
+    from stackyard.lock.prefer import former
+
+    found: dict[tuple[str, ...], list[str]] = {}
     for v in locked.lock.variants:
-        click.echo(f"    {_label(v)} for {v.platform}: {len(v.conda)} conda and {len(v.pip)} pip packages")
+        before = former(locked.former, v.version, v.variant, v.platform)
+        label = f"{_label(v)} for {v.platform}: {len(v.conda)} conda and {len(v.pip)} pip packages"
+        found.setdefault(tuple(moves(before, v)) if before else (), []).append(label)
+    return [(labels, list(lines)) for lines, labels in found.items()]
 
 
 def _because(changed: tuple[str, ...]) -> str:
@@ -76,7 +132,8 @@ def _because(changed: tuple[str, ...]) -> str:
 def _as_json(locked: Any) -> dict[str, Any]:
     from dataclasses import asdict
 
-    return {"lock": str(locked.path), "changed": list(locked.changed), **asdict(locked.lock)}
+    moved = [line for _, lines in _moves(locked) for line in lines]
+    return {"lock": str(locked.path), "changed": list(locked.changed), "moved": moved, **asdict(locked.lock)}
 
 
 def _label(locked: Any) -> str:

@@ -11,7 +11,7 @@ import click
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import human_bytes, show_json, show_table
-from stackyard.cli.shells import shell_notes
+from stackyard.cli.shells import module_notes
 from stackyard.errors import InputError
 from stackyard.yard import catalogue
 from stackyard.yard.layout import RevisionPaths, Yard
@@ -50,7 +50,7 @@ def revision_json(yard: Yard, entry: Entry, record: BuildRecord) -> dict[str, An
     paths = RevisionPaths.of(entry.folder)
     holder = next((each for each in yard.lineage() if each.stacks in paths.root.parents), yard)
     return {
-        **catalogue.row(entry, holder),
+        **catalogue.row(entry, holder, published=catalogue.is_listed(holder, entry)),
         "summary": record.summary,
         "prefix": record.prefix,
         "platform": record.platform,
@@ -60,7 +60,7 @@ def revision_json(yard: Yard, entry: Entry, record: BuildRecord) -> dict[str, An
         "disk": asdict(record.disk),
         "timings_s": dict(record.timings_s),
         "notices": list(record.notices),
-        "limits": shell_notes(record),
+        "limits": module_notes(record),
         "environment": record.to_json()["activation"],
         "packages": [_package_json(package) for package in record.packages],
         "modulefile": _modulefiles(yard, record.module),
@@ -103,7 +103,7 @@ def _show(value: dict[str, Any], record: BuildRecord) -> None:
     click.echo(click.style(value["module"], bold=True) + (f"  {value['summary']}" if value["summary"] else ""))
     report = value["report"] or {}
     facts = {
-        "state": value["state"] + (", default" if value["default"] else ""),
+        "state": _state(value),
         "deprecated": value["deprecated"],
         "also": " ".join(value["aliases"]),
         "created": value["created"],
@@ -123,6 +123,12 @@ def _show(value: dict[str, Any], record: BuildRecord) -> None:
     click.echo()
     rows = [{"package": p.name, "version": p.version, "build": p.build, "from": _origin(p)} for p in record.packages]
     show_table(rows, ("package", "version", "build", "from"))
+
+
+def _state(value: dict[str, Any]) -> str:
+    if value["state"] == "failed" and not value["published"]:
+        return "failed, not published"
+    return f"{value['state']}, default" if value["default"] else str(value["state"])
 
 
 def _origin(package: Any) -> str:

@@ -12,11 +12,13 @@ import click
 from stackyard.cli.context import Context
 from stackyard.cli.findings import show_checks
 from stackyard.cli.help import Verb
-from stackyard.cli.output import show_json, show_notice
-from stackyard.errors import InputError
+from stackyard.cli.output import show_json
+from stackyard.cli.repairs import repair
+from stackyard.errors import InputError, StackyardError
+from stackyard.progress import Progress
 from stackyard.yard import catalogue, generations
 from stackyard.yard.layout import RevisionPaths, Yard
-from stackyard.yard.record import Entry, read_record
+from stackyard.yard.record import Entry, State, read_record
 
 if TYPE_CHECKING:
     from stackyard.spec.sitemodels import Site
@@ -24,47 +26,83 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     ("every published revision", "stackyard verify"),
+    ("every byte, of the caches too", "stackyard verify --deep"),
+    ("restore damaged files of a revision", "stackyard verify --repair pytorch/2.13"),
     ("one revision, with the report as JSON", "stackyard verify pytorch/2.13 --json"),
 )
 
 
 @click.command(cls=Verb, short_help="run the checks of a revision again", examples=EXAMPLES)
 @click.argument("rev", required=False, metavar="[REV]")
+@click.option("--deep", is_flag=True, help="Read every byte of every file; without REV of the caches too.")
+@click.option("--repair", "mend", is_flag=True, help="First restore what is damaged from what is locked; then --deep.")
 @click.option("--json", "as_json", is_flag=True, help="Print the reports as JSON.")
 @click.pass_obj
-def command(context: Context, rev: str | None, as_json: bool) -> None:
-    """Run the checks of REV, or of every published revision, on this machine.
+def command(context: Context, rev: str | None, deep: bool, mend: bool, as_json: bool) -> None:
+    """Run the checks of REV, or of every published revision and of the yard's own files, on this machine.
 
-    A revision that was published unverified becomes verified if all its checks pass here. Exit status 3: a check failed
-    or was skipped.
+    The sizes and times of all files are compared with what was built, and the bytes of a sample; --deep reads them all.
+    A revision that was published unverified becomes verified if all its checks pass here; one that fails is listed as
+    failed until it passes. --repair replaces damaged files by the same bytes, and discards damaged entries of the
+    caches. Exit status 3: a check failed or was skipped, or the files of a revision are missing.
     """
     from stackyard.cli.display import display
-    from stackyard.verify import verify
 
     yard, site = context.yard(), context.site()
     entries = _entries(yard, rev)
     trees = {entry.module: _modules(yard, entry) for entry in entries}
     reports: dict[str, Report] = {}
+    verified: dict[str, bool] = {}
     with display() as progress:
+        if mend:
+            repair(context, yard, site, entries, progress, whole=rev is None)
         for entry in entries:
-            record = read_record(RevisionPaths.of(entry.folder).record)
-            report = verify.verify(record, trees[entry.module], site, progress=progress)
+            deeply = deep or mend
+            report, verified[entry.module] = _verified(entry, trees[entry.module], yard, site, progress, deeply)
             progress.phase(entry.module, report.state, f"{len(report.checks)} checks")
             reports[entry.module] = report
-    verified = _keep(yard, site, entries, reports)
+    if rev is None:
+        reports[str(yard.root)] = _of_yard(yard, deep or mend)
+    changed = _keep(context, yard, site, [e for e in entries if verified[e.module]], reports)
     if as_json:
         show_json({module: report.to_json() for module, report in reports.items()})
     else:
-        _show(reports, verified)
+        _show(reports, changed)
     if any(report.state != "passed" for report in reports.values()):
         raise click.exceptions.Exit(3)
+
+
+def _verified(
+    entry: Entry, modules: Path, yard: Yard, site: Site, progress: Progress, deep: bool
+) -> tuple[Report, bool]:
+    """The report of one revision, and whether it was verified; if not, the others are nevertheless."""
+    from stackyard.publish import licences
+    from stackyard.verify import verify
+    from stackyard.verify.report import not_checked, without_record
+
+    try:
+        record = read_record(RevisionPaths.of(entry.folder).record)
+        agreed = licences.variables(yard, site, record)
+        yards = yard.lineage()
+        done = verify.verify(record, modules, site, variables=agreed, progress=progress, deep=deep, yards=yards)
+        return done, True
+    except StackyardError as error:
+        return without_record(entry, error), False
+    except OSError as error:
+        return not_checked(entry, error), False
+
+
+def _of_yard(yard: Yard, deep: bool) -> Report:
+    from stackyard.verify.yardfiles import check_yard
+
+    return check_yard(yard, deep=deep)
 
 
 def _entries(yard: Yard, rev: str | None) -> list[Entry]:
     if rev:
         return [catalogue.resolve(yard, rev)]
     manifest = generations.current(yard)
-    entries = [e for e in manifest.entries if e.state != "withdrawn"] if manifest else []
+    entries = [e for e in manifest.entries if e.is_visible] if manifest else []
     if not entries:
         raise InputError(
             f"nothing is published in {yard.root}", hint="publish a revision first: `stackyard deploy FILE`"
@@ -84,27 +122,43 @@ def _modules(yard: Yard, entry: Entry) -> Path:
     )
 
 
-def _keep(yard: Yard, site: Site, entries: Sequence[Entry], reports: Mapping[str, Report]) -> list[str]:
-    """Write the reports of this yard's own revisions and mark passed ones as verified; returns these.
+def _keep(
+    context: Context, yard: Yard, site: Site, entries: Sequence[Entry], reports: Mapping[str, Report]
+) -> list[str]:
+    """Write the reports of this yard's own revisions and publish the results; returns the modules whose state changed.
 
     Nothing is written if the yard is not writable.
+
+    Args:
+        entries: those that were verified.
     """
     from stackyard.publish.deploy import write_report
-    from stackyard.publish.rollback import mark_verified
+    from stackyard.publish.rollback import mark
     from stackyard.publish.writing import writing
+    from stackyard.yard.origin import origin
 
     own = [e for e in entries if Path(e.folder).is_relative_to(yard.root)]
     if not own or not os.access(yard.root, os.W_OK):
         return []
-    with writing(yard, site, lambda who: show_notice(f"waiting for another writer: {who}")):
+    states: dict[str, State] = {}
+    with writing(yard, site):
         for entry in own:
             write_report(RevisionPaths.of(entry.folder), reports[entry.module])
-        return mark_verified(yard, site, [e.module for e in own if reports[e.module].state == "passed"])
+            states |= _state(entry.module, reports[entry.module])
+        return mark(yard, site, states, origin(context.command))
 
 
-def _show(reports: Mapping[str, Report], verified: Sequence[str]) -> None:
+def _state(module: str, report: Report) -> dict[str, State]:
+    """What a verification says about a revision: that of one with skipped checks says nothing."""
+    if report.state == "passed":
+        return {module: "published"}
+    return {module: "failed"} if report.state == "failed" else {}
+
+
+def _show(reports: Mapping[str, Report], changed: Sequence[str]) -> None:
     for module, report in reports.items():
         click.echo(f"{click.style(module, bold=True)}: {report.summary()}")
         show_checks(report)
-    for module in verified:
-        click.echo(f"{module} is now verified")
+    for module in changed:
+        passed = reports[module].state == "passed"
+        click.echo(f"{module} is now {'verified' if passed else 'listed as failed'}")

@@ -53,10 +53,10 @@ def command(context: Context, rev: str, package: str, as_json: bool) -> None:
 
 def _variants(context: Context, rev: str) -> dict[str, LockedVariant]:
     """The locked variant of a revision, or all of a lock file, by a label."""
-    from stackyard.lock.text import parse
+    from stackyard.lock.text import read
 
     path = Path(rev)
     if not path.is_file():
         path = RevisionPaths.of(catalogue.resolve(context.yard(), rev).folder).lock
-    lock = parse(path.read_text(encoding="utf-8"), str(path))
+    lock = read(path)
     return {f"{v.version}-{v.variant}".rstrip("-") + f" on {v.platform}": v for v in lock.variants}

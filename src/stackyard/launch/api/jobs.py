@@ -20,7 +20,7 @@ from stackyard.launch.plan.make import check_program, unused
 from stackyard.launch.plan.model import Plan
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.record import new_run, next_run
-from stackyard.launch.request.intent import BatchOptions, Intent
+from stackyard.launch.request.intent import BatchOptions, Intent, made
 from stackyard.launch.request.job_file import job_text, load_job
 from stackyard.launch.run.start import preview
 
@@ -42,6 +42,7 @@ __all__ = [
     "launch_command",
     "launch_job",
     "load_job",
+    "made",
     "plan_json",
     "preview_launch",
     "preview_submission",

@@ -59,10 +59,11 @@ def submit(run: Run) -> str:
         CommandError: the scheduler rejected it. The run is then recorded as failed.
     """
     scheduler = scheduler_of(run.job)
-    atomic.write_text(run.paths.script, run.script, mode=0o755)
+    atomic.write_text(run.paths.script, run.script, mode=0o700)
     stdin = run.script if scheduler.submit_stdin else None
     try:
-        result = run_command(scheduler.submit_argv(str(run.paths.script)), stdin=stdin, timeout_s=SUBMIT_S)
+        argv = scheduler.submit_argv(str(run.paths.script))
+        result = run_command(argv, stdin=stdin, timeout_s=SUBMIT_S, leaves_others=True)
         job = scheduler.job_id(result.output)
     except StackyardError as error:
         write_status(run.paths, RunStatus(state="failed", code=1, ended=time.time(), message=error.message))

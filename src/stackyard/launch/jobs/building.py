@@ -18,12 +18,13 @@ from stackyard.launch.records.origin import hostname
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.record import add_event, read_status, write_status
 from stackyard.launch.request.intent import BatchOptions, Intent
+from stackyard.spec.naming import safe
 from stackyard.spec.sitemodels import Site
 
 OWN_DISK = """\
-export TMPDIR="{disk}/stackyard-$$"
-mkdir -p "$TMPDIR" || exit 1
-trap 'rm -rf "$TMPDIR"' EXIT
+TMPDIR=$(mktemp -d "{disk}/stackyard-XXXXXXXX") || exit 1
+export TMPDIR
+trap 'rm -rf -- "$TMPDIR"' EXIT
 """
 
 
@@ -35,7 +36,7 @@ def build_job(workspace: Workspace, kind: str, files: Sequence[Path], options: B
         MissingError: no scheduler found.
     """
     name = node_kind(workspace.site, kind)
-    whole = {"name": options.name or f"deploy-{files[0].stem}", "exclusive": True, "local_disk": True}
+    whole = {"name": options.name or f"deploy-{safe(files[0].stem)}", "exclusive": True, "local_disk": True}
     intent = Intent(
         program=("stackyard", "deploy", *map(str, files)), ranks_per_node=1, straddle=True, node_kind=name,
         batch=options.model_copy(update=whole), backend="any", gpu_visibility="all",

@@ -29,6 +29,7 @@ from stackyard.launch.plan.model import Plan
 from stackyard.launch.records.origin import hostname
 from stackyard.launch.records.outcome import Listener, StepResult
 from stackyard.launch.records.paths import RunPaths, StepPaths
+from stackyard.launch.records.private import forget_private
 from stackyard.launch.records.record import RunStatus, read_status
 from stackyard.launch.run.start import WatchOptions
 from stackyard.launch.run.step import run_step
@@ -71,6 +72,7 @@ def carry_out(
         announce(plan)
         result = run_step(paths.main, plan, recorder, run=paths.name, options=run.options)
     except BaseException as error:
+        _forget(run)
         state = "cancelled" if isinstance(error, KeyboardInterrupt) else "failed"
         code = 130 if state == "cancelled" else getattr(error, "exit_code", 1)
         recorder.change(state=state, code=code, ended=time.time(), message=str(error))
@@ -80,7 +82,15 @@ def carry_out(
     _end(run, result, waits)
     if waits in (OUT_OF_TIME, PREEMPTED):
         requeue(job.context, recorder)
+    elif not waits:
+        _forget(run)
     return result
+
+
+def _forget(run: _Run) -> None:
+    """Remove the values that may be secret: the run has ended."""
+    steps = run.paths.preflight_steps
+    forget_private(run.paths.main, *(StepPaths(each) for each in (steps.iterdir() if steps.is_dir() else ())))
 
 
 def watch_options(job: Job, stream: Stream) -> WatchOptions:

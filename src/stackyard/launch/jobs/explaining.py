@@ -133,7 +133,7 @@ def _bare(word: str) -> str:
 def _of_each_rank(plan: Plan) -> tuple[Reason, ...]:
     """The reasons of the backend and the wrappers, then the other variables of a rank."""
     reasons = [*plan.program.reasons, *(reason for wrapper in plan.wrappers for reason in wrapper.reasons)]
-    variables: Mapping[str, str] = {**plan.variables, **plan.program.variables}
+    variables: Mapping[str, str] = plan.shown
     named = [reason for reason in reasons if reason.words]
     return (*named, *(Reason((f"{name}={value}",), _set(value)) for name, value in variables.items()))
 

@@ -16,7 +16,8 @@ from stackyard.launch.plan.model import Plan
 from stackyard.launch.records import record
 from stackyard.launch.records.arrays import begin_task
 from stackyard.launch.records.paths import RunPaths
-from stackyard.launch.request.intent import Intent
+from stackyard.launch.records.private import read_private
+from stackyard.launch.request.intent import Intent, made
 from stackyard.spec.sitemodels import Site
 from stackyard.yard.layout import RevisionPaths, Yard
 
@@ -77,9 +78,10 @@ def recorded_job(workspace: Workspace, folder: Path) -> tuple[Job, RunPaths]:
     """
     paths = RunPaths(folder.absolute())
     kept = record.read_run(paths)
-    intent = Intent.model_validate(kept.intent)
+    intent = made(Intent, kept.intent, f"{paths.record}: intent-")
     stack = stack_in_use(workspace.yard, workspace.site, kept.stack.get("module", ""), kept.stack.get("folder", ""))
-    job = _job(workspace, intent, plan_context(workspace.site, workspace.environ, stack), None)
+    environ = {**workspace.environ, **read_private(paths.main)}
+    job = _job(workspace, intent, plan_context(workspace.site, environ, stack), None)
     if index := array_index(workspace.environ):
         paths = begin_task(paths, kept, index)
     before = record.read_status(paths)

@@ -14,6 +14,7 @@ from stackyard.launch.plan.command import launch_command, program_text
 from stackyard.launch.plan.model import Plan
 from stackyard.launch.records.origin import code_state, hostname, versions, whoami
 from stackyard.launch.records.paths import RunPaths
+from stackyard.launch.records.private import write_private
 from stackyard.launch.records.record import RunRecord, write_record
 
 How = Literal["launch", "submit", "deploy"]
@@ -35,13 +36,15 @@ class Run:
 
 
 def record_run(run: Run, how: How) -> Run:
-    """Write the record of a run that is about to start; the same run."""
+    """Write the record of a run that is about to start, and the values that are not in it; the same run."""
     job, plan, workspace = run.job, run.plan, run.job.workspace
+    if plan is not None:
+        write_private(run.paths.main, plan.private)
     write_record(
         run.paths,
         RunRecord(
             run.paths.name, time.strftime("%Y-%m-%dT%H:%M:%S%z"), how, workspace.argv,
-            job.intent.model_dump(mode="json"), scheduler=job.context.scheduler,
+            job.intent.recorded().model_dump(mode="json"), scheduler=job.context.scheduler,
             plan=plan_json(plan, str(run.paths.root)) if plan else {},
             stack={k: v for k, v in asdict(job.context.stack).items() if k != "change" and v},
             site=_site(job), code=code_state(Path(job.intent.cwd or Path.cwd()), job.intent.program),
@@ -62,7 +65,7 @@ def _environment(job: Job, plan: Plan | None) -> dict[str, Any]:
     shell = {"shell": carried(job.workspace.environ)}
     if plan is None:
         return shell
-    return {**shell, "stack": plan.change.to_json(), "ranks": {**plan.variables, **plan.program.variables}}
+    return {**shell, "stack": plan.change.to_json(), "ranks": plan.shown}
 
 
 def plan_json(plan: Plan, step: str) -> dict[str, Any]:
@@ -77,7 +80,7 @@ def plan_json(plan: Plan, step: str) -> dict[str, Any]:
         "cwd": plan.cwd,
         "layout": _layout_json(plan),
         "files": dict(plan.line.files),
-        "variables": {**plan.variables, **plan.program.variables},
+        "variables": plan.shown,
         "reasons": [asdict(reason) for reason in plan.reasons],
         "findings": [finding.to_json() for finding in plan.findings],
     }

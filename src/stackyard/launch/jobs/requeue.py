@@ -64,4 +64,4 @@ def requeue(context: PlanContext, recorder: Recorder) -> None:
     """Put the job back into its queue. The scheduler then terminates this process, so this must come last."""
     job = job_id(context)
     recorder.event("requeue", {"job": job})
-    run(schedulers.get(context.scheduler).requeue_argv(job), timeout_s=REQUEUE_S)
+    run(schedulers.get(context.scheduler).requeue_argv(job), timeout_s=REQUEUE_S, leaves_others=True)

@@ -87,7 +87,9 @@ def core_list(text: str) -> tuple[int, ...]:
     for part in text.replace(" ", "").split(","):
         match = _RANGE.fullmatch(part)
         if match is None:
-            raise ValueError(f"{part!r} is neither a number nor a range such as 0-20")
+            raise ValueError(f"{part!r:.60} is neither a number nor a range such as 0-20")
+        if max(map(len, match.groups(""))) > 5:
+            raise ValueError(f"{part:.40} is not a core number: more than five digits")
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
             raise ValueError(f"{part} is not an ascending range")

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from stackyard.host.probe import memory_gib
 from stackyard.launch.layout.model import Node, NodeDomain
 
 THIS = "this machine"
@@ -65,7 +66,7 @@ def this_node(
         smt=numbering.smt,
         smt_numbering=numbering.style,
         gpu_vendor=vendor,
-        memory_gib=_memory_gib(root),
+        memory_gib=memory_gib(root),
         assumed=(*numbering.assumed, *assumed),
     )
 
@@ -111,11 +112,6 @@ def _numbering(cores: list[_Core], allowed: Collection[int]) -> _Numbering:
     numbers = {core: min(set(core.threads) & set(allowed), default=core.threads[0]) for core in cores}
     why = "its cores differ" if whole else "this process may not use all threads of its cores"
     return _Numbering(numbers, 1, "split", len(cores), (f"one hardware thread per core is used, since {why}",))
-
-
-def _memory_gib(root: Path) -> float:
-    found = re.search(r"^MemTotal:\s+(\d+) kB", _read(root / "proc/meminfo"), re.MULTILINE)
-    return round(int(found[1]) / 1024**2, 1) if found else 0.0
 
 
 def _first_allowed(core: _Core, allowed: Collection[int], numbering: _Numbering) -> int | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from stackyard.errors import InputError, MissingError
 from stackyard.findings import refuse
 from stackyard.host.mpi import find_mpi
+from stackyard.host.secrets import is_secret
 from stackyard.launch.layout import nodes, placing
 from stackyard.launch.layout.model import Layout, Node
 from stackyard.launch.plan import backends, containers, launchers, profilers, schedulers, slurm_nodes
@@ -25,6 +26,7 @@ from stackyard.launch.plan.model import (
     Wrapper,
 )
 from stackyard.launch.request.intent import Intent
+from stackyard.spec.naming import safe
 from stackyard.spec.sitemodels import NodeKind, Scheduler, Site
 
 SHARED_BY_SRUN = frozenset(
@@ -71,9 +73,10 @@ def make_plan(
         own = {word.split("=")[0].split()[0] for word in (*site.scheduler.options, *intent.batch.scheduler_args)}
         line = _own_allocation(line, _head(intent, site, layout, context), own)
     wrappers = _wrappers(intent, site, made, context)
+    plain, private = _variables(intent, site, node.kind, context)
     return Plan(
         layout, made, line, wrappers, context.stack.change,
-        variables=rank_variables(intent, site, node.kind),
+        variables=plain, private=private,
         cwd=intent.cwd or str(Path.cwd()),
         head=_head(intent, site, layout, context) if head else None,
         reasons=(*made.reasons, *line.reasons, *(r for w in wrappers for r in w.reasons)),
@@ -206,6 +209,19 @@ def rank_variables(intent: Intent, site: Site, kind: str) -> dict[str, str]:
     return {**found, **site.run_variables, **site.launch.variables, **node.variables, **intent.variables}
 
 
+def _variables(intent: Intent, site: Site, kind: str, context: PlanContext) -> tuple[dict[str, str], dict[str, str]]:
+    """The variables of every rank that everybody may see, and those that may be secret."""
+    every = rank_variables(intent, site, kind)
+    for name in intent.passed:
+        if name not in every:
+            if name not in context.environ:
+                hint = f"export {name}=..., or pass --env {name}=...; values that may be secret are never recorded"
+                raise InputError(f"{name} is not set: the job passes its value to every rank", hint=hint)
+            every[name] = context.environ[name]
+    private = {name for name, value in every.items() if name in intent.passed or is_secret(name, value)}
+    return {k: v for k, v in every.items() if k not in private}, {k: v for k, v in every.items() if k in private}
+
+
 def _head(intent: Intent, site: Site, layout: Layout, context: PlanContext) -> BatchHead:
     """The directives of the batch script, spare nodes included."""
     kind = site.nodes.get(layout.node.kind, NodeKind())
@@ -225,10 +241,10 @@ def _head(intent: Intent, site: Site, layout: Layout, context: PlanContext) -> B
 
 
 def job_name(intent: Intent) -> str:
-    """The default job name: the program's, without directory and extension."""
+    """The default job name: the program's, without directory and extension, as a name of a module may be."""
     words = [w for w in intent.program if not w.startswith("-")]
     script = next((w for w in words if w.endswith(".py")), words[0] if words else "stackyard")
-    return Path(script).stem or "stackyard"
+    return safe(Path(script).stem) or "stackyard"
 
 
 def unused(given: Iterable[str], context: PlanContext) -> list[str]:

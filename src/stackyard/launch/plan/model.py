@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from stackyard import grammar
 from stackyard.change import EnvironmentChange
+from stackyard.errors import InputError
 from stackyard.findings import Finding
+from stackyard.host.secrets import HIDDEN
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.request.intent import BatchOptions
 from stackyard.spec.sitemodels import Scheduler
@@ -111,11 +114,21 @@ class JobState:
 
 @dataclass(frozen=True)
 class Allocation:
-    """The nodes that this process can use now. `job` is the scheduler's id."""
+    """The nodes that this process can use now. `job` is the scheduler's id.
+
+    Raises:
+        InputError: a host is not a hostname: it would enter host files and launch lines.
+    """
 
     scheduler: Literal["slurm", "lsf", "pbs", "flux", "none"]
     job: str
     hosts: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for host in self.hosts:
+            if not grammar.HOST.accepts(host):
+                message = f"{grammar.shown(host)} in the nodes of job {self.job} is not {grammar.HOST.kind}"
+                raise InputError(message, hint=f"check the variables that {self.scheduler} sets: {grammar.HOST.hint}")
 
 
 class Batch(Protocol):
@@ -212,7 +225,8 @@ class Plan:
     """Everything about a start, before it happens.
 
     `line` is the launch line; the complete command is ``line.words + (shim,) + nothing``: the shim holds the program.
-    `change` is the stack's environment, `variables` come after it.
+    `change` is the stack's environment, `variables` come after it. `private` are variables of every rank too, whose
+    values may be secret: they are written only to a file that nobody else can read (`StepPaths.private`).
     """
 
     layout: Layout
@@ -221,7 +235,13 @@ class Plan:
     wrappers: tuple[Wrapper, ...] = ()
     change: EnvironmentChange = field(default_factory=EnvironmentChange)
     variables: dict[str, str] = field(default_factory=dict)
+    private: dict[str, str] = field(default_factory=dict, repr=False)
     cwd: str = ""
     head: BatchHead | None = None
     reasons: tuple[Reason, ...] = ()
     findings: tuple[Finding, ...] = ()
+
+    @property
+    def shown(self) -> dict[str, str]:
+        """The variables of every rank for records and displays: without values that may be secret."""
+        return {**self.variables, **dict.fromkeys(self.private, HIDDEN), **self.program.variables}

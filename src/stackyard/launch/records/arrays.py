@@ -34,7 +34,7 @@ def begin_task(paths: RunPaths, record: RunRecord, index: str) -> RunPaths:
     task.root.mkdir(parents=True, exist_ok=True)
     plan = {**record.plan, "command": str(record.plan.get("command", "")).replace(str(paths.root), str(task.root))}
     if not task.record.exists():
-        atomic.write_json(task.record, asdict(replace(record, run=task.name, plan=plan)))
+        atomic.write_json(task.record, asdict(replace(record, run=task.name, plan=plan)), mode=0o600)
     return task
 
 

@@ -10,6 +10,7 @@
   batch.log                   the batch script's own output
   stacks/                     stacks of ranks that hung
   rank.sh  plan.json  rankfile ... logs/    the main step
+  private.sh                  variables whose values may be secret, for its owner only; removed when the run ends
   preflight/<n>/              the steps of the preflight, with the same files
 
 Runs recorded before have ``receipt.json``, ``gate.json`` and ``gate/`` instead, which are found under the new names.
@@ -36,6 +37,11 @@ class StepPaths:
     def plan(self) -> Path:
         """What the agents and the hub need to know: `stackyard.launch.node.step.StepFile`."""
         return self.root / "plan.json"
+
+    @property
+    def private(self) -> Path:
+        """Variables of every rank whose values may be secret; `records.private` writes and removes it."""
+        return self.root / "private.sh"
 
     @property
     def logs(self) -> Path:

@@ -18,10 +18,11 @@ from typing import Any
 
 from stackyard.errors import InputError, StackyardError
 from stackyard.launch.records.paths import RunPaths
-from stackyard.yard import atomic, formats
+from stackyard.yard import atomic, formats, members
 
-FORMAT, STATUS_FORMAT = 2, 1
-"""What is written: format 2 of a record names the `reason` of a word of the plan, which format 1 called ``buys``."""
+FORMAT, STATUS_FORMAT = 3, 1
+"""What is written. Format 2 of a record names the `reason` of a word of the plan, which format 1 called ``buys``.
+Format 3 has of variables that may be secret the names only (`Intent.passed`)."""
 
 
 @dataclass(frozen=True)
@@ -101,11 +102,11 @@ def _reasons_named(values: dict[str, Any]) -> dict[str, Any]:
 
 
 RECORD = formats.Kind(
-    FORMAT, lambda values: formats.make(RunRecord, values), {1: _reasons_named},
+    FORMAT, lambda values: members.make(RunRecord, values), {1: _reasons_named, 2: dict},
     hint=lambda path: f"remove {path.parent}, or restore its record.json", error=InputError,
 )  # fmt: skip
 STATUS = formats.Kind(
-    STATUS_FORMAT, lambda values: formats.make(RunStatus, values), hint=lambda path: f"remove {path}", error=InputError
+    STATUS_FORMAT, lambda values: members.make(RunStatus, values), hint=lambda path: f"remove {path}", error=InputError
 )
 
 
@@ -136,7 +137,7 @@ def next_run(parent: Path) -> RunPaths:
 
 def write_record(paths: RunPaths, record: RunRecord) -> None:
     """Write the record, and add the run to the index of all your runs."""
-    atomic.write_json(paths.record, asdict(record))
+    atomic.write_json(paths.record, asdict(record), mode=0o600)
     with suppress(OSError):  # a home that is not writable must not stop a run
         index = index_file()
         index.parent.mkdir(parents=True, exist_ok=True)

@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field
+from pydantic import BaseModel, Field, ValidationError
 
+from stackyard.errors import InputError
+from stackyard.host.secrets import is_secret
 from stackyard.spec.base import Model
+from stackyard.spec.words import ArrayIndices, JobName, OptionalPath, VariableName, Variables, Word
 
 Backend = Literal["auto", "torchrun", "horovod", "mpi", "deepspeed", "jax", "ray", "any"]
 LauncherName = Literal["", "srun", "jsrun", "mpirun", "mpich", "pals", "flux", "local"]
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, le=10_000)]
+"""Something counted on one node."""
+MOST_NODES = 200_000
+M = TypeVar("M", bound=BaseModel)
 
 
 class BatchOptions(Model):
     """The options of the batch job. Empty or 0: not set."""
 
-    time_min: float = Field(0, ge=0, description="Wall time in minutes")
-    account: str = ""
-    queue: str = Field("", description="Partition or queue")
-    qos: str = ""
-    constraint: str = ""
-    reservation: str = ""
-    dependency: str = Field("", description="In the scheduler's syntax, e.g. afterok:1234 or done(1234)")
-    mail: str = Field("", description="Mail address")
+    time_min: float = Field(0, ge=0, le=1_000_000, allow_inf_nan=False, description="Wall time in minutes")
+    account: Word = ""
+    queue: Word = Field("", description="Partition or queue")
+    qos: Word = ""
+    constraint: Word = ""
+    reservation: Word = ""
+    dependency: Word = Field("", description="In the scheduler's syntax, e.g. afterok:1234 or done(1234)")
+    mail: Word = Field("", description="Mail address")
     mail_events: tuple[Literal["begin", "end", "fail"], ...] = ()
-    name: str = Field("", description="Job name; empty: the program's name")
-    output: str = Field("", description="Output file of the batch script; empty: in the run directory")
-    array: str = Field("", description="Indices of a job array, e.g. 0-9 or 1-100%4")
+    name: JobName = Field("", description="Job name; empty: the program's name")
+    output: OptionalPath = Field("", description="Output file of the batch script; empty: in the run directory")
+    array: ArrayIndices = Field("", description="Indices of a job array, e.g. 0-9 or 1-100%4")
     requeue: bool = Field(False, description="Start again after a preemption or a time limit")
     signal_s: int = Field(0, ge=0, description="Send SIGUSR1 to the ranks this many seconds before the end; 0: never")
     memory_gib: float = Field(0, ge=0, description="Per node; 0: all, or the scheduler's default")
@@ -41,12 +48,12 @@ class Intent(Model):
     """One distributed job. None or empty: the default of the site, the node kind or the program."""
 
     program: tuple[str, ...] = Field((), description="The command of every rank; a *.py file is run by python")
-    nodes: Count = 1
+    nodes: int = Field(1, ge=1, le=MOST_NODES)
     ranks_per_node: Count | None = Field(None, description="None: one per GPU; without GPUs one per socket")
     cores_per_rank: Count | None = Field(None, description="None: as many as fit without straddling a socket")
     threads_per_rank: Count | None = Field(None, description="OMP_NUM_THREADS; None: one per core (or per SMT thread)")
-    gpus_per_rank: int | None = Field(None, ge=0, description="None: GPUs divided by ranks")
-    smt: int = Field(1, ge=1, description="Hardware threads used per core")
+    gpus_per_rank: int | None = Field(None, ge=0, le=1000, description="None: GPUs divided by ranks")
+    smt: int = Field(1, ge=1, le=64, description="Hardware threads used per core")
     gpu_visibility: Literal["auto", "all", "own"] = Field(
         "auto", description="Each rank sees all GPUs of its node, or only its own; auto: all where GPUs are peers"
     )
@@ -60,16 +67,45 @@ class Intent(Model):
     launcher: LauncherName = ""
     launcher_args: tuple[str, ...] = Field((), description="Extra words of the launch line, unchanged")
     stack: str = Field("", description="A published revision, e.g. pytorch/2.13")
-    container: str = Field("", description="An image file or directory to run in")
+    container: OptionalPath = Field("", description="An image file or directory to run in")
     profile: tuple[str, ...] = Field((), description="e.g. nsys:ranks=0 or py-spy:ranks=0,8")
     check: bool = Field(False, description="Run the preflight before the program")
-    spare: int = Field(0, ge=0, description="Extra nodes to replace bad ones")
+    spare: int = Field(0, ge=0, le=10_000, description="Extra nodes to replace bad ones")
     hang_min: float = Field(
         0, ge=0, description="Hang timeout: minutes without output, then stacks are dumped; 0: never"
     )
-    variables: dict[str, str] = Field({}, description="Environment variables of every rank")
+    variables: Variables = Field({}, description="Environment variables of every rank")
+    passed: tuple[VariableName, ...] = Field(
+        (), description="Names of variables of your shell for every rank; their values are never recorded"
+    )
     prologue: tuple[str, ...] = Field(
         (), description="Lines of bash before the start, in the batch script, e.g. module load cuda"
     )
-    cwd: str = Field("", description="Working directory, absolute; empty: the current one")
+    cwd: OptionalPath = Field("", description="Working directory, absolute; empty: the current one")
     batch: BatchOptions = BatchOptions()
+
+    def recorded(self) -> Intent:
+        """The same request as files have it: of variables that may be secret only the name, in `passed`."""
+        secret = [name for name, value in self.variables.items() if is_secret(name, value)]
+        plain = {name: value for name, value in self.variables.items() if name not in secret}
+        passed = tuple(dict.fromkeys((*self.passed, *secret)))
+        return self.model_copy(update={"variables": plain, "passed": passed}) if secret else self
+
+
+def made(model: type[M], values: Mapping[str, Any], origin: str) -> M:
+    """A model from values that are not in a file of yours: options, a recorded run, a job script.
+
+    Args:
+        origin: what comes before the key in an error: ``--``, or the file with a colon.
+
+    Raises:
+        InputError: a value does not have the grammar or the type of its key.
+    """
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        cause = first.get("ctx", {}).get("error")
+        key = "-".join(str(step) for step in first["loc"] if step != "[key]")
+        hint = getattr(cause, "hint", None)
+        raise InputError(f"{origin}{key}: {cause or first['msg']}", hint=hint) from error

@@ -58,7 +58,7 @@ def job_text(intent: Intent, comments: Sequence[str] = ()) -> str:
         comments: lines for the top of the file, without ``#``.
     """
     lines = [f"# {line}".rstrip() + "\n" for comment in comments for line in comment.splitlines()]
-    return "".join(lines) + _yaml({"format": FORMAT, **_differences(intent)})
+    return "".join(lines) + _yaml({"format": FORMAT, **_differences(intent.recorded())})
 
 
 def _yaml(values: dict[str, Any]) -> str:

@@ -14,6 +14,7 @@ from stackyard.launch.layout.model import Layout
 from stackyard.launch.node.step import PlannedSlot, StepFile
 from stackyard.launch.plan.model import Plan
 from stackyard.launch.records.paths import StepPaths
+from stackyard.launch.records.private import write_private
 from stackyard.launch.shim.rank_sh import shim_text, sidecar_argv
 from stackyard.yard.atomic import write_json, write_text
 
@@ -72,14 +73,14 @@ def planned(layout: Layout) -> tuple[PlannedSlot, ...]:
 def prepare(step: StepPaths, plan: Plan, file: StepFile, *, python: str) -> tuple[str, ...]:
     """Write all files of a step and return the complete command of its launcher.
 
-    plan.json holds the token, so only its owner may read it. The logs of an earlier start in the same directory (a job
-    that the scheduler requeued) are set aside as ``logs-1``, ``logs-2`` ...
+    plan.json holds the token and rank.sh an environment, so only their owner may read them. The logs of an earlier
+    start in the same directory (a job that the scheduler requeued) are set aside as ``logs-1``, ``logs-2`` ...
     """
     _set_aside(step)
     step.logs.mkdir(parents=True, exist_ok=True)
-    write_json(step.plan, file.to_json())
-    step.plan.chmod(0o600)
-    write_text(step.shim, shim_text(step, file, plan, python=python), mode=0o755)
+    write_private(step, plan.private)
+    write_json(step.plan, file.to_json(), mode=0o600)
+    write_text(step.shim, shim_text(step, file, plan, python=python), mode=0o700)
     for name, text in plan.line.files.items():
         write_text(step.root / Path(name).name, text.replace("{step}", str(step.root)))
     return (*(word.replace("{step}", str(step.root)) for word in plan.line.words), str(step.shim))

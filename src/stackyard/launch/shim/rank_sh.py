@@ -171,9 +171,14 @@ def _environment(file: StepFile, plan: Plan) -> str:
     ]
     return "\n".join(
         ("sy_environment() {", *lines, shell.change_text(plan.change)
-         + _site_variables(plan.variables, file.run) + _GLOO + shell.exports(plan.program.variables) + "}\n\n")
+         + _site_variables(plan.variables, file.run) + (_PRIVATE if plan.private else "") + _GLOO
+         + shell.exports(plan.program.variables) + "}\n\n")
     )  # fmt: skip
 
+
+_PRIVATE = """. "$sy_step/private.sh" || sy_unfit "cannot read $sy_step/private.sh, which has variables of this job"
+"""
+"""Values that may be secret are not in this script."""
 
 _GLOO = """[[ -z $STACKYARD_INTERFACE || -n ${GLOO_SOCKET_IFNAME-} ]] || export GLOO_SOCKET_IFNAME=$STACKYARD_INTERFACE
 """

@@ -76,8 +76,7 @@ def _user_path(path: UserPath) -> list[str]:
         lines.append(f'  [ -n "${path.variable}" ] || {path.variable}="${{{base}:+${base}/}}"')
     lines.append(f'  if [ -n "${path.variable}" ]; then {path.variable}="${path.variable}"{shlex.quote(path.suffix)}')
     lines.append(f'  else {path.variable}="${{HOME-}}/"{shlex.quote(path.fallback)}; fi')
-    tail = "".join(path.separator + more for more in path.tail)
-    return [*lines, f'  export {path.variable}="${path.variable}"{shlex.quote(tail)}', "fi"]
+    return [*lines, f'  export {path.variable}="${path.variable}"{shlex.quote(path.rest)}', "fi"]
 
 
 RULES: Rules = {

@@ -13,7 +13,7 @@ TIMEOUT_S = 60.0
 def ask(argv: Sequence[str], *, check: bool = False) -> Result:
     """Run a client program. Raises MissingError, and CommandError if it times out or (with `check`) fails."""
     try:
-        return run(argv, timeout_s=TIMEOUT_S, check=check)
+        return run(argv, timeout_s=TIMEOUT_S, check=check, leaves_others=True)
     except MissingError as error:
         raise MissingError(
             error.message, hint="use a login node of the cluster, or load the scheduler's module"

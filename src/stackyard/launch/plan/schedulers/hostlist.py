@@ -13,7 +13,7 @@ from itertools import product
 
 from stackyard.errors import InputError
 
-_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+_RANGE = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?")
 _NUMBERED = re.compile(r"(.*?)(\d+)", re.DOTALL)
 _MOST = 1 << 20
 
@@ -85,7 +85,7 @@ def _numbers(inside: str, text: str) -> list[str]:
     for part in inside.split(","):
         match = _RANGE.fullmatch(part.strip())
         if match is None:
-            raise _invalid(text, f"'{part}' is not a number or a range")
+            raise _invalid(text, f"'{part:.60}' is not a number or a range")
         low, high = match[1], match[2] or match[1]
         if int(high) < int(low) or int(high) - int(low) >= _MOST:
             raise _invalid(text, f"'{part}' is not an ascending range")
@@ -111,4 +111,4 @@ def _follows(last: str, text: str, low: str) -> bool:
 
 
 def _invalid(text: str, why: str) -> InputError:
-    return InputError(f"'{text}' is not a hostlist: {why}", hint="write it as n[1-4,7] or n1,n2")
+    return InputError(f"'{text:.200}' is not a hostlist: {why}", hint="write it as n[1-4,7] or n1,n2")

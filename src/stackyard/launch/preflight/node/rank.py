@@ -44,6 +44,7 @@ class Member:
         self._sending = threading.Lock()
         self.commands: queue.Queue[dict[str, Any]] = queue.Queue()
         self.torch: Any = None
+        self.port: list[socket.socket] = []
         self.held: dict[str, socket.socket] = {}
         self.send({"hello": {"rank": who.rank, "size": who.size, "local_rank": who.local_rank, "host": who.host,
                              "pid": os.getpid(), "python": sys.version.split()[0], "token": token}})  # fmt: skip
@@ -157,14 +158,9 @@ def device_of(visible: int, local_rank: int, environ: Mapping[str, str]) -> int:
 
 
 def _port(member: Member, command: dict[str, Any]) -> dict[str, Any]:
-    """Bind a free port and keep it: bound with SO_REUSEADDR and not listening, it is not given to another process,
-    while a program that sets SO_REUSEADDR can listen there.
-    """
-    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    sock.bind(("", 0))
-    member.held["port"] = sock
-    return {"port": sock.getsockname()[1]}
+    """Hold a free port, as agents do for MASTER_PORT: torch can listen there, and no other process is given it."""
+    port, member.port = sockets.hold_port()
+    return {"port": port}
 
 
 def _allreduce(member: Member, command: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,106 @@
+"""The unpacked entries of the caches that a build links from: checked before, noted after they were made.
+
+An entry that is not what it was when it was made is discarded, and fetched or compiled again from what is locked.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from stackyard.errors import StackyardError
+from stackyard.progress import Progress
+from stackyard.yard import notes
+from stackyard.yard.caches import CONDA, Kind
+from stackyard.yard.layout import Yard
+from stackyard.yard.notes import Checked
+
+_CLOCK_NS = 2_000_000_000  # file systems and this host may differ by as much
+
+
+class Entries:
+    """The entries that one build uses, in the caches of its yard and of the yard's parents."""
+
+    def __init__(self, yard: Yard, progress: Progress, *, deep: bool = False) -> None:
+        self._yard, self._progress, self._deep = yard, progress, deep
+        self._linked: dict[tuple[int, int], tuple[Path, str, int, int, str]] = {}
+        self._used: set[Path] = set()
+        self._started_ns = time.time_ns() - _CLOCK_NS
+
+    def is_good(self, kind: Kind, entry: Path, owner: Yard | None = None) -> bool:
+        """Whether an entry holds what it held when it was made. A notice names what does not.
+
+        Args:
+            owner: the yard whose cache it is in, if that is not this build's.
+        """
+        if entry in self._used:
+            return True
+        yard = owner or self._yard
+        checked = notes.check(yard, kind, entry, deep=self._deep)
+        problems = checked.problems if checked else tuple(kind.audited(entry))
+        if problems:
+            more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+            self._progress.notice(f"damaged in the cache, so made again from the lock: {problems[0]}{more}")
+            return False
+        self._remember(entry, checked or self._note(yard, kind, entry))
+        return True
+
+    def added(self, kind: Kind, entries: Iterable[Path]) -> None:
+        """Note what was fetched or compiled in this build.
+
+        Raises:
+            StackyardError: a link script wrote into a file of an entry.
+        """
+        for entry in entries:
+            if entry not in self._used:
+                checked = self._note(self._yard, kind, entry)
+                if kind is CONDA and checked is not None:
+                    self._require_as_unpacked(kind, entry, checked)
+                self._remember(entry, checked)
+
+    def hash_of(self, status: os.stat_result) -> str:
+        """The hash of a file that is linked from an entry; empty for any other.
+
+        Raises:
+            StackyardError: it was written into since this build checked the entry.
+        """
+        found = self._linked.get((status.st_dev, status.st_ino))
+        if found is None:
+            return ""
+        entry, name, size, mtime_ns, digest = found
+        if (status.st_size, status.st_mtime_ns) != (size, mtime_ns):
+            raise written_through(entry / name)
+        return digest
+
+    def _note(self, yard: Yard, kind: Kind, entry: Path) -> Checked | None:
+        """Note an entry of our own; one of a parent without a note is only used."""
+        return notes.write(yard, kind, entry) if yard == self._yard else None
+
+    def _remember(self, entry: Path, checked: Checked | None) -> None:
+        self._used.add(entry)
+        if checked is None:
+            return
+        for name, item in checked.contents.files.items():
+            status = checked.tree.get(name)
+            if item.sha256 and status is not None:
+                known = (entry, name, status.st_size, status.st_mtime_ns, item.sha256)
+                self._linked[status.st_dev, status.st_ino] = known
+
+    def _require_as_unpacked(self, kind: Kind, entry: Path, checked: Checked) -> None:
+        """An archive gives its files old times; a newer one was written after the entry was unpacked."""
+        if any(item.mtime_ns > self._started_ns for item in checked.contents.files.values()):
+            problems = list(kind.audited(entry))
+            if problems:
+                notes.place(self._yard, kind, entry).unlink(missing_ok=True)
+                raise written_through(Path(problems[0].removesuffix(" has changed")))
+
+
+def written_through(path: Path) -> StackyardError:
+    """The error for a build step that wrote into a shared file."""
+    return StackyardError(
+        f"a step of the build wrote into {path}, which other revisions share",
+        hint="a link script or a .pth file of a package did; leave that package out, then see what was damaged with "
+        "`stackyard verify --deep`",
+    )

@@ -1,0 +1,135 @@
+"""Conda packages, fetched and unpacked into the yard's cache, and looked at before any of them is linked.
+
+rattler could fetch them while it links. But then another package than the locked one is in the prefix before anybody
+sees it, and a path that leads out of the prefix aborts the whole process. So an archive is unpacked beside its place
+in the cache, compared with the lock, and renamed; rattler then finds it there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from stackyard.build.job import Job
+from stackyard.errors import StackyardError
+from stackyard.host import http, secrets
+from stackyard.host.hashing import local_path
+from stackyard.host.identity import process_token
+from stackyard.lock.model import CondaPackage
+from stackyard.yard import atomic, disk, formats
+from stackyard.yard.permissions import settle
+
+if TYPE_CHECKING:
+    from rattler import Client
+
+_AT_ONCE = 8
+_NOTE_REVISION = (1).to_bytes(8, "big")
+
+
+async def unpack(job: Job, packages: Sequence[CondaPackage], client: Client) -> None:
+    """Unpack packages into the cache of the job's yard, several at a time.
+
+    Raises:
+        StackyardError: one cannot be fetched or unpacked, its hash or its name differs from the lock's, or it has
+            a path that leads out of a prefix.
+    """
+    limit = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(package: CondaPackage) -> None:
+        async with limit:
+            await _unpack(job, package, client)
+
+    await asyncio.gather(*map(one, packages))
+
+
+async def _unpack(job: Job, package: CondaPackage, client: Client) -> None:
+    place = job.yard.package(package.stem)
+    temporary = place.with_name(f".{package.stem}.{process_token()}")
+    disk.remove_tree(temporary)
+    try:
+        await _extract(package, temporary, client)
+        require_as_locked(temporary, package)
+        settle(temporary, job.policy)
+        atomic.fault_point("cache")
+        if os.path.lexists(place):  # without a note: left by an interrupted build
+            disk.remove_tree(place)
+        os.rename(temporary, place)
+    finally:
+        disk.remove_tree(temporary)
+    note = job.yard.package_note(package.stem)
+    part = note.with_name(f".{note.name}.{process_token()}")
+    part.write_bytes(_NOTE_REVISION + bytes.fromhex(package.sha256))
+    os.replace(part, note)
+
+
+async def _extract(package: CondaPackage, target: Path, client: Client) -> None:
+    """Unpack an archive; that of a ``file://`` channel was hashed before (`fetch.check_local_archives`)."""
+    from rattler.package_streaming import download_and_extract, extract
+
+    archive = local_path(package.url)
+    for attempt in range(1, http.TRIES + 1):
+        try:
+            if archive is not None:
+                await asyncio.to_thread(extract, archive, target)
+            else:
+                await download_and_extract(client, secrets.seen(package.url), target, bytes.fromhex(package.sha256))
+            return
+        except Exception as error:  # rattler has an exception of its own for each step
+            disk.remove_tree(target)
+            _require_another_try(package, error, archive is None and attempt < http.TRIES)
+            await asyncio.sleep(http.PAUSE_S * 2**attempt)
+
+
+def _require_another_try(package: CondaPackage, error: Exception, more: bool) -> None:
+    """Raise the StackyardError of a failed attempt, unless a broken download can be tried once more."""
+    text = secrets.redacted(str(error))
+    if disk.says_full(text):
+        raise disk.no_space(f"unpacking {package.stem}") from error
+    if not more or "hash" in text.lower():
+        raise StackyardError(
+            f"cannot fetch and unpack {secrets.shown(package.url)}: {text}",
+            hint="check the channel, then deploy again",
+        ) from error
+
+
+def require_as_locked(folder: Path, package: CondaPackage) -> None:
+    """Raise StackyardError unless an unpacked package is the locked one, and all of its paths stay in a prefix."""
+    index, url = _index(folder, package), secrets.shown(package.url)
+    for key, locked in (("name", package.name), ("version", package.version), ("build", package.build)):
+        if str(index.get(key)) != locked:
+            raise StackyardError(
+                f"{url} is not what is locked: its {key} is {index.get(key)}, the lock says {locked}",
+                hint="restore the lock from the repository, or solve again with `stackyard lock`",
+            )
+    for path in _paths(folder):
+        if path.startswith("/") or ".." in PurePosixPath(path).parts:
+            raise StackyardError(
+                f"{secrets.shown(package.url)} has a path that leads out of the prefix: {path}",
+                hint="leave this package out",
+            )
+
+
+def _index(folder: Path, package: CondaPackage) -> dict[str, Any]:
+    try:
+        found = formats.content((folder / "info" / "index.json").read_text(encoding="utf-8"))
+        return dict(found)
+    except (OSError, ValueError, TypeError) as error:
+        raise StackyardError(
+            f"{secrets.shown(package.url)} is not a conda package: info/index.json: {error}",
+            hint="leave this package out",
+        ) from error
+
+
+def _paths(folder: Path) -> Iterator[str]:
+    """The paths that a package installs: from paths.json, or from the list of older packages."""
+    try:
+        listed = formats.content((folder / "info" / "paths.json").read_text(encoding="utf-8"))
+        yield from (str(entry["_path"]) for entry in listed["paths"])
+    except FileNotFoundError:
+        yield from (folder / "info" / "files").read_text(encoding="utf-8").splitlines()
+    except (ValueError, TypeError, KeyError) as error:
+        message = f"cannot read info/paths.json of {folder.name}: {error}"
+        raise StackyardError(message, hint="leave this package out") from error

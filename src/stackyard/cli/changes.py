@@ -1,0 +1,33 @@
+"""How the difference between two generations is shown, for `history`, `rollback` and `deploy --dry-run`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from stackyard.yard.changes import Changes
+
+INDENT = "    "
+
+
+def show_changes(changes: Changes) -> None:
+    """One line for each revision that came, went or changed, and for each bare name that loads another one."""
+    for line in _lines(changes):
+        click.echo(f"{INDENT}{line}")
+
+
+def _lines(changes: Changes) -> Iterator[str]:
+    for module in changes.added:
+        yield f"{click.style('+', fg='green')} {module}"
+    for module in changes.withdrawn:
+        yield f"{click.style('-', fg='red')} {module}  withdrawn: hidden, loads by its full name"
+    for module in changes.missing:
+        yield f"{click.style('-', fg='red')} {module}  missing: its files no longer exist"
+    for module, words in changes.relabelled.items():
+        yield f"{click.style('~', fg='yellow')} {module}  {'; '.join(words)}"
+    for stack, (old, new) in changes.defaults.items():
+        if new:
+            yield f"{click.style('D', fg='cyan')} {stack}  loads {new}" + (f" (before: {old})" if old else "")
+        else:
+            yield f"{click.style('D', fg='cyan')} {stack}  has no default (before: {old})"

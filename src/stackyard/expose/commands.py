@@ -1,0 +1,66 @@
+"""A module that gives users some commands of a stack and nothing else of it (``modules: commands:``).
+
+PATH gets a directory that holds these commands alone, so that the stack's Python is not put before the user's own. Each
+is a shell script that starts the program by its path; a Python program is isolated from PYTHONPATH, PYTHONHOME and the
+packages in the user's home directory, while its children find these variables unchanged.
+"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from stackyard.change import EnvironmentChange, Prepend
+from stackyard.errors import InputError
+from stackyard.yard import atomic
+from stackyard.yard.layout import RevisionPaths
+from stackyard.yard.record import BuildRecord
+
+
+def commands_of(record: BuildRecord) -> tuple[str, ...]:
+    """The commands that users get instead of the whole stack; empty: they get the stack."""
+    return tuple(record.settings.get("commands") or ())
+
+
+def commands_change(record: BuildRecord) -> EnvironmentChange:
+    """What loading such a module does, apart from its own variables."""
+    return EnvironmentChange((Prepend("PATH", str(RevisionPaths.of(record.path).commands)),))
+
+
+def scripts(record: BuildRecord) -> dict[Path, str]:
+    """The text of each command's script, by its path in the revision's directory.
+
+    Raises:
+        InputError: the stack has no such program.
+    """
+    folder = RevisionPaths.of(record.path).commands
+    return {folder / name: _script(record, name) for name in commands_of(record)}
+
+
+def write_commands(record: BuildRecord) -> None:
+    """Write the scripts; errors are those of `scripts`."""
+    for path, text in scripts(record).items():
+        atomic.write_text(path, text)
+        readable = path.stat().st_mode & 0o444
+        path.chmod(readable | 0o200 | readable >> 2)
+
+
+def _script(record: BuildRecord, name: str) -> str:
+    program = record.payload.program(name)
+    if not program.exists():
+        raise InputError(
+            f"{record.module} has no command {name}: {program} not found",
+            hint="correct modules: commands: in the stack's file, or add the package that installs it",
+        )
+    words = [*_interpreter(record, program), str(program)]
+    return f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n'
+
+
+def _interpreter(record: BuildRecord, program: Path) -> list[str]:
+    """The stack's Python and its option for isolation, where the program is a Python script."""
+    with program.open("rb") as file:
+        start = file.read(1024)
+    if not start.startswith(b"#!") or b"python" not in start:
+        return []
+    python_2 = str(record.interpreter.get("version", "")).startswith("2.")
+    return [str(record.payload.python), "-Es" if python_2 else "-I"]

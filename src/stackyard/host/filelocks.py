@@ -1,0 +1,100 @@
+"""Lock files (flock(2)) of other programs in a cache: kept from those who may only read, and waited for in words.
+
+Whoever can open a file, to read it even, can lock it, and the program that needs the lock then waits without a word.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from stackyard.errors import StackyardError
+from stackyard.host.identity import account_name
+
+LIMIT_S = 900.0
+_POLL_S = 0.2
+
+
+def secure(path: Path, tell: Callable[[str], None], *, shared: bool = False, limit_s: float = LIMIT_S) -> None:
+    """Make a lock file that only those can open who may write beside it, and return once nobody holds it.
+
+    Args:
+        tell: called once, with a sentence about the processes that hold it.
+        shared: the program only shares the lock, so that others that share it do not matter.
+        limit_s: seconds to wait for them.
+
+    Raises:
+        StackyardError: it was held all the time.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, _mode())
+    except PermissionError:
+        return  # another writer's, who does not share it: the program that needs it reports that
+    try:
+        _restrict(handle)
+        _wait(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, path, tell, limit_s)
+    finally:
+        os.close(handle)
+
+
+def holders(path: Path) -> list[str]:
+    """The processes that hold a lock on a file, as far as this machine shows them: account, number, program."""
+    number = path.stat().st_ino
+    try:
+        rows = [line.split() for line in Path("/proc/locks").read_text(encoding="ascii").splitlines()]
+    except OSError:
+        return []
+    held = [row for row in rows if row[1] != "->" and row[5].rpartition(":")[2] == str(number)]
+    return sorted({_process(int(row[4])) for row in held})
+
+
+def _process(pid: int) -> str:
+    place = Path("/proc", str(pid))
+    try:
+        return f"{account_name(place.stat().st_uid)}, process {pid} ({(place / 'comm').read_text().strip()})"
+    except OSError:
+        return f"process {pid}" if pid > 0 else "a process of another host or container"
+
+
+def _wait(handle: int, kind: int, path: Path, tell: Callable[[str], None], limit_s: float) -> None:
+    until = time.monotonic() + limit_s
+    told = False
+    while _is_held(handle, kind):
+        by = "; ".join(holders(path)) or "a process that this machine does not show"
+        if not told:
+            tell(f"waiting for the lock {path}: held by {by}")
+            told = True
+        if time.monotonic() > until:
+            raise StackyardError(
+                f"timed out after {limit_s:g} s waiting for the lock {path}: held by {by}",
+                hint=f"end that process, or remove {path} if it does not write to this cache",
+            )
+        time.sleep(_POLL_S)
+
+
+def _is_held(handle: int, kind: int) -> bool:
+    try:
+        fcntl.flock(handle, kind | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno in (errno.EWOULDBLOCK, errno.EACCES)  # else a file system without locks
+    fcntl.flock(handle, fcntl.LOCK_UN)
+    return False
+
+
+def _mode() -> int:
+    """For the owner, and for the group where it may write: a reader has no need of a lock."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o600 if mask & 0o020 else 0o660
+
+
+def _restrict(handle: int) -> None:
+    status = os.fstat(handle)
+    if status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) != _mode():
+        os.fchmod(handle, _mode())

@@ -1,0 +1,255 @@
+"""What other programs fetch with a login goes through this process, so that they never learn it.
+
+uv and git write the URLs that they are given into caches, metadata, messages and the argument lists of their helpers;
+every user of the machine can read some of these. Where an address is protected (`host.secrets`), they get its alias,
+``http://<server>-<hash>.stackyard.invalid/...``, and this process as their proxy for ``http``: a server on the loopback
+interface that adds what is missing and passes everything on through `host.http`. rattler gets the same server as a
+mirror of the channel. Other users cannot use it: it answers only to a password that is made at its start and that
+programs get in their environment, which only their owner can read.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import http.server
+import re
+import secrets as random
+import shutil
+import threading
+import zlib
+from collections.abc import Iterator, Mapping
+from io import BufferedIOBase
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+from stackyard.errors import StackyardError
+from stackyard.host import http as web
+from stackyard.host import secrets
+
+TIMEOUT_S = 60.0
+_BLOCK = 1 << 18
+_LARGEST_PAGE = 256 << 20
+_HOP = frozenset(
+    ("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
+     "transfer-encoding", "upgrade", "host", "authorization", "content-length")
+)  # fmt: skip
+_PAGES = ("text/html", "application/vnd.pypi.simple")
+_LINK = re.compile(r"""(href\s*=\s*["']?|"url"\s*:\s*")([^"'>\s]+)""", re.IGNORECASE)
+
+
+def alias(url: str, trust: web.Trust | None = None) -> str:
+    """What another program gets for an address: its alias, served from now on, where it is protected; else its URL."""
+    made = secrets.alias(url)
+    if _host(made):
+        _running().trust[_host(made)] = trust or web.Trust()
+    return made
+
+
+def in_text(text: str) -> str:
+    """A requirement line with the alias of every URL in it."""
+    return re.sub(r"[A-Za-z+]*https?://[^\s,'\"]+?(?=;?(?:[\s,'\"]|$))", _alias_of_word, text)
+
+
+def _alias_of_word(found: re.Match[str]) -> str:
+    return alias(secrets.address(found.group()))
+
+
+def variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """What reaches the aliases from another program: an environment to be put over `environ`.
+
+    git also gets the aliases in the place of the real URLs, for submodules.
+    """
+    if _gateway is None:
+        return {}
+    proxy = _gateway.proxy
+    made = {"http_proxy": proxy, "HTTP_PROXY": proxy}
+    for name in ("NO_PROXY", "no_proxy"):  # `*` would leave out this proxy as well
+        if "*" in environ.get(name, "").split(","):
+            made |= {name: "", "HTTPS_PROXY": "", "https_proxy": "", "ALL_PROXY": "", "all_proxy": ""}
+    return {**made, **_git_variables(environ)}
+
+
+def _git_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Settings for every server that has an alias, after git's own in the environment: the alias for its URL, and this
+    process as the proxy of the alias, whatever proxy the user's git has."""
+    assert _gateway is not None
+    settings: list[tuple[str, str]] = []
+    for origin, name in secrets.aliases().items():
+        settings += [(f"url.{name}/.insteadOf", f"{origin}/"), (f"http.{name}/.proxy", _gateway.proxy)]
+    count = int(environ.get("GIT_CONFIG_COUNT") or 0)
+    made = {"GIT_CONFIG_COUNT": str(count + len(settings))}
+    for number, (key, value) in enumerate(settings, count):
+        made |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return made
+
+
+def mirror(url: str) -> str:
+    """The URL at which this process serves a protected address to a program that takes a mirror."""
+    made = alias(url)
+    assert _gateway is not None and _host(made)
+    return f"{_gateway.mirrors}/{made.removeprefix('http://')}"
+
+
+def _host(url: str) -> str:
+    """The host name of an alias; empty for any other URL."""
+    host = urlsplit(url).hostname or ""
+    return host if secrets.origin_of(host) else ""
+
+
+# --------------------------------------------------------------------------- the server
+
+
+class _Gateway(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.password = random.token_urlsafe(24)
+        self.trust: dict[str, web.Trust] = {}
+        place = f"127.0.0.1:{self.server_address[1]}"
+        secrets.know(self.password)
+        self.proxy = f"http://stackyard:{self.password}@{place}"
+        self.mirrors = f"http://{place}/{self.password}"
+        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 3600}, daemon=True).start()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A program that went away is no error."""
+
+
+_gateway: _Gateway | None = None
+_starting = threading.Lock()
+
+
+def _running() -> _Gateway:
+    global _gateway  # noqa: PLW0603 - one for the process
+    with _starting:
+        if _gateway is None:
+            _gateway = _Gateway()
+        return _gateway
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    """Passes a request on: ``http://<alias>/path`` as a proxy, ``/<password>/<alias>/path`` as a mirror."""
+
+    protocol_version = "HTTP/1.1"
+    server: _Gateway
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: requests of a mirror contain the password."""
+
+    def do_GET(self) -> None:
+        """Any method is passed on alike."""
+        try:
+            if self._known():
+                self._pass_on(*self._target())
+            else:
+                self.close_connection = True
+                self._refuse(407, "not authorized", ("Proxy-Authenticate", 'Basic realm="stackyard"'))
+        except (*web.FAILURES, StackyardError) as error:
+            self.close_connection = True
+            self._refuse(502, secrets.redacted(str(error) if isinstance(error, StackyardError) else web.explain(error)))
+
+    do_HEAD = do_POST = do_GET
+
+    def _known(self) -> bool:
+        """Whether the client has the password."""
+        word = self.headers.get("Proxy-Authorization", "")
+        return self._by_mirror() or random.compare_digest(word.encode(), self._expected().encode())
+
+    def _by_mirror(self) -> bool:
+        first, _, _ = self.path[1:].partition("/")
+        return self.path[:1] == "/" and random.compare_digest(first.encode(), self.server.password.encode())
+
+    def _target(self) -> tuple[str, str]:
+        """The address that is asked for, and what links to aliases begin with."""
+        asked, links = self.path, "http://"
+        if self._by_mirror():
+            asked, links = f"http://{self.path.split('/', 2)[2]}", f"{self.server.mirrors}/"
+        origin = secrets.origin_of(urlsplit(asked).hostname or "")
+        return (f"{origin}/{asked.split('/', 3)[3]}" if origin else asked), links
+
+    def _expected(self) -> str:
+        return f"Basic {base64.b64encode(f'stackyard:{self.server.password}'.encode()).decode()}"
+
+    def _pass_on(self, url: str, links: str) -> None:
+        headers = {name: value for name, value in self.headers.items() if name.lower() not in _HOP}
+        headers["Accept-Encoding"] = "identity"
+        trust = self.server.trust.get(urlsplit(secrets.alias(url)).hostname or "", web.Trust())
+        with web.exchange(self.command, url, headers, self._body(), TIMEOUT_S, trust) as answer:
+            self._answer(answer, url, links)
+
+    def _body(self) -> bytes | None:
+        if self.headers.get("Transfer-Encoding", "").lower() == "chunked":
+            return b"".join(self._chunks(self.rfile))
+        length = self.headers.get("Content-Length")
+        return self.rfile.read(int(length)) if length else None
+
+    @staticmethod
+    def _chunks(stream: BufferedIOBase) -> Iterator[bytes]:
+        while size := int(stream.readline().split(b";")[0], 16):
+            yield stream.read(size)
+            stream.readline()
+        while stream.readline().strip():
+            pass
+
+    def _answer(self, answer: Any, url: str, links: str) -> None:
+        page = self._page(answer, url, links)
+        self.send_response(answer.status)
+        for name, value in answer.headers.items():
+            if name.lower() == "location":
+                self.send_header(name, _link(value, url, links))
+            elif name.lower() not in _HOP and not (page is not None and name.lower() == "content-encoding"):
+                self.send_header(name, value)
+        length = str(len(page)) if page is not None else answer.headers.get("Content-Length")
+        if length is None and answer.status not in (204, 304):
+            self.close_connection = True
+            self.send_header("Connection", "close")
+        elif length is not None:
+            self.send_header("Content-Length", length)
+        self.end_headers()
+        if self.command == "HEAD":
+            return
+        if page is not None:
+            self.wfile.write(page)
+        else:
+            shutil.copyfileobj(answer, self.wfile, _BLOCK)
+
+    def _page(self, answer: Any, url: str, links: str) -> bytes | None:
+        """The body of a page of an index with aliases in its links; None for all else."""
+        kind = answer.headers.get("Content-Type", "")
+        if self.command == "HEAD" or answer.status != 200 or not kind.startswith(_PAGES):
+            return None
+        data = answer.read(_LARGEST_PAGE)
+        if answer.headers.get("Content-Encoding") == "gzip":
+            data = zlib.decompress(data, wbits=31)
+        text = data.decode("utf-8", "surrogateescape")
+        text = _LINK.sub(lambda found: found[1] + _link(found[2], url, links), text)
+        return text.encode("utf-8", "surrogateescape")
+
+    def _refuse(self, status: int, message: str, *headers: tuple[str, str]) -> None:
+        body = f"{message}\n".encode()
+        self.send_response(status)
+        for name, value in (("Content-Type", "text/plain; charset=utf-8"), *headers):
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+
+def _link(link: str, url: str, links: str) -> str:
+    """A link on a page or of a redirect, for the program that asked: to a server with an alias by its alias.
+
+    Args:
+        url: the address of the page.
+        links: what the URLs of aliases begin with.
+    """
+    real, _ = secrets.reached(url)
+    target = urljoin(real, html.unescape(link))
+    parts = urlsplit(target)
+    origin = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}".lower()
+    if origin not in secrets.aliases():
+        return link
+    named = secrets.with_names(secrets.address(target), url)
+    return html.escape(secrets.alias(named).replace("http://", links, 1), quote=False)

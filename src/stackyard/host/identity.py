@@ -1,0 +1,141 @@
+"""Which process this is, so exactly that another one, on any host, can say what became of it.
+
+A process number alone does not do: the number may belong to another process by now, to one of another PID namespace, or
+of another machine with the same host name. Only a process of the same boot and the same namespaces can be looked up;
+what became of any other is unknown here, and only its silence can be observed.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import socket
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+Fate = Literal["running", "dead", "unknown"]
+_MOST_PIDS = 1 << 22  # PID_MAX_LIMIT of the kernel
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A process.
+
+    Attributes:
+        started: its start time in ticks since boot, as the kernel has it; empty where /proc does not show it.
+        place: boot id, PID and time namespace: where `pid` and `started` mean this process; empty where not known.
+        since: when it began what it is named for, in its own local time; for people only, never compared.
+        token: random, so that two threads or two attempts of one process differ.
+    """
+
+    user: str
+    host: str
+    pid: int
+    started: str
+    place: str
+    since: str
+    token: str
+
+    def __str__(self) -> str:
+        return f"{self.user} on {self.host}, process {self.pid}, since {self.since}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The identity as JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: object) -> Identity | None:
+        """Read what `to_json` wrote, among other keys or not; None for anything else."""
+        if not isinstance(value, Mapping):
+            return None
+        found = {name: value.get(name) for name in cls.__dataclass_fields__}
+        texts = [field for name, field in found.items() if name != "pid"]
+        pid = found["pid"]
+        if not all(isinstance(text, str) for text in texts) or type(pid) is not int or not 0 < pid <= _MOST_PIDS:
+            return None
+        return cls(**found)  # type: ignore[arg-type]
+
+    @property
+    def is_this_process(self) -> bool:
+        """Whether it is the process that asks."""
+        return bool(self.place) and (self.pid, self.started, self.place) == (os.getpid(), _own_start(), _place())
+
+    @property
+    def fate(self) -> Fate:
+        """What became of it: ``running``, ``dead`` for certain, or ``unknown`` from here."""
+        if not self.place or self.place != _place():
+            return "unknown"
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return "dead"
+        except PermissionError:  # it exists and belongs to another user
+            pass
+        now = _start_of(self.pid)
+        if not now or not self.started:  # hidden, e.g. by the mount option hidepid
+            return "unknown"
+        return "running" if now == self.started else "dead"
+
+
+def this_process() -> Identity:
+    """The process that asks, with a new token."""
+    since = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
+    return Identity(
+        account_name(os.getuid()), socket.gethostname(), os.getpid(), _own_start(), _place(), since, os.urandom(8).hex()
+    )
+
+
+@cache
+def process_token() -> str:
+    """A word that no other process of any host has: for names of temporary files in shared directories."""
+    return os.urandom(6).hex()
+
+
+def account_name(uid: int) -> str:
+    """The name of an account by its number, whatever $USER says; the number where the system has no name for it."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _place() -> str:
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()} {_time_namespace()}"
+    except OSError:
+        return ""
+
+
+def _time_namespace() -> str:
+    """Start times are shifted in a time namespace (Linux 5.6); one name for all where the kernel has none."""
+    try:
+        return str(Path("/proc/self/ns/time").readlink())
+    except FileNotFoundError:
+        return "time"
+
+
+def _own_start() -> str:
+    return _start("self")
+
+
+def _start_of(pid: int) -> str:
+    """The start time of a process of this namespace; empty where it is not shown, or /proc is that of another one."""
+    try:
+        shown = int(Path("/proc/self").readlink().name)
+    except (OSError, ValueError):
+        return ""
+    return _start(str(pid)) if shown == os.getpid() else ""
+
+
+def _start(name: str) -> str:
+    """The start time in /proc/<name>/stat (proc(5), field 22); ``ended`` for a process that only waits to be reaped."""
+    try:
+        words = Path("/proc", name, "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        return "ended" if words[0] in "ZX" else words[19]
+    except (OSError, IndexError):
+        return ""

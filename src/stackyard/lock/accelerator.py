@@ -1,0 +1,167 @@
+"""Which build of PyTorch a variant gets: the one for its accelerator.
+
+PyPI has one build of torch for each platform, on x86_64 that for the newest CUDA with gigabytes of libraries. PyTorch's
+own indexes have one for each accelerator, as local versions such as ``2.9.0+cpu``; uv's ``--torch-backend`` chooses one
+by the machine that it runs on. Here the variant decides, then the site's node kinds, as for conda's ``__cuda``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from stackyard.errors import InputError
+from stackyard.host.names import pip_name
+from stackyard.lock.virtual import NO_GPU, Virtual
+from stackyard.spec.models import PipRequirement, Site
+
+HOME = "https://download.pytorch.org/whl"
+PLATFORMS = ("linux-64", "linux-aarch64")
+"""The platforms that these indexes have builds for."""
+
+# The indexes that exist, newest first, and the packages that they are asked for (uv, crates/uv-torch/src/backend.rs).
+CUDA = (
+    "cu132", "cu130", "cu129", "cu128", "cu126", "cu124", "cu121", "cu118", "cu117", "cu116", "cu115", "cu113",
+    "cu111", "cu110", "cu102", "cu101", "cu100", "cu92",
+)  # fmt: skip
+ROCM = (
+    "rocm7.2", "rocm7.1", "rocm7.0", "rocm6.4", "rocm6.3", "rocm6.2.4", "rocm6.2", "rocm6.1", "rocm6.0", "rocm5.7",
+    "rocm5.6", "rocm5.5", "rocm5.4.2", "rocm5.3", "rocm5.2", "rocm5.1.1",
+)  # fmt: skip
+PACKAGES = frozenset({
+    "fbgemm-gpu", "fbgemm-gpu-genai", "pytorch-triton", "pytorch-triton-rocm", "pytorch-triton-xpu", "torch",
+    "torch-tensorrt", "torchao", "torcharrow", "torchaudio", "torchcodec", "torchcsprng", "torchdistx", "torchrec",
+    "torchserve", "torchtext", "torchtune", "torchvision", "triton", "triton-rocm", "triton-xpu", "xformers",
+})  # fmt: skip
+_BACKEND = re.compile(r"cpu|xpu|cu\d{2,3}|rocm\d+(\.\d+)*")
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """What the stack computes on.
+
+    Attributes:
+        name: for messages: ``cpu``, ``cu128``, ``CUDA 12.4``, ``rocm6.2``, ``ROCm``.
+        why: where it comes from, for messages.
+        backends: the indexes with builds for it, the preferred one first.
+        exact: one backend was named: no other build will do.
+    """
+
+    name: str
+    why: str
+    backends: tuple[str, ...]
+    exact: bool = False
+
+    def accepts(self, version: str, requires: Iterable[str]) -> bool:
+        """Whether a build of torch, of the indexes in force, is for this accelerator.
+
+        Args:
+            version: its version, with the local part that names its accelerator, if it has one.
+            requires: its requirements; of a build without a local part they tell whether it is for CUDA.
+        """
+        local = version.partition("+")[2]
+        if _BACKEND.fullmatch(local):
+            return local in self.backends
+        cuda = _cuda_of(requires)
+        if local or cuda is None:
+            return not self.exact or self.backends == ("cpu",)
+        return not self.exact and any(_major(b) >= cuda for b in self.backends if b.startswith("cu"))
+
+
+def accelerator(axes: Mapping[str, str], site: Site, platform: str, virtual: Virtual) -> Accelerator | None:
+    """The accelerator of a variant: by its axes, else the site's `torch_backend`, else its node kinds or this machine.
+
+    None where any build will do: the site says so, or the axis has a word of the stack's own.
+
+    Raises:
+        InputError: an axis names an accelerator of which no build exists.
+    """
+    if site.pip.torch_backend == "off" or platform not in PLATFORMS:
+        return None
+    for axis in ("accelerator", "cuda", "rocm"):
+        word = axes.get(axis, "").lower().strip()
+        if word and word not in ("cuda", "gpu", "nvidia"):
+            return _named(axis, word)
+    if site.pip.torch_backend:
+        return _exact(site.pip.torch_backend, "pip: torch_backend: in site.yaml")
+    asks_gpu = bool(axes.get("accelerator") or axes.get("cuda"))
+    return _of_nodes(site, platform, virtual, asks_gpu)
+
+
+def requested(requirements: Iterable[PipRequirement]) -> Accelerator | None:
+    """The accelerator of a requirement such as ``torch==2.9.0+cu128``, or None."""
+    for requirement in requirements:
+        found = re.search(rf"==\s*[^,;\s]*\+({_BACKEND.pattern})(?=[,;\s]|$)", requirement.line)
+        if found and pip_name(requirement.line) in PACKAGES:
+            return _exact(found.group(1), f"requested: {requirement.line}")
+    return None
+
+
+def _named(axis: str, word: str) -> Accelerator | None:
+    why = f"the axis {axis} is {word}"
+    if word in NO_GPU:
+        return _exact("cpu", why)
+    number = re.search(r"\d+(\.\d+)*$", word)
+    if axis == "cuda" or re.match(r"cu(da)?[-_ ]?\d", word):
+        return (
+            _cuda(number.group(0), why, short=word.startswith("cu") and not word.startswith("cuda")) if number else None
+        )
+    if word in ("rocm", "amd"):
+        return Accelerator("ROCm", why, ROCM)
+    if axis == "rocm" or word.startswith("rocm"):
+        return _exact(f"rocm{number.group(0)}", why) if number else None
+    return _exact("xpu", why) if word in ("xpu", "intel") else None
+
+
+def _cuda(number: str, why: str, *, short: bool) -> Accelerator:
+    """``12.8`` (or ``128``, if `short`) is one backend; ``12`` any of CUDA 12."""
+    if short or "." in number:
+        return _exact(f"cu{''.join(number.split('.')[:2])}", why)
+    return _family(number, why, f"CUDA {number}")
+
+
+def _family(version: str, why: str, name: str) -> Accelerator:
+    """All builds that a driver for a CUDA version runs: those of its major version, then older ones.
+
+    Within a major version a build may be newer than the driver (NVIDIA, "CUDA Compatibility", minor versions).
+    """
+    major = int(version.split(".", maxsplit=1)[0])
+    return Accelerator(name, why, tuple(backend for backend in CUDA if _major(backend) <= major))
+
+
+def _exact(backend: str, why: str) -> Accelerator:
+    if backend not in ("cpu", "xpu", *CUDA, *ROCM):
+        raise InputError(
+            f"torch has no builds for {backend} ({why})", hint=f"use one of cpu, {', '.join((*CUDA, *ROCM))}, xpu"
+        )
+    return Accelerator(backend, why, (backend,), exact=True)
+
+
+def _of_nodes(site: Site, platform: str, virtual: Virtual, asks_gpu: bool) -> Accelerator | None:
+    """By the node kinds, as conda's virtual packages were made; without node kinds by this machine."""
+    kinds = [kind for kind in site.nodes.values() if kind.platform == platform]
+    cuda = virtual.version("__cuda")
+    if cuda:
+        return _family(cuda, "of the site's node kinds" if kinds else "of this machine", f"CUDA {cuda}")
+    vendors = {kind.gpu.vendor for kind in kinds}
+    if "amd" in vendors:
+        return Accelerator("ROCm", "the site's node kinds have GPUs of AMD", ROCM)
+    if "intel" in vendors:
+        return Accelerator("xpu", "the site's node kinds have GPUs of Intel", ("xpu",))
+    if asks_gpu:
+        return None
+    none = "no GPU in any node kind of the site" if kinds else "this machine has no GPU, and the site no node kinds"
+    return Accelerator("cpu", none, ("cpu",))
+
+
+def _cuda_of(requires: Iterable[str]) -> int | None:
+    """The major version of CUDA that a build of torch requires, by the names of NVIDIA's wheels; None without any."""
+    names = [name for name in map(pip_name, requires) if name.startswith(("nvidia-", "cuda-"))]
+    majors = [int(found.group(1)) for name in names if (found := re.search(r"-cu(\d\d)$", name))]
+    return max(majors) if majors else 13 if names else None  # since CUDA 13 most names have no number
+
+
+def _major(backend: str) -> int:
+    digits = backend.removeprefix("cu")
+    return int(digits[:-1]) if digits.isdigit() else 0

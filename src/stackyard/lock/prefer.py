@@ -1,0 +1,140 @@
+"""What a new solve prefers: everything that is locked now, except what the user wants to be renewed.
+
+So adding a requirement moves no other package, unless it must. A requirement that was removed drops what only it
+needed: a preference installs nothing.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from stackyard.errors import InputError
+from stackyard.host import secrets
+from stackyard.host.names import canonical, conda_name
+from stackyard.lock.model import CondaPackage, Lock, LockedVariant, PipPackage
+from stackyard.spec.models import PipRequirement
+
+
+@dataclass(frozen=True)
+class Update:
+    """What is solved anew although it is locked: `everything`, or the packages of these names, conda's or PyPI's."""
+
+    everything: bool = False
+    names: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return self.everything or bool(self.names)
+
+    @property
+    def shown(self) -> str:
+        """The option of the command line, for messages."""
+        return " ".join(["--update", *self.names])
+
+    def concerns(self, locked: LockedVariant) -> bool:
+        """Whether a locked variant has something that is to be renewed."""
+        return self.everything or any(self.names_one(p.name) for p in locked.packages)
+
+    def names_one(self, package: str) -> bool:
+        """Whether a package is among those named; case, ``-`` and ``_`` do not matter."""
+        return canonical(package) in {canonical(name) for name in self.names}
+
+
+NOTHING = Update()
+
+
+def require_known(update: Update, locks: Iterable[Lock]) -> None:
+    """Raise InputError for a name that no lock has; a misspelt one would renew nothing without a word."""
+    known = {canonical(p.name): p.name for lock in locks for v in lock.variants for p in v.packages}
+    for name in update.names:
+        if canonical(name) not in known:
+            near = difflib.get_close_matches(canonical(name), known, n=3)
+            hint = f"did you mean {' or '.join(known[n] for n in near)}?" if near else "name a package of the lock"
+            raise InputError(f"cannot update {name}: not in the lock", hint=hint)
+
+
+def former(previous: Lock | None, version: str, variant: str, platform: str) -> LockedVariant | None:
+    """What was locked for a variant: under its version, else under another one (a new version of the stack)."""
+    if previous is None:
+        return None
+    same = previous.find(version, variant, platform)
+    return same or next((v for v in previous.variants if (v.variant, v.platform) == (variant, platform)), None)
+
+
+@dataclass(frozen=True)
+class Preferred:
+    """The packages that a solve keeps where it can.
+
+    Attributes:
+        conda: the locked conda packages, those to be renewed included.
+        pip: the locked pip packages without those.
+        renewed: the names of the conda packages to be renewed.
+    """
+
+    conda: tuple[CondaPackage, ...] = ()
+    pip: tuple[PipPackage, ...] = ()
+    renewed: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, locked: LockedVariant | None, update: Update) -> Preferred:
+        """The preferences that follow from a locked variant."""
+        if locked is None or update.everything:
+            return cls()
+        renewed = frozenset(p.name for p in locked.conda if update.names_one(p.name))
+        return cls(locked.conda, tuple(p for p in locked.pip if not update.names_one(p.name)), renewed)
+
+    @property
+    def kept(self) -> tuple[CondaPackage, ...]:
+        """The conda packages that stay as they are, if they can."""
+        return tuple(p for p in self.conda if p.name not in self.renewed)
+
+    @property
+    def independent(self) -> tuple[CondaPackage, ...]:
+        """Those of them that nothing to be renewed needs."""
+        needed = set(_needed(self.conda, self.renewed))
+        return tuple(p for p in self.kept if p.name not in needed)
+
+
+ALL_FREE = Preferred()
+
+
+@dataclass(frozen=True)
+class Preference:
+    """A locked pip package for uv: of a git requirement also the URL, the reference that it names, and the commit."""
+
+    name: str
+    version: str
+    git: str = ""
+    reference: str = ""
+    commit: str = ""
+
+    @classmethod
+    def of(cls, package: PipPackage, requirements: Iterable[PipRequirement]) -> Preference:
+        """The preference for a package; a branch of the same requirement stays at its commit."""
+        asked = [r for r in requirements if r.kind == "vcs" and canonical(r.name) in ("", package.name)]
+        for url, reference in (_repository(secrets.address(r.url)) for r in asked):
+            if package.kind == "vcs" and url == package.url.removeprefix("git+"):
+                return cls(package.name, package.version, url, reference, package.commit)
+        return cls(package.name, package.version)
+
+
+def _repository(url: str) -> tuple[str, str]:
+    """The repository and the reference (branch, tag, commit; or empty) of ``git+https://host/path@reference#...``."""
+    plain = url.removeprefix("git+").partition("#")[0]
+    scheme, _, rest = plain.partition("://")
+    host, slash, path = rest.partition("/")
+    path, _, reference = path.partition("@")
+    return f"{scheme}://{host}{slash}{path}", reference
+
+
+def _needed(packages: Iterable[CondaPackage], names: Iterable[str]) -> Iterator[str]:
+    """The packages of these names and all that they need, directly or not."""
+    depends = {p.name: [conda_name(d) for d in p.depends] for p in packages}
+    queue, seen = list(names), set(names)
+    while queue:
+        name = queue.pop()
+        yield name
+        new = [d for d in depends.get(name, ()) if d in depends and d not in seen]
+        seen.update(new)
+        queue += new

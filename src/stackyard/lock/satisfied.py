@@ -1,0 +1,67 @@
+"""Whether a locked package satisfies a requirement: conda's by rattler's rules, PyPI's by packaging's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from stackyard.host.names import conda_name
+from stackyard.lock.model import CondaPackage, PipPackage
+
+if TYPE_CHECKING:
+    from rattler import MatchSpec, PackageRecord
+
+
+def conda_satisfies(package: CondaPackage, spec: str) -> bool:
+    """Whether a conda package of the name that a MatchSpec names has the version and the build that it asks for.
+
+    The channel of a spec does not count; a spec that cannot be parsed (a URL) is satisfied.
+    """
+    parsed = _spec(spec.rsplit("::", 1)[-1].strip())
+    return parsed is None or parsed.matches(_record(package))
+
+
+def fits(package: CondaPackage, specs: Iterable[str]) -> bool:
+    """Whether a conda package satisfies all of these MatchSpecs that name it."""
+    return all(conda_satisfies(package, spec) for spec in specs if conda_name(spec) == package.name)
+
+
+def pip_satisfies(package: PipPackage, requirement: str) -> bool:
+    """Whether a pip package has the version that a requirement asks for; one by URL or path is satisfied."""
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    try:
+        specifier = Requirement(requirement.split(" --", 1)[0]).specifier
+    except InvalidRequirement:
+        return True
+    return not package.version or specifier.contains(package.version, prereleases=True)
+
+
+def virtual_satisfies(virtual: str, spec: str) -> bool:
+    """Whether a virtual package, as ``name=version=build``, satisfies a MatchSpec of its name."""
+    name, version, build = virtual.split("=", 2)
+    return conda_satisfies(CondaPackage(name, version, build, 0, "noarch", "", "", ""), spec)
+
+
+@lru_cache(maxsize=4096)
+def _spec(text: str) -> MatchSpec | None:
+    from rattler import MatchSpec
+    from rattler.exceptions import InvalidMatchSpecError
+
+    try:
+        return MatchSpec(text)
+    except InvalidMatchSpecError:
+        return None
+
+
+def _record(package: CondaPackage) -> PackageRecord:
+    from rattler import BuildString, PackageRecord
+
+    return PackageRecord(
+        name=package.name,
+        version=package.version,
+        build=BuildString(package.build),
+        build_number=package.build_number,
+        subdir=package.subdir,
+    )

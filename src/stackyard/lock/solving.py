@@ -1,0 +1,158 @@
+"""One solve: a variant on a platform, the conda part first, then the interpreter, then the pip part on top of both."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from stackyard.errors import InputError
+from stackyard.host.names import canonical
+from stackyard.host.pipconf import PipSettings
+from stackyard.lock import interpreter as python
+from stackyard.lock.accelerator import HOME, PLATFORMS, Accelerator, accelerator
+from stackyard.lock.fingerprint import (
+    Fingerprint,
+    conda_requirements,
+    constraints,
+    option_places,
+    pip_requirements,
+    place_of,
+    wanted,
+    where_of,
+)
+from stackyard.lock.model import LockedInterpreter, LockedVariant, PipPackage
+from stackyard.lock.prefer import Preferred, Update
+from stackyard.lock.virtual import Virtual, for_platform
+from stackyard.progress import Progress
+from stackyard.spec import pipsettings
+from stackyard.spec.models import Interpreter, PipRequirement, Site, Variant
+from stackyard.yard.caches import searched
+from stackyard.yard.layout import Yard
+
+
+@dataclass(frozen=True)
+class Solving:
+    """What one solve needs.
+
+    Attributes:
+        subject: the variant and platform, for messages.
+        before: what is locked for the variant now; everything in it stays where it can, but for what `update` names.
+    """
+
+    variant: Variant
+    site: Site
+    yard: Yard
+    platform: str
+    subject: str
+    progress: Progress
+    before: LockedVariant | None
+    update: Update
+
+    def run(self, print_of: Fingerprint) -> LockedVariant:
+        """Solve.
+
+        Raises:
+            InputError: no solution, or two interpreters.
+            StackyardError: a channel or index cannot be reached.
+        """
+        self.progress.phase(self.subject, "solve")
+        variant = self.variant
+        locked = LockedVariant(
+            variant.stack, variant.version, variant.name, self.platform, print_of.digest, LockedInterpreter("none"),
+            virtual=self._virtual.packages, requested=print_of.requested, policy=print_of.policy,
+        )  # fmt: skip
+        asked = wanted(variant, self.site)
+        source = python.source_of(asked, conda=bool(conda_requirements(variant, self.platform)))
+        locked = self._with_conda(locked, asked if source == "conda" else None)
+        if source != "conda":
+            locked = replace(locked, interpreter=self._interpreter(source, asked, locked))
+        pip, notices = self._pip(locked)
+        return replace(locked, pip=pip, notices=(*self._virtual.notices, *locked.notices, *notices))
+
+    @cached_property
+    def _virtual(self) -> Virtual:
+        return for_platform(self.site, self.platform, self.variant.axes)
+
+    @cached_property
+    def _preferred(self) -> Preferred:
+        return Preferred.of(self.before, self.update)
+
+    def _with_conda(self, locked: LockedVariant, asked: Interpreter | None) -> LockedVariant:
+        """The conda packages; with `asked`, Python is one of them if pip packages or the stack need it."""
+        from stackyard.lock.channels import Resolver
+
+        variant, site = self.variant, self.site
+        requirements = conda_requirements(variant, self.platform)
+        resolver = Resolver(site.channels, where_of(variant))
+        specs = [resolver.spec(r) for r in requirements]
+        places = tuple((spec, r.place) for spec, r in zip(specs, requirements, strict=True) if r.place.file)
+        pips = pip_requirements(variant, self.platform)
+        if asked is not None and (asked.version or (pips and not any(r.name == "python" for r in requirements))):
+            specs.append(python.conda_spec(asked.version))
+        if not specs:
+            return locked
+        from stackyard.lock.conda import CondaRequest, solve_conda
+
+        channels = resolver.search_list(variant.environment, self.platform, variant.axes)
+        request = CondaRequest(
+            self.subject, self.platform, tuple(specs), channels, self._virtual.packages, self.yard.repodata, site.pins,
+            site.channels.priority, site.channels.exclude_newer, place_of(variant), places, self._preferred,
+        )  # fmt: skip
+        packages = solve_conda(request)
+        return replace(
+            locked, conda=packages, channels=tuple(c.shown for c in channels), interpreter=python.from_conda(packages),
+        )  # fmt: skip
+
+    def _interpreter(self, source: python.Source, asked: Interpreter, locked: LockedVariant) -> LockedInterpreter:
+        where = place_of(self.variant)
+        if locked.interpreter.source == "conda":
+            raise InputError(
+                f"two interpreters: interpreter: source: {source}, and python {locked.interpreter.version} of conda",
+                where=where,
+                hint="remove python and what depends on it from the conda packages, or use interpreter: source: conda",
+            )
+        before = None if self.update.everything or self.update.names_one("python") else self.before
+        if before is not None and python.still_fits(before.interpreter, source, asked, where):
+            return before.interpreter
+        if source == "host":
+            return python.from_host(asked, self.platform, where)
+        return python.from_uv(asked, self.platform, self.yard.pythons, where)
+
+    def _pip(self, locked: LockedVariant) -> tuple[tuple[PipPackage, ...], tuple[str, ...]]:
+        from stackyard.lock import pip
+        from stackyard.lock.given import given
+
+        variant, site = self.variant, self.site
+        requirements = tuple(_mirrored(r, site) for r in pip_requirements(variant, self.platform))
+        if not requirements:
+            return (), ()
+        self.progress.phase(self.subject, "solve", "pip")
+        places = option_places(variant)
+        settings, notices = pipsettings.settings(site.pip, variant.environment.pip_options, os.environ, places)
+        provided, unknown = given(locked.conda, searched(self.yard))
+        request = pip.PipRequest(
+            self.subject, self.platform, locked.interpreter.version, self._virtual.version("__glibc"), requirements,
+            settings, self.yard.uv, constraints(variant, self.platform), provided, variant.build, place_of(variant),
+            site.channels.exclude_newer, places, self._preferred.pip, *self._torch(settings, requirements),
+        )  # fmt: skip
+        solution = pip.solve_pip(request)
+        return solution.packages, (*notices, *unknown, *solution.notices)
+
+    def _torch(self, settings: PipSettings, requirements: Iterable[PipRequirement]) -> tuple[Accelerator | None, str]:
+        """The accelerator, and where PyTorch's indexes are: nowhere where the file itself names places for packages."""
+        options = self.variant.environment.pip_options
+        own = options.index_url or options.extra_index_urls or options.find_links or settings.no_index
+        own = own or any(canonical(r.name) == "torch" and (r.index or r.kind != "name") for r in requirements)
+        if own or self.site.pip.torch_backend == "off" or self.platform not in PLATFORMS:
+            return None, ""
+        wanted = accelerator(self.variant.axes, self.site, self.platform, self._virtual)
+        return wanted, pipsettings.mirrored(HOME, self.site.pip)
+
+
+def _mirrored(requirement: PipRequirement, site: Site) -> PipRequirement:
+    """A requirement with an index of its own, where the site has that."""
+    if not requirement.index:
+        return requirement
+    return requirement.model_copy(update={"index": pipsettings.mirrored(requirement.index, site.pip)})

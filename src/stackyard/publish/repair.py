@@ -1,0 +1,288 @@
+"""Restores damaged files of a revision, byte for byte, from what is locked.
+
+The revision is built again from its own lock, beside itself, at a path of the same length, so that a file which
+contains its prefix differs in nothing but that path. Each damaged file is then replaced by a rename, after its hash was
+compared with the one that was noted when the revision was built: a file is restored as it was, or not at all. Nothing
+is written into an existing file, since other revisions and the cache may share it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from stackyard.build import bytecode, conda, interpreter, pip, seal, wheels
+from stackyard.build.job import Job
+from stackyard.build.pyfiles import source_of
+from stackyard.errors import StackyardError
+from stackyard.host.hashing import sha256_file
+from stackyard.lock import text as lockfile
+from stackyard.lock.model import Lock, LockedVariant
+from stackyard.progress import Progress
+from stackyard.publish import rollback
+from stackyard.spec.models import Site, Variant
+from stackyard.verify.content import look, noted_contents
+from stackyard.verify.yardfiles import modulefiles
+from stackyard.yard import atomic, contents, disk
+from stackyard.yard.audit import discard_damaged
+from stackyard.yard.contents import Contents, Damage, Item
+from stackyard.yard.layout import RevisionPaths, Yard
+from stackyard.yard.origin import Origin
+from stackyard.yard.record import BuildRecord
+
+LOCK = "lock/stack.lock"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of the damaged files of a revision, by their paths in its directory."""
+
+    restored: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+
+
+def repair(record: BuildRecord, yard: Yard, site: Site, progress: Progress, given: Sequence[Path] = ()) -> Outcome:
+    """Restore every damaged file of a revision. The caller may write to the yard and holds the lease of the stack.
+
+    A revision with a file that cannot be made again is marked: a deploy of its file builds another one in its place.
+
+    Args:
+        given: files that copies in ``recipe/`` may have been made of.
+
+    Raises:
+        StackyardError: it is not known what the files held, or it cannot be built again (no network).
+    """
+    paths = RevisionPaths.of(record.path)
+    noted = _noted(record)
+    damages = _damages(record, noted)
+    if damages:
+        progress.phase(record.module, "repair", f"{len(damages)} files")
+        _restore_lock(record, noted, yard)
+        sources = _Sources(record, noted, yard, site, progress, tuple(given))
+        try:
+            for damage in damages:
+                _mend(paths.root, damage, noted, sources)
+        finally:
+            sources.discard()
+    lost = tuple(sorted({damage.path for damage in _damages(record, noted)}))
+    if lost:
+        atomic.write_json(paths.damaged, {"files": lost})
+    else:
+        paths.damaged.unlink(missing_ok=True)
+    return Outcome(tuple(sorted({d.path for d in damages}.difference(lost))), lost)
+
+
+def repair_yard(yard: Yard, site: Site, made_by: Origin | None = None) -> list[str]:
+    """Restore the modulefiles that users see and discard damaged entries of the caches; a sentence for each."""
+    done = [f"discarded: {problem}" for problem in discard_damaged(yard)]
+    changed = list(modulefiles(yard))
+    if changed:
+        rollback.publish(yard, site, lambda base: rollback.again(base, "modulefiles restored"), made_by)
+        done += [f"restored: {problem}" for problem in changed]
+    return done
+
+
+def _noted(record: BuildRecord) -> Contents:
+    """What the files held; a damaged note is made again where all of them are whole."""
+    paths = RevisionPaths.of(record.path)
+    if not record.files_sha256:
+        raise StackyardError(
+            f"cannot repair {record.module}: an earlier version built it, which did not note what its files held",
+            hint=f"move {paths.root} away and deploy its file again",
+        )
+    try:
+        return noted_contents(record)
+    except StackyardError as error:
+        made = contents.note(paths.root, look(record))
+        if hashlib.sha256(made.to_text().encode()).hexdigest() != record.files_sha256:
+            raise StackyardError(
+                f"cannot repair {record.module}: {error.message}", hint=f"restore {paths.files} from a backup"
+            ) from error
+        atomic.write_text(paths.files, made.to_text())
+        return made
+
+
+def _damages(record: BuildRecord, noted: Contents) -> list[Damage]:
+    """Every byte compared. Directories come before what is in them, and bytecode after its source."""
+    every = [name for name, item in noted.files.items() if item.sha256]
+    found = contents.compare(noted, Path(record.path), look(record), every)
+    return sorted(found, key=lambda damage: (damage.path.endswith(".pyc"), damage.path))
+
+
+# --------------------------------------------------------------------------- where the bytes come from
+
+
+class _Sources:
+    """The revision built again, when the first file of it is asked for."""
+
+    def __init__(
+        self, record: BuildRecord, noted: Contents, yard: Yard, site: Site, progress: Progress, given: tuple[Path, ...]
+    ) -> None:
+        self._record, self._noted, self._given = record, noted, given
+        self._yard, self._site, self._progress = yard, site, progress
+        root = Path(record.path)
+        self._twin = RevisionPaths(root.with_name(f".{root.name[1:]}"))
+
+    def find(self, name: str, item: Item) -> bytes | Path | None:
+        """The bytes of a file as they were: a file that has them and their time, or the bytes; None: not found."""
+        if not name.startswith("prefix/"):
+            return next((path for path in self._given if path.is_file() and sha256_file(path) == item.sha256), None)
+        path = self._job.paths.root / name
+        if not path.is_file() or path.is_symlink():
+            return None
+        data = path.read_bytes()
+        for text in (data, self._moved(data), self._with_hashes(self._moved(data))):
+            if hashlib.sha256(text).hexdigest() == item.sha256:
+                return path if text is data else text
+        return self._compiled(name.removeprefix("prefix/"), item)
+
+    def _compiled(self, name: str, item: Item) -> bytes | None:
+        """Bytecode of a file with the prefix in it: from the source at its place, which was restored before."""
+        source = source_of(name)
+        if not source:
+            return None
+        target = self._job.work / "again.pyc"
+        bytecode.compile_files(self._job, [(str(target), f"{self._record.prefix}/{source}", source)])
+        found = target.is_file() and sha256_file(target) == item.sha256
+        return target.read_bytes() if found else None
+
+    def discard(self) -> None:
+        """Remove what was built."""
+        disk.remove_tree(self._twin.root)
+
+    def _moved(self, data: bytes) -> bytes:
+        return data.replace(os.fsencode(self._twin.root), os.fsencode(self._record.path))
+
+    def _with_hashes(self, data: bytes) -> bytes:
+        """A listing (RECORD, conda-meta) with the hashes that its files have at the other path."""
+        for before, after in self._hashes.items():
+            data = data.replace(before, after)
+        return data
+
+    @cached_property
+    def _hashes(self) -> dict[bytes, bytes]:
+        found: dict[bytes, bytes] = {}
+        for name, status in contents.scan(self._job.paths.root, ("prefix/",)).items():
+            if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
+                data = (self._job.paths.root / name).read_bytes()
+                before, after = hashlib.sha256(data), hashlib.sha256(self._moved(data))
+                if before.digest() != after.digest():
+                    found[before.hexdigest().encode()] = after.hexdigest().encode()
+                    found[_urlsafe(before.digest())] = _urlsafe(after.digest())
+        return found
+
+    @cached_property
+    def _job(self) -> Job:
+        """The build, done: the steps that need no file of the user: all but a post script."""
+        self.discard()
+        record = self._record
+        locked = lockfile.read(RevisionPaths.of(record.path).lock).variants[0]
+        variant = Variant(stack=record.stack, version=record.version, name=record.variant)
+        job = Job(variant, locked, self._site, self._yard, self._twin, record.module, self._progress, deep=True)
+        job.work.mkdir(parents=True)
+        if locked.conda:
+            conda.install(job)
+        python = interpreter.prepare(job)
+        found = [pip.Wheel.of(package) for package in locked.pip if package.kind == "wheel"]
+        found += _compiled_wheels(record, locked, self._yard)
+        pip.install(job, found)
+        bytecode.add(job, found)
+        seal.seal(job, python)
+        return job
+
+
+def _compiled_wheels(record: BuildRecord, locked: LockedVariant, yard: Yard) -> Iterator[pip.Wheel]:
+    """The wheels that were compiled for this revision, as far as a cache has them."""
+    keys = {package.name: package.build for package in record.packages if package.kind == "pip"}
+    for package in locked.pip:
+        key = keys.get(package.name, "")
+        if package.kind != "wheel" and key:
+            found = wheels.kept(yard, package, key, record.prefix)
+            if found is not None:
+                yield found
+
+
+def _urlsafe(digest: bytes) -> bytes:
+    return base64.urlsafe_b64encode(digest).rstrip(b"=")
+
+
+def _restore_lock(record: BuildRecord, noted: Contents, yard: Yard) -> None:
+    """Restore the revision's lock, from which the rest is restored, from those that the yard keeps."""
+    item, path = noted.files.get(LOCK), RevisionPaths.of(record.path).lock
+    if item is None or (path.is_file() and sha256_file(path) == item.sha256):
+        return
+    for kept in sorted(kept for each in yard.lineage() for kept in each.locks.rglob("*.lock")):
+        for locked in _variants(kept):
+            data = lockfile.dump(Lock(locked.stack, (locked,))).encode()
+            if hashlib.sha256(data).hexdigest() == item.sha256:
+                _put(path, item, data)
+                return
+    raise StackyardError(
+        f"cannot repair {record.module}: {path} is damaged, and the yard keeps no other copy of it",
+        hint="restore it from a backup, or move the revision away and deploy its file again",
+    )
+
+
+def _variants(kept: Path) -> tuple[LockedVariant, ...]:
+    try:
+        return lockfile.read(kept).variants
+    except StackyardError:
+        return ()
+
+
+# --------------------------------------------------------------------------- putting them in place
+
+
+def _mend(root: Path, damage: Damage, noted: Contents, sources: _Sources) -> None:
+    """Put one file in place, if its bytes are found."""
+    path, item = root / damage.path, noted.files.get(damage.path)
+    if damage.what == "unexpected":
+        with _open_folder(path.parent):
+            disk.remove_tree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
+    elif item is None:
+        with _open_folder(path.parent):
+            path.mkdir(exist_ok=True)
+            path.chmod(path.stat().st_mode & 0o7555)
+    elif damage.what == "permissions":
+        path.chmod(item.mode)
+    elif item.target:
+        with _open_folder(path.parent):
+            atomic.replace_symlink(path, item.target)
+    elif (found := sources.find(damage.path, item)) is not None:
+        _put(path, item, found)
+
+
+def _put(path: Path, item: Item, found: bytes | Path) -> None:
+    """Give a file its bytes, mode and time, under a name of its own, and then its name."""
+    temporary = path.with_name(f".{path.name[:100]}.{os.getpid()}.tmp")
+    with _open_folder(path.parent):
+        if path.is_dir() and not path.is_symlink():
+            disk.remove_tree(path)
+        if isinstance(found, Path) and found.lstat().st_mtime_ns == item.mtime_ns:
+            disk.link_or_copy(found, temporary)
+        else:
+            temporary.write_bytes(found.read_bytes() if isinstance(found, Path) else found)
+            os.utime(temporary, ns=(item.mtime_ns, item.mtime_ns))
+        temporary.chmod(item.mode)
+        os.replace(temporary, path)
+
+
+@contextmanager
+def _open_folder(folder: Path) -> Iterator[None]:
+    """Write in a directory that may be sealed; it is again afterwards."""
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    if mode & stat.S_IWUSR:
+        yield
+        return
+    folder.chmod(mode | stat.S_IWUSR)
+    try:
+        yield
+    finally:
+        folder.chmod(mode)

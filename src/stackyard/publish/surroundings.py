@@ -1,0 +1,40 @@
+"""What a yard and this machine must be like before anything is built: checked first, since a build takes an hour."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from stackyard.errors import InputError, MissingError, StackyardError
+from stackyard.expose.root import check_root, users_path
+from stackyard.grammar import YARD, NotAllowed
+from stackyard.spec.models import Site
+from stackyard.yard.layout import Yard
+
+
+def require(yard: Yard, site: Site) -> None:
+    """Raise unless a deploy into this yard can succeed here.
+
+    Raises:
+        InputError: the path of the yard or of its modules cannot be used, or is taken.
+        MissingError: /proc is not mounted.
+        StackyardError: the programs of the yard could not run: its file system is mounted noexec.
+    """
+    for path in dict.fromkeys((yard.root, users_path(yard, site))):
+        _require_usable(path)
+    check_root(yard, site)
+    if not Path("/proc/self").exists():
+        raise MissingError("/proc is not mounted", hint="mount it: mount -t proc proc /proc")
+    place = next(each for each in (yard.root, *yard.root.parents) if each.exists())
+    if os.statvfs(place).f_flag & os.ST_NOEXEC:
+        raise StackyardError(
+            f"cannot use the yard {yard.root}: its file system is mounted noexec, so no program in it can run",
+            hint="choose another directory with --yard or $STACKYARD_HOME",
+        )
+
+
+def _require_usable(path: Path) -> None:
+    try:
+        YARD(str(path))
+    except NotAllowed as error:
+        raise InputError(f"cannot use this path: {error}", hint=error.hint) from error

@@ -1,0 +1,36 @@
+"""The order of a stack's versions: that of Python's packages where all of them are such versions, else that of conda's.
+
+2.9 is before 2.13, 1.0rc1 before 1.0, 1.0 before 1.0.post1, 1.1.1k before 1.1.1w.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Any
+
+from packaging.version import InvalidVersion, Version
+
+
+def version_keys(versions: Collection[str]) -> dict[str, Any]:
+    """A sort key for each of these versions; keys of one call can be compared with each other only."""
+    try:
+        return {version: Version(version) for version in versions}
+    except InvalidVersion:
+        return _conda_keys(versions)
+
+
+def _conda_keys(versions: Collection[str]) -> dict[str, Any]:
+    """By conda's order; number by number and word by word where one of them is not a version for conda either."""
+    from rattler import Version as CondaVersion  # late: few stacks need it
+    from rattler.exceptions import InvalidVersionError
+
+    try:
+        return {version: CondaVersion(version) for version in versions}
+    except InvalidVersionError:
+        return {version: _parts(version) for version in versions}
+
+
+def _parts(version: str) -> list[tuple[int, int, str]]:
+    found = re.findall(r"(\d+)|([^\W\d_]+)", version)
+    return [(1, int(number), "") if number else (0, 0, word.lower()) for number, word in found]

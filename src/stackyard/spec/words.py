@@ -1,0 +1,54 @@
+"""The types of names and words in the files that people write: one declaration is a door for every file and key.
+
+Each is a `stackyard.grammar` as pydantic applies it; `spec.validate` turns what is raised into an error with its place.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, ValidationInfo
+
+from stackyard import grammar
+
+UNFILLED = "unfilled"
+"""In the context of a validation: names of axes in braces are not replaced yet, and are checked later."""
+
+
+def _checked(check: grammar.Grammar, *, or_empty: bool = False) -> AfterValidator:
+    """A grammar as pydantic applies it. `or_empty`: an empty text is the default, and means that nothing is set."""
+
+    def apply(text: str, info: ValidationInfo) -> str:
+        later = bool(info.context and info.context.get(UNFILLED)) and "{" in text
+        return text if later or (or_empty and not text) else check(text)
+
+    return AfterValidator(apply)
+
+
+VariableName = Annotated[str, _checked(grammar.SETTABLE)]
+OptionalVariable = Annotated[str, _checked(grammar.SETTABLE, or_empty=True)]
+VariableRead = Annotated[str, _checked(grammar.VARIABLE)]
+"""A variable whose value is read, and that is not set."""
+
+LoadedVariables = dict[Annotated[str, _checked(grammar.LOADED)], Annotated[str, _checked(grammar.VALUE)]]
+"""Variables that a module sets for users."""
+
+VariableValue = Annotated[str, _checked(grammar.VALUE)]
+Variables = dict[VariableName, VariableValue]
+Text = Annotated[str, _checked(grammar.VALUE)]
+"""What users read: a summary, a notice, a help text."""
+
+Program = Annotated[str, _checked(grammar.PROGRAM)]
+Command = Annotated[str, _checked(grammar.COMMAND)]
+"""A command of the stack."""
+
+HostModule = Annotated[str, _checked(grammar.MODULE)]
+Family = Annotated[str, _checked(grammar.FAMILY, or_empty=True)]
+Word = Annotated[str, _checked(grammar.WORD, or_empty=True)]
+JobName = Annotated[str, _checked(grammar.JOB, or_empty=True)]
+ArrayIndices = Annotated[str, _checked(grammar.ARRAY, or_empty=True)]
+Interface = Annotated[str, _checked(grammar.INTERFACE)]
+OptionalInterface = Annotated[str, _checked(grammar.INTERFACE, or_empty=True)]
+OptionalPath = Annotated[str, _checked(grammar.PATH, or_empty=True)]
+InnerPath = Annotated[str, _checked(grammar.INNER_PATH)]
+NodePath = Annotated[str, _checked(grammar.NODE_PATH, or_empty=True)]

@@ -1,0 +1,157 @@
+"""Whether a revision still holds what was built: the size and the time of every file, and the bytes of some or of all.
+
+The files that changed are read, and a sample that is another one every day: always the interpreter, conda's records and
+the lists of wheels. A deep check reads every byte. What programs of the stack did while they were checked shows in a
+second look at all files, because not every machine can give them a read-only view.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import stat
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+
+from stackyard.build.seal import PARTS
+from stackyard.build.tree import tree_hash
+from stackyard.errors import StackyardError
+from stackyard.expose import commands
+from stackyard.verify.report import CheckResult, Status
+from stackyard.yard import checksum, contents, formats
+from stackyard.yard.contents import Contents, Damage, Tree
+from stackyard.yard.layout import RevisionPaths
+from stackyard.yard.record import BuildRecord
+
+SAMPLE_BYTES = 32 << 20
+_SHOWN, _LISTED = 3, 200
+_REMEDY = "restore the files from what is locked: `stackyard verify --repair {module}`"
+
+
+def check_files(record: BuildRecord, tree: Tree, *, deep: bool) -> list[CheckResult]:
+    """Every file of a revision against what was built. `tree`: its present files (`look`)."""
+    started = time.perf_counter()
+    if not record.files_sha256:
+        return [_without_note(record, deep=deep)]
+    try:
+        noted = noted_contents(record)
+    except StackyardError as error:
+        return [CheckResult("content", "files", "failed", error.message, _REMEDY.format(module=record.module))]
+    root = Path(record.path)
+    every = [name for name, item in noted.files.items() if item.sha256]
+    seed = datetime.now(timezone.utc).toordinal()
+    read = every if deep else contents.sample(noted, SAMPLE_BYTES, seed, _always(record))
+    damages = list(contents.compare(noted, root, tree, read))
+    seconds = time.perf_counter() - started
+    return [_result(record, noted, damages, read, seconds), *own_files(record)]
+
+
+def noted_contents(record: BuildRecord) -> Contents:
+    """What the files of a revision held when it was built.
+
+    Raises:
+        StackyardError: ``files.json`` is missing, or is not the one whose hash the record has.
+    """
+    path = RevisionPaths.of(record.path).files
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise StackyardError(f"cannot read {path}: {error.strerror}") from error
+    if hashlib.sha256(data).hexdigest() != record.files_sha256:
+        raise StackyardError(f"{path} has changed: its hash is not the one in the record")
+    return formats.load(path, contents.KIND)
+
+
+def look(record: BuildRecord) -> Tree:
+    """The present files of a revision."""
+    return contents.scan(Path(record.path), PARTS)
+
+
+def compare_after(record: BuildRecord, before: Tree, no_view: str) -> CheckResult:
+    """Whether the checks left every file as it was.
+
+    Args:
+        no_view: why the checks had no read-only view of the files; empty: they had one.
+    """
+    started = time.perf_counter()
+    changed = contents.changes(before, look(record))
+    seconds = time.perf_counter() - started
+    if changed:
+        text = f"{listed(changed)}: changed by programs of the stack while they were checked"
+        remedy = f"leave out the package that does; then {_REMEDY.format(module=record.module)}"
+        return CheckResult("content", "unchanged by the checks", "failed", text, remedy, seconds)
+    text = f"compared before and after, without a read-only view: {no_view}" if no_view else "on a read-only view"
+    return CheckResult("content", "unchanged by the checks", "passed", text, seconds=seconds)
+
+
+def _result(
+    record: BuildRecord, noted: Contents, damages: Sequence[Damage], read: Sequence[str], seconds: float
+) -> CheckResult:
+    size = sum(noted.files[name].size for name in read) / 1e6
+    text = f"{len(noted.files):,} files; {len(read):,} of them read, {size:,.0f} MB"
+    serious = [damage for damage in damages if not _is_bytecode(damage)]
+    if not damages:
+        return CheckResult("content", "files", "passed", text, seconds=seconds)
+    status: Status = "failed" if serious else "warned"
+    named = listed(sorted(str(damage) for damage in serious or damages))
+    remedy = _REMEDY.format(module=record.module)
+    return CheckResult("content", "files", status, f"{text}\n{named}", remedy, seconds, required=bool(serious))
+
+
+def _is_bytecode(damage: Damage) -> bool:
+    """What Python writes where a user may: its bytecode of a file that had none."""
+    return damage.what == "unexpected" and ("/__pycache__/" in damage.path or damage.path.endswith("/__pycache__"))
+
+
+def _without_note(record: BuildRecord, *, deep: bool) -> CheckResult:
+    """A revision of an earlier version: only a deep check of one with a hash of its tree can compare anything."""
+    if deep and record.tree_hash:
+        if tree_hash(Path(record.prefix)) == record.tree_hash:
+            return CheckResult("content", "files", "passed", "the tree has the recorded hash")
+        return CheckResult("content", "files", "failed", "the tree does not have the recorded hash")
+    text = "built by an earlier version, which did not note what each file holds: bytes cannot be compared"
+    return CheckResult("content", "files", "skipped", text, required=False)
+
+
+def _always(record: BuildRecord) -> Callable[[str], bool]:
+    interpreter = _inside(Path(record.path), record.payload.python)
+
+    def wanted(name: str) -> bool:
+        small = name.startswith(("prefix/conda-meta/", "lock/", "recipe/")) or name.endswith(".dist-info/RECORD")
+        return small or name == interpreter
+
+    return wanted
+
+
+def _inside(root: Path, path: Path) -> str:
+    """The relative path of the file that a link leads to; empty if that is outside of `root` or does not exist."""
+    try:
+        real = path.resolve(strict=True)
+        return real.relative_to(root.resolve()).as_posix() if stat.S_ISREG(real.stat().st_mode) else ""
+    except (OSError, ValueError):
+        return ""
+
+
+def own_files(record: BuildRecord) -> list[CheckResult]:
+    """The files beside the prefix that were written when the revision was published."""
+    paths = RevisionPaths.of(record.path)
+    if not paths.condarc.exists():
+        return []
+    path = paths.condarc
+    try:
+        checksum.read(path)
+        for path, text in commands.scripts(record).items():
+            if path.read_bytes() != text.encode():
+                raise ValueError("the file was changed after it was written")
+    except (OSError, ValueError, StackyardError) as error:
+        remedy = "remove module.json and condarc, and deploy its file again: what is beside the prefix is written again"
+        return [CheckResult("content", "published files", "failed", f"{path}: {error}", remedy)]
+    return []
+
+
+def listed(problems: Sequence[str]) -> str:
+    """The problems, a line each, and as the last line what a person sees: the first of them, and how many there are."""
+    more = f" and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+    last = ", ".join(problems[:_SHOWN]) + more
+    return "\n".join([*problems[:_LISTED], last]) if more else last

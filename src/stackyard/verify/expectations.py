@@ -1,0 +1,117 @@
+"""What a revision is verified against: the stack's own checks and its exceptions.
+
+They do not influence the files of a revision, so a change of them builds nothing: the revision is verified anew, and
+what it then passed is kept beside it as ``checks.json``, in the place of what its record has.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stackyard.errors import InputError
+from stackyard.verify.context import Exceptions
+from stackyard.verify.own import OwnCheck
+from stackyard.yard import atomic, formats, members
+from stackyard.yard.layout import RevisionPaths
+from stackyard.yard.record import BuildRecord
+
+if TYPE_CHECKING:
+    from stackyard.spec.models import Variant
+
+
+@dataclass(frozen=True)
+class Expectations:
+    """The checks and the exceptions, as a record has them; scripts by absolute path."""
+
+    checks: tuple[Mapping[str, Any], ...] = ()
+    exceptions: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def digest(self) -> str:
+        """sha256 over all that influences the verdict; of scripts their content, not their path."""
+        checks = [{**asdict(OwnCheck.of(check)), "script": _content(check)} for check in self.checks]
+        values = {"checks": checks, "exceptions": asdict(Exceptions.of(self.exceptions))}
+        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+    def cover(self, other: Expectations) -> bool:
+        """Whether what passed these passes the others: they are the same, or only tolerate broken commands too."""
+        judged = "broken_commands"
+        tolerant = replace(self, exceptions={**self.exceptions, judged: other.exceptions.get(judged)})
+        is_strict = Exceptions.of(self.exceptions).broken_commands == "fail"
+        return other.digest in (self.digest, tolerant.digest if is_strict else "")
+
+    def applied(self, record: BuildRecord) -> BuildRecord:
+        """The record with these in the place of its own."""
+        return replace(record, checks=self.checks, exceptions=self.exceptions)
+
+
+def asked(variant: Variant) -> Expectations:
+    """What a stack's file expects now.
+
+    Raises:
+        InputError: a script cannot be read.
+    """
+    checks = tuple(check.model_dump(mode="json") for check in variant.checks)
+    for check in variant.checks:
+        if check.script and not os.access(check.script, os.R_OK):
+            raise InputError(f"cannot read {check.script}", hint="see its path in the stack's file")
+    return Expectations(checks, variant.exceptions.model_dump(mode="json"))
+
+
+def in_force(record: BuildRecord) -> Expectations:
+    """What a revision was last verified against as a whole: what was kept since its build, else what its record has.
+
+    Raises:
+        StackyardError: ``checks.json`` is damaged or of a newer format.
+    """
+    paths = RevisionPaths.of(record.path)
+    if paths.checks.exists():
+        return _located(formats.load(paths.checks, CHECKS), paths.check_scripts)
+    return _located(Expectations(record.checks, record.exceptions), paths.recipe)
+
+
+def keep(record: BuildRecord, expectations: Expectations) -> None:
+    """Keep these in the place of the record's own, with copies of their scripts, which never change."""
+    paths = RevisionPaths.of(record.path)
+    kept = []
+    for check in expectations.checks:
+        name = ""
+        if check.get("script"):
+            script = Path(check["script"])
+            name = f"{_content(check)[:12]}-{script.name}"
+            paths.check_scripts.mkdir(exist_ok=True)
+            shutil.copy(script, paths.check_scripts / name)
+        kept.append({**check, "script": name})
+    value = {"format": CHECKS.version, "checks": kept, "exceptions": dict(expectations.exceptions)}
+    atomic.write_json(paths.checks, value, checked=True)
+
+
+CHECKS = formats.Kind(
+    1,
+    lambda value: members.make(Expectations, value),
+    hint=lambda path: f"restore it, or remove it: {path.parent} is then verified against the checks of its record",
+    checked_since=1,
+)
+"""``checks.json``: what a revision is verified against since its record was written."""
+
+
+def _located(found: Expectations, folder: Path) -> Expectations:
+    """With absolute paths of scripts."""
+    checks = tuple({**c, "script": str(folder / c["script"]) if c.get("script") else ""} for c in found.checks)
+    return replace(found, checks=checks)
+
+
+def _content(check: Mapping[str, Any]) -> str:
+    """The hash of a check's script; empty without one, and a word for one that is lost."""
+    name = str(check.get("script") or "")
+    try:
+        return hashlib.sha256(Path(name).read_bytes()).hexdigest() if name else ""
+    except OSError:
+        return "missing"

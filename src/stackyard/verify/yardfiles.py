@@ -1,0 +1,88 @@
+"""The files of the yard itself: modulefiles, manifests, records, reports and kept locks; in a deep check its caches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from stackyard.errors import StackyardError
+from stackyard.host.hashing import sha256_file
+from stackyard.host.probe import machine
+from stackyard.lock import text as lockfile
+from stackyard.verify.content import listed
+from stackyard.verify.report import CheckResult, Report, read_report
+from stackyard.yard import generations, revisions
+from stackyard.yard.audit import audit
+from stackyard.yard.layout import Yard
+from stackyard.yard.record import now, read_record
+
+
+def check_yard(yard: Yard, *, deep: bool) -> Report:
+    """A report on the yard's own files, with its path in place of a module.
+
+    Args:
+        deep: read every byte of the caches too.
+    """
+    started = time.perf_counter()
+    checks = [
+        _result("modulefiles", modulefiles(yard), f"restore them: `stackyard --yard {yard.root} verify --repair`"),
+        _result("manifests", _manifests(yard), "restore them from a backup; users see the present one all the same"),
+        _result("records", _records(yard), "see the hint of a command that reads it: `stackyard show`"),
+        _result("locks", _locks(yard), "remove them: what they lock is solved again when it is needed"),
+    ]
+    if deep:
+        checks.append(_result("caches", audit(yard), f"discard them: `stackyard --yard {yard.root} verify --repair`"))
+    seconds = round(time.perf_counter() - started, 3)
+    return Report(str(yard.root), "", now(), machine().to_json(), checks=tuple(checks), seconds=seconds)
+
+
+def modulefiles(yard: Yard) -> Iterator[str]:
+    """What differs in the modules that users see from what was published; nothing for one of an earlier version."""
+    try:
+        manifest = generations.current(yard)
+    except StackyardError:  # reported with the manifests
+        return
+    if manifest is None or not manifest.files:
+        return
+    folder = yard.generation(manifest.number).modules
+    present = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    for name, expected in sorted(manifest.files.items()):
+        if name not in present:
+            yield f"{folder / name} is missing"
+        elif sha256_file(folder / name) != expected:
+            yield f"{folder / name} has changed"
+    yield from (f"{folder / name} was added" for name in sorted(present - manifest.files.keys()))
+
+
+def _manifests(yard: Yard) -> list[str]:
+    found: list[str] = []
+    generations.history(yard, lambda _number, error: found.append(error.message))
+    return found
+
+
+def _records(yard: Yard) -> Iterator[str]:
+    for paths in revisions.folders(yard):
+        if paths.record.exists():
+            yield from _unreadable(read_record, paths.record)
+            if paths.report.exists():
+                yield from _unreadable(read_report, paths.report)
+
+
+def _locks(yard: Yard) -> Iterator[str]:
+    for path in sorted(yard.locks.rglob("*.lock")):
+        yield from _unreadable(lockfile.read, path)
+
+
+def _unreadable(read: Callable[[Path], object], path: Path) -> Iterator[str]:
+    try:
+        read(path)
+    except StackyardError as error:
+        yield f"{path}: {error.message}" if str(path) not in error.message else error.message
+
+
+def _result(name: str, problems: Iterable[str], remedy: str) -> CheckResult:
+    found = list(problems)
+    if not found:
+        return CheckResult("content", name, "passed")
+    return CheckResult("content", name, "failed", listed(found), remedy)

@@ -1,0 +1,65 @@
+"""What users see differently after a generation: which revisions came and went, and which bare name moved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from stackyard.yard.record import Entry
+
+_WITHOUT = {"deprecated": "deprecated", "notice": "with a notice", "help": "with a help text"}
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The difference between two generations, by full module names.
+
+    Attributes:
+        added: users can load them by a short name now, and could not before.
+        withdrawn: they are hidden now; they load by their full names.
+        missing: they are no longer published because their files do not exist.
+        relabelled: what changed about a revision that was and is published, one phrase each.
+        defaults: by stack, what its bare name loaded before and loads now; empty: nothing.
+    """
+
+    added: tuple[str, ...] = ()
+    withdrawn: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    relabelled: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    defaults: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+
+def compare(before: Iterable[Entry], after: Iterable[Entry]) -> Changes:
+    """What changes for users between two generations."""
+    old, new = ({e.module: e for e in entries} for entries in (before, after))
+    seen = {module for module, e in old.items() if e.is_visible}
+    phrases = {m: tuple(_phrases(old[m], e)) for m, e in new.items() if m in seen and e.is_visible}
+    lost = sorted(seen - {module for module, e in new.items() if e.is_visible})
+    return Changes(
+        added=tuple(module for module, e in new.items() if e.is_visible and module not in seen),
+        withdrawn=tuple(m for m in lost if m in new and new[m].state == "withdrawn"),
+        missing=tuple(m for m in lost if m not in new or new[m].state == "missing"),
+        relabelled={module: words for module, words in phrases.items() if words},
+        defaults=_moved(_defaults(old.values()), _defaults(new.values())),
+    )
+
+
+def _phrases(old: Entry, new: Entry) -> Iterator[str]:
+    if old.state != new.state:
+        yield {"published": "verified"}.get(new.state, new.state)
+    if old.superseded != new.superseded:
+        yield "superseded" if new.superseded else "the newest again"
+    if old.hidden != new.hidden:
+        yield "hidden" if new.hidden else "no longer hidden"
+    for name, without in _WITHOUT.items():
+        if getattr(old, name) != getattr(new, name):
+            yield f"{name}: {getattr(new, name)}" if getattr(new, name) else f"no longer {without}"
+
+
+def _defaults(entries: Iterable[Entry]) -> dict[str, str]:
+    return {e.stack: e.module for e in entries if e.default}
+
+
+def _moved(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    stacks = sorted({*old, *new})
+    return {s: (old.get(s, ""), new.get(s, "")) for s in stacks if old.get(s) != new.get(s)}

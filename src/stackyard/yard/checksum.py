@@ -1,0 +1,54 @@
+"""A file of the yard carries the sha256 of the rest of its own text, so that a flipped byte is noticed when it is read.
+
+In JSON it is the first key, on a line of its own; in TOML the first line, as a comment. It covers every other byte of
+the file, spaces included, so text is compared, not what it means.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+_JSON = re.compile(r'\{\n  "checksum": "([0-9a-f]{64})",\n')
+_TOML = re.compile(r"# checksum ([0-9a-f]{64})\n")
+_ATTEMPT = re.compile(r'\{\s*"checksum"|# checksum')
+
+
+def add(text: str) -> str:
+    """The text of a JSON object (indented, with at least one key), or of a TOML file, with its checksum."""
+    if text.startswith("{\n"):
+        return f'{{\n  "checksum": "{_digest(text)}",\n{text[2:]}'
+    return f"# checksum {_digest(text)}\n{text}"
+
+
+def read(path: Path) -> str:
+    """The text of a file without its checksum, which is compared; an earlier version wrote none.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is not UTF-8, or its checksum is another.
+    """
+    return remove(path.read_bytes().decode("utf-8"))[0]
+
+
+def remove(text: str) -> tuple[str, bool]:
+    """The text without its checksum, and whether it had one.
+
+    Raises:
+        ValueError: the checksum is another.
+    """
+    match = _JSON.match(text) or _TOML.match(text)
+    if match is None:
+        if _ATTEMPT.match(text):
+            raise ValueError("checksum mismatch: its first line is damaged")
+        return text, False
+    rest = text[match.end() :]
+    plain = f"{{\n{rest}" if text.startswith("{") else rest
+    if _digest(plain) != match[1]:
+        raise ValueError("checksum mismatch: the file was changed after it was written")
+    return plain, True
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()

@@ -1,0 +1,37 @@
+"""Claiming a name: how processes on any host agree which of them has it, without locks, hard links or clocks."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def claim(made: Path, name: Path) -> bool:
+    """Give a prepared directory its final name, with all that is in it; False where the name was taken.
+
+    A directory with content is never replaced by rename(2), and the server of a network file system decides who was
+    first. So a name is claimed once, and whoever sees it sees it complete.
+
+    Args:
+        made: a directory beside `name` that holds at least one file.
+
+    Raises:
+        OSError: the file system failed, and the name was not taken.
+    """
+    mine = made.stat()
+    try:
+        os.rename(made, name)
+    except OSError:
+        if _is(name, mine):
+            return True  # done by the server, whose answer was lost: the client asked again
+        if os.path.lexists(name):
+            return False
+        raise
+    return True
+
+
+def _is(name: Path, mine: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(name.stat(), mine)
+    except OSError:
+        return False

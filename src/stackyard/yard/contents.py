@@ -1,0 +1,245 @@
+"""What a tree holds, file by file: mode, size, time and sha256, noted when it is complete and compared later.
+
+A revision has one (``files.json``), and so has every unpacked entry of a cache (``cache/notes``). A comparison looks at
+the size and the time of every file and reads only those whose time changed; a deep one reads every byte.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from stackyard.errors import StackyardError
+from stackyard.host.hashing import sha256_file
+from stackyard.yard import formats
+
+FORMAT = 1
+_ESCAPED = re.compile(r"\\(\\|x[0-9a-f]{2})")
+Tree = dict[str, os.stat_result]
+"""The files and symbolic links below a directory by their relative path; directories end with a slash."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """One file: sealed permission bits, bytes, nanoseconds since 1970, sha256; a symbolic link has a `target` only."""
+
+    mode: int = 0
+    size: int = 0
+    mtime_ns: int = 0
+    sha256: str = ""
+    target: str = ""
+
+
+@dataclass(frozen=True)
+class Contents:
+    """All files of a tree by their relative path, and its directories."""
+
+    files: Mapping[str, Item]
+    folders: frozenset[str] = field(default_factory=frozenset)
+
+    def to_text(self) -> str:
+        """JSON: one line per directory, with the names of its files."""
+        rows: dict[str, dict[str, Any]] = {_written(folder): {} for folder in sorted(self.folders)}
+        for name, item in sorted(self.files.items()):
+            folder, _, file = _written(name).rpartition("/")
+            row = rows.setdefault(folder, {})
+            row[file] = _written(item.target) or [item.mode, item.size, item.mtime_ns, item.sha256]
+        lines = (f"{json.dumps(folder)}: {json.dumps(row, separators=(',', ':'))}" for folder, row in rows.items())
+        return f'{{\n  "format": {FORMAT},\n  "files": {{\n' + ",\n".join(lines) + "\n  }\n}\n"
+
+
+def _read(value: dict[str, Any]) -> Contents:
+    files: dict[str, Item] = {}
+    for folder, row in value["files"].items():
+        start = f"{folder}/" if folder else ""
+        for name, item in row.items():
+            files[_name(start + name)] = Item(target=_name(item)) if isinstance(item, str) else Item(*item)
+    return Contents(files, frozenset(_name(folder) for folder in value["files"] if folder))
+
+
+def _written(name: str) -> str:
+    """A file name in JSON: a byte that is not UTF-8 as ``\\xff``, a backslash doubled."""
+    return name.replace("\\", r"\\").encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def _name(text: str) -> str:
+    def one(match: re.Match[str]) -> str:
+        return "\\" if match[1] == "\\" else os.fsdecode(bytes([int(match[1][1:], 16)]))
+
+    return _ESCAPED.sub(one, text) if "\\" in text else text
+
+
+KIND = formats.Kind(FORMAT, _read, hint=lambda _: "compare every byte: `stackyard verify --deep`")
+"""``files.json`` of a revision, whose hash is in its record; a note on a cache's entry has a checksum of its own."""
+
+
+@dataclass(frozen=True)
+class Damage:
+    """One file that is not as it was noted."""
+
+    path: str
+    what: Literal["missing", "changed", "unexpected", "permissions"]
+
+    def __str__(self) -> str:
+        text = {"missing": "is missing", "unexpected": "was added", "permissions": "has other permissions"}
+        return f"{self.path} {text.get(self.what, 'has changed')}"
+
+
+# --------------------------------------------------------------------------- noting
+
+
+def scan(root: Path, below: Collection[str] = ("",)) -> Tree:
+    """Every file and directory of a tree, or of these parts of it (``prefix/``), without following links."""
+    stack = [part for part in below if not part or (root / part).is_dir()]
+    found: Tree = {part: (root / part).lstat() for part in stack if part}
+    while stack:
+        part = stack.pop()
+        with os.scandir(f"{root}/{part}") as entries:
+            for entry in entries:
+                name = f"{part}{entry.name}"
+                if entry.is_dir(follow_symlinks=False):
+                    name += "/"
+                    stack.append(name)
+                found[name] = entry.stat(follow_symlinks=False)
+    return found
+
+
+def note(root: Path, tree: Tree, known: Callable[[os.stat_result], str] = lambda _: "") -> Contents:
+    """The contents of a tree that was scanned.
+
+    Args:
+        known: the hash of a file that need not be read again, or an empty string.
+    """
+    items: dict[str, Item] = {}
+    unread: list[str] = []
+    for name, status in tree.items():
+        if stat.S_ISLNK(status.st_mode):
+            items[name] = Item(target=str((root / name).readlink()))
+        elif stat.S_ISREG(status.st_mode):
+            digest = known(status)
+            items[name] = _item(status, digest)
+            if not digest:
+                unread.append(name)
+    for name, digest in zip(unread, hashes(root, unread), strict=True):
+        items[name] = _item(tree[name], digest)
+    return Contents(items, frozenset(name[:-1] for name in tree if name.endswith("/")))
+
+
+def _item(status: os.stat_result, digest: str) -> Item:
+    return Item(stat.S_IMODE(status.st_mode) & ~0o222, status.st_size, status.st_mtime_ns, digest)
+
+
+def hashes(root: Path, names: Iterable[str]) -> list[str]:
+    """The sha256 of files, in their order; empty for one that cannot be read. On all cores."""
+
+    def one(name: str) -> str:
+        try:
+            return sha256_file(root / name)
+        except StackyardError:
+            return ""
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        return list(pool.map(one, names, chunksize=16))
+
+
+# --------------------------------------------------------------------------- comparing
+
+
+def compare(contents: Contents, root: Path, tree: Tree, read: Collection[str] = ()) -> Iterator[Damage]:
+    """What differs from the note: sizes, links and permissions of all files, the bytes of those with another time.
+
+    Args:
+        read: files whose bytes are compared too.
+    """
+    doubtful = set(read)
+    for name, item in contents.files.items():
+        status = tree.get(name)
+        if status is None:
+            yield Damage(name, "missing")
+        elif item.target:
+            if not stat.S_ISLNK(status.st_mode) or str((root / name).readlink()) != item.target:
+                yield Damage(name, "changed")
+        elif not stat.S_ISREG(status.st_mode) or status.st_size != item.size:
+            yield Damage(name, "changed")
+            doubtful.discard(name)
+        else:
+            if _has_other_rights(status.st_mode, item.mode):
+                yield Damage(name, "permissions")
+            if status.st_mtime_ns != item.mtime_ns:
+                doubtful.add(name)
+    yield from (Damage(name, "missing") for name in sorted(contents.folders) if f"{name}/" not in tree)
+    yield from _unexpected(contents, tree)
+    names = sorted(name for name in doubtful if name in tree and contents.files[name].sha256)
+    for name, digest in zip(names, hashes(root, names), strict=True):
+        if digest != contents.files[name].sha256:
+            yield Damage(name, "changed")
+
+
+def _has_other_rights(now: int, noted: int) -> bool:
+    """Whether it can be run, or as whom, differs; who may read it is the site's to change, also through other links."""
+    return bool((now ^ noted) & stat.S_IXUSR or now & ~noted & (stat.S_ISUID | stat.S_ISGID))
+
+
+def _unexpected(contents: Contents, tree: Tree) -> Iterator[Damage]:
+    for name in tree:
+        known = name[:-1] in contents.folders if name.endswith("/") else name in contents.files
+        if not known:
+            yield Damage(name.rstrip("/"), "unexpected")
+
+
+def sample(contents: Contents, most_bytes: int, seed: int, always: Callable[[str], bool]) -> list[str]:
+    """Files to read: those that `always` names, and others up to a number of bytes, chosen by `seed` alone."""
+    regular = [name for name, item in contents.files.items() if item.sha256]
+    chosen = [name for name in regular if always(name)]
+    left = most_bytes - sum(contents.files[name].size for name in chosen)
+    others = set(regular).difference(chosen)
+    for name in sorted(others, key=lambda name: zlib.crc32(f"{seed} {name}".encode("utf-8", "surrogateescape"))):
+        left -= contents.files[name].size
+        if left < 0:
+            break
+        chosen.append(name)
+    return chosen
+
+
+def changes(before: Tree, after: Tree) -> list[str]:
+    """The files that were written, made, removed or replaced between two scans of one tree."""
+    names = before.keys() | after.keys()
+    return sorted(name for name in names if _stamp(before.get(name)) != _stamp(after.get(name)))
+
+
+def _stamp(status: os.stat_result | None) -> tuple[int, ...]:
+    """What no reader changes. A build may link and seal a file now: not its links nor the right to write."""
+    if status is None:
+        return ()
+    folder = stat.S_ISDIR(status.st_mode)
+    size_and_time = () if folder else (status.st_size, status.st_mtime_ns)
+    return (status.st_ino, status.st_mode & ~0o222, *size_and_time)
+
+
+# --------------------------------------------------------------------------- sealing
+
+
+def seal(root: Path, tree: Tree, *, folders: bool, leave: Callable[[str], bool] = lambda _: False) -> None:
+    """Take the right to write from everybody, the owner too. A file's other names (hard links) share its mode.
+
+    Args:
+        folders: also directories, so that no file can be added, replaced or removed.
+        leave: files that stay as they are.
+    """
+    names = sorted(tree, key=len, reverse=True)  # what is inside a directory before the directory
+    for name in names:
+        status = tree[name]
+        kind = stat.S_ISREG(status.st_mode) or (folders and stat.S_ISDIR(status.st_mode))
+        if kind and status.st_mode & 0o222 and not leave(name):
+            try:
+                (root / name).chmod(stat.S_IMODE(status.st_mode) & ~0o222)
+            except PermissionError:  # it belongs to another user, who alone can change it
+                continue

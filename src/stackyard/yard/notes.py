@@ -1,0 +1,65 @@
+"""What an entry of a cache held when it was made, so that a build links only what is still so.
+
+    cache/notes/<kind>/<path of the entry in its cache>.json
+
+An entry without a note was made by an earlier version, or its writer was killed: it is compared with its own listing
+(conda's paths.json, a wheel's RECORD) once, and noted then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from stackyard.errors import StackyardError
+from stackyard.yard import atomic, checksum, contents, formats
+from stackyard.yard.caches import Kind
+from stackyard.yard.contents import Contents, Tree
+from stackyard.yard.layout import Yard
+
+KIND = formats.Kind(
+    contents.FORMAT, contents.KIND.make, hint=lambda path: f"remove it: {path}", checked_since=contents.FORMAT
+)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """An entry as it was found: what it should hold, its files now, and what is wrong, a sentence each."""
+
+    contents: Contents
+    tree: Tree
+    problems: tuple[str, ...] = ()
+
+
+def place(yard: Yard, kind: Kind, entry: Path) -> Path:
+    """Where the note on an entry of a yard's cache is."""
+    return yard.note(kind.name, entry.relative_to(kind.folder(yard)).as_posix())
+
+
+def write(yard: Yard, kind: Kind, entry: Path) -> Checked:
+    """Note what a complete entry holds, and take the right to write into its files."""
+    tree = contents.scan(entry)
+    contents.seal(entry, tree, folders=False, leave=kind.is_rewritten)
+    made = contents.note(entry, tree)
+    atomic.write_text(place(yard, kind, entry), checksum.add(made.to_text()))
+    return Checked(made, tree)
+
+
+def check(yard: Yard, kind: Kind, entry: Path, *, deep: bool = False) -> Checked | None:
+    """Compare an entry with its note: sizes and times, and the bytes of the files whose time changed.
+
+    Args:
+        deep: read every byte.
+
+    Returns:
+        None if there is no note, or one that is damaged itself.
+    """
+    try:
+        noted = formats.load(place(yard, kind, entry), KIND)
+    except StackyardError:
+        return None
+    tree = contents.scan(entry)
+    every = [name for name, item in noted.files.items() if item.sha256] if deep else ()
+    found = contents.compare(noted, entry, tree, every)
+    problems = tuple(f"{entry}/{damage}" for damage in found if damage.what != "permissions")
+    return Checked(noted, tree, problems)

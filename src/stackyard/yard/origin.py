@@ -1,0 +1,82 @@
+"""Who published a generation: the account, the host, the command and the files.
+
+It answers the questions that staff ask each other: who did this, from where, with which version of which file?
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from stackyard import __version__
+from stackyard.host.identity import account_name
+
+
+@dataclass(frozen=True)
+class UsedFile:
+    """A file that a deploy read. `sha256` is that of its content at that time; empty: it could not be read."""
+
+    path: str
+    sha256: str = ""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a generation came from. Every field is empty in generations of versions that did not record it.
+
+    Attributes:
+        user: the name of the account; its number where the system has no name for it.
+        uid: the account's number; -1 where it was not recorded.
+        sudo: the account that called sudo, where one did.
+        host: the name of the machine.
+        program: the version of this program.
+        command: the command line, without secrets.
+        files: the files that a deploy read.
+    """
+
+    user: str = ""
+    uid: int = -1
+    sudo: str = ""
+    host: str = ""
+    program: str = ""
+    command: tuple[str, ...] = ()
+    files: tuple[UsedFile, ...] = ()
+
+    @property
+    def who(self) -> str:
+        """The account for display: ``alice``, or ``root (alice)`` where alice used sudo."""
+        return f"{self.user} ({self.sudo})" if self.sudo else self.user
+
+
+def origin(command: Iterable[str] = (), files: Iterable[str | Path] = ()) -> Origin:
+    """What this process publishes with.
+
+    Args:
+        command: the words of the command line, already without secrets.
+    """
+    uid = os.getuid()
+    return Origin(
+        user=account_name(uid),
+        uid=uid,
+        sudo=_sudo(uid),
+        host=socket.gethostname(),
+        program=__version__,
+        command=tuple(command),
+        files=tuple(UsedFile(str(path), _sha256(Path(path))) for path in files),
+    )
+
+
+def _sudo(uid: int) -> str:
+    caller = os.environ.get("SUDO_UID", "") if uid == 0 else ""
+    return account_name(int(caller)) if caller.isdecimal() and caller != "0" else ""
+
+
+def _sha256(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""

@@ -1,0 +1,97 @@
+"""Other checks verify a revision anew and build nothing; nor does a policy that does not concern its files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stackyard.host.platforms import this_platform
+from support.channel import Package, make_channel
+from support.cli import Done, stackyard
+
+
+class Bed:
+    """A stack with checks, a site and a yard."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.yard = folder, folder / "yard"
+        self.channel = make_channel(folder / "channel", [Package("lib", "1.0", subdir=this_platform())]).as_uri()
+        self.site = folder / "site.yaml"
+        self.policy()
+
+    def policy(self, **values: Any) -> None:
+        self.site.write_text(json.dumps({"name": "here", **values}))
+
+    def deploy(self, *words: str, expect: int = 0, checks: list[dict[str, Any]], **more: Any) -> Done:
+        environment = {"channels": [self.channel], "dependencies": ["lib"]}
+        stack = {"name": "demo", "version": "1", "environment": environment, "checks": checks, **more}
+        (self.folder / "stack.yaml").write_text(json.dumps(stack))
+        return self.run("deploy", str(self.folder / "stack.yaml"), *words, expect=expect)
+
+    def run(self, *words: str, expect: int = 0) -> Done:
+        return stackyard("--yard", self.yard, "--site", self.site, *words, expect=expect)
+
+    @property
+    def revisions(self) -> list[Path]:
+        return sorted((self.yard / "stacks" / "demo").iterdir())
+
+    def state(self) -> str:
+        (row,) = self.run("list", "--json").value
+        return str(row["state"])
+
+    def report(self) -> Any:
+        return json.loads((self.revisions[0] / "report.json").read_text())
+
+
+@pytest.fixture
+def bed(tmp_path: Path) -> Bed:
+    return Bed(tmp_path)
+
+
+def says(word: str, expect: str) -> list[dict[str, Any]]:
+    return [{"name": "word", "run": ["echo", word], "expect": expect}]
+
+
+def test_a_changed_expectation_builds_nothing(bed: Bed) -> None:
+    bed.deploy(checks=says("one", "two"), expect=3)  # a wrong expectation: built, not published
+    assert "demo/1-default-1" in bed.deploy(checks=says("one", "one")).out
+    first = bed.report()["check_hash"]
+    assert bed.state() == "published" and len(bed.revisions) == 1
+    told = bed.deploy(checks=says("one", "three"), expect=3)
+    assert "published before, now listed as failed" in told.out and bed.state() == "failed"
+    bed.deploy("--dry-run", checks=says("one", "o.e"))
+    assert bed.state() == "failed"
+    bed.deploy(checks=says("one", "o.e"))
+    assert bed.state() == "published" and bed.report()["check_hash"] != first
+    assert bed.deploy("--json", checks=says("one", "o.e")).value["revisions"][0]["status"] == "unchanged"
+    assert len(bed.revisions) == 1
+    bed.run("verify")  # the checks of the file are those of the revision now
+    assert bed.report()["check_hash"] != first and bed.report()["state"] == "passed"
+
+
+def test_a_changed_script_is_kept_with_the_revision(bed: Bed) -> None:
+    script = bed.folder / "probe.sh"
+    checks = [{"name": "probe", "script": "probe.sh"}]
+    script.write_text("exit 0\n")
+    bed.deploy(checks=checks)
+    assert bed.deploy("--json", checks=checks).value["revisions"][0]["status"] == "unchanged"
+    script.write_text("echo other\n")
+    assert bed.deploy("--json", checks=checks).value["revisions"][0]["status"] == "published"
+    assert bed.deploy("--json", checks=checks).value["revisions"][0]["status"] == "unchanged"
+    script.unlink()
+    bed.run("verify")
+    assert next(c["detail"] for c in bed.report()["checks"] if c["name"] == "probe") == "other"
+    assert len(bed.revisions) == 1
+    assert "no such file" in bed.deploy(checks=checks, expect=2).err
+
+
+def test_a_policy_for_users_reaches_published_revisions_without_a_build(bed: Bed) -> None:
+    bed.deploy(checks=[])
+    bed.policy(pins=["numpy <2"], channels={"priority": "flexible"})
+    told = bed.deploy("--json", checks=[]).value
+    assert (told["generation"], [r["status"] for r in told["revisions"]], told["locks"]) == (0, ["unchanged"], [])
+    condarc = (bed.revisions[0] / "condarc").read_text()
+    assert '"numpy <2"' in condarc and 'channel_priority: "flexible"' in condarc

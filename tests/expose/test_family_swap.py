@@ -1,0 +1,31 @@
+"""A list that was not set is not set after a stack was replaced by another of its family, in one step or in two."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stackyard.yard.layout import Yard
+from support import modules, stackrecords
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("system", modules.SYSTEMS)
+@pytest.mark.parametrize("before", [None, "/m"])
+def test_manpath_is_given_back_after_a_swap(tmp_path: Path, system: str, before: str | None) -> None:
+    if reason := modules.missing(system, "bash"):
+        pytest.skip(reason)
+    yard = Yard(tmp_path / "yard")
+    records = [stackrecords.record(yard, name, "1") for name in ("one", "two")]
+    stackrecords.publish(yard, [stackrecords.entry(each, default=True) for each in records], records)
+    environ = {"PATH": "/usr/bin:/bin", "HOME": "/home/user", "LANG": "C.UTF-8", "MODULEPATH": str(yard.modules)}
+    swap = "module load two" if system == "lmod" else "module switch one two"
+    note = 'echo "[${MANPATH-unset}]"'
+    lines = [modules.initialise(system, "bash"), "unset MANPATH" if before is None else f"export MANPATH={before}"]
+    lines += ["module load one", swap, "module load one" if system == "lmod" else "module switch two one", note]
+    lines += ["module unload one", note]
+    output = modules.run("bash", "\n".join(lines) + "\n", environ, tmp_path)
+    shown = [line for line in output.splitlines() if line.startswith("[")]
+    assert shown[0].startswith(f"[{records[0].prefix}/share/man:")
+    assert shown[1] == f"[{before or 'unset'}]"

@@ -1,0 +1,91 @@
+"""A module that offers some commands of a stack and nothing else of it, under both module systems."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from stackyard.errors import InputError
+from stackyard.expose.base import full_change
+from stackyard.expose.published import freeze
+from stackyard.spec.models import ModuleSettings, Site
+from stackyard.verify import content
+from stackyard.yard.layout import RevisionPaths, Yard
+from stackyard.yard.record import BuildRecord
+from support import modules, stackrecords
+from support.stackrecords import entry, record
+
+TOOL = "import json, os, sys\nprint(json.dumps([sys.argv[1:], os.environ.get('PYTHONPATH'), 'away' in sys.path]))\n"
+
+
+@pytest.fixture
+def tool(tmp_path: Path) -> BuildRecord:
+    """A stack with a Python of its own, a Python program and a compiled one, of which it offers two."""
+    made = record(Yard(tmp_path / "yard"), "tool", "1", settings={"commands": ["tool", "true"]})
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", made.prefix], check=True)
+    program = Path(made.prefix, "bin", "tool")
+    program.write_text(f"#!{made.prefix}/bin/python\n{TOOL}")
+    program.chmod(0o755)
+    Path(made.prefix, "bin", "true").symlink_to("/bin/true")
+    return made
+
+
+def folder(of: BuildRecord) -> Path:
+    return RevisionPaths.of(of.path).commands
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("system", modules.SYSTEMS)
+def test_loading_changes_path_and_nothing_else(tool: BuildRecord, tmp_path: Path, system: str) -> None:
+    if reason := modules.missing(system, "bash"):
+        pytest.skip(reason)
+    shown = stackrecords.publish(Yard(tmp_path / "yard"), [entry(tool, default=True)], [tool])
+    environ = {"PATH": "/usr/bin:/bin", "HOME": "/home/user", "PYTHONPATH": "away", "CONDA_PREFIX": "/mine"}
+    lines = [modules.initialise(system, "bash"), f"module use {shown}", modules.snapshot("bash", tmp_path / "before"),
+             "module load tool", modules.snapshot("bash", tmp_path / "after"), "command -v tool python3",
+             "tool 'a  b' '*'", "module unload tool", modules.snapshot("bash", tmp_path / "end")]  # fmt: skip
+    out = modules.run("bash", "\n".join(lines), environ, tmp_path)
+    assert out.splitlines()[-3:] == [f"{folder(tool)}/tool", "/usr/bin/python3", '[["a  b", "*"], "away", false]'], out
+    before, after, end = (modules.take(tmp_path / name) for name in ("before", "after", "end"))
+    assert before and after and end
+    own = ("LMOD", "_LM", "__LMOD", "_Module", "LOADEDMODULES", "__MODULES", "MODULES", "_")
+    changed = {n for n, value in after.environ.items() if before.environ.get(n) != value and not n.startswith(own)}
+    assert changed == {"PATH"}
+    assert end.environ["PATH"] == before.environ["PATH"]
+
+
+def test_other_programs_start_as_they_are(tool: BuildRecord) -> None:
+    freeze(tool, Site())
+    assert sorted(path.name for path in folder(tool).iterdir()) == ["tool", "true"]
+    assert (folder(tool) / "true").read_text() == f'#!/bin/sh\nexec {tool.prefix}/bin/true "$@"\n'
+    assert subprocess.run([folder(tool) / "true"], check=False).returncode == 0
+
+
+def test_a_script_that_was_changed_is_found(tool: BuildRecord) -> None:
+    freeze(tool, Site())
+    assert content.own_files(tool) == []
+    (folder(tool) / "tool").write_text("#!/bin/sh\nexec evil\n")
+    assert [check.status for check in content.own_files(tool)] == ["failed"]
+
+
+def test_a_command_that_the_stack_lacks(tool: BuildRecord) -> None:
+    lacking = replace(tool, settings={"commands": ["tol"]})
+    with pytest.raises(InputError, match="tool/1-py311-1 has no command tol"):
+        freeze(lacking, Site())
+    assert not RevisionPaths.of(tool.path).module.exists()
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "..", "a b", "$(id)", "-x", "exec"])
+def test_a_name_that_is_not_one(name: str) -> None:
+    with pytest.raises(ValueError, match="is not a name of"):
+        ModuleSettings(commands=(name,))
+
+
+def test_variables_are_its_own_and_those_of_the_site_are_not(tool: BuildRecord) -> None:
+    with_variables = replace(tool, settings={**tool.settings, "variables": {"TOOL": "{prefix}/x"}})
+    change = full_change(with_variables, Site())
+    assert change.apply({"PATH": "/bin"}) == {"PATH": f"{folder(tool)}:/bin", "TOOL": f"{tool.prefix}/x"}

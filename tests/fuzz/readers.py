@@ -1,0 +1,145 @@
+"""Every kind of file that the program reads: good examples of it, and the command lines that read it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fuzz.command import stackyard
+
+Read = Callable[[Path], None]
+ROOT = Path(__file__).parents[2]
+DATA = ROOT / "tests" / "data"
+EXAMPLES = ROOT / "examples"
+
+
+@dataclass(frozen=True)
+class Reader:
+    """One kind of file.
+
+    Attributes:
+        file: the name of the damaged file, with which `read` finds it.
+        seeds: good files.
+        read: reads the file in the given directory, as the commands do; raises what they do not expect.
+    """
+
+    file: str
+    seeds: Sequence[bytes]
+    read: Read
+
+
+def commands(*lines: str) -> Read:
+    """A reader that runs command lines; ``{}`` stands for the damaged file."""
+
+    def read(path: Path) -> None:
+        for line in lines:
+            code, output = stackyard(*(word.replace("{}", str(path)) for word in line.split()))
+            assert code in (0, 1, 2, 3, 4) and (code == 0 or output), f"exit status {code} of {line}: {output!r}"
+
+    return read
+
+
+def _lock(path: Path) -> None:
+    """The commands that read a lock. Its exports write the fields of packages in the syntax of other tools."""
+    from stackyard.errors import StackyardError
+    from stackyard.lock import export, text
+
+    commands("why {} six", f"diff {{}} {DATA}/formats/stack-1.lock", f"diff {DATA}/formats/stack-1.lock {{}}")(path)
+    try:
+        lock = text.read(path)
+    except StackyardError:
+        return
+    text.dump(lock)
+    for variant in lock.variants:
+        for form in (export.explicit, export.environment, export.pylock, export.pixi):
+            try:
+                form(variant)
+            except StackyardError as error:
+                assert error.message
+
+
+def _hosts(path: Path) -> None:
+    """Host lists of schedulers and core lists of sites: text from outside that is expanded."""
+    from stackyard.errors import StackyardError
+    from stackyard.launch.layout.nodes import core_list
+    from stackyard.launch.plan.schedulers.hostlist import expand
+
+    text = path.read_bytes().decode(errors="replace")
+    for line in text.splitlines():
+        for reader, expected in ((expand, StackyardError), (core_list, ValueError)):
+            try:
+                reader(line)
+            except expected as error:
+                assert str(error)
+
+
+def _pip_config(path: Path) -> None:
+    from stackyard.errors import StackyardError
+    from stackyard.host.pipconf import read_config
+
+    try:
+        read_config({"PIP_CONFIG_FILE": str(path), "HOME": str(path.parent)})
+    except StackyardError as error:
+        assert error.message
+
+
+def _files(*patterns: str, where: Path = EXAMPLES) -> list[bytes]:
+    found = [path.read_bytes() for pattern in patterns for path in sorted(where.glob(pattern)) if path.is_file()]
+    assert found, patterns
+    return found
+
+
+JOB = b"""format: 1
+program: [train.py, --epochs, "3"]
+nodes: 2
+ranks_per_node: 4
+cores_per_rank: 4
+gpus_per_rank: 1
+oversubscribe: true
+env: {NCCL_DEBUG: INFO}
+batch:
+  time_min: 60
+  account: PROJ
+  queue: batch
+  array: 1-4
+"""
+HOSTS = b"n[1-4,7]\nr[0-1]n[01-12]\nbatch5 h41n08 h41n08\n0-7,16-23\n0-63:2\ngpu-[001-003]-ib,login1\n"
+PIP_CONFIG = b"""[global]
+index-url = https://u:p@pypi.example/simple
+extra-index-url =
+    https://a/
+    https://b/
+[install]
+no-binary = :all:
+"""
+RUN = DATA / "formats" / "run-1"
+_STACK_FILE = ("show --parsed {}", "deploy --dry-run --locked {}")
+_SITE_FILE = ("--site {} list", "--site {} explain --nodes 2 train.py")
+_JOB_FILE = ("explain --job {}", f"--site {EXAMPLES}/frontier/site.yaml explain --picture --job {{}}")
+
+READERS = {
+    "environment": Reader(
+        "environment.yml",
+        [*_files("*/environment.yml", "*/conda.yaml"), *_files("env/*.yml", where=DATA)],
+        commands(*_STACK_FILE),
+    ),
+    "requirements": Reader("requirements.txt", _files("*/requirements*.txt"), commands(*_STACK_FILE)),
+    "stack": Reader("stack.yaml", _files("*/stack*.yaml", "*/*ce.yaml"), commands(*_STACK_FILE)),
+    "site": Reader("site.yaml", _files("*/site.yaml"), commands(*_SITE_FILE)),
+    "job": Reader("train.job.yaml", [JOB], commands(*_JOB_FILE)),
+    "script": Reader(
+        "job.sbatch",
+        _files("lint/bad/*.*", "lint/good/*.*", where=DATA),
+        commands("lint {}", "lint --json --fix {}"),
+    ),
+    "lock": Reader("stack.yaml.lock", _files("formats/*.lock", where=DATA), _lock),
+    "hosts": Reader("hosts", [HOSTS], _hosts),
+    "pip.conf": Reader("pip.conf", [PIP_CONFIG], _pip_config),
+    "run record": Reader(
+        "record.json", [RUN.joinpath("record.json").read_bytes()], commands("runs show {}/..", "runs diff {}/.. {}/..")
+    ),
+    "run status": Reader(
+        "status.json", [RUN.joinpath("status.json").read_bytes()], commands("runs show {}/..", "runs show --json {}/..")
+    ),
+}

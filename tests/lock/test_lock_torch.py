@@ -1,0 +1,215 @@
+"""The build of torch is that for the accelerator: of the variant, else of the site's nodes, else of this machine."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from helpers_lock import pip, stack, variant, wheel
+
+from stackyard.errors import InputError, StackyardError
+from stackyard.lock import solve
+from stackyard.lock.accelerator import HOME, accelerator
+from stackyard.lock.model import Lock
+from stackyard.lock.virtual import Virtual
+from stackyard.progress import Silent
+from stackyard.spec.models import Environment, Gpu, Interpreter, NodeKind, PipOptions, PipPolicy, Site
+from stackyard.yard.layout import Yard
+from support.webserver import served
+
+LINUX = "linux-64"
+CUDA12 = ("nvidia-cublas-cu12", "triton")
+PYPI = {
+    "torch": [("2.8.0", CUDA12), ("2.9.0", CUDA12), ("2.11.0", ("nvidia-cublas", "triton"))],
+    "nvidia-cublas-cu12": [("12.8", ())], "nvidia-cublas": [("13.0", ())], "triton": [("3.5", ())],
+    "numpy": [("2.3", ())], "lightning": [("2.6", ("torch>=2", "numpy"))], "torchmetrics": [("1.8", ("torch",))],
+    "torchvision": [("0.26", ("torch==2.11.0",)), ("0.24", ("torch==2.9.0",))],
+}  # fmt: skip
+TORCH = {
+    "cpu": {"torch": [("2.8.0+cpu", ("numpy",)), ("2.9.0+cpu", ("numpy",))],
+            "torchvision": [("0.24+cpu", ("torch==2.9.0",))], "numpy": [("1.0", ())]},
+    "cu129": {"torch": [("2.9.0+cu129", CUDA12)], "triton": [("3.5", ())], "nvidia-cublas-cu12": [("12.9", ())]},
+    "cu128": {"torch": [("2.8.0+cu128", CUDA12), ("2.9.0+cu128", CUDA12)], "triton": [("3.5", ())]},
+    "rocm6.4": {"torch": [("2.9.0+rocm6.4", ("pytorch-triton-rocm==3.5",))], "pytorch-triton-rocm": [("3.5", ())]},
+}  # fmt: skip
+Releases = dict[str, list[tuple[str, Sequence[str]]]]
+
+
+def index(folder: Path, releases: Releases) -> None:
+    """A PEP 503 index with tiny wheels, to be served."""
+    for name, versions in releases.items():
+        page = folder / name
+        for version, requires in versions:
+            wheel(page, name, version, requires)
+        digests = {w.name: hashlib.sha256(w.read_bytes()).hexdigest() for w in page.glob("*.whl")}
+        links = (f'<a href="{quote(file)}#sha256={digest}">{file}</a>' for file, digest in sorted(digests.items()))
+        (page / "index.html").write_text("<!DOCTYPE html><html><body>" + "\n".join(links) + "</body></html>")
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("web")
+    index(folder / "simple", PYPI)
+    index(folder / "newer", {**PYPI, "torch": [("2.8.0", ("nvidia-cudnn-cu13",))], "nvidia-cudnn-cu13": [("9", ())]})
+    for backend, releases in TORCH.items():
+        index(folder / "whl" / backend, releases)
+    with served(folder) as url:
+        yield url
+
+
+@pytest.fixture
+def yard(tmp_path: Path) -> Yard:
+    return Yard(tmp_path / "yard")
+
+
+def site(web: str, *kinds: NodeKind, **policy: Any) -> Site:
+    mirrors = {"https://download.pytorch.org": web}
+    values = {"read_pip_conf": False, "index_url": f"{web}/simple", "mirrors": mirrors, **policy}
+    nodes = kinds or (NodeKind(platform=LINUX, glibc="2.28"),)
+    return Site(pip=PipPolicy(**values), platforms=(LINUX,), nodes={f"kind{n}": kind for n, kind in enumerate(nodes)})
+
+
+def gpus(**gpu: Any) -> NodeKind:
+    return NodeKind(platform=LINUX, glibc="2.28", gpu=Gpu(count=4, **gpu))
+
+
+def lock(
+    yard: Yard, where: Site, *lines: str, options: PipOptions | None = None, previous: Lock | None = None, **axes: str
+) -> Lock:
+    asked = Environment(pip=pip(*lines), pip_options=options or PipOptions())
+    made = stack(variant(asked, axes=axes, interpreter=Interpreter(source="host")))
+    return solve.lock_stack(made, where, yard, (), previous, Silent())
+
+
+def versions(made: Lock) -> dict[str, str]:
+    return {p.name: p.version for p in made.variants[0].pip}
+
+
+def test_a_site_without_gpus_gets_the_build_for_cpus(web: str, yard: Yard) -> None:
+    made = lock(yard, site(web), "torch")
+    assert versions(made) == {"torch": "2.9.0+cpu", "numpy": "2.3"}  # numpy is not taken from PyTorch's index
+    (torch,) = (p for p in made.variants[0].pip if p.name == "torch")
+    assert (torch.index, torch.url.startswith(f"{web}/whl/cpu/torch/")) == (f"{web}/whl/cpu", True)
+    notice = f"torch: accelerator cpu (no GPU in any node kind of the site): index {web}/whl/cpu"
+    assert notice in made.variants[0].notices
+
+
+def test_torch_that_others_require(web: str, yard: Yard) -> None:
+    made = lock(yard, site(web), "lightning", "torchvision")
+    assert versions(made) == {"lightning": "2.6", "torch": "2.9.0+cpu", "torchvision": "0.24+cpu", "numpy": "2.3"}
+    more = lock(yard, site(web), "lightning", "torchvision", "torchmetrics", previous=made)
+    assert versions(more) == {**versions(made), "torchmetrics": "1.8"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "lines", "expected"),
+    [
+        (gpus(cuda="12.4"), ["torch"], {"torch": "2.9.0+cu129", "nvidia-cublas-cu12": "12.8", "triton": "3.5"}),
+        (gpus(cuda="12.4"), ["torch==2.8.0"], {"torch": "2.8.0", "nvidia-cublas-cu12": "12.8", "triton": "3.5"}),
+        (gpus(cuda="13.0"), ["torch"], {"torch": "2.11.0", "nvidia-cublas": "13.0", "triton": "3.5"}),
+    ],
+)
+def test_nvidias_gpus_get_what_their_driver_runs(
+    web: str, yard: Yard, kind: NodeKind, lines: list[str], expected: dict[str, str]
+) -> None:
+    assert versions(lock(yard, site(web, kind), *lines)) == expected
+
+
+def test_an_older_index_where_the_newest_does_not_have_the_version(web: str, yard: Yard) -> None:
+    where = site(web, gpus(cuda="12.4"), index_url=f"{web}/newer")
+    assert versions(lock(yard, where, "torch<2.9"))["torch"] == "2.8.0+cu128"
+
+
+def test_amds_gpus(web: str, yard: Yard) -> None:
+    made = lock(yard, site(web, gpus(vendor="amd")), "torch")
+    assert versions(made) == {"torch": "2.9.0+rocm6.4", "pytorch-triton-rocm": "3.5"}
+
+
+@pytest.mark.parametrize(
+    ("axes", "lines", "torch"),
+    [
+        ({"accelerator": "cpu"}, ["torch"], "2.9.0+cpu"),
+        ({"accelerator": "none"}, ["torch"], "2.9.0+cpu"),
+        ({"accelerator": "cu128"}, ["torch"], "2.9.0+cu128"),
+        ({"accelerator": "cuda-12.8"}, ["torch"], "2.9.0+cu128"),
+        ({"cuda": "12.8"}, ["torch==2.8"], "2.8.0+cu128"),
+        ({"accelerator": "rocm6.4"}, ["torch"], "2.9.0+rocm6.4"),
+        ({"accelerator": "cuda"}, ["torch"], "2.11.0"),
+        ({}, ["torch==2.9.0+cu128"], "2.9.0+cu128"),
+    ],
+)
+def test_the_variant_and_the_requirement_come_first(
+    web: str, yard: Yard, axes: dict[str, str], lines: list[str], torch: str
+) -> None:
+    assert versions(lock(yard, site(web, gpus(cuda="13.0")), *lines, **axes))["torch"] == torch
+
+
+def test_what_the_file_or_the_site_names_wins(web: str, yard: Yard) -> None:
+    own = PipOptions(extra_index_urls=(f"{web}/whl/cu128",))
+    assert versions(lock(yard, site(web), "torch==2.9.0", options=own))["torch"] == "2.9.0+cu128"
+    assert versions(lock(yard, site(web, torch_backend="off"), "torch"))["torch"] == "2.11.0"
+    assert versions(lock(yard, site(web, torch_backend="cu128"), "torch"))["torch"] == "2.9.0+cu128"
+
+
+def test_a_build_for_the_accelerator_that_is_at_hand_is_taken(web: str, yard: Yard, tmp_path: Path) -> None:
+    wheel(tmp_path / "links", "torch", "2.12.0+cpu")
+    unreachable = site(web, find_links=(str(tmp_path / "links"),), mirrors={HOME: "http://127.0.0.1:9"})
+    assert versions(lock(yard, unreachable, "torch")) == {"torch": "2.12.0+cpu"}
+
+
+def test_without_the_internet_the_error_says_what_to_do(web: str, yard: Yard) -> None:
+    with pytest.raises(StackyardError) as caught:
+        lock(yard, site(web, mirrors={HOME: "http://127.0.0.1:9"}), "torch")
+    assert caught.value.message.startswith(
+        "PyTorch's index for accelerator cpu (http://127.0.0.1:9/cpu) cannot be reached"
+    )
+    assert "no GPU in any node kind of the site" in str(caught.value.hint)
+    assert "`pip: mirrors:`" in str(caught.value.hint) and "torch_backend: off" in str(caught.value.hint)
+
+
+def test_no_solution_names_the_index(web: str, yard: Yard) -> None:
+    with pytest.raises(InputError, match="cannot solve the pip packages") as caught:
+        lock(yard, site(web), "torch==2.11.0")
+    assert f"torch is taken from {web}/whl/cpu: accelerator cpu" in str(caught.value.detail)
+
+
+def test_a_change_of_the_rule_concerns_locks_with_torch_only(web: str, yard: Yard) -> None:
+    def stale(line: str, where: Site) -> list[str]:
+        made = stack(variant(Environment(pip=pip(line)), interpreter=Interpreter(source="host")))
+        return solve.stale(solve.lock_stack(made, site(web), yard, (), None, Silent()), made, where, ())
+
+    assert stale("numpy", site(web, torch_backend="off")) == []
+    assert any("torch-backend off" in reason for reason in stale("torch", site(web, torch_backend="off")))
+    moved = site(web, mirrors={"https://download.pytorch.org": "http://127.0.0.1:9"})
+    assert stale("numpy", moved) == []
+    assert any("(locked: torch)" in reason for reason in stale("torch", moved))
+
+
+@pytest.mark.parametrize(
+    ("axes", "virtual", "name"),
+    [
+        ({}, Virtual(("__cuda=12.4=0",)), "CUDA 12.4"),
+        ({}, Virtual(()), "cpu"),
+        ({"accelerator": "cuda"}, Virtual(()), None),
+        ({"accelerator": "CPU"}, Virtual(("__cuda=12.4=0",)), "cpu"),
+        ({"accelerator": "cuda12.6"}, Virtual(()), "cu126"),
+        ({"accelerator": "cuda 12"}, Virtual(()), "CUDA 12"),
+        ({"accelerator": "rocm"}, Virtual(()), "ROCm"),
+        ({"rocm": "6.4"}, Virtual(()), "rocm6.4"),
+        ({"accelerator": "xpu"}, Virtual(()), "xpu"),
+        ({"accelerator": "tpu"}, Virtual(()), None),
+    ],
+)
+def test_names_of_accelerators(axes: dict[str, str], virtual: Virtual, name: str | None) -> None:
+    found = accelerator(axes, Site(), LINUX, virtual)
+    assert (found.name if found else None) == name
+    assert accelerator(axes, Site(), "linux-ppc64le", virtual) is None
+
+
+def test_an_accelerator_without_builds() -> None:
+    with pytest.raises(InputError, match=r"no builds for cu127 \(the axis accelerator is cuda12\.7\)"):
+        accelerator({"accelerator": "cuda12.7"}, Site(), LINUX, Virtual(()))
