@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from stackyard.errors import StackyardError
+from stackyard.host import filelocks
 from stackyard.host.filelocks import holders, secure
 from stackyard.host.identity import this_process
 from support.accounts import Accounts
@@ -34,7 +35,8 @@ def held(path: Path, kind: str = EXCLUSIVE) -> Iterator[int]:
         process.kill()
 
 
-def test_who_holds_it_is_named_at_once_and_at_the_end(tmp_path: Path) -> None:
+def test_who_holds_it_is_named_after_a_while_and_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filelocks, "PATIENCE_S", 0.1)
     path, told = tmp_path / "cache/.lock", []
     secure(path, told.append)
     assert told == [] and holders(path) == []

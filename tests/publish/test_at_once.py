@@ -113,7 +113,7 @@ def ended(process: subprocess.Popen[str], code: int = 0) -> str:
 def test_stacks_that_are_deployed_at_once_are_all_published(place: Place) -> None:
     files = [place.stack(name) for name in ("a", "b", "c")]
     for process in [place.start("deploy", file) for file in files]:
-        assert "waiting" not in ended(process)
+        assert "waiting for the stack" not in ended(process)
     assert place.published == {"a/1-default-1", "b/1-default-1", "c/1-default-1"}
     assert [path.name for path in place.yard.iterdir() if path.name.startswith(".")] == []
 

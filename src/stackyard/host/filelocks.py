@@ -17,6 +17,8 @@ from stackyard.errors import StackyardError
 from stackyard.host.identity import account_name
 
 LIMIT_S = 900.0
+PATIENCE_S = 1.0
+"""How long a lock may be held before anything is said about it: most are given back at once."""
 _POLL_S = 0.2
 
 
@@ -24,7 +26,7 @@ def secure(path: Path, tell: Callable[[str], None], *, shared: bool = False, lim
     """Make a lock file that only those can open who may write beside it, and return once nobody holds it.
 
     Args:
-        tell: called once, with a sentence about the processes that hold it.
+        tell: called once, after `PATIENCE_S`, with a sentence about the processes that hold it.
         shared: the program only shares the lock, so that others that share it do not matter.
         limit_s: seconds to wait for them.
 
@@ -32,12 +34,13 @@ def secure(path: Path, tell: Callable[[str], None], *, shared: bool = False, lim
         StackyardError: it was held all the time.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    mode = 0o660 if path.parent.stat().st_mode & stat.S_IWGRP else 0o600  # a reader has no need of a lock
     try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, _mode())
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, mode)
     except PermissionError:
         return  # another writer's, who does not share it: the program that needs it reports that
     try:
-        _restrict(handle)
+        _restrict(handle, mode)
         _wait(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, path, tell, limit_s)
     finally:
         os.close(handle)
@@ -63,14 +66,15 @@ def _process(pid: int) -> str:
 
 
 def _wait(handle: int, kind: int, path: Path, tell: Callable[[str], None], limit_s: float) -> None:
-    until = time.monotonic() + limit_s
+    began = time.monotonic()
     told = False
     while _is_held(handle, kind):
+        waited_s = time.monotonic() - began
         by = "; ".join(holders(path)) or "a process that this machine does not show"
-        if not told:
+        if not told and waited_s >= PATIENCE_S:
             tell(f"waiting for the lock {path}: held by {by}")
             told = True
-        if time.monotonic() > until:
+        if waited_s > limit_s:
             raise StackyardError(
                 f"timed out after {limit_s:g} s waiting for the lock {path}: held by {by}",
                 hint=f"end that process, or remove {path} if it does not write to this cache",
@@ -87,14 +91,7 @@ def _is_held(handle: int, kind: int) -> bool:
     return False
 
 
-def _mode() -> int:
-    """For the owner, and for the group where it may write: a reader has no need of a lock."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o600 if mask & 0o020 else 0o660
-
-
-def _restrict(handle: int) -> None:
+def _restrict(handle: int, mode: int) -> None:
     status = os.fstat(handle)
-    if status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) != _mode():
-        os.fchmod(handle, _mode())
+    if status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) != mode:
+        os.fchmod(handle, mode)
