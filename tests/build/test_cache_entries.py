@@ -175,3 +175,17 @@ def test_a_post_script_can_write_into_the_files_of_the_prefix(tmp_path: Path, wh
     assert audit(yard) == []
     value = json.loads(Path(record.path, "files.json").read_text())
     assert value["files"]["prefix/share"]["tool.txt"][1] == 8
+
+
+def test_a_build_in_another_yard_takes_nobodys_right_to_read(yard: Yard, what: LockedVariant, tmp_path: Path) -> None:
+    """Files of the same account are linked, so their modes are those of the yard that they were made in."""
+    os.system(f"chmod -R o+rX {yard.root}")
+    before = {path: path.lstat().st_mode for path in yard.root.rglob("*")}
+    own = Yard(tmp_path / "own", yard)
+    own.root.mkdir(mode=0o750)
+    record = build(own, what, folder="1.0-py311-2")
+    path = only(Path(record.prefix), FILES["uv"][1])
+    assert path.stat().st_ino == only(yard.root, f"stacks/*/*/prefix/{FILES['uv'][1]}").stat().st_ino
+    assert {path: path.lstat().st_mode for path in before} == before
+    assert Path(record.prefix).stat().st_mode & 0o007 == 0
+    assert audit(own) == []

@@ -18,7 +18,7 @@ def adopt(job: Job, kind: Kind, source: Path, target: Path) -> bool:
     """Copy a complete cache entry (hard links where they can be made), whole or not at all, and check the copy.
 
     Args:
-        target: its path in this account's cache; it gets the modes of this yard.
+        target: its path in this account's cache; what is copied gets the modes of this yard.
 
     Returns:
         False, and nothing is left, where the entry is damaged or may not be read.
@@ -33,7 +33,7 @@ def adopt(job: Job, kind: Kind, source: Path, target: Path) -> bool:
     if not intact:
         shutil.rmtree(temporary, ignore_errors=True)
         return False
-    settle(temporary, job.policy)
+    settle(temporary, job.policy, linked=False)
     fault_point("cache")
     try:
         os.rename(temporary, target)

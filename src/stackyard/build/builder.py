@@ -108,12 +108,15 @@ def _clear(job: Job) -> None:
 
 
 def _settle(job: Job) -> None:
-    """Let others read what was built as the yard's policy says, whoever wrote it and with whatever mode."""
+    """Let others read what was built as the yard's policy says, whoever wrote it and with whatever mode.
+
+    What is linked from a cache was settled when it was made, for the yard in which it was made.
+    """
     from stackyard.yard.permissions import settle
 
     for part in (job.prefix, job.paths.recipe, job.paths.lock.parent, job.paths.log):
         if part.exists():
-            settle(part, job.policy)
+            settle(part, job.policy, linked=False)
 
 
 class _Steps:

@@ -29,6 +29,10 @@ class Entries:
         self._used: set[Path] = set()
         self._started_ns = time.time_ns() - _CLOCK_NS
 
+    def knows(self, entry: Path) -> bool:
+        """Whether this build has checked or noted an entry."""
+        return entry in self._used
+
     def is_good(self, kind: Kind, entry: Path, owner: Yard | None = None) -> bool:
         """Whether an entry holds what it held when it was made. A notice names what does not.
 

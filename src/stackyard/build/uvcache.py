@@ -35,9 +35,10 @@ def take_from_parents(job: Job, wheels: Sequence[Wheel]) -> None:
 
 
 def settle(job: Job, wheels: Sequence[Wheel]) -> None:
-    """Let others read the unpacked wheels as the yard's policy says; uv unpacks into directories of its own mode."""
+    """Let others read what uv unpacked now as the yard's policy says; its directories have modes of their own."""
     for archive in _archives(job.uv_cache, wheels):
-        permissions.settle(archive, job.policy)
+        if not job.entries.knows(archive):
+            permissions.settle(archive, job.policy)
 
 
 def discard_damaged(job: Job, wheels: Sequence[Wheel]) -> None:
@@ -81,7 +82,7 @@ def _take(theirs: Yard, job: Job, wheel: Wheel) -> None:
         if not job.entries.is_good(UV, source / archive.relative_to(source.resolve()), theirs):
             continue
         place = target / archive.relative_to(source.resolve())
-        if not place.exists() and not adopt(job, UV, archive, place):
+        if not _taken(job, archive, place):
             continue
         pointer.parent.mkdir(parents=True, exist_ok=True)
         for companion in link.parent.glob(f"{_escaped(link.name)}.*"):
@@ -89,6 +90,17 @@ def _take(theirs: Yard, job: Job, wheel: Wheel) -> None:
                 shutil.copyfile(companion, pointer.parent / companion.name)
         fault_point("cache")
         pointer.symlink_to(link.readlink())
+
+
+def _taken(job: Job, archive: Path, place: Path) -> bool:
+    """Whether a good copy of an archive is in this cache: made now, or by a build that was killed."""
+    if place.exists() and not job.entries.is_good(UV, place):
+        UV.discard(place)
+    if not place.exists():
+        if not adopt(job, UV, archive, place):
+            return False
+        job.entries.added(UV, [place])
+    return True
 
 
 def _entries(cache: Path, wheel: Wheel) -> Iterator[Path]:

@@ -116,11 +116,15 @@ def give_to_group(folder: Path, group: str) -> None:
         ) from error
 
 
-def settle(tree: Path, policy: Policy) -> None:
+def settle(tree: Path, policy: Policy, *, linked: bool = True) -> None:
     """Give everything in a tree the policy's modes and group: who may read a directory may read what is in it.
 
     Packages come with the modes of the machine that they were made on, and programs create files as 0600 first. The
     owner's own bits stay; what belongs to another account stays as it is. Symbolic links are not followed.
+
+    Args:
+        linked: also files that have other names (hard links), which get the same modes. Only whoever made the files
+            does that: the other names may be in a yard with another policy.
     """
     group = _number(policy.group) if policy.group else None
     _settle_one(os.fspath(tree), os.lstat(tree), policy.umask, group)
@@ -128,7 +132,9 @@ def settle(tree: Path, policy: Policy) -> None:
     while below:
         with os.scandir(below.pop()) as entries:
             for entry in entries:
-                _settle_one(entry.path, entry.stat(follow_symlinks=False), policy.umask, group)
+                status = entry.stat(follow_symlinks=False)
+                if linked or status.st_nlink == 1 or not stat.S_ISREG(status.st_mode):
+                    _settle_one(entry.path, status, policy.umask, group)
                 if entry.is_dir(follow_symlinks=False):
                     below.append(entry.path)
 
