@@ -92,8 +92,8 @@ generations.commit(yard, made, Manifest(base.number, "now", "b", base.entries, p
     assert not before or (yard.modules / "file").read_text() == "a"
     publish(yard, "c")
     now = generations.current(yard)
-    finished = before and point == "flip"  # it had its number: the next process gives it the link first
-    assert now is not None and (now.previous, now.entries[-1].module) == (2 if finished else before, "c")
+    finished = point == "flip"  # it had its number: the next process gives it the link first
+    assert now is not None and (now.previous, now.entries[-1].module) == (before + finished, "c")
     assert not drafts(yard)
 
 
@@ -246,6 +246,67 @@ def test_nothing_is_lost_if_it_is_killed_just_after_that(tmp_path: Path) -> None
     assert generations.current_number(yard) == 3
     publish(yard, "e")
     assert modules_of(generations.current(yard)) == ["a", "b", "c", "d", "e"]
+
+
+def test_nothing_is_lost_if_a_process_moves_the_link_late_to_a_generation_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    yard = Yard(tmp_path)
+    publish(yard, "a")
+    publish(yard, "b")
+    yard.generation(2).owner.write_text("{}")  # it has its number, and not yet the link
+    atomic.replace_symlink(yard.modules, "generations/1/modules")
+    move = atomic.replace_symlink
+
+    def late(link: Path, target: str) -> None:
+        monkeypatch.undo()
+        yard.generation(2).owner.unlink()  # the others finish, and one of them publishes
+        move(link, target)
+        publish(yard, "c")
+        move(link, target)
+        now = generations.base(yard)  # of yet another process, before this one has looked again
+        assert (now.previous, modules_of(now.current)) == (3, ["a", "b", "c"])
+        move(link, target)
+
+    monkeypatch.setattr(atomic, "replace_symlink", late)
+    base = generations.base(yard)
+    assert base.number == 3, "it is taken: the commit fails"
+    for each in (base, generations.base(yard)):
+        assert (each.previous, modules_of(each.current)) == (3, ["a", "b", "c"])
+    assert not list(yard.generations.glob("*/owner*"))
+
+
+def test_a_link_that_is_set_back_stays_even_if_a_process_was_killed(tmp_path: Path) -> None:
+    yard = three(tmp_path)
+    code = "import json; from stackyard.host.identity import this_process; print(json.dumps(this_process().to_json()))"
+    dead = subprocess.check_output([sys.executable, "-c", code], text=True)
+    yard.generation(3).owner.write_text(dead)
+    generations.base(yard)
+    assert not yard.generation(3).owner.exists()
+    atomic.replace_symlink(yard.modules, "generations/2/modules")
+    assert generations.base(yard).previous == generations.current_number(yard) == 2
+
+
+def test_the_first_link_replaces_none_that_was_made_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    yard = Yard(tmp_path)
+    publish(yard, "a")
+    monkeypatch.setattr(os.path, "lexists", lambda _: False)
+    generations._link_of_a_new_yard(yard)
+    assert generations.current_number(yard) == 1
+
+
+def test_a_file_system_that_does_not_answer_is_not_an_empty_history(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    yard = three(tmp_path)
+
+    def stale(path: Path, **_: object) -> os.stat_result:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(path))
+
+    monkeypatch.setattr(Path, "stat", stale)
+    for call in (generations.current, generations.history, generations.base):
+        with pytest.raises(OSError, match="Stale file handle"):
+            call(yard)
 
 
 def test_many_processes_publish_at_once_and_every_update_stays(tmp_path: Path) -> None:

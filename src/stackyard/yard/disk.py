@@ -166,6 +166,20 @@ def _walk(root: Path) -> Iterable[os.stat_result]:
                     stack.append(entry.path)
 
 
+def is_there(path: Path) -> bool:
+    """Whether something has this path, links followed.
+
+    Raises:
+        OSError: that cannot be known, e.g. a directory may not be entered or the file system does not answer. Python
+            3.14's `Path.exists` takes every error for missing.
+    """
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
 def remove_tree(path: Path) -> None:
     """Remove a tree or a file so that its name is free at once: it is renamed first. It may be missing."""
     doomed = path.with_name(f".{path.name}.removed-{process_token()}")

@@ -8,7 +8,8 @@ one, in which later revisions stay, hidden, so that a shell that loaded one can 
 No update is lost when several processes publish, on whichever hosts, wherever one of them sleeps: the number is asked
 for before the current generation is read (`base`), and only one process gets it (`claim.claim`). The others start again
 from what that one published. A generation that has its number and not yet the link still has its ``owner.json``;
-whoever publishes next moves the link first.
+whoever publishes next moves the link first, and leaves a mark in the generation to which it moves it until it has
+looked again. So a link to a generation without marks is one that a person set, or the right one.
 
 A yard that ever published has the link: the first generation is preceded by an empty one, number 0. A link that is
 missing beside generations was removed, and is never taken for a yard without a history.
@@ -20,14 +21,16 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from fnmatch import fnmatch
 from pathlib import Path
 
 from stackyard.errors import InputError, StackyardError
 from stackyard.host.hashing import sha256_file
 from stackyard.host.identity import this_process
-from stackyard.yard import atomic
+from stackyard.yard import atomic, disk
 from stackyard.yard.claim import claim
 from stackyard.yard.layout import GenerationPaths, Yard
 from stackyard.yard.lease import is_abandoned
@@ -59,7 +62,7 @@ def current(yard: Yard) -> Manifest | None:
     number = current_number(yard)
     if not number:
         return None
-    if not yard.generation(number).root.exists():
+    if not disk.is_there(yard.generation(number).root):
         raise _damaged(yard, f"{yard.modules} points to generation {number}, which does not exist")
     return read_manifest(yard.generation(number).manifest)
 
@@ -148,7 +151,7 @@ def commit(yard: Yard, made: GenerationPaths, manifest: Manifest) -> Manifest | 
         The manifest with the hashes of its files; None where another process took the number: that one published
         something that this manifest does not have.
     """
-    if not made.modules.is_dir():
+    if not disk.is_there(made.modules):
         raise StackyardError(f"the draft {made.root} was removed by another process", hint="deploy again")
     _link_of_a_new_yard(yard)
     complete = replace(manifest, files=_hashes(made.modules))
@@ -166,22 +169,45 @@ def commit(yard: Yard, made: GenerationPaths, manifest: Manifest) -> Manifest | 
 def _settled(yard: Yard) -> int:
     """The number of the current generation, after the link follows what was committed.
 
-    The link is moved from or to a generation whose process has not finished. It is looked at again after each move: a
-    process that slept before its move may set it back at any time, and then does the same. Any other link that names
-    an older generation was set by a person: it is the same after both were found to be finished.
+    The link is moved from or to a generation that has a mark, and gets one before it is moved there: whoever slept
+    before its move may set the link back at any time, and then moves it again. Any other link that names an older
+    generation was set by a person: it is the same after both generations were found to be without marks.
     """
+    mine: set[Path] = set()
     while True:
         shown, newest = current_number(yard), _newest(yard)
-        if shown >= newest:
-            return shown
-        if _is_open(yard, shown) or _is_open(yard, newest):
+        if shown < newest and (not shown or _marks(yard, shown) or _marks(yard, newest)):
+            mine.add(_mark(yard.generation(newest)))
             atomic.replace_symlink(yard.modules, _target(newest))
-        elif current_number(yard) == shown:
+        elif shown >= newest or current_number(yard) == shown:
+            _forget(mine, [*_marks(yard, shown), *_marks(yard, newest)])
             return shown
 
 
-def _is_open(yard: Yard, number: int) -> bool:
-    return number == 0 or yard.generation(number).owner.exists()
+def _marks(yard: Yard, number: int) -> list[Path]:
+    """The files of the processes that may still move the link to a generation."""
+    paths = yard.generation(number)
+    try:
+        return [paths.root / name for name in os.listdir(paths.root) if fnmatch(name, paths.mark("*").name)]  # noqa: PTH208
+    except FileNotFoundError:
+        return []
+
+
+def _mark(paths: GenerationPaths) -> Path:
+    me = this_process()
+    made = paths.mark(f"-{me.token}")
+    made.write_text(json.dumps(me.to_json()), encoding="utf-8")
+    return made
+
+
+def _forget(mine: Iterable[Path], others: Iterable[Path]) -> None:
+    """Remove these marks, and of the others those whose process is dead: it moves no link any more."""
+    for mark in mine:
+        mark.unlink(missing_ok=True)
+    for mark in others:
+        if is_abandoned(mark, mark):
+            with suppress(OSError):
+                mark.unlink()
 
 
 def _hashes(folder: Path) -> dict[str, str]:
@@ -191,9 +217,11 @@ def _hashes(folder: Path) -> dict[str, str]:
 
 
 def _link_of_a_new_yard(yard: Yard) -> None:
+    """Make the link to an empty generation, unless there is one: another process may publish the first meanwhile."""
     if not os.path.lexists(yard.modules):
         yard.generation(0).modules.mkdir(parents=True, exist_ok=True)
-        atomic.replace_symlink(yard.modules, _target(0))
+        with suppress(FileExistsError):
+            yard.modules.symlink_to(_target(0))
 
 
 def _target(number: int) -> str:
@@ -210,9 +238,10 @@ def _is_own(yard: Yard, target: Path) -> bool:
 
 def _numbers(yard: Yard) -> list[int]:
     """All numbers that are taken, sorted; also those of directories that a former version did not complete."""
-    if not yard.generations.is_dir():
+    try:
+        return sorted(int(child.name) for child in yard.generations.iterdir() if child.name.isdecimal())
+    except FileNotFoundError:
         return []
-    return sorted(int(child.name) for child in yard.generations.iterdir() if child.name.isdecimal())
 
 
 def _ranges(numbers: list[int]) -> str:
@@ -227,7 +256,7 @@ def _ranges(numbers: list[int]) -> str:
 
 
 def _complete(yard: Yard) -> list[int]:
-    return [n for n in _numbers(yard) if n and yard.generation(n).manifest.exists()]
+    return [n for n in _numbers(yard) if n and disk.is_there(yard.generation(n).manifest)]
 
 
 def _newest(yard: Yard) -> int:
@@ -236,7 +265,7 @@ def _newest(yard: Yard) -> int:
 
 
 def _can_be_shown(paths: GenerationPaths) -> bool:
-    return paths.manifest.exists() and paths.modules.is_dir()
+    return disk.is_there(paths.manifest) and disk.is_there(paths.modules)
 
 
 def _damaged(yard: Yard, what: str, before: str = "") -> StackyardError:

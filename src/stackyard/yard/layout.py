@@ -140,7 +140,11 @@ class GenerationPaths:
     @property
     def owner(self) -> Path:
         """The process that writes it; removed once users see it."""
-        return self.root / "owner.json"
+        return self.mark("")
+
+    def mark(self, token: str) -> Path:
+        """A process that moves the link to it; a token of ``*`` is the pattern of all, that of the `owner` too."""
+        return self.root / f"owner{token}.json"
 
 
 @dataclass(frozen=True)
