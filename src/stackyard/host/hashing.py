@@ -8,7 +8,6 @@ from typing import IO
 from urllib.parse import unquote, urlsplit
 
 from stackyard.errors import StackyardError
-from stackyard.host import http
 
 _BLOCK = 1 << 20
 
@@ -47,6 +46,8 @@ def digest_url(url: str, algorithm: str, cafile: str = "") -> tuple[str, int]:
     Raises:
         StackyardError: it cannot be read, with the cause.
     """
+
+    from stackyard.host import http  # with it ssl, which the commands that only read a yard do not need
 
     def digested(stream: IO[bytes]) -> tuple[str, int]:
         digest, size = hashlib.new(algorithm), 0
