@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from stackyard.errors import StackyardError
 from stackyard.yard import checksum, contents, disk, formats
 from stackyard.yard.contents import Contents
 from support.accounts import Accounts
@@ -70,6 +71,20 @@ def test_a_comparison_finds_it(root: Path, name: str) -> None:
     assert compared(known, root) == []
     change(root)
     assert compared(known, root) == expected
+
+
+def test_a_file_that_cannot_be_read_is_never_noted_and_differs_in_a_comparison(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = noted(root)
+
+    def fails(path: Path) -> str:
+        raise StackyardError(f"cannot read {path}: Input/output error")
+
+    monkeypatch.setattr(contents, "sha256_file", fails)
+    with pytest.raises(StackyardError, match=r"cannot read .*: Input/output error"):
+        noted(root)
+    assert compared(known, root, "a.py") == ["a.py has changed"]
 
 
 def test_a_flipped_byte_of_the_same_size_and_time_is_found_where_it_is_read(root: Path) -> None:

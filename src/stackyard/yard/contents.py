@@ -117,6 +117,9 @@ def note(root: Path, tree: Tree, known: Callable[[os.stat_result], str] = lambda
 
     Args:
         known: the hash of a file that need not be read again, or an empty string.
+
+    Raises:
+        StackyardError: a file cannot be read; without its hash it would never be checked.
     """
     items: dict[str, Item] = {}
     unread: list[str] = []
@@ -128,7 +131,7 @@ def note(root: Path, tree: Tree, known: Callable[[os.stat_result], str] = lambda
             items[name] = _item(status, digest)
             if not digest:
                 unread.append(name)
-    for name, digest in zip(unread, hashes(root, unread), strict=True):
+    for name, digest in zip(unread, _digests(root, unread, sha256_file), strict=True):
         items[name] = _item(tree[name], digest)
     return Contents(items, frozenset(name[:-1] for name in tree if name.endswith("/")))
 
@@ -137,17 +140,18 @@ def _item(status: os.stat_result, digest: str) -> Item:
     return Item(stat.S_IMODE(status.st_mode) & ~0o222, status.st_size, status.st_mtime_ns, digest)
 
 
-def hashes(root: Path, names: Iterable[str]) -> list[str]:
-    """The sha256 of files, in their order; empty for one that cannot be read. On all cores."""
-
-    def one(name: str) -> str:
-        try:
-            return sha256_file(root / name)
-        except StackyardError:
-            return ""
-
+def _digests(root: Path, names: Iterable[str], digest: Callable[[Path], str]) -> list[str]:
+    """The digests of files, in their order. On all cores."""
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        return list(pool.map(one, names, chunksize=16))
+        return list(pool.map(lambda name: digest(root / name), names, chunksize=16))
+
+
+def _digest_if_readable(path: Path) -> str:
+    """sha256 of a file; empty, which no file has, for one that cannot be read."""
+    try:
+        return sha256_file(path)
+    except StackyardError:
+        return ""
 
 
 # --------------------------------------------------------------------------- comparing
@@ -178,7 +182,7 @@ def compare(contents: Contents, root: Path, tree: Tree, read: Collection[str] = 
     yield from (Damage(name, "missing") for name in sorted(contents.folders) if f"{name}/" not in tree)
     yield from _unexpected(contents, tree)
     names = sorted(name for name in doubtful if name in tree and contents.files[name].sha256)
-    for name, digest in zip(names, hashes(root, names), strict=True):
+    for name, digest in zip(names, _digests(root, names, _digest_if_readable), strict=True):
         if digest != contents.files[name].sha256:
             yield Damage(name, "changed")
 
