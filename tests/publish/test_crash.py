@@ -125,7 +125,7 @@ def check_cache(scene: Scene) -> None:
     """Every package, wheel and bytecode file in the cache still has its hash, and nothing unfinished is left."""
     yard = Yard(scene.yard)
     assert audit(yard) == []
-    assert unfinished(yard, older_than_s=0) == []
+    assert unfinished(yard) == []
 
 
 def check_no_space(scene: Scene, fault: str = "") -> None:

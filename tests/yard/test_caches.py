@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -10,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from stackyard.yard import contents, notes
 from stackyard.yard.audit import audit, unfinished
-from stackyard.yard.caches import KINDS, content_hash, own_part, searched
+from stackyard.yard.caches import CONDA, KINDS, content_hash, own_part, searched
 from stackyard.yard.layout import Yard, is_yard
 from support.accounts import Account, Accounts
 
@@ -88,13 +90,27 @@ def test_an_audit_names_an_entry_that_it_cannot_check(tmp_path: Path, entry: Cal
     assert "cannot be checked" in problem
 
 
+def test_an_audit_goes_on_after_an_entry_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    yard = Yard(tmp_path)
+    changed = bytecode(yard)
+    notes.write(yard, CONDA, package(yard).parents[1])
+    changed.write_text("two")
+
+    def fails(root: Path) -> contents.Tree:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(root))
+
+    monkeypatch.setattr(contents, "scan", fails)
+    first, second = audit(yard)
+    assert "tool-1.0-0 cannot be checked: [Errno 5]" in first and second.endswith("has changed")
+
+
 def test_leftovers_are_told_from_entries(tmp_path: Path) -> None:
     yard = Yard(tmp_path)
     for entry in ENTRIES:
         entry(yard)
     put(yard.conda / ".cache.lock", "")
     put(yard.memo("0123"), "{}")
-    assert unfinished(yard, older_than_s=0) == []
+    assert unfinished(yard) == []
     halves = [
         yard.conda / ".tool",
         yard.source("abc", ".x.part"),
@@ -106,9 +122,8 @@ def test_leftovers_are_told_from_entries(tmp_path: Path) -> None:
     ]
     for path in halves:
         put(path, "")
-    found = unfinished(yard, older_than_s=0)
+    found = unfinished(yard)
     assert found == sorted(halves)
-    assert unfinished(yard) == []
 
 
 def test_a_yard_is_recognised_before_and_after_its_first_deploy(tmp_path: Path) -> None:

@@ -196,7 +196,7 @@ def deploy(request: Request, progress: Progress, held: Held) -> Result:
 
 def _clean(yard: Yard, held: Held) -> None:
     """Remove what dead builds left in the caches, unless another build may be running."""
-    left = unfinished(yard, older_than_s=0)  # listed first: what a build begins after this stays
+    left = unfinished(yard)  # listed first: what a build begins after this stays
     if held.is_alone:
         for path in left:
             disk.remove_tree(path)
@@ -223,7 +223,7 @@ def _ensure_built(task: Task, request: Request, progress: Progress, held: Held) 
         held.check()
         revisions.mark(record)
     except OSError as error:
-        if not task.paths.record.exists():
+        if not disk.is_there(task.paths.record):
             disk.remove_tree(task.paths.prefix)
         raise disk.failure(error, f"building {task.module}") from error
     progress.phase(task.module, "built")
@@ -231,8 +231,7 @@ def _ensure_built(task: Task, request: Request, progress: Progress, held: Held) 
 
 
 def _tell_missing(yard: Yard, progress: Progress) -> None:
-    manifest = generations.current(yard)
-    for entry in manifest.entries if manifest else ():
+    for entry in generations.entries(yard):
         if entry.is_visible and as_found(entry).state == "missing":
             lost = RevisionPaths.of(entry.folder).record
             progress.notice(f"{entry.module} is withdrawn: {lost} does not exist; restore it or deploy its file again")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from pathlib import Path
 
 from stackyard.yard import notes
-from stackyard.yard.caches import KINDS, Kind, parts
+from stackyard.yard.caches import KINDS, Kind, parts, unchecked
 from stackyard.yard.layout import Yard
 
 
@@ -24,7 +23,10 @@ def audit(yard: Yard) -> list[str]:
 
 def _problems(yard: Yard, kind: Kind, entry: Path) -> Iterable[str]:
     """What an entry no longer holds: by its note, or by its own listing where there is no note."""
-    checked = notes.check(yard, kind, entry, deep=True) if kind.linked else None
+    try:
+        checked = notes.check(yard, kind, entry, deep=True) if kind.linked else None
+    except OSError as error:
+        return [unchecked(entry, error)]
     return checked.problems if checked else kind.audited(entry)
 
 
@@ -43,12 +45,6 @@ def discard_damaged(yard: Yard) -> list[str]:
     return found
 
 
-def unfinished(yard: Yard, older_than_s: float = 86400) -> list[Path]:
-    """What killed builds left in this yard's caches under temporary names: safe to remove while no build is running.
-
-    Args:
-        older_than_s: seconds since it was last changed; a younger one may belong to a running build.
-    """
-    latest = time.time() - older_than_s
-    found = (path for kind in KINDS for path in kind.leftovers(yard))
-    return sorted(path for path in found if path.lstat().st_mtime <= latest)
+def unfinished(yard: Yard) -> list[Path]:
+    """What killed builds left in this yard's caches under temporary names: safe to remove while no build is running."""
+    return sorted(path for kind in KINDS for path in kind.leftovers(yard))

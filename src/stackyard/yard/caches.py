@@ -73,11 +73,16 @@ class Kind:
         try:
             yield from self.audit(entry) if self.audit else ()
         except (OSError, ValueError, KeyError, TypeError, StackyardError) as error:
-            yield f"{entry} cannot be checked: {error}"
+            yield unchecked(entry, error)
 
     def _found(self, yard: Yard, patterns: Iterable[str]) -> list[Path]:
         paths = {path for pattern in patterns for path in self.folder(yard).glob(pattern)}
         return sorted(path for path in paths if not any(fnmatch(path.name, other) for other in self.besides))
+
+
+def unchecked(entry: Path, error: Exception) -> str:
+    """The problem of an entry of which not all can be read."""
+    return f"{entry} cannot be checked: {error}"
 
 
 def _hidden(pattern: str) -> str:

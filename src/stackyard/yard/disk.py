@@ -173,11 +173,20 @@ def is_there(path: Path) -> bool:
         OSError: that cannot be known, e.g. a directory may not be entered or the file system does not answer. Python
             3.14's `Path.exists` takes every error for missing.
     """
+    return _status(path) is not None
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a directory has this path, links followed. Raises as `is_there` does."""
+    status = _status(path)
+    return status is not None and stat.S_ISDIR(status.st_mode)
+
+
+def _status(path: Path) -> os.stat_result | None:
     try:
-        path.stat()
+        return path.stat()
     except (FileNotFoundError, NotADirectoryError):
-        return False
-    return True
+        return None
 
 
 def remove_tree(path: Path) -> None:
