@@ -62,7 +62,7 @@ def build(
         StackyardError: a step failed; the log of the revision has the whole output, the caches keep what was done.
     """
     digest = input_hash(variant, locked, site)
-    if paths.record.exists():
+    if disk.is_there(paths.record):
         return _finished(paths, digest)
     from stackyard.yard.permissions import applied
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from stackyard import __version__
-from stackyard.yard import atomic, checksum, formats, revisions
+from stackyard.yard import atomic, checksum, disk, formats, revisions
 from stackyard.yard.layout import RevisionPaths, Yard
 from stackyard.yard.record import Entry, Manifest
 
@@ -64,7 +64,7 @@ def _published(modules: Iterable[str], manifest: Manifest | None) -> str:
 def _is_there(entry: Entry) -> bool:
     """Whether a revision is still in the directory that its entry names, and can stay."""
     paths = RevisionPaths.of(entry.folder)
-    return not revisions.condition(paths) and not paths.damaged.exists()
+    return not revisions.condition(paths) and not disk.is_there(paths.damaged)
 
 
 def _digest(path: Path) -> str:

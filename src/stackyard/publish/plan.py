@@ -15,7 +15,7 @@ from stackyard.publish.labels import without_labels
 from stackyard.spec import naming
 from stackyard.spec.models import Site, Stack, Variant
 from stackyard.verify.expectations import Expectations, asked, in_force
-from stackyard.yard import generations, lease, revisions
+from stackyard.yard import disk, generations, lease, revisions
 from stackyard.yard.layout import RevisionPaths, Yard
 from stackyard.yard.record import BuildRecord, Entry
 
@@ -122,7 +122,7 @@ class Planner:
         used = [u for u in ever if (u.version, u.variant) == (variant.version, variant.name)]
         free = count(max((u.revision + 1 for u in used), default=self.site.modules.first_revision))
         lost = [(u.revision, self._folder(u.module.partition("/")[2])) for u in used if u.input_hash == digest]
-        lost = [place for place in lost if not place[1].damaged.exists()]
+        lost = [place for place in lost if not disk.is_there(place[1].damaged)]
         places = chain(lost, ((n, self._paths(variant, n)) for n in free))
         revision, paths = next(place for place in places if not lease.is_occupied(place[1].building))
         module = f"{self.stack.name}/{paths.root.name}"
@@ -146,12 +146,11 @@ class Planner:
 
 def _can_stay(record: BuildRecord) -> bool:
     """Whether a revision is what was built; one that is damaged beyond repair is replaced by another one."""
-    return not RevisionPaths.of(record.path).damaged.exists()
+    return not disk.is_there(RevisionPaths.of(record.path).damaged)
 
 
 def _visible(yard: Yard) -> dict[str, Entry]:
-    manifest = generations.current(yard)
-    return {e.module: e for e in manifest.entries if e.is_visible} if manifest else {}
+    return {entry.module: entry for entry in generations.entries(yard) if entry.is_visible}
 
 
 def _action(entry: Entry, record: BuildRecord, checks: Expectations) -> Action:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from stackyard.errors import InputError
 from stackyard.verify.context import Exceptions
 from stackyard.verify.own import OwnCheck
-from stackyard.yard import atomic, formats, members
+from stackyard.yard import atomic, disk, formats, members
 from stackyard.yard.layout import RevisionPaths
 from stackyard.yard.record import BuildRecord
 
@@ -72,7 +72,7 @@ def in_force(record: BuildRecord) -> Expectations:
         StackyardError: ``checks.json`` is damaged or of a newer format.
     """
     paths = RevisionPaths.of(record.path)
-    if paths.checks.exists():
+    if disk.is_there(paths.checks):
         return _located(formats.load(paths.checks, CHECKS), paths.check_scripts)
     return _located(Expectations(record.checks, record.exceptions), paths.recipe)
 

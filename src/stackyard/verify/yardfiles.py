@@ -12,7 +12,7 @@ from stackyard.host.probe import machine
 from stackyard.lock import text as lockfile
 from stackyard.verify.content import listed
 from stackyard.verify.report import CheckResult, Report, read_report
-from stackyard.yard import generations, revisions
+from stackyard.yard import disk, generations, revisions
 from stackyard.yard.audit import audit
 from stackyard.yard.layout import Yard
 from stackyard.yard.record import now, read_record
@@ -63,9 +63,9 @@ def _manifests(yard: Yard) -> list[str]:
 
 def _records(yard: Yard) -> Iterator[str]:
     for paths in revisions.folders(yard):
-        if paths.record.exists():
+        if disk.is_there(paths.record):
             yield from _unreadable(read_record, paths.record)
-            if paths.report.exists():
+            if disk.is_there(paths.report):
                 yield from _unreadable(read_report, paths.report)
 
 

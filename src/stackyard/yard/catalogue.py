@@ -6,7 +6,7 @@ import difflib
 from typing import Any
 
 from stackyard.errors import InputError, StackyardError
-from stackyard.yard import formats, generations, revisions
+from stackyard.yard import disk, formats, generations, revisions
 from stackyard.yard.layout import RevisionPaths, Yard
 from stackyard.yard.record import BuildRecord, Entry, State, read_record
 
@@ -19,12 +19,11 @@ def listing(yard: Yard, *, everything: bool = False) -> list[dict[str, Any]]:
     """
     rows: list[dict[str, Any]] = []
     for each in yard.lineage():
-        manifest = generations.current(each)
-        entries = manifest.entries if manifest else ()
+        entries = generations.entries(each)
         rows += [row(entry, each) for entry in entries if everything or entry.is_visible]
         if everything:
             shown = {entry.module for entry in entries}
-            unlisted = (_unlisted(paths) for paths in revisions.folders(each) if paths.record.exists())
+            unlisted = (_unlisted(paths) for paths in revisions.folders(each) if disk.is_there(paths.record))
             rows += [row(entry, each, published=False) for entry in unlisted if entry.module not in shown]
     return rows
 
@@ -37,8 +36,7 @@ def resolve(yard: Yard, name: str) -> Entry:
     """
     names: set[str] = set()
     for each in yard.lineage():
-        manifest = generations.current(each)
-        for entry in manifest.entries if manifest else ():
+        for entry in generations.entries(each):
             mine = {entry.module, *(f"{entry.stack}/{alias}" for alias in entry.aliases)}
             if entry.default:
                 mine.add(entry.stack)
@@ -85,8 +83,7 @@ def entry_of(record: BuildRecord) -> Entry:
 
 def is_listed(yard: Yard, entry: Entry) -> bool:
     """Whether the current generation of this yard lists a revision."""
-    manifest = generations.current(yard)
-    return manifest is not None and entry.module in {e.module for e in manifest.entries}
+    return entry.module in {each.module for each in generations.entries(yard)}
 
 
 def row(entry: Entry, yard: Yard, *, published: bool = True) -> dict[str, Any]:

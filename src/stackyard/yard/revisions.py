@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from stackyard.yard import atomic
+from stackyard.yard import atomic, disk
 from stackyard.yard.layout import RevisionPaths, Yard
 from stackyard.yard.record import BuildRecord, read_record
 
@@ -18,15 +18,22 @@ Condition = Literal["", "missing", "damaged"]
 
 def folders(yard: Yard, stack: str | None = None) -> Iterator[RevisionPaths]:
     """The directories of all revisions of a stack, or of every stack, built or not, sorted by name."""
-    roots = [yard.stack(stack)] if stack else sorted(yard.stacks.glob("*"))
+    roots = [yard.stack(stack)] if stack else _stacks(yard)
     for root in roots:
-        if root.is_dir():
-            yield from (RevisionPaths(child) for child in sorted(root.iterdir()) if child.is_dir())
+        if disk.is_folder(root):
+            yield from (RevisionPaths(child) for child in sorted(root.iterdir()) if disk.is_folder(child))
+
+
+def _stacks(yard: Yard) -> list[Path]:
+    try:
+        return sorted(yard.stacks.iterdir())
+    except FileNotFoundError:
+        return []
 
 
 def built(yard: Yard, stack: str | None = None) -> list[BuildRecord]:
     """The records of all revisions that are built."""
-    return [read_record(paths.record) for paths in folders(yard, stack) if paths.record.exists()]
+    return [read_record(paths.record) for paths in folders(yard, stack) if disk.is_there(paths.record)]
 
 
 def condition(paths: RevisionPaths) -> Condition:
@@ -58,6 +65,6 @@ def find(yard: Yard, module: str) -> BuildRecord | None:
     stack, _, version = module.partition("/")
     for each in yard.lineage():
         record = each.revision(stack, version).record if version else Path()
-        if version and record.exists():
+        if version and disk.is_there(record):
             return read_record(record)
     return None

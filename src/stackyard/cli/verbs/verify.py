@@ -101,8 +101,7 @@ def _of_yard(yard: Yard, deep: bool) -> Report:
 def _entries(yard: Yard, rev: str | None) -> list[Entry]:
     if rev:
         return [catalogue.resolve(yard, rev)]
-    manifest = generations.current(yard)
-    entries = [e for e in manifest.entries if e.is_visible] if manifest else []
+    entries = [entry for entry in generations.entries(yard) if entry.is_visible]
     if not entries:
         raise InputError(
             f"nothing is published in {yard.root}", hint="publish a revision first: `stackyard deploy FILE`"
@@ -113,8 +112,7 @@ def _entries(yard: Yard, rev: str | None) -> list[Entry]:
 def _modules(yard: Yard, entry: Entry) -> Path:
     """The modulefile tree of the yard that publishes this revision."""
     for each in yard.lineage():
-        manifest = generations.current(each)
-        if manifest and entry.module in {e.module for e in manifest.entries}:
+        if catalogue.is_listed(each, entry):
             return each.modules
     raise InputError(
         f"cannot verify {entry.module}: it is built but not published, so it has no modulefile",
