@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -13,11 +15,13 @@ from helpers_lock import pip, stack, variant, wheel
 
 from stackyard.errors import InputError, StackyardError
 from stackyard.lock import solve
-from stackyard.lock.accelerator import HOME, accelerator
-from stackyard.lock.model import Lock
+from stackyard.lock.accelerator import HOME, accelerator, for_variant
+from stackyard.lock.fingerprint import fingerprint
+from stackyard.lock.fresh import judge
+from stackyard.lock.model import Lock, LockedInterpreter, LockedVariant, PipPackage
 from stackyard.lock.virtual import Virtual
 from stackyard.progress import Silent
-from stackyard.spec.models import Environment, Gpu, Interpreter, NodeKind, PipOptions, PipPolicy, Site
+from stackyard.spec.models import Environment, Gpu, Interpreter, NodeKind, PipOptions, PipPolicy, Site, Variant
 from stackyard.yard.layout import Yard
 from support.webserver import served
 
@@ -155,6 +159,60 @@ def test_what_the_file_or_the_site_names_wins(web: str, yard: Yard) -> None:
     assert versions(lock(yard, site(web, torch_backend="cu128"), "torch"))["torch"] == "2.9.0+cu128"
 
 
+def test_variants_that_differ_by_the_accelerator_alone_get_a_build_each(web: str, yard: Yard) -> None:
+    asked = Environment(pip=pip("torch"))
+    host = Interpreter(source="host")
+    two = stack(*(variant(asked, name=a, axes={"accelerator": a}, interpreter=host) for a in ("cpu", "cu128")))
+    made = solve.lock_stack(two, site(web), yard, (), None, Silent())
+    assert [p.version for v in made.variants for p in v.pip if p.name == "torch"] == ["2.9.0+cpu", "2.9.0+cu128"]
+    edited = stack(*(v.model_copy(update={"axes": {"accelerator": "cu128"}}) for v in two.variants))
+    reasons = solve.staleness(made, edited, site(web), ()).reasons
+    says = f"demo 1-cpu for {LINUX}: + torch-axis accelerator cu128 (locked: torch 2.9.0+cpu, not for cu128)"
+    assert reasons == (says,)
+
+
+def locked(where: Site, torch: str, *requires: str, options: PipOptions | None = None, **axes: str) -> LockedVariant:
+    """A lock of one wheel of torch, as it is for a site."""
+    made = of(options, **axes)
+    lines = fingerprint(made, where, LINUX)
+    package = PipPackage("torch", torch, "wheel", "https://x/torch-1-py3-none-any.whl", "0" * 64, requires=requires)
+    python = LockedInterpreter("host", "3.11.1")
+    return LockedVariant("demo", "1", "base", LINUX, lines.digest, python, requested=lines.requested,
+                         policy=lines.policy, pip=(package,))  # fmt: skip
+
+
+def of(options: PipOptions | None = None, **axes: str) -> Variant:
+    asked = Environment(pip=pip("torch"), pip_options=options or PipOptions())
+    return variant(asked, axes=axes, interpreter=Interpreter(source="host"))
+
+
+def test_a_change_of_the_gpus_is_harmless_for_a_build_that_runs_on_them() -> None:
+    def reasons(before: LockedVariant, made: Variant, *kinds: NodeKind) -> tuple[str, ...]:
+        where = site("https://x", *kinds)
+        return judge(before, fingerprint(made, where, LINUX), made, where).reasons
+
+    new, old = site("https://x", gpus(cuda="13.0")), gpus(cuda="12.4")
+    assert "(locked: torch 2.9.0+cu130, not for CUDA 12.4)" in reasons(locked(new, "2.9.0+cu130"), of(), old)[0]
+    assert reasons(locked(new, "2.9.0+cu126"), of(), old) == ()
+    assert "(locked: torch 2.9.0, not for CUDA 12.4)" in reasons(locked(new, "2.9.0", "nvidia-nccl-cu13"), of(), old)[0]
+    own = PipOptions(extra_index_urls=("https://own/simple",))
+    assert reasons(locked(new, "2.9.0+cu130", options=own), of(own), old) == ()
+    assert reasons(locked(new, "2.9.0+cu130", cuda="13.0"), of(cuda="13.0"), old) == ()
+
+
+def test_a_lock_without_torch_does_not_mind_the_accelerator() -> None:
+    where = site("https://x")
+    before = replace(locked(where, "1", accelerator="cpu"), pip=())
+    made = of(accelerator="cuda12.7")
+    verdict = judge(before, fingerprint(made, where, LINUX), made, where)
+    assert verdict.reasons == () and "+ torch-axis accelerator cuda12.7" in verdict.harmless
+
+
+def test_a_variant_for_cpus_shares_no_solution_of_this_machine_with_one_for_gpus() -> None:
+    prints = [fingerprint(variant(axes={"accelerator": a}), Site(), LINUX).digest for a in ("cpu", "cuda", "gpu")]
+    assert prints[0] != prints[1] == prints[2]
+
+
 def test_a_build_for_the_accelerator_that_is_at_hand_is_taken(web: str, yard: Yard, tmp_path: Path) -> None:
     wheel(tmp_path / "links", "torch", "2.12.0+cpu")
     unreachable = site(web, find_links=(str(tmp_path / "links"),), mirrors={HOME: "http://127.0.0.1:9"})
@@ -202,14 +260,40 @@ def test_a_change_of_the_rule_concerns_locks_with_torch_only(web: str, yard: Yar
         ({"rocm": "6.4"}, Virtual(()), "rocm6.4"),
         ({"accelerator": "xpu"}, Virtual(()), "xpu"),
         ({"accelerator": "tpu"}, Virtual(()), None),
+        ({"cuda": "118"}, Virtual(()), "cu118"),
+        ({"accelerator": "cuda128"}, Virtual(()), "cu128"),
+        ({"accelerator": "cu12"}, Virtual(()), "CUDA 12"),
+        ({"cuda": "none", "rocm": "6.2"}, Virtual(()), "rocm6.2"),
+        ({"accelerator": "rocm", "rocm": "6.2"}, Virtual(()), "rocm6.2"),
+        ({"accelerator": "gpu", "rocm": "none"}, Virtual(("__cuda=12.4=0",)), "CUDA 12.4"),
+        ({"accelerator": "none", "cuda": "12.8"}, Virtual(()), "cpu"),
+        ({"cuda": "none", "rocm": "none"}, Virtual(("__cuda=12.4=0",)), "cpu"),
     ],
 )
 def test_names_of_accelerators(axes: dict[str, str], virtual: Virtual, name: str | None) -> None:
     found = accelerator(axes, Site(), LINUX, virtual)
     assert (found.name if found else None) == name
-    assert accelerator(axes, Site(), "linux-ppc64le", virtual) is None
+    assert for_variant(variant(axes=axes), (), Site(), "linux-ppc64le", virtual) is None
 
 
-def test_an_accelerator_without_builds() -> None:
-    with pytest.raises(InputError, match=r"no builds for cu127 \(the axis accelerator is cuda12\.7\)"):
-        accelerator({"accelerator": "cuda12.7"}, Site(), LINUX, Virtual(()))
+@pytest.mark.parametrize(
+    ("axes", "cuda", "says"),
+    [
+        ({"accelerator": "cuda12.7"}, "", "no builds for cu127 (the axis accelerator is cuda12.7)"),
+        ({"cuda": "8"}, "", "no builds for CUDA 8 (the axis cuda is 8)"),
+        ({}, "8.0", "no builds for CUDA 8.0 (of this machine)"),
+    ],
+)
+def test_an_accelerator_without_builds_is_refused_where_torch_is_needed(
+    axes: dict[str, str], cuda: str, says: str
+) -> None:
+    found = accelerator(axes, Site(), LINUX, Virtual((f"__cuda={cuda}=0",) if cuda else ()))
+    assert found is not None
+    with pytest.raises(InputError, match=re.escape(says)):
+        found.indexes(HOME)
+
+
+def test_a_stack_without_torch_may_name_any_cuda(web: str, yard: Yard) -> None:
+    assert versions(lock(yard, site(web), "numpy", cuda="12.2")) == {"numpy": "2.3"}
+    with pytest.raises(InputError, match="no builds for cu122"):
+        lock(yard, site(web), "torch", cuda="12.2")

@@ -8,17 +8,19 @@ by the machine that it runs on. Here the variant decides, then the site's node k
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from stackyard.errors import InputError
-from stackyard.host.names import pip_name
+from stackyard.host.names import canonical, pip_name
 from stackyard.lock.virtual import NO_GPU, Virtual
-from stackyard.spec.models import PipRequirement, Site
+from stackyard.spec.models import PipRequirement, Site, Variant
 
 HOME = "https://download.pytorch.org/whl"
 PLATFORMS = ("linux-64", "linux-aarch64")
 """The platforms that these indexes have builds for."""
+AXES = ("accelerator", "cuda", "rocm")
+"""The axes of a matrix that name an accelerator."""
 
 # The indexes that exist, newest first, and the packages that they are asked for (uv, crates/uv-torch/src/backend.rs).
 CUDA = (
@@ -34,6 +36,10 @@ PACKAGES = frozenset({
     "torch-tensorrt", "torchao", "torcharrow", "torchaudio", "torchcodec", "torchcsprng", "torchdistx", "torchrec",
     "torchserve", "torchtext", "torchtune", "torchvision", "triton", "triton-rocm", "triton-xpu", "xformers",
 })  # fmt: skip
+_SOME_GPU = frozenset({"cuda", "gpu", "nvidia"})
+_SOME_AMD = frozenset({"rocm", "amd"})
+_LEAST_UNDOTTED = 50
+"""A version of CUDA without a dot from here on is one whose dot was left out: 92, 118, 128."""
 _BACKEND = re.compile(r"cpu|xpu|cu\d{2,3}|rocm\d+(\.\d+)*")
 
 
@@ -44,7 +50,7 @@ class Accelerator:
     Attributes:
         name: for messages: ``cpu``, ``cu128``, ``CUDA 12.4``, ``rocm6.2``, ``ROCm``.
         why: where it comes from, for messages.
-        backends: the indexes with builds for it, the preferred one first.
+        backends: the indexes with builds for it, the preferred one first; empty where no build exists.
         exact: one backend was named: no other build will do.
     """
 
@@ -52,6 +58,19 @@ class Accelerator:
     why: str
     backends: tuple[str, ...]
     exact: bool = False
+
+    def indexes(self, home: str) -> tuple[str, ...]:
+        """The indexes with builds for it, below `home`, the preferred one first.
+
+        Raises:
+            InputError: no build exists.
+        """
+        if not self.backends:
+            raise InputError(
+                f"torch has no builds for {self.name} ({self.why})",
+                hint=f"use one of cpu, {', '.join((*CUDA, *ROCM))}, xpu",
+            )
+        return tuple(f"{home}/{backend}" for backend in self.backends)
 
     def accepts(self, version: str, requires: Iterable[str]) -> bool:
         """Whether a build of torch, of the indexes in force, is for this accelerator.
@@ -69,24 +88,46 @@ class Accelerator:
         return not self.exact and any(_major(b) >= cuda for b in self.backends if b.startswith("cu"))
 
 
+def for_variant(
+    variant: Variant, requirements: Sequence[PipRequirement], site: Site, platform: str, virtual: Virtual
+) -> Accelerator | None:
+    """The accelerator whose build of torch a variant gets; None where any build will do.
+
+    So it is where the site says so, where no builds exist for the platform, and where the file itself names the places
+    that packages come from.
+
+    Args:
+        requirements: the variant's pip requirements for the platform.
+        virtual: the virtual packages that the variant is locked for.
+    """
+    if site.pip.torch_backend == "off" or platform not in PLATFORMS or _has_own_places(variant, requirements):
+        return None
+    return requested(requirements) or accelerator(variant.axes, site, platform, virtual)
+
+
+def _has_own_places(variant: Variant, requirements: Iterable[PipRequirement]) -> bool:
+    options = variant.environment.pip_options
+    named = options.index_url or options.extra_index_urls or options.find_links or options.no_index
+    return bool(named) or any(canonical(r.name) == "torch" and (r.index or r.kind != "name") for r in requirements)
+
+
 def accelerator(axes: Mapping[str, str], site: Site, platform: str, virtual: Virtual) -> Accelerator | None:
     """The accelerator of a variant: by its axes, else the site's `torch_backend`, else its node kinds or this machine.
 
-    None where any build will do: the site says so, or the axis has a word of the stack's own.
-
-    Raises:
-        InputError: an axis names an accelerator of which no build exists.
+    An axis such as ``rocm: none`` means the CPU only where no other axis names a GPU. None where the axis has a word of
+    the stack's own.
     """
-    if site.pip.torch_backend == "off" or platform not in PLATFORMS:
-        return None
-    for axis in ("accelerator", "cuda", "rocm"):
-        word = axes.get(axis, "").lower().strip()
-        if word and word not in ("cuda", "gpu", "nvidia"):
+    words = {axis: word for axis in AXES if (word := axes.get(axis, "").lower().strip())}
+    named = {axis: word for axis, word in words.items() if word not in NO_GPU}
+    for axis, word in words.items():
+        if word in NO_GPU and (axis == "accelerator" or not named):
+            return _exact("cpu", f"the axis {axis} is {word}")
+    for axis, word in named.items():
+        if word not in _SOME_GPU and not (word in _SOME_AMD and axis != "rocm" and "rocm" in named):
             return _named(axis, word)
     if site.pip.torch_backend:
         return _exact(site.pip.torch_backend, "pip: torch_backend: in site.yaml")
-    asks_gpu = bool(axes.get("accelerator") or axes.get("cuda"))
-    return _of_nodes(site, platform, virtual, asks_gpu)
+    return _of_nodes(site, platform, virtual, asks_gpu=bool(named))
 
 
 def requested(requirements: Iterable[PipRequirement]) -> Accelerator | None:
@@ -100,23 +141,19 @@ def requested(requirements: Iterable[PipRequirement]) -> Accelerator | None:
 
 def _named(axis: str, word: str) -> Accelerator | None:
     why = f"the axis {axis} is {word}"
-    if word in NO_GPU:
-        return _exact("cpu", why)
     number = re.search(r"\d+(\.\d+)*$", word)
     if axis == "cuda" or re.match(r"cu(da)?[-_ ]?\d", word):
-        return (
-            _cuda(number.group(0), why, short=word.startswith("cu") and not word.startswith("cuda")) if number else None
-        )
-    if word in ("rocm", "amd"):
+        return _cuda(number.group(0), why) if number else None
+    if word in _SOME_AMD:
         return Accelerator("ROCm", why, ROCM)
     if axis == "rocm" or word.startswith("rocm"):
         return _exact(f"rocm{number.group(0)}", why) if number else None
     return _exact("xpu", why) if word in ("xpu", "intel") else None
 
 
-def _cuda(number: str, why: str, *, short: bool) -> Accelerator:
-    """``12.8`` (or ``128``, if `short`) is one backend; ``12`` any of CUDA 12."""
-    if short or "." in number:
+def _cuda(number: str, why: str) -> Accelerator:
+    """``12.8`` or ``128`` is one backend; ``12`` any of CUDA 12."""
+    if "." in number or int(number) >= _LEAST_UNDOTTED:
         return _exact(f"cu{''.join(number.split('.')[:2])}", why)
     return _family(number, why, f"CUDA {number}")
 
@@ -131,14 +168,12 @@ def _family(version: str, why: str, name: str) -> Accelerator:
 
 
 def _exact(backend: str, why: str) -> Accelerator:
-    if backend not in ("cpu", "xpu", *CUDA, *ROCM):
-        raise InputError(
-            f"torch has no builds for {backend} ({why})", hint=f"use one of cpu, {', '.join((*CUDA, *ROCM))}, xpu"
-        )
-    return Accelerator(backend, why, (backend,), exact=True)
+    """One backend; a stack without torch may name one of which no builds exist."""
+    exists = backend in ("cpu", "xpu", *CUDA, *ROCM)
+    return Accelerator(backend, why, (backend,) if exists else (), exact=True)
 
 
-def _of_nodes(site: Site, platform: str, virtual: Virtual, asks_gpu: bool) -> Accelerator | None:
+def _of_nodes(site: Site, platform: str, virtual: Virtual, *, asks_gpu: bool) -> Accelerator | None:
     """By the node kinds, as conda's virtual packages were made; without node kinds by this machine."""
     kinds = [kind for kind in site.nodes.values() if kind.platform == platform]
     cuda = virtual.version("__cuda")

@@ -14,9 +14,10 @@ from pathlib import Path
 from stackyard.errors import Where
 from stackyard.host.hashing import local_path, sha256_file
 from stackyard.host.secrets import shown
+from stackyard.lock.accelerator import AXES
 from stackyard.lock.channels import Resolver
 from stackyard.lock.snapshot import sha256_tree
-from stackyard.lock.virtual import declared
+from stackyard.lock.virtual import declared, uses_gpu
 from stackyard.spec.buildinputs import build_inputs
 from stackyard.spec.models import CondaRequirement, Interpreter, PipRequirement, Site, Variant
 from stackyard.spec.selectors import holds
@@ -122,7 +123,8 @@ def _conda_policy(variant: Variant, site: Site, platform: str) -> Iterator[str]:
         if site.channels.exclude_newer:
             yield f"exclude-newer {site.channels.exclude_newer}"
     virtual = declared(site, platform, variant.axes)
-    yield f"virtual {' '.join(virtual.packages) if virtual else 'of this machine'}"
+    here = f"of this machine{'' if uses_gpu(variant.axes) else ', without its GPUs'}"
+    yield f"virtual {' '.join(virtual.packages) if virtual else here}"
     asked = wanted(variant, site)
     yield f"interpreter {' '.join(w for w in (asked.source, asked.version, asked.path) if w)}"
 
@@ -131,6 +133,7 @@ def _pip_policy(variant: Variant, site: Site, platform: str) -> Iterator[str]:
     requirements = pip_requirements(variant, platform)
     if not requirements:
         return
+    yield from (f"torch-axis {axis} {variant.axes[axis]}" for axis in AXES if variant.axes.get(axis))
     yield from (f"constraint {shown(r.line)}" for r in constraints(variant, platform))
     yield from _given(variant.environment.pip_options.model_dump(), "pip-option")
     yield from _given(site.pip.model_dump(exclude={"read_pip_conf"}), "site-pip")

@@ -15,11 +15,13 @@ from urllib.parse import unquote
 
 from stackyard.host.names import conda_name
 from stackyard.lock import interpreter as python
+from stackyard.lock.accelerator import for_variant
 from stackyard.lock.channels import Resolver
-from stackyard.lock.fingerprint import Fingerprint, changes, conda_requirements, wanted, where_of
+from stackyard.lock.fingerprint import Fingerprint, changes, conda_requirements, pip_requirements, wanted, where_of
 from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage
 from stackyard.lock.satisfied import conda_satisfies, virtual_satisfies
 from stackyard.lock.tags import best_wheel, wheel_tags
+from stackyard.lock.virtual import for_platform
 from stackyard.spec.models import Environment, Site, Variant
 
 
@@ -154,6 +156,7 @@ def _virtual(change: _Change) -> Iterator[str]:
     for name in _unfit_wheels(change.locked, have["__glibc"].split("=")[1] if "__glibc" in have else ""):
         yield f"+ virtual {text} (locked: {name})"
         return
+    yield from _torch(change)
 
 
 def _unfit_wheels(locked: LockedVariant, glibc: str) -> Iterator[str]:
@@ -161,6 +164,18 @@ def _unfit_wheels(locked: LockedVariant, glibc: str) -> Iterator[str]:
     if names and glibc and locked.interpreter.version:
         tags = wheel_tags(locked.platform, glibc, locked.interpreter.version)
         yield from (name for name in names if best_wheel([name], tags) is None)
+
+
+def _torch(change: _Change) -> Iterator[str]:
+    """The locked build of torch is not for the accelerator that the axes or the nodes ask for now."""
+    torch = next((p for p in change.locked.pip if p.name == "torch" and p.kind in ("wheel", "sdist")), None)
+    if torch is None:
+        return
+    variant, site, platform = change.variant, change.site, change.locked.platform
+    virtual = for_platform(site, platform, variant.axes)
+    wanted = for_variant(variant, pip_requirements(variant, platform), site, platform, virtual)
+    if wanted is not None and not wanted.accepts(torch.version, torch.requires):
+        yield f"{change.lines[-1]} (locked: torch {torch.version}, not for {wanted.name})"
 
 
 def _interpreter(change: _Change) -> Iterator[str]:
@@ -223,6 +238,7 @@ _CHECKS: dict[str, Callable[[_Change], Iterator[str]]] = {
     "exclude-newer": _newest_conda,
     "pip-exclude-newer": _newest_pip,
     "virtual": _virtual,
+    "torch-axis": _torch,
     "interpreter": _interpreter,
     "site-pip": _site_pip,
 }

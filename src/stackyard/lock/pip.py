@@ -48,7 +48,7 @@ class PipRequest:
         places: the line of each index and find-links entry of the file, as written there.
         preferred: what is locked now and need not be renewed.
         accelerator: what torch computes on; None: any build will do.
-        torch_home: where PyTorch's indexes are; empty: they are not used.
+        torch_home: where PyTorch's indexes are.
     """
 
     subject: str
@@ -66,7 +66,7 @@ class PipRequest:
     places: Mapping[str, Where] = field(default_factory=dict)
     preferred: tuple[PipPackage, ...] = ()
     accelerator: Accelerator | None = None
-    torch_home: str = ""
+    torch_home: str = HOME
 
 
 class UnreachableError(StackyardError):
@@ -226,20 +226,21 @@ def _resolve(question: Question, request: PipRequest) -> tuple[Answer, tuple[str
         return _for_accelerator(question, request)
     except Unsolvable as error:
         raise _unsolvable(str(error), question, request) from error
+    except (InputError, UnreachableError):
+        raise
     except StackyardError as error:
-        raise error if isinstance(error, UnreachableError) else _placed(error, request) from error
+        raise _placed(error, request) from error
 
 
 def _for_accelerator(question: Question, request: PipRequest) -> tuple[Answer, tuple[str, ...]]:
     """The answer of the indexes in force where its torch is for the accelerator, else one with PyTorch's index."""
-    named = requested(request.requirements)
-    wanted = (named or request.accelerator) if request.torch_home else None
+    wanted = request.accelerator
     try:
         answer = _with_prereleases(question, request)
         if wanted is None or fitting(answer, wanted):
             return answer, ()
     except Unsolvable:
-        if named is None or wanted is None:
+        if wanted is None or requested(request.requirements) is None:
             raise
     given = [each.name for each in request.given]
     answer, notice = for_accelerator(

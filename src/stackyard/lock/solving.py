@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from stackyard.errors import InputError
-from stackyard.host.names import canonical
 from stackyard.host.pipconf import PipSettings
 from stackyard.lock import interpreter as python
-from stackyard.lock.accelerator import HOME, PLATFORMS, Accelerator, accelerator
+from stackyard.lock.accelerator import HOME, Accelerator, for_variant
 from stackyard.lock.fingerprint import (
     Fingerprint,
     conda_requirements,
@@ -135,20 +134,17 @@ class Solving:
         request = pip.PipRequest(
             self.subject, self.platform, locked.interpreter.version, self._virtual.version("__glibc"), requirements,
             settings, self.yard.uv, constraints(variant, self.platform), provided, variant.build, place_of(variant),
-            site.channels.exclude_newer, places, self._preferred.pip, *self._torch(settings, requirements),
+            site.channels.exclude_newer, places, self._preferred.pip, self._accelerator(settings, requirements),
+            pipsettings.mirrored(HOME, site.pip),
         )  # fmt: skip
         solution = pip.solve_pip(request)
         return solution.packages, (*notices, *unknown, *solution.notices)
 
-    def _torch(self, settings: PipSettings, requirements: Iterable[PipRequirement]) -> tuple[Accelerator | None, str]:
-        """The accelerator, and where PyTorch's indexes are: nowhere where the file itself names places for packages."""
-        options = self.variant.environment.pip_options
-        own = options.index_url or options.extra_index_urls or options.find_links or settings.no_index
-        own = own or any(canonical(r.name) == "torch" and (r.index or r.kind != "name") for r in requirements)
-        if own or self.site.pip.torch_backend == "off" or self.platform not in PLATFORMS:
-            return None, ""
-        wanted = accelerator(self.variant.axes, self.site, self.platform, self._virtual)
-        return wanted, pipsettings.mirrored(HOME, self.site.pip)
+    def _accelerator(self, settings: PipSettings, requirements: Sequence[PipRequirement]) -> Accelerator | None:
+        """The accelerator that decides the build of torch; None without indexes."""
+        if settings.no_index:
+            return None
+        return for_variant(self.variant, requirements, self.site, self.platform, self._virtual)
 
 
 def _mirrored(requirement: PipRequirement, site: Site) -> PipRequirement:

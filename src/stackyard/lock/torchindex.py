@@ -45,11 +45,11 @@ def for_accelerator(
         probe: raises StackyardError if an index cannot be reached.
 
     Raises:
+        InputError: torch has no builds for the accelerator.
         Unsolvable: none has a solution.
     """
     reasons = []
-    for backend in accelerator.backends:
-        index = f"{home}/{backend}"
+    for index in accelerator.indexes(home):
         probe(index)
         try:
             answer = from_index(question, index, given, resolve)

@@ -38,6 +38,11 @@ class Virtual:
         return next((p.split("=")[1] for p in self.packages if p.startswith(f"{name}=")), "")
 
 
+def uses_gpu(axes: Mapping[str, str]) -> bool:
+    """Whether a variant may use a GPU; not one whose axis `accelerator` is ``cpu``."""
+    return axes.get("accelerator", "").lower() not in NO_GPU
+
+
 def cuda_of(gpu: Gpu) -> str:
     """The highest CUDA version that the GPUs of a node kind run: as given, else from the driver; empty without one."""
     if gpu.vendor not in ("", "nvidia") or (not gpu.count and not gpu.cuda and not gpu.driver):
@@ -59,7 +64,7 @@ def declared(site: Site, platform: str, axes: Mapping[str, str]) -> Virtual | No
         return None
     notices = []
     cudas = [c for kind in kinds if (c := cuda_of(kind.gpu))]
-    cuda = min(cudas, key=_numbers) if cudas and axes.get("accelerator", "").lower() not in NO_GPU else ""
+    cuda = min(cudas, key=_numbers) if cudas and uses_gpu(axes) else ""
     if cudas and len(set(cudas)) > 1 and cuda:
         notices.append(f"{platform}: node kinds have different CUDA versions; locked for the oldest, {cuda}")
     glibc = _oldest([k.glibc for k in kinds])
@@ -76,7 +81,7 @@ def for_platform(site: Site, platform: str, axes: Mapping[str, str]) -> Virtual:
     if found is not None:
         return found
     if platform == this_platform():
-        return _detected(gpu=axes.get("accelerator", "").lower() not in NO_GPU)
+        return _detected(gpu=uses_gpu(axes))
     notice = (
         f"{platform}: the site has no node kind of this platform; locked for glibc {OLDEST_GLIBC}, "
         f"Linux {OLDEST_KERNEL} and no GPU (to change this, add it to nodes: in site.yaml)"
