@@ -154,6 +154,12 @@ def test_another_change_of_path_is_blamed_on_what_it_depends_on(tmp_path: Path, 
     assert list(found.change) == []
 
 
+def test_path_and_the_module_systems_own_variables_are_not_replaced_for_users(tmp_path: Path) -> None:
+    found = capture(prefix_with(tmp_path, a_sh="export MODULEPATH=/x PATH=/y LOADEDMODULES= GOOD=1\n"))
+    assert list(found.change) == [SetRestorable("GOOD", "1")]
+    assert len(found.uncaptured) == 3 and all("it is reserved" in text for text in found.uncaptured)
+
+
 def test_names_and_values_that_no_module_can_hold_are_left_out_with_their_script(tmp_path: Path) -> None:
     script = "alias 'a,b'=ls\nf%g() { :; }\nexport BYTES=$'\\xff' status=1 GOOD=1\nh() { :; }\nexport -f h\n"
     found = capture(prefix_with(tmp_path, a_sh=script))

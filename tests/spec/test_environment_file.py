@@ -205,6 +205,7 @@ def test_conda_locks_keys(tmp_path: Path) -> None:
         ("variables: [A=1]\ndependencies: []\n", "1:12", "mapping", "NAME: value"),
         ("variables: {A: [1]}\ndependencies: []\n", "1:16", "one value", "quotes"),
         ("variables: {A-B: 1}\ndependencies: []\n", "1:13", "not a variable name", "letters"),
+        ("variables: {MODULEPATH: /x}\ndependencies: []\n", "1:13", "it is reserved", "another name"),
         ("name: [a]\ndependencies: []\n", "1:7", "one word", "name: my-name"),
         ("image: x\ncommand: y\n", "1:1", "not an environment file", "dependencies"),
         ("dependancies:\n- numpy\n", "1:1", "unknown key", "dependencies"),

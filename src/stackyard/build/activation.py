@@ -17,9 +17,9 @@ from pathlib import Path
 
 from stackyard.build.activation_shell import FIRST, SECOND, Shell, observe
 from stackyard.build.activation_variables import before, is_build_only, operations
-from stackyard.change import Alias, EnvironmentChange, Function, Operation
+from stackyard.change import Alias, EnvironmentChange, Function, Operation, Prepend
 from stackyard.errors import StackyardError
-from stackyard.grammar import COMMAND, SETTABLE, VALUE, Grammar, NotAllowed
+from stackyard.grammar import COMMAND, LOADED, SETTABLE, VALUE, Grammar, NotAllowed
 from stackyard.host.scratch import scratch
 from stackyard.host.view import PLAIN, View
 from stackyard.yard import formats
@@ -91,11 +91,14 @@ def assemble(
             build_only.append(name)
             continue
         values = [states[-1].variables.get(name) for states in (first, second, third)]
-        if wrong := _outside(SETTABLE, name) or _outside(VALUE, *values):
+        wrong = _outside(SETTABLE, name) or _outside(VALUE, *values)
+        old, occupied = first[0].variables.get(name), third[0].variables.get(name)
+        made = () if wrong else operations(name, old, values[0], occupied, values[2])
+        if wrong := wrong or _outside(LOADED, *(name for each in made if not isinstance(each, Prepend))):
             uncaptured.append(f"{_definer(name, first)}: {wrong}; {name} is not captured")
         elif values[0] != values[1]:
             uncaptured.append(_blame(name, first, second, "on the user, the directory or the time"))
-        elif made := operations(name, first[0].variables.get(name), values[0], third[0].variables.get(name), values[2]):
+        elif made:
             found += [(_first_change(name, first), each) for each in made]
         else:
             uncaptured.append(_blame(name, first, third, "on its previous value"))

@@ -238,13 +238,13 @@ class _Reader:
         return {name: value for name, value in read.items() if value is not None}
 
     def _variable(self, key: Node, value: Node) -> str | None:
-        self._check(grammar.SETTABLE, key.text, key)
         if value.kind != "scalar":
             self._problem(value, f"the variable {key.text} must have one value", "put the value in quotes")
             return None
         if key.text in _RESERVED:
             self._notice(key, f"{key.text} is reserved and ignored, as by conda")
             return None
+        self._check(grammar.LOADED, key.text, key)
         if value.is_null:
             self._notice(key, f"{key.text} has no value and is ignored; write '' for an empty value")
             return None

@@ -166,7 +166,7 @@ class Environment(Model):
     pip: tuple[PipRequirement, ...] = ()
     constraints: tuple[PipRequirement, ...] = ()
     pip_options: PipOptions = PipOptions()
-    variables: Variables = {}
+    variables: LoadedVariables = {}
     platforms: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
