@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import http.client
 import os
+import socketserver
 import subprocess
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -95,3 +100,53 @@ def test_the_gateway_answers_nobody_without_its_password(servers: tuple[Guarded,
             opener.open(request, timeout=5)
         assert caught.value.code == 407
     assert not first.seen and password not in secrets.redacted(place)
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"Content-Length: 100\r\n\r\nhalf", 200),
+        (b"Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n50\r\nof", 200),
+        (b"Content-Type: text/html\r\nContent-Length: 100\r\n\r\nhalf", 502),  # read before the header is sent
+    ],
+)
+def test_a_body_that_breaks_off_breaks_off_for_the_client(head: bytes, status: int) -> None:
+    class Breaking(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            while self.rfile.readline().strip():
+                pass
+            self.wfile.write(b"HTTP/1.1 200 OK\r\n" + head)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Breaking) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        place = gateway.mirror(secrets.address(f"http://me:pa%3Dss@127.0.0.1:{server.server_address[1]}/x"))
+        found = urlsplit(place)
+        client = http.client.HTTPConnection(found.netloc, timeout=20)  # keeps its connection, as uv does
+        client.request("GET", found.path)
+        answer = client.getresponse()
+        assert answer.status == status
+        if status == 200:
+            with pytest.raises(http.client.IncompleteRead):
+                answer.read()
+        server.shutdown()
+
+
+def test_pages_at_the_same_time(tmp_path: Path) -> None:
+    """Their threads learn the same token, once, while others look it up."""
+    token, count = "abcd0123wxyz", len(secrets._tokens)
+    for page in range(8):
+        folder = tmp_path / f"t/{token}/{page}"
+        folder.mkdir(parents=True)
+        links = (f'<a href="/t/{token}/files/{page}-{number}.whl">x</a>\n' for number in range(200))
+        (folder / "index.html").write_text("".join(links))
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with guarded(tmp_path) as server, ThreadPoolExecutor(8) as pool:
+        address = secrets.address(server.url(f"t/{token}/"))
+
+        def page(number: int) -> str:
+            text: bytes = opener.open(gateway.mirror(f"{address}{number}/"), timeout=60).read()
+            return text.decode()
+
+        pages = list(pool.map(page, range(8)))
+    assert all(text.count("/t/***/files/") == 200 and token not in text for text in pages)
+    assert len(secrets._tokens) == count + 1

@@ -93,6 +93,15 @@ def test_text_of_others_loses_logins_and_tokens() -> None:
     )
 
 
+def test_a_user_name_is_no_secret_word_but_a_token_in_its_place_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NAME", "programmer")
+    monkeypatch.setenv("DEPLOY_TOKEN", "lower-case-words")
+    for login in ("developer", "${NAME}", "${DEPLOY_TOKEN}", RANDOM):
+        secrets.reached(secrets.address(f"https://{login}@{login.strip('${}').lower()}.example/s"))
+    text = f"/home/developer /home/programmer lower-case-words {RANDOM}"
+    assert secrets.redacted(text) == "/home/developer /home/programmer *** ***"
+
+
 @pytest.mark.parametrize(
     ("name", "secret"),
     [

@@ -15,8 +15,9 @@ import html
 import http.server
 import re
 import secrets as random
-import shutil
+import sys
 import threading
+import traceback
 import zlib
 from collections.abc import Iterator, Mapping
 from io import BufferedIOBase
@@ -114,7 +115,9 @@ class _Gateway(http.server.ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 3600}, daemon=True).start()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A program that went away is no error."""
+        """Print what went wrong here; a program that went away is no error."""
+        if not isinstance(sys.exc_info()[1], (ConnectionError, TimeoutError)):
+            print(secrets.redacted(traceback.format_exc()), file=sys.stderr)
 
 
 _gateway: _Gateway | None = None
@@ -139,7 +142,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         """Nothing: requests of a mirror contain the password."""
 
     def do_GET(self) -> None:
-        """Any method is passed on alike."""
+        """Any method is passed on alike. What fails after the header was sent can only break off."""
+        self._begun = False
         try:
             if self._known():
                 self._pass_on(*self._target())
@@ -148,7 +152,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 self._refuse(407, "not authorized", ("Proxy-Authenticate", 'Basic realm="stackyard"'))
         except (*web.FAILURES, StackyardError) as error:
             self.close_connection = True
-            self._refuse(502, secrets.redacted(str(error) if isinstance(error, StackyardError) else web.explain(error)))
+            reason = str(error) if isinstance(error, StackyardError) else web.explain(error)
+            if not self._begun:
+                self._refuse(502, secrets.redacted(reason))
 
     do_HEAD = do_POST = do_GET
 
@@ -198,22 +204,30 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(answer.status)
         for name, value in answer.headers.items():
             if name.lower() == "location":
-                self.send_header(name, _link(value, url, links))
+                self.send_header(name, _Links(url, links).named(value))
             elif name.lower() not in _HOP and not (page is not None and name.lower() == "content-encoding"):
                 self.send_header(name, value)
         length = str(len(page)) if page is not None else answer.headers.get("Content-Length")
-        if length is None and answer.status not in (204, 304):
-            self.close_connection = True
-            self.send_header("Connection", "close")
+        chunked = length is None and answer.status not in (204, 304)
+        if chunked:  # without its last chunk the client can tell that it is not whole
+            self.send_header("Transfer-Encoding", "chunked")
         elif length is not None:
             self.send_header("Content-Length", length)
         self.end_headers()
+        self._begun = True
         if self.command == "HEAD":
             return
         if page is not None:
             self.wfile.write(page)
         else:
-            shutil.copyfileobj(answer, self.wfile, _BLOCK)
+            self._send(answer, chunked)
+
+    def _send(self, answer: Any, chunked: bool) -> None:
+        while block := answer.read(_BLOCK):
+            self.wfile.write(b"%x\r\n%b\r\n" % (len(block), block) if chunked else block)
+        web.require_whole(answer)
+        if chunked:
+            self.wfile.write(b"0\r\n\r\n")
 
     def _page(self, answer: Any, url: str, links: str) -> bytes | None:
         """The body of a page of an index with aliases in its links; None for all else."""
@@ -221,10 +235,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if self.command == "HEAD" or answer.status != 200 or not kind.startswith(_PAGES):
             return None
         data = answer.read(_LARGEST_PAGE)
+        web.require_whole(answer)
         if answer.headers.get("Content-Encoding") == "gzip":
             data = zlib.decompress(data, wbits=31)
         text = data.decode("utf-8", "surrogateescape")
-        text = _LINK.sub(lambda found: found[1] + _link(found[2], url, links), text)
+        of_page = _Links(url, links)
+        text = _LINK.sub(lambda found: found[1] + of_page.named(found[2]), text)
         return text.encode("utf-8", "surrogateescape")
 
     def _refuse(self, status: int, message: str, *headers: tuple[str, str]) -> None:
@@ -238,18 +254,26 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(body)
 
 
-def _link(link: str, url: str, links: str) -> str:
-    """A link on a page or of a redirect, for the program that asked: to a server with an alias by its alias.
+class _Links:
+    """The links on a page or of a redirect, for the program that asked.
 
     Args:
         url: the address of the page.
         links: what the URLs of aliases begin with.
     """
-    real, _ = secrets.reached(url)
-    target = urljoin(real, html.unescape(link))
-    parts = urlsplit(target)
-    origin = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}".lower()
-    if origin not in secrets.aliases():
-        return link
-    named = secrets.with_names(secrets.address(target), url)
-    return html.escape(secrets.alias(named).replace("http://", links, 1), quote=False)
+
+    def __init__(self, url: str, links: str) -> None:
+        self._real, _ = secrets.reached(url)
+        self._names = secrets.names_on(url)
+        self._aliases = secrets.aliases()
+        self._begin = links
+
+    def named(self, link: str) -> str:
+        """A link: to a server with an alias by its alias."""
+        target = urljoin(self._real, html.unescape(link))
+        parts = urlsplit(target)
+        origin = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}".lower()
+        if origin not in self._aliases:
+            return link
+        named = secrets.with_names(secrets.address(target), self._names)
+        return html.escape(secrets.alias(named).replace("http://", self._begin, 1), quote=False)

@@ -68,7 +68,7 @@ def get(url: str, use: Callable[[Any], T], *, timeout_s: float, cafile: str = ""
     def attempt() -> T:
         with open_url(url, "GET", timeout_s, cafile) as stream:
             made = use(stream)
-            _require_whole(stream)
+            require_whole(stream)
             return made
 
     try:
@@ -195,7 +195,7 @@ def _pause_s(error: BaseException, attempt: int) -> float:
     return min(float(asked), LONGEST_PAUSE_S) if asked.isdigit() else pause_s
 
 
-def _require_whole(stream: Any) -> None:
+def require_whole(stream: Any) -> None:
     """Raise IncompleteRead where the connection ended before the announced length, which urllib passes over."""
     left = getattr(stream, "length", None)
     if left:

@@ -2,8 +2,9 @@
 
 An *address* is a URL as everything but the transfer itself sees it: files, messages, command lines, other programs. It
 has no login, a variable in it stays ``${NAME}``, and a token that was written literally is ``***``. `address` makes one
-from what a file says and remembers in this process what it took out; `reached` puts it back, and only `host.http` calls
-it. So text that is made of addresses contains no secret, however short or oddly spelled the secret is.
+from what a file says and remembers in this process what it took out; `reached` puts it back, for `host.http`, which
+sends it, and `host.gateway`, which looks for it in links. So text that is made of addresses contains no secret, however
+short or oddly spelled the secret is.
 
 Text of other origin (the output of programs, the words of a user's file) passes `redacted` before it leaves.
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import takewhile
 from urllib.parse import quote, unquote
@@ -66,7 +67,7 @@ def is_secret(name: str, value: str) -> bool:
 
 
 # --------------------------------------------------------------------------- what this process knows
-
+# Threads of `host.gateway` add to these tables: whoever iterates over one takes a copy first.
 
 _logins: dict[str, dict[str, Login]] = {}  # by origin, then by path; may hold ${NAME}
 _tokens: dict[str, str] = {}  # the beginning of an address that ends with a token: the same with the token
@@ -151,8 +152,15 @@ def _learn_login(parts: _Parts) -> str:
         return f"{user}@"
     _logins.setdefault(parts.origin, {})[parts.path] = (user, password)
     if not _VARIABLE.search(parts.user):
-        know(password or user)
+        _know_login(user, password)
     return ""
+
+
+def _know_login(user: str, password: str, variables: Iterable[str] = ()) -> None:
+    """Remember what of a login is secret: a user name alone only where its form, or that of its variable, says so."""
+    alone = _KNOWN_TOKEN.fullmatch(user) or _RANDOM.fullmatch(user) or any(map(is_secret_name, variables))
+    if password or alone:
+        know(password or user)
 
 
 def _without_tokens(rest: str, conda: bool, base: bool) -> str:
@@ -168,16 +176,23 @@ def _without_tokens(rest: str, conda: bool, base: bool) -> str:
 
 
 def _learn_tokens(plain: str, rest: str, real: str) -> None:
-    """Remember what the tokens are, for this address and for all that begin with its last token."""
-    _tokens[plain + rest] = plain + real
+    """Remember what the tokens are for all addresses that begin with the last one; for this alone where they differ."""
     words, reals = rest.split("/"), real.split("/")
     hidden = [at for at, word in enumerate(words) if word == HIDDEN]
     if hidden and len(words) == len(reals):
         last = hidden[-1] + 1
         _tokens.setdefault(f"{plain}{'/'.join(words[:last])}/", f"{plain}{'/'.join(reals[:last])}/")
+    if _with_tokens(plain + rest) != plain + real:  # a page has thousands of links below one token
+        _tokens[plain + rest] = plain + real
     for word, known in zip(words, reals, strict=False):
         if word == HIDDEN:
             know(known)
+
+
+def _with_tokens(url: str) -> str:
+    """An address with the tokens that are known of it."""
+    known = max((begin for begin in list(_tokens) if url.startswith(begin)), key=len, default="")
+    return _tokens.get(known, "") + url[len(known) :]
 
 
 def _learn_head(url: str, environ: Mapping[str, str]) -> None:
@@ -235,14 +250,13 @@ def is_protected(url: str, environ: Mapping[str, str] | None = None) -> bool:
 
 
 def reached(url: str, environ: Mapping[str, str] | None = None) -> tuple[str, Login | None]:
-    """The real URL of an address, without a login, and the login. For `host.http` only.
+    """The real URL of an address, without a login, and the login. For `host.http` and `host.gateway` only.
 
     Raises:
         InputError: it contains a variable that is not set, or a token that nothing here names.
     """
     opened = address(_MARKER.sub(r"${\1}", with_server(url, environ)), environ)
-    known = max((begin for begin in _tokens if opened.startswith(begin)), key=len, default="")
-    whole = _tokens.get(known, "") + opened[len(known) :]
+    whole = _with_tokens(opened)
     parts = _parts(whole)
     if parts is None or parts.scheme.lower() not in _WEB:
         return _filled(whole, environ, url), None
@@ -255,7 +269,7 @@ def reached(url: str, environ: Mapping[str, str] | None = None) -> tuple[str, Lo
 def _login(parts: _Parts, environ: Mapping[str, str] | None, url: str) -> Login | None:
     """The login of the longest beginning of a URL that was named with one."""
     known = _logins.get(parts.origin, {})
-    fitting = [path for path in known if parts.path.startswith(path.rstrip("/"))]
+    fitting = [path for path in list(known) if parts.path.startswith(path.rstrip("/"))]
     return _real(known[max(fitting, key=len)], environ, url) if fitting else None
 
 
@@ -270,13 +284,13 @@ def login_of_server(url: str) -> Login | None:
     def shared(path: str) -> int:
         return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(path.split("/"), words, strict=False)))
 
-    nearest = max(known, key=shared)
+    nearest = max(list(known), key=shared)
     return _real(known[nearest], None, url)
 
 
 def _real(login: Login, environ: Mapping[str, str] | None, url: str) -> Login:
     user, password = (unquote(_filled(text, environ, url)) for text in login)
-    know(password or user)
+    _know_login(user, password, _VARIABLE.findall(login[0]))
     return user, password
 
 
@@ -297,11 +311,15 @@ def _filled(text: str, environ: Mapping[str, str] | None, url: str, *, in_url: b
     return _VARIABLE.sub(value, text)
 
 
-def with_names(url: str, page: str) -> str:
-    """The address of what a page links to: variables and ``***`` where the page's own address has them."""
+def names_on(page: str) -> dict[str, str]:
+    """Parts of the real URL of a page by value: the variable or ``***`` that its address has there."""
     names, values = (text.split("/") for text in (_MARKER.sub(r"${\1}", page), reached(page)[0]))
-    secret = {value: name for name, value in zip(names, values, strict=False) if name != value}
-    return "/".join(secret.get(word, word) for word in url.split("/"))
+    return {value: name for name, value in zip(names, values, strict=False) if name != value}
+
+
+def with_names(url: str, names: Mapping[str, str]) -> str:
+    """The address of what a page links to, with variables and ``***`` where the page has them (`names_on`)."""
+    return "/".join(names.get(word, word) for word in url.split("/"))
 
 
 # --------------------------------------------------------------------------- text that leaves
@@ -334,15 +352,15 @@ def origin_of(host: str) -> str:
 
 def aliases() -> dict[str, str]:
     """Every origin that has an alias, and the alias: ``http://...``."""
-    return {origin: f"http://{host}" for host, origin in _aliases.items()}
+    return {origin: f"http://{host}" for host, origin in _aliases.copy().items()}
 
 
 def written(text: str) -> str:
     """Text of another program with addresses in the place of aliases, as locks have them."""
-    for host, origin in _aliases.items():
+    for host, origin in _aliases.copy().items():
         text = text.replace(f"http://{host}", origin)
     text = _MARKER.sub(r"${\1}", text)
-    for begin, head in _heads.items():
+    for begin, head in _heads.copy().items():
         text = re.sub(rf"{re.escape(begin)}(?=[/\s\"'?#,;]|$)", lambda _, to=head: to, text)  # type: ignore[misc]
     return text
 
