@@ -2,7 +2,7 @@
 .POSIX:
 .DEFAULT_GOAL := help
 .PHONY: help install quickstart test test-long test-bare fuzz lint format bench clean
-JOBS ?= 2
+JOBS ?= 3
 INPUTS ?= 10000
 BIN := .venv/bin
 SOURCES := src tests benchmarks examples scripts
@@ -22,10 +22,10 @@ test: .venv/.installed-dev  ## lint, types and all tests but the long ones, with
 	@PYTHONPATH=tests $(BIN)/python -m support.prepare
 	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not long and not bare"
 
-test-long: .venv/.installed-dev  ## the tests that compile Horovod, start Ray, wait for timeouts (twenty minutes)
+test-long: .venv/.installed-dev  ## tests that compile Horovod, start Ray, wait for timeouts, try every combination (twenty minutes)
 	@scripts/test-programs.sh
 	@$(BIN)/python -m compileall -q src
-	$(BIN)/pytest -m long
+	$(BIN)/pytest -n 2 --dist loadfile -m long
 
 fuzz: .venv/.installed-dev  ## try INPUTS damaged files on every reader (an hour); the failing ones are tried again first
 	STACKYARD_FUZZ=$(INPUTS) $(BIN)/pytest -n $(JOBS) tests/fuzz

@@ -221,7 +221,7 @@ def test_lmod_loads_what_was_published(yard: Path) -> None:
     assert str(yard) in done.stdout, done.stderr
 
 
-@pytest.mark.parametrize("git", [False, True])
+@pytest.mark.parametrize("git", [pytest.param(False, marks=pytest.mark.long), True])
 def test_an_editable_project_beside_its_file_with_the_yard_inside(tmp_path: Path, git: bool) -> None:
     """Neither the lock that is written beside the file nor the yard belongs to the project's snapshot."""
     project = tmp_path / "project"

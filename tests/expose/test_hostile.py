@@ -10,6 +10,8 @@ from support import hostile, modules
 
 pytestmark = pytest.mark.real
 PAIRS = [(system, shell) for system in modules.SYSTEMS for shell in modules.SHELLS]
+OFTEN = [pair for pair in PAIRS if pair not in (("em", "fish"), ("em", "zsh"), ("lmod", "tcsh"))]
+"""In `make test`: each shell and each module system."""
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +20,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> hostile.Bench:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("system", "shell"), PAIRS)
+@pytest.mark.parametrize(("system", "shell"), OFTEN)
 def test_the_environment_is_given_back(bench: hostile.Bench, system: str, shell: str) -> None:
     if reason := modules.missing(system, shell):
         pytest.skip(reason)

@@ -11,7 +11,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,15 @@ from support.standinsites import REAL_MPIRUN, SITES, Cluster, missing
 HELLO = Path(__file__).parent / "programs" / "hello.py"
 STARTERS = {"jsrun": "jsrun", "lsf": "mpirun", "pals": "mpiexec", "pbs-openmpi": "mpirun", "flux": "flux run"}
 NAMES = {"jsrun": "lsf", "lsf": "lsf", "pals": "pbs", "pbs-openmpi": "pbs", "flux": "flux"}
+
+
+def on(*often: str, sites: Iterable[str] = SITES) -> pytest.MarkDecorator:
+    """Run a test on these stand-ins in `make test`, and on the other `sites` too in `make test-long`."""
+    return pytest.mark.parametrize("cluster", _cases(sites, *often), indirect=True)
+
+
+def _cases(sites: Iterable[str], *often: str) -> list[pytest.ParameterSet]:
+    return [pytest.param(name, marks=() if name in often else pytest.mark.long) for name in sites]
 
 
 @pytest.fixture(params=SITES)
@@ -89,6 +98,7 @@ def _check_places(cluster: Cluster, planned: dict[str, Any]) -> None:
             assert len(rank["gpus"]) == len({gpu for d in machine["domains"] for gpu in d["gpus"]})
 
 
+@on("lsf", "flux")
 def test_a_rank_that_fails(cluster: Cluster) -> None:
     """The job's code is the rank's, for the person and for the scheduler; who it was is said, also later."""
     done = cluster.submit("hello.py", "3", "1", expect=3)
@@ -103,6 +113,7 @@ def test_a_rank_that_fails(cluster: Cluster) -> None:
     assert cluster.left() == []
 
 
+@on("jsrun", "pbs-openmpi")
 def test_left_alone_found_again_and_cancelled(cluster: Cluster) -> None:
     """Ctrl-C stops following only; `attach` follows again; `cancel` ends all ranks, and a job that waits."""
     process = cluster.start(*cluster.asking("hello.py", "wait"))
@@ -133,7 +144,7 @@ def test_left_alone_found_again_and_cancelled(cluster: Cluster) -> None:
     cluster.run("runs", "cancel", running.name, expect=2)
 
 
-@pytest.mark.parametrize("cluster", ["jsrun", "pals", "flux"], indirect=True)
+@on("pals", sites=("jsrun", "pals", "flux"))
 def test_a_job_whose_time_is_over(cluster: Cluster) -> None:
     """The hub is ended by a signal like any other; that it was the time is the scheduler's to say."""
     cluster.env["STANDIN_MINUTE"] = "0.5"
@@ -146,7 +157,7 @@ def test_a_job_whose_time_is_over(cluster: Cluster) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cluster", ["jsrun", "flux"], indirect=True)
+@on("jsrun", sites=("jsrun", "flux"))
 def test_a_job_that_goes_on_after_its_time(cluster: Cluster) -> None:
     """Twelve minutes (of a second) before the end its ranks are told; LSF starts it again, Flux cannot."""
     cluster.env["STANDIN_MINUTE"] = "1"
@@ -160,7 +171,7 @@ def test_a_job_that_goes_on_after_its_time(cluster: Cluster) -> None:
     assert cluster.left() == []
 
 
-@pytest.mark.parametrize("name", SITES)
+@pytest.mark.parametrize("name", _cases(SITES, "jsrun", "pbs-openmpi"))
 def test_one_of_two_nodes_in_hand(name: str, tmp_path: Path) -> None:
     """In an allocation `launch` takes all of its nodes, or those that it names to the launcher."""
     if why := missing(name):
@@ -177,7 +188,7 @@ def test_one_of_two_nodes_in_hand(name: str, tmp_path: Path) -> None:
     assert cluster.left() == []
 
 
-@pytest.mark.parametrize("cluster", ["jsrun", "lsf", "pals", "pbs-openmpi"], indirect=True)
+@on("lsf", "pals", sites=("jsrun", "lsf", "pals", "pbs-openmpi"))
 def test_an_array(cluster: Cluster) -> None:
     """Every index is a job with a folder, a log and an end of its own."""
     done = cluster.submit("-a", "1-2", "hello.py")
@@ -190,7 +201,7 @@ def test_an_array(cluster: Cluster) -> None:
     assert cluster.run("runs", "attach").code == 0
 
 
-@pytest.mark.parametrize("cluster", ["jsrun", "pals"], indirect=True)
+@on("pals", sites=("jsrun", "pals"))
 def test_an_array_that_is_cancelled(cluster: Cluster) -> None:
     """One task runs, one waits: both are ended, and neither is said to have failed by itself."""
     cluster.submit("-a", "1-2", "--no-follow", "hello.py", "wait")

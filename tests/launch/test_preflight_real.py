@@ -152,7 +152,7 @@ def test_a_node_that_never_answers_is_named_and_left_out(bed: Bed) -> None:
     assert any("retrying without n3" in note for note in bed.told.notices)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_rank_0_that_never_answers_is_found_by_bisection(bed: Bed) -> None:
     bed.python("/usr/bin/python3", dead="n1")
     report = bed.preflight(spare=1, options=PreflightOptions(stages=("identity",), start_s=4))
@@ -197,7 +197,7 @@ def test_gloo_and_mpi_pass_on_healthy_nodes(bed: Bed, torch_python: Path) -> Non
     assert all(m.value > 0 for m in everything)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_slow_node_is_found_by_bisection_against_the_reference(own_bed: Bed, torch_python: Path) -> None:
     own_bed.python(torch_python)
     slow_down(own_bed.cluster, "n2")

@@ -63,6 +63,7 @@ def assert_agree(text: str, one_rank: list[float], ranks: int) -> None:
     assert len(one_rank) == STEPS
 
 
+@pytest.mark.long
 def test_mpich_agrees_with_one_rank(slurm: SlurmCluster, python: Path, one_rank: list[float], tmp_path: Path) -> None:
     """MPICH, wired up by PMI2, under the name by which its binary interface is known everywhere but on Debian."""
     (tmp_path / "libmpi.so.12").symlink_to(programs.need("libmpich.so.12"))

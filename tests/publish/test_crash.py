@@ -24,9 +24,9 @@ from stackyard.yard.layout import Yard
 from support.cli import STACKYARD, Done, stackyard
 
 CHAINS = [
+    ("link:3", "cache:2", "write:3", "after-flip:1"),
     ("fetch:1", "extract:1", "link:1", "cache:1", "wheel:1", "write:1", "marker-before:1", "before-flip:1"),
     ("extract:2", "link:2", "wheel:2", "bytecode:1", "write:2", "marker-after:1", "flip:1"),
-    ("link:3", "cache:2", "write:3", "after-flip:1"),
     ("write:8",),
     ("write:5",),
 ]
@@ -149,7 +149,9 @@ def test_every_fault_point_of_the_program_is_tried() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("chain", CHAINS, ids=" ".join)
+@pytest.mark.parametrize(
+    "chain", [CHAINS[0], *(pytest.param(c, marks=pytest.mark.long) for c in CHAINS[1:])], ids=" ".join
+)
 def test_killed_at(scene: Scene, undisturbed: str, chain: tuple[str, ...]) -> None:
     """Killed, killed again in the deploy that resumes, and so on; then finished."""
     scene.restore()
@@ -159,7 +161,7 @@ def test_killed_at(scene: Scene, undisturbed: str, chain: tuple[str, ...]) -> No
     check_finished(scene, undisturbed)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_disk_is_full_at(scene: Scene, undisturbed: str) -> None:
     scene.restore()
     for point in FULL:
@@ -190,7 +192,7 @@ def test_a_disk_that_really_is_full(scene: Scene, undisturbed: str) -> None:
         subprocess.run(["umount", "-l", scene.yard], check=True)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_deploys_at_once(scene: Scene, undisturbed: str) -> None:
     scene.restore()
     words = [STACKYARD, "--yard", scene.yard, "deploy", scene.new, "--json"]
