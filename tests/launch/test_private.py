@@ -8,10 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from stackyard.host.command import CommandError
 from stackyard.launch.api import jobs
 from stackyard.launch.plan.carried import carried
-from stackyard.launch.records.private import read_private
-from stackyard.launch.records.record import read_run
+from stackyard.launch.records import arrays
+from stackyard.launch.records.paths import RunPaths
+from stackyard.launch.records.private import read_private, write_private
+from stackyard.launch.records.record import RunStatus, read_run, write_status
+from stackyard.launch.records.status import cancel
 from stackyard.spec.sitemodels import Site
 from stackyard.yard.layout import Yard
 from support.accounts import Accounts
@@ -55,10 +59,64 @@ def test_a_recorded_job_has_the_values_that_its_record_lacks(here: Path) -> None
         kept.command[1:6] == ("submit", "--env", "HF_TOKEN", "--env=MY_KEY", "--env")
         and kept.command[-1] == "--k=KEY=1"
     )
+    write_private(run.paths, {"MY_NAME": "me", "HF_TOKEN": VALUE})  # as at the submission of a batch job
     assert VALUE not in run.paths.record.read_text() and run.paths.record.stat().st_mode & 0o077 == 0
     job, _ = jobs.recorded_job(workspace(here), run.paths.root)
     assert job.plan().private == {"MY_NAME": "me", "HF_TOKEN": VALUE} and job.plan().variables == {"COLOUR": "red"}
-    assert read_private(run.paths.main) == job.plan().private
+    assert read_private(run.paths) == job.plan().private and run.paths.private.stat().st_mode & 0o077 == 0
+    for end in ("failed", "lost", "done"):
+        write_private(run.paths, {"HF_TOKEN": VALUE})
+        write_status(run.paths, RunStatus("queued"))
+        assert read_private(run.paths)
+        write_status(run.paths, RunStatus(end))
+        assert read_private(run.paths) == {}
+
+
+def test_an_end_removes_the_values_of_every_step_and_attempt(tmp_path: Path) -> None:
+    paths = RunPaths(tmp_path / "2026-11-21-001")
+    steps = (".", "preflight/0", "preflight/1", "attempts/1/preflight/0")
+    for step in steps:
+        (paths.root / step).mkdir(parents=True, exist_ok=True)
+        (paths.root / step / "private.sh").write_text("")
+    write_status(paths, RunStatus("running"))
+    assert len(list(tmp_path.rglob("private.*"))) == len(steps)
+    write_status(paths, RunStatus("failed"))
+    assert list(tmp_path.rglob("private.*")) == []
+
+
+def test_the_values_of_an_array_stay_until_its_last_task_has_ended(tmp_path: Path) -> None:
+    whole = RunPaths(tmp_path / "2026-11-21-001")
+    tasks = arrays.tasks(whole, "1-2")
+    for task in tasks.values():
+        task.root.mkdir(parents=True)
+    write_private(whole, {"HF_TOKEN": VALUE})
+    for left, task in zip((1, 0), tasks.values(), strict=True):
+        write_status(task, RunStatus("done"))
+        arrays.forget_shared(task, "1-2")
+        assert len(read_private(whole)) == left
+
+
+def test_a_job_that_the_scheduler_refuses_or_that_is_cancelled_in_the_queue_keeps_no_values(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "sbatch").write_text("#!/bin/sh\n[ -e refuse ] && exit 1\necho 17\n")
+    (here / "squeue").write_text("#!/bin/sh\necho '17|PENDING|None'\n")
+    (here / "scancel").write_text("#!/bin/sh\n")
+    for name in ("sbatch", "squeue", "scancel"):
+        (here / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{here}:{os.environ['PATH']}")
+    site = Site.model_validate({"scheduler": {"kind": "slurm"}})
+    where = jobs.Workspace(site, Yard(here / "yard"), None, here / "runs", {**os.environ, "MY_NAME": "me"}, ())
+    asked = intent(passed=("MY_NAME",), launcher="srun")
+    run = jobs.record_submission(jobs.batch_job(where, asked))
+    jobs.submit(run)
+    assert read_private(run.paths) == {"MY_NAME": "me"}
+    cancel(run.paths)
+    assert read_private(run.paths) == {}
+    (here / "refuse").touch()
+    with pytest.raises(CommandError):
+        jobs.submit(run)
+    assert read_private(run.paths) == {}
 
 
 def test_only_listed_variables_are_carried() -> None:

@@ -29,7 +29,8 @@ def step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Step]:
 
 
 def test_a_rank_finds_its_place(step: Step) -> None:
-    step.write(SHOW, tasks=4, nodes=1, variables={"CACHE": "/x/{user}/{run}-{node}-{local_rank}-{other}"})
+    value = "/x/{user}/{run}-{node}-{local_rank}-{other}"
+    step.write(SHOW, tasks=4, nodes=1, variables={"CACHE": value}, private={"MY_KEY": value})
     for process in [step.start(task, USER="ann") for task in range(4)]:
         assert error_of(process) == ""
         assert process.returncode == 0
@@ -39,7 +40,7 @@ def test_a_rank_finds_its_place(step: Step) -> None:
             "RANK": str(task), "WORLD_SIZE": "4", "LOCAL_RANK": str(task), "LOCAL_WORLD_SIZE": "4", "NODE_RANK": "0",
             "GROUP_RANK": "0", "MASTER_ADDR": "10.0.0.7", "MASTER_PORT": "4242", "STACKYARD_PORT_1": "4243",
             "STACKYARD_RUN": "2026-11-21-001", "STACKYARD_STEP": str(step.root), "OMP_NUM_THREADS": "3",
-            "CACHE": f"/x/ann/2026-11-21-001-0-{task}-{{other}}",
+            "CACHE": f"/x/ann/2026-11-21-001-0-{task}-{{other}}", "MY_KEY": f"/x/ann/2026-11-21-001-0-{task}-{{other}}",
         }  # fmt: skip
         assert {name: environ.get(name) for name in wanted} == wanted
         assert not [name for name in environ if name.startswith("sy_")]

@@ -68,6 +68,7 @@ class Step:
         program: dict[str, object] | None = None,
         change: EnvironmentChange | None = None,
         variables: dict[str, str] | None = None,
+        private: dict[str, str] | None = None,
         wrappers: tuple[Wrapper, ...] = (),
         cwd: str = "",
         **file: object,
@@ -77,7 +78,8 @@ class Step:
             made,
             RankProgram(made, argv, **(program or {})),  # type: ignore[arg-type]
             LaunchLine(("launcher",), family),  # type: ignore[arg-type]
-            wrappers=wrappers, change=change or EnvironmentChange(), variables=variables or {}, cwd=cwd,
+            wrappers=wrappers, change=change or EnvironmentChange(), variables=variables or {},
+            private=private or {}, cwd=cwd,
         )  # fmt: skip
         values: dict[str, object] = {"start_s": 5, **file}
         step = StepFile(
@@ -87,6 +89,7 @@ class Step:
         (self.root / "answer.json").write_text(json.dumps({"tasks": tasks, **answer}))
         self.paths.shim.write_text(rank_sh.shim_text(self.paths, step, plan, python=sys.executable))
         self.paths.shim.chmod(0o755)
+        self.paths.private.write_text(rank_sh.private_text(step, plan))
         self.file, self.plan = step, plan
         return self
 

@@ -14,6 +14,7 @@ from stackyard.launch.plan.carried import carried
 from stackyard.launch.plan.model import Batch, Plan
 from stackyard.launch.plan.script import script_text
 from stackyard.launch.records.paths import RunPaths
+from stackyard.launch.records.private import write_private
 from stackyard.launch.records.record import RunStatus, write_status
 from stackyard.yard import atomic
 
@@ -53,13 +54,14 @@ def submit_command(job: Job, paths: RunPaths) -> str:
 
 
 def submit(run: Run) -> str:
-    """Write job.sh and submit it; the id of the job.
+    """Write job.sh, keep the values that its record lacks, and submit it; the id of the job.
 
     Raises:
         CommandError: the scheduler rejected it. The run is then recorded as failed.
     """
     scheduler = scheduler_of(run.job)
     atomic.write_text(run.paths.script, run.script, mode=0o700)
+    write_private(run.paths, run.plan.private if run.plan else {})
     stdin = run.script if scheduler.submit_stdin else None
     try:
         argv = scheduler.submit_argv(str(run.paths.script))

@@ -26,10 +26,10 @@ from stackyard.launch.node.step import StepFile
 from stackyard.launch.plan.context import PlanContext
 from stackyard.launch.plan.make import make_plan
 from stackyard.launch.plan.model import Plan
+from stackyard.launch.records.arrays import forget_shared
 from stackyard.launch.records.origin import hostname
 from stackyard.launch.records.outcome import Listener, StepResult
 from stackyard.launch.records.paths import RunPaths, StepPaths
-from stackyard.launch.records.private import forget_private
 from stackyard.launch.records.record import RunStatus, read_status
 from stackyard.launch.run.start import WatchOptions
 from stackyard.launch.run.step import run_step
@@ -72,25 +72,17 @@ def carry_out(
         announce(plan)
         result = run_step(paths.main, plan, recorder, run=paths.name, options=run.options)
     except BaseException as error:
-        _forget(run)
         state = "cancelled" if isinstance(error, KeyboardInterrupt) else "failed"
         code = 130 if state == "cancelled" else getattr(error, "exit_code", 1)
         recorder.change(state=state, code=code, ended=time.time(), message=str(error))
+        forget_shared(paths, job.intent.batch.array)
         raise
     recorder.stop_timer()
     waits = reason_to_wait(job.intent, job.context, recorder, result)
     _end(run, result, waits)
     if waits in (OUT_OF_TIME, PREEMPTED):
         requeue(job.context, recorder)
-    elif not waits:
-        _forget(run)
     return result
-
-
-def _forget(run: _Run) -> None:
-    """Remove the values that may be secret: the run has ended."""
-    steps = run.paths.preflight_steps
-    forget_private(run.paths.main, *(StepPaths(each) for each in (steps.iterdir() if steps.is_dir() else ())))
 
 
 def watch_options(job: Job, stream: Stream) -> WatchOptions:
@@ -155,3 +147,4 @@ def _end(run: _Run, result: StepResult, waits: str) -> None:
         state="queued" if waits else result.state, code=None if waits else result.code, ended=time.time(), first=first,
         hosts=result.hosts, seconds=dict(result.seconds), phase="", message=waits,
     )  # fmt: skip
+    forget_shared(run.paths, run.job.intent.batch.array)

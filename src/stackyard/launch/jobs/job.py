@@ -80,7 +80,7 @@ def recorded_job(workspace: Workspace, folder: Path) -> tuple[Job, RunPaths]:
     kept = record.read_run(paths)
     intent = made(Intent, kept.intent, f"{paths.record}: intent-")
     stack = stack_in_use(workspace.yard, workspace.site, kept.stack.get("module", ""), kept.stack.get("folder", ""))
-    environ = {**workspace.environ, **read_private(paths.main)}
+    environ = {**workspace.environ, **read_private(paths)}
     job = _job(workspace, intent, plan_context(workspace.site, environ, stack), None)
     if index := array_index(workspace.environ):
         paths = begin_task(paths, kept, index)

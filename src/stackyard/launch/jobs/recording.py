@@ -14,7 +14,6 @@ from stackyard.launch.plan.command import launch_command, program_text
 from stackyard.launch.plan.model import Plan
 from stackyard.launch.records.origin import code_state, hostname, versions, whoami
 from stackyard.launch.records.paths import RunPaths
-from stackyard.launch.records.private import write_private
 from stackyard.launch.records.record import RunRecord, write_record
 
 How = Literal["launch", "submit", "deploy"]
@@ -36,10 +35,8 @@ class Run:
 
 
 def record_run(run: Run, how: How) -> Run:
-    """Write the record of a run that is about to start, and the values that are not in it; the same run."""
+    """Write the record of a run that is about to start; the same run."""
     job, plan, workspace = run.job, run.plan, run.job.workspace
-    if plan is not None:
-        write_private(run.paths.main, plan.private)
     write_record(
         run.paths,
         RunRecord(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 
 from stackyard.launch.records.paths import RunPaths
+from stackyard.launch.records.private import forget_private
 from stackyard.launch.records.record import RunRecord, RunStatus, read_status
 from stackyard.yard import atomic
 
@@ -82,6 +83,12 @@ def together(whole: RunStatus, parts: dict[str, RunStatus]) -> RunStatus:
     index, first = next((item for item in bad if item[1].state == worst), bad[0])
     why = first.first.get("message", "") or first.message or worst
     return replace(whole, state=worst, code=first.code or 1, first={**first.first, "message": f"task {index}: {why}"})
+
+
+def forget_shared(task: RunPaths, array: str) -> None:
+    """Remove the values of an array that its tasks share, once the last task has ended."""
+    if task.array and all(read_status(each).over for each in tasks(task.array, array).values()):
+        forget_private(task.array)
 
 
 def news(before: dict[str, RunStatus], now: dict[str, RunStatus]) -> Sequence[str]:

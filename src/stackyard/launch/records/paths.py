@@ -10,7 +10,8 @@
   batch.log                   the batch script's own output
   stacks/                     stacks of ranks that hung
   rank.sh  plan.json  rankfile ... logs/    the main step
-  private.sh                  variables whose values may be secret, for its owner only; removed when the run ends
+  private.json                variables of a batch job whose values may be secret, for its owner only
+  private.sh                  the same for the ranks of a step; both are removed when the run ends
   preflight/<n>/              the steps of the preflight, with the same files
 
 Runs recorded before have ``receipt.json``, ``gate.json`` and ``gate/`` instead, which are found under the new names.
@@ -18,6 +19,7 @@ Runs recorded before have ``receipt.json``, ``gate.json`` and ``gate/`` instead,
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,7 +42,7 @@ class StepPaths:
 
     @property
     def private(self) -> Path:
-        """Variables of every rank whose values may be secret; `records.private` writes and removes it."""
+        """Variables of every rank whose values may be secret; `records.private` removes it."""
         return self.root / "private.sh"
 
     @property
@@ -81,8 +83,12 @@ class RunPaths:
     @property
     def name(self) -> str:
         """``2026-11-21-001``; of a task of an array ``2026-11-21-001.3``."""
-        array = self.root.parent
-        return f"{array.parent.name}.{self.root.name}" if array.name == "array" else self.root.name
+        return f"{self.array.name}.{self.root.name}" if self.array else self.root.name
+
+    @property
+    def array(self) -> RunPaths | None:
+        """The run of the array that this one is a task of; None for any other run."""
+        return RunPaths(self.root.parent.parent) if self.root.parent.name == "array" else None
 
     @property
     def main(self) -> StepPaths:
@@ -122,6 +128,19 @@ class RunPaths:
     def preflight(self) -> Path:
         """What the preflight measured."""
         return self._renamed("preflight.json", "gate.json")
+
+    @property
+    def private(self) -> Path:
+        """Variables of a batch job whose values may be secret; `records.private` writes and removes it."""
+        return self.root / "private.json"
+
+    @property
+    def private_files(self) -> Iterator[Path]:
+        """All files with variables whose values may be secret: of the job, and of its steps in every attempt."""
+        yield self.private
+        yield self.main.private
+        for steps in (self.preflight_steps, *self.root.glob(f"attempts/*/{self.preflight_steps.name}")):
+            yield from (StepPaths(step).private for step in steps.glob("*"))
 
     @property
     def script(self) -> Path:

@@ -1,32 +1,35 @@
-"""The values of a run that may be secret, in a file that only its owner can read, while the run needs them."""
+"""The values of a run that may be secret, in files that only their owner can read, until the run has ended.
+
+A batch job keeps them from its submission on (``private.json``), since it is carried out in another environment. Every
+step has them as lines of shell for its ranks (``private.sh``).
+"""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from contextlib import suppress
 
-from stackyard.launch.records.paths import StepPaths
-from stackyard.yard import atomic
+from stackyard.grammar import VALUE, VARIABLE
+from stackyard.launch.records.paths import RunPaths
+from stackyard.yard import atomic, formats
 
 
-def write_private(step: StepPaths, variables: Mapping[str, str]) -> None:
-    """Write the variables as lines of shell, which rank.sh reads; no file where there are none."""
+def write_private(paths: RunPaths, variables: Mapping[str, str]) -> None:
+    """Keep the variables of a batch job until it starts; no file where there are none."""
     if variables:
-        text = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
-        atomic.write_text(step.private, text, mode=0o600)
+        atomic.write_json(paths.private, dict(variables), mode=0o600)
 
 
-def read_private(step: StepPaths) -> dict[str, str]:
+def read_private(paths: RunPaths) -> dict[str, str]:
     """What `write_private` wrote; empty where the run has no such values, or has ended."""
-    with suppress(OSError):
-        words = shlex.split(step.private.read_text(encoding="utf-8"))
-        return dict(word.split("=", 1) for word in words if word != "export")
+    with suppress(OSError, ValueError):
+        value = formats.content(paths.private.read_text(encoding="utf-8"))
+        return {VARIABLE(name): VALUE(str(text)) for name, text in value.items()} if isinstance(value, dict) else {}
     return {}
 
 
-def forget_private(*steps: StepPaths) -> None:
-    """Remove the values of steps that have ended."""
-    for step in steps:
-        with suppress(OSError):
-            step.private.unlink(missing_ok=True)
+def forget_private(paths: RunPaths) -> None:
+    """Remove the values of a run that has ended, those of its steps and of former attempts too."""
+    with suppress(OSError):
+        for file in paths.private_files:
+            file.unlink(missing_ok=True)

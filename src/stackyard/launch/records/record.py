@@ -18,6 +18,7 @@ from typing import Any
 
 from stackyard.errors import InputError, StackyardError
 from stackyard.launch.records.paths import RunPaths
+from stackyard.launch.records.private import forget_private
 from stackyard.yard import atomic, formats, members
 
 FORMAT, STATUS_FORMAT = 3, 1
@@ -169,8 +170,10 @@ def read_status(paths: RunPaths) -> RunStatus:
 
 
 def write_status(paths: RunPaths, status: RunStatus) -> None:
-    """Replace status.json."""
+    """Replace status.json; of a run that has ended no values stay that may be secret."""
     atomic.write_json(paths.status, {"format": STATUS_FORMAT, **asdict(status)})
+    if status.over:
+        forget_private(paths)
 
 
 def add_event(paths: RunPaths, kind: str, data: Mapping[str, Any]) -> None:

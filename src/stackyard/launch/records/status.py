@@ -13,6 +13,7 @@ from stackyard.errors import InputError, StackyardError
 from stackyard.launch.records import arrays
 from stackyard.launch.records.origin import hostname
 from stackyard.launch.records.paths import RunPaths
+from stackyard.launch.records.private import forget_private
 from stackyard.launch.records.record import RunStatus, read_run, read_status, write_status
 
 
@@ -38,7 +39,7 @@ def current_status(paths: RunPaths, *, ask: bool = True) -> RunStatus:
 
 def _array_of(paths: RunPaths) -> str:
     """The indices given with ``--array``, for an array as a whole; empty for any other run, and for a task."""
-    if paths.root.parent.name == "array":
+    if paths.array:
         return ""
     batch: Mapping[str, Any] = read_run(paths).intent.get("batch", {})
     return str(batch.get("array", ""))
@@ -150,6 +151,8 @@ def cancel(paths: RunPaths) -> str:
         from stackyard.launch.plan import schedulers
 
         schedulers.get(record.scheduler).cancel(status.job)
+        if status.state == "queued":  # no process of its own will record the end
+            forget_private(paths)
         return f"cancelled {record.scheduler} job {status.job}"
     if not status.pid:
         raise InputError(

@@ -14,8 +14,7 @@ from stackyard.launch.layout.model import Layout
 from stackyard.launch.node.step import PlannedSlot, StepFile
 from stackyard.launch.plan.model import Plan
 from stackyard.launch.records.paths import StepPaths
-from stackyard.launch.records.private import write_private
-from stackyard.launch.shim.rank_sh import shim_text, sidecar_argv
+from stackyard.launch.shim.rank_sh import private_text, shim_text, sidecar_argv
 from stackyard.yard.atomic import write_json, write_text
 
 
@@ -78,7 +77,8 @@ def prepare(step: StepPaths, plan: Plan, file: StepFile, *, python: str) -> tupl
     """
     _set_aside(step)
     step.logs.mkdir(parents=True, exist_ok=True)
-    write_private(step, plan.private)
+    if plan.private:
+        write_text(step.private, private_text(file, plan), mode=0o600)
     write_json(step.plan, file.to_json(), mode=0o600)
     write_text(step.shim, shim_text(step, file, plan, python=python), mode=0o700)
     for name, text in plan.line.files.items():

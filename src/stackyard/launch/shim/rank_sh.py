@@ -63,6 +63,11 @@ def shim_text(step: StepPaths, file: StepFile, plan: Plan, *, python: str) -> st
     return "".join(parts)
 
 
+def private_text(file: StepFile, plan: Plan) -> str:
+    """The text of private.sh, which rank.sh sources: the plan's variables whose values may be secret."""
+    return _site_variables(plan.private, file.run)
+
+
 def sidecar_argv(step: StepPaths, plan: Plan) -> tuple[str, ...]:
     """What the agent of rank 0's node runs beside the ranks: the sidecar in the environment of a rank, or nothing.
 
