@@ -112,7 +112,7 @@ def test_one_that_an_earlier_version_made_is_compared_with_its_own_listing(
 
 def test_what_is_whole_is_not_read_again(yard: Yard, what: LockedVariant, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
-    monkeypatch.setattr("stackyard.yard.contents.hashes", lambda root, names: [read.append(n) or "0" for n in names])
+    monkeypatch.setattr("stackyard.yard.contents.sha256_file", lambda path: read.append(str(path)) or "0")
     assert again(yard, what)[1] == []
     linked = ("share/tool.txt", "plain.py", "METADATA", ".pyc")
     assert read and not [name for name in read if name.endswith(linked)]
