@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import grp
 import os
+import signal
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,7 +62,30 @@ def test_a_yards_own_directory_widens_it_and_writing_is_asked_for_with_setgid(
     directory: int, closed: int, tmp_path: Path, umask: int
 ) -> None:
     tmp_path.chmod(directory)
-    assert permissions.of_directory(tmp_path) == Policy(umask | closed)
+    own = umask & ~0o070 if directory & stat.S_ISGID else umask
+    assert permissions.of_directory(tmp_path) == Policy(own | closed)
+
+
+def test_a_group_writes_to_a_yard_whatever_the_umasks_of_its_members(accounts: Accounts, common: Path) -> None:
+    anna, bert = accounts.user("anna", "staff", umask=0o022), accounts.user("bert", "staff", umask=0o077)
+    yard = common / "yard"
+    yard.mkdir()
+    os.chown(yard, anna.uid, anna.groups[0])
+    yard.chmod(0o2775)
+    code = (
+        "import sys; from pathlib import Path; from stackyard.publish.writing import writing;"
+        "from stackyard.spec.models import Site; from stackyard.yard.layout import Yard\n"
+        "yard = Yard(Path(sys.argv[1]))\n"
+        "with writing(yard, Site()): (yard.stacks / 'x').mkdir(parents=True, exist_ok=True);"
+        "(yard.stacks / 'x' / sys.argv[2]).touch()"
+    )
+    for account, name in ((anna, "hers"), (bert, "his"), (anna, "later")):
+        account.python(code, yard, name)
+    made = {path.relative_to(yard).as_posix(): oct(mode(path)) for path in (yard, *yard.rglob("*"))}
+    assert made == {
+        ".": "0o2775", "stacks": "0o2775", "stacks/x": "0o2775",
+        "stacks/x/hers": "0o664", "stacks/x/his": "0o660", "stacks/x/later": "0o664",
+    }  # fmt: skip
 
 
 def test_a_directory_with_the_sites_group_did_not_get_it_from_its_owner(tmp_path: Path) -> None:
@@ -120,3 +147,50 @@ def test_a_yard_that_a_former_version_opened_for_writing_is_settled_once(tmp_pat
     (yard / "stacks").chmod(0o775)  # later ones are their owner's own doing
     permissions.narrow(yard, permissions.of_directory(yard))
     assert mode(yard / "stacks") == 0o775
+
+
+def test_a_yard_that_was_settled_in_part_is_settled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    yard = tmp_path / "yard"
+    (yard / "stacks").mkdir(parents=True)
+    for path in (yard, yard / "stacks"):
+        path.chmod(0o775)
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(permissions, "_settle_open", lambda *_: os.kill(os.getpid(), signal.SIGINT))
+        permissions.narrow(yard, Policy(0o022))
+    permissions.narrow(yard, Policy(0o022))
+    assert {oct(mode(path)) for path in (yard, yard / "stacks")} == {"0o755"}
+
+
+def test_settling_changes_no_file_that_takes_the_place_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree, outside = tmp_path / "tree", tmp_path / "outside"
+    (tree / "sub").mkdir(parents=True)
+    for path in (outside, tree / "file", tree / "gone"):
+        path.write_text("")
+        path.chmod(0o600)
+    look = permissions._Modes.wanted
+
+    def swapped(*given: Any) -> int | None:
+        wanted = look(*given)
+        with contextlib.suppress(FileNotFoundError):
+            (tree / "gone").unlink()
+            (tree / "file").unlink()
+            (tree / "file").symlink_to(outside)
+        return wanted
+
+    monkeypatch.setattr(permissions._Modes, "wanted", swapped)
+    permissions.settle(tree, Policy(0o022, grp.getgrgid(1).gr_name))
+    assert (mode(outside), outside.stat().st_gid, mode(tree / "sub")) == (0o600, os.getgid(), 0o2755)
+
+
+def test_a_member_who_does_not_own_a_directory_is_told_who_can_give_it(accounts: Accounts, common: Path) -> None:
+    anna = accounts.user("anna", "staff")
+    code = (
+        "import sys; from pathlib import Path; from stackyard.errors import StackyardError;"
+        "from stackyard.yard.permissions import give_to_group\n"
+        "try: give_to_group(Path(sys.argv[1]), sys.argv[2])\nexcept StackyardError as error: print(error.hint)"
+    )
+    group = accounts.group("staff")
+    hint = anna.python(code, common, group).out
+    assert hint == f"its owner, root, must run `chgrp {group} {common} && chmod g+s {common}`\n"

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stackyard.errors import StackyardError
+from stackyard.host.identity import account_name
 
 GROUP_READS = 0o027
 """The umask of a new yard that is not the site's: its group may read, nobody else."""
@@ -36,7 +37,8 @@ class Policy:
 def of_directory(root: Path, site_group: str = "") -> Policy:
     """The policy of a yard that no site governs: this process's umask, and no more than its own directory allows.
 
-    Its owner widens it as any directory: ``chmod o+rx``, or ``chmod g+ws`` for a yard that a group writes to.
+    Its owner widens it as any directory: ``chmod o+rx``, or ``chmod g+ws`` for a yard that a group writes to. What
+    that group may do is then the directory's to say, whatever the umasks of its members are.
 
     Args:
         site_group: the group of the site's yard; a directory that has it did not get it from its owner.
@@ -46,7 +48,8 @@ def of_directory(root: Path, site_group: str = "") -> Policy:
     except FileNotFoundError:
         return Policy(own_umask() | GROUP_READS)
     asked = status.st_mode & stat.S_ISGID and status.st_gid != _known(site_group)
-    return Policy(own_umask() | (~status.st_mode & 0o077) | (0o002 if asked else 0o022))
+    own = own_umask() & ~0o070 if asked else own_umask()
+    return Policy(own | (~status.st_mode & 0o077) | (0o002 if asked else 0o022))
 
 
 def own_umask() -> int:
@@ -112,44 +115,90 @@ def give_to_group(folder: Path, group: str) -> None:
     except PermissionError as error:
         raise StackyardError(
             f"cannot give {folder} to the group {group}: {error.strerror}",
-            hint="join the group, or correct `permissions: group:` in the site's file",
+            hint=_who_gives(folder, status, group),
         ) from error
+
+
+def _who_gives(folder: Path, status: os.stat_result, group: str) -> str:
+    """Who can give a directory to a group: its owner, as a member of the group."""
+    if status.st_uid == os.geteuid():
+        return "join the group, or correct `permissions: group:` in the site's file"
+    return f"its owner, {account_name(status.st_uid)}, must run `chgrp {group} {folder} && chmod g+s {folder}`"
+
+
+@dataclass(frozen=True)
+class _Modes:
+    """What is set in a tree: the policy's umask, the number of its group or None, and for which files."""
+
+    umask: int
+    group: int | None
+    linked: bool
+
+    def wanted(self, status: os.stat_result) -> int | None:
+        """The mode to set, with the group; None where nothing has to change, or is not ours to change."""
+        folder = stat.S_ISDIR(status.st_mode)
+        if stat.S_ISLNK(status.st_mode) or os.geteuid() not in (0, status.st_uid):
+            return None
+        if not (self.linked or folder or status.st_nlink == 1):
+            return None
+        mode = (status.st_mode >> 6 & 0o7) * 0o111 & ~self.umask
+        if folder:
+            mode |= status.st_mode & stat.S_ISGID if self.group is None else stat.S_ISGID
+        same = stat.S_IMODE(status.st_mode) == mode and self.group in (None, status.st_gid)
+        return None if same else mode
 
 
 def settle(tree: Path, policy: Policy, *, linked: bool = True) -> None:
     """Give everything in a tree the policy's modes and group: who may read a directory may read what is in it.
 
     Packages come with the modes of the machine that they were made on, and programs create files as 0600 first. The
-    owner's own bits stay; what belongs to another account stays as it is. Symbolic links are not followed.
+    owner's own bits stay; what belongs to another account, or is removed meanwhile, stays as it is. Symbolic links are
+    not followed, also one that another account puts in place of a file. The tree itself comes last: its mode tells that
+    nothing is left to do.
 
     Args:
         linked: also files that have other names (hard links), which get the same modes. Only whoever made the files
             does that: the other names may be in a yard with another policy.
+
+    Raises:
+        OSError: a mode or group cannot be set, e.g. /proc is not mounted.
     """
-    group = _number(policy.group) if policy.group else None
-    _settle_one(os.fspath(tree), os.lstat(tree), policy.umask, group)
-    below = [os.fspath(tree)] if tree.is_dir() and not tree.is_symlink() else []
-    while below:
-        with os.scandir(below.pop()) as entries:
-            for entry in entries:
-                status = entry.stat(follow_symlinks=False)
-                if linked or status.st_nlink == 1 or not stat.S_ISREG(status.st_mode):
-                    _settle_one(entry.path, status, policy.umask, group)
-                if entry.is_dir(follow_symlinks=False):
-                    below.append(entry.path)
+    modes = _Modes(policy.umask, _number(policy.group) if policy.group else None, linked)
+    for _, folders, files, handle in os.fwalk(tree, onerror=_unless_closed):
+        for name in (*folders, *files):
+            _settle_one(name, modes, handle)
+    _settle_one(os.fspath(tree), modes)
 
 
-def _settle_one(path: str, status: os.stat_result, umask: int, group: int | None) -> None:
-    if stat.S_ISLNK(status.st_mode) or os.geteuid() not in (0, status.st_uid):
+def _unless_closed(error: OSError) -> None:
+    """Go on without a directory that another process removed, or that belongs to an account that keeps us out."""
+    if not isinstance(error, FileNotFoundError | NotADirectoryError | PermissionError):
+        raise error
+
+
+def _settle_one(name: str, modes: _Modes, folder: int | None = None) -> None:
+    """Settle what has this name in an open directory; it is opened only where something has to change."""
+    try:
+        if modes.wanted(os.stat(name, dir_fd=folder, follow_symlinks=False)) is None:
+            return
+        handle = os.open(name, os.O_PATH | os.O_NOFOLLOW, dir_fd=folder)
+    except FileNotFoundError:
         return
-    mode = (status.st_mode >> 6 & 0o7) * 0o111 & ~umask
-    if stat.S_ISDIR(status.st_mode):
-        mode |= status.st_mode & stat.S_ISGID if group is None else stat.S_ISGID
-    if group is not None and status.st_gid != group:
-        os.chown(path, -1, group)
-    elif stat.S_IMODE(status.st_mode) == mode:
+    try:
+        _settle_open(handle, modes)
+    finally:
+        os.close(handle)
+
+
+def _settle_open(handle: int, modes: _Modes) -> None:
+    """Settle what is open, whatever has its name by now."""
+    status, place = os.fstat(handle), Path(f"/proc/self/fd/{handle}")
+    mode = modes.wanted(status)
+    if mode is None:
         return
-    Path(path).chmod(mode)
+    if modes.group is not None and status.st_gid != modes.group:
+        os.chown(place, -1, modes.group)
+    place.chmod(mode)
 
 
 def narrow(root: Path, policy: Policy) -> None:
