@@ -7,9 +7,7 @@ import shutil
 from pathlib import Path
 
 from stackyard.build.job import Job
-from stackyard.host.identity import process_token
-from stackyard.yard import disk
-from stackyard.yard.atomic import fault_point
+from stackyard.yard import atomic, disk
 from stackyard.yard.caches import Kind
 from stackyard.yard.permissions import settle
 
@@ -23,22 +21,28 @@ def adopt(job: Job, kind: Kind, source: Path, target: Path) -> bool:
     Returns:
         False, and nothing is left, where the entry is damaged or may not be read.
     """
-    temporary = target.with_name(f".{target.name}.{process_token()}")
-    shutil.rmtree(temporary, ignore_errors=True)
+    made = atomic.temporary(target)
+    shutil.rmtree(made, ignore_errors=True)
     try:
-        disk.copy_tree(source, temporary)
-        intact = next(kind.audited(temporary), None) is None
-    except PermissionError:
-        intact = False
-    if not intact:
-        shutil.rmtree(temporary, ignore_errors=True)
-        return False
-    settle(temporary, job.policy, linked=False)
-    fault_point("cache")
-    try:
-        os.rename(temporary, target)
-    except OSError:  # another process was faster: its result stays
-        shutil.rmtree(temporary, ignore_errors=True)
-        if not target.exists():
+        if not _copied(kind, source, made):
+            return False
+        settle(made, job.policy, linked=False)
+        atomic.fault_point("cache")
+        os.rename(made, target)
+    except OSError:
+        if not target.exists():  # else another process was faster: its result stays
             raise
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
     return True
+
+
+def _copied(kind: Kind, source: Path, target: Path) -> bool:
+    """Copy an entry and check the copy; False where it is damaged or cannot be read."""
+    try:
+        disk.copy_tree(source, target)
+        return next(kind.audited(target), None) is None
+    except OSError as error:
+        if disk.is_full(error):
+            raise
+        return False

@@ -72,8 +72,9 @@ def build(
         try:
             made = _Steps(job).run()
         except BaseException as error:
-            if isinstance(error, disk.DiskFull):
-                _clear(job)
+            if isinstance(error, disk.DiskFull) or (isinstance(error, OSError) and disk.is_full(error)):
+                with suppress(OSError):
+                    _clear(job)
             held.release()
             raise
     return replace(made, revision=revision, input_hash=digest, licences=tuple(licences))

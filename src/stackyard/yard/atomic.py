@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from stackyard.host.identity import process_token
 from stackyard.yard import checksum
 from stackyard.yard.permissions import file_mode
 
@@ -35,6 +36,11 @@ def fault_point(name: str) -> None:
     if kind == "enospc":
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), name)
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def temporary(path: Path) -> Path:
+    """Where this process makes what is then renamed to `path`: beside it, under a name that no other process has."""
+    return path.with_name(f".{path.name}.{process_token()}")
 
 
 def write_text(path: Path, text: str, *, mode: int | None = None) -> None:
