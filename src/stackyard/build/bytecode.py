@@ -15,7 +15,7 @@ import json
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,9 +26,8 @@ from stackyard.build.job import Job, cores
 from stackyard.build.pip import Wheel
 from stackyard.build.pyfiles import Installed, Unit
 from stackyard.errors import StackyardError
-from stackyard.host.identity import process_token
 from stackyard.yard import checksum, disk, formats
-from stackyard.yard.atomic import fault_point, write_json
+from stackyard.yard.atomic import fault_point, temporary, write_json
 from stackyard.yard.caches import BYTECODE, content_hash, searched
 
 _WORKER = Path(__file__).with_name("bytecode_worker.py")
@@ -105,7 +104,7 @@ def _cached(job: Job, version: str, sha256: str) -> _Place | None:
             continue
         value = _listing(store) if job.entries.is_good(BYTECODE, store, yard) else None
         if value is not None:
-            unit = Unit(sha256, tuple(value["shared"]), tuple(value["failed"]), tuple(value["private"]))
+            unit = _unit(sha256, value)
             own = job.yard.bytecode_of(version, sha256)
             if yard == job.yard or job.private_files or disk.can_link(store / "files.json", job.work):
                 return _Place(unit, store, True)
@@ -123,6 +122,10 @@ def _listing(store: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return value
+
+
+def _unit(sha256: str, listing: Mapping[str, Any]) -> Unit:
+    return Unit(sha256, *(tuple(listing[key]) for key in ("shared", "failed", "private")))
 
 
 def _claimed_twice(units: Iterable[Unit]) -> set[str]:
@@ -160,15 +163,11 @@ def _batches(places: Sequence[_Place]) -> Iterator[list[_Place]]:
         yield batch
 
 
-def _temporary(store: Path) -> Path:
-    return store.with_name(f".{store.name}.{process_token()}")
-
-
 def _run_worker(job: Job, tag: str, batch: Sequence[_Place], own: set[str]) -> list[tuple[_Place, set[str]]]:
     """Compile a batch beside its final places; return each with the files that failed."""
     tasks = []
     for place in batch:
-        folder = _temporary(place.store)
+        folder = temporary(place.store)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         tasks += [(str(folder / pyc(n, tag)), str(job.prefix / n), n) for n in place.unit.shared if n not in own]
@@ -192,18 +191,20 @@ def _finish(job: Job, place: _Place, tag: str, failed: set[str], own: set[str]) 
     shared = set(place.unit.shared) - failed - own
     private = {*place.unit.private, *(own.intersection(place.unit.shared))}
     unit = Unit(place.unit.sha256, *(tuple(sorted(names)) for names in (shared, failed, private)))
-    temporary = _temporary(place.store)
+    made = temporary(place.store)
     files = [pyc(name, tag) for name in unit.shared]
     value = {"sha256": unit.sha256, "shared": unit.shared, "failed": unit.failed, "private": unit.private}
-    listing = {**value, "files": files, "content": content_hash(temporary, files)}
-    write_json(temporary / "files.json", listing, checked=True)
+    listing = {**value, "files": files, "content": content_hash(made, files)}
+    write_json(made / "files.json", listing, checked=True)
     fault_point("cache")
     try:
-        os.rename(temporary, place.store)
+        os.rename(made, place.store)
     except OSError:
-        shutil.rmtree(temporary)
-        if not (place.store / "files.json").exists():
+        shutil.rmtree(made)
+        present = _listing(place.store)
+        if present is None:
             raise
+        unit = _unit(unit.sha256, present)
     job.entries.added(BYTECODE, [place.store])
     return _Place(unit, place.store, True)
 

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 from stackyard.build.adopt import adopt
 from stackyard.build.fetch import check_local_archives, file_name
 from stackyard.build.job import Job
-from stackyard.build.unpack import unpack
+from stackyard.build.unpack import noted, unpack, write_note
 from stackyard.errors import StackyardError
 from stackyard.host import filelocks, secrets
 from stackyard.host.conda import client
 from stackyard.lock.model import CondaPackage
 from stackyard.yard import disk, notes
-from stackyard.yard.atomic import fault_point
+from stackyard.yard.atomic import fault_point, replace_symlink
 from stackyard.yard.caches import CONDA, searched
 from stackyard.yard.layout import Yard
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 # For files only; symlinks stay links. With `allow-symbolic-links = false` rattler would copy their targets,
 # fail if one is a directory, and leave out links into another package silently.
 _COPY = "allow-hard-links = false\nallow-ref-links = true\n"
-_NOTE_BYTES = 40
 
 
 def install(job: Job) -> None:
@@ -43,7 +42,6 @@ def install(job: Job) -> None:
         StackyardError: a package cannot be read, its hash does not match the lock, or its link script failed.
     """
     places = [job.yard.package(package.stem) for package in job.locked.conda]
-    _discard_others(job)
     asyncio.run(_install(job))
     job.entries.added(CONDA, (place for place in places if not place.is_symlink()))
     (job.prefix / "CACHEDIR.TAG").unlink(missing_ok=True)  # backups would skip the prefix
@@ -55,7 +53,7 @@ def _discard_others(job: Job) -> None:
         place = job.yard.package(package.stem)
         if not place.is_dir() or place.is_symlink():
             continue
-        if _noted(job.yard, package.stem) != package.sha256 or not job.entries.is_good(CONDA, place):
+        if noted(job.yard, package.stem) != package.sha256 or not job.entries.is_good(CONDA, place):
             CONDA.discard(place)
             notes.place(job.yard, CONDA, place).unlink(missing_ok=True)
 
@@ -99,45 +97,44 @@ def package_cache(job: Job) -> PackageCache:
     from rattler import PackageCache
 
     filelocks.secure(job.yard.package_note(".cache"), job.progress.notice)  # rattler holds it while it installs
+    _discard_others(job)
+    others = searched(job.yard)[1:]
     for package in job.locked.conda:
         place = job.yard.package(package.stem)
-        if place.is_symlink():
-            place.unlink()  # the parent may have removed it, or another build of that name is needed now
-    for other in searched(job.yard)[1:]:
-        for package in job.locked.conda:
-            _adopt(package, other, job)
+        if place.is_dir() and not place.is_symlink():
+            continue
+        if not any(_adopt(package, other, job) for other in others) and place.is_symlink():
+            place.unlink(missing_ok=True)  # the parent removed it, or has another build of that name
     return PackageCache(job.yard.conda)
 
 
-def _adopt(package: CondaPackage, theirs: Yard, job: Job) -> None:
+def _adopt(package: CondaPackage, theirs: Yard, job: Job) -> bool:
     """Take another's unpacked package into our cache: by a symlink if its files can be linked, else as a copy.
 
+    Other builds may be doing the same, or link from it already: a symlink is only ever replaced, and only by another.
+
     rattler's own cache layers do not work here: rattler treats a directory as writable if any user may write to it,
-    and then writes to it. Its note beside a package holds a revision (8 bytes) and the archive's sha256; a package
-    whose note does not have the locked hash is not taken.
+    and then writes to it. A package whose note does not have the locked hash is not taken.
+
+    Returns:
+        Whether it is in our cache now.
     """
     ours, stem, sha256 = job.yard, package.stem, package.sha256
     place = ours.package(stem)
     source = theirs.package(stem)
     index = source / "info" / "index.json"
-    if place.exists() or _noted(theirs, stem) != sha256 or not os.access(index, os.R_OK):
-        return
+    if noted(theirs, stem) != sha256 or not os.access(index, os.R_OK):
+        return False
     if not job.entries.is_good(CONDA, source, theirs):
-        return
-    ours.package_note(stem).write_bytes(theirs.package_note(stem).read_bytes()[:_NOTE_BYTES])
-    if job.private_files or disk.can_link(index, ours.conda):
+        return False
+    if noted(ours, stem) != sha256:
+        write_note(ours, package)
+    if not job.private_files and not disk.can_link(index, ours.conda):
+        return adopt(job, CONDA, source.resolve(), place)
+    if not place.is_symlink() or place.resolve() != source.resolve():
         notes.place(ours, CONDA, place).unlink(missing_ok=True)  # of what had this name before
-        place.symlink_to(source.resolve())
-    else:
-        adopt(job, CONDA, source.resolve(), place)
-
-
-def _noted(yard: Yard, stem: str) -> str:
-    """The sha256 in rattler's note beside an unpacked package; empty if there is no note."""
-    try:
-        return yard.package_note(stem).read_bytes()[8:_NOTE_BYTES].hex()
-    except OSError:
-        return ""
+        replace_symlink(place, str(source.resolve()))
+    return True
 
 
 async def _not_cached(

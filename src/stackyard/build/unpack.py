@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from stackyard.build.job import Job
 from stackyard.errors import StackyardError
-from stackyard.host import http, secrets
+from stackyard.host import http, secrets, uv
 from stackyard.host.hashing import local_path
-from stackyard.host.identity import process_token
 from stackyard.lock.model import CondaPackage
 from stackyard.yard import atomic, disk, formats
+from stackyard.yard.layout import Yard
 from stackyard.yard.permissions import settle
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 8
 _NOTE_REVISION = (1).to_bytes(8, "big")
+_FINAL = re.compile(r"HTTP status|after \d+ retries|hash", re.IGNORECASE)
+"""What rattler's client has tried again itself, or what would be the same once more."""
 
 
 async def unpack(job: Job, packages: Sequence[CondaPackage], client: Client) -> None:
@@ -47,20 +50,34 @@ async def unpack(job: Job, packages: Sequence[CondaPackage], client: Client) -> 
 
 async def _unpack(job: Job, package: CondaPackage, client: Client) -> None:
     place = job.yard.package(package.stem)
-    temporary = place.with_name(f".{package.stem}.{process_token()}")
+    temporary = atomic.temporary(place)
     disk.remove_tree(temporary)
     try:
         await _extract(package, temporary, client)
         require_as_locked(temporary, package)
         settle(temporary, job.policy)
         atomic.fault_point("cache")
-        if os.path.lexists(place):  # without a note: left by an interrupted build
-            disk.remove_tree(place)
+        if place.is_dir() and noted(job.yard, package.stem) == package.sha256:
+            return  # of a build that was faster, and may be linking from it
+        disk.remove_tree(place)  # without a note: left by an interrupted build
+        write_note(job.yard, package)
         os.rename(temporary, place)
     finally:
         disk.remove_tree(temporary)
-    note = job.yard.package_note(package.stem)
-    part = note.with_name(f".{note.name}.{process_token()}")
+
+
+def noted(yard: Yard, stem: str) -> str:
+    """The sha256 in rattler's note beside an unpacked package; empty if there is no note."""
+    try:
+        return yard.package_note(stem).read_bytes()[len(_NOTE_REVISION) :].hex()
+    except OSError:
+        return ""
+
+
+def write_note(yard: Yard, package: CondaPackage) -> None:
+    """Write rattler's note beside an unpacked package: a revision and the archive's sha256."""
+    note = yard.package_note(package.stem)
+    part = atomic.temporary(note)
     part.write_bytes(_NOTE_REVISION + bytes.fromhex(package.sha256))
     os.replace(part, note)
 
@@ -88,10 +105,10 @@ def _require_another_try(package: CondaPackage, error: Exception, more: bool) ->
     text = secrets.redacted(str(error))
     if disk.says_full(text):
         raise disk.no_space(f"unpacking {package.stem}") from error
-    if not more or "hash" in text.lower():
+    if not more or _FINAL.search(text):
         raise StackyardError(
             f"cannot fetch and unpack {secrets.shown(package.url)}: {text}",
-            hint="check the channel, then deploy again",
+            hint=http.LOGIN_HINT if uv.refused(text) else "check the channel, then deploy again",
         ) from error
 
 

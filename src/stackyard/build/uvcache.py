@@ -8,9 +8,11 @@ and uv downloads; the hash of what is installed is checked in both cases.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +20,7 @@ from stackyard.build.adopt import adopt
 from stackyard.build.job import Job
 from stackyard.host.names import canonical
 from stackyard.yard import permissions
-from stackyard.yard.atomic import fault_point
+from stackyard.yard.atomic import fault_point, temporary
 from stackyard.yard.caches import UV, searched
 from stackyard.yard.layout import Yard
 
@@ -87,9 +89,17 @@ def _take(theirs: Yard, job: Job, wheel: Wheel) -> None:
         pointer.parent.mkdir(parents=True, exist_ok=True)
         for companion in link.parent.glob(f"{_escaped(link.name)}.*"):
             if companion.suffix != ".lock":
-                shutil.copyfile(companion, pointer.parent / companion.name)
+                _copy(companion, pointer.parent / companion.name)
         fault_point("cache")
-        pointer.symlink_to(link.readlink())
+        with suppress(FileExistsError):  # another build was faster
+            pointer.symlink_to(link.readlink())
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file whole or not at all: uv may read it for another build."""
+    part = temporary(target)
+    shutil.copyfile(source, part)
+    os.replace(part, target)
 
 
 def _taken(job: Job, archive: Path, place: Path) -> bool:

@@ -29,12 +29,11 @@ from stackyard.build.toolchain import Toolchain
 from stackyard.errors import StackyardError
 from stackyard.host import uv
 from stackyard.host.hashing import sha256_file
-from stackyard.host.identity import process_token
 from stackyard.host.names import canonical, pip_name
 from stackyard.host.secrets import shown
 from stackyard.lock.model import PipPackage
 from stackyard.spec.buildinputs import package_build
-from stackyard.yard import checksum, disk, formats, lease
+from stackyard.yard import atomic, checksum, disk, formats, lease
 from stackyard.yard.atomic import fault_point, write_json
 from stackyard.yard.caches import searched
 from stackyard.yard.layout import Yard
@@ -119,7 +118,7 @@ def kept(yard: Yard, package: PipPackage, start: str, prefix: str) -> pip.Wheel 
         start: the start of its key, as the revision's record has it.
         prefix: the prefix of that revision.
     """
-    for folder in (f for each in yard.lineage() for f in sorted(each.wheels.glob(f"{start[:2]}/{start}*"))):
+    for folder in (f for each in searched(yard) for f in sorted(each.wheels.glob(f"{start[:2]}/{start}*"))):
         meta = _meta(folder)
         if meta and meta["prefix"] in ("", prefix):
             return _wheel(folder / meta["wheel"], package, meta["sha256"])
@@ -245,7 +244,7 @@ def _keep(
     bound = names_path(built, job.prefix)
     digest = sha256_file(built)
     folder = job.yard.wheel(key, _bound(job) if bound else "")
-    temporary = folder.with_name(f".{folder.name}.{process_token()}")
+    temporary = atomic.temporary(folder)
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     shutil.copyfile(built, temporary / built.name)
@@ -289,4 +288,4 @@ def _work_folder(job: Job, key: str) -> Iterator[Path]:
                 disk.remove_tree(left)
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        disk.remove_tree(folder)  # its name is free before its lease is: the next process cannot take what is removed

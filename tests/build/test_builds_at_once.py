@@ -1,0 +1,132 @@
+"""What builds of one yard that run at the same time do to each other: nothing. Each case is one moment of the race."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from buildbed import build, conda_packages, locked, wheel
+
+from stackyard.build import bytecode, conda, pip, unpack, uvcache, wheels
+from stackyard.build.job import Job
+from stackyard.build.pyfiles import Unit
+from stackyard.host.hashing import sha256_file
+from stackyard.lock.model import LockedVariant, PipPackage
+from stackyard.progress import Silent
+from stackyard.spec.models import Site, Variant
+from stackyard.yard.layout import RevisionPaths, Yard
+from support.channel import Package, make_channel
+
+
+@pytest.fixture(scope="module")
+def what(tmp_path_factory: pytest.TempPathFactory) -> LockedVariant:
+    folder = tmp_path_factory.mktemp("sources")
+    channel = make_channel(folder / "channel", [Package("tool", "1.0", files={"share/tool.txt": "one\n"})])
+    return locked(conda_packages(channel), [wheel(folder, "plain", {"plain.py": b"value = 1\n"})])
+
+
+@pytest.fixture(scope="module")
+def parent(tmp_path_factory: pytest.TempPathFactory, what: LockedVariant) -> Yard:
+    yard = Yard(tmp_path_factory.mktemp("parent") / "yard")
+    build(yard, what)
+    return yard
+
+
+@pytest.fixture
+def job(parent: Yard, what: LockedVariant, tmp_path: Path) -> Callable[[], Job]:
+    """A build in a yard below the parent's."""
+    yard = Yard(tmp_path / "own", parent)
+    variant = Variant(stack="demo", version="1.0", name="py311")
+    return lambda: Job(variant, what, Site(), yard, RevisionPaths(yard.root / "stacks/demo/1"), "demo/1", Silent())
+
+
+def test_a_link_that_another_build_uses_stays(job: Callable[[], Job]) -> None:
+    first, second = job(), job()
+    conda.package_cache(first)
+    place = first.yard.package("tool-1.0-0")
+    before = place.lstat().st_ctime_ns
+    conda.package_cache(second)
+    assert place.is_symlink() and place.lstat().st_ctime_ns == before
+
+
+@pytest.mark.parametrize("target", ["/nowhere", "."])
+def test_a_link_that_leads_elsewhere_is_replaced(job: Callable[[], Job], parent: Yard, target: str) -> None:
+    first = job()
+    place = first.yard.package("tool-1.0-0")
+    place.parent.mkdir(parents=True)
+    place.symlink_to(target)
+    conda.package_cache(first)
+    assert place.resolve() == parent.package("tool-1.0-0").resolve()
+
+
+def test_a_link_to_what_the_parent_lost_is_removed(job: Callable[[], Job], what: LockedVariant) -> None:
+    first = job()
+    place = first.yard.package("tool-1.0-0")
+    place.parent.mkdir(parents=True)
+    place.symlink_to("/nowhere")
+    unpack.write_note(first.yard, what.conda[0])
+    conda.package_cache(Job(**{**vars(first), "yard": Yard(first.yard.root)}))
+    assert not os.path.lexists(place)
+
+
+def test_a_package_that_another_build_unpacked_first_stays(
+    job: Callable[[], Job], what: LockedVariant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import asyncio
+
+    first = Job(**{**vars(job()), "yard": Yard(job().yard.root)})
+    place = first.yard.package("tool-1.0-0")
+    place.parent.mkdir(parents=True)
+
+    def other(_: str) -> None:
+        place.mkdir()
+        unpack.write_note(first.yard, what.conda[0])
+
+    monkeypatch.setattr(unpack.atomic, "fault_point", other)
+    asyncio.run(unpack.unpack(first, what.conda, None))  # type: ignore[arg-type]
+    assert list(place.iterdir()) == [] and sorted(os.listdir(place.parent)) == ["tool-1.0-0", "tool-1.0-0.lock"]
+
+
+def test_a_wheel_that_another_build_took_first(job: Callable[[], Job], monkeypatch: pytest.MonkeyPatch) -> None:
+    first = job()
+    wheels_of = [pip.Wheel.of(package) for package in first.locked.pip]
+
+    def other(_: str) -> None:
+        monkeypatch.undo()
+        uvcache.take_from_parents(job(), wheels_of)
+
+    monkeypatch.setattr(uvcache, "fault_point", other)
+    uvcache.take_from_parents(first, wheels_of)
+    assert uvcache.holds(first.uv_cache, wheels_of[0])
+
+
+def test_bytecode_that_another_build_compiled_first_is_what_is_linked(tmp_path: Path) -> None:
+    unit = Unit("ab" * 32, ("a.py", "b.py"), (), ())
+    place = bytecode._Place(unit, tmp_path / "store", False)
+    for store, private in ((place.store, ["b.py"]), (bytecode.temporary(place.store), [])):
+        (store / "__pycache__").mkdir(parents=True)
+        listing = {"shared": ["a.py"], "failed": [], "private": private}
+        (store / "files.json").write_text(json.dumps(listing))
+    job: Any = SimpleNamespace(entries=SimpleNamespace(added=lambda *_: None))
+    done = bytecode._finish(job, place, "cpython-311", set(), set())
+    assert done.unit == Unit(unit.sha256, ("a.py",), (), ("b.py",))
+    shutil.rmtree(place.store)
+
+
+def test_a_wheel_that_another_account_compiled_is_found(tmp_path: Path) -> None:
+    yard = Yard(tmp_path, account="4711")
+    folder = yard.wheel("abcdef" + "0" * 58)
+    folder.mkdir(parents=True)
+    (folder / "x-1.0-py3-none-any.whl").write_bytes(b"x")
+    digest = sha256_file(folder / "x-1.0-py3-none-any.whl")
+    meta = {"wheel": "x-1.0-py3-none-any.whl", "sha256": digest, "prefix": ""}
+    (folder / "meta.json").write_text(json.dumps(meta))
+    package = PipPackage("x", "1.0", "sdist", "https://h/x-1.0.tar.gz", "cd" * 32)
+    found = wheels.kept(Yard(tmp_path), package, "abcdef000000", "/p")
+    assert found is not None and found.sha256 == digest
