@@ -155,7 +155,7 @@ def test_a_name_is_never_given_to_other_content(desk: Desk) -> None:
     assert desk.states() == {ONE: "missing"} and f"{ONE} is missing: " in desk("list").out
     told = desk("deploy", "--json", desk.stack("2"))
     assert [r["module"] for r in told.value["revisions"]] == [TWO]
-    assert f"{ONE} is withdrawn: " in told.err
+    assert f"{ONE} is no longer published: " in told.err
     assert desk.states() == {ONE: "missing", TWO: "published"} and not (desk.yard / "modules" / ONE).exists()
     assert [r["module"] for r in desk("list", "--json").value] == [TWO]
     shutil.rmtree(desk.yard / "stacks/demo/1.0-default-2")

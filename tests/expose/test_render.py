@@ -174,6 +174,8 @@ def test_published_operations_stay_when_the_site_changes(tmp_path: Path) -> None
     made = record(yard, "a", "1")
     entries, records = [entry(made, default=True)], {made.module: made}
     before = module_texts(entries, records, Site(), yard)
+    assert not (Path(made.path) / "module.json").exists(), "looking writes nothing"
+    freeze(made, Site())
     moved = Site(user_paths=UserPaths(suffix="elsewhere"))
     after = module_texts([dataclasses.replace(entries[0], default=False)], records, moved, yard)
     assert after["a/1-py311-1.lua"] == before["a/1-py311-1.lua"]
@@ -192,7 +194,7 @@ def test_a_damaged_freeze_is_an_error_that_names_the_file(tmp_path: Path) -> Non
 
 def test_an_entry_without_a_record_is_an_error(tmp_path: Path) -> None:
     made = record(Yard(tmp_path), "a", "1")
-    with pytest.raises(StackyardError, match="missing build record"):
+    with pytest.raises(StackyardError, match="cannot read the build record"):
         module_texts([entry(made)], {}, Site(), Yard(tmp_path))
 
 

@@ -16,7 +16,7 @@ from stackyard.spec.models import Site
 from stackyard.spec.sitemodels import ModulePolicy
 from stackyard.yard import generations, revisions
 from stackyard.yard.disk import DiskFull
-from stackyard.yard.layout import Yard
+from stackyard.yard.layout import RevisionPaths, Yard
 from stackyard.yard.record import BuildRecord
 from support import stackrecords
 
@@ -56,7 +56,7 @@ def test_it_is_removed_where_it_is_not_flipped_or_something_fails(yard: Yard) ->
     with generation.draft(yard, SITE) as draft:
         draft.write([entry])
     assert not draft.paths.root.exists()
-    with pytest.raises(StackyardError, match="missing build record"), generation.draft(yard, SITE) as draft:
+    with pytest.raises(StackyardError, match="cannot read the build record"), generation.draft(yard, SITE) as draft:
         draft.write([replace(entry, module="s/9-py311-1")])
     assert not draft.paths.root.exists() and generations.current(yard) is None
 
@@ -79,6 +79,41 @@ def test_a_rollback_writes_through_it_too(yard: Yard) -> None:
     assert (manifest.number, manifest.content) == (3, 1)
     assert {e.module: e.state for e in manifest.entries} == {"s/1-py311-1": "published", "s/1-py311-2": "withdrawn"}
     assert shown(yard) == {"1-py311-1", "1-py311-2"}, "a loaded module keeps its file"
+
+
+def test_a_damaged_record_stops_nothing_about_other_revisions(yard: Yard) -> None:
+    one, two = (stackrecords.entry(built(yard, n)) for n in (1, 2))
+    publish(yard, SITE, lambda _: Step((one, two), "deploy"))
+    before = (yard.modules / two.module).read_text()
+    RevisionPaths.of(two.folder).record.write_text("{")
+    three = stackrecords.entry(built(yard, 3))
+    manifest = publish(yard, SITE, lambda base: Step((*base.entries, three), "deploy"))
+    assert shown(yard) == {"1-py311-1", "1-py311-2", "1-py311-3"}
+    assert (yard.modules / two.module).read_text() == before, "it keeps the modulefile that it has"
+    assert generation.is_as_the_site_wants(yard, SITE, manifest)
+    (yard.modules / two.module).write_text("#%Module\n")
+    with pytest.raises(StackyardError, match="record"):
+        publish(yard, SITE, lambda base: Step(base.entries, "deploy"))
+
+
+def test_damaged_operations_stop_nothing_about_other_revisions(yard: Yard) -> None:
+    one, two = (stackrecords.entry(built(yard, n)) for n in (1, 2))
+    manifest = publish(yard, SITE, lambda _: Step((one, two), "deploy"))
+    RevisionPaths.of(two.folder).module.write_text("{")
+    assert generation.is_as_the_site_wants(yard, SITE, manifest)
+    assert publish(yard, SITE, lambda base: Step(base.entries, "deploy")).files == manifest.files
+
+
+def test_looking_freezes_nothing_and_a_lost_freeze_is_a_reason_to_write_again(yard: Yard) -> None:
+    one = stackrecords.entry(built(yard, 1))
+    manifest = publish(yard, SITE, lambda _: Step((one,), "deploy"))
+    paths = RevisionPaths.of(one.folder)
+    paths.module.unlink()
+    paths.condarc.unlink()
+    assert not generation.is_as_the_site_wants(yard, SITE, manifest)
+    assert not paths.module.exists() and not paths.condarc.exists()
+    publish(yard, SITE, lambda base: Step(base.entries, "deploy"))
+    assert paths.module.exists() and paths.condarc.exists()
 
 
 def test_what_is_published_meanwhile_is_kept(yard: Yard) -> None:

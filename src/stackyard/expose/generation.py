@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING
 from stackyard.errors import StackyardError
 from stackyard.expose import lua, tcl
 from stackyard.expose.names import rc_lua, rc_tcl, short_names
-from stackyard.expose.published import freeze
+from stackyard.expose.published import change_of, freeze
 from stackyard.expose.root import users_path
 from stackyard.expose.spider import write_cache
-from stackyard.yard import atomic
+from stackyard.host.hashing import sha256_file
+from stackyard.yard import atomic, generations
 from stackyard.yard.layout import Yard
 from stackyard.yard.record import BuildRecord, Entry
 
 if TYPE_CHECKING:
+    from stackyard.change import EnvironmentChange
     from stackyard.spec.models import Site
 
 
@@ -37,10 +39,16 @@ def write_modules(
         records: their build records by module name.
         yard: where users will see the directory, as ``<yard>/modules`` or the site's ``modules.root``.
 
+    The operations of new revisions are frozen before.
+
     Raises:
-        StackyardError: an entry has no record, or its frozen operations cannot be read.
+        StackyardError: as `module_texts`; or a command that a module offers does not exist.
     """
-    for path, text in module_texts(entries, records, site, yard).items():
+    texts = module_texts(entries, records, site, yard)
+    for entry in entries:
+        if entry.module in records:
+            freeze(records[entry.module], site)
+    for path, text in texts.items():
         atomic.write_text(folder / path, text)
     _show_to_root(folder)  # Lmod reads Tcl too
     if "lua" in site.modules.formats:
@@ -61,15 +69,24 @@ def _show_to_root(folder: Path) -> None:
 def module_texts(
     entries: Sequence[Entry], records: Mapping[str, BuildRecord], site: Site, yard: Yard
 ) -> dict[str, str]:
-    """The files of a generation by their path in ``modules/``. Operations of new revisions are frozen."""
+    """The files of a generation by their path in ``modules/``. Writes nothing.
+
+    A revision whose record or frozen operations cannot be read keeps the modulefiles that it has: it works as before,
+    and the damage of one revision stops nothing about the others.
+
+    Raises:
+        StackyardError: such a revision has no modulefiles either.
+    """
     texts: dict[str, str] = {}
     for entry in entries:
-        record = _record(entry, records)
-        change = freeze(record, site)
-        if "lua" in site.modules.formats:
-            texts[f"{entry.module}.lua"] = lua.render(record, site, entry=entry, change=change)
-        if "tcl" in site.modules.formats:
-            texts[entry.module] = tcl.render(record, site, entry=entry, change=change)
+        try:
+            record = _record(entry, records)
+            texts |= modulefiles(record, entry, change_of(record, site), site)
+        except StackyardError:
+            kept = _kept(entry, yard)
+            if not kept:
+                raise
+            texts |= kept
     for path, names in short_names(entries, records, site, _taken(entries, yard)).items():
         base = f"{path}/" if path else ""
         if "lua" in site.modules.formats:
@@ -79,13 +96,34 @@ def module_texts(
     return texts
 
 
+def modulefiles(record: BuildRecord, entry: Entry, change: EnvironmentChange, site: Site) -> dict[str, str]:
+    """The modulefiles of one revision, in the site's formats."""
+    texts: dict[str, str] = {}
+    if "lua" in site.modules.formats:
+        texts[f"{entry.module}.lua"] = lua.render(record, site, entry=entry, change=change)
+    if "tcl" in site.modules.formats:
+        texts[entry.module] = tcl.render(record, site, entry=entry, change=change)
+    return texts
+
+
+def _kept(entry: Entry, yard: Yard) -> dict[str, str]:
+    """The modulefiles that users have of a revision, as far as they are those that were published."""
+    manifest = generations.current(yard)
+    noted = manifest.files if manifest else {}
+    folder = yard.generation(manifest.number).modules if manifest else yard.modules
+    names = (name for name in (f"{entry.module}.lua", entry.module) if (folder / name).is_file())
+    whole = (name for name in names if not noted or sha256_file(folder / name) == noted.get(name))
+    return {name: (folder / name).read_text(encoding="utf-8") for name in whole}
+
+
 def _record(entry: Entry, records: Mapping[str, BuildRecord]) -> BuildRecord:
     try:
         return records[entry.module]
     except KeyError:
         raise StackyardError(
-            f"missing build record of {entry.module} in {entry.folder}",
-            hint=f"restore it, or remove {entry.folder}: a revision without a directory is no longer published",
+            f"cannot read the build record of {entry.module} in {entry.folder}",
+            hint="restore it: `stackyard verify --repair`; or move that directory out of the yard: "
+            "a revision without one is no longer published",
         ) from None
 
 

@@ -57,12 +57,14 @@ def alias_modules(
     """Alias module (``pytorch/2.13.0``, and ``pytorch`` for the newest) to the full name that it loads.
 
     If several revisions contain one version, the default of its stack wins, then one that is not superseded, then the
-    one that was built last. The name of a stack (`taken`) is never an alias.
+    one that was built last. The name of a stack (`taken`) is never an alias. A revision without a record has none.
     """
     found: dict[str, str] = {}
     shown = (e for e in entries if _visible(e))
     for entry in sorted(shown, key=lambda e: (e.default, not e.superseded, e.created, e.revision)):
-        record = records[entry.module]
+        record = records.get(entry.module)
+        if record is None:
+            continue
         wanted = {str(name): str(name) for name in record.settings.get("aliases") or ()} | dict(site.modules.aliases)
         versions = {package.name: package.version for package in record.packages}
         for package, template in wanted.items():

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stackyard.change import EnvironmentChange
+from stackyard.errors import StackyardError
 from stackyard.expose.base import full_change
 from stackyard.expose.commands import write_commands
 from stackyard.yard import atomic, checksum, formats, members
@@ -33,7 +34,9 @@ MODULE = formats.Kind(
         1: lambda value: value,  # format 2 renamed two operations, whose former names are always read
         2: lambda value: value,  # format 3 has a checksum
     },
-    lambda _path: "restore it, or remove it to create it again from the record and the present site",
+    lambda _path: (
+        "restore it: `stackyard verify --repair`; or remove it: a deploy writes it from the record and the present site"
+    ),
     checked_since=3,
 )
 """``module.json``: the operations of a revision."""
@@ -54,16 +57,34 @@ def change_of(record: BuildRecord, site: Site | Callable[[], Site]) -> Environme
     return formats.load(frozen, MODULE)
 
 
-def freeze(record: BuildRecord, site: Site) -> EnvironmentChange:
-    """`change_of`, written once; the revision's condarc and its commands are written with it."""
+def is_frozen(record: BuildRecord) -> bool:
+    """Whether the operations of this revision are frozen, and can be read."""
+    try:
+        formats.load(RevisionPaths.of(record.path).module, MODULE)
+    except StackyardError:
+        return False
+    return True
+
+
+def freeze(record: BuildRecord, site: Site) -> None:
+    """Write what `change_of` gives, once; the revision's condarc and its commands are written before it."""
+    if not RevisionPaths.of(record.path).module.exists():
+        write_beside(record, site)
+        write_change(record, full_change(record, site))
+
+
+def write_change(record: BuildRecord, change: EnvironmentChange) -> None:
+    """Freeze these operations."""
+    value = {"format": MODULE.version, "change": change.to_json()}
+    atomic.write_json(RevisionPaths.of(record.path).module, value, checked=True)
+
+
+def write_beside(record: BuildRecord, site: Site) -> None:
+    """Write the condarc of a revision and its commands: what its operations name beside the prefix."""
     from stackyard.expose.condarc import condarc_text  # late: reading operations needs no channel policy
 
-    change, paths = change_of(record, site), RevisionPaths.of(record.path)
-    if not paths.module.exists():
-        atomic.write_text(paths.condarc, checksum.add(condarc_text(site)))
-        write_commands(record)
-        atomic.write_json(paths.module, {"format": MODULE.version, "change": change.to_json()}, checked=True)
-    return change
+    atomic.write_text(RevisionPaths.of(record.path).condarc, checksum.add(condarc_text(site)))
+    write_commands(record)
 
 
 def follow_policy(folders: Iterable[str], site: Site) -> None:

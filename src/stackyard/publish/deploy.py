@@ -19,7 +19,7 @@ from stackyard.lock import solve
 from stackyard.lock.prefer import NOTHING, Update, require_known
 from stackyard.progress import Progress
 from stackyard.publish import generation, licences, surroundings
-from stackyard.publish.entries import as_found, entries_after, kept_status
+from stackyard.publish.entries import entries_after, kept_status
 from stackyard.publish.generation import Step
 from stackyard.publish.inputs import files_of
 from stackyard.publish.labels import without_labels
@@ -175,7 +175,7 @@ def deploy(request: Request, progress: Progress, held: Held) -> Result:
     result.locks = [place for locked in locks if (place := write_lock(locked, request.yard, progress))]
     made_by = origin(request.command, files_of(request.stacks, request.site))
     tasks = plan(request, locks)
-    _tell_missing(request.yard, progress)
+    _tell_lost(request.yard, progress)
     candidates: list[Task] = []
     for task in tasks:
         if task.action in ("unchanged", "inherited"):
@@ -230,11 +230,18 @@ def _ensure_built(task: Task, request: Request, progress: Progress, held: Held) 
     return replace(task, record=record)
 
 
-def _tell_missing(yard: Yard, progress: Progress) -> None:
-    for entry in generations.entries(yard):
-        if entry.is_visible and as_found(entry).state == "missing":
-            lost = RevisionPaths.of(entry.folder).record
-            progress.notice(f"{entry.module} is withdrawn: {lost} does not exist; restore it or deploy its file again")
+def _tell_lost(yard: Yard, progress: Progress) -> None:
+    """Say what is missing or damaged of published revisions: the deploy goes on without it."""
+    for entry in (each for each in generations.entries(yard) if each.is_visible):
+        record = RevisionPaths.of(entry.folder).record
+        try:
+            if disk.is_there(record):
+                read_record(record)
+            else:
+                how = f"{record} does not exist; restore it or deploy its file again"
+                progress.notice(f"{entry.module} is no longer published: {how}")
+        except StackyardError as error:
+            progress.notice(f"{entry.module} keeps the modulefile that it has: {error.message}; {error.hint}")
 
 
 def _publish(

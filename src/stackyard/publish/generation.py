@@ -15,7 +15,7 @@ from stackyard.expose.root import check_root, make_root
 from stackyard.spec.models import Site
 from stackyard.yard import disk, generations, revisions
 from stackyard.yard.generations import Base
-from stackyard.yard.layout import GenerationPaths, Yard
+from stackyard.yard.layout import GenerationPaths, RevisionPaths, Yard
 from stackyard.yard.origin import Origin, origin
 from stackyard.yard.record import BuildRecord, Entry, Manifest, now
 
@@ -82,20 +82,23 @@ class Draft:
 def is_as_the_site_wants(yard: Yard, site: Site, manifest: Manifest) -> bool:
     """Whether writing the modules of a generation again would give the same files.
 
-    They differ after a change of the site's policy for all modules, such as its aliases and formats. A generation that
-    has no hashes, as those of former versions, or that has missing revisions, counts as equal.
+    They differ after a change of the site's policy for all modules, such as its aliases and formats, and where the
+    operations of a revision are to be frozen again. A generation that has no hashes, as those of former versions, or
+    that has revisions without a record that can be read, counts as equal.
     """
     written = {path: digest for path, digest in manifest.files.items() if not path.startswith(f"{spider.FOLDER}/")}
     entries, records = _with_records(yard, manifest.entries)
     if not written or any(entry.module not in records for entry in entries):
         return True
+    if not all(RevisionPaths.of(entry.folder).module.exists() for entry in entries):
+        return False
     texts = module_texts(entries, records, site, yard)
     return written == {path: hashlib.sha256(text.encode()).hexdigest() for path, text in texts.items()}
 
 
 def _with_records(yard: Yard, entries: Iterable[Entry]) -> tuple[list[Entry], dict[str, BuildRecord]]:
-    """The entries that get modules, and all records by module; a missing revision has neither."""
-    records = {record.module: record for record in revisions.built(yard)}
+    """The entries that get modules, and all records that can be read, by module; a missing revision has neither."""
+    records = {record.module: record for record in revisions.built(yard, on_damage=lambda *_: None)}
     return [entry for entry in entries if entry.state != "missing"], records
 
 

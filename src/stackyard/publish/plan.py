@@ -59,7 +59,7 @@ class Planner:
         Raises:
             StackyardError: no variant of the stack is locked for this platform.
         """
-        known = {each: revisions.built(each, self.stack.name) for each in self.yard.lineage()}
+        known = {each: revisions.built(each, self.stack.name, lambda *_: None) for each in self.yard.lineage()}
         tasks: list[Task] = []
         for rank, variant in enumerate(self.stack.variants):
             locked = self.lock.find(variant.version, variant.name, self.platform)
@@ -116,15 +116,16 @@ class Planner:
     def _build(self, variant: Variant, locked: LockedVariant, rank: int, digest: str, known: list[BuildRecord]) -> Task:
         """A build under a name that was never given to anything else, or under that of the same inputs, if it is free.
 
-        A directory in which another process may still be building is left to it.
+        A directory in which another process may still be building is left to it, and one that has a record is never
+        built in again, also where that record cannot be read.
         """
         ever: list[Entry | BuildRecord] = [*self._published, *known]
         used = [u for u in ever if (u.version, u.variant) == (variant.version, variant.name)]
         free = count(max((u.revision + 1 for u in used), default=self.site.modules.first_revision))
         lost = [(u.revision, self._folder(u.module.partition("/")[2])) for u in used if u.input_hash == digest]
-        lost = [place for place in lost if not disk.is_there(place[1].damaged)]
         places = chain(lost, ((n, self._paths(variant, n)) for n in free))
-        revision, paths = next(place for place in places if not lease.is_occupied(place[1].building))
+        empty = (place for place in places if not disk.is_there(place[1].record))
+        revision, paths = next(place for place in empty if not lease.is_occupied(place[1].building))
         module = f"{self.stack.name}/{paths.root.name}"
         return Task("build", self.stack, variant, locked, digest, revision, module, paths, rank)
 

@@ -47,11 +47,11 @@ class Contents:
 
     def to_text(self) -> str:
         """JSON: one line per directory, with the names of its files."""
-        rows: dict[str, dict[str, Any]] = {_written(folder): {} for folder in sorted(self.folders)}
+        rows: dict[str, dict[str, Any]] = {written(folder): {} for folder in sorted(self.folders)}
         for name, item in sorted(self.files.items()):
-            folder, _, file = _written(name).rpartition("/")
+            folder, _, file = written(name).rpartition("/")
             row = rows.setdefault(folder, {})
-            row[file] = _written(item.target) or [item.mode, item.size, item.mtime_ns, item.sha256]
+            row[file] = written(item.target) or [item.mode, item.size, item.mtime_ns, item.sha256]
         lines = (f"{json.dumps(folder)}: {json.dumps(row, separators=(',', ':'))}" for folder, row in rows.items())
         return f'{{\n  "format": {FORMAT},\n  "files": {{\n' + ",\n".join(lines) + "\n  }\n}\n"
 
@@ -65,8 +65,8 @@ def _read(value: dict[str, Any]) -> Contents:
     return Contents(files, frozenset(_name(folder) for folder in value["files"] if folder))
 
 
-def _written(name: str) -> str:
-    """A file name in JSON: a byte that is not UTF-8 as ``\\xff``, a backslash doubled."""
+def written(name: str) -> str:
+    """A file name in JSON and on the terminal: a byte that is not UTF-8 as ``\\xff``, a backslash doubled."""
     return name.replace("\\", r"\\").encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
@@ -90,7 +90,7 @@ class Damage:
 
     def __str__(self) -> str:
         text = {"missing": "is missing", "unexpected": "was added", "permissions": "has other permissions"}
-        return f"{self.path} {text.get(self.what, 'has changed')}"
+        return f"{written(self.path)} {text.get(self.what, 'has changed')}"
 
 
 # --------------------------------------------------------------------------- noting
@@ -216,7 +216,7 @@ def sample(contents: Contents, most_bytes: int, seed: int, always: Callable[[str
 def changes(before: Tree, after: Tree) -> list[str]:
     """The files that were written, made, removed or replaced between two scans of one tree."""
     names = before.keys() | after.keys()
-    return sorted(name for name in names if _stamp(before.get(name)) != _stamp(after.get(name)))
+    return sorted(written(name) for name in names if _stamp(before.get(name)) != _stamp(after.get(name)))
 
 
 def _stamp(status: os.stat_result | None) -> tuple[int, ...]:

@@ -5,7 +5,7 @@
   cache/accounts/<uid>/{conda,...}/   the same for each further account that writes to this yard
   locks/<spec hash>.lock  locks/files/<hash of a path>.lock
   stacks/<stack>/<version>-<variant>-<revision>/
-      {lock,prefix,recipe}/ record.json files.json report.json checks.json module.json condarc
+      {lock,prefix,recipe}/ record.json record.spare.json files.json report.json checks.json module.json condarc
   generations/<n>/{manifest.json,modules/}     `.draft-<host>-<pid>-<random>` while it is written
   modules -> generations/<n>/modules
   leases/<name>/<n>/{owner.json,beat}
@@ -59,6 +59,11 @@ class RevisionPaths:
     def record(self) -> Path:
         """The marker: what was built, from what, how."""
         return self.root / "record.json"
+
+    @property
+    def spare(self) -> Path:
+        """The same text as `record`, from which a damaged one is restored."""
+        return self.root / "record.spare.json"
 
     @property
     def files(self) -> Path:

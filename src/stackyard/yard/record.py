@@ -197,7 +197,7 @@ RECORD = formats.Kind(
     RECORD_FORMAT,
     _record,
     {1: _with_form, 2: _without_files, 3: _with_former_hash},
-    lambda path: f"move {path.parent} away and deploy its file again",
+    lambda path: f"restore it: `stackyard verify --repair`; or move {path.parent} away and deploy its file again",
     checked_since=3,
 )
 
@@ -220,7 +220,7 @@ class Entry:
         notice: a message shown at every load.
         help: added to what ``module help`` prints.
         input_hash: that of its build: its name is used again only for the same inputs. Empty: not recorded.
-        file: the file that it was deployed from, absolute.
+        file: the file that it was deployed from: relative to its git work tree, absolute where it is in none.
         dated: its version is only the day of its solve, because its file gives none.
         superseded: its file no longer describes it, but another revision or none. It stays, behind those that are
             described, whatever their numbers are.

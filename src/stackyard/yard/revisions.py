@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
+from stackyard.errors import StackyardError
 from stackyard.yard import atomic, disk
 from stackyard.yard.layout import RevisionPaths, Yard
 from stackyard.yard.record import BuildRecord, read_record
@@ -31,9 +32,24 @@ def _stacks(yard: Yard) -> list[Path]:
         return []
 
 
-def built(yard: Yard, stack: str | None = None) -> list[BuildRecord]:
-    """The records of all revisions that are built."""
-    return [read_record(paths.record) for paths in folders(yard, stack) if disk.is_there(paths.record)]
+def built(
+    yard: Yard, stack: str | None = None, on_damage: Callable[[RevisionPaths, StackyardError], None] | None = None
+) -> list[BuildRecord]:
+    """The records of all revisions that are built.
+
+    Args:
+        on_damage: called with each revision whose record is damaged, and the reason; None: raise. An error of the file
+            system is none of the record, and always raised.
+    """
+    found = []
+    for paths in folders(yard, stack):
+        try:
+            found += [read_record(paths.record)] if disk.is_there(paths.record) else []
+        except StackyardError as error:
+            if on_damage is None or isinstance(error.__cause__, OSError):
+                raise
+            on_damage(paths, error)
+    return found
 
 
 def condition(paths: RevisionPaths) -> Condition:
@@ -52,8 +68,12 @@ def condition(paths: RevisionPaths) -> Condition:
 
 
 def mark(record: BuildRecord) -> None:
-    """Write the record of a complete revision, as the last of its files: from now on it counts as built, for good."""
+    """Write the record of a complete revision, as the last of its files: from now on it counts as built, for good.
+
+    A copy precedes it: the record is the only file of a revision that nothing else could restore.
+    """
     paths = RevisionPaths.of(record.path)
+    atomic.write_json(paths.spare, record.to_json(), checked=True)
     atomic.fault_point("marker-before")
     atomic.write_json(paths.record, record.to_json(), checked=True)
     atomic.fault_point("marker-after")
