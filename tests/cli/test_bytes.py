@@ -51,6 +51,7 @@ REVISION = {
 }
 YARD = {
     "the record": "stacks/demo/*/record.json",
+    "the copy of the record": "stacks/demo/*/record.spare.json",
     "the report": "stacks/demo/*/report.json",
     "the manifest": "generations/1/manifest.json",
     "a modulefile for Lmod": "generations/1/modules/demo/*-1.lua",
@@ -159,14 +160,14 @@ def damage(path: Path) -> None:
 
 
 def state(scene: Scene) -> dict[str, tuple[int, int, bytes | str]]:
-    """Every file of the revision: mode, time and bytes."""
+    """Every file of the revision: mode, time and bytes; without the time of what is beside the prefix."""
     found = {}
     for path in scene.paths.root.rglob("*"):
         name, status = path.relative_to(scene.paths.root).as_posix(), path.lstat()
         if path.is_symlink():
             found[name] = (0, 0, str(path.readlink()))
         elif path.is_file() and not name.startswith(("report.", "build.log")):
-            found[name] = (status.st_mode, status.st_mtime_ns, path.read_bytes())
+            found[name] = (status.st_mode, status.st_mtime_ns if "/" in name else 0, path.read_bytes())
         elif path.is_dir():
             found[name] = (status.st_mode, 0, "")
     return found
@@ -186,7 +187,13 @@ def test_damaged_files_become_what_they_were(scene: Scene) -> None:
     (prefix / "bin/python").symlink_to("/bin/sh")
     (prefix / "bin/python3.11").chmod(0o644)
     inode = (prefix / "include/python3.11/Python.h").stat().st_ino
+    (prefix / "lib/added").mkdir()
+    (prefix / os.fsdecode(b"lib/added/\xff")).write_text("not UTF-8")
     assert "prefix/bin/plain-script has changed" in stackyard("--yard", scene.yard.root, "verify", "demo", expect=3).out
+    for path in (scene.paths.record, scene.paths.module):
+        damage(path)
+    scene.paths.condarc.unlink()
+    assert "record.json" in stackyard("--yard", scene.yard.root, "verify", "demo", expect=3).out
     done = stackyard("--yard", scene.yard.root, "verify", "--repair", "demo", HOME=str(scene.file.parent))
     assert "demo/1-py311-1: restored" in done.err and "damaged in the cache" in done.err
     assert state(scene) == before

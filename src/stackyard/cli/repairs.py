@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,8 @@ def repair(
 ) -> None:
     """Restore the damaged files of this yard's own revisions; a notice says which.
 
-    What cannot be repaired is said too, and found again by the verification that follows.
+    What cannot be repaired is said too, and found again by the verification that follows. Records come first, and the
+    operations that modulefiles are made of, since all that follows reads them.
 
     Args:
         whole: also the modulefiles and the caches of the yard.
@@ -33,35 +34,58 @@ def repair(
         StackyardError: the yard is not writable for you.
     """
     from stackyard.publish.repair import repair_yard
-    from stackyard.publish.writing import building, writing
+    from stackyard.publish.writing import building
 
     own = [entry for entry in entries if Path(entry.folder).is_relative_to(yard.root)]
-    if whole:
-        with writing(yard, site):
+    for entry in (each for each in entries if each not in own):
+        place = RevisionPaths.of(entry.folder).yard
+        command = f"stackyard --yard {place} verify --repair {entry.module}"
+        progress.notice(f"{entry.module} is in {place}: repair it there with `{command}`")
+    with building(yard, site, (entry.stack for entry in own), progress.notice):
+        sound = list(_each(own, progress, _record))
+        list(_each(sound, progress, lambda entry: _operations(entry, yard, site)))
+        if whole:
             for line in repair_yard(yard, site, origin(context.command)):
                 progress.notice(line)
-    with building(yard, site, (entry.stack for entry in own), progress.notice):
-        for entry in own:
-            try:
-                _one(entry, yard, site, progress)
-            except StackyardError as error:
-                progress.notice(f"{error.message}; {error.hint}" if error.hint else error.message)
+        list(_each(sound, progress, lambda entry: _files(entry, yard, site, progress)))
 
 
-def _one(entry: Entry, yard: Yard, site: Site, progress: Progress) -> None:
-    from stackyard.publish import repair as publish_repair
+def _each(entries: Iterable[Entry], progress: Progress, step: Callable[[Entry], Iterable[str]]) -> Iterable[Entry]:
+    """Take a step for each entry, say what it restored or why it failed; those for which it did not fail."""
+    for entry in entries:
+        try:
+            restored = list(step(entry))
+        except StackyardError as error:
+            progress.notice(f"{error.message}; {error.hint}" if error.hint else error.message)
+            continue
+        if restored:
+            progress.notice(f"{entry.module}: restored {_listed(restored)}")
+        yield entry
+
+
+def _record(entry: Entry) -> Iterable[str]:
+    from stackyard.publish.beside import restore_record
+
+    return restore_record(RevisionPaths.of(entry.folder))
+
+
+def _operations(entry: Entry, yard: Yard, site: Site) -> Iterable[str]:
+    from stackyard.publish.beside import restore_operations
+
+    return restore_operations(read_record(RevisionPaths.of(entry.folder).record), yard, site)
+
+
+def _files(entry: Entry, yard: Yard, site: Site, progress: Progress) -> Iterable[str]:
+    from stackyard.publish import beside, repair
 
     record = read_record(RevisionPaths.of(entry.folder).record)
-    given = sorted(Path(entry.file).parent.glob("*")) if entry.file else []
-    outcome = publish_repair.repair(record, yard, site, progress, given)
-    if outcome.restored:
-        progress.notice(f"{entry.module}: restored {_listed(outcome.restored)}")
+    outcome = repair.repair(record, yard, site, progress, repair.files_read(yard))
     if outcome.lost:
-        file = entry.file or "FILE"
         progress.notice(
             f"{entry.module}: cannot make again as it was: {_listed(outcome.lost)}; "
-            f"`stackyard deploy {file}` builds the next revision"
+            f"`stackyard deploy {repair.file_of(entry, yard)}` builds the next revision"
         )
+    return (*outcome.restored, *beside.restore_rest(record, site))
 
 
 def _listed(names: Sequence[str]) -> str:

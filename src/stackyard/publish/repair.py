@@ -12,7 +12,7 @@ import base64
 import hashlib
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,28 +27,29 @@ from stackyard.lock import text as lockfile
 from stackyard.lock.model import Lock, LockedVariant
 from stackyard.progress import Progress
 from stackyard.publish import rollback
+from stackyard.publish.entries import identity
 from stackyard.spec.models import Site, Variant
 from stackyard.verify.content import look, noted_contents
 from stackyard.verify.yardfiles import modulefiles
-from stackyard.yard import atomic, contents, disk
+from stackyard.yard import atomic, contents, disk, generations
 from stackyard.yard.audit import discard_damaged
 from stackyard.yard.contents import Contents, Damage, Item
 from stackyard.yard.layout import RevisionPaths, Yard
-from stackyard.yard.origin import Origin
-from stackyard.yard.record import BuildRecord
+from stackyard.yard.origin import Origin, UsedFile
+from stackyard.yard.record import BuildRecord, Entry
 
 LOCK = "lock/stack.lock"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of the damaged files of a revision, by their paths in its directory."""
+    """What became of the damaged files of a revision, by their paths in its directory (as `contents.written`)."""
 
     restored: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
 
 
-def repair(record: BuildRecord, yard: Yard, site: Site, progress: Progress, given: Sequence[Path] = ()) -> Outcome:
+def repair(record: BuildRecord, yard: Yard, site: Site, progress: Progress, given: Iterable[UsedFile] = ()) -> Outcome:
     """Restore every damaged file of a revision. The caller may write to the yard and holds the lease of the stack.
 
     A revision with a file that cannot be made again is marked: a deploy of its file builds another one in its place.
@@ -57,26 +58,55 @@ def repair(record: BuildRecord, yard: Yard, site: Site, progress: Progress, give
         given: files that copies in ``recipe/`` may have been made of.
 
     Raises:
-        StackyardError: it is not known what the files held, or it cannot be built again (no network).
+        StackyardError: it is not known what the files held, it cannot be built again (no network), or a file cannot be
+            replaced.
     """
+    try:
+        return _repaired(record, yard, site, progress, given)
+    except PermissionError as error:
+        raise StackyardError(
+            f"cannot repair {record.module}: {(error.strerror or 'permission denied').lower()}: {error.filename}",
+            hint="run it as the account that owns the files",
+        ) from error
+    except OSError as error:
+        raise disk.failure(error, f"repairing {record.module}") from error
+
+
+def _repaired(record: BuildRecord, yard: Yard, site: Site, progress: Progress, given: Iterable[UsedFile]) -> Outcome:
     paths = RevisionPaths.of(record.path)
     noted = _noted(record)
     damages = _damages(record, noted)
     if damages:
         progress.phase(record.module, "repair", f"{len(damages)} files")
         _restore_lock(record, noted, yard)
-        sources = _Sources(record, noted, yard, site, progress, tuple(given))
+        sources = _Sources(record, noted, yard, site, progress, given)
         try:
             for damage in damages:
                 _mend(paths.root, damage, noted, sources)
         finally:
             sources.discard()
-    lost = tuple(sorted({damage.path for damage in _damages(record, noted)}))
+    lost = _names(_damages(record, noted))
     if lost:
         atomic.write_json(paths.damaged, {"files": lost})
     else:
         paths.damaged.unlink(missing_ok=True)
-    return Outcome(tuple(sorted({d.path for d in damages}.difference(lost))), lost)
+    return Outcome(tuple(name for name in _names(damages) if name not in lost), lost)
+
+
+def _names(damages: Iterable[Damage]) -> tuple[str, ...]:
+    return tuple(sorted({contents.written(damage.path) for damage in damages}))
+
+
+def files_read(yard: Yard) -> list[UsedFile]:
+    """The files that deploys to a yard read, with what they held then: copies in ``recipe/`` were made of them."""
+    past = generations.history(yard, lambda *_: None)
+    return list(dict.fromkeys(file for manifest in reversed(past) for file in manifest.origin.files))
+
+
+def file_of(entry: Entry, yard: Yard) -> str:
+    """The path by which the file of a revision was deployed last, for a command to type."""
+    known = (file.path for file in files_read(yard) if identity(file.path) == entry.file)
+    return next(known, entry.file or "FILE")
 
 
 def repair_yard(yard: Yard, site: Site, made_by: Origin | None = None) -> list[str]:
@@ -110,10 +140,13 @@ def _noted(record: BuildRecord) -> Contents:
 
 
 def _damages(record: BuildRecord, noted: Contents) -> list[Damage]:
-    """Every byte compared. Directories come before what is in them, and bytecode after its source."""
+    """Every byte compared. What was added comes first: it may have the place of a directory, or of a file in it.
+
+    Directories come before what is in them, and bytecode after its source.
+    """
     every = [name for name, item in noted.files.items() if item.sha256]
     found = contents.compare(noted, Path(record.path), look(record), every)
-    return sorted(found, key=lambda damage: (damage.path.endswith(".pyc"), damage.path))
+    return sorted(found, key=lambda damage: (damage.what != "unexpected", damage.path.endswith(".pyc"), damage.path))
 
 
 # --------------------------------------------------------------------------- where the bytes come from
@@ -123,9 +156,15 @@ class _Sources:
     """The revision built again, when the first file of it is asked for."""
 
     def __init__(
-        self, record: BuildRecord, noted: Contents, yard: Yard, site: Site, progress: Progress, given: tuple[Path, ...]
+        self,
+        record: BuildRecord,
+        noted: Contents,
+        yard: Yard,
+        site: Site,
+        progress: Progress,
+        given: Iterable[UsedFile],
     ) -> None:
-        self._record, self._noted, self._given = record, noted, given
+        self._record, self._noted, self._given = record, noted, tuple(given)
         self._yard, self._site, self._progress = yard, site, progress
         root = Path(record.path)
         self._twin = RevisionPaths(root.with_name(f".{root.name[1:]}"))
@@ -133,12 +172,14 @@ class _Sources:
     def find(self, name: str, item: Item) -> bytes | Path | None:
         """The bytes of a file as they were: a file that has them and their time, or the bytes; None: not found."""
         if not name.startswith("prefix/"):
-            return next((path for path in self._given if path.is_file() and sha256_file(path) == item.sha256), None)
+            same = (Path(file.path) for file in self._given if file.sha256 == item.sha256)
+            found = (path for path in same if contents.hashes(path.parent, [path.name]) == [item.sha256])
+            return next((path.read_bytes() for path in found), None)  # never linked: it is the user's
         path = self._job.paths.root / name
         if not path.is_file() or path.is_symlink():
             return None
         data = path.read_bytes()
-        for text in (data, self._moved(data), self._with_hashes(self._moved(data))):
+        for text in self._spellings(data):
             if hashlib.sha256(text).hexdigest() == item.sha256:
                 return path if text is data else text
         return self._compiled(name.removeprefix("prefix/"), item)
@@ -156,6 +197,13 @@ class _Sources:
     def discard(self) -> None:
         """Remove what was built."""
         disk.remove_tree(self._twin.root)
+
+    def _spellings(self, data: bytes) -> Iterator[bytes]:
+        """The bytes of a file of the build, as they may be at the place of the revision; the last ones cost most."""
+        yield data
+        moved = self._moved(data)
+        yield moved
+        yield self._with_hashes(moved)
 
     def _moved(self, data: bytes) -> bytes:
         return data.replace(os.fsencode(self._twin.root), os.fsencode(self._record.path))
@@ -243,6 +291,8 @@ def _variants(kept: Path) -> tuple[LockedVariant, ...]:
 def _mend(root: Path, damage: Damage, noted: Contents, sources: _Sources) -> None:
     """Put one file in place, if its bytes are found."""
     path, item = root / damage.path, noted.files.get(damage.path)
+    if damage.what == "unexpected" and not os.path.lexists(path):
+        return  # it was in a directory that was removed
     if damage.what == "unexpected":
         with _open_folder(path.parent):
             disk.remove_tree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)

@@ -136,7 +136,7 @@ def _inside(root: Path, path: Path) -> str:
 def own_files(record: BuildRecord) -> list[CheckResult]:
     """The files beside the prefix that were written when the revision was published."""
     paths = RevisionPaths.of(record.path)
-    if not paths.condarc.exists():
+    if not paths.module.exists():
         return []
     path = paths.condarc
     try:
@@ -145,7 +145,7 @@ def own_files(record: BuildRecord) -> list[CheckResult]:
             if path.read_bytes() != text.encode():
                 raise ValueError("the file was changed after it was written")
     except (OSError, ValueError, StackyardError) as error:
-        remedy = "remove module.json and condarc, and deploy its file again: what is beside the prefix is written again"
+        remedy = _REMEDY.format(module=record.module)
         return [CheckResult("content", "published files", "failed", f"{path}: {error}", remedy)]
     return []
 

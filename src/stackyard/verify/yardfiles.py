@@ -28,7 +28,7 @@ def check_yard(yard: Yard, *, deep: bool) -> Report:
     checks = [
         _result("modulefiles", modulefiles(yard), f"restore them: `stackyard --yard {yard.root} verify --repair`"),
         _result("manifests", _manifests(yard), "restore them from a backup; users see the present one all the same"),
-        _result("records", _records(yard), "see the hint of a command that reads it: `stackyard show`"),
+        _result("records", _records(yard), f"restore them: `stackyard --yard {yard.root} verify --repair`"),
         _result("locks", _locks(yard), "remove them: what they lock is solved again when it is needed"),
     ]
     if deep:
@@ -65,6 +65,8 @@ def _records(yard: Yard) -> Iterator[str]:
     for paths in revisions.folders(yard):
         if disk.is_there(paths.record):
             yield from _unreadable(read_record, paths.record)
+            if disk.is_there(paths.spare):
+                yield from _unreadable(read_record, paths.spare)
             if disk.is_there(paths.report):
                 yield from _unreadable(read_report, paths.report)
 

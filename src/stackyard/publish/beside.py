@@ -1,0 +1,73 @@
+"""Restores what is beside the prefix of a published revision: its record, the operations of its module, its condarc.
+
+Each is restored from what proves what it was: the record from its copy, the operations by the hash of the modulefile
+that was published of them. The condarc and the commands are those that the site and the record give now.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from stackyard.errors import StackyardError
+from stackyard.expose.base import full_change
+from stackyard.expose.generation import modulefiles
+from stackyard.expose.published import is_frozen, write_beside, write_change
+from stackyard.spec.models import Site
+from stackyard.verify.content import own_files
+from stackyard.yard import atomic, generations
+from stackyard.yard.layout import RevisionPaths, Yard
+from stackyard.yard.record import BuildRecord, read_record
+
+
+def restore_record(paths: RevisionPaths) -> list[str]:
+    """Restore the record from its copy, or the copy from the record; the names of what was restored.
+
+    Raises:
+        StackyardError: neither can be read.
+    """
+    copies = [path for path in (paths.record, paths.spare) if path.exists()]
+    whole = [path for path in copies if _can_be_read(path)]
+    if paths.record not in copies or not whole:
+        read_record(paths.record)
+    damaged = [path for path in copies if path not in whole]
+    for path in damaged:
+        atomic.write_text(path, whole[0].read_text(encoding="utf-8"))
+    return [path.name for path in damaged]
+
+
+def _can_be_read(path: Path) -> bool:
+    try:
+        read_record(path)
+    except StackyardError:
+        return False
+    return True
+
+
+def restore_operations(record: BuildRecord, yard: Yard, site: Site) -> list[str]:
+    """Restore the frozen operations of a published revision, if they are those of the modulefile that users see.
+
+    Raises:
+        StackyardError: the record and the present site give other operations.
+    """
+    path, manifest = RevisionPaths.of(record.path).module, generations.current(yard)
+    entry = next((e for e in manifest.entries if e.module == record.module), None) if manifest else None
+    if manifest is None or entry is None or is_frozen(record):
+        return []
+    change = full_change(record, site)
+    texts = modulefiles(record, entry, change, site)
+    if not any(hashlib.sha256(text.encode()).hexdigest() == manifest.files.get(name) for name, text in texts.items()):
+        raise StackyardError(
+            f"cannot restore {path}: the present site does not give the modulefile that was published",
+            hint="restore it from a backup, or remove it: a deploy writes it from the record and the present site",
+        )
+    write_change(record, change)
+    return [path.name]
+
+
+def restore_rest(record: BuildRecord, site: Site) -> list[str]:
+    """Write the condarc and the commands again where one of them is damaged; the names of what was restored."""
+    if not own_files(record):
+        return []
+    write_beside(record, site)
+    return ["condarc and commands"]

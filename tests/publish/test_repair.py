@@ -1,0 +1,165 @@
+"""Files of a revision are restored as they were, or the reason is said; nothing else of the revision is touched."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from stackyard.errors import StackyardError
+from stackyard.expose.published import change_of
+from stackyard.progress import Silent
+from stackyard.publish import beside, repair
+from stackyard.publish.generation import Step
+from stackyard.publish.rollback import publish
+from stackyard.spec.models import Site
+from stackyard.spec.sitemodels import ModulePolicy, UserPaths
+from stackyard.verify.content import look, own_files
+from stackyard.yard import contents, generations, revisions
+from stackyard.yard.layout import RevisionPaths, Yard
+from stackyard.yard.origin import UsedFile, origin
+from stackyard.yard.record import BuildRecord, Manifest, read_record
+from support import stackrecords
+
+SITE = Site(modules=ModulePolicy(formats=("tcl",)))
+
+
+@pytest.fixture
+def yard(tmp_path: Path) -> Yard:
+    return Yard(tmp_path / "yard")
+
+
+@pytest.fixture
+def record(yard: Yard) -> Iterator[BuildRecord]:
+    """A revision with a few files, noted and sealed as a build does it."""
+    made = stackrecords.record(yard, "s", "1")
+    paths = RevisionPaths.of(made.path)
+    (paths.prefix / "lib" / "inner").mkdir(parents=True)
+    (paths.prefix / "lib" / "a.txt").write_text("a")
+    paths.recipe.mkdir()
+    (paths.recipe / "stack.yaml").write_text("name: s\n")
+    noted = contents.note(paths.root, look(made)).to_text()
+    paths.files.write_text(noted)
+    contents.seal(paths.root, look(made), folders=True)
+    made = replace(made, files_sha256=hashlib.sha256(noted.encode()).hexdigest())
+    revisions.mark(made)
+    yield made
+    for folder, _, _ in os.walk(paths.root):
+        Path(folder).chmod(0o755)
+
+
+@pytest.fixture
+def published(yard: Yard, record: BuildRecord) -> BuildRecord:
+    publish(yard, SITE, lambda _: Step((stackrecords.entry(record),), "deploy"))
+    return record
+
+
+def repaired(record: BuildRecord, yard: Yard, *given: UsedFile) -> repair.Outcome:
+    return repair.repair(record, yard, SITE, Silent(), given)
+
+
+def test_an_added_directory_is_removed_with_its_files(yard: Yard, record: BuildRecord) -> None:
+    lib = Path(record.prefix) / "lib"
+    lib.chmod(0o755)
+    (lib / "added" / "deeper").mkdir(parents=True)
+    (lib / "added" / "deeper" / os.fsdecode(b"\xff")).write_text("x")
+    (lib / "inner").rmdir()
+    (lib / "inner").write_text("a file has the place of a directory")
+    lib.chmod(0o555)
+    outcome = repaired(record, yard)
+    assert outcome.lost == () and r"prefix/lib/added/deeper/\xff" in outcome.restored
+    assert sorted(os.listdir(lib)) == ["a.txt", "inner"] and (lib / "inner").is_dir()
+
+
+def test_a_link_in_the_place_of_a_directory_is_removed_and_not_followed(
+    yard: Yard, record: BuildRecord, tmp_path: Path
+) -> None:
+    lib = Path(record.prefix) / "lib"
+    lib.chmod(0o755)
+    (lib / "inner").rmdir()
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    (lib / "inner").symlink_to(tmp_path / "elsewhere")
+    assert repaired(record, yard).lost == ()
+    assert not (lib / "inner").is_symlink() and (tmp_path / "elsewhere").stat().st_mode & 0o777 == 0o700
+
+
+def test_an_error_of_the_file_system_is_one_of_this_revision(
+    yard: Yard, record: BuildRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lib = Path(record.prefix) / "lib"
+    lib.chmod(0o755)
+    (lib / "added").write_text("x")
+
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(1, "Operation not permitted", str(path))
+
+    with monkeypatch.context() as patched, pytest.raises(StackyardError, match="cannot repair s/1-py311-1: ") as caught:
+        patched.setattr(Path, "unlink", refuse)
+        repaired(record, yard)
+    assert caught.value.hint == "run it as the account that owns the files"
+
+
+def test_a_recipe_is_restored_from_the_file_that_was_deployed(yard: Yard, record: BuildRecord, tmp_path: Path) -> None:
+    """In a git work tree the entry has a relative path; the manifest has the absolute one."""
+    file = tmp_path / "work" / "stacks" / "stack.yaml"
+    file.parent.mkdir(parents=True)
+    (tmp_path / "work" / ".git").mkdir()
+    file.write_text("name: s\n")
+    entry = replace(stackrecords.entry(record), file="stacks/stack.yaml")
+    publish(yard, SITE, lambda _: Step((entry,), "deploy"), origin((), [file, tmp_path / "unreadable"]))
+    copy = RevisionPaths.of(record.path).recipe / "stack.yaml"
+    os.utime(file, ns=(copy.stat().st_mtime_ns, copy.stat().st_mtime_ns))
+    copy.chmod(0o644)
+    copy.write_text("name: t\n")
+    assert repair.file_of(entry, yard) == str(file)
+    assert repaired(record, yard, *repair.files_read(yard)).restored == ("recipe/stack.yaml",)
+    assert copy.read_text() == "name: s\n" and file.stat().st_nlink == 1, "the user's own file is never linked"
+
+
+def test_a_record_and_its_copy_restore_each_other(record: BuildRecord) -> None:
+    paths = RevisionPaths.of(record.path)
+    for path in (paths.record, paths.spare):
+        path.write_text("{")
+        assert beside.restore_record(paths) == [path.name]
+        assert read_record(path) == record and beside.restore_record(paths) == []
+    paths.record.write_text("{")
+    paths.spare.write_text("{")
+    with pytest.raises(StackyardError, match=r"record\.json"):
+        beside.restore_record(paths)
+    paths.record.unlink()
+    with pytest.raises(StackyardError, match=r"record\.json"):
+        beside.restore_record(paths)
+
+
+def test_operations_are_restored_if_they_are_those_of_the_modulefile(yard: Yard, published: BuildRecord) -> None:
+    module = RevisionPaths.of(published.path).module
+    before, frozen = module.read_bytes(), change_of(published, SITE)
+    assert beside.restore_operations(published, yard, SITE) == []
+    module.write_text("{")
+    moved = SITE.model_copy(update={"user_paths": UserPaths(suffix="elsewhere")})
+    with pytest.raises(StackyardError, match="present site"):
+        beside.restore_operations(published, yard, moved)
+    assert beside.restore_operations(published, yard, SITE) == ["module.json"]
+    assert module.read_bytes() == before and change_of(published, SITE) == frozen
+
+
+def test_a_lost_condarc_is_found_and_restored(published: BuildRecord) -> None:
+    condarc = RevisionPaths.of(published.path).condarc
+    before = condarc.read_bytes()
+    assert own_files(published) == [] and beside.restore_rest(published, SITE) == []
+    condarc.unlink()
+    assert [check.status for check in own_files(published)] == ["failed"]
+    beside.restore_rest(published, SITE)
+    assert condarc.read_bytes() == before and own_files(published) == []
+
+
+def test_files_that_deploys_read_are_known_by_their_content(yard: Yard, record: BuildRecord, tmp_path: Path) -> None:
+    entry = stackrecords.entry(record)
+    publish(yard, SITE, lambda _: Step((entry,), "deploy"), origin((), [tmp_path / "lost"]))
+    manifest = generations.current(yard)
+    assert isinstance(manifest, Manifest) and repair.files_read(yard) == [UsedFile(str(tmp_path / "lost"))]
+    assert repair.file_of(replace(entry, file="/other.yaml"), yard) == "/other.yaml"
