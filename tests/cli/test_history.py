@@ -208,7 +208,11 @@ def test_a_damaged_record_is_listed_and_not_taken_for_published(desk: Desk, cont
     assert desk.states() == {ONE: "damaged"} and f"{ONE} has a damaged record: " in desk("list").out
     told = desk("verify", "--json", expect=3).value
     assert told[ONE]["state"] == "failed"
-    assert "record.json" in desk("deploy", desk.folder / "stack.yaml", expect=1).err, "not: nothing changed"
+    done = desk("deploy", desk.folder / "stack.yaml")
+    assert "record.json is damaged; restore it: `stackyard verify --repair" in done.err
+    assert TWO in done.out, "nothing is built where a record is"
+    assert f"{ONE}: restored record.json" in desk("verify", "--repair", ONE).err
+    assert desk.states() == {ONE: "published", TWO: "published"}
 
 
 def test_an_error_of_the_file_system_is_not_a_missing_revision(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
