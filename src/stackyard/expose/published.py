@@ -14,7 +14,7 @@ from stackyard.change import EnvironmentChange
 from stackyard.errors import StackyardError
 from stackyard.expose.base import full_change
 from stackyard.expose.commands import write_commands
-from stackyard.yard import atomic, checksum, formats, members
+from stackyard.yard import atomic, checksum, disk, formats, members
 from stackyard.yard.layout import RevisionPaths
 from stackyard.yard.record import BuildRecord
 
@@ -52,7 +52,7 @@ def change_of(record: BuildRecord, site: Site | Callable[[], Site]) -> Environme
         StackyardError: ``module.json`` is damaged or of a newer format.
     """
     frozen = RevisionPaths.of(record.path).module
-    if not frozen.exists():
+    if not disk.is_there(frozen):
         return full_change(record, site() if callable(site) else site)
     return formats.load(frozen, MODULE)
 
@@ -68,7 +68,7 @@ def is_frozen(record: BuildRecord) -> bool:
 
 def freeze(record: BuildRecord, site: Site) -> None:
     """Write what `change_of` gives, once; the revision's condarc and its commands are written before it."""
-    if not RevisionPaths.of(record.path).module.exists():
+    if not disk.is_there(RevisionPaths.of(record.path).module):
         write_beside(record, site)
         write_change(record, full_change(record, site))
 
@@ -93,5 +93,5 @@ def follow_policy(folders: Iterable[str], site: Site) -> None:
 
     text = checksum.add(condarc_text(site))
     for path in (RevisionPaths.of(folder).condarc for folder in folders):
-        if path.exists() and path.read_bytes() != text.encode():
+        if disk.is_there(path) and path.read_bytes() != text.encode():
             atomic.write_text(path, text)

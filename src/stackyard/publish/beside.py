@@ -15,7 +15,7 @@ from stackyard.expose.generation import modulefiles
 from stackyard.expose.published import is_frozen, write_beside, write_change
 from stackyard.spec.models import Site
 from stackyard.verify.content import own_files
-from stackyard.yard import atomic, generations
+from stackyard.yard import atomic, disk, generations
 from stackyard.yard.layout import RevisionPaths, Yard
 from stackyard.yard.record import BuildRecord, read_record
 
@@ -26,7 +26,7 @@ def restore_record(paths: RevisionPaths) -> list[str]:
     Raises:
         StackyardError: neither can be read.
     """
-    copies = [path for path in (paths.record, paths.spare) if path.exists()]
+    copies = [path for path in (paths.record, paths.spare) if disk.is_there(path)]
     whole = [path for path in copies if _can_be_read(path)]
     if paths.record not in copies or not whole:
         read_record(paths.record)

@@ -90,7 +90,7 @@ def is_as_the_site_wants(yard: Yard, site: Site, manifest: Manifest) -> bool:
     entries, records = _with_records(yard, manifest.entries)
     if not written or any(entry.module not in records for entry in entries):
         return True
-    if not all(RevisionPaths.of(entry.folder).module.exists() for entry in entries):
+    if not all(disk.is_there(RevisionPaths.of(entry.folder).module) for entry in entries):
         return False
     texts = module_texts(entries, records, site, yard)
     return written == {path: hashlib.sha256(text.encode()).hexdigest() for path, text in texts.items()}

@@ -173,8 +173,7 @@ class _Sources:
         """The bytes of a file as they were: a file that has them and their time, or the bytes; None: not found."""
         if not name.startswith("prefix/"):
             same = (Path(file.path) for file in self._given if file.sha256 == item.sha256)
-            found = (path for path in same if contents.hashes(path.parent, [path.name]) == [item.sha256])
-            return next((path.read_bytes() for path in found), None)  # never linked: it is the user's
+            return next((path.read_bytes() for path in same if _holds(path, item)), None)  # not linked: the user's own
         path = self._job.paths.root / name
         if not path.is_file() or path.is_symlink():
             return None
@@ -244,6 +243,13 @@ class _Sources:
         bytecode.add(job, found)
         seal.seal(job, python)
         return job
+
+
+def _holds(path: Path, item: Item) -> bool:
+    try:
+        return sha256_file(path) == item.sha256
+    except StackyardError:
+        return False
 
 
 def _compiled_wheels(record: BuildRecord, locked: LockedVariant, yard: Yard) -> Iterator[pip.Wheel]:

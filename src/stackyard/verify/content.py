@@ -19,7 +19,7 @@ from stackyard.build.tree import tree_hash
 from stackyard.errors import StackyardError
 from stackyard.expose import commands
 from stackyard.verify.report import CheckResult, Status
-from stackyard.yard import checksum, contents, formats
+from stackyard.yard import checksum, contents, disk, formats
 from stackyard.yard.contents import Contents, Damage, Tree
 from stackyard.yard.layout import RevisionPaths
 from stackyard.yard.record import BuildRecord
@@ -136,7 +136,7 @@ def _inside(root: Path, path: Path) -> str:
 def own_files(record: BuildRecord) -> list[CheckResult]:
     """The files beside the prefix that were written when the revision was published."""
     paths = RevisionPaths.of(record.path)
-    if not paths.module.exists():
+    if not disk.is_there(paths.module):
         return []
     path = paths.condarc
     try:
