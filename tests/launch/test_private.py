@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,8 @@ def workspace(folder: Path, **environ: str) -> jobs.Workspace:
         "COLOUR=red",
         "x.py",
         "--k=KEY=1",
+        "key=3",
+        "max_token=12",
     )
     return jobs.Workspace(Site(), Yard(folder / "yard"), None, folder / "runs", {**os.environ, **environ}, words)
 
@@ -55,9 +58,10 @@ def test_a_recorded_job_has_the_values_that_its_record_lacks(here: Path) -> None
     run = jobs.record_launch(jobs.launch_job(workspace(here, MY_NAME="me"), asked))
     kept = read_run(run.paths)
     assert kept.intent["variables"] == {"COLOUR": "red"} and kept.intent["passed"] == ["MY_NAME", "HF_TOKEN"]
-    assert (
-        kept.command[1:6] == ("submit", "--env", "HF_TOKEN", "--env=MY_KEY", "--env")
-        and kept.command[-1] == "--k=KEY=1"
+    assert kept.command[1:6] == ("submit", "--env", "HF_TOKEN", "--env=MY_KEY", "--env") and kept.command[-3:] == (
+        "--k=KEY=1",
+        "key=3",
+        "max_token=12",
     )
     write_private(run.paths, {"MY_NAME": "me", "HF_TOKEN": VALUE})  # as at the submission of a batch job
     assert VALUE not in run.paths.record.read_text() and run.paths.record.stat().st_mode & 0o077 == 0
@@ -117,6 +121,15 @@ def test_a_job_that_the_scheduler_refuses_or_that_is_cancelled_in_the_queue_keep
     with pytest.raises(CommandError):
         jobs.submit(run)
     assert read_private(run.paths) == {}
+
+
+def test_the_programs_own_words_are_recorded_as_they_are(tmp_path: Path) -> None:
+    program = ("x.py", "--env", "MY_KEY=1", "--env=A_TOKEN=2", "HF_TOKEN=3")
+    words = ("stackyard", "launch", "--env", "MY_KEY=s", "key=value", *program)
+    place = replace(workspace(tmp_path), argv=words)
+    assert place.command(program) == ("stackyard", "launch", "--env", "MY_KEY", "key=value", *program)
+    assert place.command(()) == (*words[:3], "MY_KEY", "key=value", "x.py", "--env", "MY_KEY", "--env=A_TOKEN",
+                                 "HF_TOKEN=3")  # fmt: skip
 
 
 def test_only_listed_variables_are_carried() -> None:

@@ -27,7 +27,7 @@ def batch_script(job: Job, plan: Plan, paths: RunPaths) -> str:
     run, workspace = str(paths.root), job.workspace
     return script_text(
         plan, head_text(job, plan, paths), run=run,
-        command=("stackyard", *without_dry_run(workspace.argv[1:], job.intent.program)),
+        command=("stackyard", *without_dry_run(workspace.command(job.intent.program)[1:], job.intent.program)),
         start=workspace.stackyard("launch", "--recorded", run),
         prologue=(*job.site.launch.prologue, *job.intent.prologue),
         exports=carried(job.context.environ) if job.context.scheduler == "pbs" else None,

@@ -40,7 +40,8 @@ def record_run(run: Run, how: How) -> Run:
     write_record(
         run.paths,
         RunRecord(
-            run.paths.name, time.strftime("%Y-%m-%dT%H:%M:%S%z"), how, workspace.argv,
+            run.paths.name, time.strftime("%Y-%m-%dT%H:%M:%S%z"), how,
+            workspace.command(job.intent.program),
             job.intent.recorded().model_dump(mode="json"), scheduler=job.context.scheduler,
             plan=plan_json(plan, str(run.paths.root)) if plan else {},
             stack={k: v for k, v in asdict(job.context.stack).items() if k != "change" and v},

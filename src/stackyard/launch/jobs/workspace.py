@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
+import itertools
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,13 +20,11 @@ if TYPE_CHECKING:
 class Workspace:
     """The site, the yard, and where and how you work with them.
 
-    Values of ``--env`` that may be secret are taken out of `argv`: what is left names the variable only.
-
     Attributes:
         site_file: the file that `site` was read from, absolute; None: the built-in defaults.
         runs: the directory in which run directories are created and found.
         environ: the environment variables of your shell.
-        argv: the command line that you typed, for records and as a comment in batch scripts.
+        argv: the command line that you typed; what is written down is `command`.
     """
 
     site: Site
@@ -36,8 +34,15 @@ class Workspace:
     environ: Mapping[str, str]
     argv: tuple[str, ...]
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "argv", tuple(_without_values(self.argv)))
+    def command(self, program: Sequence[str]) -> tuple[str, ...]:
+        """The command line for records and batch scripts, without values of ``--env`` that may be secret.
+
+        Args:
+            program: the words of the program, which are left as they are where the command line ends with them.
+        """
+        ends = bool(program) and self.argv[-len(program) :] == tuple(program)
+        own = self.argv[: -len(program)] if ends else self.argv
+        return (*_without_values(own), *self.argv[len(own) :])
 
     def stackyard(self, *words: str) -> tuple[str, ...]:
         """The command that starts this program with `words` on a node: the same Python, yard and site."""
@@ -46,9 +51,10 @@ class Workspace:
         return (sys.executable, *isolated, "-m", "stackyard.cli.main", "--yard", str(self.yard.root), *site, *words)
 
 
-def _without_values(words: Iterable[str]) -> Iterator[str]:
-    """A command line in which ``--env NAME=VALUE`` is ``--env NAME`` where the value may be secret."""
-    for word in words:
-        option, name, value = re.fullmatch(r"(--env=)?(?:(\w+)=)?(.*)", word, re.DOTALL).groups()  # type: ignore[union-attr]
-        secret = name and value and (option or not word.startswith("-")) and is_secret(name, value)
-        yield f"{option or ''}{name}" if secret else word
+def _without_values(words: Sequence[str]) -> Iterator[str]:
+    """Options in which ``--env NAME=VALUE`` is ``--env NAME`` where the value may be secret."""
+    for before, word in itertools.pairwise(("", *words)):
+        option = "--env=" if word.startswith("--env=") else ""
+        name, equals, value = word.removeprefix(option).partition("=")
+        hidden = (option or before == "--env") and equals and is_secret(name, value)
+        yield f"{option}{name}" if hidden else word
