@@ -70,6 +70,18 @@ def test_a_change_to_the_default_value_counts(here: Path) -> None:
     assert again.notices and "different in this shell: PATH" in again.notices[0]
 
 
+def test_the_newer_wish_for_a_variable_wins_over_the_site_and_the_repeated_run(here: Path) -> None:
+    site = Site.model_validate({"run_variables": {"COLOUR": "site"}})
+    place = workspace(here, site, {**os.environ, "COLOUR": "shell", "USER": "me"})
+    run = jobs.record_launch(jobs.launch_job(place, intent(variables={"COLOUR": "red"}, passed=("USER",))))
+    again = jobs.repeat(run.paths, place.environ)
+    passed = jobs.with_changes(again, jobs.Intent(passed=("COLOUR", "USER"))).intent
+    assert passed.passed == ("COLOUR", "USER") and passed.variables == {}
+    assert jobs.launch_job(place, passed).plan().private["COLOUR"] == "shell"
+    given = jobs.with_changes(again, jobs.Intent(variables={"USER": "x"})).intent
+    assert given.passed == () and given.variables == {"COLOUR": "red", "USER": "x"}
+
+
 def test_a_batch_job_is_previewed_for_another_cluster(here: Path) -> None:
     site = Site(scheduler=Scheduler(kind="slurm"), nodes={"cpu": NodeKind(cores=8, sockets=2)})
     job = jobs.batch_job(workspace(here, site), intent(launcher="", nodes=2))

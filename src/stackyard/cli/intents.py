@@ -175,13 +175,12 @@ def make_intent(options: dict[str, Any], program: tuple[str, ...], nodes: int | 
     Raises:
         InputError: a value is wrong.
     """
-    from stackyard.launch.api.jobs import BatchOptions, Intent, made
+    from stackyard.launch.api.jobs import BatchOptions, Intent, made, with_variables
 
     base = _job_file(options.get("job_file"))
     given = {k: v for k, v in options.items() if v not in (None, "", ())}
     variables, passed = _variables(given.get("variables", ()))
-    given["variables"] = {**(base.variables if base else {}), **variables}
-    given["passed"] = tuple(dict.fromkeys((*(base.passed if base else ()), *passed)))
+    given |= with_variables(base or Intent(), variables, passed)
     if given.pop("by_torchrun", False):
         given.update(backend="torchrun", direct=False)
     if "mail_events" in given:

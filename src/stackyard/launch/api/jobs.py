@@ -20,7 +20,7 @@ from stackyard.launch.plan.make import check_program, unused
 from stackyard.launch.plan.model import Plan
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.record import new_run, next_run
-from stackyard.launch.request.intent import BatchOptions, Intent, made
+from stackyard.launch.request.intent import BatchOptions, Intent, made, with_variables
 from stackyard.launch.request.job_file import job_text, load_job
 from stackyard.launch.run.start import preview
 
@@ -54,6 +54,7 @@ __all__ = [
     "submit",
     "unused",
     "with_changes",
+    "with_variables",
 ]
 
 

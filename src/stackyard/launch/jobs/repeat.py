@@ -10,7 +10,7 @@ from stackyard.errors import InputError
 from stackyard.launch.records.origin import code_state
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.record import RunRecord, read_run
-from stackyard.launch.request.intent import Intent, made
+from stackyard.launch.request.intent import Intent, made, with_variables
 
 NOT_RESTORED = ("SLURM_CONF",)
 CODE = {"program_sha256": "the program", "commit": "the commit", "changes_sha256": "the local changes"}
@@ -59,9 +59,8 @@ def with_changes(again: Repeat, changes: Intent) -> Repeat:
     """The same run with the fields that are set in `changes`; a stack named there is resolved anew."""
     changed = changes.model_dump(exclude_unset=True)
     batch = {**again.intent.batch.model_dump(), **changed.pop("batch", {})}
-    variables = {**again.intent.variables, **changed.pop("variables", {})}
-    changed["passed"] = (*again.intent.passed, *changed.get("passed", ()))
-    merged = {**again.intent.model_dump(), **changed, "batch": batch, "variables": variables}
+    changed |= with_variables(again.intent, changed.get("variables", {}), changed.get("passed", ()))
+    merged = {**again.intent.model_dump(), **changed, "batch": batch}
     revision = "" if changed.get("stack") else again.revision
     return replace(again, intent=made(Intent, merged, "--"), revision=revision)
 

@@ -213,7 +213,7 @@ def _variables(intent: Intent, site: Site, kind: str, context: PlanContext) -> t
     """The variables of every rank that everybody may see, and those that may be secret."""
     every = rank_variables(intent, site, kind)
     for name in intent.passed:
-        if name not in every:
+        if name not in intent.variables:
             if name not in context.environ:
                 hint = f"export {name}=..., or pass --env {name}=...; values that may be secret are never recorded"
                 raise InputError(f"{name} is not set: the job passes its value to every rank", hint=hint)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
@@ -90,6 +90,15 @@ class Intent(Model):
         plain = {name: value for name, value in self.variables.items() if name not in secret}
         passed = tuple(dict.fromkeys((*self.passed, *secret)))
         return self.model_copy(update={"variables": plain, "passed": passed}) if secret else self
+
+
+def with_variables(base: Intent, variables: Mapping[str, str], passed: Iterable[str]) -> dict[str, Any]:
+    """The fields `variables` and `passed` of a request on top of `base`: of each name the newer wish counts alone."""
+    passed = tuple(passed)
+    newer = {*variables, *passed}
+    kept = {name: value for name, value in base.variables.items() if name not in newer}
+    names = (*(name for name in base.passed if name not in newer), *passed)
+    return {"variables": {**kept, **variables}, "passed": tuple(dict.fromkeys(names))}
 
 
 def made(model: type[M], values: Mapping[str, Any], origin: str) -> M:
