@@ -87,11 +87,15 @@ def compilations(path: str) -> int:
     return RevisionPaths.of(path).log.read_text().count(" build --wheel ")
 
 
-def test_the_same_inputs_compile_once_and_another_variable_again(yard: Yard, with_setuptools: list[PipPackage]) -> None:
+def test_the_same_inputs_compile_once_and_another_variable_again(
+    yard: Yard, with_setuptools: list[PipPackage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EXT_TOKEN", "t0ken-in-a-build")
+    more = {"MAKEFLAGS": "-j{ncores}", "TOKEN": "{env:EXT_TOKEN}"}
     lock = locked(pip=with_setuptools)
-    one = build(yard, lock, variant(variables={"EXT_ANSWER": "11", "MAKEFLAGS": "-j{ncores}"}), folder="one")
-    two = build(yard, lock, variant(variables={"EXT_ANSWER": "11", "MAKEFLAGS": "-j{ncores}"}), folder="two")
-    three = build(yard, lock, variant(variables={"EXT_ANSWER": "22", "MAKEFLAGS": "-j{ncores}"}), folder="three")
+    one = build(yard, lock, variant(variables={"EXT_ANSWER": "11", **more}), folder="one")
+    two = build(yard, lock, variant(variables={"EXT_ANSWER": "11", **more}), folder="two")
+    three = build(yard, lock, variant(variables={"EXT_ANSWER": "22", **more}), folder="three")
     assert [run(r.prefix, "import cext; print(cext.answer())") for r in (one, two, three)] == ["11", "11", "22"]
     assert [compilations(r.path) for r in (one, two, three)] == [1, 0, 1]
     builds = [next(p.build for p in r.packages if p.name == "cext") for r in (one, two, three)]
@@ -101,7 +105,9 @@ def test_the_same_inputs_compile_once_and_another_variable_again(yard: Yard, wit
     built_by_uv = [p for p in yard.cache.glob("uv/sdists-v*/*/*") if any(p.rglob("*.whl"))]
     assert built_by_uv == [], "uv's own cache of built wheels, which ignores variables, is not used"
     meta = json.loads(next(yard.cache.glob("wheels/??/*/meta.json")).read_text())
-    assert meta["inputs"]["variables"]["MAKEFLAGS"] == "-j{ncores}"
+    assert meta["inputs"]["variables"] | more == meta["inputs"]["variables"]
+    written = [path for path in yard.root.rglob("*") if path.is_file() and b"t0ken-in-a-build" in path.read_bytes()]
+    assert written == []
 
 
 def test_a_wheel_that_names_its_prefix_is_not_used_in_another(yard: Yard, with_setuptools: list[PipPackage]) -> None:
@@ -261,6 +267,16 @@ def test_substitution() -> None:
     assert wheelkey.substitute(given, words, {"HOST": "/h"}) == {"A": "/p/lib:/h", "B": "-j4 {other} /p/bin/python"}
     with pytest.raises(MissingError, match="not set: HOST"):
         wheelkey.substitute(given, words, {})
+
+
+def test_the_secret_of_a_variable_is_not_written() -> None:
+    from stackyard.host import secrets
+
+    found = wheelkey.substitute(
+        {"A": "{env:INDEX_TOKEN} {env:HOST}"}, {}, {"INDEX_TOKEN": "s3cr3t-4711", "HOST": "host-4711"}
+    )
+    assert found == {"A": "s3cr3t-4711 host-4711"}
+    assert secrets.redacted(found["A"]) == "${INDEX_TOKEN} host-4711"
 
 
 @pytest.mark.parametrize("kind", ["zip", "tar"])

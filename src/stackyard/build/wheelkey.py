@@ -18,6 +18,7 @@ from stackyard.build.fetch import sha256_text
 from stackyard.build.job import Job
 from stackyard.build.tools import Tool
 from stackyard.errors import MissingError
+from stackyard.host import secrets
 from stackyard.lock.model import PipPackage
 from stackyard.spec.buildinputs import patch_hash
 
@@ -30,6 +31,8 @@ _WORD = re.compile(r"\{(prefix|python|ncores|env:([A-Za-z_][A-Za-z0-9_]*))\}")
 
 def substitute(variables: Mapping[str, str], words: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
     """Replace ``{prefix}``, ``{python}``, ``{ncores}`` and ``{env:NAME}`` in the values of variables.
+
+    What a variable of the environment holds is remembered as a secret where its name says that it is one.
 
     Args:
         words: the values of the first three.
@@ -47,6 +50,8 @@ def substitute(variables: Mapping[str, str], words: Mapping[str, str], environ: 
                 f"environment variable not set: {match[2]} (used by a build variable)",
                 hint=f"set {match[2]}, or name the module that sets it in the stack's `build: modules:`",
             )
+        if secrets.is_secret(match[2], environ[match[2]]):
+            secrets.know(environ[match[2]], f"${{{match[2]}}}")
         return environ[match[2]]
 
     return {name: _WORD.sub(value, text) for name, text in variables.items()}
@@ -66,7 +71,6 @@ def inputs(
 ) -> dict[str, Any]:
     """Everything that influences one wheel, as plain values. `how` None: compiled in isolation, as by pip."""
     isolated = how is None or how.isolation
-    variables = {**job.variant.build.variables, **(how.variables if how else {})}
     return {
         "format": KEY_FORMAT,
         "package": [package.name, package.version, package.kind],
@@ -75,7 +79,7 @@ def inputs(
         "locked_inputs": dict(package.build_inputs),
         "patches": [patch_hash(name) for name in (how.patches if how else ())],
         # the number of cores changes the time, not the result
-        "variables": substitute(variables, words(job, "{ncores}"), {**os.environ, **environ}),
+        "variables": substitute(variables(job, how), words(job, "{ncores}"), {**os.environ, **environ}),
         "config_settings": config_settings(package, how),
         "requires": list(how.requires) if how else [],
         "tools": {name: [tool.path, tool.version] for name, tool in sorted(tools.items())},
@@ -85,6 +89,16 @@ def inputs(
         "platform": job.locked.platform,
         "against": [] if isolated else binary_packages(job, package),
     }
+
+
+def recorded(values: Mapping[str, Any], job: Job, how: PackageBuild | None) -> dict[str, Any]:
+    """The same values for a file that others read, with the variables as they are written: one may hold a secret."""
+    return {**values, "variables": variables(job, how)}
+
+
+def variables(job: Job, how: PackageBuild | None) -> dict[str, str]:
+    """The variables for compiling one package as the stack's file has them."""
+    return {**job.variant.build.variables, **(how.variables if how else {})}
 
 
 def config_settings(package: PipPackage, how: PackageBuild | None) -> dict[str, str]:

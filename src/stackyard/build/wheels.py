@@ -225,7 +225,7 @@ def _loaded(job: Job, toolchain: Toolchain, path: Sequence[str]) -> dict[str, st
 
 def _variables(job: Job, how: PackageBuild | None, toolchain: Toolchain) -> dict[str, str]:
     named = {tool.variable: tool.path for tool in toolchain.tools.values() if tool.variable}
-    asked = {**job.variant.build.variables, **(how.variables if how else {})}
+    asked = wheelkey.variables(job, how)
     known = {**os.environ, **toolchain.environ}
     return {**named, **wheelkey.substitute(asked, wheelkey.words(job, str(cores())), known)}
 
@@ -249,10 +249,10 @@ def _keep(
     temporary.mkdir(parents=True)
     shutil.copyfile(built, temporary / built.name)
     fault_point("cache")
-    prefix = str(job.prefix) if bound else ""
+    inputs = wheelkey.recorded(values, job, package_build(job.variant.build, package.name))
     meta = {
-        "wheel": built.name, "sha256": digest, "prefix": prefix, "seconds": round(seconds, 1), "inputs": values,
-        "notes": list(notes),
+        "wheel": built.name, "sha256": digest, "prefix": str(job.prefix) if bound else "",
+        "seconds": round(seconds, 1), "inputs": inputs, "notes": list(notes),
     }  # fmt: skip
     write_json(temporary / "meta.json", meta, checked=True)
     present = _meta(folder)
