@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.errors import StackyardError
-from stackyard.host.scratch import scratch
+from stackyard.errors import ChecksFailed, StackyardError
+from stackyard.host.scratch import _remove_left, scratch
 
 HOLD = (
     "import sys; from stackyard.host.scratch import scratch\nwith scratch('test'): print(flush=True); sys.stdin.read()"
@@ -49,6 +49,7 @@ def test_only_what_no_living_process_uses_is_removed(place: Path, before: tuple[
         (child,) = map(int, _children(process.pid).split()) if before else (process.pid,)
         os.kill(child, signal.SIGKILL)
     assert names(place) == ["stackyard.test"]
+    _remove_left.cache_clear()  # as another process
     with scratch("other"):
         assert names(place) == ["stackyard.other"]
 
@@ -84,6 +85,25 @@ def test_a_full_file_system(place: Path, size: str) -> None:
         assert not list(place.iterdir())
     finally:
         subprocess.run(["umount", place], check=True)
+
+
+@pytest.mark.parametrize(("age_s", "stays"), [(3600, True), (2 * 86400, False)])
+def test_that_of_another_machine_is_left_alone_for_a_day(place: Path, age_s: int, stays: bool) -> None:
+    """Its process may be alive: not every file system shows locks to other hosts."""
+    other = place / "stackyard.test-0123456789ab-xyz"
+    other.mkdir()
+    os.utime(other, (os.path.getmtime(place) - age_s,) * 2)
+    with scratch("other"):
+        assert other.exists() is stays
+
+
+def test_a_full_one_does_not_hide_what_was_found(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stackyard.host.space.is_used_up", lambda _: True)
+    with pytest.raises(ChecksFailed), scratch("test"):
+        raise ChecksFailed("a check failed")
+    with pytest.raises(StackyardError, match="No space left") as caught, scratch("test"):
+        raise StackyardError("it failed", hint="do this")
+    assert caught.value.hint and caught.value.hint.endswith("; do this") and caught.value.detail == "it failed"
 
 
 def test_another_error_stays_what_it_is(place: Path) -> None:

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 from stackyard.build.job import Job
+from stackyard.host import space
 from stackyard.yard import atomic, disk
 from stackyard.yard.caches import Kind
 from stackyard.yard.permissions import settle
@@ -43,6 +44,6 @@ def _copied(kind: Kind, source: Path, target: Path) -> bool:
         disk.copy_tree(source, target)
         return next(kind.audited(target), None) is None
     except OSError as error:
-        if disk.is_full(error):
+        if space.is_full(error):
             raise
         return False

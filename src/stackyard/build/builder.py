@@ -20,6 +20,7 @@ from stackyard.build.inputs import BUILD_FORMAT, input_hash, is_build_of
 from stackyard.build.job import Job
 from stackyard.change import EnvironmentChange, SetRestorable
 from stackyard.errors import StackyardError
+from stackyard.host import space
 from stackyard.lock.model import LockedVariant
 from stackyard.progress import Progress
 from stackyard.yard import disk, formats, lease
@@ -72,7 +73,7 @@ def build(
         try:
             made = _Steps(job).run()
         except BaseException as error:
-            if isinstance(error, disk.DiskFull) or (isinstance(error, OSError) and disk.is_full(error)):
+            if isinstance(error, disk.DiskFull) or space.is_full(error):
                 with suppress(OSError):
                     _clear(job)
             held.release()

@@ -19,7 +19,7 @@ from stackyard.build.fetch import check_local_archives, file_name
 from stackyard.build.job import Job
 from stackyard.build.unpack import noted, unpack, write_note
 from stackyard.errors import StackyardError
-from stackyard.host import filelocks, secrets
+from stackyard.host import filelocks, secrets, space
 from stackyard.host.conda import client
 from stackyard.lock.model import CondaPackage
 from stackyard.yard import disk, notes
@@ -84,7 +84,7 @@ async def _install(job: Job) -> None:
         )
     except (InstallerError, OSError) as error:
         # on a full disk rattler may also leave half of a record, and report that it cannot read it
-        if disk.says_full(str(error)) or disk.is_used_up(job.paths.root):
+        if space.says_full(str(error)) or space.is_used_up(job.paths.root):
             raise disk.no_space(f"installing the conda packages of {job.module}") from error
         raise StackyardError(
             f"installing the conda packages of {job.module} failed: {secrets.redacted(str(error))}",

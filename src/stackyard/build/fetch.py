@@ -19,11 +19,10 @@ from urllib.parse import unquote, urlsplit
 from stackyard.build.indexes import pip_settings
 from stackyard.build.job import Job, cores
 from stackyard.errors import InputError, StackyardError
-from stackyard.host import http
+from stackyard.host import http, space
 from stackyard.host.hashing import local_path, sha256_file
 from stackyard.host.secrets import redacted
 from stackyard.lock.model import CondaPackage, PipPackage
-from stackyard.yard import disk
 from stackyard.yard.atomic import fault_point
 from stackyard.yard.caches import searched
 from stackyard.yard.permissions import file_mode
@@ -109,7 +108,7 @@ def _copy(url: str, stream: IO[bytes], cafile: str = "") -> None:
     try:
         http.get(source, kept, timeout_s=60, cafile=cafile)
     except StackyardError as error:  # the cause may be a full disk, not the download
-        if isinstance(error.__cause__, OSError) and disk.is_full(error.__cause__):
+        if error.__cause__ is not None and space.is_full(error.__cause__):
             raise error.__cause__ from None
         raise
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from stackyard.errors import StackyardError
-from stackyard.host import command, uv
+from stackyard.host import command, space, uv
 from stackyard.host.http import LOGIN_HINT
 from stackyard.host.secrets import redacted
 from stackyard.host.view import PLAIN, View
@@ -70,7 +70,7 @@ def run(
     except command.CommandError as error:
         text = f"{what} timed out after {timeout_s:g} s"
         raise StackyardError(text, hint=_see(log), detail=error.detail) from error
-    if result.returncode != 0 and disk.says_full(result.output):
+    if result.returncode != 0 and space.says_full(result.output):
         raise disk.no_space(what)
     if check and result.returncode != 0:
         raise StackyardError(

@@ -15,7 +15,7 @@ from stackyard.build.fetch import source_archive
 from stackyard.build.indexes import pip_settings
 from stackyard.build.job import Job
 from stackyard.errors import InputError, MissingError, StackyardError
-from stackyard.host import command, gateway, uv
+from stackyard.host import command, gateway, space, uv
 from stackyard.host.hashing import local_path
 from stackyard.lock.model import PipPackage
 from stackyard.lock.snapshot import sha256_files, tree_files
@@ -76,7 +76,7 @@ def unpack(archive: Path, folder: Path) -> None:
         with tarfile.open(archive) as tar:
             tar.extractall(folder, filter="data")
     except (tarfile.TarError, zipfile.BadZipFile, OSError) as error:
-        if isinstance(error, OSError) and disk.is_full(error):
+        if space.is_full(error):
             raise disk.no_space(f"unpacking {archive.name}") from error
         raise StackyardError(f"cannot unpack the source archive {archive.name}: {error}") from error
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from stackyard.build.job import Job
 from stackyard.errors import StackyardError
-from stackyard.host import http, secrets, uv
+from stackyard.host import http, secrets, space, uv
 from stackyard.host.hashing import local_path
 from stackyard.lock.model import CondaPackage
 from stackyard.yard import atomic, disk, formats
@@ -103,7 +103,7 @@ async def _extract(package: CondaPackage, target: Path, client: Client) -> None:
 def _require_another_try(package: CondaPackage, error: Exception, more: bool) -> None:
     """Raise the StackyardError of a failed attempt, unless a broken download can be tried once more."""
     text = secrets.redacted(str(error))
-    if disk.says_full(text):
+    if space.says_full(text):
         raise disk.no_space(f"unpacking {package.stem}") from error
     if not more or _FINAL.search(text):
         raise StackyardError(

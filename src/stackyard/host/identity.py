@@ -7,6 +7,7 @@ what became of any other is unknown here, and only its silence can be observed.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import pwd
 import socket
@@ -95,6 +96,19 @@ def process_token() -> str:
     return os.urandom(6).hex()
 
 
+@cache
+def boot() -> str:
+    """A word for this boot of this machine; one that no other process has where the kernel does not show it."""
+    try:
+        return hashlib.sha256(_boot_id().encode()).hexdigest()[:12]
+    except OSError:
+        return process_token()
+
+
+def _boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
 def account_name(uid: int) -> str:
     """The name of an account by its number, whatever $USER says; the number where the system has no name for it."""
     try:
@@ -105,8 +119,7 @@ def account_name(uid: int) -> str:
 
 def _place() -> str:
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        return f"{boot} {Path('/proc/self/ns/pid').readlink()} {_time_namespace()}"
+        return f"{_boot_id()} {Path('/proc/self/ns/pid').readlink()} {_time_namespace()}"
     except OSError:
         return ""
 

@@ -1,7 +1,7 @@
 """Temporary directories: the one door to $TMPDIR. Those that a killed process left are removed by the next one.
 
-A directory is locked (flock(2)) as long as its process lives, and gets its name once it is locked. So one of this name
-that is not locked was left behind, whichever namespace its process was in.
+A directory is locked (flock(2)) as long as its process lives, and gets its name once it is locked. It names the boot of
+its machine: one of this boot that is not locked was left behind, whichever namespace its process was in.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 from stackyard.errors import StackyardError
+from stackyard.host import space
+from stackyard.host.identity import boot
 
 _PREFIX, _NEW = "stackyard.", ".stackyard-new-"
-_UNLOCKED = (f"{_NEW}*", *(f"stackyard-{what}-*" for what in ("modules", "verify", "activation", "uv", "given")))
-"""Names without a lock: of directories that are being made, and of former versions. They are left alone for a day."""
+_UNLOCKED = (_NEW, *(f"stackyard-{what}-" for what in ("modules", "verify", "activation", "uv", "given")))
+"""How names without a lock begin: of directories that are being made, and of former versions."""
 
 _DAY_S = 86400.0
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-_LITTLE = 1 << 16  # bytes: what a full file system may still have
 
 
 @contextmanager
@@ -46,9 +47,8 @@ def scratch(purpose: str) -> Iterator[Path]:
     try:
         yield made
     except (OSError, StackyardError) as error:
-        number = getattr(error, "errno", None)
-        if (number is None or number in _FULL) and _is_full(made):
-            raise _unusable(place, os.strerror(errno.ENOSPC), str(error)) from error
+        if _may_be_full(error) and space.is_used_up(made):
+            raise _unusable(place, os.strerror(errno.ENOSPC), error) from error
         raise
     finally:
         shutil.rmtree(made, ignore_errors=True)
@@ -69,29 +69,39 @@ def _make(place: Path, purpose: str) -> tuple[Path, int]:
     try:
         with suppress(OSError):  # a file system without locks: nobody removes what is left there
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return new.rename(place / f"{_PREFIX}{purpose}-{new.name.removeprefix(_NEW)}"), lock
+        return new.rename(place / f"{_PREFIX}{purpose}-{boot()}-{new.name.removeprefix(_NEW)}"), lock
     except BaseException:
         os.close(lock)
         shutil.rmtree(new, ignore_errors=True)
         raise
 
 
+@cache
 def _remove_left(place: Path) -> None:
-    """Remove what processes of this user left; what fails is left for the next one."""
-    with suppress(OSError):
-        for left in place.glob(f"{_PREFIX}*"):
-            if _is_own(left) and _is_unlocked(left):
-                shutil.rmtree(left, ignore_errors=True)
-        for left in (path for pattern in _UNLOCKED for path in place.glob(pattern)):
-            if _is_own(left) and time.time() - left.lstat().st_mtime > _DAY_S:
-                shutil.rmtree(left, ignore_errors=True)
+    """Remove what processes of this user left, once in this process; what fails is left for the next one."""
+    with suppress(OSError), os.scandir(place) as entries:
+        for entry in entries:
+            with suppress(OSError):
+                if _is_left(entry):
+                    shutil.rmtree(entry.path, ignore_errors=True)
 
 
-def _is_own(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink() and path.lstat().st_uid == os.geteuid()
+def _is_left(entry: os.DirEntry[str]) -> bool:
+    """Whether a directory is ours and was left behind.
+
+    A lock shows it at once where all its processes are on this machine: a file system may keep locks to each host. Any
+    other is left alone for a day.
+    """
+    locked = entry.name.startswith(_PREFIX)
+    if not (locked or entry.name.startswith(_UNLOCKED)) or not entry.is_dir(follow_symlinks=False):
+        return False
+    status = entry.stat(follow_symlinks=False)
+    if status.st_uid != os.geteuid() or (locked and not _is_unlocked(entry.path)):
+        return False
+    return (locked and f"-{boot()}-" in entry.name) or time.time() - status.st_mtime > _DAY_S
 
 
-def _is_unlocked(folder: Path) -> bool:
+def _is_unlocked(folder: str) -> bool:
     try:
         lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:
@@ -105,17 +115,15 @@ def _is_unlocked(folder: Path) -> bool:
     return True
 
 
-def _is_full(folder: Path) -> bool:
-    try:
-        status = os.statvfs(folder)
-    except OSError:
-        return False
-    return status.f_bavail * status.f_frsize < _LITTLE or (status.f_files > 0 and status.f_favail == 0)
+def _may_be_full(error: OSError | StackyardError) -> bool:
+    """Whether an error may be for lack of space: it says so, or that something failed, and not what is wrong."""
+    return space.is_full(error) or (isinstance(error, StackyardError) and error.exit_code == StackyardError.exit_code)
 
 
-def _unusable(place: Path, reason: str | None, detail: str | None = None) -> StackyardError:
+def _unusable(place: Path, reason: str | None, error: Exception | None = None) -> StackyardError:
+    hints = ["free some space there, or set TMPDIR to a directory that has some", getattr(error, "hint", None)]
     return StackyardError(
         f"cannot write to the temporary directory {place}: {reason}",
-        hint="free some space there, or set TMPDIR to a directory that has some",
-        detail=detail,
+        hint="; ".join(filter(None, hints)),
+        detail=str(error) if error else None,
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import shutil
 import stat
 import threading
@@ -18,15 +17,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from stackyard.errors import StackyardError
+from stackyard.host import space
 from stackyard.host.identity import process_token
 from stackyard.yard.record import DiskUse
 
 HARDLINK, REFLINK, COPY, MIXED = "hardlink", "reflink", "copy", "mixed"
 _FICLONE = 0x40049409  # linux/fs.h: _IOW(0x94, 9, int)
 _NOT_LINKABLE = {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
-_NEXT_TO_NOTHING = 64 << 10
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-_SAYS_FULL = re.compile("no space left on device|disk quota exceeded", re.IGNORECASE)
 _BLOCK = 512  # st_blocks counts units of 512 bytes whatever the file system's own block is
 
 
@@ -216,25 +213,9 @@ class DiskFull(StackyardError):
     """The file system, or this user's part of it, has no room left."""
 
 
-def is_full(error: OSError) -> bool:
-    """Whether the file system, or this user's part of it, has no room left."""
-    return error.errno in _FULL
-
-
-def says_full(text: str) -> bool:
-    """Whether a program's output or a library's error says that the file system has no room left."""
-    return _SAYS_FULL.search(text) is not None
-
-
-def is_used_up(folder: Path) -> bool:
-    """Whether the file system of a folder has next to no room left: for libraries that do not say why they failed."""
-    room = os.statvfs(folder)
-    return room.f_bavail * room.f_frsize < _NEXT_TO_NOTHING
-
-
 def failure(error: OSError, step: str) -> StackyardError:
     """An error of the file system, with what to do about it. `step` is what was being done: "building demo/1.0-1"."""
-    if is_full(error):
+    if space.is_full(error):
         return no_space(step, str(error.filename or error.strerror))
     return StackyardError(f"{step} failed: {error}", hint="published revisions are unchanged; deploy again")
 

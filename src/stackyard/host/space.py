@@ -1,0 +1,31 @@
+"""Recognising a full file system: by an error, by the words of a program, and by looking at it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from pathlib import Path
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_SAYS_FULL = re.compile("no space left on device|disk quota exceeded", re.IGNORECASE)
+_NEXT_TO_NOTHING = 64 << 10
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether an error says that the file system, or this user's part of it, has no room left."""
+    return isinstance(error, OSError) and error.errno in _FULL
+
+
+def says_full(text: str) -> bool:
+    """Whether a program's output or a library's error says that the file system has no room left."""
+    return _SAYS_FULL.search(text) is not None
+
+
+def is_used_up(folder: Path) -> bool:
+    """Whether the file system of a folder has next to no room left: for what does not say why it failed."""
+    try:
+        room = os.statvfs(folder)
+    except OSError:
+        return False
+    return room.f_bavail * room.f_frsize < _NEXT_TO_NOTHING or (room.f_files > 0 and room.f_favail == 0)
