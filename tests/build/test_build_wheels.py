@@ -18,6 +18,7 @@ from buildbed import build, locked, sdist
 from stackyard.build import source, wheelkey, wheels
 from stackyard.errors import InputError, MissingError, StackyardError
 from stackyard.host import command
+from stackyard.host.view import View
 from stackyard.lock.model import LockedVariant, PipPackage
 from stackyard.lock.snapshot import sha256_tree
 from stackyard.spec.models import BuildSpec, HostTool, PackageBuild, Variant
@@ -267,6 +268,21 @@ def test_substitution() -> None:
     assert wheelkey.substitute(given, words, {"HOST": "/h"}) == {"A": "/p/lib:/h", "B": "-j4 {other} /p/bin/python"}
     with pytest.raises(MissingError, match="not set: HOST"):
         wheelkey.substitute(given, words, {})
+
+
+def test_build_requirements_are_compiled_in_the_view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    views: list[View] = []
+    monkeypatch.setattr(wheels.programs, "run", lambda _, **options: views.append(options["view"]))
+    for name, value in (("environment", {}), ("options", [])):
+        monkeypatch.setattr(wheels.indexes, name, lambda _, value=value: value)
+    job = SimpleNamespace(
+        module="demo/1", python=tmp_path / "bin/python", prefix=tmp_path, site_packages=tmp_path / "lib",
+        paths=SimpleNamespace(log=tmp_path / "log"),
+    )  # fmt: skip
+    (tmp_path / "env/lib").mkdir(parents=True)
+    view = View((tmp_path,))
+    wheels._environment(job, ["only-an-sdist"], tmp_path / "env", view)  # type: ignore[arg-type]
+    assert views == [view, view]
 
 
 def test_the_secret_of_a_variable_is_not_written() -> None:

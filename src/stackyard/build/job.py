@@ -87,7 +87,8 @@ class Job:
     def view(self, *writable: Path) -> View:
         """How programs of packages see the yards: read-only, except for these directories.
 
-        Where that cannot be had they see the files as they are, and what they wrote is found at the end of the build.
+        Where that cannot be had they see the files as they are, and of what they wrote the end of the build finds only
+        what this prefix links. The link scripts of conda packages never have a view: rattler runs them in this process.
         """
         return view_of((yard.root for yard in self.yard.lineage()), writable)[0]
 

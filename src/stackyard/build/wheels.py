@@ -31,6 +31,7 @@ from stackyard.host import uv
 from stackyard.host.hashing import sha256_file
 from stackyard.host.names import canonical, pip_name
 from stackyard.host.secrets import shown
+from stackyard.host.view import View
 from stackyard.lock.model import PipPackage
 from stackyard.spec.buildinputs import package_build
 from stackyard.yard import atomic, checksum, disk, formats, lease
@@ -184,10 +185,11 @@ def _build(job: Job, package: PipPackage, toolchain: Toolchain, root: Path, work
     """Run ``uv build``; return the wheel and what was printed."""
     how = package_build(job.variant.build, package.name)
     isolated = how is None or how.isolation
+    view = job.view(work, job.uv_cache)
     path = [*map(str, job.payload.program_folders), toolchain.environ.get("PATH", os.defpath)]
     python = job.python
     if not isolated:
-        python = _environment(job, how.requires if how else (), work / "env")
+        python = _environment(job, how.requires if how else (), work / "env", view)
         path.insert(0, str(python.parent))
     env = {**_loaded(job, toolchain, path), **_variables(job, how, toolchain), **_version_hint(package)}
     settings = [f"--config-setting={k}={v}" for k, v in sorted(wheelkey.config_settings(package, how).items())]
@@ -197,17 +199,16 @@ def _build(job: Job, package: PipPackage, toolchain: Toolchain, root: Path, work
     ]  # fmt: skip
     fault_point("wheel")
     what = f"compiling {package.name} {package.version}"
-    view = job.view(work, job.uv_cache)
     done = programs.run(argv, what=what, log=job.paths.log, env=env, cwd=root, timeout_s=_TIMEOUT_S, view=view)
     return next((work / "out").glob("*.whl")), done.output
 
 
-def _environment(job: Job, requires: Sequence[str], folder: Path) -> Path:
-    """A temporary environment with the build requirements on top of the stack."""
+def _environment(job: Job, requires: Sequence[str], folder: Path, view: View) -> Path:
+    """A temporary environment with the build requirements on top of the stack. uv compiles those without a wheel."""
 
     def run(*words: str | os.PathLike[str]) -> None:
         what = f"creating a build environment for {job.module}"
-        programs.run([uv.program(), *words], what=what, log=job.paths.log, env=indexes.environment(job))
+        programs.run([uv.program(), *words], what=what, log=job.paths.log, env=indexes.environment(job), view=view)
 
     run("venv", "--python", job.python, "--no-project", "--no-python-downloads", folder)
     python = Prefix(folder).python

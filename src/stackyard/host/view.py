@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -57,7 +56,7 @@ def _refused(readonly: tuple[Path, ...], writable: tuple[Path, ...]) -> str:
     view = View(readonly, writable)
     try:
         argv = [sys.executable, "-I", "-S", "-c", code]
-        result = command.run(argv, cwd=Path(tempfile.gettempdir()), timeout_s=30, check=False, view=view)
+        result = command.run(argv, cwd=Path("/"), timeout_s=30, check=False, view=view)
     except StackyardError as error:
         return error.message
     if result.returncode == 0:
