@@ -11,12 +11,13 @@ from typing import NamedTuple
 import pytest
 from buildbed import locked
 
-from stackyard.build import bytecode_worker, fetch, pip, programs, seal, tools, uvcache
+from stackyard.build import bytecode_worker, fetch, pip, programs, seal, tools, unpack, uvcache
 from stackyard.build.bytecode import pyc
-from stackyard.build.inputs import described, input_hash, is_build_of
+from stackyard.build.inputs import described, file_inputs, input_hash, is_build_of
 from stackyard.build.pyfiles import source_of
 from stackyard.build.tree import tree_hash
 from stackyard.errors import InputError, MissingError, StackyardError, Where
+from stackyard.host import http
 from stackyard.host.names import brings_conda
 from stackyard.lock.model import CondaPackage, LockedInterpreter, LockedVariant, PipPackage
 from stackyard.lock.text import tomllib
@@ -192,6 +193,25 @@ def test_what_the_site_freezes_in_a_revision_counts() -> None:
     assert len({*hashes.values(), input_hash(PLAIN, locked(), Site())}) == len(hashes) + 1
     elsewhere = Site(name="x", file="/etc/other/site.yaml", modules=ModulePolicy(first_revision=0, formats=("tcl",)))
     assert input_hash(PLAIN, locked(), elsewhere) == input_hash(PLAIN, locked(), Site())
+
+
+def test_a_file_that_may_not_be_read_is_an_error_of_the_stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> str:
+        raise StackyardError(f"cannot read {path}: Permission denied")
+
+    (tmp_path / "a.patch").write_text("x")
+    monkeypatch.setattr("stackyard.host.hashing.sha256_file", refuse)
+    with pytest.raises(InputError, match=r"cannot read .*a\.patch: Permission denied"):
+        file_inputs(str(tmp_path / "a.patch"))
+
+
+def test_a_refused_package_is_not_asked_for_again() -> None:
+    package = replace(CONDA, url="https://c/noarch/six.conda")
+    for text, login in (("(401 Unauthorized)", True), ("(404 Not Found)", False)):
+        with pytest.raises(StackyardError) as caught:
+            unpack._require_another_try(package, OSError(f"HTTP status client error {text} for url (x)"), True)
+        assert (caught.value.hint == http.LOGIN_HINT) is login
+    unpack._require_another_try(package, OSError("an io error occurred: error decoding response body"), True)
 
 
 def with_files(folder: Path, **texts: str) -> Variant:

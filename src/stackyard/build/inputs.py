@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stackyard.errors import InputError
+from stackyard.errors import InputError, StackyardError
+from stackyard.host.hashing import sha256_once
 from stackyard.host.names import brings_conda
 from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage
 
@@ -127,12 +127,6 @@ def file_inputs(path: str) -> list[str]:
 
 def _digest(name: str) -> str:
     try:
-        status = Path(name).stat()
-    except OSError as error:
-        raise InputError(f"cannot read {name}: {error.strerror}", hint="see its path in the stack's file") from error
-    return _content_hash(name, status.st_mtime_ns, status.st_size, status.st_ino)
-
-
-@lru_cache(maxsize=4096)
-def _content_hash(name: str, _mtime_ns: int, _size: int, _inode: int) -> str:
-    return hashlib.sha256(Path(name).read_bytes()).hexdigest()
+        return sha256_once(Path(name))
+    except StackyardError as error:
+        raise InputError(error.message, hint="see its path and its modes: the stack's file names it") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 from pathlib import Path
 from typing import IO
 from urllib.parse import unquote, urlsplit
@@ -30,6 +31,20 @@ def sha256_file(path: Path) -> str:
     except OSError as error:
         raise StackyardError(f"cannot read {path}: {error.strerror}") from error
     return digest.hexdigest()
+
+
+def sha256_once(path: Path) -> str:
+    """sha256 of a file's bytes, which are read again only where its inode, size or time is another."""
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise StackyardError(f"cannot read {path}: {error.strerror}") from error
+    return _sha256_of(path, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=4096)
+def _sha256_of(path: Path, _inode: int, _size: int, _mtime_ns: int) -> str:
+    return sha256_file(path)
 
 
 def sha256_url(url: str, cafile: str = "") -> tuple[str, int]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from pathlib import Path
 
 from stackyard.errors import InputError
-from stackyard.host.hashing import sha256_file
+from stackyard.host.hashing import sha256_once
 from stackyard.host.names import canonical
 from stackyard.spec.models import BuildSpec, PackageBuild, PipRequirement
 
@@ -48,9 +47,4 @@ def patch_hash(path: str) -> str:
     file = Path(path)
     if not file.is_file():
         raise InputError(f"no such patch: {path}", hint="paths in `patches:` are relative to the stack's directory")
-    return _hash(path, file.stat().st_mtime_ns, file.stat().st_size)
-
-
-@lru_cache(maxsize=256)
-def _hash(path: str, _mtime_ns: int, _size: int) -> str:
-    return sha256_file(Path(path))
+    return sha256_once(file)
