@@ -248,7 +248,8 @@ def test_a_commit_of_a_git_repository(yard: Yard, tmp_path: Path, wheelhouse: di
         git("add", ".")
         git("commit", "-q", "-m", str(number))
     first = git("rev-parse", "HEAD~1")
-    package = PipPackage("fromgit", "1", "vcs", f"git+{repository.as_uri()}@{first}", "", commit=first)
+    git("branch", "feature/x", first)
+    package = PipPackage("fromgit", "1", "vcs", f"git+{repository.as_uri()}@feature/x#egg=fromgit", "", commit=first)
     spec = Variant(stack="demo", version="1.0", name="py311", build=BuildSpec(packages={"fromgit": PackageBuild()}))
     record = build(yard, locked(pip=[wheelhouse["setuptools"], package]), spec)
     assert run(record.prefix, "import fromgit; print(fromgit.V)") == "1"

@@ -34,7 +34,7 @@ class Entries:
         return entry in self._used
 
     def is_good(self, kind: Kind, entry: Path, owner: Yard | None = None) -> bool:
-        """Whether an entry holds what it held when it was made. A notice names what does not.
+        """Whether an entry holds what it held when it was made. A notice names what does not, or cannot be read.
 
         Args:
             owner: the yard whose cache it is in, if that is not this build's.
@@ -46,7 +46,8 @@ class Entries:
         problems = checked.problems if checked else tuple(kind.audited(entry))
         if problems:
             more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-            self._progress.notice(f"damaged in the cache, so made again from the lock: {problems[0]}{more}")
+            unread = "" if yard == self._yard else " or not readable by this account"
+            self._progress.notice(f"damaged in the cache{unread}, so made again from the lock: {problems[0]}{more}")
             return False
         self._remember(entry, checked or self._note(yard, kind, entry))
         return True

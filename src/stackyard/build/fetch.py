@@ -27,6 +27,9 @@ from stackyard.yard.atomic import fault_point
 from stackyard.yard.caches import searched
 from stackyard.yard.permissions import file_mode
 
+RELOCK = "restore the lock from the repository, or solve again with `stackyard lock`"
+"""What to do about a package that is not what the lock says."""
+
 _BLOCK = 1 << 20
 
 

@@ -71,8 +71,8 @@ class Job:
         """Whether no file may be shared by a hard link: a post script may write into it, and has no layer for that."""
         if not self.variant.post:
             return False
-        self.paths.root.mkdir(parents=True, exist_ok=True)
-        return not layer.works(self.paths.root)
+        self.work.mkdir(parents=True, exist_ok=True)
+        return not layer.works(self.work)
 
     @cached_property
     def policy(self) -> Policy:

@@ -15,7 +15,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
 from stackyard.build import indexes, programs, uvcache
-from stackyard.build.fetch import file_name
+from stackyard.build.fetch import RELOCK, file_name
 from stackyard.build.job import Job
 from stackyard.errors import StackyardError
 from stackyard.host import filelocks, uv
@@ -26,7 +26,6 @@ from stackyard.lock.model import PipPackage
 from stackyard.yard import disk
 from stackyard.yard.atomic import fault_point, write_text
 
-_RELOCK = "restore the lock from the repository, or solve again with `stackyard lock`"
 _UV_NOTE = "uv_cache.json"
 _DAMAGED = ("Failed to deserialize cache entry", "Hash mismatch")
 """What uv says of a damaged note in its cache; the second also of a wheel that is not the locked one."""
@@ -115,11 +114,11 @@ def require_as_locked(file: str, name: str, version: str, origin: str) -> None:
     try:
         found, found_version, _, _ = parse_wheel_filename(file)
     except InvalidWheelFilename as error:
-        raise StackyardError(f"{origin} is not a wheel: {error}", hint=_RELOCK) from error
+        raise StackyardError(f"{origin} is not a wheel: {error}", hint=RELOCK) from error
     if found != canonical(name) or (version and found_version != Version(version)):
         raise StackyardError(
             f"{origin} is not what is locked: it is {found} {found_version}, the lock says {name} {version}",
-            hint=_RELOCK,
+            hint=RELOCK,
         )
 
 

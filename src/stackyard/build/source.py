@@ -18,6 +18,7 @@ from stackyard.errors import InputError, MissingError, StackyardError
 from stackyard.host import command, gateway, space, uv
 from stackyard.host.hashing import local_path
 from stackyard.lock.model import PipPackage
+from stackyard.lock.prefer import repository
 from stackyard.lock.snapshot import sha256_files, tree_files
 from stackyard.yard import disk
 
@@ -93,9 +94,8 @@ def _unzip(archive: Path, folder: Path) -> None:
 def _checkout(job: Job, package: PipPackage, folder: Path) -> Path:
     if command.which("git") is None:
         raise MissingError(f"cannot fetch {package.name} from {package.url}: git not found on PATH", hint="install git")
-    place = package.url.split("#")[0]
-    place = place.rsplit("@", 1)[0] if "@" in place.rsplit("/", 1)[-1] else place
-    url = uv.place_for_uv(place, pip_settings(job)).removeprefix("git+")
+    place, _ = repository(package.url)
+    url = uv.place_for_uv(place, pip_settings(job))
     env = {**os.environ, **gateway.variables(os.environ)}
     what = f"fetching {package.name} from {package.url}"
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from stackyard.build.fetch import RELOCK
 from stackyard.build.job import Job
 from stackyard.errors import StackyardError
 from stackyard.host import http, secrets, space, uv
@@ -119,7 +120,7 @@ def require_as_locked(folder: Path, package: CondaPackage) -> None:
         if str(index.get(key)) != locked:
             raise StackyardError(
                 f"{url} is not what is locked: its {key} is {index.get(key)}, the lock says {locked}",
-                hint="restore the lock from the repository, or solve again with `stackyard lock`",
+                hint=RELOCK,
             )
     for path in _paths(folder):
         if path.startswith("/") or ".." in PurePosixPath(path).parts:

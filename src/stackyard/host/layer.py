@@ -49,7 +49,7 @@ class Layer:
 
 
 def works(folder: Path) -> bool:
-    """Whether a layer can be had in a directory, found by having one: a read-only file is changed and another removed.
+    """Whether a layer can be had in a work directory, found by having one: a read-only file is changed, one is removed.
 
     Without privileges it cannot: a program of an ordinary account could not write into read-only files of the layer.
     """

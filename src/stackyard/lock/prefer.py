@@ -113,13 +113,13 @@ class Preference:
     def of(cls, package: PipPackage, requirements: Iterable[PipRequirement]) -> Preference:
         """The preference for a package; a branch of the same requirement stays at its commit."""
         asked = [r for r in requirements if r.kind == "vcs" and canonical(r.name) in ("", package.name)]
-        for url, reference in (_repository(secrets.address(r.url)) for r in asked):
+        for url, reference in (repository(secrets.address(r.url)) for r in asked):
             if package.kind == "vcs" and url == package.url.removeprefix("git+"):
                 return cls(package.name, package.version, url, reference, package.commit)
         return cls(package.name, package.version)
 
 
-def _repository(url: str) -> tuple[str, str]:
+def repository(url: str) -> tuple[str, str]:
     """The repository and the reference (branch, tag, commit; or empty) of ``git+https://host/path@reference#...``."""
     plain = url.removeprefix("git+").partition("#")[0]
     scheme, _, rest = plain.partition("://")
