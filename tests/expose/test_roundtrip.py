@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from stackyard import grammar
-from stackyard.change import Alias, EnvironmentChange, Function, Set, SetRestorable
+from stackyard.change import Alias, Default, EnvironmentChange, Flags, Function, Set, SetRestorable, UserPath
 from stackyard.expose import lua, tcl
 from stackyard.expose.condarc import condarc_text
 from stackyard.expose.limits import Format, Shell, limits
@@ -34,6 +35,7 @@ NASTY = (
     "\x7f", "\x80\x85\x9f", "\u2028\u2029", "\ufeff", "\U0001f600", "e\u0301", " lead", "trail ", "\t", "#c", "-n", "",
     "a" * 3000, "a;b&c|d<e>f(g)h", "\x0b\x0c\x1c\x1d\x1e", "{a,b}", "a=b=c", ":a::b:", "'", '"', "it's \"q\"", "$", "`",
 )  # fmt: skip
+Variable = SetRestorable | Flags | Default | UserPath
 FORMATS: dict[str, Format] = {"lmod": "lua", "em": "tcl"}
 PAIRS = [(system, shell) for system in modules.SYSTEMS for shell in modules.SHELLS]
 SHELL: dict[str, Shell] = {"bash": "bash", "zsh": "zsh", "tcsh": "tcsh", "fish": "fish"}
@@ -56,15 +58,27 @@ def load(change: EnvironmentChange, system: str, shell: str, place: Path) -> mod
     return shot
 
 
-def wrong(values: dict[str, str], shot: modules.Shot, system: str, shell: str) -> dict[str, tuple[str, str | None]]:
+def wrong(
+    operations: Iterable[Variable], shot: modules.Shot, system: str, shell: str
+) -> dict[str, tuple[str, str | None]]:
     """The variables with another value than they were given, unless a limit says so."""
     found = {}
-    for name, value in values.items():
-        said = limits(EnvironmentChange((SetRestorable(name, value),)), FORMATS[system], SHELL[shell])
-        told = [text for text in said if "does not restore" not in text]
+    for operation in operations:
+        name, change = operation.variable, EnvironmentChange((operation,))
+        value = change.apply({"HOME": shot.environ["HOME"]})[name]
+        told = [text for text in limits(change, FORMATS[system], SHELL[shell]) if "does not restore" not in text]
         if shot.environ.get(name) != value and not told:
             found[name] = (value, shot.environ.get(name))
     return found
+
+
+def nasty() -> Iterator[Variable]:
+    """Every operation that sets a variable, with every nasty value."""
+    for number, value in enumerate(NASTY):
+        yield SetRestorable(f"NASTY_{number}", value)
+        yield Flags(f"FLAGS_{number}", value)
+        yield Default(f"DEFAULT_{number}", value)
+        yield UserPath(f"FOLDER_{number}", ("NOWHERE",), "", value)
 
 
 COMMANDS = ("tool", "a-b", "a.b", "a+b", "a@b", "a:b", "1st", "_own", "__deep", "A9")
@@ -76,7 +90,6 @@ def test_names_and_values_arrive_or_are_reported(tmp_path: Path, system: str, sh
     """One module with all nasty values, functions and aliases of every kind of name, and what hypothesis makes up."""
     if reason := modules.missing(system, shell):
         pytest.skip(reason)
-    nasty = {f"NASTY_{number}": value for number, value in enumerate(NASTY)}
     bodies = {"sh": "echo in sh", "fish": "echo in fish", "csh": "echo in csh"}
     functions = [Function(name, bodies) for name in COMMANDS]
     named = (*functions, *(Alias(f"{name}-alias", "echo aliased") for name in COMMANDS))
@@ -87,10 +100,9 @@ def test_names_and_values_arrive_or_are_reported(tmp_path: Path, system: str, sh
     )  # fmt: skip
     @given(st.lists(st.tuples(NAMES, VALUES), min_size=60, max_size=60))
     def holds(pairs: list[tuple[str, str]]) -> None:
-        values = {**nasty, **dict(pairs)}
-        change = EnvironmentChange((*(SetRestorable(name, value) for name, value in values.items()), *named))
-        shot = load(change, system, shell, tmp_path)
-        assert wrong(values, shot, system, shell) == {}
+        variables = (*nasty(), *(SetRestorable(name, value) for name, value in dict(pairs).items()))
+        shot = load(EnvironmentChange((*variables, *named)), system, shell, tmp_path)
+        assert wrong(variables, shot, system, shell) == {}
         defined = shot.aliases if shell == "tcsh" else shot.functions
         assert {operation.name for operation in functions} <= defined.keys()
         aliases = shot.functions if shell == "fish" else shot.aliases

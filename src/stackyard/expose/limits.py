@@ -6,7 +6,18 @@ import re
 from collections.abc import Iterable
 from typing import Literal
 
-from stackyard.change import Alias, EnvironmentChange, Flags, Function, OnUnload, Operation, Set, SetRestorable
+from stackyard.change import (
+    Alias,
+    Default,
+    EnvironmentChange,
+    Flags,
+    Function,
+    OnUnload,
+    Operation,
+    Set,
+    SetRestorable,
+    UserPath,
+)
 
 Format = Literal["lua", "tcl"]
 Shell = Literal["sh", "bash", "zsh", "csh", "tcsh", "fish"]
@@ -34,6 +45,17 @@ def unquotable_in(value: str, format: Format) -> tuple[str, ...]:
         "fish": open_bracket or _NOT_IN_FISH.search(value),
     }
     return tuple(shell for shell, barred in found.items() if barred)
+
+
+def quoted(operation: Set | SetRestorable | Flags | Default | UserPath) -> str:
+    """What the module system quotes for the shell; of a path of the user's own, what the module adds to it."""
+    match operation:
+        case Flags():
+            return operation.text
+        case UserPath():
+            return f"/{operation.suffix}{operation.rest}/{operation.fallback}{operation.rest}"
+        case _:
+            return operation.value or ""
 
 
 def limits(change: EnvironmentChange, format: Format, shell: Shell = "bash") -> list[str]:
@@ -71,19 +93,25 @@ def _limits(operation: Operation, format: Format, shell: Shell) -> list[str]:
             return [f"nothing is done before an unload in {shell}: no commands for it"]
         case Alias(name, value) if "\n" in value or (body != "sh" and "'" in value):
             return [f"the alias {name} cannot be quoted for {shell}"]
-        case Set(variable, value) | SetRestorable(variable, str() as value) | Flags(variable, value) if _broken(value):
-            return [f"{variable}: line breaks in its value become spaces: the module system cannot quote them"]
-        case Set(variable, value) | SetRestorable(variable, str() as value) if {shell, body}.intersection(
-            unquotable_in(value, format)
-        ):
-            return [f"{variable} is not set in {shell}: the module system cannot quote its value there"]
-        case Set(variable, value) | SetRestorable(variable, str() as value) if _changed(value, format, body):
-            return [f"{variable} has another value in {shell}: the module system does not quote all of it"]
+        case Set() | SetRestorable() | Flags() | Default() | UserPath():
+            told = _of_value(operation.variable, quoted(operation), format, shell, body)
+            if told:
+                return [told]
         case _:
             pass
     if format == "lua" and isinstance(operation, SetRestorable | Flags):
         return [_not_given_back(operation.variable)]
     return []
+
+
+def _of_value(variable: str, value: str, format: Format, shell: Shell, body: str) -> str:
+    if "\n" in value or "\r" in value:
+        return f"{variable}: line breaks in its value become spaces: the module system cannot quote them"
+    if {shell, body}.intersection(unquotable_in(value, format)):
+        return f"{variable} is not set in {shell}: the module system cannot quote its value there"
+    if _changed(value, format, body):
+        return f"{variable} has another value in {shell}: the module system does not quote all of it"
+    return ""
 
 
 def _function(name: str, has_body: bool, body: str, shell: Shell) -> list[str]:
@@ -101,7 +129,3 @@ def _changed(value: str, format: Format, body: str) -> bool:
     if format == "tcl":
         return value.startswith("~") or max(value, default="") > "\uffff"  # Tcl 8.6 may split such a character
     return body == "csh" and ("!" in value or "\t" in value)
-
-
-def _broken(value: str) -> bool:
-    return "\n" in value or "\r" in value

@@ -26,7 +26,7 @@ from stackyard.change import (
     left_out,
     rendered,
 )
-from stackyard.expose.limits import unquotable_in
+from stackyard.expose.limits import quoted, unquotable_in
 from stackyard.expose.page import Page, page
 from stackyard.expose.rendering import messages, one_line, ordered
 from stackyard.yard.record import BuildRecord, Entry
@@ -166,10 +166,10 @@ def _value(text: str) -> str:
     return quote(one_line(text))
 
 
-def _barred(value: str, line: str) -> list[str]:
+def _barred(operation: Set | SetRestorable | Default | Flags | UserPath, line: str) -> list[str]:
     """The line, skipped in shells for which Lmod cannot quote the value (see `limits`)."""
     tests = {"csh": 'shell ~= "csh"', "zsh": 'myShellName() ~= "zsh"', "fish": 'shell ~= "fish"'}
-    test = " and ".join(tests[shell] for shell in unquotable_in(value, "lua"))
+    test = " and ".join(tests[shell] for shell in unquotable_in(quoted(operation), "lua"))
     return [f"if {test} then {line} end" if test else line]
 
 
@@ -182,16 +182,16 @@ def _prepend(operation: Prepend) -> list[str]:
 
 
 def _set(operation: Set) -> list[str]:
-    return _barred(operation.value, f"setenv({quote(operation.variable)}, {_value(operation.value)})")
+    return _barred(operation, f"setenv({quote(operation.variable)}, {_value(operation.value)})")
 
 
 def _set_restorable(operation: SetRestorable) -> list[str]:
     value = operation.value
-    return _barred(value or "", f"borrow({quote(operation.variable)}, {'nil' if value is None else _value(value)})")
+    return _barred(operation, f"borrow({quote(operation.variable)}, {'nil' if value is None else _value(value)})")
 
 
 def _default(operation: Default) -> list[str]:
-    return [f"offer({quote(operation.variable)}, {_value(operation.value)})"]
+    return _barred(operation, f"offer({quote(operation.variable)}, {_value(operation.value)})")
 
 
 def _save_value(operation: SaveValue) -> list[str]:
@@ -200,13 +200,13 @@ def _save_value(operation: SaveValue) -> list[str]:
 
 def _flags(operation: Flags) -> list[str]:
     variable = quote(operation.variable)
-    return [f"borrow({variable}, extended({variable}, {_value(operation.text)}))"]
+    return _barred(operation, f"borrow({variable}, extended({variable}, {_value(operation.text)}))")
 
 
 def _user_path(operation: UserPath) -> list[str]:
     bases = ", ".join(quote(base) for base in operation.bases)
-    words = ", ".join(quote(text) for text in (operation.suffix, operation.fallback, operation.rest))
-    return [f"offer({quote(operation.variable)}, place({{{bases}}}, {words}))"]
+    words = ", ".join(_value(text) for text in (operation.suffix, operation.fallback, operation.rest))
+    return _barred(operation, f"offer({quote(operation.variable)}, place({{{bases}}}, {words}))")
 
 
 def _function(operation: Function) -> list[str]:

@@ -25,7 +25,7 @@ from stackyard.change import (
     left_out,
     rendered,
 )
-from stackyard.expose.limits import unquotable_in
+from stackyard.expose.limits import quoted, unquotable_in
 from stackyard.expose.page import Page, page
 from stackyard.expose.rendering import messages, one_line, ordered
 from stackyard.yard.record import BuildRecord, Entry
@@ -117,10 +117,12 @@ proc borrow {this name args} {
 }""",
     "extended": """\
 proc extended {name text} {
-    return [string trimleft "[string map {"\\n" { }} [current $name]] $text"]
+    set old [string map {"\\n" { }} [current $name]]
+    if {$old eq {}} { return $text }
+    return "$old $text"
 }""",
     "offer": """\
-proc offer {this name value} {
+proc offer {this name args} {
     set mark __STACKYARD_$name
     if {$::unloading} {
         set kept [current $mark]
@@ -128,18 +130,18 @@ proc offer {this name value} {
             setenv $mark {}
             if {[current $name] eq [string range $kept [string length "$this="] end]} { setenv $name {} }
         }
-    } elseif {[current $name \\x01] eq "\\x01" && $value ne {}} {
-        setenv $name $value
-        if {$::loading} { setenv $mark "$this=$value" }
+    } elseif {[current $name \\x01] eq "\\x01" && [llength $args]} {
+        setenv $name [lindex $args 0]
+        if {$::loading} { setenv $mark "$this=[lindex $args 0]" }
     }
 }""",
     "place": """\
 proc usable {text} { expr {$text ne {} && [string first "\\n" $text] < 0} }
 proc place {bases inner home tail} {
     foreach base $bases {
-        if {[usable [current $base]]} { return "[current $base]/$inner$tail" }
+        if {[usable [current $base]]} { return [list "[current $base]/$inner$tail"] }
     }
-    if {[usable [current HOME]]} { return "[current HOME]/$home$tail" }
+    if {[usable [current HOME]]} { return [list "[current HOME]/$home$tail"] }
 }""",
     "plain": """\
 proc plain {name} {
@@ -208,14 +210,14 @@ def _value(text: str) -> str:
     return quote(one_line(text))
 
 
-def _barred(value: str, line: str) -> list[str]:
+def _barred(operation: Set | SetRestorable | Default | Flags | UserPath, line: str) -> list[str]:
     """The line, skipped in shells for which Environment Modules cannot quote the value (see `limits`)."""
     tests = {
         "csh": "[module-info shelltype] ne {csh}",
         "zsh": "[module-info shell] ne {zsh}",
         "fish": "[module-info shelltype] ne {fish}",
     }
-    test = " && ".join(tests[shell] for shell in unquotable_in(value, "tcl"))
+    test = " && ".join(tests[shell] for shell in unquotable_in(quoted(operation), "tcl"))
     return [f"if {{{test}}} {{ {line} }}" if test else line]
 
 
@@ -228,18 +230,17 @@ def _prepend(operation: Prepend) -> list[str]:
 
 
 def _set(operation: Set) -> list[str]:
-    return _barred(operation.value, f"setenv {quote(operation.variable)} {_value(operation.value)}")
+    return _barred(operation, f"setenv {quote(operation.variable)} {_value(operation.value)}")
 
 
 def _set_restorable(operation: SetRestorable) -> list[str]:
     value = operation.value
-    return _barred(
-        value or "", f"borrow $this {quote(operation.variable)}" + ("" if value is None else f" {_value(value)}")
-    )
+    given = "" if value is None else f" {_value(value)}"
+    return _barred(operation, f"borrow $this {quote(operation.variable)}{given}")
 
 
 def _default(operation: Default) -> list[str]:
-    return [f"offer $this {quote(operation.variable)} {_value(operation.value)}"]
+    return _barred(operation, f"offer $this {quote(operation.variable)} {_value(operation.value)}")
 
 
 def _save_value(operation: SaveValue) -> list[str]:
@@ -248,13 +249,13 @@ def _save_value(operation: SaveValue) -> list[str]:
 
 def _flags(operation: Flags) -> list[str]:
     variable = quote(operation.variable)
-    return [f"borrow $this {variable} [extended {variable} {_value(operation.text)}]"]
+    return _barred(operation, f"borrow $this {variable} [extended {variable} {_value(operation.text)}]")
 
 
 def _user_path(operation: UserPath) -> list[str]:
     bases = " ".join(quote(base) for base in operation.bases)
-    words = " ".join(quote(text) for text in (operation.suffix, operation.fallback, operation.rest))
-    return [f"offer $this {quote(operation.variable)} [place [list {bases}] {words}]"]
+    words = " ".join(_value(text) for text in (operation.suffix, operation.fallback, operation.rest))
+    return _barred(operation, f"offer $this {quote(operation.variable)} {{*}}[place [list {bases}] {words}]")
 
 
 def _function(operation: Function) -> list[str]:
