@@ -11,6 +11,7 @@ import pytest
 
 from stackyard.errors import InputError
 from stackyard.expose.base import full_change
+from stackyard.expose.commands import scripts, write_commands
 from stackyard.expose.published import freeze
 from stackyard.spec.models import ModuleSettings, Site
 from stackyard.verify import content
@@ -65,9 +66,31 @@ def test_other_programs_start_as_they_are(tool: BuildRecord) -> None:
     assert subprocess.run([folder(tool) / "true"], check=False).returncode == 0
 
 
+@pytest.mark.parametrize(
+    ("start", "isolated"),
+    [
+        ("#!/usr/bin/env python3\n", True),
+        ("#!/bin/sh\n'''exec' '/a long path/bin/python' \"$0\" \"$@\"\n' '''\n", True),
+        ('#!/bin/sh\n"exec" "python"\n', False),
+        ("#!/bin/bash\n# starts python\nexec python -m tool\n", False),
+        ("\x7fELF python", False),
+    ],
+)
+def test_only_a_python_program_is_started_with_python(tmp_path: Path, start: str, isolated: bool) -> None:
+    made = record(Yard(tmp_path), "tool", "1", settings={"commands": ["tool"]})
+    program = Path(made.prefix, "bin", "tool")
+    program.parent.mkdir(parents=True, exist_ok=True)
+    program.write_text(start)
+    ((path, text),) = scripts(made).items()
+    assert ("/bin/python -I " in text) == isolated
+    write_commands(made)
+    assert oct(path.stat().st_mode) == "0o100555", "nobody can write to it"
+
+
 def test_a_script_that_was_changed_is_found(tool: BuildRecord) -> None:
     freeze(tool, Site())
     assert content.own_files(tool) == []
+    (folder(tool) / "tool").chmod(0o755)
     (folder(tool) / "tool").write_text("#!/bin/sh\nexec evil\n")
     assert [check.status for check in content.own_files(tool)] == ["failed"]
 

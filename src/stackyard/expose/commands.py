@@ -12,7 +12,7 @@ from pathlib import Path
 
 from stackyard.change import EnvironmentChange, Prepend
 from stackyard.errors import InputError
-from stackyard.yard import atomic
+from stackyard.yard import atomic, permissions
 from stackyard.yard.layout import RevisionPaths
 from stackyard.yard.record import BuildRecord
 
@@ -38,11 +38,13 @@ def scripts(record: BuildRecord) -> dict[Path, str]:
 
 
 def write_commands(record: BuildRecord) -> None:
-    """Write the scripts; errors are those of `scripts`."""
+    """Write the scripts, for everybody who may read them to run, and to write for nobody.
+
+    Errors are those of `scripts`.
+    """
+    readable = permissions.file_mode() & 0o444
     for path, text in scripts(record).items():
-        atomic.write_text(path, text)
-        readable = path.stat().st_mode & 0o444
-        path.chmod(readable | 0o200 | readable >> 2)
+        atomic.write_text(path, text, mode=readable | readable >> 2)
 
 
 def _script(record: BuildRecord, name: str) -> str:
@@ -57,10 +59,14 @@ def _script(record: BuildRecord, name: str) -> str:
 
 
 def _interpreter(record: BuildRecord, program: Path) -> list[str]:
-    """The stack's Python and its option for isolation, where the program is a Python script."""
+    """The stack's Python and its option for isolation, where the program is a Python script.
+
+    Its first line names the interpreter. One whose path is too long for the kernel stands in the second line, of a
+    script that is both shell and Python.
+    """
     with program.open("rb") as file:
-        start = file.read(1024)
-    if not start.startswith(b"#!") or b"python" not in start:
+        first, _, rest = file.read(1024).partition(b"\n")
+    if not first.startswith(b"#!") or not (b"python" in first or rest.startswith(b"'''exec'")):
         return []
     python_2 = str(record.interpreter.get("version", "")).startswith("2.")
     return [str(record.payload.python), "-Es" if python_2 else "-I"]
