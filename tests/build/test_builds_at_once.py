@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,13 +15,15 @@ from typing import Any
 import pytest
 from buildbed import build, conda_packages, locked, wheel
 
-from stackyard.build import bytecode, conda, pip, unpack, uvcache, wheels
+from stackyard.build import adopt, builder, bytecode, conda, pip, unpack, uvcache, wheels
 from stackyard.build.job import Job
 from stackyard.build.pyfiles import Unit
 from stackyard.host.hashing import sha256_file
 from stackyard.lock.model import LockedVariant, PipPackage
 from stackyard.progress import Silent
 from stackyard.spec.models import Site, Variant
+from stackyard.yard import lease
+from stackyard.yard.caches import CONDA
 from stackyard.yard.layout import RevisionPaths, Yard
 from support.channel import Package, make_channel
 
@@ -130,3 +134,35 @@ def test_a_wheel_that_another_account_compiled_is_found(tmp_path: Path) -> None:
     package = PipPackage("x", "1.0", "sdist", "https://h/x-1.0.tar.gz", "cd" * 32)
     found = wheels.kept(Yard(tmp_path), package, "abcdef000000", "/p")
     assert found is not None and found.sha256 == digest
+
+
+@pytest.mark.parametrize(("number", "raises"), [(errno.EIO, False), (errno.ENOSPC, True)])
+def test_what_cannot_be_copied_leaves_nothing(
+    job: Callable[[], Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, raises: bool
+) -> None:
+    def fail(_: Path, target: Path) -> None:
+        target.mkdir()
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(adopt.disk, "copy_tree", fail)
+    (tmp_path / "entries").mkdir()
+    with pytest.raises(OSError) if raises else nullcontext():
+        assert not adopt.adopt(job(), CONDA, tmp_path, tmp_path / "entries/one")
+    assert list((tmp_path / "entries").iterdir()) == []
+
+
+def test_a_failed_build_gives_its_lease_back_where_nothing_can_be_removed(
+    what: LockedVariant, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: Job) -> None:
+        raise OSError(errno.EIO, "not now")
+
+    def full(_: object) -> None:
+        monkeypatch.setattr(builder, "_clear", refuse)
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(builder._Steps, "run", full)
+    yard = Yard(tmp_path / "yard")
+    with pytest.raises(OSError, match="full"):
+        build(yard, what)
+    assert lease.latest(yard.revision("demo", "1.0-py311-1").building).is_free

@@ -76,7 +76,7 @@ class Entries:
             return ""
         entry, name, size, mtime_ns, digest = found
         if (status.st_size, status.st_mtime_ns) != (size, mtime_ns):
-            raise written_through(entry / name)
+            raise written_through(f"{entry / name} has changed")
         return digest
 
     def _note(self, yard: Yard, kind: Kind, entry: Path) -> Checked | None:
@@ -99,13 +99,13 @@ class Entries:
             problems = list(kind.audited(entry))
             if problems:
                 notes.place(self._yard, kind, entry).unlink(missing_ok=True)
-                raise written_through(Path(problems[0].removesuffix(" has changed")))
+                raise written_through(problems[0])
 
 
-def written_through(path: Path) -> StackyardError:
-    """The error for a build step that wrote into a shared file."""
+def written_through(problem: str) -> StackyardError:
+    """The error for a build step that wrote into a shared file; `problem` is what an audit says of it."""
     return StackyardError(
-        f"a step of the build wrote into {path}, which other revisions share",
+        f"a step of the build wrote into a file that other revisions share: {problem}",
         hint="a link script or a .pth file of a package did; leave that package out, then see what was damaged with "
         "`stackyard verify --deep`",
     )
