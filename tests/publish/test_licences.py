@@ -1,6 +1,7 @@
 """A licence is accepted by an account, for itself and for the text that it saw."""
 
 import json
+import os
 import pwd
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,7 @@ from stackyard.publish import licences
 from stackyard.spec.models import Licence, Site
 from stackyard.yard import atomic
 from stackyard.yard.layout import Yard
+from stackyard.yard.lease import Lease
 from support.accounts import Accounts
 
 
@@ -83,6 +85,29 @@ def test_a_changed_text_must_be_accepted_anew(tmp_path: Path, licence: Licence) 
     Path(licence.text).write_text("You may not.\n")
     with pytest.raises(MissingError):
         licences.require(yard, Site(), [licence], [])
+
+
+def test_an_error_of_the_file_system_is_no_empty_ledger(
+    tmp_path: Path, licence: Licence, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    yard = Yard(tmp_path / "yard")
+    licences.require(yard, Site(), [licence], ["powerai"])
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "access", lambda *_: False)
+        licences._accept(yard, Licence(name="other"))
+    assert {entry.name for entry in licences._ledger(yard)} == {"powerai", "other"}
+
+
+def test_an_acceptance_is_not_written_by_who_lost_the_lease(
+    tmp_path: Path, licence: Licence, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(_: Lease) -> None:
+        raise StackyardError("taken over")
+
+    monkeypatch.setattr(Lease, "check", lost)
+    with pytest.raises(StackyardError, match="taken over"):
+        licences._accept(Yard(tmp_path), licence)
+    assert not Yard(tmp_path).licences.exists()
 
 
 def test_two_that_are_accepted_at_once_are_both_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from stackyard.errors import InputError, MissingError
 from stackyard.host.identity import account_name
 from stackyard.spec.siteyard import is_sites
-from stackyard.yard import atomic, formats, members
+from stackyard.yard import atomic, disk, formats, members
 from stackyard.yard.layout import Yard
 from stackyard.yard.lease import lease
 from stackyard.yard.record import BuildRecord, now
@@ -104,7 +104,7 @@ def text_hash(licence: Licence) -> str:
 def _holding(yard: Yard, site: Site, name: str, sha256: str) -> Acceptance | None:
     """One's own acceptance, in this yard or in a parent; in the site's yard also that of other staff."""
     for each in yard.lineage():
-        for entry in _ledger(each):
+        for entry in _ledger(each) if os.access(each.licences, os.R_OK) else ():
             ours = entry.is_mine or (each is yard and is_sites(yard, site))
             if ours and (entry.name, entry.sha256) == (name, sha256):
                 return entry
@@ -113,8 +113,9 @@ def _holding(yard: Yard, site: Site, name: str, sha256: str) -> Acceptance | Non
 
 def _accept(yard: Yard, licence: Licence) -> None:
     entry = Acceptance(licence.name, text_hash(licence), licence.variable, me(), now(), os.getuid())
-    with lease(yard.lease("licences"), f"the licences of {yard.root}", wait_s=300):  # other deploys add theirs
+    with lease(yard.lease("licences"), f"the licences of {yard.root}", wait_s=300) as held:  # other deploys add theirs
         ledger = [asdict(each) for each in (*_ledger(yard), entry)]
+        held.check()
         atomic.write_json(yard.licences, {"format": LEDGER.version, "acceptances": ledger}, checked=True)
 
 
@@ -124,4 +125,5 @@ def me() -> str:
 
 
 def _ledger(yard: Yard) -> tuple[Acceptance, ...]:
-    return formats.load(yard.licences, LEDGER) if os.access(yard.licences, os.R_OK) else ()
+    """What was accepted in a yard; nothing only where the file does not exist, since it is written again from this."""
+    return formats.load(yard.licences, LEDGER) if disk.is_there(yard.licences) else ()
