@@ -20,6 +20,7 @@ from stackyard.verify.context import Exceptions
 from stackyard.verify.own import OwnCheck
 from stackyard.yard import atomic, disk, formats, members
 from stackyard.yard.layout import RevisionPaths
+from stackyard.yard.permissions import file_mode
 from stackyard.yard.record import BuildRecord
 
 if TYPE_CHECKING:
@@ -86,11 +87,22 @@ def keep(record: BuildRecord, expectations: Expectations) -> None:
         if check.get("script"):
             script = Path(check["script"])
             name = f"{_content(check)[:12]}-{script.name}"
-            paths.check_scripts.mkdir(exist_ok=True)
-            shutil.copy(script, paths.check_scripts / name)
+            _copy(script, paths.check_scripts / name)
         kept.append({**check, "script": name})
     value = {"format": CHECKS.version, "checks": kept, "exceptions": dict(expectations.exceptions)}
     atomic.write_json(paths.checks, value, checked=True)
+
+
+def _copy(script: Path, target: Path) -> None:
+    """Copy a script under its hash, once, readable and executable as files of the yard are, whatever its own mode."""
+    if disk.is_there(target):
+        return
+    target.parent.mkdir(exist_ok=True)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    shutil.copyfile(script, temporary)
+    mode = file_mode()
+    temporary.chmod(mode | (mode & 0o444) >> 2 if script.stat().st_mode & 0o111 else mode)
+    os.replace(temporary, target)
 
 
 CHECKS = formats.Kind(
