@@ -187,6 +187,7 @@ def test_damaged_files_become_what_they_were(scene: Scene) -> None:
     (prefix / "bin/python").symlink_to("/bin/sh")
     (prefix / "bin/python3.11").chmod(0o644)
     inode = (prefix / "include/python3.11/Python.h").stat().st_ino
+    os.truncate(min(prefix.glob("conda-meta/wheel-*.json")), 100)
     (prefix / "lib/added").mkdir()
     (prefix / os.fsdecode(b"lib/added/\xff")).write_text("not UTF-8")
     assert "prefix/bin/plain-script has changed" in stackyard("--yard", scene.yard.root, "verify", "demo", expect=3).out

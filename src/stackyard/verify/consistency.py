@@ -53,7 +53,13 @@ def _check_pip(context: Context) -> list[CheckResult]:
 
 
 def _check_conda(context: Context) -> list[CheckResult]:
-    paths = sorted((context.prefix / "conda-meta").glob("*.json"))
+    folder = context.prefix / "conda-meta"
+    try:
+        paths = sorted(path for path in folder.iterdir() if path.suffix == ".json")
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        return [CheckResult("consistency", "conda", "failed", f"cannot read {folder}: {error.strerror}")]
     if not paths:
         return []
     from rattler import PrefixRecord
@@ -87,8 +93,8 @@ def _check_files(context: Context) -> list[CheckResult]:
     shown = ", ".join(os.path.relpath(name, context.prefix) for name in lost[:3])
     text = f"{len(lost)} of {len(files)} installed files are missing, e.g. {shown}"
     remedy = (
-        f"if no script of the stack removed them, the revision is damaged: remove {context.record.path} and deploy its "
-        "file again, which rebuilds the same revision from the cache"
+        "if no script of the stack removed them, the revision is damaged: restore them with "
+        f"`stackyard verify --repair {context.record.module}`"
     )
     return [CheckResult("consistency", "files", "warned", text, remedy, seconds, required=False)]
 

@@ -95,10 +95,15 @@ class Context:
         return run(argv, view=self.view, **options)
 
     def conda_records(self) -> Iterable[Mapping[str, Any]]:
-        """The JSON records in ``conda-meta``, sorted by file name."""
+        """The JSON records in ``conda-meta``, sorted by file name, without those that cannot be read.
 
+        The check of the files reports these, and the one of conda's requirements.
+        """
         for path in sorted((self.prefix / "conda-meta").glob("*.json")):
-            value = formats.content(path.read_text(encoding="utf-8"))
+            try:
+                value = formats.content(path.read_bytes())
+            except (OSError, ValueError):
+                continue
             if isinstance(value, dict) and "name" in value:
                 yield value
 

@@ -183,15 +183,23 @@ def _recorded(info: Path) -> set[str]:
     """Files that the metadata lists, relative to site-packages; those outside are dropped."""
     record, installed = info / "RECORD", info / "installed-files.txt"
     if record.is_file():
-        with record.open(encoding="utf-8", newline="") as stream:
-            files = {row[0] for row in csv.reader(stream) if row}
+        files = _first_columns(record)
     elif installed.is_file():
         folder = PurePosixPath(info.name)
-        lines = installed.read_text(encoding="utf-8").splitlines()
+        lines = installed.read_text(encoding="utf-8", errors="replace").splitlines()
         files = {_joined(folder, line.strip()) for line in lines if line.strip()}
     else:
         return set()
     return {file for file in files if not file.startswith(("..", "/"))}
+
+
+def _first_columns(record: Path) -> set[str]:
+    """The first column of a RECORD; empty for one that is not CSV."""
+    with record.open(encoding="utf-8", errors="replace", newline="") as stream:
+        try:
+            return {row[0] for row in csv.reader(stream) if row}
+        except csv.Error:
+            return set()
 
 
 def _joined(folder: PurePosixPath, relative: str) -> str:
@@ -202,7 +210,7 @@ def _joined(folder: PurePosixPath, relative: str) -> str:
 
 def _declared_top_levels(info: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
     path = info / "top_level.txt"
-    names = path.read_text(encoding="utf-8").split() if path.is_file() else []
+    names = path.read_text(encoding="utf-8", errors="replace").split() if path.is_file() else []
     return modules_of(f"{name.replace('.', '/')}/__init__.py" for name in names)
 
 
@@ -213,7 +221,7 @@ def _scripts(info: Path) -> tuple[Script, ...]:
     parser = configparser.ConfigParser(delimiters=("=",), interpolation=None, strict=False)
     parser.optionxform = str  # type: ignore[assignment,method-assign]
     try:
-        parser.read_string(path.read_text(encoding="utf-8"))
+        parser.read_string(path.read_text(encoding="utf-8", errors="replace"))
     except configparser.Error:
         return ()
     sections: list[Any] = [parser[s] for s in ("console_scripts", "gui_scripts") if parser.has_section(s)]

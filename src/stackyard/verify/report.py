@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 from stackyard.errors import StackyardError
 from stackyard.findings import Finding, Severity
 from stackyard.host.probe import machine
-from stackyard.yard import formats, members
+from stackyard.yard import disk, formats, members
 from stackyard.yard.record import Entry, now
 
 REPORT_FORMAT = 3
@@ -185,16 +185,30 @@ REPORT = formats.Kind(
 
 
 def without_record(entry: Entry, error: StackyardError) -> Report:
-    """The report of a published revision whose files are missing or damaged so that its checks cannot run."""
-    remedy = f"restore {entry.folder}, or remove it and deploy the file that it was built from again"
-    return _only(entry, CheckResult("consistency", "record.json", "failed", error.message, remedy))
+    """The report of a published revision whose record is missing or damaged, so that its checks cannot run.
+
+    Where the file system failed to read it, nothing is known about the revision.
+    """
+    cause = error.__cause__
+    if isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError):
+        return stopped(entry, cause)
+    return _only(entry, CheckResult("consistency", "record.json", "failed", error.message, error.hint or ""))
 
 
-def not_checked(entry: Entry, error: OSError) -> Report:
-    """The report of a revision that whoever verifies it cannot read: nothing is known about it."""
+def stopped(entry: Entry, error: StackyardError | OSError) -> Report:
+    """The report of a revision whose verification did not come to its end: nothing is known about it."""
+    if isinstance(error, StackyardError):
+        return _only(entry, CheckResult("consistency", "verification", "skipped", error.message, error.hint or ""))
     detail = f"{(error.strerror or str(error)).lower()}: {error.filename}" if error.filename else str(error)
-    remedy = "verify it as an account that can read all its files"
-    return _only(entry, CheckResult("consistency", "files", "skipped", detail, remedy))
+    return _only(entry, CheckResult("consistency", "files", "skipped", detail, _remedy(error)))
+
+
+def _remedy(error: OSError) -> str:
+    if isinstance(error, PermissionError):
+        return "verify it as an account that can read all its files"
+    return (
+        "free some space and verify it again" if disk.is_full(error) else "verify it again once the file system answers"
+    )
 
 
 def _only(entry: Entry, check: CheckResult) -> Report:

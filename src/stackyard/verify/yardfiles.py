@@ -50,8 +50,12 @@ def modulefiles(yard: Yard) -> Iterator[str]:
     for name, expected in sorted(manifest.files.items()):
         if name not in present:
             yield f"{folder / name} is missing"
-        elif sha256_file(folder / name) != expected:
-            yield f"{folder / name} has changed"
+            continue
+        try:
+            if sha256_file(folder / name) != expected:
+                yield f"{folder / name} has changed"
+        except StackyardError as error:
+            yield error.message
     yield from (f"{folder / name} was added" for name in sorted(present - manifest.files.keys()))
 
 

@@ -63,11 +63,13 @@ def command(context: Context, rev: str | None, deep: bool, mend: bool, as_json: 
             reports[entry.module] = report
     if rev is None:
         reports[str(yard.root)] = _of_yard(yard, deep or mend)
-    changed = _keep(context, yard, site, [e for e in entries if verified[e.module]], reports)
     if as_json:
         show_json({module: report.to_json() for module, report in reports.items()})
     else:
-        _show(reports, changed)
+        _show(reports)
+    changed = _keep(context, yard, site, [e for e in entries if verified[e.module]], reports)
+    if not as_json:
+        _show_changed(reports, changed)
     if any(report.state != "passed" for report in reports.values()):
         raise click.exceptions.Exit(3)
 
@@ -78,18 +80,19 @@ def _verified(
     """The report of one revision, and whether it was verified; if not, the others are nevertheless."""
     from stackyard.publish import licences
     from stackyard.verify import verify
-    from stackyard.verify.report import not_checked, without_record
+    from stackyard.verify.report import stopped, without_record
 
     try:
         record = read_record(RevisionPaths.of(entry.folder).record)
+    except StackyardError as error:
+        return without_record(entry, error), False
+    try:
         agreed = licences.variables(yard, site, record)
         yards = yard.lineage()
         done = verify.verify(record, modules, site, variables=agreed, progress=progress, deep=deep, yards=yards)
         return done, True
-    except StackyardError as error:
-        return without_record(entry, error), False
-    except OSError as error:
-        return not_checked(entry, error), False
+    except (StackyardError, OSError) as error:
+        return stopped(entry, error), False
 
 
 def _of_yard(yard: Yard, deep: bool) -> Report:
@@ -153,10 +156,13 @@ def _state(module: str, report: Report) -> dict[str, State]:
     return {module: "failed"} if report.state == "failed" else {}
 
 
-def _show(reports: Mapping[str, Report], changed: Sequence[str]) -> None:
+def _show(reports: Mapping[str, Report]) -> None:
     for module, report in reports.items():
         click.echo(f"{click.style(module, bold=True)}: {report.summary()}")
         show_checks(report)
+
+
+def _show_changed(reports: Mapping[str, Report], changed: Sequence[str]) -> None:
     for module in changed:
         passed = reports[module].state == "passed"
         click.echo(f"{module} is now {'verified' if passed else 'listed as failed'}")
