@@ -16,8 +16,9 @@ from xml.etree import ElementTree
 
 from stackyard.errors import StackyardError
 from stackyard.findings import Finding, Severity
+from stackyard.host import space
 from stackyard.host.probe import machine
-from stackyard.yard import disk, formats, members
+from stackyard.yard import formats, members
 from stackyard.yard.record import Entry, now
 
 REPORT_FORMAT = 3
@@ -207,7 +208,9 @@ def _remedy(error: OSError) -> str:
     if isinstance(error, PermissionError):
         return "verify it as an account that can read all its files"
     return (
-        "free some space and verify it again" if disk.is_full(error) else "verify it again once the file system answers"
+        "free some space and verify it again"
+        if space.is_full(error)
+        else "verify it again once the file system answers"
     )
 
 
