@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,18 @@ def test_a_changed_script_is_kept_with_the_revision(bed: Bed) -> None:
     assert next(c["detail"] for c in bed.report()["checks"] if c["name"] == "probe") == "other"
     assert len(bed.revisions) == 1
     assert "no such file" in bed.deploy(checks=checks, expect=2).err
+
+
+def test_a_file_that_changes_while_it_is_deployed_is_not_taken_for_deployed(bed: Bed) -> None:
+    file = bed.folder / "stack.yaml"
+    bed.deploy(checks=[{"name": "pull", "run": ["sh", "-c", f"echo >> {file}"]}])
+    (manifest,) = bed.yard.glob("generations/1/manifest.json")
+    (used,) = [f for f in json.loads(manifest.read_text())["origin"]["files"] if f["path"] == str(file)]
+    as_read = file.read_bytes().removesuffix(b"\n")
+    assert used["sha256"] == hashlib.sha256(as_read).hexdigest()
+    assert not list(bed.yard.glob("cache/memo/*"))
+    bed.run("deploy", str(file))
+    assert list(bed.yard.glob("cache/memo/*"))
 
 
 def test_a_policy_for_users_reaches_published_revisions_without_a_build(bed: Bed) -> None:

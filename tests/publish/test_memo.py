@@ -29,7 +29,7 @@ def file(tmp_path: Path) -> Path:
 def test_it_holds_until_a_file_changes(tmp_path: Path, file: Path, entry: Entry) -> None:
     kept, manifest = tmp_path / "memo.json", Manifest(1, "now", "deploy", (entry,))
     assert memo.recall(kept, manifest) is None
-    memo.remember(kept, [str(file), str(tmp_path / "pip.conf")], ["s/1-1"], manifest)
+    memo.remember(kept, memo.digests([str(file), str(tmp_path / "pip.conf")]), ["s/1-1"], manifest)
     assert memo.recall(kept, manifest) == ["s/1-1"]
     (tmp_path / "pip.conf").write_text("")
     assert memo.recall(kept, manifest) is None
@@ -40,7 +40,7 @@ def test_it_does_not_hold_after_another_deploy_changed_the_entry(
     tmp_path: Path, file: Path, entry: Entry, change: dict[str, Any]
 ) -> None:
     kept, manifest = tmp_path / "memo.json", Manifest(1, "now", "deploy", (entry,))
-    memo.remember(kept, [str(file)], ["s/1-1"], manifest)
+    memo.remember(kept, memo.digests([str(file)]), ["s/1-1"], manifest)
     assert memo.recall(kept, Manifest(2, "later", "deploy t", (entry, replace(entry, stack="t", module="t/1-1"))))
     assert memo.recall(kept, Manifest(2, "later", "deploy", (replace(entry, **change),))) is None
     assert memo.recall(kept, Manifest(2, "later", "deploy s", (entry, replace(entry, module="s/1-2")))) is None
@@ -61,6 +61,9 @@ def test_other_options_and_other_pip_variables_are_other_requests(
     one = memo.memo_path(yard, {"files": ["a"], "version": None})
     assert memo.memo_path(yard, {"files": ["a"], "version": None}) == one
     assert memo.memo_path(yard, {"files": ["a"], "version": "2"}) != one
+    with monkeypatch.context() as patched:
+        patched.setattr("platform.machine", lambda: "ppc64le")
+        assert memo.memo_path(yard, {"files": ["a"], "version": None}) != one
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1/simple")
     assert memo.memo_path(yard, {"files": ["a"], "version": None}) != one
 
@@ -70,6 +73,6 @@ def test_other_options_and_other_pip_variables_are_other_requests(
 )
 def test_a_damaged_memo_does_not_hold(tmp_path: Path, file: Path, entry: Entry, text: str) -> None:
     kept, manifest = tmp_path / "memo.json", Manifest(1, "now", "deploy", (entry,))
-    memo.remember(kept, [str(file)], ["s/1-1"], manifest)
+    memo.remember(kept, memo.digests([str(file)]), ["s/1-1"], manifest)
     kept.write_text(text)
     assert memo.recall(kept, manifest) is None

@@ -35,7 +35,7 @@ from stackyard.yard import atomic, disk, generations, revisions
 from stackyard.yard.audit import unfinished
 from stackyard.yard.changes import Changes, compare
 from stackyard.yard.layout import RevisionPaths, Yard
-from stackyard.yard.origin import Origin, origin
+from stackyard.yard.origin import Origin, UsedFile, origin
 from stackyard.yard.record import BuildRecord, Entry, Manifest, read_record
 
 USABLE = ("published", "unverified", "unchanged", "updated", "reinstated", "inherited")
@@ -51,7 +51,8 @@ class Request:
     """What to deploy, where and how.
 
     `accept` names the licences that are accepted with it, `update` what is solved anew although it is locked. `command`
-    is the command line without secrets, for the manifest.
+    is the command line without secrets, for the manifest. `read` are the hashes of the files that it was read from
+    (`inputs.as_read`); those of others are taken when they are needed.
     """
 
     stacks: tuple[Stack, ...]
@@ -62,6 +63,12 @@ class Request:
     accept: tuple[str, ...] = ()
     update: Update = NOTHING
     command: tuple[str, ...] = ()
+    read: Mapping[str, str] = field(default_factory=dict)
+
+    def origin(self) -> Origin:
+        """Who publishes this, from where, and what its files held when they were read; locks as they are now."""
+        now = origin(self.command, files_of(self.stacks, self.site))
+        return replace(now, files=tuple(UsedFile(f.path, self.read.get(f.path, f.sha256)) for f in now.files))
 
 
 @dataclass(frozen=True)
@@ -173,7 +180,7 @@ def deploy(request: Request, progress: Progress, held: Held) -> Result:
     locks = lock_all(request, progress)
     held.check()
     result.locks = [place for locked in locks if (place := write_lock(locked, request.yard, progress))]
-    made_by = origin(request.command, files_of(request.stacks, request.site))
+    made_by = request.origin()
     tasks = plan(request, locks)
     _tell_lost(request.yard, progress)
     candidates: list[Task] = []

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from stackyard.lock.text import path_for
+from stackyard.publish.memo import digests
 from stackyard.spec.models import Site, Stack, Variant
 from stackyard.yard.layout import Yard
 
@@ -23,6 +24,22 @@ def files_of(stacks: Iterable[Stack], site: Site) -> list[str]:
     return sorted(set(files))
 
 
+def as_read(stacks: Iterable[Stack], site: Site) -> dict[str, str]:
+    """The hashes of the files that a deploy only reads, at the time of the call: at once after the stacks were loaded.
+
+    A file may change while a deploy waits or builds: what is published was made of what it held before. Locks are left
+    out, which a deploy writes.
+    """
+    stacks = list(stacks)
+    locks = {str(path_for(Path(stack.file))) for stack in stacks}
+    return digests([name for name in files_of(stacks, site) if name not in locks] + _configs())
+
+
+def still_as_read(read: Mapping[str, str], now: Mapping[str, str]) -> bool:
+    """Whether no file that a deploy read has changed since."""
+    return all(now.get(name, digest) == digest for name, digest in read.items())
+
+
 def memo_inputs(stacks: Iterable[Stack], site: Site, yard: Yard) -> list[str] | None:
     """All files that a deploy of these stacks reads, for the memo; None where its result depends on anything else.
 
@@ -35,8 +52,11 @@ def memo_inputs(stacks: Iterable[Stack], site: Site, yard: Yard) -> list[str] | 
     if any(_names_variable(f) for f in files if f != site.file):
         return None
     kept = [str(yard.lock_of(path_for(Path(stack.file)))) for stack in stacks]  # of files in read-only directories
-    configs = [str(Path(name).expanduser()) for name in PIP_CONFIGS]
-    return sorted({*files, *kept, *configs})
+    return sorted({*files, *kept, *_configs()})
+
+
+def _configs() -> list[str]:
+    return [str(Path(name).expanduser()) for name in PIP_CONFIGS]
 
 
 def _names_variable(file: str) -> bool:

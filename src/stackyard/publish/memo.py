@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import platform
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -22,9 +23,13 @@ from stackyard.yard.record import Entry, Manifest
 
 
 def memo_path(yard: Yard, request: Mapping[str, Any]) -> Path:
-    """The path of the memo of a request: its name hashes files, options, the program's version and pip's variables."""
+    """The path of the memo of a request.
+
+    Its name hashes files, options, the program's version, pip's variables and the architecture of this machine, since
+    several kinds of machines may share a yard.
+    """
     pip = {k: v for k, v in os.environ.items() if k.startswith(("PIP_", "CONDA_", "UV_"))}
-    text = json.dumps([__version__, dict(request), pip], sort_keys=True, default=str)
+    text = json.dumps([__version__, platform.machine(), dict(request), pip], sort_keys=True, default=str)
     return yard.memo(hashlib.sha256(text.encode()).hexdigest()[:32])
 
 
@@ -42,13 +47,16 @@ def recall(path: Path, manifest: Manifest | None) -> list[str] | None:
     return modules
 
 
-def remember(path: Path, files: Iterable[str], modules: Iterable[str], manifest: Manifest | None) -> None:
-    """Write the memo of a successful deploy, after which `manifest` is current."""
-    digests = {str(name): _digest(Path(name)) for name in files}
+def remember(path: Path, files: Mapping[str, str], modules: Iterable[str], manifest: Manifest | None) -> None:
+    """Write the memo of a successful deploy, after which `manifest` is current. `files`: the hashes of what it read."""
     names = list(modules)
-    atomic.write_json(
-        path, {"files": digests, "modules": names, "published": _published(names, manifest)}, checked=True
-    )
+    value = {"files": dict(files), "modules": names, "published": _published(names, manifest)}
+    atomic.write_json(path, value, checked=True)
+
+
+def digests(files: Iterable[str]) -> dict[str, str]:
+    """The hash of each file's content now; empty for one that does not exist (a file that appears is a change too)."""
+    return {name: _digest(Path(name)) for name in files}
 
 
 def _published(modules: Iterable[str], manifest: Manifest | None) -> str:
@@ -68,8 +76,7 @@ def _is_there(entry: Entry) -> bool:
 
 
 def _digest(path: Path) -> str:
-    """The hash of a file's content, or a word for its absence (a file that appears is a change too)."""
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except FileNotFoundError:
-        return "absent"
+        return ""

@@ -82,7 +82,6 @@ def _deploy(
 ) -> None:
     from stackyard.cli.display import display
     from stackyard.publish import deploy
-    from stackyard.publish.inputs import memo_inputs
     from stackyard.publish.writing import building
 
     request = _request(context, yard, files, options)
@@ -91,16 +90,24 @@ def _deploy(
         display() as progress,
     ):
         result = deploy.deploy(request, progress, held)
-        files_read = memo_inputs(request.stacks, request.site, yard) if result.is_final else None
-        if files_read is not None:
-            modules = [outcome.module for outcome in result.outcomes]
-            memo.remember(remembered, files_read, modules, result.manifest)
+        _remember(remembered, request, result)
     _report(context, result, request, progress.notices, as_json)
+
+
+def _remember(path: Path, request: Any, result: Any) -> None:
+    """Note that this deploy would do nothing now, unless a file has changed since it was read."""
+    from stackyard.publish.inputs import memo_inputs, still_as_read
+
+    files = memo_inputs(request.stacks, request.site, request.yard) if result.is_final else None
+    now = memo.digests(files or ())
+    if files is not None and still_as_read(request.read, now):
+        memo.remember(path, now, [outcome.module for outcome in result.outcomes], result.manifest)
 
 
 def _request(context: Context, yard: Yard, files: tuple[Path, ...], options: dict[str, Any]) -> Any:
     from stackyard.cli.stacks import load_stacks
     from stackyard.publish.deploy import Request
+    from stackyard.publish.inputs import as_read
 
     if len(files) > 1 and (options["name"] or options["version"]):
         raise InputError("--name and --version require exactly one FILE", hint="deploy the files one by one")
@@ -114,6 +121,7 @@ def _request(context: Context, yard: Yard, files: tuple[Path, ...], options: dic
         allow_unverified=options["allow_unverified"],
         accept=options["accept"],
         command=context.command,
+        read=as_read(stacks, site),
     )
 
 
