@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -161,3 +162,23 @@ def test_each_account_but_the_caches_owner_has_a_part_of_its_own(accounts: Accou
         child.cache, yard.cache, yard.cache / "accounts/0", yard.cache / f"accounts/{bert.uid}",
     ]  # fmt: skip
     assert next(iter(searched(own_part(yard)))).cache == yard.cache / "accounts/0", "one's own first"
+
+
+def test_a_cache_that_an_account_may_not_read_is_not_searched(accounts: Accounts, common: Path) -> None:
+    site = Yard(common / "site")
+    for part in (site, replace(site, account="1"), replace(site, account="2")):
+        part.conda.mkdir(parents=True)
+    code = (
+        "import sys; from pathlib import Path; from stackyard.yard.caches import searched;"
+        "from stackyard.yard.layout import Yard;"
+        "print(*(part.account or part.root.name for part in searched(Yard(Path('own'), Yard(Path(sys.argv[1]))))))"
+    )
+
+    def found() -> str:
+        return accounts.user("anna").python(code, site.root).out.strip()
+
+    assert found() == "own site 1 2"
+    replace(site, account="1").cache.chmod(0o700)
+    assert found() == "own site 2"
+    site.cache.chmod(0o700)
+    assert found() == "own"

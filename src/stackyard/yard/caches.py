@@ -106,16 +106,28 @@ def own_part(yard: Yard) -> Yard:
 
 
 def parts(yard: Yard) -> tuple[Yard, ...]:
-    """A yard once for each part of its cache: the one that it has now, then the others."""
+    """A yard once for each part of its cache: the one that it has now, then the others that this account may read."""
     shared = replace(yard, account="")
-    folder = shared.cache / ACCOUNTS
-    names = sorted(child.name for child in folder.iterdir()) if folder.is_dir() else []
-    return (yard, *(y for y in (shared, *(replace(yard, account=n) for n in names)) if y != yard))
+    others = (shared, *(replace(yard, account=name) for name in _accounts(shared)))
+    return (yard, *(part for part in others if part != yard and _may_read(part)))
 
 
 def searched(yard: Yard) -> tuple[Yard, ...]:
     """Where cached things are looked up: this yard's caches, this account's first, then those of its parents."""
-    return tuple(part for each in yard.lineage() for part in parts(each))
+    own, *parents = yard.lineage()
+    return (*parts(own), *(part for each in parents for part in parts(each) if _may_read(part)))
+
+
+def _accounts(shared: Yard) -> list[str]:
+    try:
+        return sorted(os.listdir(shared.cache / ACCOUNTS))  # noqa: PTH208
+    except (FileNotFoundError, PermissionError):
+        return []
+
+
+def _may_read(part: Yard) -> bool:
+    """Whether this account may look into a part; a site may keep its users out of its cache."""
+    return os.access(part.cache, os.R_OK | os.X_OK)
 
 
 def content_hash(folder: Path, files: Iterable[str]) -> str:
