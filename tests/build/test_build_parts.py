@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import pytest
 from buildbed import locked
 
-from stackyard.build import bytecode_worker, fetch, pip, programs, seal, tools, unpack, uvcache
+from stackyard.build import builder, bytecode_worker, fetch, pip, programs, seal, tools, unpack, uvcache
 from stackyard.build.bytecode import pyc
 from stackyard.build.inputs import described, file_inputs, input_hash, is_build_of
 from stackyard.build.pyfiles import source_of
@@ -40,6 +42,7 @@ from stackyard.spec.models import (  # fmt: skip
     Variant,
 )
 from stackyard.yard import disk
+from stackyard.yard.layout import RevisionPaths
 from stackyard.yard.record import BuildRecord
 
 PLAIN = Variant(stack="demo", version="1.0", name="py311")
@@ -95,6 +98,19 @@ def test_removing_a_tree_frees_its_name(tmp_path: Path) -> None:
     tree.symlink_to("/nowhere")
     disk.remove_tree(tree)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_build_removes_what_a_killed_one_was_removing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = RevisionPaths(tmp_path)
+    job: Any = SimpleNamespace(paths=paths, prefix=paths.prefix, work=paths.work)
+    (paths.prefix / "bin").mkdir(parents=True)
+    paths.lock.parent.mkdir()
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(disk, "_allow_removal", lambda _: signal.raise_signal(signal.SIGINT))
+        builder._clear(job)
+    assert [path.name.partition("-")[0] for path in disk.leftovers(tmp_path)] == [".prefix.removed"]
+    builder._clear(job)
+    assert [path.name for path in tmp_path.iterdir()] == ["lock"]
 
 
 def program(folder: Path, name: str, body: str) -> dict[str, str]:

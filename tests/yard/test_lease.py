@@ -299,6 +299,34 @@ def test_who_waits_ends_with_an_error_that_says_for_whom(folder: Path) -> None:
     assert caught.value.hint and f"remove {folder}/1/owner.json" in caught.value.hint
 
 
+def stale(file: Path) -> bytes:
+    raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(file))
+
+
+def test_a_lease_that_cannot_be_read_is_not_a_lost_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with lease(folder, "the stack demo") as held:
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "read_bytes", stale)
+            with pytest.raises(StackyardError, match=r"cannot check the lease of the stack demo: .* Stale file handle"):
+                held.check()
+        held.check()
+
+
+def test_giving_a_lease_back_does_not_hide_why_the_work_failed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(KeyError), lease(folder, "the stack demo"):
+        monkeypatch.setattr(Path, "unlink", stale)
+        raise KeyError
+
+
+def test_who_never_wins_a_free_lease_waits_and_gives_up(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease_module, "take", lambda *_: None)
+    with (
+        pytest.raises(StackyardError, match=r"timed out after 0 s .* held by another process"),
+        lease(folder, "the stack demo", wait_s=0),
+    ):
+        pass
+
+
 def test_a_directory_is_left_to_a_builder_that_may_write_again(folder: Path) -> None:
     assert not is_occupied(folder)
     first = occupy(folder, "it", {"module": "demo/1-1"})

@@ -105,8 +105,8 @@ def _begin(job: Job, digest: str) -> Lease:
 
 
 def _clear(job: Job) -> None:
-    disk.remove_tree(job.prefix)
-    disk.remove_tree(job.work)
+    for path in (job.prefix, job.work, *disk.leftovers(job.paths.root)):
+        disk.remove_tree(path)
 
 
 def _settle(job: Job) -> None:

@@ -24,6 +24,7 @@ from stackyard.yard.record import DiskUse
 HARDLINK, REFLINK, COPY, MIXED = "hardlink", "reflink", "copy", "mixed"
 _FICLONE = 0x40049409  # linux/fs.h: _IOW(0x94, 9, int)
 _NOT_LINKABLE = {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
+_REMOVED = ".removed-"
 _BLOCK = 512  # st_blocks counts units of 512 bytes whatever the file system's own block is
 
 
@@ -188,7 +189,7 @@ def _status(path: Path) -> os.stat_result | None:
 
 def remove_tree(path: Path) -> None:
     """Remove a tree or a file so that its name is free at once: it is renamed first. It may be missing."""
-    doomed = path.with_name(f".{path.name}.removed-{process_token()}")
+    doomed = path.with_name(f".{path.name}{_REMOVED}{process_token()}")
     with suppress(FileNotFoundError):
         os.replace(path, doomed)
     if doomed.is_symlink() or doomed.is_file():
@@ -198,6 +199,11 @@ def remove_tree(path: Path) -> None:
     shutil.rmtree(doomed, ignore_errors=True)
     if doomed.exists():
         shutil.rmtree(doomed)
+
+
+def leftovers(folder: Path) -> list[Path]:
+    """What killed processes renamed in a directory and did not remove, sorted; that of a living one looks the same."""
+    return sorted(folder.glob(f".*{_REMOVED}*"))
 
 
 def _allow_removal(folder: Path) -> None:

@@ -72,7 +72,7 @@ class Claim:
         return b""
 
     def __str__(self) -> str:
-        return str(self.owner) if self.owner else self.damage
+        return str(self.owner or self.damage or "another process")
 
 
 class Lease:
@@ -89,15 +89,17 @@ class Lease:
         """Return if this process still holds it. Called before anything becomes visible to others.
 
         Raises:
-            StackyardError: another process took it over, because this one was not heard from.
+            StackyardError: another process took it over, because this one was not heard from; or that is not known.
         """
-        now = latest(self.folder)
+        now, hint = latest(self.folder), "nothing was published by this command; run it again"
         if now.number == self.number and now.owner == self._owner:
             return
+        if now.number == self.number and now.damage:
+            raise StackyardError(f"cannot check the lease of {self.name}: {now.damage}", hint=hint)
         by = f" to {now}" if now.number > self.number and not now.is_free else ""
         raise StackyardError(
             f"lost the lease of {self.name}{by}: this process was stopped or cut off for too long",
-            hint="nothing was published by this command; run it again",
+            hint=hint,
         )
 
     def beat(self) -> None:
@@ -111,8 +113,11 @@ class Lease:
                 os.close(handle)
 
     def release(self) -> None:
-        """Give it back. Removing a file works on a full disk too; the claim stays, so that numbers only grow."""
-        with suppress(FileNotFoundError):
+        """Give it back. Removing a file works on a full disk too; the claim stays, so that numbers only grow.
+
+        Where the file system does not answer it stays held, until others find that this process ended.
+        """
+        with suppress(OSError):
             (self._claim / "owner.json").unlink()
 
     def withdraw(self) -> None:
@@ -178,7 +183,7 @@ def _acquire(folder: Path, name: str, deadline: float, wait_s: float, tell: Call
             if held is not None:
                 held.forget_earlier()
                 return held
-            continue
+            last = latest(folder)
         if str(last) != told:
             told = str(last)
             tell(f"waiting for {name}: held by {last}")
