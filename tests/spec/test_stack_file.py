@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from stackyard.errors import InputError, ManyErrors
+from stackyard.spec import matrix
 from stackyard.spec.models import Site, Stack
 from stackyard.spec.stack import stack_from_file
 
@@ -171,6 +172,27 @@ def test_wrong_matrix(read, matrix, message) -> None:
         read(f"version: 1\nmatrix: {matrix}\nenvironment: {{dependencies: [a]}}\n")
     assert any(message in line for line in problems(error)), problems(error)
     assert all(line.startswith("stack.yaml:2:") or "the matrix is empty" in line for line in problems(error))
+
+
+def test_too_many_points_are_noticed_before_they_are_made(read, monkeypatch) -> None:
+    asked: list[str] = []
+
+    def many(axis: str, *_: object) -> list[str]:
+        asked.append(axis)
+        return [str(n) for n in range(matrix.MOST_POINTS)]
+
+    monkeypatch.setattr(matrix, "values", many)
+    with pytest.raises(InputError) as error:
+        read("versions: [1, 2]\nmatrix: {a: [1], b: [1], c: [1]}\nenvironment: {dependencies: [a]}\n")
+    assert any("more than 1000 variants of a version" in line for line in problems(error))
+    assert asked == ["a", "b", "b"]
+
+
+def test_the_points_of_all_versions_are_bounded_too(read, monkeypatch) -> None:
+    monkeypatch.setattr(matrix, "MOST_IN_ALL", 5)
+    with pytest.raises(InputError) as error:
+        read("versions: [1, 2, 3]\nmatrix: {a: [1, 2]}\nenvironment: {dependencies: [a]}\n")
+    assert any("more than 5 variants" in line for line in problems(error))
 
 
 # --------------------------------------------------------------------------- conditions

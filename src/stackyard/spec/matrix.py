@@ -10,6 +10,7 @@ matrix:
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,8 @@ RESERVED = frozenset(
 _AXIS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 MOST_POINTS = 1000
 """The most variants of one version: each is solved, built and verified."""
+MOST_IN_ALL = 10_000
+"""The most variants of all versions of a file."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +68,8 @@ def points(
     excluded = _rules(matrix.get("exclude"), [*axes, "version"], every, slips)
     rules = _rules(matrix.get("include"), [*axes, "version", "variant"], every, problems)
     included = [point for rule in rules for point in _included(rule, axes, problems)]
-    products = {version: _product(version, axes, matrix.where, problems) for version in versions}
-    others = [point for version in known for point in _product(version, axes, matrix.where, [])]
-    product = [*(point for row in products.values() for point in row), *others]
-    problems += slips or _without_effect(excluded, product)
+    products = _products(versions, known, axes, matrix.where, problems)
+    problems += slips or _without_effect(excluded, [point for row in products.values() for point in row])
     found: list[Point] = []
     for version in versions:
         found += [point for point in products[version] if not any(_matches(rule, point) for rule in excluded)]
@@ -84,20 +85,40 @@ def _check_axes(matrix: Node, axes: Mapping[str, Node], problems: list[InputErro
             problems.append(InputError(f"matrix: {name!r} cannot be an axis", where=key.where, hint=hint))
 
 
+def _products(
+    versions: Sequence[str], known: Sequence[str], axes: Mapping[str, Node], place: Where, problems: list[InputError]
+) -> dict[str, list[Point]]:
+    """The points of every version; problems are those of `versions`. None at all where they are too many."""
+    found: dict[str, list[Point]] = {}
+    count = 0
+    for version in (*versions, *known):
+        found[version] = _product(version, axes, place, problems if version in versions else [])
+        count += len(found[version])
+        if len(found[version]) > MOST_POINTS or count > MOST_IN_ALL:
+            most = (
+                f"{MOST_POINTS} variants of a version"
+                if len(found[version]) > MOST_POINTS
+                else f"{MOST_IN_ALL} variants"
+            )
+            hint = "give fewer values, or list single variants with `include`"
+            problems.append(InputError(f"matrix: more than {most}", where=place, hint=hint))
+            return {version: [] for version in (*versions, *known)}
+    return found
+
+
 def _product(version: str, axes: Mapping[str, Node], place: Where, problems: list[InputError]) -> list[Point]:
-    """The points of one version; an axis sees the version and the axes before it."""
+    """The points of one version, cut where they are too many; an axis sees the version and the axes before it."""
     rows: list[dict[str, str]] = [{}] if axes else []
     for name, node in axes.items():
         known = [*axes, "version"]
-        rows = [
+        longer = (
             {**row, name: value}
             for row in rows
             for value in values(name, node, {**dict.fromkeys(known, ""), **row, "version": version}, problems)
-        ]
+        )
+        rows = list(itertools.islice(longer, MOST_POINTS + 1))
         if len(rows) > MOST_POINTS:
-            hint = "give fewer values, or list single variants with `include`"
-            problems.append(InputError(f"matrix: more than {MOST_POINTS} variants", where=place, hint=hint))
-            return []
+            break
     return [Point(version, row, None, place) for row in rows]
 
 
