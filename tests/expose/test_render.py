@@ -224,7 +224,7 @@ def test_the_default_revision_wins_an_alias_and_stacks_keep_their_names(tmp_path
 def test_an_alias_can_name_the_axes_of_its_variant(tmp_path: Path) -> None:
     yard = Yard(tmp_path)
     made = [dataclasses.replace(record(yard, "a", "1", number), axes={"python": str(number)}) for number in (2, 3)]
-    made.append(dataclasses.replace(record(yard, "a", "1", 4), axes={}))
+    made += [dataclasses.replace(record(yard, "a", "1", 4), axes=axes) for axes in ({}, {"python": "a b"})]
     site = Site(modules=ModulePolicy(aliases={"pytorch": "pytorch-py{python}"}))
     found = alias_modules([entry(r) for r in made], {r.module: r for r in made}, site, set())
     targets = {name: made[int(name.partition("-py")[2][0]) - 2].module for name in found}

@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from stackyard import grammar
 from stackyard.expose import lua, tcl
 from stackyard.yard.record import BuildRecord, Entry
 
@@ -76,11 +77,11 @@ def alias_modules(
 
 
 def _of_variant(template: str, axes: Mapping[str, str]) -> str:
-    """``tensorflow-py{python}`` with the variant's axes filled in; empty if the variant lacks one of them."""
+    """``tensorflow-py{python}`` with the variant's axes filled in; empty where that is not a module name."""
     name = template
     for axis, value in axes.items():
         name = name.replace(f"{{{axis}}}", value)
-    return "" if "{" in name else name
+    return name if grammar.LABEL.accepts(name) else ""
 
 
 def rc_lua(names: Names) -> str:

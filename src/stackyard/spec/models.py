@@ -33,6 +33,7 @@ from stackyard.spec.sitemodels import (
     UserPaths,
 )
 from stackyard.spec.words import (
+    Alias,
     Command,
     Family,
     HostModule,
@@ -267,7 +268,7 @@ class ModuleSettings(Model):
     family: Family | None = Field(None, description="Not set: the site's; empty: none")
     conflict: tuple[HostModule, ...] = ()
     depends_on: tuple[HostModule, ...] = Field((), description="Host modules that are loaded with it")
-    aliases: tuple[str, ...] = Field((), description="Packages with an alias module, e.g. horovod")
+    aliases: tuple[Alias, ...] = Field((), description="Packages with an alias module, e.g. horovod")
     commands: tuple[Command, ...] = Field(
         (), description="Loading puts these commands on PATH and changes nothing else; empty: the whole stack"
     )

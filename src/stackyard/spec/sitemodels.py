@@ -12,6 +12,7 @@ from pydantic import Field
 from stackyard.host.platforms import BuiltFor
 from stackyard.spec.base import Model
 from stackyard.spec.words import (
+    Alias,
     Family,
     HostModule,
     InnerPath,
@@ -150,7 +151,7 @@ class ModulePolicy(Model):
     naming: str = Field("{version}-{variant}-{revision}", description="Module version of a revision")
     first_revision: int = Field(1, ge=0)
     formats: tuple[Literal["lua", "tcl"], ...] = ("lua", "tcl")
-    aliases: dict[str, str] = Field({}, description="package: module name, e.g. tensorflow: tensorflow-py{python}")
+    aliases: dict[str, Alias] = Field({}, description="package: module name, e.g. tensorflow: tensorflow-py{python}")
     family: Family = "python"
     default: Literal["newest", "first"] = "newest"
     depends_on: tuple[HostModule, ...] = ()

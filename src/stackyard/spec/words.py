@@ -5,6 +5,7 @@ Each is a `stackyard.grammar` as pydantic applies it; `spec.validate` turns what
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 from pydantic import AfterValidator, ValidationInfo
@@ -25,6 +26,11 @@ def _checked(check: grammar.Grammar, *, or_empty: bool = False) -> AfterValidato
     return AfterValidator(apply)
 
 
+def _label_of_axes(text: str) -> str:
+    grammar.LABEL(re.sub(r"\{\w+\}", "0", text))
+    return text
+
+
 VariableName = Annotated[str, _checked(grammar.SETTABLE)]
 OptionalVariable = Annotated[str, _checked(grammar.SETTABLE, or_empty=True)]
 VariableRead = Annotated[str, _checked(grammar.VARIABLE)]
@@ -43,6 +49,9 @@ Command = Annotated[str, _checked(grammar.COMMAND)]
 """A command of the stack."""
 
 HostModule = Annotated[str, _checked(grammar.MODULE)]
+Alias = Annotated[str, AfterValidator(_label_of_axes)]
+"""The name of an alias module; may hold names of axes in braces."""
+
 Family = Annotated[str, _checked(grammar.FAMILY, or_empty=True)]
 Word = Annotated[str, _checked(grammar.WORD, or_empty=True)]
 JobName = Annotated[str, _checked(grammar.JOB, or_empty=True)]
