@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from stackyard.errors import InputError
+from stackyard.host.identity import account_name
 from stackyard.launch.records.find import compare, find_run
 from stackyard.launch.records.follow import follow
-from stackyard.launch.records.origin import hostname
+from stackyard.launch.records.origin import hostname, whoami
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.record import (
     RunRecord,
@@ -99,6 +100,12 @@ def test_a_run_whose_watcher_died_is_lost_and_one_that_lives_is_not(tmp_path: Pa
     child.wait()
     assert current_status(paths).state == "lost"
     assert read_status(paths).over
+
+
+def test_the_user_of_a_record_is_the_account(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGNAME", "another")
+    monkeypatch.setenv("USER", "another")
+    assert whoami() == account_name(os.getuid())
 
 
 def test_cancel_interrupts_the_watcher_here_and_refuses_elsewhere(tmp_path: Path) -> None:

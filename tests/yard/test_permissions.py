@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
+from stackyard.errors import InputError
 from stackyard.spec.models import Permissions, Site
 from stackyard.spec.site import read_site
-from stackyard.spec.siteyard import is_sites, policy, unused
+from stackyard.spec.siteyard import expanded, is_sites, policy, unused
 from stackyard.yard import permissions
 from stackyard.yard.atomic import write_text
 from stackyard.yard.layout import Yard
@@ -194,3 +195,8 @@ def test_a_member_who_does_not_own_a_directory_is_told_who_can_give_it(accounts:
     group = accounts.group("staff")
     hint = anna.python(code, common, group).out
     assert hint == f"its owner, root, must run `chgrp {group} {common} && chmod g+s {common}`\n"
+
+
+def test_a_yard_in_the_home_of_no_account_is_an_error_of_the_site(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot resolve ~nosuchaccount/yard: no such account"):
+        expanded("~nosuchaccount/yard")

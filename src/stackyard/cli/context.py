@@ -21,6 +21,7 @@ from stackyard import __version__
 from stackyard.cli.output import show_notice
 from stackyard.errors import InputError
 from stackyard.host.secrets import redacted, shown
+from stackyard.spec import siteyard
 from stackyard.yard import atomic
 from stackyard.yard.caches import own_part
 from stackyard.yard.layout import Yard, default_yard_root
@@ -101,15 +102,15 @@ class Context:
         site_yard, user_yard = self._site_paths()
         if self.yard_option is not None:
             root = self.yard_option
-        elif os.environ.get("STACKYARD_HOME") or not user_yard:
+        elif os.environ.get("STACKYARD_HOME"):
             root = default_yard_root()
         else:
-            root = Path(os.path.expandvars(user_yard)).expanduser()
+            root = siteyard.expanded(user_yard) or default_yard_root()
         root = root.absolute()
         if "$" in str(root):
             raise InputError(f"unset variable in the yard's path: {root}", hint="set it, or use --yard")
         _require_directory(root)
-        parent = Path(os.path.expandvars(site_yard)).expanduser().absolute() if site_yard else None
+        parent = siteyard.expanded(site_yard)
         if parent is not None and parent.resolve() != root.resolve() and _readable(parent):
             return own_part(Yard(root, Yard(parent)))
         return own_part(Yard(root))

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stackyard.errors import InputError
 from stackyard.yard import permissions
 from stackyard.yard.layout import Yard
 from stackyard.yard.permissions import Policy
@@ -20,8 +21,11 @@ def site_root(site: Site) -> Path | None:
 
 
 def expanded(text: str) -> Path | None:
-    """A path of a site's file, absolute; None where it is empty."""
-    return Path(os.path.expandvars(text)).expanduser().absolute() if text else None
+    """A path of a site's file, absolute; None where it is empty. Raises InputError: the home of an unknown account."""
+    try:
+        return Path(os.path.expandvars(text)).expanduser().absolute() if text else None
+    except RuntimeError as error:
+        raise InputError(f"cannot resolve {text}: no such account", hint="write the path of the directory") from error
 
 
 def is_sites(yard: Yard, site: Site) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import hashlib
 import os
 import platform
@@ -12,6 +11,7 @@ from typing import Any
 
 from stackyard import __version__
 from stackyard.host.command import run, which
+from stackyard.host.identity import account_name
 
 LARGEST_PROGRAM = 1 << 26
 """Bytes; a larger program file is not hashed."""
@@ -47,11 +47,8 @@ def versions() -> dict[str, str]:
 
 
 def whoami() -> str:
-    """Your login name, or the user number where the system has no name for it."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())
+    """The name of your account, whatever LOGNAME and USER say."""
+    return account_name(os.getuid())
 
 
 def hostname() -> str:
