@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fuzz.command import stackyard
+
+if TYPE_CHECKING:
+    from stackyard.lock.model import Lock
 
 Read = Callable[[Path], None]
 ROOT = Path(__file__).parents[2]
@@ -51,12 +55,33 @@ def _lock(path: Path) -> None:
     except StackyardError:
         return
     text.dump(lock)
+    _judge(lock)
     for variant in lock.variants:
         for form in (export.explicit, export.environment, export.pylock, export.pixi):
             try:
                 form(variant)
             except StackyardError as error:
                 assert error.message
+
+
+def _judge(lock: Lock) -> None:
+    """Compare a lock with a file and a site that touch every rule of what makes it stale."""
+    from stackyard.lock import solve
+    from stackyard.spec.models import Environment, Gpu, NodeKind, PipRequirement, Site, Stack, Variant
+
+    asked = Environment(pip=(PipRequirement(text="torch", line="torch", name="torch"),))
+    variants = tuple(
+        Variant(stack=v.stack, version=v.version, name=v.variant, environment=asked, axes={"accelerator": "cuda"})
+        for v in lock.variants
+    )
+    site = Site.model_validate({
+        "pins": ("python <3", *(f"{p.name} <1" for v in lock.variants for p in v.conda)), "platforms": ["linux-64"],
+        "channels": {"exclude_newer": "2020-01-01", "priority": "flexible"}, "interpreter": {"version": "3.11"},
+        "pip": {"index_url": "https://index/simple"},
+    })  # fmt: skip
+    kinds = {"a": NodeKind(platform="linux-64", glibc="2.17", gpu=Gpu(count=1, cuda="12.0"))}
+    verdict = solve.staleness(lock, Stack(name="s", variants=variants), site.model_copy(update={"nodes": kinds}), ())
+    assert all(isinstance(line, str) for line in (*verdict.reasons, *verdict.harmless))
 
 
 def _hosts(path: Path) -> None:

@@ -10,6 +10,7 @@ from helpers_lock import conda, pip, stack, variant, wheel
 
 from stackyard.host.platforms import this_platform
 from stackyard.lock import solve
+from stackyard.lock.fresh import Verdict
 from stackyard.lock.model import Lock
 from stackyard.progress import Silent
 from stackyard.spec.models import ChannelPolicy, Environment, Interpreter, NodeKind, PipOptions, PipPolicy, Site, Stack
@@ -52,7 +53,7 @@ class Bed:
         policy, index = ChannelPolicy(**values.pop("channels")), PipPolicy(**values.pop("pip"))
         return Site(channels=policy, pip=index, **values)
 
-    def staleness(self, lock: Lock | None = None, **change: Any) -> solve.Staleness:
+    def staleness(self, lock: Lock | None = None, **change: Any) -> Verdict:
         return solve.staleness(lock or self.lock, self.stack, self.site(**change), ())
 
 
@@ -80,7 +81,7 @@ def test_a_policy_that_is_satisfied_leaves_the_lock_fresh(bed: Bed, change: dict
     if "exclude_newer" in change.get("channels", {}):
         stack_of_conda = stack(variant(Environment(conda=conda("lib"))))
         lock = solve.lock_stack(stack_of_conda, bed.site(), Yard(bed.folder / "yard"), (), None, Silent())
-        assert solve.stale(lock, stack_of_conda, bed.site(**change), ()) == []
+        assert solve.staleness(lock, stack_of_conda, bed.site(**change), ()).reasons == ()
         return
     found = bed.staleness(**change)
     assert found.reasons == ()
@@ -117,7 +118,7 @@ def test_channels(bed: Bed) -> None:
     moved = bed.staleness(channels={"mirrors": {bed.channel: bed.other}})
     assert any(f"- channel {bed.channel} (locked: lib)" in reason for reason in moved.reasons)
     own = bed.of(channels=(bed.other, bed.channel))  # the file's own channel is a wish
-    assert any(f"+ channel {bed.other}" in reason for reason in solve.stale(bed.lock, own, bed.site(), ()))
+    assert any(f"+ channel {bed.other}" in reason for reason in solve.staleness(bed.lock, own, bed.site(), ()).reasons)
 
 
 def test_only_the_variant_that_is_affected_is_solved_again(bed: Bed, tmp_path: Path) -> None:

@@ -146,10 +146,10 @@ def test_stale_says_what_changed(
 ) -> None:  # fmt: skip
     site, made = a_site(channel, links), stack(variant(local("app")))
     locked = lock(made, site, Yard(tmp_path))
-    assert solve.stale(locked, made, site, ()) == []
-    assert solve.stale(text.parse(text.dump(locked), "x"), made, site, ()) == []
+    assert solve.staleness(locked, made, site, ()).reasons == ()
+    assert solve.staleness(text.parse(text.dump(locked), "x"), made, site, ()).reasons == ()
     after = stack(variant(environment, build=build or BuildSpec()))
-    reasons = solve.stale(locked, after, site.model_copy(update=site_update), ())
+    reasons = solve.staleness(locked, after, site.model_copy(update=site_update), ()).reasons
     assert any(says in reason for reason in reasons), reasons
     assert all(reason.startswith(f"demo 1-base for {HERE}: ") for reason in reasons)
 
@@ -158,11 +158,11 @@ def test_stale_variants(channel: Path, tmp_path: Path, links: Path) -> None:
     site, made = a_site(channel, links), stack(variant(Environment(conda=conda("lib"))))
     locked = lock(made, site, Yard(tmp_path))
     more = stack(*made.variants, variant(name="new"))
-    assert solve.stale(locked, more, site, ()) == [f"demo 1-new for {HERE} is not locked"]
+    assert solve.staleness(locked, more, site, ()).reasons == (f"demo 1-new for {HERE} is not locked",)
     other = stack(variant(Environment(conda=conda("lib")), name="renamed"))
-    assert f"1-base for {HERE} is no longer in the file" in solve.stale(locked, other, site, ())
+    assert f"1-base for {HERE} is no longer in the file" in solve.staleness(locked, other, site, ()).reasons
     reordered = stack(variant(Environment(conda=conda("lib"))))
-    assert solve.stale(locked, reordered, site, ()) == []
+    assert solve.staleness(locked, reordered, site, ()).reasons == ()
 
 
 def test_a_patch_or_project_that_changes_makes_it_stale_and_clones_agree(channel: Path, tmp_path: Path) -> None:
@@ -259,8 +259,11 @@ def test_a_host_python_that_changed_is_stale(channel: Path, links: Path, tmp_pat
     made = stack(variant(local("app"), interpreter=Interpreter(source="host", path=str(fake))))
     site = a_site(channel, links)
     locked = lock(made, site, Yard(tmp_path / "y"))
-    assert locked.variants[0].interpreter.path == str(fake) and solve.stale(locked, made, site, ()) == []
+    assert locked.variants[0].interpreter.path == str(fake) and solve.staleness(locked, made, site, ()).reasons == ()
     fake.write_text('#!/bin/sh\n# updated\necho 3.11.1\necho "$0"\n')
-    assert "is no longer the locked Python" in solve.stale(locked, made, site, ())[0]
+    assert "is no longer the locked Python" in solve.staleness(locked, made, site, ()).reasons[0]
     again = lock(made, site, Yard(tmp_path / "y"), previous=locked)
-    assert again.variants[0].interpreter.sha256 == sha256_file(fake) and solve.stale(again, made, site, ()) == []
+    assert (
+        again.variants[0].interpreter.sha256 == sha256_file(fake)
+        and solve.staleness(again, made, site, ()).reasons == ()
+    )

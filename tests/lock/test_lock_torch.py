@@ -238,7 +238,9 @@ def test_no_solution_names_the_index(web: str, yard: Yard) -> None:
 def test_a_change_of_the_rule_concerns_locks_with_torch_only(web: str, yard: Yard) -> None:
     def stale(line: str, where: Site) -> list[str]:
         made = stack(variant(Environment(pip=pip(line)), interpreter=Interpreter(source="host")))
-        return solve.stale(solve.lock_stack(made, site(web), yard, (), None, Silent()), made, where, ())
+        return list(
+            solve.staleness(solve.lock_stack(made, site(web), yard, (), None, Silent()), made, where, ()).reasons
+        )
 
     assert stale("numpy", site(web, torch_backend="off")) == []
     assert any("torch-backend off" in reason for reason in stale("torch", site(web, torch_backend="off")))

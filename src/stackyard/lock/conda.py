@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
 import json
 import re
 import time
@@ -11,6 +10,7 @@ import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ from stackyard.host.names import conda_name
 from stackyard.lock.channels import Channel
 from stackyard.lock.favour import Offered, offered
 from stackyard.lock.model import CondaPackage
+from stackyard.lock.newest import end_of
 from stackyard.lock.prefer import ALL_FREE, Preferred
 from stackyard.lock.reach import Target, check
 from stackyard.lock.satisfied import fits
@@ -111,7 +112,7 @@ class _Solver:
         places = [*(c.url for c in request.channels), *(s for s in request.specs if "://" in s and "::" not in s)]
         self._gateway = Gateway(cache_dir=request.cache, client=client(places), show_progress=False)
         self._virtual = [_virtual(text) for text in request.virtual]
-        self._newest = _end_of(request.exclude_newer) if request.exclude_newer else None
+        self._newest = end_of(request.exclude_newer).replace(tzinfo=None) if request.exclude_newer else None
         self._offered = Offered(())
         self.kept: Sequence[CondaPackage] = ()
 
@@ -157,13 +158,18 @@ class _Solver:
         return True
 
 
+@lru_cache(maxsize=8)
 def _forget_tokens(cache: Path) -> None:
-    """Remove what former versions kept of channels with a token or a login in their URLs: the URLs are in it."""
+    """Remove what former versions kept of channels with a token or a login in their URLs: the URLs are in it.
+
+    Once in a process: this version writes no such file.
+    """
     for note in (*cache.glob("*.info.json"), *cache.glob("*.shards-cache-v*")):
-        text = note.read_bytes().decode("latin-1")
-        if secrets.shown(text) != text:
-            for path in (note, note.with_name(note.name.replace(".info.json", ".json"))):
-                path.unlink(missing_ok=True)
+        with suppress(OSError):  # another process may have removed it, and another account may own it
+            text = note.read_bytes().decode("latin-1")
+            if secrets.shown(text) != text:
+                for path in (note, note.with_name(note.name.replace(".info.json", ".json"))):
+                    path.unlink(missing_ok=True)
 
 
 async def _solve(request: CondaRequest) -> list[RepoDataRecord]:
@@ -318,16 +324,6 @@ def _match_spec(text: str, request: CondaRequest) -> MatchSpec:
 def _virtual(text: str) -> GenericVirtualPackage:
     name, version, build = text.split("=", 2)
     return GenericVirtualPackage(PackageName(name), Version(version), BuildString(build))
-
-
-def _end_of(date: str) -> datetime.datetime:
-    try:
-        day = datetime.datetime.fromisoformat(date)
-    except ValueError as error:
-        raise InputError(f"channels.exclude_newer: {date!r} is not a date", hint="write it as 2025-06-30") from error
-    if len(date) == 10:
-        day = day.replace(hour=23, minute=59, second=59)
-    return day if day.tzinfo is None else day.astimezone(datetime.timezone.utc).replace(tzinfo=None)
 
 
 # --------------------------------------------------------------------------- records

@@ -203,7 +203,7 @@ def _accepted(what: str) -> Iterator[None]:
     """Turn rattler's errors about values of a lock into an InputError; it has an exception for each kind of value."""
     try:
         yield
-    except InputError:
+    except (InputError, OSError, ImportError):
         raise
     except Exception as error:
         message = f"invalid values of {what} in the lock: {error}"

@@ -56,7 +56,7 @@ async def offered(gateway: Gateway, request: CondaRequest, newest: datetime.date
 async def _of_first_channels(
     gateway: Gateway, request: CondaRequest, records: Sequence[RepoDataRecord]
 ) -> list[RepoDataRecord]:
-    """With strict priority: without the packages of which an earlier channel has any version."""
+    """With strict and with flexible priority: without the packages of which an earlier channel has any version."""
     urls = [secrets.seen(channel.url) for channel in request.channels]
     if request.priority == "disabled" or len(urls) == 1:
         return list(records)

@@ -6,19 +6,20 @@ was removed. What the file itself requests is compared line by line: an edited r
 
 from __future__ import annotations
 
-import datetime
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
+from stackyard.errors import InputError
 from stackyard.host.names import conda_name
 from stackyard.lock import interpreter as python
 from stackyard.lock.accelerator import for_variant
 from stackyard.lock.channels import Resolver
 from stackyard.lock.fingerprint import Fingerprint, changes, conda_requirements, pip_requirements, wanted, where_of
 from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage
+from stackyard.lock.newest import end_of
 from stackyard.lock.satisfied import conda_satisfies, virtual_satisfies
 from stackyard.lock.tags import best_wheel, wheel_tags
 from stackyard.lock.virtual import for_platform
@@ -27,7 +28,7 @@ from stackyard.spec.models import Environment, Site, Variant
 
 @dataclass(frozen=True)
 class Verdict:
-    """What makes a locked variant stale, and the changes of policy that do not; lines as ``+ pin numpy <2``."""
+    """What makes a lock stale, and the changes of policy that it satisfies anyway; lines as ``+ pin numpy <2``."""
 
     reasons: tuple[str, ...] = ()
     harmless: tuple[str, ...] = ()
@@ -118,7 +119,7 @@ def _priority(change: _Change) -> Iterator[str]:
 
 def _newest_conda(change: _Change) -> Iterator[str]:
     for day in change.new:
-        young = [p.name for p in change.locked.conda if p.timestamp_ms > _end_ms(day)]
+        young = [p.name for p in change.locked.conda if p.timestamp_ms > end_of(day).timestamp() * 1000]
         if young:
             yield f"+ exclude-newer {day} (locked: {young[0]})"
 
@@ -126,16 +127,16 @@ def _newest_conda(change: _Change) -> Iterator[str]:
 def _newest_pip(change: _Change) -> Iterator[str]:
     """A lock does not have the dates of wheels: an earlier day than that of the lock may exclude one."""
     for day in change.new:
-        if not any(_end_ms(before) <= _end_ms(day) for before in change.old):
+        if not any(_is_before(former, day) for former in change.old):
             yield f"+ pip-exclude-newer {day}"
 
 
-def _end_ms(day: str) -> float:
-    """The end of a day, or a time, as milliseconds since 1970; UTC where no zone is given."""
-    found = datetime.datetime.fromisoformat(day)
-    if len(day) == 10:
-        found = found.replace(hour=23, minute=59, second=59)
-    return (found if found.tzinfo else found.replace(tzinfo=datetime.timezone.utc)).timestamp() * 1000
+def _is_before(old: str, new: str) -> bool:
+    """Whether one day or time is not after another; one that is none is after every other."""
+    try:
+        return end_of(old) <= end_of(new)
+    except InputError:
+        return False
 
 
 # --------------------------------------------------------------------------- nodes and interpreter
@@ -194,7 +195,7 @@ def _interpreter(change: _Change) -> Iterator[str]:
 def _site_pip(change: _Change) -> Iterator[str]:
     """A place that a locked package comes from is gone, or another main index takes the place of the former one."""
     indexed = [p for p in change.locked.pip if p.kind in ("wheel", "sdist")]
-    if not indexed or all(v.startswith("read-pip-conf") for v in (*change.old, *change.new)):
+    if not indexed or any(v.startswith("read-pip-conf") for v in (*change.old, *change.new)):
         yield from change.lines if indexed else ()
         return
     if any(v.startswith("torch-backend") for v in (*change.old, *change.new)) and any(

@@ -11,22 +11,23 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from stackyard.lock.model import CondaPackage, PipPackage
+from stackyard.lock.model import CondaPackage, LockedInterpreter, PipPackage
 
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+!-]{0,200}")
 _PIP_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _SUBDIR = re.compile(r"[a-z0-9]+(-[a-z0-9_]+)?")
+_PYTHON = re.compile(r"(\d{1,2}\.\d{1,3}(\.\w{1,20})*)?")
 _HEX = {"sha256": 64, "md5": 32}
 
 
-def check(package: CondaPackage | PipPackage) -> None:
+def check(locked: CondaPackage | PipPackage | LockedInterpreter) -> None:
     """Raise ValueError, naming the field, where a value cannot be what the field means."""
-    for name, test in (_CONDA if isinstance(package, CondaPackage) else _PIP).items():
-        value = getattr(package, name)
+    for name, test in _FIELDS[type(locked)].items():
+        value = getattr(locked, name)
         if not test(value):
             raise ValueError(f"invalid {name}: {value!r:.80}")
     for name, digits in _HEX.items():
-        value = getattr(package, name, "")
+        value = getattr(locked, name, "")
         if value and not re.fullmatch(f"[0-9a-f]{{{digits}}}", value):
             raise ValueError(f"invalid {name}: {value!r:.80} is not {digits} hexadecimal digits")
 
@@ -37,7 +38,7 @@ def _matches(pattern: re.Pattern[str]) -> Callable[[Any], bool]:
 
 def _url(value: str) -> bool:
     try:
-        parts = urlsplit(value)
+        parts = urlsplit(re.sub(r"\$\{\w+\}", "1", value))  # a variable may stand for any part, a port too
         return bool(parts.scheme and (parts.netloc or parts.path)) and parts.port != 0 and _one_line(value)
     except ValueError:
         return False
@@ -72,4 +73,10 @@ _PIP: Mapping[str, Callable[[Any], bool]] = {
     "size": _size,
     "commit": lambda value: re.fullmatch(r"[0-9a-f]*", value) is not None,
     "subdirectory": _inside,
+}
+_INTERPRETER: Mapping[str, Callable[[Any], bool]] = {"version": _matches(_PYTHON)}
+_FIELDS: Mapping[type, Mapping[str, Callable[[Any], bool]]] = {
+    CondaPackage: _CONDA,
+    PipPackage: _PIP,
+    LockedInterpreter: _INTERPRETER,
 }

@@ -65,7 +65,7 @@ def from_host(asked: Interpreter, platform: str, where: Where | None = None) -> 
         if found is None:
             continue
         version, executable = found
-        if _fits(version, asked.version, where):
+        if accepts(asked, version, where):
             return LockedInterpreter("host", version, str(executable), _hash(executable))
         seen.append(f"{candidate} is {version}")
     wish = f"Python {asked.version}".strip() if asked.version else "Python"
@@ -78,22 +78,22 @@ def from_host(asked: Interpreter, platform: str, where: Where | None = None) -> 
 
 def unchanged(locked: LockedInterpreter) -> bool:
     """Whether a host interpreter is still the file that was locked; true for all other sources."""
-    if locked.source != "host":
-        return True
-    path = Path(locked.path)
-    return path.is_file() and _hash(path) == locked.sha256
+    return locked.source != "host" or _is_there(locked)
 
 
-def accepts(asked: Interpreter, version: str) -> bool:
-    """Whether a Python of this version is one that is requested."""
-    return not asked.version or _fits(version, asked.version, None)
+def accepts(asked: Interpreter, version: str, where: Where | None = None) -> bool:
+    """Whether a Python of this version is one that is requested. Raises InputError: no version is requested so."""
+    return not asked.version or version in _specifier(asked.version, where)
 
 
 def still_fits(locked: LockedInterpreter, source: Source, asked: Interpreter, where: Where | None = None) -> bool:
     """Whether the locked interpreter of this machine is unchanged and is one that is requested now."""
-    if locked.source != source or not Path(locked.path).is_file() or _hash(Path(locked.path)) != locked.sha256:
-        return False
-    return not asked.path and _fits(locked.version, asked.version, where)
+    return locked.source == source and not asked.path and _is_there(locked) and accepts(asked, locked.version, where)
+
+
+def _is_there(locked: LockedInterpreter) -> bool:
+    path = Path(locked.path)
+    return path.is_file() and _hash(path) == locked.sha256
 
 
 def from_uv(asked: Interpreter, platform: str, folder: Path, where: Where | None = None) -> LockedInterpreter:
@@ -171,10 +171,6 @@ def _ask(python: Path) -> tuple[str, Path] | None:
     if result.returncode != 0 or len(lines) != 2:
         return None
     return lines[0], Path(os.path.realpath(lines[1]))
-
-
-def _fits(version: str, wish: str, where: Where | None) -> bool:
-    return version in _specifier(wish, where)
 
 
 def _specifier(wish: str, where: Where | None) -> SpecifierSet:

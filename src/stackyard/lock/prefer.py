@@ -55,11 +55,13 @@ def require_known(update: Update, locks: Iterable[Lock]) -> None:
 
 
 def former(previous: Lock | None, version: str, variant: str, platform: str) -> LockedVariant | None:
-    """What was locked for a variant: under its version, else under another one (a new version of the stack)."""
+    """What was locked for a variant: under its version, else under the newest other one (of a new version)."""
     if previous is None:
         return None
     same = previous.find(version, variant, platform)
-    return same or next((v for v in previous.variants if (v.variant, v.platform) == (variant, platform)), None)
+    return same or next(
+        (v for v in reversed(previous.variants) if (v.variant, v.platform) == (variant, platform)), None
+    )
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,16 @@ if TYPE_CHECKING:
 def conda_satisfies(package: CondaPackage, spec: str) -> bool:
     """Whether a conda package of the name that a MatchSpec names has the version and the build that it asks for.
 
-    The channel of a spec does not count; a spec that cannot be parsed (a URL) is satisfied.
+    The channel of a spec does not count; a spec that cannot be parsed (a URL) is satisfied. A package whose version or
+    build is none to conda (an edited lock) satisfies nothing.
     """
+    from rattler.exceptions import InvalidVersionError
+
     parsed = _spec(spec.rsplit("::", 1)[-1].strip())
-    return parsed is None or parsed.matches(_record(package))
+    try:
+        return parsed is None or parsed.matches(_record(package))
+    except (InvalidVersionError, ValueError):
+        return False
 
 
 def fits(package: CondaPackage, specs: Iterable[str]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from stackyard.errors import InputError
@@ -12,7 +12,7 @@ from stackyard.host.platforms import this_platform
 from stackyard.lock import interpreter as python
 from stackyard.lock import text
 from stackyard.lock.fingerprint import Fingerprint, fingerprint
-from stackyard.lock.fresh import judge
+from stackyard.lock.fresh import Verdict, judge
 from stackyard.lock.model import Lock, LockedVariant
 from stackyard.lock.prefer import NOTHING, Update, former
 from stackyard.lock.solving import Solving
@@ -86,21 +86,8 @@ def spec_hash(variant: Variant, site: Site, platform: str) -> str:
     return fingerprint(variant, site, platform).digest
 
 
-@dataclass(frozen=True)
-class Staleness:
-    """What makes a lock stale, and the changes of the site's policy that it satisfies anyway; each once, in lines."""
-
-    reasons: tuple[str, ...]
-    harmless: tuple[str, ...]
-
-
-def stale(lock: Lock, stack: Stack, site: Site, platforms: Sequence[str]) -> list[str]:
-    """What makes a lock stale, one line each, once for all variants; empty if it is fresh."""
-    return list(staleness(lock, stack, site, platforms).reasons)
-
-
-def staleness(lock: Lock, stack: Stack, site: Site, platforms: Sequence[str]) -> Staleness:
-    """Compare a lock with the present file and policy. No solver, no network."""
+def staleness(lock: Lock, stack: Stack, site: Site, platforms: Sequence[str]) -> Verdict:
+    """Compare a lock with the present file and policy, each change once for all variants. No solver, no network."""
     reasons: list[str] = []
     changed: dict[str, list[str]] = {}
     harmless: dict[str, None] = {}
@@ -122,7 +109,7 @@ def staleness(lock: Lock, stack: Stack, site: Site, platforms: Sequence[str]) ->
     gone = [v for v in lock.variants if v.key not in keys and v.platform in asked]
     reasons += [f"{_together(subjects)}: {line}" for line, subjects in changed.items()]
     reasons += [f"{_named(v.version, v.variant)} for {v.platform} is no longer in the file" for v in gone]
-    return Staleness(tuple(reasons), tuple(harmless))
+    return Verdict(tuple(reasons), tuple(harmless))
 
 
 def _together(subjects: Sequence[str]) -> str:

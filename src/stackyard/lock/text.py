@@ -282,6 +282,7 @@ class _Reader:
         try:
             block["variant"] = block.pop("name")
             block["interpreter"] = members.make(LockedInterpreter, block["interpreter"])
+            grammar.check(block["interpreter"])
             block["conda"] = [_known(conda, reference) for reference in block.get("conda", ())]
             block["pip"] = [_known(pip, reference) for reference in block.get("pip", ())]
             return members.make(LockedVariant, {"stack": stack, **block})

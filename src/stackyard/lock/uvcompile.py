@@ -14,6 +14,7 @@ from stackyard.host.command import Result
 from stackyard.host.names import canonical
 from stackyard.host.pipconf import PipSettings
 from stackyard.host.scratch import scratch
+from stackyard.lock.newest import end_of
 from stackyard.lock.prefer import Preference
 
 if sys.version_info >= (3, 11):
@@ -149,7 +150,7 @@ def _flags(question: Question) -> list[str | Path]:
     ]  # fmt: skip
     flags += uv.index_options(settings)
     if question.exclude_newer:
-        flags += ["--exclude-newer", _end_of(question.exclude_newer)]
+        flags += ["--exclude-newer", end_of(question.exclude_newer).isoformat().replace("+00:00", "Z")]
     flags += _prerelease_flags(question)
     for option, names in (("--no-binary", settings.no_binary), ("--only-binary", settings.only_binary)):
         for name in names:
@@ -164,11 +165,6 @@ def _prerelease_flags(question: Question) -> list[str | Path]:
     named = [f"{name}=allow" for name in question.prerelease if name not in finals]
     named += [f"{name}=disallow" for name in finals if name != ":all:"]
     return ["--prerelease", general, *(word for text in named for word in ("--prerelease-package", text))]
-
-
-def _end_of(date: str) -> str:
-    """The end of a day in UTC, as for conda packages; a time that is given stays as it is."""
-    return f"{date}T23:59:59Z" if len(date) == 10 else date
 
 
 def _one_index(question: Question) -> bool:

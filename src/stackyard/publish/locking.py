@@ -9,6 +9,7 @@ from pathlib import Path
 
 from stackyard.errors import InputError, StackyardError
 from stackyard.lock import solve, text
+from stackyard.lock.fresh import Verdict
 from stackyard.lock.model import Lock
 from stackyard.lock.prefer import NOTHING, Update
 from stackyard.progress import Progress
@@ -46,9 +47,10 @@ def fresh_lock(
         InputError: with `only_locked`, where the lock is missing or stale; the message says what changed.
     """
     path = text.path_for(Path(stack.file))
-    previous, (reasons, harmless) = _found(stack, site, platforms, _places(path, yard))
-    if harmless and not reasons and not update:
-        lines = "; ".join(harmless)
+    previous, verdict = _found(stack, site, platforms, _places(path, yard))
+    reasons = verdict.reasons
+    if verdict.harmless and not reasons and not update:
+        lines = "; ".join(verdict.harmless)
         progress.notice(f"{path.name} satisfies the policy of the site, which has changed since it was made: {lines}")
     if previous is not None and not reasons and not update:
         return Locked(_as_locked(stack, previous), previous, path)
@@ -73,17 +75,12 @@ def _of_today(lock: Lock, stack: Stack) -> Lock:
     return replace(lock, variants=tuple(replace(v, version=stack.variants[0].version) for v in lock.variants))
 
 
-def _found(
-    stack: Stack, site: Site, platforms: Sequence[str], paths: Sequence[Path]
-) -> tuple[Lock | None, tuple[tuple[str, ...], tuple[str, ...]]]:
+def _found(stack: Stack, site: Site, platforms: Sequence[str], paths: Sequence[Path]) -> tuple[Lock | None, Verdict]:
     """The first fresh lock of these, else the first, else none; with what makes it stale, and what does not."""
-    found = []
-    for path in (p for p in paths if p.exists()):
-        lock = text.read(path)
-        verdict = solve.staleness(lock, _as_locked(stack, lock), site, platforms)
-        found.append((lock, (verdict.reasons, verdict.harmless)))
-    fresh = [each for each in found if not each[1][0]]
-    return next(iter([*fresh, *found]), (None, (("no lock yet",), ())))
+    locks = [text.read(path) for path in paths if path.exists()]
+    found = [(lock, solve.staleness(lock, _as_locked(stack, lock), site, platforms)) for lock in locks]
+    fresh = [each for each in found if not each[1].reasons]
+    return next(iter([*fresh, *found]), (None, Verdict(("no lock yet",))))
 
 
 def former_locks(stacks: Iterable[Stack], yard: Yard) -> list[Lock]:
