@@ -33,12 +33,14 @@ class Grammar:
         pattern: what the whole text matches.
         hint: what to write instead.
         reserved: texts that match and mean something else to a shell or a module system.
+        most_bytes: how long it may be in UTF-8, as programs and the kernel count.
     """
 
     kind: str
     pattern: re.Pattern[str]
     hint: str
     reserved: frozenset[str] = frozenset()
+    most_bytes: int = 130_000
 
     def __call__(self, text: str) -> str:
         """The text itself.
@@ -46,7 +48,7 @@ class Grammar:
         Raises:
             NotAllowed: it does not have this grammar.
         """
-        if self.pattern.fullmatch(text) is None:
+        if not self._fits(text):
             raise NotAllowed(f"{shown(text)} is not {self.kind}", self.hint)
         if text in self.reserved:
             raise NotAllowed(f"{shown(text)} is not {self.kind} to use here: it is reserved", "use another name")
@@ -54,7 +56,10 @@ class Grammar:
 
     def accepts(self, text: str) -> bool:
         """Whether a text has this grammar."""
-        return self.pattern.fullmatch(text) is not None and text not in self.reserved
+        return self._fits(text) and text not in self.reserved
+
+    def _fits(self, text: str) -> bool:
+        return self.pattern.fullmatch(text) is not None and len(text.encode("utf-8", "replace")) <= self.most_bytes
 
 
 def shown(text: str) -> str:
@@ -154,11 +159,12 @@ NODE_PATH = Grammar(
 """A directory of a node, in a batch script, where the shell fills in variables."""
 
 VALUE = Grammar(
-    "a value that a variable can hold", re.compile(r"[^\x00\ud800-\udfff]{0,130000}"),
-    "remove null characters and characters that are not Unicode text; Linux takes at most 128 KiB",
+    "a value that a variable can hold", re.compile(r"[^\x00\ud800-\udfff]*"),
+    "remove null characters and characters that are not Unicode text; it may be 130,000 bytes long",
 )  # fmt: skip
 """The value of a variable, and the text of a function, an alias or a notice: any Unicode text without a null character.
-Linux refuses to start programs with a longer string in their environment (MAX_ARG_STRLEN, 128 KiB)."""
+Linux refuses to start programs with a longer string in their environment: a name and its value may have 128 KiB
+together (MAX_ARG_STRLEN)."""
 
 YARD = Grammar(
     "a path that module systems and search paths can hold", re.compile(r"/(?:(?![:\\\"{}])[!-~])*"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -221,3 +222,12 @@ def test_options_and_recorded_runs_have_the_same_doors() -> None:
 def test_an_operation_is_read_as_it_was_written() -> None:
     change = EnvironmentChange((Set("A", "x"), Function("a-b.c", {"sh": ":"}), OnUnload({"sh": ":"}, ("A",))))
     assert EnvironmentChange.from_json(change.to_json()) == change
+
+
+def test_a_value_is_as_long_as_linux_takes_it_in_bytes() -> None:
+    for text, bytes_each in (("a", 1), ("é", 2), ("\U0001f600", 4)):
+        value = text * (grammar.VALUE.most_bytes // bytes_each)
+        assert grammar.VALUE(value) == value
+        assert subprocess.run(["/bin/true"], env={"V" * 255: value}, check=False).returncode == 0
+        with pytest.raises(grammar.NotAllowed):
+            grammar.VALUE(value + text)

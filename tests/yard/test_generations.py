@@ -126,6 +126,23 @@ def test_a_link_that_cannot_be_read_is_an_error_and_nothing_is_removed(
     assert everything(yard) == before and generations.current_number(yard) == 3
 
 
+def test_what_to_do_about_a_link_that_cannot_be_read_depends_on_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StackyardError, match="Not a directory") as caught:
+        generations.current(Yard(tmp_path / "file"))
+    assert "choose another yard" in str(caught.value.hint)
+
+    def refused(_: Path) -> Path:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(Path, "readlink", refused)
+    with pytest.raises(StackyardError, match="Permission denied") as caught:
+        generations.current(Yard(tmp_path))
+    assert "chmod go+x" in str(caught.value.hint)
+
+
 def test_a_removed_link_is_not_an_empty_history(tmp_path: Path) -> None:
     yard = three(tmp_path)
     before = everything(yard)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import stackyard
+from stackyard.yard import layout
 from stackyard.yard.layout import Yard
 
 SOURCES = Path(stackyard.__file__).parent
@@ -35,6 +36,7 @@ def test_every_path_is_in_the_yard_and_no_two_are_the_same() -> None:
     paths = [getattr(each, name) for each in (yard, revision, generation) for name in properties(type(each))]
     assert len(set(paths)) == len(paths)
     assert all(path.is_relative_to(yard.root) for path in paths)
+    assert [path.name for path in paths if path.name.removesuffix(".json") not in str(layout.__doc__)] == []
 
 
 def properties(cls: type) -> list[str]:

@@ -36,6 +36,11 @@ from stackyard.yard.layout import GenerationPaths, Yard
 from stackyard.yard.lease import is_abandoned
 from stackyard.yard.record import Entry, Manifest, read_manifest
 
+_REMEDIES = {
+    errno.EACCES: "its directory or one above it may not be entered; its owner can allow that: `chmod go+x DIRECTORY`",
+    errno.ENOTDIR: "a part of this path is a file; choose another yard with --yard or $STACKYARD_HOME",
+}
+
 
 def current_number(yard: Yard) -> int:
     """The number of the current generation, 0 if nothing was ever published.
@@ -298,5 +303,5 @@ def _unreadable(yard: Yard, error: OSError) -> StackyardError:
         return _damaged(yard, message, f"move {yard.modules} away and ")
     return StackyardError(
         f"cannot read the link {yard.modules}: {error.strerror}",
-        hint="nothing was changed; try again once the file system answers",
+        hint=_REMEDIES.get(error.errno or 0, "nothing was changed; try again once the file system answers"),
     )

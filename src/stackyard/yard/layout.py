@@ -5,8 +5,11 @@
   cache/accounts/<uid>/{conda,...}/   the same for each further account that writes to this yard
   locks/<spec hash>.lock  locks/files/<hash of a path>.lock
   stacks/<stack>/<version>-<variant>-<revision>/
-      {lock,prefix,recipe}/ record.json record.spare.json files.json report.json checks.json module.json condarc
-  generations/<n>/{manifest.json,modules/}     `.draft-<host>-<pid>-<random>` while it is written
+      {lock/stack.lock,prefix/,recipe/,commands/,checks/}  condarc
+      {record,record.spare,files,module,checks,damaged,report}.json  report.xml  build.log
+      building/<n>/{owner.json,beat}  .work/     while it is built
+  generations/<n>/{manifest.json,modules/}       `.draft-<host>-<pid>-<random>` while it is written
+      owner.json  owner-<random>.json            until the link is where it belongs
   modules -> generations/<n>/modules
   leases/<name>/<n>/{owner.json,beat}
   licences.json
