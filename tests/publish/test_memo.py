@@ -15,7 +15,8 @@ from stackyard.yard.record import Entry, Manifest
 def entry(tmp_path: Path) -> Entry:
     folder = tmp_path / "stacks" / "s" / "1-1"
     folder.mkdir(parents=True)
-    (folder / "record.json").write_text("{}")
+    for name in ("record.json", "module.json", "condarc"):
+        (folder / name).write_text("{}")
     return Entry("s", "1", "", 1, "s/1-1", str(folder), "now")
 
 
@@ -46,6 +47,16 @@ def test_it_does_not_hold_after_another_deploy_changed_the_entry(
     assert memo.recall(kept, Manifest(2, "later", "deploy s", (entry, replace(entry, module="s/1-2")))) is None
     assert memo.recall(kept, None) is None
     Path(entry.folder, "record.json").unlink()
+    assert memo.recall(kept, manifest) is None
+
+
+@pytest.mark.parametrize("name", ["module.json", "condarc"])
+def test_it_does_not_hold_where_a_deploy_would_write_something(
+    tmp_path: Path, file: Path, entry: Entry, name: str
+) -> None:
+    kept, manifest = tmp_path / "memo.json", Manifest(1, "now", "deploy", (entry,))
+    memo.remember(kept, memo.digests([str(file)]), ["s/1-1"], manifest)
+    Path(entry.folder, name).unlink()
     assert memo.recall(kept, manifest) is None
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stackyard.errors import StackyardError
-from stackyard.expose.published import change_of
+from stackyard.expose.published import change_of, follow_policy
 from stackyard.progress import Silent
 from stackyard.publish import beside, repair
 from stackyard.publish.generation import Step
@@ -155,6 +155,24 @@ def test_a_lost_condarc_is_found_and_restored(published: BuildRecord) -> None:
     assert [check.status for check in own_files(published)] == ["failed"]
     beside.restore_rest(published, SITE)
     assert condarc.read_bytes() == before and own_files(published) == []
+
+
+def test_a_policy_that_cannot_be_written_is_told_for_each_revision(
+    yard: Yard, published: BuildRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = RevisionPaths.of(published.path)
+    before = paths.condarc.read_text()
+
+    def refuse(path: Path, text: str) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("stackyard.expose.published.atomic.write_text", refuse)
+        assert follow_policy([published.path], before) == []
+        (problem,) = follow_policy([published.path, str(paths.prefix)], "other")
+    assert problem.startswith(f"cannot write {paths.condarc}: Permission denied")
+    paths.condarc.unlink()
+    assert follow_policy([published.path], before) == [] and paths.condarc.read_text() == before
 
 
 def test_files_that_deploys_read_are_known_by_their_content(yard: Yard, record: BuildRecord, tmp_path: Path) -> None:

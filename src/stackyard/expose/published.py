@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stackyard.change import EnvironmentChange
@@ -81,17 +82,35 @@ def write_change(record: BuildRecord, change: EnvironmentChange) -> None:
 
 def write_beside(record: BuildRecord, site: Site) -> None:
     """Write the condarc of a revision and its commands: what its operations name beside the prefix."""
-    from stackyard.expose.condarc import condarc_text  # late: reading operations needs no channel policy
-
-    atomic.write_text(RevisionPaths.of(record.path).condarc, checksum.add(condarc_text(site)))
+    atomic.write_text(RevisionPaths.of(record.path).condarc, users_policy(site))
     write_commands(record)
 
 
-def follow_policy(folders: Iterable[str], site: Site) -> None:
-    """Write the site's present policy for users' own environments into the condarc of these revisions."""
-    from stackyard.expose.condarc import condarc_text
+def users_policy(site: Site) -> str:
+    """The text of every condarc: the site's present policy for the environments that users make.
 
-    text = checksum.add(condarc_text(site))
-    for path in (RevisionPaths.of(folder).condarc for folder in folders):
-        if disk.is_there(path) and path.read_bytes() != text.encode():
-            atomic.write_text(path, text)
+    Raises:
+        InputError: the policy contains a login.
+    """
+    from stackyard.expose.condarc import condarc_text  # late: reading operations needs no channel policy
+
+    return checksum.add(condarc_text(site))
+
+
+def follow_policy(folders: Iterable[str], text: str) -> list[str]:
+    """Write the policy into the condarc of these published revisions; a sentence for each that cannot be written."""
+    problems = []
+    for paths in map(RevisionPaths.of, folders):
+        try:
+            if disk.is_there(paths.module) and _content(paths.condarc) != text.encode():
+                atomic.write_text(paths.condarc, text)
+        except OSError as error:
+            problems.append(f"cannot write {paths.condarc}: {error.strerror}; it keeps the site's former policy")
+    return problems
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from stackyard.build import builder
 from stackyard.errors import InputError, StackyardError
-from stackyard.expose.published import follow_policy
+from stackyard.expose.published import follow_policy, users_policy
 from stackyard.expose.root import make_root
 from stackyard.host.probe import machine
 from stackyard.lock import solve
@@ -42,7 +42,13 @@ USABLE = ("published", "unverified", "unchanged", "updated", "reinstated", "inhe
 """The outcomes after which users can load the revision."""
 
 
-REASONS = {"reinstated": "reinstate", "updated": "labels of", "superseded": "supersede", "missing": "missing"}
+REASONS = {
+    "reinstated": "reinstate",
+    "updated": "labels of",
+    "superseded": "supersede",
+    "withdrawn": "withdraw",
+    "missing": "missing",
+}
 """The reason of a generation that only changes published revisions, by `kept_status`."""
 
 
@@ -173,6 +179,7 @@ def deploy(request: Request, progress: Progress, held: Held) -> Result:
         StackyardError: nothing could be done (bad input, no lock); failures of single variants are in the result.
     """
     surroundings.require(request.yard, request.site)
+    policy = users_policy(request.site)
     for text in siteyard.unused(request.site):
         progress.notice(text)
     result = Result()
@@ -197,7 +204,9 @@ def deploy(request: Request, progress: Progress, held: Held) -> Result:
     kept = [t for t in tasks if t.action in ("unchanged", "inherited")]
     _publish(kept, candidates, request, made_by, progress, result, held)
     make_root(request.yard, request.site)
-    follow_policy((e.folder for e in generations.entries(request.yard) if e.is_visible), request.site)
+    shown = (e.folder for e in generations.entries(request.yard) if e.is_visible)
+    for problem in follow_policy(shown, policy):  # the revisions are published: nothing of this undoes it
+        progress.notice(problem)
     return result
 
 
@@ -274,7 +283,7 @@ def _publish(
     status = kept_status(now, after(now, ()))
     policy = result.manifest and not generation.is_as_the_site_wants(request.yard, request.site, result.manifest)
     if policy:
-        progress.notice("the modules are written again: the site's policy for modules has changed")
+        progress.notice("the modules are written again: they differ from what this program and the site now give")
     if not candidates and not status and not policy:
         return
     with generation.draft(request.yard, request.site, made_by) as draft:
@@ -322,7 +331,7 @@ class Outlook:
     """What a deploy would change about published revisions without a build.
 
     `status` is what `kept_status` says of them, `changes` what users would see, `policy` whether all modules would be
-    written again because the site's policy for modules has changed.
+    written again because they differ from what this program and the site now give.
     """
 
     status: Mapping[str, str]
