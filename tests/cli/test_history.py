@@ -147,6 +147,8 @@ def test_a_user_who_gives_up_an_own_build_gets_the_sites(desk: Desk, tmp_path: P
     assert user.says("demo") == "2"
     assert user.deploy("1") == {ONE: "inherited"}
     assert (user.says("demo"), user.states()[TWO]) == ("1", "withdrawn")
+    assert f"withdraw {TWO}" in user("history").out
+    assert user("rollback", "²", expect=2).err.startswith("error: no such revision")
 
 
 def test_a_name_is_never_given_to_other_content(desk: Desk) -> None:

@@ -78,6 +78,7 @@ def test_the_yard_keeps_the_lock_of_a_read_only_directory(
     told = anna.stackyard(*words)
     (kept,) = (yard / "locks" / "files").iterdir()
     assert f"{file.parent} is read-only: its lock is kept in {kept}" in told.err
+    assert f"wrote {kept}: " in told.out
     make_channel(channel, SECOND)
     assert "is fresh" in anna.stackyard(*words).out
     assert "~ lib 1.0 0 -> 1.1 0" in anna.stackyard(*words, "--update").out

@@ -11,7 +11,7 @@ import pytest
 
 from stackyard.errors import InputError
 from stackyard.expose.base import full_change
-from stackyard.expose.commands import scripts, write_commands
+from stackyard.expose.commands import example, scripts, write_commands
 from stackyard.expose.published import freeze
 from stackyard.spec.models import ModuleSettings, Site
 from stackyard.verify import content
@@ -64,6 +64,13 @@ def test_other_programs_start_as_they_are(tool: BuildRecord) -> None:
     assert sorted(path.name for path in folder(tool).iterdir()) == ["tool", "true"]
     assert (folder(tool) / "true").read_text() == f'#!/bin/sh\nexec {tool.prefix}/bin/true "$@"\n'
     assert subprocess.run([folder(tool) / "true"], check=False).returncode == 0
+
+
+def test_a_hint_names_a_command_that_the_stack_has(tmp_path: Path) -> None:
+    made = record(Yard(tmp_path), "tool", "1")
+    assert example(replace(made, settings={"commands": ["tool", "true"]})) == "tool"
+    assert example(replace(made, interpreter={"version": "3.11"})) == "python"
+    assert example(made) == "bash"
 
 
 @pytest.mark.parametrize(

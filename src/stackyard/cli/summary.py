@@ -13,6 +13,7 @@ import click
 from stackyard.cli.findings import show_checks, show_finding
 from stackyard.cli.output import human_bytes
 from stackyard.cli.shells import module_notes
+from stackyard.expose.commands import example
 from stackyard.publish.deploy import USABLE, Outcome, Result
 from stackyard.yard.layout import RevisionPaths
 
@@ -87,9 +88,9 @@ def show_deploy(result: Result, modules: Sequence[Path], program: str, said: Seq
         _show_built(outcome, said)
         if outcome.status in ("failed", "held"):
             _show_failures(outcome, program)
-    usable = [o.module for o in result.outcomes if o.status in USABLE]
+    usable = [o for o in result.outcomes if o.status in USABLE]
     if usable:
-        _show_next(usable[-1].partition("/")[0], modules, program)
+        _show_next(usable[-1], modules, program)
 
 
 def _show_built(outcome: Outcome, said: Sequence[str]) -> None:
@@ -137,7 +138,8 @@ def exceptions_text(report: Report, stack: Stack | None) -> str:
     return "\n".join([head, *(f"        {line}" for line in lines)])
 
 
-def _show_next(name: str, modules: Sequence[Path], program: str) -> None:
+def _show_next(outcome: Outcome, modules: Sequence[Path], program: str) -> None:
+    name = outcome.module.partition("/")[0]
     click.echo()
     click.echo("Load it:")
     uses = [
@@ -145,4 +147,5 @@ def _show_next(name: str, modules: Sequence[Path], program: str) -> None:
     ]  # the last one comes first on the path
     click.echo(f"    {' && '.join([*uses, f'module load {name}'])}")
     click.echo("Or without a module system:")
-    click.echo(f"    {program} run {name} -- python")
+    command = example(outcome.record) if outcome.record else "bash"
+    click.echo(f"    {program} run {name} -- {command}")

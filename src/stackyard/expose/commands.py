@@ -22,6 +22,11 @@ def commands_of(record: BuildRecord) -> tuple[str, ...]:
     return tuple(record.settings.get("commands") or ())
 
 
+def example(record: BuildRecord) -> str:
+    """A command that the stack has, for a hint: one that it offers, else Python, else a shell."""
+    return next(iter(commands_of(record)), "python" if record.interpreter else "bash")
+
+
 def commands_change(record: BuildRecord) -> EnvironmentChange:
     """What loading such a module does, apart from its own variables."""
     return EnvironmentChange((Prepend("PATH", str(RevisionPaths.of(record.path).commands)),))

@@ -74,7 +74,8 @@ def kept_status(entries: Iterable[Entry], after: Iterable[Entry]) -> dict[str, s
         after: those of the next one.
 
     Returns:
-        updated (its labels, its rank), reinstated (it was superseded), superseded, or missing.
+        updated (its labels, its rank), reinstated (it was superseded), superseded, withdrawn (a parent yard publishes
+        its variant) or missing.
     """
     before = {e.module: e for e in entries}
     found = {e.module: _status(before[e.module], e) for e in after if e.module in before}
@@ -86,6 +87,8 @@ def _status(old: Entry, new: Entry) -> str:
         return ""
     if new.state == "missing":
         return "missing"
+    if old.is_visible and new.state == "withdrawn":
+        return "withdrawn"
     if old.superseded != new.superseded:
         return "superseded" if new.superseded else "reinstated"
     return "updated"

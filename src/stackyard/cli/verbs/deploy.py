@@ -169,7 +169,7 @@ def _dry_run(context: Context, yard: Yard, files: tuple[Path, ...], options: dic
         click.echo("would change what users see of published revisions:")
         show_changes(outlook.changes)
     if outlook.policy:
-        click.echo("would write all modules again: the site's policy for modules has changed")
+        click.echo("would write all modules again: they differ from what this program and the site now give")
 
 
 KEPT = {

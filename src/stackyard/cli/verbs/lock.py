@@ -64,15 +64,14 @@ def command(context: Context, /, words: tuple[str, ...], as_json: bool, dry_run:
         tell(stacks, progress)
         with _place(request, dry_run) as yard:
             locks = deploy.lock_all(replace(request, yard=yard), progress)
-            for locked in () if dry_run else locks:
-                write_lock(locked, yard, progress)
+            written = [None if dry_run else write_lock(locked, yard, progress) for locked in locks]
     if options["fmt"]:
         click.echo(_export(locks[0].lock, options), nl=False)
     elif as_json:
         show_json([_as_json(locked) for locked in locks])
     else:
-        for locked in locks:
-            _show(locked, dry_run)
+        for locked, place in zip(locks, written, strict=True):
+            _show(locked, place)
     if options["check"] and any(locked.changed for locked in locks):
         raise click.exceptions.Exit(1)
 
@@ -98,11 +97,14 @@ def _place(request: Any, dry_run: bool) -> AbstractContextManager[Yard]:
     return solving(request.yard, request.site, cache_folder() / "yard", dry_run=dry_run)
 
 
-def _show(locked: Any, dry_run: bool) -> None:
+def _show(locked: Any, place: Path | None) -> None:
+    """What became of a lock. `place`: where it was written; None where it is fresh, and in a dry run."""
     if not locked.changed:
         click.echo(f"{as_typed(str(locked.path))} is fresh")
         return
-    click.echo(f"{'would write' if dry_run else 'wrote'} {as_typed(str(locked.path))}: {_because(locked.changed)}")
+    click.echo(
+        f"{'wrote' if place else 'would write'} {as_typed(str(place or locked.path))}: {_because(locked.changed)}"
+    )
     for labels, lines in _moves(locked):
         click.echo(f"    {labels[0]}")
         for label in labels[1:]:

@@ -38,8 +38,8 @@ def command(context: Context, to: str | None, without_missing: bool, dry_run: bo
     from stackyard.yard.origin import origin
 
     yard = context.yard()
-    entry = catalogue.resolve(yard, to) if to is not None and not to.isdigit() else None
-    number = int(to) if to is not None and to.isdigit() else None
+    entry = catalogue.resolve(yard, to) if to is not None and not to.isdecimal() else None
+    number = int(to) if to is not None and to.isdecimal() else None
     present = generations.current(yard)
     before = present.entries if present else ()
     step = rollback.step_to(yard, entry or rollback.target(yard, number), whole=not without_missing)

@@ -30,6 +30,7 @@ EXAMPLES = (
 @click.pass_obj
 def command(context: Context, rev: str, argv: tuple[str, ...], dry_run: bool) -> None:
     """Run CMD in the environment that loading REV sets up. CMD replaces this process, so its exit status is kept."""
+    from stackyard.expose.commands import example
     from stackyard.expose.published import change_of
 
     record = catalogue.record_of(context.yard(), rev)
@@ -41,7 +42,7 @@ def command(context: Context, rev: str, argv: tuple[str, ...], dry_run: bool) ->
                 click.echo(f"{name}={environ[name]}" if name in environ else f"unset {name}")
         return
     if not words:
-        raise InputError("no command given", hint=f"add one: stackyard run {rev} -- python")
+        raise InputError("no command given", hint=f"add one: stackyard run {rev} -- {example(record)}")
     program = which(inside[0], environ)
     if program is None:
         raise MissingError(f"{inside[0]} not found in {record.module} or on PATH")
