@@ -16,7 +16,7 @@ from pathlib import Path
 from stackyard.errors import StackyardError
 from stackyard.spec.models import Site
 from stackyard.spec.siteyard import policy
-from stackyard.yard import lease
+from stackyard.yard import disk, lease
 from stackyard.yard.layout import Yard
 from stackyard.yard.permissions import applied, narrow
 
@@ -56,7 +56,8 @@ class Held:
     def is_alone(self) -> bool:
         """Whether no other process may be building in this yard."""
         mine = {each.folder: each for each in self.leases}
-        folders = [folder for folder in self.yard.leases.glob("*") if folder.is_dir()]
+        there = self.yard.leases.iterdir() if disk.is_there(self.yard.leases) else ()
+        folders = [folder for folder in there if disk.is_folder(folder)]
         return not any(lease.others(folder, mine.get(folder)) for folder in folders)
 
 
