@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from fuzz.damage import damaged
-from fuzz.limits import bounded
+from fuzz.limits import TooSlow, bounded
 from fuzz.readers import READERS, RUN
 
 MANY = int(os.environ.get("STACKYARD_FUZZ", "0"))
@@ -48,7 +48,10 @@ def test_damaged_files(name: str, tmp_path: Path) -> None:
     @given(data=damaged(reader.seeds))
     def check(data: bytes) -> None:
         path.write_bytes(data)
-        with bounded():
-            reader.read(path)
+        try:
+            with bounded():
+                reader.read(path)
+        except TooSlow as error:  # as a failure that hypothesis keeps, makes small and shows
+            raise AssertionError(str(error)) from error
 
     check()
