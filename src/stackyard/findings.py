@@ -59,3 +59,8 @@ def refuse(findings: Sequence[Finding]) -> None:
         if finding.severity == "refused":
             because = f" ({finding.reason})" if finding.reason else ""
             raise InputError(finding.message + because, where=finding.where, hint=finding.remedy or None)
+
+
+def some(names: Sequence[str], most: int) -> str:
+    """The first names, and how many more there are: ``a, b, c and 4 more``."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from stackyard.cli.context import Context
 from stackyard.errors import StackyardError
+from stackyard.findings import some
 from stackyard.progress import Progress
 from stackyard.yard.layout import RevisionPaths, Yard
 from stackyard.yard.origin import origin
@@ -59,7 +60,7 @@ def _each(entries: Iterable[Entry], progress: Progress, step: Callable[[Entry], 
             progress.notice(f"{error.message}; {error.hint}" if error.hint else error.message)
             continue
         if restored:
-            progress.notice(f"{entry.module}: restored {_listed(restored)}")
+            progress.notice(f"{entry.module}: restored {some(restored, _SHOWN)}")
         yield entry
 
 
@@ -82,12 +83,7 @@ def _files(entry: Entry, yard: Yard, site: Site, progress: Progress) -> Iterable
     outcome = repair.repair(record, yard, site, progress, repair.files_read(yard))
     if outcome.lost:
         progress.notice(
-            f"{entry.module}: cannot make again as it was: {_listed(outcome.lost)}; "
+            f"{entry.module}: cannot make again as it was: {some(outcome.lost, _SHOWN)}; "
             f"`stackyard deploy {repair.file_of(entry, yard)}` builds the next revision"
         )
     return (*outcome.restored, *beside.restore_rest(record, site))
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from stackyard.findings import some
 from stackyard.yard.layout import Yard
 from stackyard.yard.record import BuildRecord
 
@@ -19,7 +20,7 @@ def _build_only(record: BuildRecord) -> list[str]:
     names = [name for name in record.activation.build_only if not name.startswith(("_", "CONDA_BACKUP_"))]
     if not names:
         return []
-    shown = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+    shown = some(names, _NAMED)
     return [f"variables of the compilers are not set for users: {shown}; `build: keep:` in a stack.yaml keeps them"]
 
 

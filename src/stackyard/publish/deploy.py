@@ -192,7 +192,7 @@ def deploy(request: Request, progress: Progress, held: Held) -> Result:
     _tell_lost(request.yard, progress)
     candidates: list[Task] = []
     for task in tasks:
-        if task.action in ("unchanged", "inherited"):
+        if task.is_kept:
             result.outcomes.append(Outcome(task.module, task.action, str(task.paths.root), record=task.record))
             continue
         try:
@@ -201,7 +201,7 @@ def deploy(request: Request, progress: Progress, held: Held) -> Result:
             progress.phase(task.module, "stopped", "not built")
             result.outcomes.append(Outcome(task.module, "broken", str(task.paths.root), error=error))
     held.check()
-    kept = [t for t in tasks if t.action in ("unchanged", "inherited")]
+    kept = [task for task in tasks if task.is_kept]
     _publish(kept, candidates, request, made_by, progress, result, held)
     make_root(request.yard, request.site)
     shown = (e.folder for e in generations.entries(request.yard) if e.is_visible)
@@ -341,7 +341,7 @@ class Outlook:
 
 def outlook(request: Request, tasks: Sequence[Task]) -> Outlook:
     """Look at what is published. Writes nothing."""
-    kept = [task for task in tasks if task.action in ("unchanged", "inherited")]
+    kept = [task for task in tasks if task.is_kept]
     manifest = generations.current(request.yard)
     now = manifest.entries if manifest else ()
     after = entries_after(now, request.site, kept)

@@ -72,7 +72,7 @@ def _published(modules: Iterable[str], manifest: Manifest | None) -> str:
 def _is_there(entry: Entry) -> bool:
     """Whether a revision is in the directory that its entry names, with all that a deploy writes, and can stay."""
     paths = RevisionPaths.of(entry.folder)
-    whole = not revisions.condition(paths) and not disk.is_there(paths.damaged)
+    whole = not revisions.condition(paths) and revisions.can_stay(paths)
     return whole and disk.is_there(paths.module) and disk.is_there(paths.condarc)
 
 

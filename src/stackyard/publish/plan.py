@@ -42,6 +42,11 @@ class Task:
     rank: int
     record: BuildRecord | None = None
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether it is published as its file describes it: nothing is built or verified."""
+        return self.action in ("unchanged", "inherited")
+
 
 @dataclass(frozen=True)
 class Planner:
@@ -86,13 +91,17 @@ class Planner:
     ) -> list[BuildRecord]:
         """The revisions of the variant that were built from these inputs."""
         plain = without_labels(variant)
-        own = (record for record in known if self._is_of(record, variant) and _can_stay(record))
+        own = (
+            record
+            for record in known
+            if self._is_of(record, variant) and revisions.can_stay(RevisionPaths.of(record.path))
+        )
         return [record for record in own if builder.is_build_of(record, plain, locked, self.site, digest)]
 
     def _existing(self, checks: Expectations, same: dict[Yard, list[BuildRecord]]) -> tuple[Action, BuildRecord] | None:
         """A built revision with the same inputs: published here, published by a parent, or only built here."""
         for each in self.yard.lineage():
-            visible = _visible(each)
+            visible = self._visible[each]
             shown = [r for r in same[each] if r.module in visible]
             if shown:
                 record = max(shown, key=lambda r: r.created)
@@ -136,6 +145,11 @@ class Planner:
         return self.yard.revision(self.stack.name, name)
 
     @cached_property
+    def _visible(self) -> dict[Yard, dict[str, Entry]]:
+        """What users can load, by module, of this yard and of its parents."""
+        return {each: {e.module: e for e in generations.entries(each) if e.is_visible} for each in self.yard.lineage()}
+
+    @cached_property
     def _published(self) -> Sequence[Entry]:
         """Every revision of the stack that was ever published here or in a parent, the latest state last.
 
@@ -143,15 +157,6 @@ class Planner:
         """
         past = (m for each in self.yard.lineage() for m in generations.history(each, lambda *_: None))
         return [entry for manifest in past for entry in manifest.entries if entry.stack == self.stack.name]
-
-
-def _can_stay(record: BuildRecord) -> bool:
-    """Whether a revision is what was built; one that is damaged beyond repair is replaced by another one."""
-    return not disk.is_there(RevisionPaths.of(record.path).damaged)
-
-
-def _visible(yard: Yard) -> dict[str, Entry]:
-    return {entry.module: entry for entry in generations.entries(yard) if entry.is_visible}
 
 
 def _action(entry: Entry, record: BuildRecord, checks: Expectations) -> Action:

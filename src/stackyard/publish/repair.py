@@ -144,8 +144,7 @@ def _damages(record: BuildRecord, noted: Contents) -> list[Damage]:
 
     Directories come before what is in them, and bytecode after its source.
     """
-    every = [name for name, item in noted.files.items() if item.sha256]
-    found = contents.compare(noted, Path(record.path), look(record), every)
+    found = contents.compare(noted, Path(record.path), look(record), noted.hashed)
     return sorted(found, key=lambda damage: (damage.what != "unexpected", damage.path.endswith(".pyc"), damage.path))
 
 

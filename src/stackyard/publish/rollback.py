@@ -89,7 +89,7 @@ def back_to_revision(yard: Yard, base: Base, entry: Entry) -> Step:
 
 def again(base: Base, reason: str) -> Step:
     """The step that publishes what is published, with modulefiles that are written anew."""
-    return _step(present(base.entries), reason, base.current.content or base.previous if base.current else 0)
+    return _step(present(base.entries), reason, base.content)
 
 
 def _step(entries: Mapping[str, Entry], reason: str, content: int = 0) -> Step:
@@ -145,7 +145,7 @@ def mark(yard: Yard, site: Site, states: Mapping[str, State], made_by: Origin | 
     def step(base: Base) -> Step:
         changed[:] = _changed(base.entries, states)
         entries = {e.module: replace(e, state=states[e.module]) if e.module in changed else e for e in base.entries}
-        return _step(entries, _verdict(changed, states), base.current.content or base.previous if base.current else 0)
+        return _step(entries, _verdict(changed, states), base.content)
 
     if _changed(generations.entries(yard), states):
         publish(yard, site, step, made_by)

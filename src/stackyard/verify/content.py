@@ -18,6 +18,7 @@ from stackyard.build.seal import PARTS
 from stackyard.build.tree import tree_hash
 from stackyard.errors import StackyardError
 from stackyard.expose import commands
+from stackyard.findings import some
 from stackyard.verify.report import CheckResult, Status
 from stackyard.yard import checksum, contents, disk, formats
 from stackyard.yard.contents import Contents, Damage, Tree
@@ -39,9 +40,8 @@ def check_files(record: BuildRecord, tree: Tree, *, deep: bool) -> list[CheckRes
     except StackyardError as error:
         return [CheckResult("content", "files", "failed", error.message, _REMEDY.format(module=record.module))]
     root = Path(record.path)
-    every = [name for name, item in noted.files.items() if item.sha256]
     seed = datetime.now(timezone.utc).toordinal()
-    read = every if deep else contents.sample(noted, SAMPLE_BYTES, seed, _always(record))
+    read = noted.hashed if deep else contents.sample(noted, SAMPLE_BYTES, seed, _always(record))
     damages = list(contents.compare(noted, root, tree, read))
     seconds = time.perf_counter() - started
     return [_result(record, noted, damages, read, seconds), *own_files(record)]
@@ -152,6 +152,5 @@ def own_files(record: BuildRecord) -> list[CheckResult]:
 
 def listed(problems: Sequence[str]) -> str:
     """The problems, a line each, and as the last line what a person sees: the first of them, and how many there are."""
-    more = f" and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
-    last = ", ".join(problems[:_SHOWN]) + more
-    return "\n".join([*problems[:_LISTED], last]) if more else last
+    last = some(problems, _SHOWN)
+    return "\n".join([*problems[:_LISTED], last]) if len(problems) > _SHOWN else last

@@ -18,6 +18,7 @@ from functools import cached_property
 from pathlib import Path
 
 from stackyard.errors import StackyardError
+from stackyard.findings import some
 from stackyard.host.command import clean_environment, run
 from stackyard.host.elf import ElfFile, read_elf
 from stackyard.host.hostlibs import driver_vendor, is_fabric, is_plugin
@@ -152,7 +153,7 @@ def _inherited(context: Context) -> tuple[str, ...]:
 
 def _missing(context: Context, library: str, needing: list[ElfFile]) -> CheckResult:
     names = [file.path.relative_to(context.prefix).as_posix() for file in needing]
-    shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    shown = some(names, 5)
     vendor = driver_vendor(library)
     if vendor is not None:
         if any(gpu.vendor == vendor for gpu in context.machine.gpus):

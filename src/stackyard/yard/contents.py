@@ -45,6 +45,11 @@ class Contents:
     files: Mapping[str, Item]
     folders: frozenset[str] = field(default_factory=frozenset)
 
+    @property
+    def hashed(self) -> list[str]:
+        """The files whose bytes can be compared: all but links."""
+        return [name for name, item in self.files.items() if item.sha256]
+
     def to_text(self) -> str:
         """JSON: one line per directory, with the names of its files."""
         rows: dict[str, dict[str, Any]] = {written(folder): {} for folder in sorted(self.folders)}
@@ -201,7 +206,7 @@ def _unexpected(contents: Contents, tree: Tree) -> Iterator[Damage]:
 
 def sample(contents: Contents, most_bytes: int, seed: int, always: Callable[[str], bool]) -> list[str]:
     """Files to read: those that `always` names, and others up to a number of bytes, chosen by `seed` alone."""
-    regular = [name for name, item in contents.files.items() if item.sha256]
+    regular = contents.hashed
     chosen = [name for name in regular if always(name)]
     left = most_bytes - sum(contents.files[name].size for name in chosen)
     others = set(regular).difference(chosen)

@@ -125,6 +125,11 @@ class Base:
         """The number of the current generation, 0 where nothing was published yet."""
         return self.current.number if self.current else 0
 
+    @property
+    def content(self) -> int:
+        """The number of the generation whose content the current one has: of an older one, or its own."""
+        return self.current.content or self.current.number if self.current else 0
+
 
 def base(yard: Yard) -> Base:
     """The current generation for a process that publishes the next one."""

@@ -59,7 +59,7 @@ def check(yard: Yard, kind: Kind, entry: Path, *, deep: bool = False) -> Checked
     except StackyardError:
         return None
     tree = contents.scan(entry)
-    every = [name for name, item in noted.files.items() if item.sha256] if deep else ()
+    every = noted.hashed if deep else ()
     found = contents.compare(noted, entry, tree, every)
     problems = tuple(f"{entry}/{damage}" for damage in found if damage.what != "permissions")
     return Checked(noted, tree, problems)

@@ -67,6 +67,11 @@ def condition(paths: RevisionPaths) -> Condition:
         return "missing"
 
 
+def can_stay(paths: RevisionPaths) -> bool:
+    """Whether no repair found a file that it could not restore: such a revision is replaced by the next one."""
+    return not disk.is_there(paths.damaged)
+
+
 def mark(record: BuildRecord) -> None:
     """Write the record of a complete revision, as the last of its files: from now on it counts as built, for good.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -125,23 +123,21 @@ def _request(context: Context, yard: Yard, files: tuple[Path, ...], options: dic
     )
 
 
-@contextmanager
-def _scratch_yard(yard: Yard) -> Iterator[Yard]:
-    """A yard that reads everything from `yard` and writes to a temporary directory."""
-    with scratch("dry-run") as folder:
-        yield Yard(folder, parent=yard, scratch=True)
-
-
 def _dry_run(context: Context, yard: Yard, files: tuple[Path, ...], options: dict[str, Any], as_json: bool) -> None:
     from dataclasses import asdict, replace
 
     from stackyard.cli.changes import show_changes
     from stackyard.cli.display import display
     from stackyard.publish import deploy, licences, surroundings
+    from stackyard.publish.writing import solving
 
     request = _request(context, yard, files, options)
     surroundings.require(yard, request.site)
-    with _scratch_yard(yard) as apart, display() as progress:
+    with (
+        scratch("dry-run") as folder,
+        solving(yard, request.site, folder, dry_run=True) as apart,
+        display() as progress,
+    ):
         locks = deploy.lock_all(replace(request, yard=apart), progress)
         tasks = deploy.plan(request, locks)
         outlook = deploy.outlook(request, tasks)

@@ -50,7 +50,7 @@ def command(context: Context, rev: str | None, deep: bool, mend: bool, as_json: 
 
     yard, site = context.yard(), context.site()
     entries = _entries(yard, rev)
-    trees = {entry.module: _modules(yard, entry) for entry in entries}
+    trees = _modules(yard, entries)
     reports: dict[str, Report] = {}
     verified: dict[str, bool] = {}
     with display() as progress:
@@ -112,15 +112,19 @@ def _entries(yard: Yard, rev: str | None) -> list[Entry]:
     return entries
 
 
-def _modules(yard: Yard, entry: Entry) -> Path:
-    """The modulefile tree of the yard that publishes this revision."""
+def _modules(yard: Yard, entries: Sequence[Entry]) -> dict[str, Path]:
+    """By revision, the modulefile tree of the yard that publishes it."""
+    published: dict[str, Path] = {}
     for each in yard.lineage():
-        if catalogue.is_listed(each, entry):
-            return each.modules
-    raise InputError(
-        f"cannot verify {entry.module}: it is built but not published, so it has no modulefile",
-        hint="deploy its file again: the built revision is verified and published, not rebuilt",
-    )
+        if any(entry.module not in published for entry in entries):
+            published = {e.module: each.modules for e in generations.entries(each)} | published
+    for entry in entries:
+        if entry.module not in published:
+            raise InputError(
+                f"cannot verify {entry.module}: it is built but not published, so it has no modulefile",
+                hint="deploy its file again: the built revision is verified and published, not rebuilt",
+            )
+    return published
 
 
 def _keep(
