@@ -58,8 +58,6 @@ def _check_conda(context: Context) -> list[CheckResult]:
         paths = sorted(path for path in folder.iterdir() if path.suffix == ".json")
     except FileNotFoundError:
         return []
-    except OSError as error:
-        return [CheckResult("consistency", "conda", "failed", f"cannot read {folder}: {error.strerror}")]
     if not paths:
         return []
     from rattler import PrefixRecord

@@ -95,14 +95,17 @@ class Context:
         return run(argv, view=self.view, **options)
 
     def conda_records(self) -> Iterable[Mapping[str, Any]]:
-        """The JSON records in ``conda-meta``, sorted by file name, without those that cannot be read.
+        """The JSON records in ``conda-meta``, sorted by file name, without damaged ones.
 
         The check of the files reports these, and the one of conda's requirements.
+
+        Raises:
+            OSError: one cannot be read, which says nothing about the revision.
         """
         for path in sorted((self.prefix / "conda-meta").glob("*.json")):
             try:
                 value = formats.content(path.read_bytes())
-            except (OSError, ValueError):
+            except ValueError:
                 continue
             if isinstance(value, dict) and "name" in value:
                 yield value
