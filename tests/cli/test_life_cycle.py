@@ -168,8 +168,8 @@ def test_damage_is_found_named_and_mended(tmp_path: Path, real_channel: Path) ->
     folder = tmp_path / "y/stacks/tools/1-py311-1"
     next(folder.rglob("_multiarray_umath*.so")).unlink()
     told = stackyard("--yard", tmp_path / "y", "verify", expect=3).out
-    assert "_multiarray_umath" in told and f"remove {folder} and deploy" in told
-    subprocess.run(["rm", "-r", folder], check=True)
+    assert "_multiarray_umath" in told and "`stackyard verify --repair tools/1-py311-1`" in told
+    folder.rename(tmp_path / "out of the yard")
     stackyard("--yard", tmp_path / "y", "deploy", file)
     assert "passed" in stackyard("--yard", tmp_path / "y", "verify", "tools/1-py311-1").out
 
