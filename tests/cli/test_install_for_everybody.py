@@ -60,7 +60,7 @@ class Installed:
         for path in example.iterdir():
             path.write_text(path.read_text().replace(OLD, version)) if path.suffix in (".yaml", ".txt") else None
         shutil.copy(self.wheel(version), example)
-        environ = {**os.environ, "HOME": HOME}
+        environ = {**os.environ, "HOME": HOME, "STACKYARD_SITE": str(self.place / "site.yaml")}
         argv = [self.command, "--yard", self.yard, "deploy", example / "stack.yaml"]
         done = subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=600, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
