@@ -16,6 +16,7 @@ import codecs
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -153,6 +154,7 @@ def read_yaml(path: Path) -> Document:
     return parse_yaml(read_text(path), str(path))
 
 
+@lru_cache(maxsize=4)  # one command asks the same file for its kind, its keys and its content
 def parse_yaml(text: str, file: str) -> Document:
     """Read YAML text; `file` is the name that places carry. Raises as `read_yaml`."""
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
