@@ -77,6 +77,8 @@ def requirements() -> Iterator[tuple[str, str]]:
     yield "deep markers", "a; " + "(" * 3000 + "python_version < '3'" + ")" * 3000
     yield "extras", "a[" + ",".join(f"e{n}" for n in range(20_000)) + "]"
     yield "versions", "a" + ",".join(f">={n}" for n in range(20_000))
+    yield "digits of a wheel", f"./a-{'0' * 5000}-py3-none-any.whl\n"
+    yield "digits of a version", f"a==1.{'0' * 5000}\nb; python_version < '3.{'0' * 5000}'\n"
     yield "long version", "a==" + "1." * 30_000 + "1"
     yield "long local version", "a==1+" + "a." * 30_000
     yield "long name", "a-" * 50_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import resource
 import signal
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ def bounded(cpu_s: float = CPU_S, memory: int = MEMORY) -> Iterator[None]:
     """Raise TooSlow after `cpu_s` seconds of processor time, MemoryError where `memory` more bytes do not suffice."""
     before = resource.getrlimit(resource.RLIMIT_AS)
     former = signal.signal(signal.SIGPROF, _too_slow)
+    gc.freeze()  # the collector looks at what the read makes, as in a process of its own, and not at a fuzzer's past
     resource.setrlimit(resource.RLIMIT_AS, (_address_space() + memory, before[1]))
     signal.setitimer(signal.ITIMER_PROF, cpu_s)
     try:
@@ -30,6 +32,7 @@ def bounded(cpu_s: float = CPU_S, memory: int = MEMORY) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         resource.setrlimit(resource.RLIMIT_AS, before)
+        gc.unfreeze()
         signal.signal(signal.SIGPROF, former)
 
 

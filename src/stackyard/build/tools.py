@@ -101,12 +101,12 @@ def satisfies(version: str, wanted: str) -> bool:
     Raises:
         StackyardError: the range is not valid.
     """
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+    from packaging.specifiers import SpecifierSet
 
     text = wanted if re.match(r"\s*[<>=!~]", wanted) else f"=={wanted}.*"
     try:
         return bool(version) and SpecifierSet(text).contains(version, prereleases=True)
-    except InvalidSpecifier as error:
+    except ValueError as error:
         raise StackyardError(f"{wanted!r} is not a version range", hint="write it as >=11.0,<13") from error
 
 

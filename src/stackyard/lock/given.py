@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from stackyard.host.names import canonical, distributions
 from stackyard.lock.model import CondaPackage
@@ -44,7 +44,7 @@ def given(packages: Iterable[CondaPackage], yards: Iterable[Yard] = ()) -> tuple
         for name, version in _provided(package, places):
             try:
                 found[name] = Given(name, str(Version(version)), label)
-            except InvalidVersion:
+            except ValueError:
                 notices.append(f"conda's {label} has a version that pip cannot compare; it is hidden from pip")
     return tuple(found[name] for name in sorted(found)), tuple(notices)
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import SpecifierSet
 
 from stackyard.errors import InputError, MissingError, StackyardError, Where
 from stackyard.host import uv
@@ -177,8 +177,10 @@ def _specifier(wish: str, where: Where | None) -> SpecifierSet:
     plain = bool(wish) and wish[0].isdigit()
     text = f"=={wish}.*" if plain and wish.count(".") < 2 and "*" not in wish else f"=={wish}" if plain else wish
     try:
-        return SpecifierSet(text)
-    except InvalidSpecifier as error:
+        found = SpecifierSet(text)
+        found.contains("0")  # reads its versions, which Python may refuse as numbers
+        return found
+    except ValueError as error:
         raise InputError(
             f"invalid interpreter version {wish!r}", where=where, hint="write 3.11 or >=3.10,<3.13"
         ) from error

@@ -35,13 +35,13 @@ def fits(package: CondaPackage, specs: Iterable[str]) -> bool:
 
 def pip_satisfies(package: PipPackage, requirement: str) -> bool:
     """Whether a pip package has the version that a requirement asks for; one by URL or path is satisfied."""
-    from packaging.requirements import InvalidRequirement, Requirement
+    from packaging.requirements import Requirement
 
     try:
         specifier = Requirement(requirement.split(" --", 1)[0]).specifier
-    except InvalidRequirement:
+        return not package.version or specifier.contains(package.version, prereleases=True)
+    except ValueError:
         return True
-    return not package.version or specifier.contains(package.version, prereleases=True)
 
 
 def virtual_satisfies(virtual: str, spec: str) -> bool:

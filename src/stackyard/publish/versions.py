@@ -9,14 +9,14 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 
 def version_keys(versions: Collection[str]) -> dict[str, Any]:
     """A sort key for each of these versions; keys of one call can be compared with each other only."""
     try:
         return {version: Version(version) for version in versions}
-    except InvalidVersion:
+    except ValueError:
         return _conda_keys(versions)
 
 

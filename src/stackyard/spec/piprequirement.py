@@ -14,7 +14,7 @@ from typing import Literal
 from urllib.parse import parse_qsl, unquote
 
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.utils import parse_wheel_filename
 
 from stackyard.errors import InputError, Where
 from stackyard.spec.models import PipRequirement
@@ -205,7 +205,7 @@ class _Reader:
             return name, ""
         try:
             found, version, _, _ = parse_wheel_filename(filename)
-        except InvalidWheelFilename as error:
+        except ValueError as error:  # also a version of more digits than Python converts
             raise self.refuse(
                 f"{filename!r} is not a wheel file name", "rename the file to its original name"
             ) from error
@@ -267,6 +267,10 @@ def _name_and_extras(text: str) -> tuple[str, tuple[str, ...]]:
     return (found.group() if found else ""), extras
 
 
+_LONG_NUMBER = re.compile(r"\d{301}")
+"""Python refuses to convert numbers of thousands of digits; a version is compared late, when its line is forgotten."""
+
+
 def _bracketed(extras: tuple[str, ...]) -> str:
     return f"[{','.join(extras)}]" if extras else ""
 
@@ -283,6 +287,8 @@ def _check_hashes(hashes: tuple[str, ...], place: Where, context: Context) -> No
 
 
 def _parsed(text: str) -> Requirement:
+    if _LONG_NUMBER.search(text):
+        raise InvalidRequirement("a number in it has more than 300 digits")
     try:
         return Requirement(text)
     except RecursionError as error:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from typing import Any
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from stackyard.errors import InputError, Where
 from stackyard.host.platforms import ARCHITECTURES, PLATFORMS
@@ -240,5 +240,5 @@ def _compare(op: ast.cmpop, left: object, right: object) -> bool:
 def _versions(left: str, right: str) -> tuple[Version, Version] | None:
     try:
         return Version(left), Version(right)
-    except InvalidVersion:
+    except ValueError:
         return None
