@@ -32,6 +32,7 @@ def bounded(cpu_s: float = CPU_S, memory: int = MEMORY) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         resource.setrlimit(resource.RLIMIT_AS, before)
+        gc.collect()
         gc.unfreeze()
         signal.signal(signal.SIGPROF, former)
 
