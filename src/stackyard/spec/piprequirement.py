@@ -27,6 +27,8 @@ _VARIABLE = re.compile(r"\$\{(?P<name>[A-Z0-9_]+)\}")
 _EXTRAS = re.compile(r"(?P<path>.+?)(?P<extras>\[[^\]]*\])\s*$", re.DOTALL)
 _RANGE_STAR = re.compile(r"(?P<operator>>=|<=|>|<)(?P<space>\s*)(?P<version>[\w.!]+?)\.\*")
 _HEX_LENGTHS = {"sha256": 64, "sha384": 96, "sha512": 128}
+_LONGEST_FILENAME = 255
+"""Bytes: NAME_MAX of Linux and its file systems."""
 
 
 @dataclass(frozen=True)
@@ -169,10 +171,15 @@ class _Reader:
         return self._fields("path", line, name, extras, specifier, self._marker(marker), path=str(path))
 
     def _notice_missing(self, path: Path) -> None:
-        if not path.exists():
+        try:
+            path.stat()
+            if path.is_dir() and not any((path / name).exists() for name in ("pyproject.toml", "setup.py")):
+                self.context.notice(self.place, f"{path} contains neither pyproject.toml nor setup.py (yet)")
+        except (FileNotFoundError, NotADirectoryError):
             self.context.notice(self.place, f"{path} does not exist (yet)")
-        elif path.is_dir() and not any((path / name).exists() for name in ("pyproject.toml", "setup.py")):
-            self.context.notice(self.place, f"{path} contains neither pyproject.toml nor setup.py (yet)")
+        except (OSError, ValueError) as error:  # unreadable, too long, a null character
+            reason = getattr(error, "strerror", None) or str(error)
+            raise self.refuse(f"its path cannot be read: {reason}", "check the path and its permissions") from error
 
     def _name(self) -> dict[str, object]:
         text = self.expanded
@@ -203,12 +210,13 @@ class _Reader:
         filename = unquote(re.split(r"[?#]", target, maxsplit=1)[0].rsplit("/", 1)[-1])
         if not filename.endswith(".whl") or "${" in filename:
             return name, ""
+        hint = "rename the file to its original name"
+        if len(filename.encode("utf-8", "replace")) > _LONGEST_FILENAME:
+            raise self.refuse(f"a file name is at most {_LONGEST_FILENAME} bytes long", hint)
         try:
             found, version, _, _ = parse_wheel_filename(filename)
-        except ValueError as error:  # also a version of more digits than Python converts
-            raise self.refuse(
-                f"{filename!r} is not a wheel file name", "rename the file to its original name"
-            ) from error
+        except ValueError as error:
+            raise self.refuse(f"{filename!r} is not a wheel file name", hint) from error
         return name or found, f"=={version}"
 
     def _marker(self, marker: str) -> str:
