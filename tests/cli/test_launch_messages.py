@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from stackyard.cli.intents import Duration
 from support.cli import stackyard
 
 LAPTOP = "name: laptop\nscheduler: {kind: none}\nnodes: {here: {cores: 6, sockets: 2}}\n"
@@ -21,6 +22,11 @@ WRONG = {
     "an unknown node kind": (["--node-kind", "nix", "hello.py"], "no such node kind: nix"),
     "a variable that is not set": (["--env", "FOO", "hello.py"], "FOO is not set"),
     "no time": (["-t", "1:xx", "hello.py"], "is not a time"),
+    "no number of days": (["-t", "x-5", "hello.py"], "is not a time"),
+    "a negative time": (["-t", "-5", "hello.py"], "is not a time"),
+    "a time of four parts": (["-t", "1:2:3:4", "hello.py"], "is not a time"),
+    "more ranks than a node can have": (["--ranks-per-node", "20000", "hello.py"], "--ranks-per-node: input should be"),
+    "more time than a job can have": (["-t", "9999999", "hello.py"], "--time: input should be"),
     "an unknown run": (["--again", "077"], "no such run: 077"),
 }
 
@@ -34,6 +40,22 @@ def test_a_wrong_request_is_refused_with_what_to_do(case: str, tmp_path: Path, m
     done = stackyard("--site", "site.yaml", "launch", *words, expect=2)
     assert message in done.err and "Traceback" not in done.err
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "minutes"),
+    [
+        ("90", 90),
+        ("0.5", 0.5),
+        ("1:30", 90),
+        ("1:30:30", 90.5),
+        ("2-12", 3600),
+        ("1-0:30", 1470),
+        ("1-00:00:30", 1440.5),
+    ],
+)
+def test_a_time_is_written_as_schedulers_write_it(text: str, minutes: float) -> None:
+    assert Duration().convert(text, None, None) == minutes
 
 
 @pytest.mark.parametrize("verb", ["launch", "submit"])

@@ -15,7 +15,7 @@ from stackyard.errors import InputError, ManyErrors, StackyardError
 from stackyard.expose.published import MODULE
 from stackyard.launch.plan.model import Allocation
 from stackyard.launch.plan.schedulers import TABLE
-from stackyard.launch.request.intent import Intent, made
+from stackyard.launch.request.intent import Intent, made, recorded_intent
 from stackyard.launch.request.job_file import load_job
 from stackyard.spec.load import load_stack
 from stackyard.spec.models import Site
@@ -213,10 +213,10 @@ def test_a_host_of_an_allocation_is_a_hostname(host: str) -> None:
 
 
 def test_options_and_recorded_runs_have_the_same_doors() -> None:
-    with pytest.raises(InputError, match=r"--variables-A B: 'A B' is not a variable name"):
-        made(Intent, {"variables": {"A B": "v"}}, "--")
-    with pytest.raises(InputError, match=r"record.json: intent-batch-queue: '-x' is not a word"):
-        made(Intent, {"batch": {"queue": "-x"}}, "record.json: intent-")
+    with pytest.raises(InputError, match=r"--variables.A B: 'A B' is not a variable name"):
+        made(Intent, {"variables": {"A B": "v"}}, lambda key: f"--{key}")
+    with pytest.raises(InputError, match=r"record.json: intent.batch.queue: '-x' is not a word"):
+        recorded_intent({"batch": {"queue": "-x"}}, Path("record.json"))
 
 
 def test_an_operation_is_read_as_it_was_written() -> None:

@@ -11,6 +11,7 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.following import follow_run
+from stackyard.cli.intents import option_of
 from stackyard.cli.output import show_json
 from stackyard.errors import InputError
 
@@ -31,7 +32,7 @@ def deploy_on(
     from stackyard.launch.api import builds, jobs
 
     workspace = context.workspace()
-    options = jobs.made(jobs.BatchOptions, {k: v for k, v in batch.items() if v not in (None, "", ())}, "--")
+    options = jobs.made(jobs.BatchOptions, {k: v for k, v in batch.items() if v not in (None, "", ())}, option_of)
     job, words = builds.build_job(workspace, kind, files, options), without_job(workspace.argv)
     if dry_run:
         script = builds.preview_build(job, words)

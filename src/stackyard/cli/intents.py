@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,9 @@ LAUNCHERS = ["srun", "jsrun", "mpirun", "mpich", "pals", "flux", "local"]
 BACKENDS = ["auto", "torchrun", "horovod", "mpi", "deepspeed", "jax", "ray", "any"]
 
 
+_TIME = re.compile(r"(?:([0-9]+)-)?([0-9]*\.?[0-9]+)(?::([0-9]+)(?::([0-9]+))?)?")
+
+
 class Duration(click.ParamType):  # type: ignore[type-arg]
     """Minutes, or ``[D-]H:MM:SS`` as schedulers write it. ``1:30`` is an hour and a half, as LSF reads it."""
 
@@ -31,18 +35,12 @@ class Duration(click.ParamType):  # type: ignore[type-arg]
         """Minutes as a number."""
         if isinstance(value, float):
             return value
-        try:
-            days, _, clock = str(value).rpartition("-")
-            parts = [float(part) for part in clock.split(":")]
-        except ValueError:
+        found = _TIME.fullmatch(str(value))
+        if found is None:
             self.fail(f"{value!r} is not a time; expected minutes (90), H:MM (1:30) or D-HH:MM:SS", param, ctx)
-        if len(parts) == 1:
-            minutes = parts[0] * (60 if days else 1)
-        elif len(parts) == 2:
-            minutes = parts[0] * 60 + parts[1]
-        else:
-            minutes = parts[0] * 60 + parts[1] + parts[2] / 60
-        return minutes + (float(days) * 1440 if days else 0)
+        days, first, second, third = (float(part or 0) for part in found.groups())
+        is_alone = found[1] is None and found[3] is None
+        return days * 1440 + first * (1 if is_alone else 60) + second + third / 60
 
 
 layout, program_option, scheduler = options_of("Layout"), options_of("Program"), options_of("Scheduler")
@@ -191,7 +189,16 @@ def make_intent(options: dict[str, Any], program: tuple[str, ...], nodes: int | 
     batch = {k: v for k, v in given.items() if k in BatchOptions.model_fields}
     own = {k: v for k, v in given.items() if k in Intent.model_fields}
     start: dict[str, Any] = base.model_dump() if base else {"nodes": nodes} if nodes else {}
-    return made(Intent, {**start, **own, "batch": {**start.get("batch", {}), **batch}}, "--")
+    return made(Intent, {**start, **own, "batch": {**start.get("batch", {}), **batch}}, option_of)
+
+
+def option_of(key: str) -> str:
+    """What an error calls a field of a request: the option that sets it, as it is typed; without one its key."""
+    name, _, rest = key.removeprefix("batch.").partition(".")
+    for option in click.get_current_context().command.params:
+        if option.name == name:
+            return " ".join([next(word for word in option.opts if word.startswith("--")), *filter(None, [rest])])
+    return key
 
 
 def _job_file(path: Path | None) -> Intent | None:

@@ -18,6 +18,7 @@ from stackyard.spec.yamlfile import Document, Node
 
 M = TypeVar("M", bound=BaseModel)
 Path = tuple[str | int, ...]
+Said = tuple[str, str | None]
 
 # Keys of an environment.yml, and where they belong in a stack.yaml.
 _ELSEWHERE = {
@@ -79,17 +80,21 @@ def problem(model: type[BaseModel], error: Any, document: Document) -> InputErro
     path: Path = tuple(error["loc"])
     if path[-1:] == ("[key]",):
         return _wrong_key(path[:-1], error, document)
-    name = ".".join(str(step) for step in path)
     if error["type"] == "extra_forbidden":
         return unknown_key(path, _fields(_type_at(model, path[:-1])), document.key_where(*path))
-    make = _SAID.get(error["type"], _said_by_pydantic)
-    message, hint = make(name, error.get("input"), {"msg": error["msg"], **error.get("ctx", {})})
+    message, hint = said(error, ".".join(str(step) for step in path))
     return InputError(message, where=document.where(*path), hint=hint)
+
+
+def said(error: Any, name: str) -> Said:
+    """A pydantic error about what has this name in words of ours: what is wrong, and a hint."""
+    make = _SAID.get(error["type"], _said_by_pydantic)
+    return make(name, error.get("input"), {"msg": error["msg"], **error.get("ctx", {})})
 
 
 def _wrong_key(path: Path, error: Any, document: Document) -> InputError:
     """The error for a key of a mapping that the grammar of its keys refuses."""
-    message, hint = _said_by_us(".".join(str(step) for step in path[:-1]), None, error["ctx"])
+    message, hint = said(error, ".".join(str(step) for step in path[:-1]))
     return InputError(message, where=document.key_where(*path), hint=hint)
 
 
@@ -142,9 +147,6 @@ def _type_at(kind: Any, path: Sequence[str | int]) -> Any:
     for step in path:
         kind = _below(kind, step)
     return kind
-
-
-Said = tuple[str, str | None]
 
 
 def _shown(value: Any) -> str:

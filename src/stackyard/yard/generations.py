@@ -87,7 +87,9 @@ def read(yard: Yard, number: int) -> Manifest:
     """
     known = _complete(yard)
     if number not in known:
-        raise InputError(f"no such generation: {number}", hint=f"choose one of {_ranges(known)}: `stackyard history`")
+        choose = f"choose one of {_ranges(known)}: `stackyard history`"
+        hint = choose if known else f"nothing is published in {yard.root}: `stackyard deploy FILE`"
+        raise InputError(f"no such generation: {number}", hint=hint)
     return read_manifest(yard.generation(number).manifest)
 
 
@@ -262,7 +264,7 @@ def _ranges(numbers: list[int]) -> str:
             parts[-1] = [parts[-1][0], number]
         else:
             parts.append([number])
-    return ", ".join("-".join(map(str, part)) for part in parts) or "none"
+    return ", ".join("-".join(map(str, part)) for part in parts)
 
 
 def _complete(yard: Yard) -> list[int]:

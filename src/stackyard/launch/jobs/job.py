@@ -17,7 +17,7 @@ from stackyard.launch.records import record
 from stackyard.launch.records.arrays import begin_task
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.private import read_private
-from stackyard.launch.request.intent import Intent, made
+from stackyard.launch.request.intent import Intent, recorded_intent
 from stackyard.spec.sitemodels import Site
 from stackyard.yard.layout import RevisionPaths, Yard
 
@@ -78,7 +78,7 @@ def recorded_job(workspace: Workspace, folder: Path) -> tuple[Job, RunPaths]:
     """
     paths = RunPaths(folder.absolute())
     kept = record.read_run(paths)
-    intent = made(Intent, kept.intent, f"{paths.record}: intent-")
+    intent = recorded_intent(kept.intent, paths.record)
     stack = stack_in_use(workspace.yard, workspace.site, kept.stack.get("module", ""), kept.stack.get("folder", ""))
     environ = {**workspace.environ, **read_private(paths)}
     job = _job(workspace, intent, plan_context(workspace.site, environ, stack), None)

@@ -10,7 +10,7 @@ from stackyard.errors import InputError
 from stackyard.launch.records.origin import code_state
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.record import RunRecord, read_run
-from stackyard.launch.request.intent import Intent, made, with_variables
+from stackyard.launch.request.intent import Intent, made, recorded_intent, with_variables
 
 NOT_RESTORED = ("SLURM_CONF",)
 CODE = {"program_sha256": "the program", "commit": "the commit", "changes_sha256": "the local changes"}
@@ -48,7 +48,7 @@ def repeat(paths: RunPaths, environ: Mapping[str, str]) -> Repeat:
     record = read_run(paths)
     if record.how == "deploy":
         raise InputError(f"run {paths.name} was a deploy", hint="use `stackyard deploy --on` again")
-    intent = made(Intent, record.intent, f"{paths.record}: intent-")
+    intent = recorded_intent(record.intent, paths.record)
     if not intent.cwd:
         intent = intent.model_copy(update={"cwd": record.code.get("folder", "")})
     shell = {k: v for k, v in record.environment.get("shell", {}).items() if k not in NOT_RESTORED}
@@ -62,7 +62,7 @@ def with_changes(again: Repeat, changes: Intent) -> Repeat:
     changed |= with_variables(again.intent, changed.get("variables", {}), changed.get("passed", ()))
     merged = {**again.intent.model_dump(), **changed, "batch": batch}
     revision = "" if changed.get("stack") else again.revision
-    return replace(again, intent=made(Intent, merged, "--"), revision=revision)
+    return replace(again, intent=made(Intent, merged), revision=revision)
 
 
 def _notices(paths: RunPaths, record: RunRecord, shell: Mapping[str, str], environ: Mapping[str, str]) -> list[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
@@ -101,11 +102,11 @@ def with_variables(base: Intent, variables: Mapping[str, str], passed: Iterable[
     return {"variables": {**kept, **variables}, "passed": tuple(dict.fromkeys(names))}
 
 
-def made(model: type[M], values: Mapping[str, Any], origin: str) -> M:
+def made(model: type[M], values: Mapping[str, Any], named: Callable[[str], str] = str) -> M:
     """A model from values that are not in a file of yours: options, a recorded run, a job script.
 
     Args:
-        origin: what comes before the key in an error: ``--``, or the file with a colon.
+        named: how an error names a key (``nodes``, ``batch.queue``), e.g. by its option.
 
     Raises:
         InputError: a value does not have the grammar or the type of its key.
@@ -113,8 +114,14 @@ def made(model: type[M], values: Mapping[str, Any], origin: str) -> M:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        first = error.errors()[0]
-        cause = first.get("ctx", {}).get("error")
-        key = "-".join(str(step) for step in first["loc"] if step != "[key]")
-        hint = getattr(cause, "hint", None)
-        raise InputError(f"{origin}{key}: {cause or first['msg']}", hint=hint) from error
+        from stackyard.spec.validate import said  # late: it brings the reader of YAML
+
+        first = error.errors(include_url=False)[0]
+        key = ".".join(str(step) for step in first["loc"] if step != "[key]")
+        message, hint = said(first, named(key))
+        raise InputError(message, hint=hint) from error
+
+
+def recorded_intent(values: Mapping[str, Any], file: Path) -> Intent:
+    """The request of a run as its record has it. Raises InputError: a value is wrong; the record `file` is named."""
+    return made(Intent, values, lambda key: f"{file}: intent.{key}")
