@@ -13,7 +13,7 @@ import pytest
 from stackyard.cli.main import VERBS, cli
 from support.cli import stackyard
 
-HEAVY = ("pydantic", "ruamel.yaml", "rattler", "rich", "ssl")
+HEAVY = ("pydantic", "ruamel.yaml", "rattler", "rich", "ssl", "socket", "stackyard.host.secrets")
 
 
 def verbs(group: click.Group = cli, *before: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:

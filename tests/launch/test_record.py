@@ -15,10 +15,9 @@ from pathlib import Path
 import pytest
 
 from stackyard.errors import InputError
-from stackyard.host.identity import account_name
+from stackyard.host.identity import account_name, hostname, whoami
 from stackyard.launch.records.find import compare, find_run
 from stackyard.launch.records.follow import follow
-from stackyard.launch.records.origin import hostname, whoami
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.record import (
     RunRecord,

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 from stackyard import __version__
 from stackyard.cli.output import show_notice
 from stackyard.errors import InputError
-from stackyard.host.secrets import redacted, shown
 from stackyard.spec import siteyard
 from stackyard.yard import atomic
 from stackyard.yard.caches import own_part
@@ -53,6 +52,8 @@ class Context:
     @property
     def command(self) -> tuple[str, ...]:
         """The words of this command line as records and manifests keep them: without secrets in URLs."""
+        from stackyard.host.secrets import redacted
+
         return ("stackyard", *(redacted(word) for word in sys.argv[1:]))
 
     @property
@@ -133,6 +134,8 @@ class Context:
 
 def _keep(cache: Path, text: str) -> None:
     """Keep a compiled site for its user, unless a login or a token is in it; remove those that others can read."""
+    from stackyard.host.secrets import shown
+
     for old in cache.parent.glob("site-*.compiled.json"):
         if old.stat().st_mode & 0o077:
             old.unlink()

@@ -14,7 +14,6 @@ from stackyard import grammar
 from stackyard.cli.help import Decorator, F, options_of
 from stackyard.cli.output import show_notice
 from stackyard.errors import InputError
-from stackyard.host.secrets import is_secret_name
 
 if TYPE_CHECKING:
     from stackyard.launch.api.jobs import Intent, Repeat, Workspace
@@ -196,7 +195,7 @@ def option_of(key: str) -> str:
     """What an error calls a field of a request: the option that sets it, as it is typed; without one its key."""
     name, _, rest = key.removeprefix("batch.").partition(".")
     for option in click.get_current_context().command.params:
-        if option.name == name:
+        if isinstance(option, click.Option) and option.name == name:
             return " ".join([next(word for word in option.opts if word.startswith("--")), *filter(None, [rest])])
     return key
 
@@ -211,6 +210,8 @@ def _job_file(path: Path | None) -> Intent | None:
 
 def _variables(pairs: tuple[str, ...]) -> tuple[dict[str, str], list[str]]:
     """The variables with a value, and the names of those whose value is that of your shell."""
+    from stackyard.host.secrets import is_secret_name
+
     found, passed = {}, []
     for pair in pairs:
         name, equals, value = pair.partition("=")

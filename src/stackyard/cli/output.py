@@ -10,10 +10,15 @@ import click
 
 from stackyard.cli.typed import as_typed
 from stackyard.errors import ManyErrors, StackyardError
-from stackyard.host.secrets import redacted
 
 MOST_PROBLEMS = 25
 """How many problems are shown at once: a file of a wrong kind can have one in every line."""
+
+
+def _redacted(text: str) -> str:
+    from stackyard.host.secrets import redacted  # late: `list` starts without its patterns
+
+    return redacted(text)
 
 
 def show_error(error: StackyardError) -> None:
@@ -22,23 +27,23 @@ def show_error(error: StackyardError) -> None:
     for problem in problems[:MOST_PROBLEMS]:
         label = click.style("error:", fg="red", bold=True)
         place = f"{problem.where}: " if problem.where else ""
-        click.echo(f"{label} {redacted(as_typed(place + problem.message))}", err=True)
+        click.echo(f"{label} {_redacted(as_typed(place + problem.message))}", err=True)
         if problem.detail:
-            click.echo(_indent(redacted(problem.detail), "  | "), err=True)
+            click.echo(_indent(_redacted(problem.detail), "  | "), err=True)
         if problem.hint:
-            click.echo(_indent(redacted(as_typed(problem.hint)), "  ", click.style("hint: ", fg="cyan")), err=True)
+            click.echo(_indent(_redacted(as_typed(problem.hint)), "  ", click.style("hint: ", fg="cyan")), err=True)
     if len(problems) > MOST_PROBLEMS:
         click.echo(f"... and {len(problems) - MOST_PROBLEMS} more problems", err=True)
 
 
 def show_notice(text: str) -> None:
     """One sentence that the user should know, on standard error."""
-    click.echo(f"{click.style('note:', fg='yellow')} {redacted(as_typed(text))}", err=True)
+    click.echo(f"{click.style('note:', fg='yellow')} {_redacted(as_typed(text))}", err=True)
 
 
 def show_json(value: Any) -> None:
     """A value as JSON on standard output."""
-    click.echo(redacted(json.dumps(value, indent=2, ensure_ascii=False, default=str)))
+    click.echo(_redacted(json.dumps(value, indent=2, ensure_ascii=False, default=str)))
 
 
 def show_table(rows: Sequence[Mapping[str, str]], columns: Sequence[str]) -> None:

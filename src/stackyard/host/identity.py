@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import os
 import pwd
-import socket
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -82,12 +81,20 @@ class Identity:
         return "running" if now == self.started else "dead"
 
 
+def whoami() -> str:
+    """The name of your account, whatever LOGNAME and USER say."""
+    return account_name(os.getuid())
+
+
+def hostname() -> str:
+    """The name of this host."""
+    return os.uname().nodename
+
+
 def this_process() -> Identity:
     """The process that asks, with a new token."""
     since = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
-    return Identity(
-        account_name(os.getuid()), socket.gethostname(), os.getpid(), _own_start(), _place(), since, os.urandom(8).hex()
-    )
+    return Identity(whoami(), hostname(), os.getpid(), _own_start(), _place(), since, os.urandom(8).hex())
 
 
 @cache

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from stackyard import __version__
-from stackyard.host.identity import account_name
+from stackyard.host.identity import account_name, hostname, whoami
 
 
 @dataclass(frozen=True)
@@ -60,10 +59,10 @@ def origin(command: Iterable[str] = (), files: Iterable[str | Path] = ()) -> Ori
     """
     uid = os.getuid()
     return Origin(
-        user=account_name(uid),
+        user=whoami(),
         uid=uid,
         sudo=_sudo(uid),
-        host=socket.gethostname(),
+        host=hostname(),
         program=__version__,
         command=tuple(command),
         files=tuple(UsedFile(str(path), _sha256(Path(path))) for path in files),

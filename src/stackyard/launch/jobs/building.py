@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stackyard.errors import InputError
+from stackyard.host.identity import hostname
 from stackyard.launch.jobs import batch
 from stackyard.launch.jobs.job import Job, batch_job
 from stackyard.launch.jobs.workspace import Workspace
-from stackyard.launch.records.origin import hostname
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.record import add_event, read_status, write_status
 from stackyard.launch.request.intent import BatchOptions, Intent

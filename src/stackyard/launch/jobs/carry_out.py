@@ -10,6 +10,7 @@ from typing import Literal
 
 from stackyard.errors import StackyardError
 from stackyard.host.command import which
+from stackyard.host.identity import hostname
 from stackyard.launch.jobs.job import Job, here
 from stackyard.launch.jobs.recorder import Recorder
 from stackyard.launch.jobs.requeue import (
@@ -27,7 +28,6 @@ from stackyard.launch.plan.context import PlanContext
 from stackyard.launch.plan.make import make_plan
 from stackyard.launch.plan.model import Plan
 from stackyard.launch.records.arrays import forget_shared
-from stackyard.launch.records.origin import hostname
 from stackyard.launch.records.outcome import Listener, StepResult
 from stackyard.launch.records.paths import RunPaths, StepPaths
 from stackyard.launch.records.record import RunStatus, read_status

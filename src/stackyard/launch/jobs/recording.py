@@ -8,11 +8,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from stackyard.host.identity import hostname, whoami
 from stackyard.launch.jobs.job import Job
 from stackyard.launch.plan.carried import carried
 from stackyard.launch.plan.command import launch_command, program_text
 from stackyard.launch.plan.model import Plan
-from stackyard.launch.records.origin import code_state, hostname, versions, whoami
+from stackyard.launch.records.origin import code_state, versions
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.record import RunRecord, write_record
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import platform
-import socket
 from pathlib import Path
 from typing import Any
 
 from stackyard import __version__
 from stackyard.host.command import run, which
-from stackyard.host.identity import account_name
 
 LARGEST_PROGRAM = 1 << 26
 """Bytes; a larger program file is not hashed."""
@@ -44,13 +41,3 @@ def _git_state(cwd: Path) -> dict[str, Any]:
 def versions() -> dict[str, str]:
     """The versions that can make two runs differ, as far as they are known without starting a program."""
     return {"stackyard": __version__, "python": platform.python_version(), "kernel": platform.release()}
-
-
-def whoami() -> str:
-    """The name of your account, whatever LOGNAME and USER say."""
-    return account_name(os.getuid())
-
-
-def hostname() -> str:
-    """The name of this host."""
-    return socket.gethostname()

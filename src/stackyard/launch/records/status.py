@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from stackyard.errors import InputError, StackyardError
+from stackyard.host.identity import hostname
 from stackyard.launch.records import arrays
-from stackyard.launch.records.origin import hostname
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.private import forget_private
 from stackyard.launch.records.record import RunStatus, read_run, read_status, write_status
