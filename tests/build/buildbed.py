@@ -22,6 +22,11 @@ from stackyard.yard.layout import RevisionPaths, Yard
 from stackyard.yard.record import BuildRecord
 
 PYTHON = Path(sys.executable).resolve()
+PROJECT = {
+    "setup.py": "from setuptools import setup\nsetup(name='cext', version='1.0', py_modules=['cext'])\n",
+    "cext.py": "value = 1\n",
+}
+"""The files of a project for `sdist`, without anything to compile."""
 
 
 def sha256(path: Path) -> str:

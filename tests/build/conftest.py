@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from stackyard.errors import MissingError
-from stackyard.lock.model import PipPackage
+from stackyard.lock.model import LockedVariant, PipPackage
 from stackyard.yard.layout import Yard
+from support.channel import Package, make_channel
 from support.testbed import HERE, real_channel, wheels
 
 
@@ -36,3 +37,23 @@ def wheelhouse() -> dict[str, PipPackage]:
 @pytest.fixture
 def yard(tmp_path: Path) -> Yard:
     return Yard(tmp_path / "yard")
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory: pytest.TempPathFactory) -> LockedVariant:
+    """A lock with one conda package and one wheel."""
+    from buildbed import conda_packages, locked, wheel
+
+    folder = tmp_path_factory.mktemp("sources")
+    channel = make_channel(folder / "channel", [Package("tool", "1.0", files={"share/tool.txt": "one\n"})])
+    return locked(conda_packages(channel), [wheel(folder, "plain", {"plain.py": b"value = 1\n"})])
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory, small: LockedVariant) -> Yard:
+    """A yard with one revision of it: to be copied, or a parent; it never changes."""
+    from buildbed import build
+
+    yard = Yard(tmp_path_factory.mktemp("built") / "yard")
+    build(yard, small)
+    return yard

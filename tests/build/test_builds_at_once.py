@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from buildbed import build, conda_packages, locked, wheel
+from buildbed import build
 
 from stackyard.build import adopt, builder, bytecode, conda, pip, unpack, uvcache, wheels
 from stackyard.build.job import Job
@@ -25,29 +25,14 @@ from stackyard.spec.models import Site, Variant
 from stackyard.yard import lease
 from stackyard.yard.caches import CONDA
 from stackyard.yard.layout import RevisionPaths, Yard
-from support.channel import Package, make_channel
-
-
-@pytest.fixture(scope="module")
-def what(tmp_path_factory: pytest.TempPathFactory) -> LockedVariant:
-    folder = tmp_path_factory.mktemp("sources")
-    channel = make_channel(folder / "channel", [Package("tool", "1.0", files={"share/tool.txt": "one\n"})])
-    return locked(conda_packages(channel), [wheel(folder, "plain", {"plain.py": b"value = 1\n"})])
-
-
-@pytest.fixture(scope="module")
-def parent(tmp_path_factory: pytest.TempPathFactory, what: LockedVariant) -> Yard:
-    yard = Yard(tmp_path_factory.mktemp("parent") / "yard")
-    build(yard, what)
-    return yard
 
 
 @pytest.fixture
-def job(parent: Yard, what: LockedVariant, tmp_path: Path) -> Callable[[], Job]:
+def job(built: Yard, small: LockedVariant, tmp_path: Path) -> Callable[[], Job]:
     """A build in a yard below the parent's."""
-    yard = Yard(tmp_path / "own", parent)
+    yard = Yard(tmp_path / "own", built)
     variant = Variant(stack="demo", version="1.0", name="py311")
-    return lambda: Job(variant, what, Site(), yard, RevisionPaths(yard.root / "stacks/demo/1"), "demo/1", Silent())
+    return lambda: Job(variant, small, Site(), yard, RevisionPaths(yard.root / "stacks/demo/1"), "demo/1", Silent())
 
 
 def test_a_link_that_another_build_uses_stays(job: Callable[[], Job]) -> None:
@@ -60,27 +45,27 @@ def test_a_link_that_another_build_uses_stays(job: Callable[[], Job]) -> None:
 
 
 @pytest.mark.parametrize("target", ["/nowhere", "."])
-def test_a_link_that_leads_elsewhere_is_replaced(job: Callable[[], Job], parent: Yard, target: str) -> None:
+def test_a_link_that_leads_elsewhere_is_replaced(job: Callable[[], Job], built: Yard, target: str) -> None:
     first = job()
     place = first.yard.package("tool-1.0-0")
     place.parent.mkdir(parents=True)
     place.symlink_to(target)
     conda.package_cache(first)
-    assert place.resolve() == parent.package("tool-1.0-0").resolve()
+    assert place.resolve() == built.package("tool-1.0-0").resolve()
 
 
-def test_a_link_to_what_the_parent_lost_is_removed(job: Callable[[], Job], what: LockedVariant) -> None:
+def test_a_link_to_what_the_parent_lost_is_removed(job: Callable[[], Job], small: LockedVariant) -> None:
     first = job()
     place = first.yard.package("tool-1.0-0")
     place.parent.mkdir(parents=True)
     place.symlink_to("/nowhere")
-    unpack.write_note(first.yard, what.conda[0])
+    unpack.write_note(first.yard, small.conda[0])
     conda.package_cache(Job(**{**vars(first), "yard": Yard(first.yard.root)}))
     assert not os.path.lexists(place)
 
 
 def test_a_package_that_another_build_unpacked_first_stays(
-    job: Callable[[], Job], what: LockedVariant, monkeypatch: pytest.MonkeyPatch
+    job: Callable[[], Job], small: LockedVariant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import asyncio
 
@@ -90,10 +75,10 @@ def test_a_package_that_another_build_unpacked_first_stays(
 
     def other(_: str) -> None:
         place.mkdir()
-        unpack.write_note(first.yard, what.conda[0])
+        unpack.write_note(first.yard, small.conda[0])
 
     monkeypatch.setattr(unpack.atomic, "fault_point", other)
-    asyncio.run(unpack.unpack(first, what.conda, None))  # type: ignore[arg-type]
+    asyncio.run(unpack.unpack(first, small.conda, None))  # type: ignore[arg-type]
     assert list(place.iterdir()) == [] and sorted(os.listdir(place.parent)) == ["tool-1.0-0", "tool-1.0-0.lock"]
 
 
@@ -152,7 +137,7 @@ def test_what_cannot_be_copied_leaves_nothing(
 
 
 def test_a_failed_build_gives_its_lease_back_where_nothing_can_be_removed(
-    what: LockedVariant, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small: LockedVariant, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_: Job) -> None:
         raise OSError(errno.EIO, "not now")
@@ -164,5 +149,5 @@ def test_a_failed_build_gives_its_lease_back_where_nothing_can_be_removed(
     monkeypatch.setattr(builder._Steps, "run", full)
     yard = Yard(tmp_path / "yard")
     with pytest.raises(OSError, match="full"):
-        build(yard, what)
+        build(yard, small)
     assert lease.latest(yard.revision("demo", "1.0-py311-1").building).is_free

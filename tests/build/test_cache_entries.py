@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from buildbed import build, conda_packages, locked, sdist, wheel
+from buildbed import PROJECT, build, conda_packages, locked, sdist
 
 from stackyard.errors import StackyardError
 from stackyard.lock.model import LockedVariant
@@ -19,7 +19,6 @@ from stackyard.yard.layout import Yard
 from stackyard.yard.record import BuildRecord
 from support.channel import Package, make_channel
 
-SETUP = "from setuptools import setup\nsetup(name='cext', version='1.0', py_modules=['cext'])\n"
 FILES = {
     "conda": ("conda/tool-1.0-0/share/tool.txt", "share/tool.txt"),
     "listing": ("conda/tool-1.0-0/info/paths.json", "share/tool.txt"),
@@ -30,24 +29,9 @@ FILES = {
 }
 
 
-@pytest.fixture(scope="module")
-def what(tmp_path_factory: pytest.TempPathFactory) -> LockedVariant:
-    folder = tmp_path_factory.mktemp("sources")
-    channel = make_channel(folder / "channel", [Package("tool", "1.0", files={"share/tool.txt": "one\n"})])
-    return locked(conda_packages(channel), [wheel(folder, "plain", {"plain.py": b"value = 1\n"})])
-
-
-@pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory, what: LockedVariant) -> Yard:
-    """A yard with one revision, which is copied by each test."""
-    yard = Yard(tmp_path_factory.mktemp("kept") / "yard")
-    build(yard, what)
-    return yard
-
-
 @pytest.fixture
-def yard(kept: Yard, tmp_path: Path) -> Yard:
-    os.system(f"cp -a {kept.root} {tmp_path}/yard")
+def yard(built: Yard, tmp_path: Path) -> Yard:
+    os.system(f"cp -a {built.root} {tmp_path}/yard")
     return Yard(tmp_path / "yard")
 
 
@@ -66,15 +50,15 @@ def truncate(path: Path) -> None:
     os.truncate(path, path.stat().st_size // 2)
 
 
-def again(yard: Yard, what: LockedVariant) -> tuple[BuildRecord, list[str]]:
+def again(yard: Yard, small: LockedVariant) -> tuple[BuildRecord, list[str]]:
     progress = Silent()
-    return build(yard, what, folder="1.0-py311-2", progress=progress), progress.notices
+    return build(yard, small, folder="1.0-py311-2", progress=progress), progress.notices
 
 
 @pytest.mark.parametrize("damage", [flip, truncate, Path.unlink])
 @pytest.mark.parametrize("name", FILES)
 def test_a_damaged_entry_is_made_again(
-    yard: Yard, kept: Yard, what: LockedVariant, name: str, damage: Callable[[Path], None]
+    yard: Yard, built: Yard, small: LockedVariant, name: str, damage: Callable[[Path], None]
 ) -> None:
     cached, installed = FILES[name]
     path = only(yard.cache, cached)
@@ -82,38 +66,38 @@ def test_a_damaged_entry_is_made_again(
         path = next(folder / "files.json" for folder in path.parents if (folder / "files.json").exists())
     damage(path)
     assert audit(yard)
-    record, notices = again(yard, what)
+    record, notices = again(yard, small)
     assert any(notice.startswith("damaged in the cache") and str(yard.cache) in notice for notice in notices)
-    right = only(kept.root, f"stacks/demo/1.0-py311-1/prefix/{installed}").read_bytes()
+    right = only(built.root, f"stacks/demo/1.0-py311-1/prefix/{installed}").read_bytes()
     assert only(Path(record.prefix), installed).read_bytes() == right
     assert audit(yard) == []
 
 
 @pytest.mark.parametrize("damage", [flip, truncate])
 def test_what_uv_notes_of_an_entry_is_forgotten_where_it_is_damaged(
-    yard: Yard, what: LockedVariant, damage: Callable[[Path], None]
+    yard: Yard, small: LockedVariant, damage: Callable[[Path], None]
 ) -> None:
     for path in yard.uv.glob("wheels-v*/**/*.rev"):
         damage(path)
-    record, notices = again(yard, what)
+    record, notices = again(yard, small)
     assert only(Path(record.prefix), FILES["uv"][1]).read_text() == "value = 1\n"
     assert [notice.partition(",")[0] for notice in notices] == ["damaged in the cache"]
 
 
 @pytest.mark.parametrize("name", ["conda", "uv", "bytecode"])
 def test_one_that_an_earlier_version_made_is_compared_with_its_own_listing(
-    yard: Yard, what: LockedVariant, name: str
+    yard: Yard, small: LockedVariant, name: str
 ) -> None:
     shutil.rmtree(yard.notes)
     flip(only(yard.cache, FILES[name][0]))
-    assert len(again(yard, what)[1]) == 1
+    assert len(again(yard, small)[1]) == 1
     assert audit(yard) == [] and sorted(child.name for child in yard.notes.iterdir()) == ["bytecode", "conda", "uv"]
 
 
-def test_what_is_whole_is_not_read_again(yard: Yard, what: LockedVariant, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_whole_is_not_read_again(yard: Yard, small: LockedVariant, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
     monkeypatch.setattr("stackyard.yard.contents.sha256_file", lambda path: read.append(str(path)) or "0")
-    assert again(yard, what)[1] == []
+    assert again(yard, small)[1] == []
     linked = ("share/tool.txt", "plain.py", "METADATA", ".pyc")
     assert read and not [name for name in read if name.endswith(linked)]
 
@@ -147,7 +131,7 @@ def test_a_link_script_that_writes_into_a_shared_file_fails_the_build(tmp_path: 
 
 def test_a_damaged_wheel_is_compiled_again_and_a_source_fetched_again(tmp_path: Path) -> None:
     yard = Yard(tmp_path / "yard")
-    variant = locked(pip=[sdist(tmp_path / "s", {"setup.py": SETUP, "cext.py": "value = 1\n"})])
+    variant = locked(pip=[sdist(tmp_path / "s", PROJECT)])
     build(yard, variant)
     for pattern in ("wheels/*/*/*.whl", "sources/*/*"):
         truncate(only(yard.cache, pattern))
@@ -162,14 +146,14 @@ def test_a_damaged_wheel_is_compiled_again_and_a_source_fetched_again(tmp_path: 
     assert len(progress.notices) == 3 and audit(yard) == []
 
 
-def test_a_post_script_can_write_into_the_files_of_the_prefix(tmp_path: Path, what: LockedVariant) -> None:
+def test_a_post_script_can_write_into_the_files_of_the_prefix(tmp_path: Path, small: LockedVariant) -> None:
     from stackyard.spec.models import Variant
 
     yard, script = Yard(tmp_path / "yard"), tmp_path / "post.sh"
     script.write_text('test -w "$PREFIX/share/tool.txt" && echo two >> "$PREFIX/share/tool.txt"\n')
-    build(yard, what)
+    build(yard, small)
     variant = Variant(stack="demo", version="1.0", name="py311", post=str(script))
-    record = build(yard, what, variant, folder="1.0-py311-2")
+    record = build(yard, small, variant, folder="1.0-py311-2")
     path = Path(record.prefix, "share/tool.txt")
     assert path.read_text() == "one\ntwo\n" and not path.stat().st_mode & 0o222
     assert audit(yard) == []
@@ -177,13 +161,13 @@ def test_a_post_script_can_write_into_the_files_of_the_prefix(tmp_path: Path, wh
     assert value["files"]["prefix/share"]["tool.txt"][1] == 8
 
 
-def test_a_build_in_another_yard_takes_nobodys_right_to_read(yard: Yard, what: LockedVariant, tmp_path: Path) -> None:
+def test_a_build_in_another_yard_takes_nobodys_right_to_read(yard: Yard, small: LockedVariant, tmp_path: Path) -> None:
     """Files of the same account are linked, so their modes are those of the yard that they were made in."""
     os.system(f"chmod -R o+rX {yard.root}")
     before = {path: path.lstat().st_mode for path in yard.root.rglob("*")}
     own = Yard(tmp_path / "own", yard)
     own.root.mkdir(mode=0o750)
-    record = build(own, what, folder="1.0-py311-2")
+    record = build(own, small, folder="1.0-py311-2")
     path = only(Path(record.prefix), FILES["uv"][1])
     assert path.stat().st_ino == only(yard.root, f"stacks/*/*/prefix/{FILES['uv'][1]}").stat().st_ino
     assert {path: path.lstat().st_mode for path in before} == before
