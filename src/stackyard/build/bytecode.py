@@ -28,7 +28,7 @@ from stackyard.build.pyfiles import Installed, Unit
 from stackyard.errors import StackyardError
 from stackyard.yard import checksum, disk, formats
 from stackyard.yard.atomic import fault_point, temporary, write_json
-from stackyard.yard.caches import BYTECODE, content_hash, searched
+from stackyard.yard.caches import BYTECODE, content_hash, may_look_into, searched
 
 _WORKER = Path(__file__).with_name("bytecode_worker.py")
 _BATCH = 2000  # files per run of the worker: what a kill can cost, and how often progress is reported
@@ -100,7 +100,7 @@ def _new(job: Job, version: str, unit: Unit) -> _Place:
 def _cached(job: Job, version: str, sha256: str) -> _Place | None:
     for yard in searched(job.yard):
         store = yard.bytecode_of(version, sha256)
-        if not store.is_dir():
+        if not may_look_into(store):
             continue
         value = _listing(store) if job.entries.is_good(BYTECODE, store, yard) else None
         if value is not None:

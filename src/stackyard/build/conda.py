@@ -51,7 +51,7 @@ def _discard_others(job: Job) -> None:
     """Remove the unpacked packages that are not the locked ones, or not what they were: they are fetched again."""
     for package in job.locked.conda:
         place = job.yard.package(package.stem)
-        if not place.is_dir() or place.is_symlink():
+        if place.is_symlink() or not place.is_dir():
             continue
         if noted(job.yard, package.stem) != package.sha256 or not job.entries.is_good(CONDA, place):
             CONDA.discard(place)
@@ -101,7 +101,7 @@ def package_cache(job: Job) -> PackageCache:
     others = searched(job.yard)[1:]
     for package in job.locked.conda:
         place = job.yard.package(package.stem)
-        if place.is_dir() and not place.is_symlink():
+        if not place.is_symlink() and place.is_dir():
             continue
         if not any(_adopt(package, other, job) for other in others) and place.is_symlink():
             place.unlink(missing_ok=True)  # the parent removed it, or has another build of that name

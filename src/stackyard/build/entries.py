@@ -13,7 +13,7 @@ from pathlib import Path
 from stackyard.errors import StackyardError
 from stackyard.progress import Progress
 from stackyard.yard import notes
-from stackyard.yard.caches import CONDA, Kind
+from stackyard.yard.caches import CONDA, Kind, unchecked
 from stackyard.yard.layout import Yard
 from stackyard.yard.notes import Checked
 
@@ -42,8 +42,7 @@ class Entries:
         if entry in self._used:
             return True
         yard = owner or self._yard
-        checked = notes.check(yard, kind, entry, deep=self._deep)
-        problems = checked.problems if checked else tuple(kind.audited(entry))
+        checked, problems = self._checked(yard, kind, entry)
         if problems:
             more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
             unread = "" if yard == self._yard else " or not readable by this account"
@@ -78,6 +77,14 @@ class Entries:
         if (status.st_size, status.st_mtime_ns) != (size, mtime_ns):
             raise written_through(f"{entry / name} has changed")
         return digest
+
+    def _checked(self, yard: Yard, kind: Kind, entry: Path) -> tuple[Checked | None, tuple[str, ...]]:
+        """An entry against its note, or its own listing where it has none, and what is wrong with it."""
+        try:
+            checked = notes.check(yard, kind, entry, deep=self._deep)
+        except OSError as error:
+            return None, (unchecked(entry, error),)
+        return checked, checked.problems if checked else tuple(kind.audited(entry))
 
     def _note(self, yard: Yard, kind: Kind, entry: Path) -> Checked | None:
         """Note an entry of our own; one of a parent without a note is only used."""

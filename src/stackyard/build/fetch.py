@@ -62,7 +62,7 @@ def source_archive(job: Job, package: PipPackage) -> Path:
     name = file_name(package.url)
     for yard in searched(job.yard):
         kept = yard.source(package.sha256, name)
-        if kept.is_file():
+        if os.access(kept, os.R_OK):  # also what another account keeps to itself is fetched
             if sha256_file(kept) == package.sha256:
                 return kept
             job.progress.notice(f"damaged in the cache, so fetched again: {kept}")

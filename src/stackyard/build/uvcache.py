@@ -21,7 +21,7 @@ from stackyard.build.job import Job
 from stackyard.host.names import canonical
 from stackyard.yard import permissions
 from stackyard.yard.atomic import fault_point, temporary
-from stackyard.yard.caches import UV, searched
+from stackyard.yard.caches import UV, may_look_into, searched
 from stackyard.yard.layout import Yard
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _take(theirs: Yard, job: Job, wheel: Wheel) -> None:
     for link in _entries(source, wheel):
         archive = (link.parent / link.readlink()).resolve()
         pointer = target / link.relative_to(source)
-        if pointer.is_symlink() or not archive.is_dir():
+        if pointer.is_symlink() or not may_look_into(archive):
             continue
         if not job.entries.is_good(UV, source / archive.relative_to(source.resolve()), theirs):
             continue

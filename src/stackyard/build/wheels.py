@@ -36,7 +36,7 @@ from stackyard.lock.model import PipPackage
 from stackyard.spec.buildinputs import package_build
 from stackyard.yard import atomic, checksum, disk, formats, lease
 from stackyard.yard.atomic import fault_point, write_json
-from stackyard.yard.caches import searched
+from stackyard.yard.caches import may_look_into, searched
 from stackyard.yard.layout import Yard
 from stackyard.yard.payload import Prefix
 
@@ -107,7 +107,7 @@ def find(job: Job, package: PipPackage, toolchain: Toolchain) -> Compiled | None
             if meta and _suits(job, package, meta):
                 wheel = _wheel(folder / meta["wheel"], package, meta["sha256"])
                 return Compiled(package, wheel, key, tuple(meta.get("notes", ())))
-            if meta is None and folder.exists():
+            if meta is None and may_look_into(folder):
                 job.progress.notice(f"damaged in the cache, so compiled again: {package.name} in {folder}")
     return None
 

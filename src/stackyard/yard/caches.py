@@ -109,13 +109,13 @@ def parts(yard: Yard) -> tuple[Yard, ...]:
     """A yard once for each part of its cache: the one that it has now, then the others that this account may read."""
     shared = replace(yard, account="")
     others = (shared, *(replace(yard, account=name) for name in _accounts(shared)))
-    return (yard, *(part for part in others if part != yard and _may_read(part)))
+    return (yard, *(part for part in others if part != yard and may_look_into(part.cache)))
 
 
 def searched(yard: Yard) -> tuple[Yard, ...]:
     """Where cached things are looked up: this yard's caches, this account's first, then those of its parents."""
     own, *parents = yard.lineage()
-    return (*parts(own), *(part for each in parents for part in parts(each) if _may_read(part)))
+    return (*parts(own), *(part for each in parents for part in parts(each) if may_look_into(part.cache)))
 
 
 def _accounts(shared: Yard) -> list[str]:
@@ -125,9 +125,9 @@ def _accounts(shared: Yard) -> list[str]:
         return []
 
 
-def _may_read(part: Yard) -> bool:
-    """Whether this account may look into a part; a site may keep its users out of its cache."""
-    return os.access(part.cache, os.R_OK | os.X_OK)
+def may_look_into(folder: Path) -> bool:
+    """Whether a directory is there for this account; a site may keep its users out of its cache, or of a part of it."""
+    return os.access(folder, os.R_OK | os.X_OK)
 
 
 def content_hash(folder: Path, files: Iterable[str]) -> str:
