@@ -47,9 +47,8 @@ def write_commands(record: BuildRecord) -> None:
 
     Errors are those of `scripts`.
     """
-    readable = permissions.file_mode() & 0o444
     for path, text in scripts(record).items():
-        atomic.write_text(path, text, mode=readable | readable >> 2)
+        atomic.write_text(path, text, mode=permissions.program_mode() & 0o555)
 
 
 def _script(record: BuildRecord, name: str) -> str:

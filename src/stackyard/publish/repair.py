@@ -316,7 +316,7 @@ def _mend(root: Path, damage: Damage, noted: Contents, sources: _Sources) -> Non
 
 def _put(path: Path, item: Item, found: bytes | Path) -> None:
     """Give a file its bytes, mode and time, under a name of its own, and then its name."""
-    temporary = path.with_name(f".{path.name[:100]}.{os.getpid()}.tmp")
+    temporary = atomic.temporary(path.with_name(path.name[:100]))
     with _open_folder(path.parent):
         if path.is_dir() and not path.is_symlink():
             disk.remove_tree(path)

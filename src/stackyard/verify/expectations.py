@@ -20,7 +20,7 @@ from stackyard.verify.context import Exceptions
 from stackyard.verify.own import OwnCheck
 from stackyard.yard import atomic, disk, formats, members
 from stackyard.yard.layout import RevisionPaths
-from stackyard.yard.permissions import file_mode
+from stackyard.yard.permissions import file_mode, program_mode
 from stackyard.yard.record import BuildRecord
 
 if TYPE_CHECKING:
@@ -98,10 +98,9 @@ def _copy(script: Path, target: Path) -> None:
     if disk.is_there(target):
         return
     target.parent.mkdir(exist_ok=True)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    temporary = atomic.temporary(target)
     shutil.copyfile(script, temporary)
-    mode = file_mode()
-    temporary.chmod(mode | (mode & 0o444) >> 2 if script.stat().st_mode & 0o111 else mode)
+    temporary.chmod(program_mode() if script.stat().st_mode & 0o111 else file_mode())
     os.replace(temporary, target)
 
 

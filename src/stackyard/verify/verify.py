@@ -14,8 +14,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stackyard.change import EnvironmentChange
 from stackyard.errors import InputError, StackyardError
+from stackyard.expose.base import stack_change
+from stackyard.expose.commands import commands_of
+from stackyard.expose.published import change_of
 from stackyard.host.modules import (
     ModuleSystem,
     find_environment_modules,
@@ -104,13 +106,6 @@ def verify(
     )
 
 
-def change_of(record: BuildRecord, site: Site) -> EnvironmentChange:
-    """The environment change of loading the revision."""
-    from stackyard.expose.published import change_of as published_change
-
-    return published_change(record, site)
-
-
 @dataclass
 class _Job:
     """One running verification."""
@@ -186,9 +181,6 @@ class _Job:
 
         A module that offers commands alone has the stack behind them, which is tried as they find it.
         """
-        from stackyard.expose.base import stack_change
-        from stackyard.expose.commands import commands_of
-
         change = change_of(self.record, self.site)
         environ = self.loaded[0].environ if self.loaded else change.apply(self.before)
         if commands_of(self.record):

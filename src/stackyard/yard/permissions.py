@@ -65,6 +65,11 @@ def file_mode() -> int:
     return 0o666 & ~_umask()
 
 
+def program_mode() -> int:
+    """The mode of a new file that everybody who may read it may run."""
+    return file_mode() | (file_mode() & 0o444) >> 2
+
+
 def _umask() -> int:
     """The umask in force; read without setting it, where the kernel shows it, since other threads create files."""
     try:

@@ -106,8 +106,7 @@ def _show(locked: Any, place: Path | None) -> None:
         f"{'wrote' if place else 'would write'} {as_typed(str(place or locked.path))}: {_because(locked.changed)}"
     )
     for labels, lines in _moves(locked):
-        click.echo(f"    {labels[0]}")
-        for label in labels[1:]:
+        for label in labels:
             click.echo(f"    {label}")
         for line in lines:
             click.echo(f"        {line}")

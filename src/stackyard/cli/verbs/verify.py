@@ -48,7 +48,7 @@ def command(context: Context, rev: str | None, deep: bool, mend: bool, as_json: 
     """
     from stackyard.cli.display import display
 
-    yard, site = context.yard(), context.site()
+    yard, site, deep = context.yard(), context.site(), deep or mend
     entries = _entries(yard, rev)
     trees = _modules(yard, entries)
     reports: dict[str, Report] = {}
@@ -57,12 +57,11 @@ def command(context: Context, rev: str | None, deep: bool, mend: bool, as_json: 
         if mend:
             repair(context, yard, site, entries, progress, whole=rev is None)
         for entry in entries:
-            deeply = deep or mend
-            report, verified[entry.module] = _verified(entry, trees[entry.module], yard, site, progress, deeply)
+            report, verified[entry.module] = _verified(entry, trees[entry.module], yard, site, progress, deep)
             progress.phase(entry.module, report.state, f"{len(report.checks)} checks")
             reports[entry.module] = report
     if rev is None:
-        reports[str(yard.root)] = _of_yard(yard, deep or mend)
+        reports[str(yard.root)] = _of_yard(yard, deep)
     if as_json:
         show_json({module: report.to_json() for module, report in reports.items()})
     else:

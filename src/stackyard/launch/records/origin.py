@@ -1,4 +1,4 @@
-"""What a run came from, for its record: the state of the code, the versions, the user and the host."""
+"""What a run came from, for its record: the state of the code, and the versions."""
 
 from __future__ import annotations
 
