@@ -50,6 +50,17 @@ def test_who_holds_it_is_named_after_a_while_and_at_the_end(tmp_path: Path, monk
         secure(path, told.append, shared=True, limit_s=0)
 
 
+def test_a_lock_file_that_is_removed_while_it_is_held_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filelocks, "PATIENCE_S", 0)
+    path = tmp_path / ".lock"
+    path.touch()
+    with held(path):
+        secure(path, lambda _: path.unlink(), limit_s=30)
+    assert path.exists() and holders(tmp_path / "missing") == []
+
+
 def test_a_reader_cannot_hold_it(common: Path, accounts: Accounts) -> None:
     path = common / "cache" / ".lock"
     path.parent.mkdir()

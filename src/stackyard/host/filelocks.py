@@ -35,21 +35,26 @@ def secure(path: Path, tell: Callable[[str], None], *, shared: bool = False, lim
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     mode = 0o660 if path.parent.stat().st_mode & stat.S_IWGRP else 0o600  # a reader has no need of a lock
-    try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, mode)
-    except PermissionError:
-        return  # another writer's, who does not share it: the program that needs it reports that
-    try:
-        _restrict(handle, mode)
-        _wait(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, path, tell, limit_s)
-    finally:
-        os.close(handle)
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    began = time.monotonic()
+    told = False
+    while _is_held(path, mode, kind):
+        waited_s = time.monotonic() - began
+        if waited_s > limit_s:
+            raise StackyardError(
+                f"timed out after {limit_s:g} s waiting for the lock {path}: held by {_named(path)}",
+                hint=f"end that process, or remove {path} if it does not write to this cache",
+            )
+        if not told and waited_s >= PATIENCE_S:
+            tell(f"waiting for the lock {path}: held by {_named(path)}")
+            told = True
+        time.sleep(_POLL_S)
 
 
 def holders(path: Path) -> list[str]:
     """The processes that hold a lock on a file, as far as this machine shows them: account, number, program."""
-    number = path.stat().st_ino
     try:
+        number = path.stat().st_ino
         rows = [line.split() for line in Path("/proc/locks").read_text(encoding="ascii").splitlines()]
     except OSError:
         return []
@@ -65,29 +70,28 @@ def _process(pid: int) -> str:
         return f"process {pid}" if pid > 0 else "a process of another host or container"
 
 
-def _wait(handle: int, kind: int, path: Path, tell: Callable[[str], None], limit_s: float) -> None:
-    began = time.monotonic()
-    told = False
-    while _is_held(handle, kind):
-        waited_s = time.monotonic() - began
-        by = "; ".join(holders(path)) or "a process that this machine does not show"
-        if not told and waited_s >= PATIENCE_S:
-            tell(f"waiting for the lock {path}: held by {by}")
-            told = True
-        if waited_s > limit_s:
-            raise StackyardError(
-                f"timed out after {limit_s:g} s waiting for the lock {path}: held by {by}",
-                hint=f"end that process, or remove {path} if it does not write to this cache",
-            )
-        time.sleep(_POLL_S)
+def _named(path: Path) -> str:
+    return "; ".join(holders(path)) or "a process that this machine does not show"
 
 
-def _is_held(handle: int, kind: int) -> bool:
+def _is_held(path: Path, mode: int, kind: int) -> bool:
+    """Whether a lock cannot be had now. The file is opened each time: it may have been removed, and is made again."""
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, mode)
+    except PermissionError:
+        return False  # another writer's, who does not share it: the program that needs it reports that
+    try:
+        _restrict(handle, mode)
+        return _is_refused(handle, kind)
+    finally:
+        os.close(handle)  # and with it the lock
+
+
+def _is_refused(handle: int, kind: int) -> bool:
     try:
         fcntl.flock(handle, kind | fcntl.LOCK_NB)
     except OSError as error:
         return error.errno in (errno.EWOULDBLOCK, errno.EACCES)  # else a file system without locks
-    fcntl.flock(handle, fcntl.LOCK_UN)
     return False
 
 
