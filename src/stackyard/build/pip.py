@@ -78,7 +78,8 @@ def install(job: Job, wheels: Sequence[Wheel]) -> None:
     fault_point("link")
     if not _uv_install(job, wheels, offline=True):
         fault_point("fetch")
-        missing = [wheel for wheel in wheels if not uvcache.holds(job.uv_cache, wheel)]
+        held = uvcache.held(job.uv_cache, wheels)
+        missing = [wheel for wheel in wheels if wheel not in held]
         if 0 < len(missing) < len(wheels):
             _fetch(job, missing)
         if len(missing) == len(wheels) or not _uv_install(job, wheels, offline=True):
@@ -94,8 +95,7 @@ def _fetch(job: Job, wheels: Sequence[Wheel]) -> None:
     try:
         _uv_install(job, wheels)
     except StackyardError as error:
-        kept = any(uvcache.holds(job.uv_cache, wheel) for wheel in wheels)
-        if not kept or not any(text in (error.detail or "") for text in _DAMAGED):
+        if not uvcache.held(job.uv_cache, wheels) or not any(text in (error.detail or "") for text in _DAMAGED):
             raise
         uvcache.forget(job, wheels)
         job.progress.notice(f"damaged in the cache, so fetched again: what uv notes in {job.uv_cache}")

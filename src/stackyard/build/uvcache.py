@@ -31,9 +31,8 @@ if TYPE_CHECKING:
 def take_from_parents(job: Job, wheels: Sequence[Wheel]) -> None:
     """Add to this account's cache those of the wheels that the yard's other caches and the parents' have."""
     for other in searched(job.yard)[1:]:
-        if other.uv.is_dir():
-            for wheel in wheels:
-                _take(other, job, wheel)
+        for _, link in _links(other.uv, wheels):
+            _take(other, job, link)
 
 
 def settle(job: Job, wheels: Sequence[Wheel]) -> None:
@@ -52,7 +51,7 @@ def discard_damaged(job: Job, wheels: Sequence[Wheel]) -> None:
 
 def forget(job: Job, wheels: Sequence[Wheel]) -> None:
     """Remove uv's links to the unpacked wheels, with the files beside each in which it keeps what it leads to."""
-    for link in [link for wheel in wheels for link in _entries(job.uv_cache, wheel)]:
+    for _, link in list(_links(job.uv_cache, wheels)):
         for path in (*link.parent.glob(f"{_escaped(link.name)}.*"), link):
             path.unlink(missing_ok=True)
 
@@ -64,35 +63,31 @@ def note(job: Job, wheels: Sequence[Wheel]) -> None:
 
 def _archives(cache: Path, wheels: Sequence[Wheel]) -> list[Path]:
     """What uv unpacked for these wheels."""
-    links = [link for wheel in wheels for link in _entries(cache, wheel)]
-    found = dict.fromkeys((link.parent / link.readlink()).resolve() for link in links)
+    found = dict.fromkeys((link.parent / link.readlink()).resolve() for _, link in _links(cache, wheels))
     return [cache / archive.relative_to(cache.resolve()) for archive in found if archive.is_dir()]
 
 
-def holds(cache: Path, wheel: Wheel) -> bool:
-    """Whether a uv cache has a wheel of this name and version; uv itself checks that it is the locked one."""
-    return any(entry.exists() for entry in _entries(cache, wheel))
+def held(cache: Path, wheels: Sequence[Wheel]) -> set[Wheel]:
+    """Those of the wheels that a uv cache has by name and version; uv itself checks that they are the locked ones."""
+    return {wheel for wheel, link in _links(cache, wheels) if link.exists()}
 
 
-def _take(theirs: Yard, job: Job, wheel: Wheel) -> None:
+def _take(theirs: Yard, job: Job, link: Path) -> None:
     source, target = theirs.uv, job.uv_cache
-    for link in _entries(source, wheel):
-        archive = (link.parent / link.readlink()).resolve()
-        pointer = target / link.relative_to(source)
-        if pointer.is_symlink() or not may_look_into(archive):
-            continue
-        if not job.entries.is_good(UV, source / archive.relative_to(source.resolve()), theirs):
-            continue
-        place = target / archive.relative_to(source.resolve())
-        if not _taken(job, archive, place):
-            continue
-        pointer.parent.mkdir(parents=True, exist_ok=True)
-        for companion in link.parent.glob(f"{_escaped(link.name)}.*"):
-            if companion.suffix != ".lock":
-                _copy(companion, pointer.parent / companion.name)
-        fault_point("cache")
-        with suppress(FileExistsError):  # another build was faster
-            pointer.symlink_to(link.readlink())
+    archive = (link.parent / link.readlink()).resolve()
+    pointer = target / link.relative_to(source)
+    if pointer.is_symlink() or not may_look_into(archive):
+        return
+    inner = archive.relative_to(source.resolve())
+    if not job.entries.is_good(UV, source / inner, theirs) or not _taken(job, archive, target / inner):
+        return
+    pointer.parent.mkdir(parents=True, exist_ok=True)
+    for companion in link.parent.glob(f"{_escaped(link.name)}.*"):
+        if companion.suffix != ".lock":
+            _copy(companion, pointer.parent / companion.name)
+    fault_point("cache")
+    with suppress(FileExistsError):  # another build was faster
+        pointer.symlink_to(link.readlink())
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -113,13 +108,20 @@ def _taken(job: Job, archive: Path, place: Path) -> bool:
     return True
 
 
-def _entries(cache: Path, wheel: Wheel) -> Iterator[Path]:
-    """The links of one wheel: named ``<version>-<tags>`` in a directory named after the package."""
-    name = canonical(wheel.name)
-    for folder in (*cache.glob(f"wheels-v*/*/{name}"), *cache.glob(f"wheels-v*/*/*/{name}")):
-        for entry in folder.glob(f"{_escaped(wheel.version)}-*"):
-            if entry.is_symlink():
-                yield entry
+def _links(cache: Path, wheels: Sequence[Wheel]) -> Iterator[tuple[Wheel, Path]]:
+    """uv's links for these wheels: named ``<version>-<tags>`` in directories named after the packages.
+
+    The cache may have thousands of those, so it is listed once, not once for each wheel.
+    """
+    folders: dict[str, list[Path]] = {canonical(wheel.name): [] for wheel in wheels}
+    for folder in (*cache.glob("wheels-v*/*/*"), *cache.glob("wheels-v*/*/*/*")):
+        if folder.name in folders:
+            folders[folder.name].append(folder)
+    for wheel in wheels:
+        for folder in folders[canonical(wheel.name)]:
+            for entry in folder.glob(f"{_escaped(wheel.version)}-*"):
+                if entry.is_symlink():
+                    yield wheel, entry
 
 
 def _escaped(text: str) -> str:
