@@ -81,3 +81,8 @@ class MissingError(StackyardError):
     """Something required is missing on this machine; the hint tells how to get it."""
 
     exit_code = 4
+
+
+def cause(error: Exception) -> str:
+    """Why a file cannot be read, for a message that names it: of an OSError neither its number nor the path again."""
+    return error.strerror if isinstance(error, OSError) and error.strerror else str(error)

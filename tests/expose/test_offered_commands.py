@@ -99,7 +99,14 @@ def test_a_script_that_was_changed_is_found(tool: BuildRecord) -> None:
     assert content.own_files(tool) == []
     (folder(tool) / "tool").chmod(0o755)
     (folder(tool) / "tool").write_text("#!/bin/sh\nexec evil\n")
-    assert [check.status for check in content.own_files(tool)] == ["failed"]
+    (changed,) = content.own_files(tool)
+    assert (changed.status, changed.detail) == (
+        "failed",
+        f"{folder(tool) / 'tool'}: the file was changed after it was written",
+    )
+    lacking = replace(tool, settings={"commands": ["tol"]})
+    (missing,) = content.own_files(lacking)
+    assert missing.detail.startswith("tool/1-py311-1 has no command tol: ")
 
 
 def test_a_command_that_the_stack_lacks(tool: BuildRecord) -> None:

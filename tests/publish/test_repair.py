@@ -152,7 +152,8 @@ def test_a_lost_condarc_is_found_and_restored(published: BuildRecord) -> None:
     before = condarc.read_bytes()
     assert own_files(published) == [] and beside.restore_rest(published, SITE) == []
     condarc.unlink()
-    assert [check.status for check in own_files(published)] == ["failed"]
+    (lost,) = own_files(published)
+    assert (lost.status, lost.detail) == ("failed", f"{condarc}: No such file or directory")
     beside.restore_rest(published, SITE)
     assert condarc.read_bytes() == before and own_files(published) == []
 

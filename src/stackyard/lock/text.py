@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from stackyard.errors import InputError, Where
+from stackyard.errors import InputError, Where, cause
 from stackyard.lock import grammar
 from stackyard.lock.model import (
     LOCK_FORMAT,
@@ -221,7 +221,7 @@ def read(path: Path) -> Lock:
     except FileNotFoundError as error:
         raise InputError(f"no such lock: {path}", hint="write it with `stackyard lock`") from error
     except (OSError, ValueError) as error:
-        raise InputError(f"cannot read the lock: {error}", where=Where(str(path)), hint=_RELOCK) from error
+        raise InputError(f"cannot read the lock: {cause(error)}", where=Where(str(path)), hint=_RELOCK) from error
     return parse(text, str(path))
 
 

@@ -20,7 +20,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from stackyard.errors import InputError, ManyErrors, Where
+from stackyard.errors import InputError, ManyErrors, Where, cause
 
 _LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 _TRAILING_COMMENT = re.compile(r"[\s,:]*\s#(?P<comment>.*)$")
@@ -127,11 +127,10 @@ def read_text(path: Path) -> str:
     try:
         data = path.read_bytes()
     except OSError as error:
-        reason = error.strerror or str(error)
         hint = "ask its owner for read permission, or use a copy"
         if not isinstance(error, PermissionError):
             hint = "check the path of the file"
-        raise InputError(f"cannot read {path}: {reason}", hint=hint) from error
+        raise InputError(f"cannot read {path}: {cause(error)}", hint=hint) from error
     if data.startswith((b"\x7fELF", b"PK\x03\x04", b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd")):
         raise InputError("not a text file: a program or an archive", where=Where(str(path)), hint="use a text file")
     utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from stackyard.build.seal import PARTS
 from stackyard.build.tree import tree_hash
-from stackyard.errors import StackyardError
+from stackyard.errors import StackyardError, cause
 from stackyard.expose import commands
 from stackyard.findings import some
 from stackyard.verify.report import CheckResult, Status
@@ -138,16 +138,23 @@ def own_files(record: BuildRecord) -> list[CheckResult]:
     paths = RevisionPaths.of(record.path)
     if not disk.is_there(paths.module):
         return []
-    path = paths.condarc
+    problems = [_problem(paths.condarc, None)]
     try:
-        checksum.read(path)
-        for path, text in commands.scripts(record).items():
-            if path.read_bytes() != text.encode():
-                raise ValueError("the file was changed after it was written")
-    except (OSError, ValueError, StackyardError) as error:
-        remedy = _REMEDY.format(module=record.module)
-        return [CheckResult("content", "published files", "failed", f"{path}: {error}", remedy)]
-    return []
+        problems += [_problem(path, text) for path, text in commands.scripts(record).items()]
+    except (OSError, StackyardError) as error:
+        problems.append(str(error))
+    found = [problem for problem in problems if problem]
+    remedy = _REMEDY.format(module=record.module)
+    return [CheckResult("content", "published files", "failed", listed(found), remedy)] if found else []
+
+
+def _problem(path: Path, text: str | None) -> str:
+    """What is wrong with a file that must have this text, or a right checksum; empty: nothing."""
+    try:
+        present = checksum.read(path)
+    except (OSError, ValueError) as error:
+        return f"{path}: {cause(error)}"
+    return "" if text in (None, present) else f"{path}: the file was changed after it was written"
 
 
 def listed(problems: Sequence[str]) -> str:

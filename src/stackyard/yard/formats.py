@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from stackyard.errors import StackyardError
+from stackyard.errors import StackyardError, cause
 from stackyard.yard import checksum
 
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
@@ -56,7 +56,7 @@ def load(path: Path, kind: Kind[Made]) -> Made:
         if not checked:
             _require_unchecked(value, kind)
     except (OSError, ValueError) as error:
-        raise damaged(str(path), kind, str(error)) from error
+        raise damaged(str(path), kind, cause(error)) from error
     return read(value, str(path), kind)
 
 
