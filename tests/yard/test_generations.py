@@ -312,6 +312,21 @@ def test_the_first_link_replaces_none_that_was_made_meanwhile(tmp_path: Path, mo
     assert generations.current_number(yard) == 1
 
 
+def test_a_link_that_is_made_while_it_is_looked_for_was_not_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process publishes the first generation after this one found no link."""
+    yard, plain = Yard(tmp_path), Path.readlink
+
+    def late(path: Path) -> Path:
+        monkeypatch.setattr(Path, "readlink", plain)
+        publish(yard, "a")
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+
+    monkeypatch.setattr(Path, "readlink", late)
+    assert generations.current_number(yard) == 1
+
+
 def test_a_file_system_that_does_not_answer_is_not_an_empty_history(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

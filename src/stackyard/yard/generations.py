@@ -48,18 +48,27 @@ def current_number(yard: Yard) -> int:
     Raises:
         StackyardError: the link cannot be read, was removed, or leads to something else than a generation of this yard.
     """
-    try:
-        target = yard.modules.readlink()
-    except FileNotFoundError:
-        if _newest(yard):
-            raise _damaged(yard, f"missing link {yard.modules}") from None
+    target = _link(yard)
+    if target is None and _newest(yard):
+        target = _link(yard)  # a process that published the first one meanwhile made the link before
+        if target is None:
+            raise _damaged(yard, f"missing link {yard.modules}")
+    if target is None:
         return 0
-    except OSError as error:
-        raise _unreadable(yard, error) from error
     name = target.parent.name
     if target.name != "modules" or not name.isdecimal() or not _is_own(yard, target):
         raise _damaged(yard, f"{yard.modules} points to {target}, which is not a generation of this yard")
     return int(name)
+
+
+def _link(yard: Yard) -> Path | None:
+    """What the link holds, None without one."""
+    try:
+        return yard.modules.readlink()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _unreadable(yard, error) from error
 
 
 def current(yard: Yard) -> Manifest | None:
