@@ -34,6 +34,8 @@ def test_it_holds_until_a_file_changes(tmp_path: Path, file: Path, entry: Entry)
     assert memo.recall(kept, manifest) == ["s/1-1"]
     (tmp_path / "pip.conf").write_text("")
     assert memo.recall(kept, manifest) is None
+    below = str(file / "pip.conf")
+    assert memo.digests([below]) == {below: ""}, "a file where its directory could be"
 
 
 @pytest.mark.parametrize("change", [{"state": "withdrawn"}, {"superseded": True}, {"deprecated": "2027-01-31 use 2"}])

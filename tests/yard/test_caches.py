@@ -127,6 +127,16 @@ def test_leftovers_are_told_from_entries(tmp_path: Path) -> None:
     assert found == sorted(halves)
 
 
+def test_a_file_that_cannot_be_looked_up_is_not_called_missing(tmp_path: Path) -> None:
+    folder = package(Yard(tmp_path)).parent
+    (folder / "tool").unlink()
+    assert audit(Yard(tmp_path)) == [f"{folder / 'tool'} is missing"]
+    folder.rmdir()
+    folder.symlink_to(folder)
+    (problem,) = audit(Yard(tmp_path))
+    assert problem.startswith(f"{folder.parent} cannot be checked: ") and "symbolic links" in problem
+
+
 def test_a_yard_is_recognised_before_and_after_its_first_deploy(tmp_path: Path) -> None:
     assert not is_yard(tmp_path)
     for number, sign in enumerate(("leases", "cache/uv", "cache/repodata")):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from stackyard.yard import disk, revisions
-from stackyard.yard.layout import Yard
+from stackyard.yard import contents, disk, revisions
+from stackyard.yard.layout import Yard, is_yard
 
 
 def test_a_file_where_a_directory_could_be_is_no_revision(tmp_path: Path) -> None:
@@ -33,6 +34,13 @@ def test_a_file_system_that_does_not_answer_is_not_an_empty_yard(
     monkeypatch.setattr(Path, "stat", stale)
     for question in (Path.exists, Path.is_dir):  # Python 3.14 takes every error for missing
         monkeypatch.setattr(Path, question.__name__, lambda _: False)
-    for call in (lambda: revisions.built(yard), lambda: revisions.find(yard, "a/1"), lambda: disk.is_there(tmp_path)):
+    calls: list[Callable[[], object]] = [
+        lambda: revisions.built(yard),
+        lambda: revisions.find(yard, "a/1"),
+        lambda: disk.is_there(tmp_path),
+        lambda: is_yard(tmp_path),
+        lambda: contents.scan(tmp_path, ("stacks/",)),
+    ]
+    for call in calls:
         with pytest.raises(OSError, match="Stale file handle"):
             call()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stackyard.change import EnvironmentChange
@@ -102,15 +101,8 @@ def follow_policy(folders: Iterable[str], text: str) -> list[str]:
     problems = []
     for paths in map(RevisionPaths.of, folders):
         try:
-            if disk.is_there(paths.module) and _content(paths.condarc) != text.encode():
+            if disk.is_there(paths.module) and disk.content(paths.condarc) != text.encode():
                 atomic.write_text(paths.condarc, text)
         except OSError as error:
             problems.append(f"cannot write {paths.condarc}: {error.strerror}; it keeps the site's former policy")
     return problems
-
-
-def _content(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return None

@@ -16,7 +16,7 @@ from stackyard.publish import names
 from stackyard.publish.labels import labels
 from stackyard.publish.plan import Task
 from stackyard.spec.models import Site
-from stackyard.yard import revisions
+from stackyard.yard import disk, revisions
 from stackyard.yard.layout import RevisionPaths
 from stackyard.yard.record import Entry, now
 
@@ -98,7 +98,7 @@ def identity(file: str) -> str:
     """What tells a file from others of its name: its path in its git work tree, which is the same for all staff who
     have one; the absolute path where it is in none."""
     path = Path(file).absolute()
-    top = next((folder for folder in path.parents if (folder / ".git").exists()), None)
+    top = next((folder for folder in path.parents if disk.is_there(folder / ".git")), None)
     return str(path.relative_to(top)) if top else str(path)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from stackyard.lock.text import path_for
 from stackyard.publish.memo import digests
 from stackyard.spec.models import Site, Stack, Variant
+from stackyard.yard import disk
 from stackyard.yard.layout import Yard
 
 PIP_CONFIGS = ("/etc/pip.conf", "~/.pip/pip.conf", "~/.config/pip/pip.conf")
@@ -60,9 +61,7 @@ def _configs() -> list[str]:
 
 
 def _names_variable(file: str) -> bool:
-    return Path(file).is_file() and bool(
-        re.search(r"\$\w|\$\{|\{env:", Path(file).read_text(encoding="utf-8", errors="replace"))
-    )
+    return bool(re.search(rb"\$\w|\$\{|\{env:", disk.content(Path(file)) or b""))
 
 
 def _depends_on_more(variant: Variant) -> bool:

@@ -14,7 +14,7 @@ from stackyard.lock.model import Lock
 from stackyard.lock.prefer import NOTHING, Update
 from stackyard.progress import Progress
 from stackyard.spec.models import Site, Stack
-from stackyard.yard import atomic, checksum
+from stackyard.yard import atomic, checksum, disk
 from stackyard.yard.layout import Yard
 
 
@@ -77,7 +77,7 @@ def _of_today(lock: Lock, stack: Stack) -> Lock:
 
 def _found(stack: Stack, site: Site, platforms: Sequence[str], paths: Sequence[Path]) -> tuple[Lock | None, Verdict]:
     """The first fresh lock of these, else the first, else none; with what makes it stale, and what does not."""
-    locks = [text.read(path) for path in paths if path.exists()]
+    locks = [text.read(path) for path in paths if disk.is_there(path)]
     found = [(lock, solve.staleness(lock, _as_locked(stack, lock), site, platforms)) for lock in locks]
     fresh = [each for each in found if not each[1].reasons]
     return next(iter([*fresh, *found]), (None, Verdict(("no lock yet",))))
@@ -86,7 +86,7 @@ def _found(stack: Stack, site: Site, platforms: Sequence[str], paths: Sequence[P
 def former_locks(stacks: Iterable[Stack], yard: Yard) -> list[Lock]:
     """The locks that these stacks have now, fresh or not."""
     paths = (place for stack in stacks for place in _places(text.path_for(Path(stack.file)), yard))
-    return [text.read(path) for path in paths if path.exists()]
+    return [text.read(path) for path in paths if disk.is_there(path)]
 
 
 def _places(path: Path, yard: Yard) -> tuple[Path, ...]:
@@ -134,7 +134,7 @@ def write_lock(locked: Locked, yard: Yard, progress: Progress) -> Path | None:
         readable = Path(locked.stack.file).stat().st_mode & 0o666
         atomic.write_text(locked.path, text.dump(locked.lock), mode=readable)
         return locked.path
-    if locked.is_renewal and locked.path.exists():
+    if locked.is_renewal and disk.is_there(locked.path):
         raise StackyardError(
             f"cannot renew {locked.path}: permission denied",
             hint=f"copy {locked.stack.file} to a directory of your own, and renew the lock of the copy",

@@ -77,7 +77,5 @@ def _is_there(entry: Entry) -> bool:
 
 
 def _digest(path: Path) -> str:
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except FileNotFoundError:
-        return ""
+    content = disk.content(path)
+    return "" if content is None else hashlib.sha256(content).hexdigest()

@@ -9,6 +9,7 @@ from stackyard.errors import InputError, MissingError, StackyardError
 from stackyard.expose.root import check_root, users_path
 from stackyard.grammar import YARD, NotAllowed
 from stackyard.spec.models import Site
+from stackyard.yard import disk
 from stackyard.yard.layout import Yard
 
 
@@ -25,7 +26,7 @@ def require(yard: Yard, site: Site) -> None:
     check_root(yard, site)
     if not Path("/proc/self").exists():
         raise MissingError("/proc is not mounted", hint="mount it: mount -t proc proc /proc")
-    place = next(each for each in (yard.root, *yard.root.parents) if each.exists())
+    place = next(each for each in (yard.root, *yard.root.parents) if disk.is_there(each))
     if os.statvfs(place).f_flag & os.ST_NOEXEC:
         raise StackyardError(
             f"cannot use the yard {yard.root}: its file system is mounted noexec, so no program in it can run",

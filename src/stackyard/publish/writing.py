@@ -36,7 +36,7 @@ def writing(yard: Yard, site: Site) -> Iterator[None]:
         _writable(yard)
         narrow(yard.root, own)
         folders = (yard.cache, yard.generations, yard.leases, yard.locks, yard.stacks)
-        with applied(own, yard.root, *(folder for folder in folders if folder.is_dir())):
+        with applied(own, yard.root, *(folder for folder in folders if disk.is_folder(folder))):
             yield
 
 

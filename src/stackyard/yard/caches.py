@@ -11,6 +11,7 @@ import base64
 import csv
 import hashlib
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
@@ -134,9 +135,14 @@ def content_hash(folder: Path, files: Iterable[str]) -> str:
     """sha256 over the files of one package's bytecode, in their order."""
     digest = hashlib.sha256()
     for name in files:
-        path = folder / name
-        digest.update(hashlib.sha256(path.read_bytes()).digest() if path.is_file() else b"missing")
+        digest.update(_digest(folder / name) or b"missing")
     return digest.hexdigest()
+
+
+def _digest(path: Path) -> bytes:
+    """sha256 of a file; empty if nothing has this path."""
+    content = disk.content(path)
+    return b"" if content is None else hashlib.sha256(content).digest()
 
 
 def _audit_package(folder: Path) -> Iterator[str]:
@@ -144,9 +150,12 @@ def _audit_package(folder: Path) -> Iterator[str]:
     listing = folder / "info" / "paths.json"
     for entry in formats.content(listing.read_text(encoding="utf-8"))["paths"]:
         path, expected = folder / entry["_path"], entry.get("sha256")
-        if not path.is_symlink() and not path.exists():
+        try:
+            is_file = stat.S_ISREG(path.lstat().st_mode)
+        except disk.ABSENT:
             yield f"{path} is missing"
-        elif expected and path.is_file() and not path.is_symlink() and sha256_file(path) != expected:
+            continue
+        if is_file and expected and sha256_file(path) != expected:
             yield f"{path} has changed"
 
 
@@ -178,8 +187,7 @@ def _audit_unpacked_wheel(folder: Path) -> Iterator[str]:
             rows = [row for row in csv.reader(stream) if len(row) > 1 and row[1].startswith("sha256=")]
         for name, expected, *_ in rows:
             path = folder / name
-            found = hashlib.sha256(path.read_bytes()).digest() if path.is_file() else b""
-            if base64.urlsafe_b64encode(found).rstrip(b"=").decode() != expected.removeprefix("sha256="):
+            if base64.urlsafe_b64encode(_digest(path)).rstrip(b"=").decode() != expected.removeprefix("sha256="):
                 yield f"{path} has changed"
 
 

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from stackyard.errors import StackyardError
 from stackyard.host.hashing import sha256_file
-from stackyard.yard import formats
+from stackyard.yard import disk, formats
 
 FORMAT = 1
 _ESCAPED = re.compile(r"\\(\\|x[0-9a-f]{2})")
@@ -103,7 +103,7 @@ class Damage:
 
 def scan(root: Path, below: Collection[str] = ("",)) -> Tree:
     """Every file and directory of a tree, or of these parts of it (``prefix/``), without following links."""
-    stack = [part for part in below if not part or (root / part).is_dir()]
+    stack = [part for part in below if not part or disk.is_folder(root / part)]
     found: Tree = {part: (root / part).lstat() for part in stack if part}
     while stack:
         part = stack.pop()

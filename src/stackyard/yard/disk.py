@@ -24,6 +24,8 @@ from stackyard.yard.record import DiskUse
 HARDLINK, REFLINK, COPY, MIXED = "hardlink", "reflink", "copy", "mixed"
 _FICLONE = 0x40049409  # linux/fs.h: _IOW(0x94, 9, int)
 _NOT_LINKABLE = {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
+ABSENT = (FileNotFoundError, NotADirectoryError)
+"""The errors by which nothing has a path; after any other one that is not known."""
 _REMOVED = ".removed-"
 _BLOCK = 512  # st_blocks counts units of 512 bytes whatever the file system's own block is
 
@@ -183,7 +185,15 @@ def is_folder(path: Path) -> bool:
 def _status(path: Path) -> os.stat_result | None:
     try:
         return path.stat()
-    except (FileNotFoundError, NotADirectoryError):
+    except ABSENT:
+        return None
+
+
+def content(path: Path) -> bytes | None:
+    """What a file holds; None if nothing has this path. Raises as `is_there` does."""
+    try:
+        return path.read_bytes()
+    except ABSENT:
         return None
 
 

@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from stackyard.yard import disk
+
 ACCOUNTS = "accounts"
 """The directory in a cache that holds the parts of other accounts."""
 
@@ -331,11 +333,11 @@ class Yard:
 
 
 def is_yard(folder: Path) -> bool:
-    """Whether a directory is a yard, also one that holds only caches so far."""
+    """Whether a directory is a yard, also one that holds only caches so far. Raises as `disk.is_there` does."""
     yard = Yard(folder)
-    if any(sign.exists() for sign in (yard.leases, yard.uv, yard.repodata)):
+    if any(disk.is_there(sign) for sign in (yard.leases, yard.uv, yard.repodata)):
         return True
-    return yard.stacks.is_dir() and yard.generations.is_dir()
+    return disk.is_folder(yard.stacks) and disk.is_folder(yard.generations)
 
 
 def default_yard_root() -> Path:
