@@ -15,6 +15,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from stackyard.verify import verify
+from stackyard.yard import generations
+from stackyard.yard.record import Manifest, read_manifest
 from support.accounts import Accounts
 from support.channel import Package, make_channel
 from support.cli import Done, inside, stackyard
@@ -87,7 +89,7 @@ def test_what_the_file_says_is_what_users_see(desk: Desk) -> None:
     assert (desk.default(), desk.says("demo"), desk.says("demo/1.0"), desk.says(TWO)) == (ONE, "1", "1", "2")
     assert desk("deploy", "--json", desk.folder / "stack.yaml").value["generation"] == 0, "declared once is enough"
     assert desk.deploy("2") == {TWO: "reinstated"} and desk.default() == TWO
-    desk("rollback")
+    assert desk("rollback").out.splitlines()[-1] == f"    D demo  loads {ONE} (before: {TWO})", "and that once"
     assert desk.default() == ONE
     desk("rollback", TWO)
     assert (desk.default(), desk.states()) == (TWO, {ONE: "published", TWO: "published"})
@@ -211,7 +213,7 @@ def test_a_damaged_record_is_listed_and_not_taken_for_published(desk: Desk, cont
     told = desk("verify", "--json", expect=3).value
     assert told[ONE]["state"] == "failed"
     done = desk("deploy", desk.folder / "stack.yaml")
-    assert f"{ONE} keeps the modulefile" in done.err and "`stackyard verify --repair`" in done.err
+    assert f"{ONE} is published from the copy of its record: " in done.err and "`stackyard verify --repair`" in done.err
     assert TWO in done.out, "nothing is built where a record is"
     assert f"{ONE}: restored record.json" in desk("verify", "--repair", ONE).err
     assert desk.states() == {ONE: "published", TWO: "published"}
@@ -325,7 +327,7 @@ def test_a_new_policy_for_modules_reaches_what_is_published(desk: Desk) -> None:
     assert desk("history", "--json").value[0]["reason"] == "policy of the site"
 
 
-def test_history_tells_who_published_what_from_which_files(desk: Desk) -> None:
+def test_history_tells_who_published_what_from_which_files(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     desk.deploy("1")
     desk.deploy("2")
     desk("rollback", "1")
@@ -344,7 +346,16 @@ def test_history_tells_who_published_what_from_which_files(desk: Desk) -> None:
     sums = subprocess.run(["sha256sum", desk.folder / "stack.yaml"], capture_output=True, text=True, check=True)
     assert names["stack.yaml"] == sums.stdout.split()[0]
     assert rows[0]["changes"]["withdrawn"] == [TWO] and rows[0]["changes"]["defaults"] == {"demo": [TWO, ONE]}
-    text = desk("history", "-n", "1").out
+    read: list[str] = []
+
+    def counted(path: Path) -> Manifest:
+        read.append(path.parent.name)
+        return read_manifest(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(generations, "read_manifest", counted)
+        text = desk("history", "-n", "1").out
+    assert read == ["3", "2"], "what is shown, and what that is compared with"
     assert f"{me}@{socket.gethostname()}  rollback to 1  (current)" in text and f"- {TWO}  withdrawn" in text
     assert f"deploy {TWO}" not in text
     one = desk("history", "2").out

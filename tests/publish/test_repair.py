@@ -180,5 +180,5 @@ def test_files_that_deploys_read_are_known_by_their_content(yard: Yard, record: 
     entry = stackrecords.entry(record)
     publish(yard, SITE, lambda _: Step((entry,), "deploy"), origin((), [tmp_path / "lost"]))
     manifest = generations.current(yard)
-    assert isinstance(manifest, Manifest) and repair.files_read(yard) == [UsedFile(str(tmp_path / "lost"))]
+    assert isinstance(manifest, Manifest) and list(repair.files_read(yard)) == [UsedFile(str(tmp_path / "lost"))]
     assert repair.file_of(replace(entry, file="/other.yaml"), yard) == "/other.yaml"

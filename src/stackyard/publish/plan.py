@@ -151,12 +151,13 @@ class Planner:
 
     @cached_property
     def _published(self) -> Sequence[Entry]:
-        """Every revision of the stack that was ever published here or in a parent, the latest state last.
+        """Every revision of the stack that was ever published here or in a parent, once for each input hash it had.
 
         A generation whose manifest is damaged is left out: since format 2 the current one lists all revisions.
         """
-        past = (m for each in self.yard.lineage() for m in generations.history(each, lambda *_: None))
-        return [entry for manifest in past for entry in manifest.entries if entry.stack == self.stack.name]
+        past = (m for each in self.yard.lineage() for m in generations.readable(each))
+        found = (entry for manifest in past for entry in manifest.entries if entry.stack == self.stack.name)
+        return list({(entry.module, entry.input_hash): entry for entry in found}.values())
 
 
 def _action(entry: Entry, record: BuildRecord, checks: Expectations) -> Action:

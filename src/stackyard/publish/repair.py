@@ -97,10 +97,12 @@ def _names(damages: Iterable[Damage]) -> tuple[str, ...]:
     return tuple(sorted({contents.written(damage.path) for damage in damages}))
 
 
-def files_read(yard: Yard) -> list[UsedFile]:
-    """The files that deploys to a yard read, with what they held then: copies in ``recipe/`` were made of them."""
-    past = generations.history(yard, lambda *_: None)
-    return list(dict.fromkeys(file for manifest in reversed(past) for file in manifest.origin.files))
+def files_read(yard: Yard) -> Iterator[UsedFile]:
+    """The files that deploys to a yard read, with what they held then: copies in ``recipe/`` were made of them.
+
+    The newest first. A generation is read when one of its files is asked for.
+    """
+    return (file for manifest in generations.readable(yard) for file in manifest.origin.files)
 
 
 def file_of(entry: Entry, yard: Yard) -> str:
@@ -163,7 +165,7 @@ class _Sources:
         progress: Progress,
         given: Iterable[UsedFile],
     ) -> None:
-        self._record, self._noted, self._given = record, noted, tuple(given)
+        self._record, self._noted, self._given = record, noted, tuple(dict.fromkeys(given))
         self._yard, self._site, self._progress = yard, site, progress
         root = Path(record.path)
         self._twin = RevisionPaths(root.with_name(f".{root.name[1:]}"))

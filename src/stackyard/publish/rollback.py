@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from stackyard.errors import InputError, StackyardError
@@ -59,7 +59,8 @@ def back_to(yard: Yard, base: Base, to: Manifest) -> Step:
     Revisions published since then are withdrawn: hidden, without alias or default, loadable by their full names. What
     was verified since stays verified.
     """
-    shown, now = _last_shown(_past(yard)), present(base.entries)
+    visible = {e.module for e in to.entries if e.is_visible}
+    shown, now = _last_shown(generations.readable(yard), visible), present(base.entries)
     then = {e.module: replace(e, state=shown[e.module].state) if e.is_visible else e for e in to.entries}
     since = {m: replace(e, state="withdrawn") for m, e in now.items() if m not in then and e.is_visible}
     return _step({**now, **since, **then}, f"rollback to {to.number}", to.content or to.number)
@@ -73,7 +74,7 @@ def back_to_revision(yard: Yard, base: Base, entry: Entry) -> Step:
     Raises:
         InputError: `entry` was never published in this yard.
     """
-    past = _past(yard)
+    past = list(generations.readable(yard))
     first = _first_shown(past)
     if entry.module not in first:
         raise InputError(
@@ -83,7 +84,7 @@ def back_to_revision(yard: Yard, base: Base, entry: Entry) -> Step:
     for e in [e for e in entries.values() if e.stack == entry.stack and e.is_visible]:
         later = first.get(e.module, 0) > first[entry.module]
         entries[e.module] = replace(e, state="withdrawn") if later else replace(e, superseded=True)
-    entries[entry.module] = replace(_last_shown(past)[entry.module], superseded=False)
+    entries[entry.module] = replace(_last_shown(past, {entry.module})[entry.module], superseded=False)
     return _step(entries, f"rollback to {entry.module}")
 
 
@@ -99,24 +100,25 @@ def _step(entries: Mapping[str, Entry], reason: str, content: int = 0) -> Step:
     return Step(names.claim(found), reason, content, missing)
 
 
-def _past(yard: Yard) -> list[Manifest]:
-    """The generations that can be read, oldest first."""
-    return generations.history(yard, lambda *_: None)
-
-
 def _first_shown(past: Iterable[Manifest]) -> dict[str, int]:
-    """The number of the generation in which each module was published first."""
-    first: dict[str, int] = {}
+    """The number of the generation in which each module was published first. `past`: the newest first."""
+    return {e.module: manifest.number for manifest in past for e in manifest.entries if e.is_visible}
+
+
+def _last_shown(past: Iterable[Manifest], modules: Collection[str]) -> dict[str, Entry]:
+    """The entry of these modules in the last generation that published each, with its latest verification.
+
+    Args:
+        past: the newest first; no more of them are read than are needed, which is one as a rule.
+    """
+    found: dict[str, Entry] = {}
     for manifest in past:
         for e in manifest.entries:
-            if e.is_visible:
-                first.setdefault(e.module, manifest.number)
-    return first
-
-
-def _last_shown(past: Iterable[Manifest]) -> dict[str, Entry]:
-    """Each module's entry in the last generation that published it, with the result of its latest verification."""
-    return {e.module: e for manifest in past for e in manifest.entries if e.is_visible}
+            if e.is_visible and e.module in modules:
+                found.setdefault(e.module, e)
+        if len(found) == len(modules):
+            break
+    return found
 
 
 def require_all(step: Step) -> None:

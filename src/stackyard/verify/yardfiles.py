@@ -15,7 +15,7 @@ from stackyard.verify.report import CheckResult, Report, read_report
 from stackyard.yard import disk, generations, revisions
 from stackyard.yard.audit import audit
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import now, read_record
+from stackyard.yard.record import now, read_manifest, read_record
 
 
 def check_yard(yard: Yard, *, deep: bool) -> Report:
@@ -59,10 +59,9 @@ def modulefiles(yard: Yard) -> Iterator[str]:
     yield from (f"{folder / name} was added" for name in sorted(present - manifest.files.keys()))
 
 
-def _manifests(yard: Yard) -> list[str]:
-    found: list[str] = []
-    generations.history(yard, lambda _number, error: found.append(error.message))
-    return found
+def _manifests(yard: Yard) -> Iterator[str]:
+    for number in sorted(generations.numbers(yard)):
+        yield from _unreadable(read_manifest, yard.generation(number).manifest)
 
 
 def _records(yard: Yard) -> Iterator[str]:

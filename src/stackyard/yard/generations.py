@@ -21,7 +21,8 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable
+import stat
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
@@ -30,7 +31,7 @@ from pathlib import Path
 from stackyard.errors import InputError, StackyardError
 from stackyard.host.hashing import sha256_file
 from stackyard.host.identity import this_process
-from stackyard.yard import atomic, disk
+from stackyard.yard import atomic, contents, disk
 from stackyard.yard.claim import claim
 from stackyard.yard.layout import GenerationPaths, Yard
 from stackyard.yard.lease import is_abandoned
@@ -94,29 +95,27 @@ def read(yard: Yard, number: int) -> Manifest:
         InputError: no such generation.
         StackyardError: its manifest cannot be read.
     """
-    known = _complete(yard)
-    if number not in known:
+    if not _is_complete(yard, number):
+        known = sorted(numbers(yard))
         choose = f"choose one of {_ranges(known)}: `stackyard history`"
         hint = choose if known else f"nothing is published in {yard.root}: `stackyard deploy FILE`"
         raise InputError(f"no such generation: {number}", hint=hint)
     return read_manifest(yard.generation(number).manifest)
 
 
-def history(yard: Yard, on_damage: Callable[[int, StackyardError], None] | None = None) -> list[Manifest]:
-    """The manifests of all generations, oldest first.
+def numbers(yard: Yard) -> Iterator[int]:
+    """The numbers of all generations, the newest first; each is looked for when it is asked for."""
+    return (number for number in reversed(_numbers(yard)) if _is_complete(yard, number))
 
-    Args:
-        on_damage: called with the number of each generation whose manifest cannot be read, and the reason; None: raise.
-    """
-    found = []
-    for number in _complete(yard):
+
+def readable(yard: Yard) -> Iterator[Manifest]:
+    """The manifests of all generations that can be read, the newest first; each is read when it is asked for."""
+    for number in numbers(yard):
         try:
-            found.append(read_manifest(yard.generation(number).manifest))
-        except StackyardError as error:
-            if on_damage is None:
-                raise
-            on_damage(number, error)
-    return found
+            manifest = read_manifest(yard.generation(number).manifest)
+        except StackyardError:
+            continue
+        yield manifest
 
 
 @dataclass(frozen=True)
@@ -158,7 +157,7 @@ def begin(yard: Yard) -> GenerationPaths:
     me = this_process()
     made = yard.draft(f"{me.host}-{me.pid}-{me.token}")
     made.root.mkdir(parents=True)
-    made.owner.write_text(json.dumps(me.to_json()), encoding="utf-8")
+    _sign(made.owner)
     return made
 
 
@@ -198,7 +197,7 @@ def _settled(yard: Yard) -> int:
     while True:
         shown, newest = current_number(yard), _newest(yard)
         if shown < newest and (not shown or _marks(yard, shown) or _marks(yard, newest)):
-            mine.add(_mark(yard.generation(newest)))
+            mine.add(_sign(yard.generation(newest).mark(f"-{this_process().token}")))
             atomic.replace_symlink(yard.modules, _target(newest))
         elif shown >= newest or current_number(yard) == shown:
             _forget(mine, [*_marks(yard, shown), *_marks(yard, newest)])
@@ -214,11 +213,10 @@ def _marks(yard: Yard, number: int) -> list[Path]:
         return []
 
 
-def _mark(paths: GenerationPaths) -> Path:
-    me = this_process()
-    made = paths.mark(f"-{me.token}")
-    made.write_text(json.dumps(me.to_json()), encoding="utf-8")
-    return made
+def _sign(mark: Path) -> Path:
+    """Write who this process is into a mark."""
+    mark.write_text(json.dumps(this_process().to_json()), encoding="utf-8")
+    return mark
 
 
 def _forget(mine: Iterable[Path], others: Iterable[Path]) -> None:
@@ -233,8 +231,8 @@ def _forget(mine: Iterable[Path], others: Iterable[Path]) -> None:
 
 def _hashes(folder: Path) -> dict[str, str]:
     """sha256 of every file below a directory, by its path there."""
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and not path.is_symlink())
-    return {path.relative_to(folder).as_posix(): sha256_file(path) for path in files}
+    tree = contents.scan(folder)
+    return {name: sha256_file(folder / name) for name in sorted(tree) if stat.S_ISREG(tree[name].st_mode)}
 
 
 def _link_of_a_new_yard(yard: Yard) -> None:
@@ -276,17 +274,14 @@ def _ranges(numbers: list[int]) -> str:
     return ", ".join("-".join(map(str, part)) for part in parts)
 
 
-def _complete(yard: Yard) -> list[int]:
-    return [n for n in _numbers(yard) if n and disk.is_there(yard.generation(n).manifest)]
+def _is_complete(yard: Yard, number: int) -> bool:
+    """Whether a number is that of a generation: not the empty one, nor one that a former version did not complete."""
+    return number > 0 and disk.is_there(yard.generation(number).manifest)
 
 
 def _newest(yard: Yard) -> int:
     """The highest number of a generation that can be made current, 0 without one."""
-    return next((n for n in reversed(_numbers(yard)) if n and _can_be_shown(yard.generation(n))), 0)
-
-
-def _can_be_shown(paths: GenerationPaths) -> bool:
-    return disk.is_there(paths.manifest) and disk.is_there(paths.modules)
+    return next((n for n in numbers(yard) if disk.is_there(yard.generation(n).modules)), 0)
 
 
 def _damaged(yard: Yard, what: str, before: str = "") -> StackyardError:

@@ -266,16 +266,19 @@ def occupy(folder: Path, name: str, about: Mapping[str, Any] | None = None) -> L
 
 def claims(folder: Path) -> list[Claim]:
     """All claims of a lease that are still there, the highest last."""
-    try:
-        numbers = sorted(int(name) for name in os.listdir(folder) if name.isdigit())  # noqa: PTH208
-    except FileNotFoundError:
-        return []
-    return [_read(folder / str(number)) for number in numbers]
+    return [_read(folder / str(number)) for number in sorted(_numbers(folder))]
 
 
 def latest(folder: Path) -> Claim:
     """The claim that counts; number 0 and free where there is none."""
-    return (claims(folder) or [Claim(folder / "0")])[-1]
+    return _read(folder / str(max(_numbers(folder), default=0)))
+
+
+def _numbers(folder: Path) -> list[int]:
+    try:
+        return [int(name) for name in os.listdir(folder) if name.isdecimal()]  # noqa: PTH208
+    except FileNotFoundError:
+        return []
 
 
 def _read(folder: Path) -> Claim:

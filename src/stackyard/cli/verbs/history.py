@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from itertools import islice
 from typing import Any
 
 import click
@@ -38,58 +39,58 @@ def command(context: Context, number: int | None, most: int | None, as_json: boo
     """
     yard = context.yard()
     if number is not None:
-        _one(yard, Past.of(yard), generations.read(yard, number), as_json)
+        _one(Past.of(yard, 0), generations.read(yard, number), as_json)
         return
-    pasts = [past for past in map(Past.of, yard.lineage()) if past.manifests or past.damaged]
+    pasts = [past for past in (Past.of(each, most) for each in yard.lineage()) if past.numbers]
     if as_json:
-        show_json([row for past in pasts for row in list(past.rows())[:most]])
+        show_json([row for past in pasts for row in past.rows()])
         return
     if not pasts:
         click.echo(f"no generations in {yard.root}; publish one: stackyard deploy FILE")
     for position, past in enumerate(pasts):
         if len(pasts) > 1:
             click.echo(("\n" if position else "") + f"in {past.yard.root}:")
-        _list(past, most)
+        _list(past)
 
 
 @dataclass(frozen=True)
 class Past:
-    """All generations of a yard by number; those whose manifest cannot be read with the reason."""
+    """The last generations of a yard by number, or all; a manifest is read when it is asked for, once."""
 
     yard: Yard
     current: int
-    manifests: Mapping[int, Manifest]
-    damaged: Mapping[int, str]
+    numbers: tuple[int, ...]
+    _found: dict[int, Manifest | StackyardError] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, yard: Yard) -> Past:
-        """The generations on disk."""
-        damaged: dict[int, str] = {}
+    def of(cls, yard: Yard, most: int | None = None) -> Past:
+        """The generations on disk, the newest first."""
+        return cls(yard, generations.current_number(yard), tuple(islice(generations.numbers(yard), most)))
 
-        def note(number: int, error: StackyardError) -> None:
-            damaged[number] = error.message
-
-        manifests = {m.number: m for m in generations.history(yard, note)}
-        return cls(yard, generations.current_number(yard), manifests, damaged)
-
-    def numbers(self) -> list[int]:
-        """All numbers, the newest first."""
-        return sorted({*self.manifests, *self.damaged}, reverse=True)
+    def manifest(self, number: int) -> Manifest | StackyardError:
+        """The manifest of a generation, or why it cannot be read."""
+        if number not in self._found:
+            try:
+                self._found[number] = generations.read(self.yard, number)
+            except StackyardError as error:
+                self._found[number] = error
+        return self._found[number]
 
     def changes(self, manifest: Manifest) -> Changes | None:
         """What a generation changed for users; None where the one before it cannot be read."""
-        if manifest.previous and manifest.previous not in self.manifests:
+        before = self.manifest(manifest.previous) if manifest.previous else None
+        if isinstance(before, StackyardError):
             return None
-        before = self.manifests[manifest.previous].entries if manifest.previous else ()
-        return compare(before, manifest.entries)
+        return compare(before.entries if before else (), manifest.entries)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """The generations as plain objects, the newest first."""
-        for number in self.numbers():
-            if number in self.manifests:
-                yield self.row(self.manifests[number])
+        for number in self.numbers:
+            found = self.manifest(number)
+            if isinstance(found, Manifest):
+                yield self.row(found)
             else:
-                yield {"number": number, "yard": str(self.yard.root), "error": self.damaged[number]}
+                yield {"number": number, "yard": str(self.yard.root), "error": found.message}
 
     def row(self, manifest: Manifest) -> dict[str, Any]:
         """One generation as a plain object, without its revisions."""
@@ -107,22 +108,21 @@ class Past:
         }
 
 
-def _list(past: Past, most: int | None) -> None:
-    numbers = past.numbers()[:most]
-    width = max(len(str(number)) for number in numbers)
-    names = max((len(_who(past.manifests[number])) for number in numbers if number in past.manifests), default=0)
-    for number in numbers:
+def _list(past: Past) -> None:
+    width = max(len(str(number)) for number in past.numbers)
+    found = {number: past.manifest(number) for number in past.numbers}
+    names = max((len(_who(each)) for each in found.values() if isinstance(each, Manifest)), default=0)
+    for number, manifest in found.items():
         label = click.style(f"{number:>{width}}", bold=True)
-        if number not in past.manifests:
-            click.echo(f"{label}  {click.style('damaged', fg='red')}: {past.damaged[number]}")
+        if not isinstance(manifest, Manifest):
+            click.echo(f"{label}  {click.style('damaged', fg='red')}: {manifest.message}")
             continue
-        manifest = past.manifests[number]
         now = click.style("  (current)", fg="green") if number == past.current else ""
         click.echo(f"{label}  {_when(manifest)}  {_who(manifest):<{names}}  {manifest.reason}{now}")
         _show_changes(past, manifest)
 
 
-def _one(yard: Yard, past: Past, manifest: Manifest, as_json: bool) -> None:
+def _one(past: Past, manifest: Manifest, as_json: bool) -> None:
     if as_json:
         show_json({**past.row(manifest), "entries": [asdict(e) for e in manifest.entries]})
         return

@@ -63,5 +63,3 @@ def command(context: Context, to: str | None, without_missing: bool, dry_run: bo
 def _show(title: str, now: Sequence[Entry], before: Sequence[Entry]) -> None:
     click.echo(title)
     show_changes(compare(before, now))
-    defaults = [e.module for e in now if e.default]
-    click.echo(f"    default: {', '.join(defaults) or 'none'}")
