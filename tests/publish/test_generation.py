@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from stackyard.spec.sitemodels import ModulePolicy
 from stackyard.yard import generations, revisions
 from stackyard.yard.disk import DiskFull
 from stackyard.yard.layout import RevisionPaths, Yard
-from stackyard.yard.record import BuildRecord
+from stackyard.yard.record import BuildRecord, Entry, Manifest, read_manifest
 from support import stackrecords
 
 SITE = Site(modules=ModulePolicy(formats=("tcl",)))  # without Lua no spider cache is made, which takes seconds
@@ -32,6 +33,13 @@ def built(yard: Yard, revision: int) -> BuildRecord:
     record = stackrecords.record(yard, "s", "1", revision)
     revisions.mark(record)
     return record
+
+
+def spoil(entry: Entry) -> None:
+    """Damage the record of a revision and the copy of it."""
+    paths = RevisionPaths.of(entry.folder)
+    paths.record.write_text("{")
+    paths.spare.write_text("{")
 
 
 def shown(yard: Yard) -> set[str]:
@@ -85,7 +93,7 @@ def test_a_damaged_record_stops_nothing_about_other_revisions(yard: Yard) -> Non
     one, two = (stackrecords.entry(built(yard, n)) for n in (1, 2))
     publish(yard, SITE, lambda _: Step((one, two), "deploy"))
     before = (yard.modules / two.module).read_text()
-    RevisionPaths.of(two.folder).record.write_text("{")
+    spoil(two)
     three = stackrecords.entry(built(yard, 3))
     manifest = publish(yard, SITE, lambda base: Step((*base.entries, three), "deploy"))
     assert shown(yard) == {"1-py311-1", "1-py311-2", "1-py311-3"}
@@ -94,6 +102,46 @@ def test_a_damaged_record_stops_nothing_about_other_revisions(yard: Yard) -> Non
     (yard.modules / two.module).write_text("#%Module\n")
     with pytest.raises(StackyardError, match="record"):
         publish(yard, SITE, lambda base: Step(base.entries, "deploy"))
+
+
+def test_the_copy_of_a_damaged_record_gives_the_same_modules(yard: Yard) -> None:
+    site = Site(modules=ModulePolicy(formats=("tcl",), aliases={"horovod": "horovod"}))
+    one, two = (stackrecords.entry(built(yard, n)) for n in (1, 2))
+    manifest = publish(yard, site, lambda _: Step((one, two), "deploy"))
+    RevisionPaths.of(two.folder).record.write_text("{")
+    assert publish(yard, site, lambda base: Step(base.entries, "deploy")).files == manifest.files
+    assert f'module-alias "horovod" "{two.module}"' in (yard.modules / ".modulerc").read_text()
+
+
+def test_an_error_of_the_file_system_is_not_a_damaged_record(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = stackrecords.entry(built(yard, 1))
+    manifest = publish(yard, SITE, lambda _: Step((one,), "deploy"))
+    plain = Path.read_bytes
+
+    def stale(path: Path) -> bytes:
+        if path.name == "record.json":
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(path))
+        return plain(path)
+
+    monkeypatch.setattr(Path, "read_bytes", stale)
+    with pytest.raises(StackyardError, match="Stale file handle"):
+        generation.is_as_the_site_wants(yard, SITE, manifest)
+
+
+def test_a_rollback_reads_no_more_generations_than_it_needs(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = [stackrecords.entry(built(yard, n)) for n in (1, 2, 3, 4)]
+    for n in range(1, 5):
+        publish(yard, SITE, lambda _, n=n: Step(tuple(entries[:n]), "deploy"))
+    step, read = step_to(yard, generations.read(yard, 3)), []
+    base = generations.base(yard)
+
+    def counted(path: Path) -> Manifest:
+        read.append(path.parent.name)
+        return read_manifest(path)
+
+    monkeypatch.setattr(generations, "read_manifest", counted)
+    assert [e.state for e in step(base).entries] == ["published"] * 3 + ["withdrawn"]
+    assert read == ["4"]
 
 
 def test_damaged_operations_stop_nothing_about_other_revisions(yard: Yard) -> None:

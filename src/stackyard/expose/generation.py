@@ -36,7 +36,7 @@ def write_modules(
 
     Args:
         entries: all revisions whose files still exist, with their short names already assigned.
-        records: their build records by module name.
+        records: their build records by module name, as far as they can be read.
         yard: where users will see the directory, as ``<yard>/modules`` or the site's ``modules.root``.
 
     The operations of new revisions are frozen before.

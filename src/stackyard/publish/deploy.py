@@ -213,7 +213,7 @@ def deploy(request: Request, progress: Progress, held: Held) -> Result:
 def _clean(yard: Yard, held: Held) -> None:
     """Remove what dead builds left in the caches, unless another build may be running."""
     left = unfinished(yard)  # listed first: what a build begins after this stays
-    if held.is_alone:
+    if left and held.is_alone:
         for path in left:
             disk.remove_tree(path)
 
@@ -249,15 +249,17 @@ def _ensure_built(task: Task, request: Request, progress: Progress, held: Held) 
 def _tell_lost(yard: Yard, progress: Progress) -> None:
     """Say what is missing or damaged of published revisions: the deploy goes on without it."""
     for entry in (each for each in generations.entries(yard) if each.is_visible):
-        record = RevisionPaths.of(entry.folder).record
+        paths = RevisionPaths.of(entry.folder)
         try:
-            if disk.is_there(record):
-                read_record(record)
-            else:
-                how = f"{record} does not exist; restore it or deploy its file again"
-                progress.notice(f"{entry.module} is no longer published: {how}")
+            if disk.is_there(paths.record):
+                read_record(paths.record)
+                continue
+            state, why = "is no longer published", f"{paths.record} does not exist; restore it or deploy its file again"
         except StackyardError as error:
-            progress.notice(f"{entry.module} keeps the modulefile that it has: {error.message}; {error.hint}")
+            copied = revisions.readable(paths)
+            state = "is published from the copy of its record" if copied else "keeps the modulefile that it has"
+            why = f"{error.message}; {error.hint}"
+        progress.notice(f"{entry.module} {state}: {why}")
 
 
 def _publish(

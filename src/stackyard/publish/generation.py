@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from stackyard.expose import spider
 from stackyard.expose.generation import module_texts, write_modules
@@ -42,6 +43,7 @@ class Draft:
     paths: GenerationPaths
     origin: Origin
     entries: tuple[Entry, ...] | None = None
+    records: Mapping[str, BuildRecord] = field(default_factory=dict)
 
     @property
     def modules(self) -> Path:
@@ -52,7 +54,8 @@ class Draft:
         """Write the modules of these entries, and of no others: modules written before are removed."""
         self.entries = tuple(entries)
         shutil.rmtree(self.modules, ignore_errors=True)
-        write_modules(self.modules, *_with_records(self.yard, self.entries), self.site, self.yard)
+        shown, self.records = _with_records(self.entries, self.records)
+        write_modules(self.modules, shown, self.records, self.site, self.yard)
 
     def publish(self, step: Callable[[Base], Step], may: Callable[[], object] = lambda: None) -> Manifest:
         """Make it the current generation, in one step.
@@ -87,7 +90,7 @@ def is_as_the_site_wants(yard: Yard, site: Site, manifest: Manifest) -> bool:
     that has revisions without a record that can be read, counts as equal.
     """
     written = {path: digest for path, digest in manifest.files.items() if not path.startswith(f"{spider.FOLDER}/")}
-    entries, records = _with_records(yard, manifest.entries)
+    entries, records = _with_records(manifest.entries)
     if not written or any(entry.module not in records for entry in entries):
         return True
     if not all(disk.is_there(RevisionPaths.of(entry.folder).module) for entry in entries):
@@ -96,10 +99,18 @@ def is_as_the_site_wants(yard: Yard, site: Site, manifest: Manifest) -> bool:
     return written == {path: hashlib.sha256(text.encode()).hexdigest() for path, text in texts.items()}
 
 
-def _with_records(yard: Yard, entries: Iterable[Entry]) -> tuple[list[Entry], dict[str, BuildRecord]]:
-    """The entries that get modules, and all records that can be read, by module; a missing revision has neither."""
-    records = {record.module: record for record in revisions.built(yard, on_damage=lambda *_: None)}
-    return [entry for entry in entries if entry.state != "missing"], records
+def _with_records(
+    entries: Iterable[Entry], known: Mapping[str, BuildRecord] = MappingProxyType({})
+) -> tuple[list[Entry], dict[str, BuildRecord]]:
+    """The entries that get modules, and their records by module; a missing revision has neither.
+
+    Args:
+        known: records that need not be read again.
+    """
+    shown = [entry for entry in entries if entry.state != "missing"]
+    read = (known.get(e.module) or revisions.readable(RevisionPaths.of(e.folder)) for e in shown)
+    found = {record.module: record for record in read if record is not None}
+    return shown, found
 
 
 @contextmanager

@@ -52,6 +52,23 @@ def built(
     return found
 
 
+def readable(paths: RevisionPaths) -> BuildRecord | None:
+    """The record of a built revision, or its copy where it is damaged; None where both are, or it is not built.
+
+    Raises:
+        StackyardError: the file system failed, which says nothing about the record.
+    """
+    for path in (paths.record, paths.spare):
+        try:
+            return read_record(path)
+        except StackyardError as error:
+            if isinstance(error.__cause__, disk.ABSENT):
+                return None
+            if isinstance(error.__cause__, OSError):
+                raise
+    return None
+
+
 def condition(paths: RevisionPaths) -> Condition:
     """Whether the record exists and is whole, by its ends only: quick enough for a list.
 
@@ -63,7 +80,7 @@ def condition(paths: RevisionPaths) -> Condition:
             first = stream.read(1)
             stream.seek(-min(2, stream.seek(0, os.SEEK_END)), os.SEEK_END)
             return "" if first == b"{" and stream.read().rstrip().endswith(b"}") else "damaged"
-    except (FileNotFoundError, NotADirectoryError):
+    except disk.ABSENT:
         return "missing"
 
 
@@ -88,8 +105,6 @@ def mark(record: BuildRecord) -> None:
 def find(yard: Yard, module: str) -> BuildRecord | None:
     """The record of a revision by its full module name, in this yard or in its parents."""
     stack, _, version = module.partition("/")
-    for each in yard.lineage():
-        record = each.revision(stack, version).record if version else Path()
-        if version and disk.is_there(record):
-            return read_record(record)
-    return None
+    records = (each.revision(stack, version).record for each in yard.lineage() if version)
+    found = next((record for record in records if disk.is_there(record)), None)
+    return read_record(found) if found else None
