@@ -41,7 +41,7 @@ from stackyard.spec.models import (  # fmt: skip
     UserPaths,
     Variant,
 )
-from stackyard.yard import disk
+from stackyard.yard import contents, disk
 from stackyard.yard.layout import RevisionPaths
 from stackyard.yard.record import BuildRecord
 
@@ -57,7 +57,7 @@ def test_hard_links_are_shared_and_copies_are_not(tmp_path: Path) -> None:
     assert disk.link_or_copy(source, tmp_path / "tree/linked") == disk.HARDLINK
     mode = disk.link_or_copy(source, tmp_path / "tree/own", link=False)
     assert mode in (disk.COPY, disk.REFLINK) and (tmp_path / "tree/own").read_bytes() == source.read_bytes()
-    use = disk.measure(tmp_path / "tree", disk.MIXED)
+    use = disk.measure(contents.scan(tmp_path, ["tree/"]).values(), disk.MIXED)
     assert use.inodes_shared == 1 and use.inodes_new == 2, "the folder and the copy"
     assert use.bytes_shared == source.stat().st_blocks * 512
     assert disk.mode_of([tmp_path / "tree/linked", tmp_path / "tree/own"], tmp_path) == disk.MIXED
@@ -70,7 +70,7 @@ def test_links_within_one_tree_are_its_own(tmp_path: Path) -> None:
     tree.mkdir()
     (tree / "a").write_bytes(b"x" * 10_000)
     os.link(tree / "a", tree / "b")
-    use = disk.measure(tree)
+    use = disk.measure(contents.scan(tmp_path, ["tree/"]).values())
     assert (use.inodes_shared, use.inodes_new) == (0, 2)
 
 

@@ -159,8 +159,8 @@ class _Steps:
             seal.seal(job, python)
             shutil.rmtree(job.work)
             _settle(job)
-            files = seal.close(job)
-            use = self._measure()
+            files, tree = seal.close(job)
+            use = disk.measure(tree.values(), disk.mode_of(sharing_samples(job), job.paths.root))
         return replace(self._record(python, chain.tools, compiled, activation, use), files_sha256=files)
 
     def _activate(self, wheels: Sequence[Wheel]) -> Activation:
@@ -179,10 +179,6 @@ class _Steps:
         if failed:
             self.notices.append(f"{len(failed)} Python files cannot be compiled to bytecode, e.g. {failed[0]}")
         return activation
-
-    def _measure(self) -> DiskUse:
-        files = sharing_samples(self.job)
-        return disk.measure(self.job.prefix, disk.mode_of(files, self.job.paths.root))
 
     @contextmanager
     def _phase(self, name: str, detail: str = "") -> Iterator[None]:

@@ -6,7 +6,6 @@ hashed here before they are unpacked. uv checks wheels. Source archives are fetc
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import tempfile
@@ -114,8 +113,3 @@ def _copy(url: str, stream: IO[bytes], cafile: str = "") -> None:
         if error.__cause__ is not None and space.is_full(error.__cause__):
             raise error.__cause__ from None
         raise
-
-
-def sha256_text(text: str) -> str:
-    """sha256 of a text's UTF-8 bytes."""
-    return hashlib.sha256(text.encode()).hexdigest()

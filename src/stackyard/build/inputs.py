@@ -12,13 +12,12 @@ Values at their default are left out, so that a new setting of the program does 
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stackyard.errors import InputError, StackyardError
-from stackyard.host.hashing import sha256_once
+from stackyard.host.hashing import sha256_once, sha256_text
 from stackyard.host.names import brings_conda
 from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage
 
@@ -46,7 +45,7 @@ def input_hash(variant: Variant, locked: LockedVariant, site: Site) -> str:
         InputError: a patch, script or licence text that the spec names cannot be read.
     """
     text = json.dumps(described(variant, locked, site), sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+    return sha256_text(text)
 
 
 def described(variant: Variant, locked: LockedVariant, site: Site) -> dict[str, Any]:

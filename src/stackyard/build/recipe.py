@@ -37,8 +37,9 @@ def keep(job: Job) -> dict[str, str]:
 def _redact(copy: Path) -> None:
     """Take logins and tokens out of the copy of a file with requirements, which all users can read."""
     text = copy.read_bytes().decode("utf-8", "surrogateescape")
-    if redacted(text) != text:
-        copy.write_bytes(redacted(text).encode("utf-8", "surrogateescape"))
+    clean = redacted(text)
+    if clean != text:
+        copy.write_bytes(clean.encode("utf-8", "surrogateescape"))
 
 
 def _files(job: Job) -> Iterator[Path]:

@@ -19,11 +19,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from stackyard.build import nopip
-from stackyard.build.fetch import sha256_text
 from stackyard.build.job import Job
+from stackyard.host.hashing import sha256_text
 from stackyard.host.names import brings_conda
 from stackyard.yard import contents
 from stackyard.yard.atomic import write_text
+from stackyard.yard.contents import Tree
 
 if TYPE_CHECKING:
     from stackyard.spec.models import Site
@@ -33,8 +34,8 @@ PARTS = ("prefix/", "lock/", "recipe/")
 """The parts of a revision that never change and are noted in its ``files.json``."""
 
 
-def close(job: Job) -> str:
-    """Note what every file holds and take the right to write; return the hash of the note.
+def close(job: Job) -> tuple[str, Tree]:
+    """Note what every file holds and take the right to write; return the hash of the note, and the prefix's files.
 
     Only what is not linked from a checked entry of a cache is read.
 
@@ -47,8 +48,9 @@ def close(job: Job) -> str:
     text = made.to_text()
     write_text(job.paths.files, text)
     contents.seal(root, tree, folders=False)
-    contents.seal(root, {name: status for name, status in tree.items() if name.startswith(PARTS[0])}, folders=True)
-    return sha256_text(text)
+    prefix = {name: status for name, status in tree.items() if name.startswith(PARTS[0])}
+    contents.seal(root, prefix, folders=True)
+    return sha256_text(text), prefix
 
 
 def seal(job: Job, interpreter: Mapping[str, str]) -> None:

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from stackyard.build.job import cores
-from stackyard.host.hashing import sha256_file
+from stackyard.host.hashing import sha256_file, sha256_text
 
 _DIST_INFO = {"RECORD", "INSTALLER", "REQUESTED", "direct_url.json"}
 _CONDA_META = ("extracted_package_dir", "package_tarball_full_path", "link", "requested_spec", "requested_specs")
@@ -66,5 +66,5 @@ def _content(path: Path, name: str) -> str:
     if name.startswith("conda-meta/") and name.endswith(".json"):
         value = json.loads(path.read_text(encoding="utf-8"))
         kept = {k: v for k, v in value.items() if k not in _CONDA_META}
-        return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+        return sha256_text(json.dumps(kept, sort_keys=True))
     return sha256_file(path)

@@ -125,7 +125,7 @@ def require_as_locked(folder: Path, package: CondaPackage) -> None:
     for path in _paths(folder):
         if path.startswith("/") or ".." in PurePosixPath(path).parts:
             raise StackyardError(
-                f"{secrets.shown(package.url)} has a path that leads out of the prefix: {path}",
+                f"{url} has a path that leads out of the prefix: {path}",
                 hint="leave this package out",
             )
 

@@ -14,11 +14,11 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from stackyard.build.fetch import sha256_text
 from stackyard.build.job import Job
 from stackyard.build.tools import Tool
 from stackyard.errors import MissingError
 from stackyard.host import secrets
+from stackyard.host.hashing import sha256_text
 from stackyard.lock.model import PipPackage
 from stackyard.spec.buildinputs import patch_hash
 

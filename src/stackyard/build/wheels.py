@@ -23,12 +23,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stackyard.build import extensions, indexes, pip, programs, source, wheelkey
-from stackyard.build.fetch import sha256_text
 from stackyard.build.job import Job, cores
 from stackyard.build.toolchain import Toolchain
 from stackyard.errors import StackyardError
 from stackyard.host import uv
-from stackyard.host.hashing import sha256_file
+from stackyard.host.hashing import sha256_file, sha256_text
 from stackyard.host.names import canonical, pip_name
 from stackyard.host.secrets import shown
 from stackyard.host.view import View

@@ -33,6 +33,11 @@ def sha256_file(path: Path) -> str:
     return digest.hexdigest()
 
 
+def sha256_text(text: str) -> str:
+    """sha256 of a text's UTF-8 bytes."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def sha256_once(path: Path) -> str:
     """sha256 of a file's bytes, which are read again only where its inode, size or time is another."""
     try:

@@ -131,15 +131,15 @@ def mode_of(files: Iterable[str | Path], folder: Path) -> str:
     return REFLINK if own and can_reflink(folder) else COPY
 
 
-def measure(root: Path, link_mode: str = COPY) -> DiskUse:
-    """Count what a tree uses: allocated bytes and inodes, its own and those shared with other names.
+def measure(tree: Iterable[os.stat_result], link_mode: str = COPY) -> DiskUse:
+    """Count what a tree uses, given all that is in it: allocated bytes and inodes, its own and those shared.
 
-    A file counts as shared if it has a name outside `root`; directories and symbolic links count as the tree's own.
+    A file counts as shared if it has a name elsewhere too; directories and symbolic links count as the tree's own.
     Blocks shared by reflink cannot be detected cheaply and count as new.
     """
     new = shared = inodes_new = inodes_shared = 0
     inside: dict[tuple[int, int], list[int]] = {}
-    for status in _walk(root):
+    for status in tree:
         size = status.st_blocks * _BLOCK
         if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
             seen = inside.setdefault((status.st_dev, status.st_ino), [0, status.st_nlink, size])
@@ -153,17 +153,6 @@ def measure(root: Path, link_mode: str = COPY) -> DiskUse:
         else:
             new, inodes_new = new + size, inodes_new + 1
     return DiskUse(link_mode, new, shared, inodes_new, inodes_shared)
-
-
-def _walk(root: Path) -> Iterable[os.stat_result]:
-    yield os.lstat(root)
-    stack = [os.fspath(root)]
-    while stack:
-        with os.scandir(stack.pop()) as entries:
-            for entry in entries:
-                yield entry.stat(follow_symlinks=False)
-                if entry.is_dir(follow_symlinks=False):
-                    stack.append(entry.path)
 
 
 def is_there(path: Path) -> bool:
