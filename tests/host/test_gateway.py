@@ -108,9 +108,14 @@ def test_the_gateway_answers_nobody_without_its_password(servers: tuple[Guarded,
         (b"Content-Length: 100\r\n\r\nhalf", 200),
         (b"Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n50\r\nof", 200),
         (b"Content-Type: text/html\r\nContent-Length: 100\r\n\r\nhalf", 502),  # read before the header is sent
+        (b"Content-Type: text/html\r\nTransfer-Encoding: chunked\r\n\r\n9\r\ntoo large\r\n0\r\n\r\n", 502),
     ],
 )
-def test_a_body_that_breaks_off_breaks_off_for_the_client(head: bytes, status: int) -> None:
+def test_a_body_that_is_not_whole_is_not_whole_for_the_client(
+    head: bytes, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway, "_LARGEST_PAGE", 8)
+
     class Breaking(socketserver.StreamRequestHandler):
         def handle(self) -> None:
             while self.rfile.readline().strip():

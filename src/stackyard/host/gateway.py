@@ -234,7 +234,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         kind = answer.headers.get("Content-Type", "")
         if self.command == "HEAD" or answer.status != 200 or not kind.startswith(_PAGES):
             return None
-        data = answer.read(_LARGEST_PAGE)
+        data = answer.read(_LARGEST_PAGE + 1)
+        if len(data) > _LARGEST_PAGE:
+            raise StackyardError(f"cannot pass on {url}: the page is larger than {_LARGEST_PAGE >> 20} MiB")
         web.require_whole(answer)
         if answer.headers.get("Content-Encoding") == "gzip":
             data = zlib.decompress(data, wbits=31)
