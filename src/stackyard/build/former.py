@@ -6,7 +6,6 @@ not build them anew. The settings that counted are listed one by one: those that
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from stackyard.build.inputs import (
     pip_inputs,
     with_contents,
 )
-from stackyard.host.hashing import sha256_text
+from stackyard.host.hashing import sha256_values
 from stackyard.yard.layout import RevisionPaths
 
 if TYPE_CHECKING:
@@ -68,8 +67,7 @@ def former_hash(variant: Variant, locked: LockedVariant, site: Site, record: Bui
         "environment_variables": variables_for(variant.environment, locked.platform, variant.axes),
         "site": site.model_dump(mode="json", include=_SITE) | accepted_licences(variant, site),
     }
-    text = json.dumps(described, sort_keys=True, separators=(",", ":"))
-    return sha256_text(text)
+    return sha256_values(described)
 
 
 def _script(record: BuildRecord, check: Mapping[str, Any]) -> list[str]:

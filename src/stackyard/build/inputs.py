@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stackyard.errors import InputError, StackyardError
-from stackyard.host.hashing import sha256_once, sha256_text
+from stackyard.host.hashing import sha256_once, sha256_values
 from stackyard.host.names import brings_conda
 from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage
 
@@ -44,12 +44,11 @@ def input_hash(variant: Variant, locked: LockedVariant, site: Site) -> str:
     Raises:
         InputError: a patch, script or licence text that the spec names cannot be read.
     """
-    text = json.dumps(described(variant, locked, site), sort_keys=True, separators=(",", ":"))
-    return sha256_text(text)
+    return sha256_values(described(variant, locked, site))
 
 
 def described(variant: Variant, locked: LockedVariant, site: Site) -> dict[str, Any]:
-    """The same inputs as plain values, to report what changed between two builds."""
+    """The same inputs as plain values."""
     from stackyard.spec.environment import variables_for
 
     packages = sorted([*map(conda_inputs, locked.conda), *map(pip_inputs, locked.pip)])

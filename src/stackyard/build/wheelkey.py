@@ -8,7 +8,6 @@ packages are part of its key too: a new torch compiles Horovod again, a new pure
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ from stackyard.build.job import Job
 from stackyard.build.tools import Tool
 from stackyard.errors import MissingError
 from stackyard.host import secrets
-from stackyard.host.hashing import sha256_text
+from stackyard.host.hashing import sha256_values
 from stackyard.lock.model import PipPackage
 from stackyard.spec.buildinputs import patch_hash
 
@@ -110,7 +109,7 @@ def config_settings(package: PipPackage, how: PackageBuild | None) -> dict[str, 
 
 def digest(values: Mapping[str, Any]) -> str:
     """The cache key of a wheel with these inputs."""
-    return sha256_text(json.dumps(values, sort_keys=True, separators=(",", ":")))
+    return sha256_values(values)
 
 
 def binary_packages(job: Job, besides: PipPackage) -> list[str]:

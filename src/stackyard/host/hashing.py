@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import json
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 from urllib.parse import unquote, urlsplit
 
 from stackyard.errors import StackyardError
@@ -36,6 +38,11 @@ def sha256_file(path: Path) -> str:
 def sha256_text(text: str) -> str:
     """sha256 of a text's UTF-8 bytes."""
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def sha256_values(values: Mapping[str, Any]) -> str:
+    """sha256 of plain values by what they say: the order of keys does not matter."""
+    return sha256_text(json.dumps(values, sort_keys=True, separators=(",", ":")))
 
 
 def sha256_once(path: Path) -> str:
