@@ -63,8 +63,13 @@ class Grammar:
 
 
 def shown(text: str) -> str:
-    """A text for a message: quoted, control characters escaped, and cut where it is long."""
-    return ascii(text[:_SHOWN] + "..." if len(text) > _SHOWN else text)
+    """A refused name for a message: quoted, in ASCII, since a foreign letter may look like the expected one, and cut.
+
+    Of a URL that is cut nothing is left: half of a login does not look like one any more, and would not be hidden.
+    """
+    if len(text) > _SHOWN:
+        text = re.sub(r"://\S*$", "://", text[:_SHOWN]) + "..."
+    return ascii(text)
 
 
 _LETTERS = "use letters, digits and _, and begin with a letter or _"

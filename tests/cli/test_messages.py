@@ -2,6 +2,8 @@
 
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -229,3 +231,11 @@ def test_selectors_of_channels_pick_what_is_searched(tmp_path: Path, real_channe
     )
     locked = stackyard("--site", site, "--yard", tmp_path / "y", "lock", file, "--json").value[0]
     assert locked["variants"][0]["channels"] == [real_channel.as_uri()]
+
+
+@pytest.mark.parametrize(("argv", "seen"), [((), False), (("--debug",), True)])
+def test_warnings_of_libraries_are_for_developers(argv: tuple[str, ...], seen: bool) -> None:
+    code = "import warnings; from stackyard.cli import main as m; m.cli.main = lambda **_: warnings.warn('x'); m.main()"
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONWARNINGS"}
+    done = subprocess.run([sys.executable, "-c", code, *argv], capture_output=True, env=environment, check=True)
+    assert (b"UserWarning" in done.stderr) is seen

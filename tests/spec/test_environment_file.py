@@ -28,6 +28,25 @@ def refused(tmp_path: Path, text: str) -> InputError:
     return caught.value
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: *{}", "a: !{} 1", "a: {{{{ {} }}}}", "{}: 1\n{}: 2", "channels: ['${{{}}}/a']", "platforms: [{}]",
+        "dependencies: ['{}=']", "dependencies: [{}: a]", "dependencies: [a, pip: [{}: a]]",
+        "dependencies: ['a[{}=1]']",
+    ],
+)  # fmt: skip
+def test_long_words_are_not_quoted_whole(tmp_path: Path, text: str) -> None:
+    try:
+        said = list(load(tmp_path, text.replace("{}", "x" * 990).replace("{{", "{").replace("}}", "}") + "\n").notices)
+    except ManyErrors as error:
+        said = [f"{problem.message}{problem.hint}" for problem in error.problems]
+    except InputError as error:
+        said = [f"{error.message}{error.hint}"]
+    assert said
+    assert max(map(len, said)) < 900
+
+
 def test_every_section(tmp_path: Path) -> None:
     environment = load_environment(DATA / "everything.yml")
     assert environment.name == "everything"

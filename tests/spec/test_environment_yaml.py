@@ -26,6 +26,13 @@ merged:
 """
 
 
+def test_an_anchor_may_be_used_again(recwarn: pytest.WarningsRecorder) -> None:
+    """YAML 1.2, 3.2.2.2: an alias means the latest anchor before it."""
+    root = parse_yaml("a: &x 1\nb: *x\nc: &x 2\nd: *x\n", "f.yml").value
+    assert root == {"a": 1, "b": 1, "c": 2, "d": 2}
+    assert not recwarn.list
+
+
 @pytest.fixture
 def document():
     return parse_yaml(TEXT, "f.yml")

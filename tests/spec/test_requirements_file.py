@@ -263,8 +263,8 @@ def test_what_pip_ignores_is_said(tmp_path: Path, text: str, words: str) -> None
         ("a --hash=123", "not a strong hash", "sha256"),
         ("https://h/b.whl", "not a wheel file name", "original"),
         (f"https://h/b-{'0' * 5000}-py3-none-any.whl", "at most 255 bytes", "original"),
-        (f"./{'b' * 256}.tar.gz", "path cannot be read: File name too long", "check the path"),
-        (f"./{'b' * 5000}/b", "path cannot be read: File name too long", "check the path"),
+        (f"./{'b' * 256}.tar.gz", "cannot look up its path: File name too long", "check the path"),
+        (f"./{'b' * 5000}/b", "cannot look up its path: File name too long", "check the path"),
         (f"b==1.{'0' * 5000}", "more than 300 digits", "name==version"),
         (f"b; python_version < '3.{'0' * 5000}'", "more than 300 digits", "name==version"),
         ("{{ a }}", "Jinja", "render"),
@@ -279,6 +279,21 @@ def test_refusals(tmp_path: Path, text: str, message: str, hint: str) -> None:
     assert message in caught.value.message.lower() or message in caught.value.message
     assert hint in str(caught.value.hint)
     assert str(caught.value.where) == f"{tmp_path / 'requirements.txt'}:2:1"
+
+
+@pytest.mark.parametrize(
+    "text", ["{} x y", "{}=1", "https://h/{}.whl", "a --hash={}", "./{}/x", "a; {}", "{}::a", "--{}=1", "'{}"]
+)
+def test_a_long_line_is_not_quoted_whole(tmp_path: Path, text: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load(tmp_path, text.format("x" * 5000) + "\n")
+    assert len(f"{caught.value.message}{caught.value.hint}") < 1500
+
+
+def test_a_loop_of_links_is_said(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(InputError, match="cannot look up its path: Too many levels of symbolic links"):
+        load(tmp_path, "./loop/package\n")
 
 
 def test_all_problems_at_once(tmp_path: Path) -> None:

@@ -525,6 +525,9 @@ checks: [own-check]
         ("matrix: {python: [3.9]}\nimports: [base.yaml]\n", "base.yaml has python 3.10, 3.11, not 3.9"),
         ("imports: [base.yaml]\n", "base.yaml has python 3.10, 3.11, not without a value"),
         ("imports: [gone.yaml]\n", "stack.yaml:1:11: no such file:"),
+        (f"imports: [{'long' * 64}]\n", "stack.yaml:1:11: cannot look up the file "),
+        ("imports: [endless]\n", "endless: Too many levels of symbolic links"),
+        ("imports: [~nobody-of-this-name/a.yaml]\n", "stack.yaml:1:11: no such file:"),
         ("imports: [many.yaml]\n", "many.yaml has the versions 1, 2: choose one"),
         ("imports: [{file: many.yaml, version: 3}]\n", "no such version of many.yaml: 3"),
         ("imports: [self.yaml]\n", "self.yaml imports self.yaml"),
@@ -540,9 +543,21 @@ def test_wrong_import(read, tmp_path: Path, text, message) -> None:
         "loop.yaml": "version: 1\nimports: [stack.yaml]\nenvironment: {dependencies: [python]}\n",
     }.items():
         (tmp_path / "mystack" / name).write_text(content)
+    (tmp_path / "mystack/endless").symlink_to("endless")
     with pytest.raises(InputError) as error:
         read(f"{text}environment: {{dependencies: [a]}}\n")
     assert any(message in line for line in problems(error)), problems(error)
+
+
+@pytest.mark.parametrize("key", ["post", "environment"])
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [("~nobody-of-this-name/a", "no such file: "), ("a" * 256, "cannot look up the file ")],
+)
+def test_a_file_that_cannot_be_there(read, key: str, path: str, message: str) -> None:
+    with pytest.raises(InputError) as error:
+        read(f"version: 1\n{key}: {path}\n")
+    assert [line for line in problems(error) if f"stack.yaml:2:{len(key) + 3}: {message}" in line], problems(error)
 
 
 def test_import_of_one_version(read, tmp_path: Path) -> None:

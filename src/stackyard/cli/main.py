@@ -6,6 +6,7 @@ import importlib
 import os
 import signal
 import sys
+import warnings
 from contextlib import suppress
 from pathlib import Path
 
@@ -120,6 +121,8 @@ def _leave(code: int) -> None:
 
 
 def _run() -> None:
+    if "--debug" not in sys.argv and not sys.warnoptions:  # libraries warn who programs with them
+        warnings.simplefilter("ignore")
     try:
         sys.exit(cli.main(standalone_mode=False) or 0)  # click hands an Exit's code back
     except StackyardError as error:

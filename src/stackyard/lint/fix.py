@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from stackyard.host.quoting import cut, quoted
 from stackyard.launch.request.intent import BatchOptions, Intent
 from stackyard.lint.launches import AGENTS, RANKS, Launch, python_program
 from stackyard.lint.prologue import OWN_VARIABLES, lines_before
@@ -118,14 +119,14 @@ def _valid(model: type[M], values: dict[str, Any], notes: list[str]) -> M:
         return model(**values)
     except ValidationError as error:
         invalid = {str(each["loc"][0]): each["msg"] for each in error.errors(include_url=False)}
-    notes += [f"{name} was left out: {values[name]!r:.60}: {reason}" for name, reason in invalid.items()]
+    notes += [f"{name} was left out: {quoted(values[name])}: {reason}" for name, reason in invalid.items()]
     return model(**{name: value for name, value in values.items() if name not in invalid})
 
 
 def _main_launch(case: Case, making: _Making) -> Launch | None:
     outer = [each for each in case.launches if not each.via and not case.is_helper(each)]
     for other in outer[:-1]:
-        making.notes.append(f"line {other.line}: a further launch, {shown(' '.join(other.words))[:80]}")
+        making.notes.append(f"line {other.line}: a further launch, {cut(shown(' '.join(other.words)), 80)}")
     return outer[-1] if outer else None
 
 
@@ -276,7 +277,7 @@ def _shell_program(case: Case, making: _Making, last: Launch, words: tuple[str, 
         return words
     for each, _ in programs:
         if each is not found[0][0]:
-            making.notes.append(f"line {each.line}: {shown(' '.join(each.resolved.argv))[:80]}")
+            making.notes.append(f"line {each.line}: {cut(shown(' '.join(each.resolved.argv)), 80)}")
     return found[0][1]
 
 
@@ -348,7 +349,7 @@ def _variables(making: _Making, launch: Launch) -> None:
         if is_known(value) and "$" not in value:
             found[name] = value.strip("\"'")
         else:
-            making.notes.append(f"line {launch.line}: the variable {name}={shown(value)[:80]}")
+            making.notes.append(f"line {launch.line}: the variable {name}={cut(shown(value), 80)}")
     making.values["variables"] = found or None
 
 
@@ -380,7 +381,7 @@ def _plain_program(case: Case, making: _Making, ray: list[Launch]) -> int:
 def _known_words(making: _Making, line: int, words: tuple[str, ...]) -> tuple[str, ...]:
     """The program's words as written; a note if they contain variables of the script."""
     words = ("python", *words) if words[:1] in (("-m",), ("-c",)) else words
-    open_words = [shown(word) for word in words if not is_known(word)]
+    open_words = " ".join(shown(word) for word in words if not is_known(word))
     if open_words:
-        making.notes.append(f"line {line}: variables of the script in {' '.join(' '.join(open_words).split())[:100]}")
+        making.notes.append(f"line {line}: variables of the script in {cut(' '.join(open_words.split()), 80)}")
     return tuple(shown(word) for word in words)

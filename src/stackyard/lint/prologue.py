@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from stackyard.host.quoting import cut
 from stackyard.lint.scope import Resolved
 from stackyard.lint.script import Script
 from stackyard.lint.words import is_known, shown
@@ -82,13 +83,13 @@ def _carry(script: Script, before: Before, resolved: Resolved) -> None:
         _folder(before, resolved)
     elif nested or command.background or command.piped:
         if name in _CARRIED:
-            before.notes.append(f"line {resolved.line}: conditional: {shown(text)[:80]}")
+            before.notes.append(f"line {resolved.line}: conditional: {cut(shown(text), 80)}")
     elif name in ("export", "declare"):
         _exports(before, resolved)
     elif name in _CARRIED:
         before.lines += _source(script, resolved)
     elif name not in _SILENT:
-        before.notes.append(f"line {resolved.line}: {shown(text)[:80]}")
+        before.notes.append(f"line {resolved.line}: {cut(shown(text), 80)}")
 
 
 def _assignments(before: Before, resolved: Resolved, nested: bool) -> None:
@@ -97,7 +98,7 @@ def _assignments(before: Before, resolved: Resolved, nested: bool) -> None:
         if OWN_VARIABLES.match(assignment.name):
             before.notes.append(f"line {resolved.line}: {assignment.name}, which Stackyard sets")
         elif nested:
-            note = f"line {resolved.line}: conditional: {assignment.name}={assignment.raw[:60]}"
+            note = f"line {resolved.line}: conditional: {assignment.name}={cut(assignment.raw, 80)}"
             before.unsure.append((assignment.name, note))
         else:
             before.names[len(before.lines)] = assignment.name

@@ -18,6 +18,7 @@ from stackyard.host import secrets
 from stackyard.host.platforms import SUBDIRS
 from stackyard.spec.environment import channels_for
 from stackyard.spec.models import ChannelPolicy, CondaRequirement, Environment
+from stackyard.spec.paths import absolute
 from stackyard.spec.selectors import holds
 
 ANACONDA = "https://conda.anaconda.org"
@@ -133,8 +134,7 @@ class Resolver:
     def _original(self, name: str) -> str:
         """The URL of a channel that is not one itself, before any mirror."""
         if name.startswith(("/", "~", "./", "../")):
-            folder = Path(self._where.file).absolute().parent
-            return (folder / Path(name).expanduser()).resolve().as_uri()
+            return absolute(name, Path(self._where.file).absolute().parent).as_uri()
         if self._plain(self._policy.alias) == ANACONDA and name in ("main", "r", "free", "msys2"):
             return f"{_DEFAULTS_HOME}/{name}"
         if self._plain(self._policy.alias) == ANACONDA and name.startswith("pkgs/"):

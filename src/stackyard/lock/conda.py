@@ -33,6 +33,7 @@ from stackyard.host import secrets
 from stackyard.host.conda import client
 from stackyard.host.hashing import local_path, sha256_file, sha256_url
 from stackyard.host.names import conda_name
+from stackyard.host.quoting import quoted
 from stackyard.lock.channels import Channel
 from stackyard.lock.favour import Offered, offered
 from stackyard.lock.model import CondaPackage
@@ -315,7 +316,7 @@ def _match_spec(text: str, request: CondaRequest) -> MatchSpec:
         return MatchSpec(secrets.seen(text) if "://" in text else text)
     except InvalidMatchSpecError as error:
         raise InputError(
-            f"{text!r} is not a conda requirement: {error}",
+            f"{quoted(text)} is not a conda requirement: {error}",
             where=dict(request.places).get(text, request.where),
             hint="write it as name, version and build, e.g. `numpy >=1.26,<2`",
         ) from error

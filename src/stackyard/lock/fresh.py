@@ -24,6 +24,7 @@ from stackyard.lock.satisfied import conda_satisfies, virtual_satisfies
 from stackyard.lock.tags import best_wheel, wheel_tags
 from stackyard.lock.virtual import for_platform
 from stackyard.spec.models import Environment, Site, Variant
+from stackyard.spec.paths import with_home
 
 
 @dataclass(frozen=True)
@@ -185,7 +186,7 @@ def _interpreter(change: _Change) -> Iterator[str]:
         return
     conda = bool(conda_requirements(change.variant, change.locked.platform))
     fits = python.source_of(asked, conda=conda) == locked.source and python.accepts(asked, locked.version)
-    if not fits or (asked.path and Path(asked.path).expanduser().resolve() != Path(locked.path)):
+    if not fits or (asked.path and with_home(asked.path).resolve() != Path(locked.path)):
         yield from change.lines
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from stackyard.host.quoting import quoted
 from stackyard.lock.model import CondaPackage, LockedInterpreter, PipPackage
 
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+!-]{0,200}")
@@ -25,11 +26,11 @@ def check(locked: CondaPackage | PipPackage | LockedInterpreter) -> None:
     for name, test in _FIELDS[type(locked)].items():
         value = getattr(locked, name)
         if not test(value):
-            raise ValueError(f"invalid {name}: {value!r:.80}")
+            raise ValueError(f"invalid {name}: {quoted(value)}")
     for name, digits in _HEX.items():
         value = getattr(locked, name, "")
         if value and not re.fullmatch(f"[0-9a-f]{{{digits}}}", value):
-            raise ValueError(f"invalid {name}: {value!r:.80} is not {digits} hexadecimal digits")
+            raise ValueError(f"invalid {name}: {quoted(value)} is not {digits} hexadecimal digits")
 
 
 def _matches(pattern: re.Pattern[str]) -> Callable[[Any], bool]:

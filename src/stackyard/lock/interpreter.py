@@ -16,8 +16,10 @@ from stackyard.host import uv
 from stackyard.host.command import CommandError, run, which
 from stackyard.host.hashing import sha256_file
 from stackyard.host.platforms import this_platform
+from stackyard.host.quoting import quoted
 from stackyard.lock.model import CondaPackage, LockedInterpreter
 from stackyard.spec.models import Interpreter
+from stackyard.spec.paths import with_home
 
 Source = Literal["conda", "uv", "host"]
 _ASK = (
@@ -147,7 +149,7 @@ def _install(version: str, folder: Path, where: Where | None) -> None:
 
 def _candidates(asked: Interpreter) -> Iterator[Path]:
     if asked.path:
-        yield Path(asked.path).expanduser()
+        yield with_home(asked.path)
         return
     names = ["python3", "python", *(f"python3.{minor}" for minor in range(20, 6, -1))]
     if asked.version.startswith("2"):
@@ -182,7 +184,7 @@ def _specifier(wish: str, where: Where | None) -> SpecifierSet:
         return found
     except ValueError as error:
         raise InputError(
-            f"invalid interpreter version {wish!r}", where=where, hint="write 3.11 or >=3.10,<3.13"
+            f"invalid interpreter version {quoted(wish)}", where=where, hint="write 3.11 or >=3.10,<3.13"
         ) from error
 
 

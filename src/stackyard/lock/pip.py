@@ -9,10 +9,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from stackyard.errors import InputError, StackyardError, Where
+from stackyard.errors import InputError, StackyardError, Where, cause
 from stackyard.host import secrets, uv
 from stackyard.host.names import canonical, pip_name
 from stackyard.host.pipconf import PipSettings
+from stackyard.host.quoting import quoted
 from stackyard.host.scratch import scratch
 from stackyard.lock.accelerator import HOME, Accelerator, requested
 from stackyard.lock.given import Given, write_constraints
@@ -27,6 +28,7 @@ from stackyard.lock.torchindex import fitting, for_accelerator
 from stackyard.lock.uvcompile import Answer, Question, Unsolvable, compile_requirements, local_version
 from stackyard.spec.buildinputs import build_inputs
 from stackyard.spec.models import BuildSpec, PipRequirement
+from stackyard.spec.paths import with_home
 from stackyard.spec.pipsettings import compiling
 from stackyard.spec.yamlfile import raise_problems
 
@@ -125,7 +127,7 @@ def _refuse_missing(request: PipRequest) -> None:
         path = Path(requirement.path)
         unset = [name for name in secrets.variables(requirement.url) if not os.environ.get(name)]
         if unset:
-            message = f"{secrets.shown(requirement.text)!r} needs the variable {unset[0]}, which is not set"
+            message = f"{quoted(secrets.shown(requirement.text))} needs the variable {unset[0]}, which is not set"
             hint = f"export {unset[0]}=..., or write the value instead"
             problems.append(InputError(message, where=requirement.place, hint=hint))
         if requirement.kind != "path":
@@ -157,7 +159,7 @@ def wanted_hashes(requirements: Iterable[PipRequirement]) -> dict[str, Wanted]:
             algorithm, _, value = text.partition(":")
             if not re.fullmatch(r"[0-9a-fA-F]+", value) or len(value) != _HASH_LENGTHS.get(algorithm):
                 raise InputError(
-                    f"{text!r} is not a hash that pip accepts",
+                    f"{quoted(text)} is not a hash that pip accepts",
                     where=requirement.place,
                     hint="write --hash=sha256: and 64 hexadecimal digits (or sha384, sha512)",
                 )
@@ -193,10 +195,10 @@ def _constraint_lines(request: PipRequest) -> list[str]:
     lines = [r.line for r in request.constraints]
     for place in request.settings.constraints:
         try:
-            text = Path(place).expanduser().read_text(encoding="utf-8")
+            text = with_home(place).read_text(encoding="utf-8")
         except OSError as error:
             raise InputError(
-                f"cannot read {place}, the constraints in pip's configuration: {error.strerror}",
+                f"cannot read {place}, the constraints in pip's configuration: {cause(error)}",
                 hint="correct `constraint` in pip.conf or PIP_CONSTRAINT",
             ) from error
         lines += [line for line in text.splitlines() if line.strip()]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from stackyard.errors import InputError, Where, cause
+from stackyard.host.quoting import quoted
 from stackyard.lock import grammar
 from stackyard.lock.model import (
     LOCK_FORMAT,
@@ -302,5 +303,5 @@ class _Reader:
 
 def _known(packages: Mapping[str, Package], reference: str) -> Package:
     if reference not in packages:
-        raise ValueError(f"no package {reference!r}")
+        raise ValueError(f"no package {quoted(reference)}")
     return packages[reference]

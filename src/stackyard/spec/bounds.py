@@ -26,6 +26,10 @@ def compose(text: str, file: str) -> Any:
         values = 0
         levels = 0
 
+        def __init__(self, loader: Any = None) -> None:
+            super().__init__(loader)
+            self.warn_double_anchors = False  # YAML lets an anchor be used again: an alias means the latest before it
+
         def compose_node(self, parent: Any, index: Any) -> Any:
             self.values += 1
             self.levels += 1

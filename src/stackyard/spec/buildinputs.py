@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from stackyard.errors import InputError
 from stackyard.host.hashing import sha256_once
 from stackyard.host.names import canonical
 from stackyard.spec.models import BuildSpec, PackageBuild, PipRequirement
+from stackyard.spec.paths import require_file
 
 
 def package_build(build: BuildSpec, name: str) -> PackageBuild | None:
@@ -45,6 +45,5 @@ def build_inputs(build: BuildSpec, name: str, requirement: PipRequirement | None
 def patch_hash(path: str) -> str:
     """sha256 of a patch file. Raises InputError if it does not exist."""
     file = Path(path)
-    if not file.is_file():
-        raise InputError(f"no such patch: {path}", hint="paths in `patches:` are relative to the stack's directory")
+    require_file(file, "paths in `patches:` are relative to the stack's directory", kind="patch")
     return sha256_once(file)

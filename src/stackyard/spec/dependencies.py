@@ -6,6 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from stackyard.errors import InputError, Where
+from stackyard.host.quoting import cut, quoted
 from stackyard.spec import selectors
 from stackyard.spec.matchspec import parse_matchspec
 from stackyard.spec.models import CondaRequirement
@@ -52,10 +53,10 @@ class DependencyReader:
         if not text:
             return ""
         if selectors.is_selector(text, self.axes):
-            self._notice(node, f"{node.text.strip() or 'this list'} applies only if {text}")
+            self._notice(node, f"{cut(node.text.strip()) or 'this list'} applies only if {cut(text)}")
             return text
         if selectors.looks_like_selector(text, self.axes):
-            self._notice(node, f"the comment [{text}] is ignored: not every name in it is a platform or an axis")
+            self._notice(node, f"the comment [{cut(text)}] is ignored: not every name in it is a platform or an axis")
         return ""
 
     def _item(self, item: Node, selector: str) -> None:
@@ -68,7 +69,7 @@ class DependencyReader:
         elif isinstance(item.value, str):
             self._conda(item, selector)
         else:
-            wrong = f": {item.text} is not a dependency" if item.text else ""
+            wrong = f": {cut(item.text)} is not a dependency" if item.text else ""
             self._problem(item, f"missing package name{wrong}", "write `- name` or remove the line")
 
     def _conda(self, item: Node, selector: str) -> None:
@@ -87,7 +88,7 @@ class DependencyReader:
             except InputError as problem:
                 self.problems.append(problem)
                 return
-            self._notice(key, f"{value.text.strip() or 'this list'} applies only if {condition}")
+            self._notice(key, f"{cut(value.text.strip()) or 'this list'} applies only if {cut(condition)}")
             for item in value.items if value.kind == "sequence" else (value,):
                 self._item(item, selectors.both(selector, condition))
         elif key.text == "pip":
@@ -101,10 +102,10 @@ class DependencyReader:
 
     def _unknown_entry(self, key: Node, value: Node) -> None:
         if value.kind == "scalar" and not value.is_null:
-            hint = f"write `- {key.text}={value.text}`; with a colon it is a mapping"
+            hint = f"write `- {cut(key.text)}={cut(value.text)}`; with a colon it is a mapping"
         else:
             hint = "only `pip:` and mamba's `sel(...)` are allowed here; write packages as `- name=version`"
-        self._problem(key, f"{key.text!r} is not a section of `dependencies:`", hint)
+        self._problem(key, f"{quoted(key.text)} is not a section of `dependencies:`", hint)
 
     def _pip(self, value: Node, selector: str) -> None:
         if value.is_null:
@@ -126,7 +127,7 @@ class DependencyReader:
                 place = Where(item.where.file, item.where.line + offset, 1) if offset else item.where
                 self._lines.append(Line(text, place, selector))
         else:
-            shown = item.text or "nothing"
+            shown = cut(item.text) or "nothing"
             hint = "write a requirement such as `- numpy==1.26`, or remove the line"
             self._problem(item, f"{shown} is not a pip requirement", hint)
 
@@ -134,12 +135,12 @@ class DependencyReader:
         for key, value in item.entries:
             condition = selectors.in_key(key.text)
             if condition is None:
-                hint = f"write `- {key.text}=={value.text}`"
+                hint = f"write `- {cut(key.text)}=={cut(value.text)}`"
                 if key.text.startswith("-") or not value.text:
-                    hint = f"put the line in quotes: `- '{key.text}:{f' {value.text}' if value.text else ''}'`"
-                self._problem(key, f"{key.text!r} with a colon is a mapping, not a pip requirement", hint)
+                    hint = f"put the line in quotes: `- '{cut(f'{key.text}: {value.text}'.rstrip())}'`"
+                self._problem(key, f"{quoted(key.text)} with a colon is a mapping, not a pip requirement", hint)
                 continue
-            self._notice(key, f"{value.text.strip() or 'this list'} applies only if {condition}")
+            self._notice(key, f"{cut(value.text.strip()) or 'this list'} applies only if {cut(condition)}")
             for inner in value.items if value.kind == "sequence" else (value,):
                 self._pip_item(inner, selectors.both(selector, condition))
 

@@ -16,6 +16,7 @@ from typing import Any
 from stackyard import grammar
 from stackyard.errors import InputError, Where
 from stackyard.host.platforms import BUILT_FOR, PLATFORMS
+from stackyard.host.quoting import cut, quoted
 from stackyard.spec import selectors
 from stackyard.spec.dependencies import DependencyReader
 from stackyard.spec.models import Environment
@@ -170,7 +171,7 @@ class _Reader:
         for key in unknown:
             meant = close[key.text]
             hint = f"did you mean {meant[0]!r}?" if meant else f"known keys: {', '.join(KEYS)}"
-            message = f"unknown key {key.text!r}"
+            message = f"unknown key {quoted(key.text)}"
             if has_content:
                 self._notice(key, f"{message} ignored, as by conda; {hint}")
             else:
@@ -197,7 +198,7 @@ class _Reader:
         if node is None or node.is_null:
             return ()
         if node.kind != "sequence":
-            self._problem(node, f"`{key}:` must be a list", f"write `{key}: [{node.text.strip() or example}]`")
+            self._problem(node, f"`{key}:` must be a list", f"write `{key}: [{cut(node.text.strip()) or example}]`")
             return ()
         return node.items
 
@@ -225,7 +226,7 @@ class _Reader:
     def _channel_notices(self, item: Node, name: str) -> None:
         for variable in channel_variables(name):
             if variable not in os.environ:
-                self._notice(item, f"the channel {name} needs ${variable}, which is not set here")
+                self._notice(item, f"the channel {cut(name)} needs ${cut(variable)}, which is not set here")
 
     def _variables(self) -> dict[str, str]:
         node = self.node.get("variables")
@@ -239,14 +240,14 @@ class _Reader:
 
     def _variable(self, key: Node, value: Node) -> str | None:
         if value.kind != "scalar":
-            self._problem(value, f"the variable {key.text} must have one value", "put the value in quotes")
+            self._problem(value, f"the variable {cut(key.text)} must have one value", "put the value in quotes")
             return None
         if key.text in _RESERVED:
-            self._notice(key, f"{key.text} is reserved and ignored, as by conda")
+            self._notice(key, f"{cut(key.text)} is reserved and ignored, as by conda")
             return None
         self._check(grammar.LOADED, key.text, key)
         if value.is_null:
-            self._notice(key, f"{key.text} has no value and is ignored; write '' for an empty value")
+            self._notice(key, f"{cut(key.text)} has no value and is ignored; write '' for an empty value")
             return None
         selector = self.dependencies.selector(value)
         if selector:
@@ -255,7 +256,9 @@ class _Reader:
         self._check(grammar.VALUE, text, value)
         if text != value.text:
             self._notice(
-                value, f"{key.text} is {text!r}, as YAML and conda read {value.text}; quote it to keep it as written"
+                value,
+                f"{cut(key.text)} is {quoted(text)}, as YAML and conda read {cut(value.text)}; "
+                "quote it to keep it as written",
             )
         return text
 
@@ -272,7 +275,7 @@ class _Reader:
             if item.kind != "scalar" or name not in PLATFORMS:
                 close = difflib.get_close_matches(name, PLATFORMS, n=1)
                 hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(BUILT_FOR)}, …"
-                self._problem(item, f"{name or item.value!r} is not a platform", hint)
+                self._problem(item, f"{quoted(name or item.value)} is not a platform", hint)
             names.append(name)
         return tuple(dict.fromkeys(names))
 

@@ -21,6 +21,7 @@ from typing import Any
 
 from stackyard.errors import InputError, Where
 from stackyard.host.platforms import PLATFORMS
+from stackyard.host.quoting import cut, quoted
 from stackyard.spec import selectors
 from stackyard.spec.validate import Path, did_you_mean, unknown_key
 from stackyard.spec.yamlfile import Node
@@ -147,7 +148,7 @@ def _verdict_of(node: Node, words: Mapping[str, str], what: str, platforms: bool
 def _verdict(text: str, words: Mapping[str, str], at: Where, what: str, platforms: bool) -> bool | str:
     verdict = verdict_for(text, words, at)
     if isinstance(verdict, str) and not platforms:
-        message = f"the condition {text!r} tests the platform, which {what or 'this list'} does not depend on"
+        message = f"the condition {quoted(text)} tests the platform, which {what or 'this list'} does not depend on"
         raise InputError(message, where=at, hint="conditions on the platform belong to `environment:`")
     return verdict
 
@@ -227,8 +228,9 @@ def _unknown_name(name: str, words: Mapping[str, str], left: frozenset[str], at:
         hint = (
             "available in build: variables: are all of these; {prefix} also in variables: and in the command of a check"
         )
-        return InputError(f"{{{name}}} is not available here", where=at, hint=hint)
-    return InputError(f"{{{name}}} is not an axis of the matrix", where=at, hint=did_you_mean(name, {*words, *left}))
+        return InputError(f"{{{cut(name)}}} is not available here", where=at, hint=hint)
+    hint = did_you_mean(name, {*words, *left})
+    return InputError(f"{{{cut(name)}}} is not an axis of the matrix", where=at, hint=hint)
 
 
 def _under_path(path: Path, prefix: Path, *, exact: bool = False) -> bool:

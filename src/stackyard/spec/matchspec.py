@@ -22,6 +22,7 @@ from urllib.parse import unquote
 
 from stackyard.errors import InputError, Where
 from stackyard.host.platforms import SUBDIRS
+from stackyard.host.quoting import cut, quoted
 from stackyard.spec.models import CondaRequirement
 from stackyard.spec.paths import absolute
 from stackyard.spec.versionspec import VersionProblem, canonical_version, fuzzy_or_exact
@@ -85,11 +86,11 @@ def parse_matchspec(
         reading = _read(text.strip(), base_dir)
         spec = _canonical(reading)
     except _Refused as refused:
-        message = f"{text.strip()!r:.200} is not a conda package spec: {refused.message}"
+        message = f"{quoted(text.strip())} is not a conda package spec: {refused.message}"
         raise InputError(message, where=place, hint=refused.hint) from refused
     if re.search(r"\*\.\*", reading.version):
         stem = reading.version.partition(".*")[0]
-        reading.notices.append(f"{reading.version} of {text!r} is read as {stem}.*, with any number of parts")
+        reading.notices.append(f"{reading.version} of {quoted(text)} is read as {stem}.*, with any number of parts")
     if notices is not None:
         notices += [f"{place.in_short}: {notice}" for notice in reading.notices]
     parts = {name: getattr(reading, name) for name in ("name", "version", "build", "channel", "subdir", "url")}
@@ -112,7 +113,7 @@ def _read(text: str, base_dir: Path) -> _Reading:
         return _read_archive(reading, body, comment.strip(), base_dir)
     body, _, condition = body.partition(" if ")
     if condition:
-        reading.notices.append(f"conda ignores the condition `if {condition.strip()}` of {text!r}")
+        reading.notices.append(f"conda ignores the condition `if {cut(condition.strip())}` of {quoted(text)}")
     if body.endswith("@"):
         raise _Refused("conda no longer supports features", "name the package that provides the feature, e.g. nomkl")
     outside, brackets = _brackets(reading, body)
@@ -159,7 +160,7 @@ def _brackets(reading: _Reading, body: str) -> tuple[str, dict[str, str]]:
         return outside, {"version": loose["version"]}
     if "=" not in inside:
         reading.notices.append(
-            f"conda packages have no extras: `[{inside}]` of {reading.text!r} is ignored, as by conda"
+            f"conda packages have no extras: `[{cut(inside)}]` of {quoted(reading.text)} is ignored, as by conda"
         )
         return outside, {}
     return outside, _pairs(inside)
@@ -176,7 +177,7 @@ def _pairs(inside: str) -> dict[str, str]:
                 "the brackets must contain key='value' pairs", "quote values that hold commas, spaces or equal signs"
             )
         if pair["key"] not in _FIELDS:
-            raise _Refused(f"{pair['key']!r} is not a key of a spec", f"known keys: {', '.join(sorted(_FIELDS))}")
+            raise _Refused(f"{quoted(pair['key'])} is not a key of a spec", f"known keys: {', '.join(sorted(_FIELDS))}")
         found[pair["key"]] = value
         position = pair.end()
     return found
@@ -190,7 +191,9 @@ def _read_channel(reading: _Reading, outside: str) -> None:
     if len(before) == 2:
         reading.channel, reading.subdir = split_channel(before[0].strip())
     if before and before[-1].strip():
-        reading.notices.append(f"the namespace {before[-1].strip()!r} of {reading.text!r} is ignored, as by conda")
+        reading.notices.append(
+            f"the namespace {quoted(before[-1].strip())} of {quoted(reading.text)} is ignored, as by conda"
+        )
     _read_package(reading, package.strip())
 
 
@@ -200,17 +203,17 @@ def _read_package(reading: _Reading, package: str) -> None:
     if not parts or not name:
         raise _Refused("missing package name", "write the name first: numpy >=1.2")
     if "*" in name:
-        raise _Refused(f"{name!r} matches many packages", "name one package per line")
+        raise _Refused(f"{quoted(name)} matches many packages", "name one package per line")
     if name.startswith("-"):
         raise _Refused("it is a pip option", "put it into the list under `- pip:`")
     if ";" in package:
         raise _Refused("conda does not support markers", "write a selector after it, `# [linux64]`, or use `pip:`")
     if not _NAME.fullmatch(name):
-        raise _Refused(f"{name!r} is not a package name", "use only letters, digits, `-`, `_` and `.`")
+        raise _Refused(f"{quoted(name)} is not a package name", "use only letters, digits, `-`, `_` and `.`")
     reading.name = name.lower()
     rest = (parts["rest"] or "").strip()
     if parts["rest"] == "=":
-        reading.notices.append(f"trailing `=` of {reading.text!r} is ignored, as by conda")
+        reading.notices.append(f"trailing `=` of {quoted(reading.text)} is ignored, as by conda")
     elif rest:
         version, reading.build = _split_build(rest)
         if " " in reading.build:
@@ -231,7 +234,7 @@ def _split_build(rest: str) -> tuple[str, str]:
 
 def _apply_brackets(reading: _Reading, brackets: dict[str, str]) -> None:
     if "name" in brackets:
-        reading.notices.append(f"the name in the brackets of {reading.text!r} is ignored, as by conda")
+        reading.notices.append(f"the name in the brackets of {quoted(reading.text)} is ignored, as by conda")
     if "channel" in brackets:
         reading.channel, subdir = split_channel(brackets["channel"])
         reading.subdir = subdir or reading.subdir

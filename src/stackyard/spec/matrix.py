@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from stackyard.errors import InputError, Where
+from stackyard.host.quoting import cut, quoted
 from stackyard.spec import expand
 from stackyard.spec.validate import did_you_mean
 from stackyard.spec.yamlfile import Node
@@ -82,7 +83,7 @@ def _check_axes(matrix: Node, axes: Mapping[str, Node], problems: list[InputErro
         key = matrix.key(name)
         if key and (name in RESERVED or not _AXIS.fullmatch(name)):
             hint = "an axis name has letters, digits and _ only, and is none of " + ", ".join(sorted(RESERVED))
-            problems.append(InputError(f"matrix: {name!r} cannot be an axis", where=key.where, hint=hint))
+            problems.append(InputError(f"matrix: {quoted(name)} cannot be an axis", where=key.where, hint=hint))
 
 
 def _products(
@@ -154,7 +155,7 @@ def _rules(node: Node | None, keys: Sequence[str], versions: Sequence[str], prob
         for key, value in rule.entries:
             if key.text not in keys:
                 hint = did_you_mean(key.text, keys)
-                problems.append(InputError(f"matrix: {key.text!r} is not an axis", where=key.where, hint=hint))
+                problems.append(InputError(f"matrix: {quoted(key.text)} is not an axis", where=key.where, hint=hint))
             for wrong in _texts(value) if key.text == "version" else ():
                 if wrong not in versions:
                     hint = did_you_mean(wrong, versions)
@@ -182,7 +183,7 @@ def _included(rule: Node, axes: Mapping[str, Node], problems: list[InputError]) 
     for key, value in rule.entries:
         if key.text != "version" and value.kind != "scalar":
             hint = "write one `- {...}` for each of them"
-            problems.append(InputError(f"matrix: {key.text}: expected one value", where=value.where, hint=hint))
+            problems.append(InputError(f"matrix: {cut(key.text)}: expected one value", where=value.where, hint=hint))
     plain = {key.text: value.text for key, value in rule.entries}
     ordered = {axis: plain[axis] for axis in axes if axis in plain}
     return [Point(each, ordered, plain.get("variant"), rule.where) for each in _texts(version)]

@@ -12,6 +12,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from stackyard.errors import Where
+from stackyard.host.quoting import quoted
 from stackyard.spec.base import Model
 from stackyard.spec.sitemodels import (
     ChannelPolicy,
@@ -283,7 +284,7 @@ class ModuleSettings(Model):
     @classmethod
     def _begins_with_a_date(cls, text: str) -> str:
         if text and not _is_date(text.split(maxsplit=1)[0]):
-            raise ValueError(f"{text!r} does not start with a date: write e.g. 2026-12-31 use the module open-ce")
+            raise ValueError(f"{quoted(text)} does not start with a date: write e.g. 2026-12-31 use the module open-ce")
         return text
 
 

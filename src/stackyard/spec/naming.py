@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from stackyard import grammar
 from stackyard.errors import InputError
+from stackyard.host.quoting import quoted
 
 if TYPE_CHECKING:
     from stackyard.spec.models import Site, Variant
@@ -97,7 +98,7 @@ def check_template(template: str) -> None:
             else "is not a valid name"
         )
         raise InputError(
-            f"modules.naming: {template!r} {wrong}",
+            f"modules.naming: {quoted(template)} {wrong}",
             hint="use {version}, {variant} and {revision} with letters, digits and -_.+ between them",
         )
 

@@ -1,18 +1,43 @@
-"""Paths as written in spec files: relative to a directory, with ``~``."""
+"""Paths as written in spec files: relative to a directory, with ``~``; and the files that others name."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+
+from stackyard.errors import InputError, Where, cause
+from stackyard.host.quoting import cut
+from stackyard.yard import disk
 
 
 def absolute(text: str, base_dir: Path) -> Path:
-    """The absolute path that `text` means, seen from `base_dir`. ``~name`` of an unknown user stays as
-    written, and NUL, which no path can contain, is removed."""
-    text = text.replace("\0", "")
-    path = Path(text)
-    if text.startswith("~"):
-        try:
-            path = path.expanduser()
-        except RuntimeError:
-            path = Path(text)
-    return (base_dir / path).resolve()
+    """The absolute path that `text` means, seen from `base_dir`, without links and ``..``.
+
+    NUL, which no path can contain, is removed. A loop of links stays: who opens it gets an OSError.
+    """
+    return Path(os.path.realpath(base_dir / with_home(text.replace("\0", ""))))
+
+
+def with_home(text: str) -> Path:
+    """A path with the home directory in the place of ``~``; ``~name`` of an unknown account stays as written."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        return Path(text)
+
+
+def require_file(path: Path, hint: str, where: Where | None = None, *, kind: str = "file") -> None:
+    """Raise InputError if a file that another one names does not exist, or cannot be looked up.
+
+    Args:
+        hint: where the path is looked for, or what to name.
+        where: the place that names it.
+        kind: for the message: ``included file``.
+    """
+    try:
+        found = disk.is_file(path)
+    except OSError as error:  # too long, a loop of links, below a directory without permission
+        message = f"cannot look up the {kind} {cut(str(path))}: {cause(error)}"
+        raise InputError(message, where=where, hint="check the path and its permissions") from error
+    if not found:
+        raise InputError(f"no such {kind}: {path}", where=where, hint=hint)

@@ -5,6 +5,7 @@ Paths in a file are relative to the directory of that file, also in an imported 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -15,6 +16,7 @@ from stackyard.spec import expand, joining, matrix
 from stackyard.spec.environment import KEYS, load_environment, parse_environment
 from stackyard.spec.joining import Piece
 from stackyard.spec.models import Environment
+from stackyard.spec.paths import require_file, with_home
 from stackyard.spec.stackfile import Import, StackFile
 from stackyard.spec.validate import did_you_mean, plain, unknown_key, validate
 from stackyard.spec.yamlfile import Document, Node, raise_problems, read_yaml
@@ -135,9 +137,10 @@ class Reader:
         if not node.text or not any(_matches(path, pattern) for pattern in _FILES):
             return node
         file = _beside(node)
-        if not file.is_file():
-            hint = "paths are relative to the directory of the file that contains them"
-            self.problems.append(InputError(f"no such file: {file}", where=node.where, hint=hint))
+        try:
+            require_file(file, "paths are relative to the directory of the file that contains them", node.where)
+        except InputError as problem:
+            self.problems.append(problem)
         return replace(node, text=str(file), value=str(file))
 
     def _environment(self, source: Source, root: Node, words: Mapping[str, str]) -> Environment:
@@ -162,9 +165,7 @@ class Reader:
             return parse_environment(item, Path(item.where.file).parent, axes=axes)
         if item.kind == "scalar" and item.text:
             file = _beside(item)
-            if not file.is_file():
-                hint = "name an environment.yml or a requirements.txt next to this file"
-                raise InputError(f"no such file: {file}", where=item.where, hint=hint)
+            require_file(file, "name an environment.yml or a requirements.txt next to this file", item.where)
             return load_environment(file, axes=axes)
         hint = "write the keys of an environment.yml, or the path of a file"
         raise InputError("environment: expected a mapping or a path", where=item.where, hint=hint)
@@ -178,13 +179,11 @@ class Reader:
         node = root.get("imports")
         place = (node.child(index) or node).where if node else root.where
         try:
-            file = (Path(place.file).parent / item.file).resolve()
+            file = Path(os.path.realpath(Path(place.file).parent / item.file))
             if file in chain:
                 shown = " imports ".join(each.name for each in (*chain[chain.index(file) :], file))
                 raise InputError(f"imports: {shown}", where=place, hint="remove one import of the cycle")
-            if not file.is_file():
-                hint = "name a stack.yaml, relative to the directory of this file"
-                raise InputError(f"no such file: {file}", where=place, hint=hint)
+            require_file(file, "name a stack.yaml, relative to the directory of this file", place)
             source = self.source(file)
             return self.piece(source, self._words_for(source, item, words, place), chain)
         except StackyardError as error:
@@ -227,7 +226,7 @@ def _axes(points: Sequence[matrix.Point]) -> list[str]:
 
 def _beside(node: Node) -> Path:
     """The file that a value names, from the directory of the file that holds the value."""
-    return (Path(node.where.file).parent / Path(node.text).expanduser()).absolute()
+    return (Path(node.where.file).parent / with_home(node.text)).absolute()
 
 
 def _named(node: Node, path: tuple[str | int, ...] = ()) -> Iterator[str]:

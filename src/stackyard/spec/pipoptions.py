@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from stackyard.errors import InputError, Where
 from stackyard.host.names import canonical
+from stackyard.host.quoting import cut, quoted
 from stackyard.spec.models import PipOptions
 
 # Long name: (short name, takes a value). The first three rows name files and requirements; those marked so by
@@ -71,7 +72,7 @@ def parse_options(text: str, place: Where) -> tuple[list[tuple[str, str]], list[
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise InputError(f"{text!r}: {error}", where=place, hint="close the quotes") from error
+        raise InputError(f"{quoted(text)}: {error}", where=place, hint="close the quotes") from error
     found: list[tuple[str, str]] = []
     ignored: list[str] = []
     while words:
@@ -108,9 +109,9 @@ def _split_word(word: str, where: Where) -> tuple[str, str, bool]:
 
 def _no_such(word: str, where: Where) -> InputError:
     if word in _GONE:
-        return InputError(f"pip no longer has the option {word}", where=where, hint=_GONE[word])
+        return InputError(f"pip no longer has the option {cut(word)}", where=where, hint=_GONE[word])
     known = ", ".join(f"{name}" for name in _TABLE)
-    return InputError(f"unknown option {word} in a requirements file", where=where, hint=f"known options: {known}")
+    return InputError(f"unknown option {cut(word)} in a requirements file", where=where, hint=f"known options: {known}")
 
 
 @dataclass

@@ -17,8 +17,10 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import parse_wheel_filename
 
 from stackyard.errors import InputError, Where
+from stackyard.host.quoting import cut, quoted
 from stackyard.spec.models import PipRequirement
 from stackyard.spec.paths import absolute
+from stackyard.yard import disk
 
 Kind = Literal["name", "url", "vcs", "path"]
 ARCHIVES = (".whl", ".zip", ".tar.gz", ".tgz", ".tar", ".tar.bz2", ".tbz", ".tar.xz", ".txz", ".tlz", ".tar.lz")
@@ -78,6 +80,7 @@ def parse_requirement(
 
     Raises:
         InputError: pip does not accept it; the hint says what to write instead.
+        OSError: a local path cannot be looked up.
     """
     reader = _Reader(text.strip(), place, context, editable)
     fields = reader.read()
@@ -85,7 +88,7 @@ def parse_requirement(
     hashes = tuple(dict.fromkeys((*options.hashes, *reader.hashes)))
     _check_hashes(hashes, place, context)
     if editable:
-        context.notice(place, f"`-e {text.strip()}` becomes a wheel built from a hashed snapshot of its source")
+        context.notice(place, f"`-e {cut(text.strip())}` becomes a wheel built from a hashed snapshot of its source")
     shown = f"-e {text.strip()}" if editable else text.strip()
     return PipRequirement(
         text=shown,
@@ -129,7 +132,8 @@ class _Reader:
 
     def refuse(self, message: str, hint: str) -> InputError:
         """The error for this line."""
-        return InputError(f"{self.text!r} is not a pip requirement: {message}", where=self.place, hint=hint)
+        message = f"{quoted(self.text)} is not a pip requirement: {message}"
+        return InputError(message, where=self.place, hint=cut(hint))
 
     def _named_url(self) -> dict[str, object]:
         head, _, rest = self.text.partition("@")
@@ -171,15 +175,10 @@ class _Reader:
         return self._fields("path", line, name, extras, specifier, self._marker(marker), path=str(path))
 
     def _notice_missing(self, path: Path) -> None:
-        try:
-            path.stat()
-            if path.is_dir() and not any((path / name).exists() for name in ("pyproject.toml", "setup.py")):
-                self.context.notice(self.place, f"{path} contains neither pyproject.toml nor setup.py (yet)")
-        except (FileNotFoundError, NotADirectoryError):
+        if not disk.is_there(path):
             self.context.notice(self.place, f"{path} does not exist (yet)")
-        except (OSError, ValueError) as error:  # unreadable, too long, a null character
-            reason = getattr(error, "strerror", None) or str(error)
-            raise self.refuse(f"its path cannot be read: {reason}", "check the path and its permissions") from error
+        elif path.is_dir() and not any((path / name).exists() for name in ("pyproject.toml", "setup.py")):
+            self.context.notice(self.place, f"{path} contains neither pyproject.toml nor setup.py (yet)")
 
     def _name(self) -> dict[str, object]:
         text = self.expanded
@@ -187,7 +186,8 @@ class _Reader:
             text = _RANGE_STAR.sub(r"\g<operator>\g<space>\g<version>", text)
             self.context.notice(
                 self.place,
-                f"{self.text!r} is read as {text!r}: `.*` is invalid in a range, and rejected by pip since 24.1",
+                f"{quoted(self.text)} is read as {quoted(text)}: "
+                "`.*` is invalid in a range, and rejected by pip since 24.1",
             )
         try:
             read = _parsed(text)
@@ -216,7 +216,7 @@ class _Reader:
         try:
             found, version, _, _ = parse_wheel_filename(filename)
         except ValueError as error:
-            raise self.refuse(f"{filename!r} is not a wheel file name", hint) from error
+            raise self.refuse(f"{quoted(filename)} is not a wheel file name", hint) from error
         return name or found, f"=={version}"
 
     def _marker(self, marker: str) -> str:
@@ -226,7 +226,7 @@ class _Reader:
             return str(_parsed(f"x ; {marker}").marker)
         except InvalidRequirement as error:
             hint = "write e.g. ; python_version < '3.11'"
-            raise self.refuse(f"{marker!r} is not a marker", hint) from error
+            raise self.refuse(f"{quoted(marker)} is not a marker", hint) from error
 
     def _explain(self, problem: str) -> InputError:
         text = self.text
@@ -288,9 +288,9 @@ def _check_hashes(hashes: tuple[str, ...], place: Where, context: Context) -> No
         kind, colon, digest = entry.partition(":")
         if not colon or kind not in _HEX_LENGTHS:
             hint = f"write --hash=sha256:<64 hex digits>; allowed: {', '.join(_HEX_LENGTHS)}"
-            raise InputError(f"--hash={entry} is not a strong hash", where=place, hint=hint)
+            raise InputError(f"--hash={cut(entry)} is not a strong hash", where=place, hint=hint)
         if not re.fullmatch(r"[0-9a-fA-F]+", digest) or len(digest) != _HEX_LENGTHS[kind]:
-            text = f"{entry!r} is not a complete {kind} ({_HEX_LENGTHS[kind]} hex digits): no file can match it"
+            text = f"{quoted(entry)} is not a complete {kind} ({_HEX_LENGTHS[kind]} hex digits): no file can match it"
             context.notice(place, text)
 
 

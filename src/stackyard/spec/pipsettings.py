@@ -11,7 +11,9 @@ from stackyard.host import secrets
 from stackyard.host.hashing import local_path
 from stackyard.host.names import canonical
 from stackyard.host.pipconf import PYPI, PipSettings, read_config
+from stackyard.host.quoting import quoted
 from stackyard.spec.models import PipOptions, PipPolicy
+from stackyard.spec.paths import with_home
 
 _TRUE = {"1", "true", "yes", "y", "t", "on"}
 
@@ -81,7 +83,7 @@ def _refuse_unset(
     for text in (*urls, options.index_url, *options.extra_index_urls, *options.find_links):
         unset = [name for name in secrets.variables(text or "") if not environ.get(name)]
         if text and unset:
-            message = f"{text!r} needs the variable {unset[0]}, which is not set"
+            message = f"{quoted(text)} needs the variable {unset[0]}, which is not set"
             hint = f"export {unset[0]}=..., or write the value instead"
             raise InputError(message, where=places.get(text), hint=hint)
 
@@ -101,7 +103,7 @@ def _existing(places: list[str], environ: Mapping[str, str]) -> tuple[list[str],
     kept, notices = [], []
     for place in (secrets.address(text, environ, base=True) for text in places):
         opened = secrets.with_server(place, environ)
-        expanded = str(Path(opened).expanduser()) if opened.startswith("~") else opened
+        expanded = str(with_home(opened)) if opened.startswith("~") else opened
         path = local_path(expanded) if "://" in expanded else Path(expanded).absolute()
         if path is None or path.exists():
             kept.append(place if "://" in expanded else str(path))
@@ -145,4 +147,6 @@ def _seconds(config: Mapping[str, str]) -> int:
     try:
         return int(float(text)) if text else 0
     except ValueError as error:
-        raise InputError(f"invalid timeout in pip's configuration: {text!r} is not a number of seconds") from error
+        raise InputError(
+            f"invalid timeout in pip's configuration: {quoted(text)} is not a number of seconds"
+        ) from error

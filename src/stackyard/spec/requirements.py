@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urljoin
 
-from stackyard.errors import InputError, StackyardError, Where
+from stackyard.errors import InputError, StackyardError, Where, cause
 from stackyard.host import secrets
+from stackyard.host.quoting import cut, quoted
 from stackyard.spec.models import Environment, PipOptions, PipRequirement
-from stackyard.spec.paths import absolute
+from stackyard.spec.paths import absolute, require_file
 from stackyard.spec.pipoptions import PER_REQUIREMENT, OptionsBuilder, parse_options, split_line
 from stackyard.spec.piprequirement import Context, Options, expand, parse_requirement
 from stackyard.spec.selectors import both, in_comment, is_selector
@@ -97,7 +98,7 @@ class RequirementsReader:
             except InputError as problem:
                 self.problems.append(problem)
             except OSError as error:  # a path that no file system accepts
-                reason = f"cannot look up its path: {error.strerror or error}"
+                reason = f"cannot look up its path: {cause(error)}"
                 self.problems.append(InputError(reason, where=line.place, hint="check the path"))
 
     def _read_line(self, line: Line, origin: str, constraint: bool, stack: tuple[str, ...]) -> None:
@@ -108,7 +109,7 @@ class RequirementsReader:
         options, ignored = parse_options(options_text, line.place)
         context = Context(self.base_dir, self.environ, self.notices)
         if ignored:
-            context.notice(line.place, f"{' '.join(ignored)!r} after an option is ignored, as by pip")
+            context.notice(line.place, f"{quoted(' '.join(ignored))} after an option is ignored, as by pip")
         editables = [value for name, value in options if name == "--editable"]
         target = self.constraints if constraint else self.pip
         if requirement or editables:
@@ -136,7 +137,7 @@ class RequirementsReader:
             self.notices.append(f"{line.place.in_short}: {name} without a requirement is ignored, as by pip")
             return
         if line.selector:
-            text = f"the selector [{line.selector}] of the option {name} is ignored: options apply everywhere"
+            text = f"the selector [{cut(line.selector)}] of the option {name} is ignored: options apply everywhere"
             self.notices.append(f"{line.place.in_short}: {text}")
         taken = self._find_links(value, origin) if name == "--find-links" else value
         if name in ("--index-url", "--pypi-url", "--extra-index-url", "--find-links"):
@@ -171,7 +172,7 @@ class RequirementsReader:
     def _notice_ignored(self, line: Line, options: list[tuple[str, str]], context: Context) -> None:
         ignored = [name for name, _ in options if name not in (*PER_REQUIREMENT, "--editable")]
         if ignored:
-            names = ", ".join(ignored)
+            names = cut(", ".join(ignored))
             context.notice(
                 line.place, f"{names} on the line of a requirement is ignored, as by pip: move it to its own line"
             )
@@ -179,14 +180,14 @@ class RequirementsReader:
     def _notice_unset(self, line: Line) -> None:
         for name in _UNSET.findall(line.text):
             if not self.environ.get(name):
-                text = f"the variable {name} is not set; it is needed when the line is used"
+                text = f"the variable {cut(name)} is not set; it is needed when the line is used"
                 self.notices.append(f"{line.place.in_short}: {text}")
 
     def _notice_selector(self, line: Line) -> None:
         found = _COMMENT.search(line.text)
         selector = in_comment(found["comment"]) if found else ""
         if selector and not line.text.lstrip().startswith("#") and is_selector(selector):
-            text = f"[{selector}] is a comment for pip, not a selector; use a marker: `; sys_platform == 'linux'`"
+            text = f"[{cut(selector)}] is a comment for pip, not a selector; use a marker: `; sys_platform == 'linux'`"
             self.notices.append(f"{line.place.in_short}: {text}")
 
 
@@ -258,9 +259,7 @@ def _location(target: str, origin: str, base_dir: Path) -> str:
 def _fetch(location: str, place: Where, strict: bool) -> str:
     if not location.lower().startswith(("http:", "https:")):
         path = Path(location)
-        if not path.is_file():
-            hint = "create the file, or remove the line"
-            raise InputError(f"no such included file: {path}", where=place, hint=hint)
+        require_file(path, "create the file, or remove the line", place, kind="included file")
         return read_text(path)
     if not strict:
         raise InputError(f"the included file {location} is downloaded when the stack is locked", where=place)

@@ -24,6 +24,7 @@ from packaging.version import Version
 
 from stackyard.errors import InputError, Where
 from stackyard.host.platforms import ARCHITECTURES, PLATFORMS
+from stackyard.host.quoting import quoted
 
 
 def _words() -> dict[str, frozenset[str]]:
@@ -153,7 +154,7 @@ def _parse(selector: str, where: Where | None) -> tuple[str, ast.Expression]:
     parsed = _parse_text(selector)
     if parsed is None:
         hint = "use platform words, matrix axes, comparisons, `not`, `and`, `or`, `in` and parentheses"
-        raise InputError(f"{selector!r} is not a selector", where=where, hint=hint)
+        raise InputError(f"{quoted(selector)} is not a selector", where=where, hint=hint)
     return parsed
 
 
@@ -168,7 +169,7 @@ def _unknown(name: str, selector: str, axes: Collection[str], where: Where | Non
     meant = f"did you mean {close[0]!r}? " if close else ""
     common = "linux, unix, osx, win, linux64, aarch64, ppc64le, arm64, x86_64"
     hint = f"{meant}known axes: {', '.join(sorted(axes)) or '(none)'}; known platforms: {common}"
-    return InputError(f"{name!r} in the selector {selector!r} is unknown", where=where, hint=hint)
+    return InputError(f"{quoted(name)} in the selector {quoted(selector)} is unknown", where=where, hint=hint)
 
 
 def _truth(value: object) -> bool:

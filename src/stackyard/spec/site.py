@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from stackyard.errors import InputError, Where
+from stackyard.host.quoting import quoted
 from stackyard.spec import expand
 from stackyard.spec.matchspec import parse_matchspec
 from stackyard.spec.models import Overrides, Site
 from stackyard.spec.naming import check_template
+from stackyard.spec.paths import with_home
 from stackyard.spec.stackfile import StackFile
 from stackyard.spec.validate import plain, unknown_key, validate
 from stackyard.spec.yamlfile import Document, Node, raise_problems, read_yaml
@@ -41,7 +43,7 @@ def site_file(path: Path | str | None = None) -> Path | None:
     """The site.yaml in force, absolute, or None where there is none."""
     named = path or os.environ.get(VARIABLE)
     if named:
-        return Path(named).expanduser().absolute()
+        return with_home(str(named)).absolute()
     return SYSTEM_SITE if SYSTEM_SITE.exists() else None
 
 
@@ -65,7 +67,7 @@ def read_site(file: Path) -> Site:
 
 def _pip(site: Site, folder: Path) -> Any:
     """The pip policy with paths relative to the site.yaml made absolute."""
-    links = tuple(link if "://" in link else str(folder / Path(link).expanduser()) for link in site.pip.find_links)
+    links = tuple(link if "://" in link else str(folder / with_home(link)) for link in site.pip.find_links)
     return site.pip.model_copy(update={"find_links": links})
 
 
@@ -81,12 +83,12 @@ def _check(site: Site, document: Document, problems: list[InputError]) -> None:
         if value and not value.startswith(("/", "$", "~")):
             hint = "begin it with /, ~ or a variable: a yard must not depend on the working directory"
             problems.append(
-                InputError(f"{key}: {value!r} is not an absolute path", where=document.where(key), hint=hint)
+                InputError(f"{key}: {quoted(value)} is not an absolute path", where=document.where(key), hint=hint)
             )
     newest = site.channels.exclude_newer
     if newest and not _is_date(newest):
         where = document.where("channels", "exclude_newer")
-        message = f"channels.exclude_newer: {newest!r} is not a date"
+        message = f"channels.exclude_newer: {quoted(newest)} is not a date"
         problems.append(InputError(message, where=where, hint="write it as 2025-06-30"))
     for part in Overrides.model_fields:
         _check_overrides(part, document, problems)
@@ -119,7 +121,7 @@ def _check_overrides(part: str, document: Document, problems: list[InputError]) 
         if root.get(key):
             where = (root.key(key) or root).where
             problems.append(
-                InputError(f"stacks.{part}: {key!r} cannot be set for every stack", where=where, hint="remove it")
+                InputError(f"stacks.{part}: {quoted(key)} cannot be set for every stack", where=where, hint="remove it")
             )
     validate(StackFile, plain(root), Document(document.file, document.text, root), problems, unfilled=True)
 

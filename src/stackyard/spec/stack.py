@@ -15,6 +15,7 @@ from typing import Literal
 from stackyard.errors import InputError, Where
 from stackyard.host.names import canonical
 from stackyard.host.platforms import BUILT_FOR
+from stackyard.host.quoting import quoted
 from stackyard.spec import joining, naming, pieces, pythons
 from stackyard.spec.joining import Piece
 from stackyard.spec.matrix import Point
@@ -86,9 +87,9 @@ class _Maker:
         shape = self.source.shape
         wished = self.asked_name or shape.name or self.source.file.resolve().parent.name or "environment"
         name = naming.safe(wished)
-        notices = () if name == wished else (f"the name {wished!r} becomes {name!r}, a valid module name",)
+        notices = () if name == wished else (f"the name {quoted(wished)} becomes {quoted(name)}, a valid module name",)
         if not name:
-            raise InputError(f"{wished!r} is not a valid module name", hint="pass one with --name")
+            raise InputError(f"{quoted(wished)} is not a valid module name", hint="pass one with --name")
         versions, dated = self._versions()
         points = self.source.points(versions, self.problems)
         raise_problems(self.problems)
@@ -127,7 +128,7 @@ class _Maker:
                 key = "versions" if self.source.shape.versions else "version"
                 written = None if asked else self.source.document.where(key)
                 hint = "use letters, digits, and . _ + - in a version"
-                raise InputError(f"{version!r} is not a valid module version", where=written, hint=hint)
+                raise InputError(f"{quoted(version)} is not a valid module version", where=written, hint=hint)
         return (versions, False) if versions else ((date.today().strftime("%Y.%m.%d"),), True)
 
     def _variant(self, stack: str, point: Point, notices: tuple[str, ...]) -> tuple[Variant | None, Piece | None]:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from stackyard.errors import InputError, Where
+from stackyard.host.quoting import cut, quoted
 from stackyard.spec.words import UNFILLED
 from stackyard.spec.yamlfile import Document, Node
 
@@ -89,7 +90,7 @@ def problem(model: type[BaseModel], error: Any, document: Document) -> InputErro
 def said(error: Any, name: str) -> Said:
     """A pydantic error about what has this name in words of ours: what is wrong, and a hint."""
     make = _SAID.get(error["type"], _said_by_pydantic)
-    return make(name, error.get("input"), {"msg": error["msg"], **error.get("ctx", {})})
+    return make(cut(name), error.get("input"), {"msg": error["msg"], **error.get("ctx", {})})
 
 
 def _wrong_key(path: Path, error: Any, document: Document) -> InputError:
@@ -100,9 +101,10 @@ def _wrong_key(path: Path, error: Any, document: Document) -> InputError:
 
 def unknown_key(path: Path, known: Iterable[str], where: Where) -> InputError:
     """The error for a key that the format does not have."""
-    key, above = str(path[-1]), ".".join(str(step) for step in path[:-1])
+    key, above = str(path[-1]), cut(".".join(str(step) for step in path[:-1]))
     within = f" in {above}" if above else ""
-    return InputError(f"unknown key {key!r}{within}", where=where, hint=_ELSEWHERE.get(key) or did_you_mean(key, known))
+    hint = _ELSEWHERE.get(key) or did_you_mean(key, known)
+    return InputError(f"unknown key {quoted(key)}{within}", where=where, hint=hint)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -154,7 +156,7 @@ def _shown(value: Any) -> str:
         return "a mapping"
     if isinstance(value, list | tuple):
         return "a list"
-    return "nothing" if value is None else repr(str(value))
+    return "nothing" if value is None else quoted(str(value))
 
 
 def _needs(what: str, hint: str) -> Callable[[str, Any, Mapping[str, Any]], Said]:
@@ -201,7 +203,7 @@ _SAID: dict[str, Callable[[str, Any, Mapping[str, Any]], Said]] = {
     "literal_error": _choice,
     "value_error": _said_by_us,
     "string_pattern_mismatch": lambda name, value, context: (
-        f"{name}: {value!r} does not match {context['pattern']}",
+        f"{name}: {quoted(value)} does not match {context['pattern']}",
         "write three octal digits, e.g. 0027" if name.endswith("umask") else "write it in this form",
     ),
 }

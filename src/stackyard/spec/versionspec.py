@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 
+from stackyard.host.quoting import quoted
+
 _OPERATOR = re.compile(r"(==|!=|<=|>=|~=|=|<|>)(?![=<>!~])(.+)", re.DOTALL)
 # `>=1.2*` (also what conda makes of `=>1.2`): to conda the star sorts before every release and pre-release of 1.2.
 _STARRED = {">": ">=", ">=": ">=", "<": "<", "<=": "<"}
@@ -65,7 +67,9 @@ def _one(version: str) -> str:
 def _relation(version: str) -> str:
     found = _OPERATOR.fullmatch(version)
     if not found:
-        raise VersionProblem(f"{version!r} lacks a valid operator or a version", "operators: = == != < <= > >= ~=")
+        raise VersionProblem(
+            f"{quoted(version)} lacks a valid operator or a version", "operators: = == != < <= > >= ~="
+        )
     operator, bare = found.groups()
     stem = bare.removesuffix(".*")
     if operator == "~=" and stem != bare:
@@ -93,6 +97,6 @@ def _check(version: str) -> None:
         hint = (
             "join several with commas: >=1.2,<2" if re.search(r"[<>=!~]", version) else "write a version such as 1.2.3"
         )
-        raise VersionProblem(f"{version!r} is not a version", hint)
+        raise VersionProblem(f"{quoted(version)} is not a version", hint)
     if ".." in version or version.endswith(".") or version.startswith("."):
-        raise VersionProblem(f"{version!r} has an empty part", "write a version such as 1.2.3")
+        raise VersionProblem(f"{quoted(version)} has an empty part", "write a version such as 1.2.3")

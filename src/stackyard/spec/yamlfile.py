@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stackyard.errors import InputError, ManyErrors, Where, cause
+from stackyard.host.quoting import cut, quoted
 
 _LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 _TRAILING_COMMENT = re.compile(r"[\s,:]*\s#(?P<comment>.*)$")
@@ -244,7 +245,9 @@ class _Builder:
             key = self.build(raw_key, None)
             if key.text in seen and key.text != "<<":
                 first = seen[key.text].line
-                self._problem(raw_key, f"duplicate key {key.text!r} (first on line {first})", "keep one of the two")
+                self._problem(
+                    raw_key, f"duplicate key {quoted(key.text)} (first on line {first})", "keep one of the two"
+                )
             seen.setdefault(key.text, key.where)
             yield key, self.build(raw_value, key)
 
@@ -279,9 +282,9 @@ class _Builder:
             try:
                 return _READERS[name](text)
             except ValueError:
-                self._problem(raw, f"{text!r:.80} is not a valid {name}", "put it in quotes if it is text")
+                self._problem(raw, f"{quoted(text)} is not a valid {name}", "put it in quotes if it is text")
                 return text
-        self._problem(raw, f"unsupported tag {tag!r}", "write the value without a tag")
+        self._problem(raw, f"unsupported tag {quoted(tag)}", "write the value without a tag")
         return text
 
     def _comment(self, raw: Any) -> str:
@@ -359,7 +362,7 @@ def _syntax_error(error: Any, text: str, file: str) -> InputError:
     hint = next((remedy for part, remedy in _REMEDIES if part in problem), "check the YAML on and above this line")
     context = f" ({error.context})" if error.context else ""
     place = Where(file, line, mark.column + 1 if mark else 0)
-    return InputError(f"not valid YAML: {problem}{context}", where=place, hint=hint)
+    return InputError(f"not valid YAML: {cut(problem)}{context}", where=place, hint=hint)
 
 
 def _outside_comment(line: str) -> bool:
@@ -375,4 +378,4 @@ def _jinja_error(file: str, number: int, line: str) -> InputError:
         "(`- package  # [linux64]`); put a value that really contains `{{` in quotes"
     )
     column = found.start() + 1 if found else 1
-    return InputError(f"a Jinja template, not YAML: {shown.strip()}", where=Where(file, number, column), hint=hint)
+    return InputError(f"a Jinja template, not YAML: {cut(shown.strip())}", where=Where(file, number, column), hint=hint)

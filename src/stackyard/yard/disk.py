@@ -171,6 +171,12 @@ def is_folder(path: Path) -> bool:
     return status is not None and stat.S_ISDIR(status.st_mode)
 
 
+def is_file(path: Path) -> bool:
+    """Whether a file has this path, links followed. Raises as `is_there` does."""
+    status = _status(path)
+    return status is not None and stat.S_ISREG(status.st_mode)
+
+
 def _status(path: Path) -> os.stat_result | None:
     try:
         return path.stat()
