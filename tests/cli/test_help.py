@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import shlex
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import click
 import pytest
 
 from stackyard.cli.main import VERBS, cli
-from support.cli import stackyard
+from support.cli import imported, stackyard
 
 HEAVY = ("pydantic", "ruamel.yaml", "rattler", "rich", "ssl", "socket", "stackyard.host.secrets")
 
@@ -57,10 +55,4 @@ def test_options_of_a_job_come_in_sections(verb: str) -> None:
 
 @pytest.mark.parametrize("words", [("--version",), ("launch", "--help"), ("list",), ("runs",)], ids=" ".join)
 def test_starting_is_light(words: tuple[str, ...]) -> None:
-    code = (
-        "import sys\nfrom stackyard.cli.main import cli\nsys.argv[0] = 'stackyard'\n"
-        "try:\n    cli.main(standalone_mode=False)\nfinally:\n"
-        f"    print('loaded:', [name for name in {HEAVY!r} if name in sys.modules])\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True)
-    assert done.stdout.endswith("loaded: []\n"), done.stdout
+    assert imported(*words, among=HEAVY) == []

@@ -19,7 +19,7 @@ from stackyard.yard import generations
 from stackyard.yard.record import Manifest, read_manifest
 from support.accounts import Accounts
 from support.channel import Package, make_channel
-from support.cli import Done, inside, stackyard
+from support.cli import Done, imported, inside, stackyard
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +93,14 @@ def test_what_the_file_says_is_what_users_see(desk: Desk) -> None:
     assert desk.default() == ONE
     desk("rollback", TWO)
     assert (desk.default(), desk.states()) == (TWO, {ONE: "published", TWO: "published"})
+
+
+def test_read_commands_parse_no_site_and_no_stack(desk: Desk) -> None:
+    desk.deploy("1")
+    run = ("run", "--dry-run", ONE, "--", "tool")
+    for words in (("list",), ("history",), ("show", ONE), ("diff", ONE, ONE), ("why", ONE, "tool"), run):
+        where = ("--yard", desk.yard, "--site", desk.folder / "site.yaml")
+        assert imported(*where, *words, among=("pydantic", "ruamel.yaml", "rattler", "rich", "ssl")) == [], words
 
 
 def test_two_staff_with_a_clone_each_see_what_was_deployed_last(tmp_path: Path, channel: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import json
 import os
@@ -61,3 +62,14 @@ def inside(*words: str | Path, expect: int | None = 0) -> Done:
     done = Done(code, out.getvalue(), err.getvalue())
     assert expect is None or done.code == expect, f"exit {done.code}\n{done.out}\n{done.err}"
     return done
+
+
+def imported(*words: str | Path, among: tuple[str, ...]) -> list[str]:
+    """Which of these modules a command line imports."""
+    code = (
+        "import sys\nfrom stackyard.cli.main import cli\nsys.argv[0] = 'stackyard'\n"
+        f"try:\n    cli.main(standalone_mode=False)\nfinally:\n    print([m for m in {among!r} if m in sys.modules])\n"
+    )
+    argv = [sys.executable, "-c", code, *map(str, words)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    return list(ast.literal_eval(done.stdout.splitlines()[-1]))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stackyard.findings import some
-from stackyard.yard.layout import Yard
+from stackyard.yard.layout import RevisionPaths, Yard
 from stackyard.yard.record import BuildRecord
+
+if TYPE_CHECKING:
+    from stackyard.spec.sitemodels import Site
 
 _NAMED = 5
 
@@ -28,9 +31,15 @@ def shell_notes(record: BuildRecord) -> list[str]:
     """One sentence per limit, for the formats in which the revision's module is published."""
     from stackyard.expose.limits import Format, notable
     from stackyard.expose.published import change_of
-    from stackyard.spec.sitemodels import Site
 
-    modules = Yard(Path(record.path).parents[2]).modules  # <yard>/stacks/<stack>/<revision>
+    modules = Yard(RevisionPaths.of(record.path).yard).modules
     files: dict[Format, str] = {"lua": f"{record.module}.lua", "tcl": record.module}
     formats = [name for name, file in files.items() if (modules / file).is_file()]
-    return notable(change_of(record, Site), formats) if formats else []
+    return notable(change_of(record, _defaults), formats) if formats else []
+
+
+def _defaults() -> Site:
+    """The built-in site, for a revision whose operations are not frozen; imported late, so that `show` starts fast."""
+    from stackyard.spec.sitemodels import Site
+
+    return Site()

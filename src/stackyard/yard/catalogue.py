@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Any
 
 from stackyard.errors import InputError, StackyardError
@@ -46,6 +45,8 @@ def resolve(yard: Yard, name: str) -> Entry:
     record = revisions.find(yard, name)
     if record is not None:
         return entry_of(record)
+    import difflib  # late: only an error needs it
+
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
     hint = f"did you mean {' or '.join(near)}?" if near else "list the published revisions with `stackyard list`"
     raise InputError(f"no such revision in {yard.root}: {name}", hint=hint)
