@@ -22,7 +22,7 @@ test: .venv/.installed-dev  ## lint, types and all tests but the long ones, with
 	@PYTHONPATH=tests $(BIN)/python -m support.prepare
 	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not long and not bare"
 
-test-long: .venv/.installed-dev  ## tests that compile Horovod, start Ray, wait for timeouts, try every combination (twenty minutes)
+test-long: .venv/.installed-dev  ## tests that compile Horovod, start Ray, wait for timeouts, try every combination (twenty-five minutes)
 	@scripts/test-programs.sh
 	@$(BIN)/python -m compileall -q src
 	$(BIN)/pytest -n 2 --dist loadfile -m long
