@@ -87,6 +87,14 @@ def test_summit_script_to_intent() -> None:
     assert intent.prologue == ("module load open-ce",) and not notes
 
 
+def test_what_no_job_file_may_have_is_left_out() -> None:
+    text = "#!/bin/bash\n#SBATCH -N 2\n#SBATCH --job-name=-a\n#SBATCH --array=x\nsrun -n 4 python a.py\n"
+    intent, notes = to_intent(lint_text(text).script)
+    assert not intent.batch.name
+    assert "left out: name: '-a' is not a job name" in notes
+    assert "left out: array: 'x' is not a list of array indices" in notes
+
+
 def test_torchrun_script_to_intent() -> None:
     report = lint_file(FOLDER / "good" / "torchrun.sbatch")
     intent, _ = to_intent(report.script, report)

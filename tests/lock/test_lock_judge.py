@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,9 +15,9 @@ from stackyard.lock import conda, export, grammar, prefer
 from stackyard.lock.fingerprint import fingerprint
 from stackyard.lock.fresh import judge
 from stackyard.lock.model import CondaPackage, Lock, LockedInterpreter, LockedVariant, PipPackage
-from stackyard.lock.newest import end_of
 from stackyard.lock.satisfied import conda_satisfies
 from stackyard.spec.models import ChannelPolicy, Environment, PipPolicy, Site
+from stackyard.spec.newest import end_of
 
 HERE = this_platform()
 
@@ -60,9 +61,13 @@ def test_the_end_of_a_day_is_one_for_conda_and_uv(date: str, expected: str) -> N
     assert end_of(date).isoformat() == expected
 
 
-def test_a_date_that_is_none_is_refused() -> None:
-    with pytest.raises(InputError, match=r"'30\.6\.2025' is not a date"):
-        end_of("30.6.2025")
+@pytest.mark.parametrize(
+    "date", ["30.6.2025", "2025-06-31", "20250630", "2025-W27-1", "0001-01-01T00:00+01:00", "2025-06-30T12"]
+)
+def test_a_date_that_is_none_is_refused(date: str) -> None:
+    """Not what only some versions of Python read, nor what they read as the beginning of a day."""
+    with pytest.raises(InputError, match=f"'{re.escape(date)}' is not a date"):
+        end_of(date)
 
 
 def test_pip_conf_is_not_forgotten_beside_another_change() -> None:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from stackyard.host.quoting import cut, quoted
+from stackyard.host.quoting import cut
 from stackyard.launch.request.intent import BatchOptions, Intent
 from stackyard.lint.launches import AGENTS, RANKS, Launch, python_program
 from stackyard.lint.prologue import OWN_VARIABLES, lines_before
@@ -19,6 +19,7 @@ from stackyard.lint.rules.jsrun import sets_of
 from stackyard.lint.rules.torch import ranks_per_agent
 from stackyard.lint.script import Script
 from stackyard.lint.words import is_known, shown
+from stackyard.spec.validate import said
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -118,9 +119,9 @@ def _valid(model: type[M], values: dict[str, Any], notes: list[str]) -> M:
     try:
         return model(**values)
     except ValidationError as error:
-        invalid = {str(each["loc"][0]): each["msg"] for each in error.errors(include_url=False)}
-    notes += [f"{name} was left out: {quoted(values[name])}: {reason}" for name, reason in invalid.items()]
-    return model(**{name: value for name, value in values.items() if name not in invalid})
+        problems = {str(each["loc"][0]): each for each in error.errors(include_url=False)}
+    notes += [f"left out: {said(each, name)[0]}" for name, each in problems.items()]
+    return model(**{name: value for name, value in values.items() if name not in problems})
 
 
 def _main_launch(case: Case, making: _Making) -> Launch | None:

@@ -15,6 +15,7 @@ from stackyard.errors import InputError
 from stackyard.host.names import canonical, pip_name
 from stackyard.lock.virtual import NO_GPU, Virtual
 from stackyard.spec.models import PipRequirement, Site, Variant
+from stackyard.spec.sitemodels import TORCH_BACKEND
 
 HOME = "https://download.pytorch.org/whl"
 PLATFORMS = ("linux-64", "linux-aarch64")
@@ -40,7 +41,7 @@ _SOME_GPU = frozenset({"cuda", "gpu", "nvidia"})
 _SOME_AMD = frozenset({"rocm", "amd"})
 _LEAST_UNDOTTED = 50
 """A version of CUDA without a dot from here on is one whose dot was left out: 92, 118, 128."""
-_BACKEND = re.compile(r"cpu|xpu|cu\d{2,3}|rocm\d+(\.\d+)*")
+_BACKEND = re.compile(TORCH_BACKEND)
 
 
 @dataclass(frozen=True)

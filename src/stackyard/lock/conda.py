@@ -37,10 +37,10 @@ from stackyard.host.quoting import quoted
 from stackyard.lock.channels import Channel
 from stackyard.lock.favour import Offered, offered
 from stackyard.lock.model import CondaPackage
-from stackyard.lock.newest import end_of
 from stackyard.lock.prefer import ALL_FREE, Preferred
 from stackyard.lock.reach import Target, check
 from stackyard.lock.satisfied import fits
+from stackyard.spec.newest import end_of
 
 RELAX_BUDGET_S = 5.0
 _INDEXES = ("repodata.json", "repodata.json.zst", "repodata_shards.msgpack.zst")
@@ -185,12 +185,13 @@ async def _solve(request: CondaRequest) -> list[RepoDataRecord]:
         return await _least(solver, request, request.preferred.kept, priority)
     except SolverError as error:
         reason = _reason(str(error))
-        helpful = [] if request.pins and await solver.works(request.specs, ()) else await _helpful(solver, request)
+        pinned = bool(request.pins) and await solver.works(request.specs, ())
+        helpful = [] if pinned else await _helpful(solver, request)
         raise InputError(
             f"cannot solve the conda packages of {request.subject}",
             where=_conflicting_place(request, reason, helpful),
             detail=reason,
-            hint=await _relax(solver, request, reason, helpful),
+            hint=await (_conflicting_pins(solver, request) if pinned else _relax(solver, request, reason, helpful)),
         ) from error
     except GatewayError as error:
         raise StackyardError(
@@ -241,8 +242,6 @@ def _conflicting_place(request: CondaRequest, reason: str, helpful: Sequence[str
 
 async def _relax(solver: _Solver, request: CondaRequest, reason: str, helpful: Sequence[str]) -> str:
     """What to change to get a solution, found by trying for a few seconds."""
-    if request.pins and await solver.works(request.specs, ()):
-        return await _conflicting_pins(solver, request)
     advice = _from_reason(request, reason)
     if request.priority == "strict" and await solver.works(request.specs, request.pins, ChannelPriority.Disabled):
         advice.append("solvable without strict channel priority: change the order of the channels, or name the channel")

@@ -19,11 +19,11 @@ from stackyard.lock.accelerator import for_variant
 from stackyard.lock.channels import Resolver
 from stackyard.lock.fingerprint import Fingerprint, changes, conda_requirements, pip_requirements, wanted, where_of
 from stackyard.lock.model import CondaPackage, LockedVariant, PipPackage
-from stackyard.lock.newest import end_of
 from stackyard.lock.satisfied import conda_satisfies, virtual_satisfies
 from stackyard.lock.tags import best_wheel, wheel_tags
 from stackyard.lock.virtual import for_platform
 from stackyard.spec.models import Environment, Site, Variant
+from stackyard.spec.newest import end_of
 from stackyard.spec.paths import with_home
 
 
@@ -175,9 +175,9 @@ def _torch(change: _Change) -> Iterator[str]:
         return
     variant, site, platform = change.variant, change.site, change.locked.platform
     virtual = for_platform(site, platform, variant.axes)
-    wanted = for_variant(variant, pip_requirements(variant, platform), site, platform, virtual)
-    if wanted is not None and not wanted.accepts(torch.version, torch.requires):
-        yield f"{change.lines[-1]} (locked: torch {torch.version}, not for {wanted.name})"
+    asked = for_variant(variant, pip_requirements(variant, platform), site, platform, virtual)
+    if asked is not None and not asked.accepts(torch.version, torch.requires):
+        yield f"{change.lines[-1]} (locked: torch {torch.version}, not for {asked.name})"
 
 
 def _interpreter(change: _Change) -> Iterator[str]:

@@ -14,8 +14,8 @@ from stackyard.host.command import Result
 from stackyard.host.names import canonical
 from stackyard.host.pipconf import PipSettings
 from stackyard.host.scratch import scratch
-from stackyard.lock.newest import end_of
 from stackyard.lock.prefer import Preference
+from stackyard.spec.newest import end_of
 
 if sys.version_info >= (3, 11):
     import tomllib

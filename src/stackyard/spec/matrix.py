@@ -95,12 +95,9 @@ def _products(
     for version in (*versions, *known):
         found[version] = _product(version, axes, place, problems if version in versions else [])
         count += len(found[version])
-        if len(found[version]) > MOST_POINTS or count > MOST_IN_ALL:
-            most = (
-                f"{MOST_POINTS} variants of a version"
-                if len(found[version]) > MOST_POINTS
-                else f"{MOST_IN_ALL} variants"
-            )
+        most = f"{MOST_IN_ALL} variants" if count > MOST_IN_ALL else ""
+        most = f"{MOST_POINTS} variants of a version" if len(found[version]) > MOST_POINTS else most
+        if most:
             hint = "give fewer values, or list single variants with `include`"
             problems.append(InputError(f"matrix: more than {most}", where=place, hint=hint))
             return {version: [] for version in (*versions, *known)}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from stackyard.spec import expand
 from stackyard.spec.matchspec import parse_matchspec
 from stackyard.spec.models import Overrides, Site
 from stackyard.spec.naming import check_template
+from stackyard.spec.newest import end_of
 from stackyard.spec.paths import with_home
 from stackyard.spec.stackfile import StackFile
 from stackyard.spec.validate import plain, unknown_key, validate
@@ -86,20 +86,10 @@ def _check(site: Site, document: Document, problems: list[InputError]) -> None:
                 InputError(f"{key}: {quoted(value)} is not an absolute path", where=document.where(key), hint=hint)
             )
     newest = site.channels.exclude_newer
-    if newest and not _is_date(newest):
-        where = document.where("channels", "exclude_newer")
-        message = f"channels.exclude_newer: {quoted(newest)} is not a date"
-        problems.append(InputError(message, where=where, hint="write it as 2025-06-30"))
+    if newest:
+        _try(problems, document.where("channels", "exclude_newer"), partial(end_of, newest))
     for part in Overrides.model_fields:
         _check_overrides(part, document, problems)
-
-
-def _is_date(text: str) -> bool:
-    try:
-        datetime.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _try(problems: list[InputError], where: Where, check: Any) -> None:

@@ -26,6 +26,9 @@ from stackyard.spec.words import (
     Word,
 )
 
+TORCH_BACKEND = r"cpu|xpu|cu\d{2,3}|rocm\d+(\.\d+)*"
+"""The names of PyTorch's indexes, which are also the local parts of its versions."""
+
 
 class Interpreter(Model):
     """Where Python comes from: a conda channel, uv's managed Pythons, or this machine."""
@@ -126,7 +129,7 @@ class PipPolicy(Model):
     )
     torch_backend: str = Field(
         "",
-        pattern=r"^(|off|cpu|xpu|cu\d{2,3}|rocm\d+(\.\d+)*)$",
+        pattern=rf"^(|off|{TORCH_BACKEND})$",
         description="The build of torch: cpu, cu128, rocm6.4 ...; empty: by the accelerator axis or the node kinds; "
         "off: whichever the indexes have",
     )
