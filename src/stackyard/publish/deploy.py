@@ -282,8 +282,8 @@ def _publish(
 
     result.manifest = generations.current(request.yard)
     now = result.manifest.entries if result.manifest else ()
-    status = kept_status(now, after(now, ()))
-    policy = result.manifest and not generation.is_as_the_site_wants(request.yard, request.site, result.manifest)
+    expected = _outlook(request, kept, result.manifest)
+    status, policy = expected.status, expected.policy
     if policy:
         progress.notice("the modules are written again: they differ from what this program and the site now give")
     if not candidates and not status and not policy:
@@ -343,8 +343,10 @@ class Outlook:
 
 def outlook(request: Request, tasks: Sequence[Task]) -> Outlook:
     """Look at what is published. Writes nothing."""
-    kept = [task for task in tasks if task.is_kept]
-    manifest = generations.current(request.yard)
+    return _outlook(request, [task for task in tasks if task.is_kept], generations.current(request.yard))
+
+
+def _outlook(request: Request, kept: Sequence[Task], manifest: Manifest | None) -> Outlook:
     now = manifest.entries if manifest else ()
     after = entries_after(now, request.site, kept)
     same = manifest is None or generation.is_as_the_site_wants(request.yard, request.site, manifest)
