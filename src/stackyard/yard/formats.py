@@ -1,9 +1,10 @@
 """The one reader of versioned files: an older format is upgraded in memory, a newer one is refused.
 
-Every file that Stackyard keeps carries its format number, except a memo and the list of what a repair did not restore,
-which are made again. A change of what a file holds, also a new key, raises the number and comes with one function that
-turns the values of the former format into those of the next. So each version that was ever written stays readable, step
-by step, and no part of a file is dropped: an unknown key is an error.
+Every file that Stackyard keeps carries its format number, except what is made again (the files of the caches, but for
+the notes on them; the list of what a repair did not restore) and who holds a lease or writes a draft. A change of what
+a file holds, also a new key, raises the number and comes with one function that turns the values of the former format
+into those of the next. So each version that was ever written stays readable, step by step, and no part of a file is
+dropped: an unknown key is an error.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class RevisionPaths:
 
     @property
     def spare(self) -> Path:
-        """The same text as `record`, from which a damaged one is restored."""
+        """The same text as `record`: it is read in place of a damaged one, and that is restored from it."""
         return self.root / "record.spare.json"
 
     @property
