@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import pwd
 import shutil
@@ -20,6 +19,7 @@ from stackyard.yard.record import Manifest, read_manifest
 from support.accounts import Accounts
 from support.channel import Package, make_channel
 from support.cli import Done, imported, inside, stackyard
+from support.failing import stale
 
 
 @pytest.fixture(scope="module")
@@ -231,13 +231,13 @@ def test_an_error_of_the_file_system_is_not_a_missing_revision(desk: Desk, monke
     desk.deploy("1")
     plain = Path.open
 
-    def stale(path: Path, *words: Any, **more: Any) -> Any:
+    def opened(path: Path, *words: Any, **more: Any) -> Any:
         if path.name == "record.json":
-            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(path))
+            stale(path)
         return plain(path, *words, **more)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Path, "open", stale)
+        patched.setattr(Path, "open", opened)
         assert "Stale file handle" in desk("deploy", desk.stack("2"), expect=1).err
         assert [(r["module"], r["state"]) for r in desk("list", "--json").value] == [(ONE, "published")]
     assert [r["number"] for r in desk("history", "--json").value] == [1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from stackyard.yard.disk import DiskFull
 from stackyard.yard.layout import RevisionPaths, Yard
 from stackyard.yard.record import BuildRecord, Entry, Manifest, read_manifest
 from support import stackrecords
+from support.failing import stale
 
 SITE = Site(modules=ModulePolicy(formats=("tcl",)))  # without Lua no spider cache is made, which takes seconds
 
@@ -118,12 +118,12 @@ def test_an_error_of_the_file_system_is_not_a_damaged_record(yard: Yard, monkeyp
     manifest = publish(yard, SITE, lambda _: Step((one,), "deploy"))
     plain = Path.read_bytes
 
-    def stale(path: Path) -> bytes:
+    def read(path: Path) -> bytes:
         if path.name == "record.json":
-            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(path))
+            stale(path)
         return plain(path)
 
-    monkeypatch.setattr(Path, "read_bytes", stale)
+    monkeypatch.setattr(Path, "read_bytes", read)
     with pytest.raises(StackyardError, match="Stale file handle"):
         generation.is_as_the_site_wants(yard, SITE, manifest)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from pathlib import Path
 
 import pytest
@@ -12,17 +10,14 @@ from stackyard.publish.entries import identity
 from stackyard.publish.locking import former_locks
 from stackyard.spec.models import Stack, Variant
 from stackyard.yard.layout import Yard
+from support.failing import nothing_answers
 
 
 def test_a_lock_and_a_work_tree_that_cannot_be_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stale(path: Path, **_: object) -> os.stat_result:
-        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(path))
-
     file = str(tmp_path / "stack.yaml")
     stack = Stack(name="s", file=file, kind="stack", variants=(Variant(stack="s", version="1", name=""),))
     assert former_locks([stack], Yard(tmp_path / "yard")) == [] and identity(file) == file
-    monkeypatch.setattr(Path, "stat", stale)
-    monkeypatch.setattr(Path, "exists", lambda _: False)  # as Python 3.14, which takes every error for missing
+    nothing_answers(monkeypatch)
     for call in (lambda: former_locks([stack], Yard(tmp_path / "yard")), lambda: identity(file)):
         with pytest.raises(OSError, match="Stale file handle"):
             call()

@@ -12,6 +12,7 @@ from stackyard.errors import InputError, StackyardError
 from stackyard.yard import atomic, generations
 from stackyard.yard.layout import GenerationPaths, Yard
 from stackyard.yard.record import Entry, Manifest
+from support.failing import stale
 
 
 def entry(module: str) -> Entry:
@@ -114,9 +115,6 @@ def test_a_link_that_cannot_be_read_is_an_error_and_nothing_is_removed(
 ) -> None:
     yard = three(tmp_path)
     before = everything(yard)
-
-    def stale(_: Path) -> Path:
-        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
 
     with monkeypatch.context() as patched:
         patched.setattr(Path, "readlink", stale)
@@ -331,10 +329,6 @@ def test_a_file_system_that_does_not_answer_is_not_an_empty_history(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     yard = three(tmp_path)
-
-    def stale(path: Path, **_: object) -> os.stat_result:
-        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(path))
-
     monkeypatch.setattr(Path, "stat", stale)
     for call in (generations.current, generations.base, lambda yard: list(generations.readable(yard))):
         with pytest.raises(OSError, match="Stale file handle"):

@@ -24,6 +24,7 @@ from stackyard.yard.claim import claim
 from stackyard.yard.lease import Lease, Pace, is_occupied, latest, lease, occupy, others, take
 from support import programs
 from support.accounts import Accounts
+from support.failing import stale
 
 QUICK = Pace(beat_s=0.05, stale_s=0.4)
 HOLD = """
@@ -297,10 +298,6 @@ def test_who_waits_ends_with_an_error_that_says_for_whom(folder: Path) -> None:
     ):
         pass
     assert caught.value.hint and f"remove {folder}/1/owner.json" in caught.value.hint
-
-
-def stale(file: Path) -> bytes:
-    raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(file))
 
 
 def test_a_lease_that_cannot_be_read_is_not_a_lost_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

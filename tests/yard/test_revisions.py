@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import pytest
 
 from stackyard.yard import contents, disk, revisions
 from stackyard.yard.layout import Yard, is_yard
+from support.failing import nothing_answers
 
 
 def test_a_file_where_a_directory_could_be_is_no_revision(tmp_path: Path) -> None:
@@ -26,14 +25,9 @@ def test_a_file_where_a_directory_could_be_is_no_revision(tmp_path: Path) -> Non
 def test_a_file_system_that_does_not_answer_is_not_an_empty_yard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stale(path: Path, **_: object) -> os.stat_result:
-        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(path))
-
     yard = Yard(tmp_path)
     yard.revision("a", "1").record.mkdir(parents=True)
-    monkeypatch.setattr(Path, "stat", stale)
-    for question in (Path.exists, Path.is_dir):  # Python 3.14 takes every error for missing
-        monkeypatch.setattr(Path, question.__name__, lambda _: False)
+    nothing_answers(monkeypatch)
     calls: list[Callable[[], object]] = [
         lambda: revisions.built(yard),
         lambda: revisions.find(yard, "a/1"),
