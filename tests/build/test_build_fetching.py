@@ -12,9 +12,14 @@ import pytest
 from buildbed import build, locked, sdist, wheel
 
 from stackyard.build import fetch
+from stackyard.build.job import Job
 from stackyard.errors import InputError
+from stackyard.host import http
+from stackyard.host.hashing import sha256_file
 from stackyard.lock.model import PipPackage
-from stackyard.yard.layout import Yard
+from stackyard.progress import Silent
+from stackyard.spec.models import Site, Variant
+from stackyard.yard.layout import RevisionPaths, Yard
 from stackyard.yard.permissions import Policy, applied
 
 
@@ -89,9 +94,21 @@ def test_a_url_without_a_name_never_leads_out_of_the_cache(yard: Yard, url: str,
     assert not list(yard.sources.rglob("*"))
 
 
+def test_a_source_is_fetched_as_pip_is_told_to(
+    yard: Yard, index: type[_Index], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_PROXY", index.address)
+    made = sdist(index.folder / "http:" / "archive.invalid", {"setup.py": ""})
+    package = replace(made, url=f"http://archive.invalid/{Path(made.url).name}")
+    variant, paths = Variant(stack="demo", version="1.0", name="py311"), RevisionPaths(yard.root / "stacks/demo/1")
+    job = Job(variant, locked(pip=[package]), Site(), yard, paths, "demo/1", Silent())
+    assert sha256_file(fetch.source_archive(job, package)) == package.sha256
+    assert index.asked == [package.url]
+
+
 @pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o027, 0o640), (0o077, 0o600)])
 def test_a_fetched_source_has_the_modes_of_the_yard(yard: Yard, tmp_path: Path, umask: int, mode: int) -> None:
     package = sdist(tmp_path / "s", {"setup.py": ""})
     with applied(Policy(umask)):
-        made = fetch._download(package, yard.source(package.sha256, fetch.file_name(package.url)), "")
+        made = fetch._download(package, yard.source(package.sha256, fetch.file_name(package.url)), http.PLAIN)
     assert made.stat().st_mode & 0o777 == mode

@@ -17,6 +17,7 @@ import pytest
 from stackyard.errors import StackyardError
 from stackyard.host import http
 from stackyard.host.hashing import sha256_url
+from stackyard.host.http import Trust
 
 Reply = tuple[int, dict[str, str], bytes]
 OK: Reply = (200, {}, b"content")
@@ -162,8 +163,21 @@ def test_netrc_of_another_port_is_not_sent_after_a_redirect(tmp_path: Path, monk
 
 def test_a_redirect_from_https_to_http_drops_the_login(certificate: Path) -> None:
     with serving() as plain, serving((302, {"Location": plain.url}, b""), certificate=certificate) as server:
-        assert http.read(with_login(server), timeout_s=5, cafile=str(certificate)) == b"content"
+        assert http.read(with_login(server), timeout_s=5, trust=Trust(str(certificate))) == b"content"
         assert (server.logins, plain.logins) == ([LOGIN], [""])
+
+
+def test_only_the_host_that_is_named_is_left_unchecked(certificate: Path) -> None:
+    with serving(certificate=certificate) as other:
+        elsewhere = other.url.replace("127.0.0.1", "localhost")
+        with serving((302, {"Location": other.url}, b""), certificate=certificate) as server:
+            assert http.read(server.url, timeout_s=5, trust=Trust(insecure=True)) == b"content"
+        with (
+            serving((302, {"Location": elsewhere}, b""), certificate=certificate) as server,
+            pytest.raises(StackyardError, match="certificate verification failed"),
+        ):
+            http.read(server.url, timeout_s=5, trust=Trust(insecure=True))
+        assert len(other.asked) == 1
 
 
 @pytest.mark.parametrize("target", ["file:///etc/hostname", "ftp://127.0.0.1/x"])
@@ -221,10 +235,10 @@ def test_certificates_are_checked(certificate: Path, monkeypatch: pytest.MonkeyP
         with pytest.raises(StackyardError, match="certificate verification failed: self"):
             http.read(server.url, timeout_s=5)
         assert server.asked == []
-        assert http.read(server.url, timeout_s=5, cafile=str(certificate)) == b"content"
-        assert http.open_url(server.url, "HEAD", 5, insecure=True).status == 200
+        assert http.read(server.url, timeout_s=5, trust=Trust(str(certificate))) == b"content"
+        assert http.open_url(server.url, "HEAD", 5, Trust(insecure=True)).status == 200
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
         assert http.read(server.url, timeout_s=5) == b"content"
         with pytest.raises(StackyardError, match=r"CA bundle not found: /no/such\.pem"):
-            http.read(server.url, timeout_s=5, cafile="/no/such.pem")
+            http.read(server.url, timeout_s=5, trust=Trust("/no/such.pem"))
         assert len(server.asked) == 3, "a bundle that is named and missing is not replaced by the system's"

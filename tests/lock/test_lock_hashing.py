@@ -12,8 +12,10 @@ import pytest
 
 from stackyard.errors import InputError, StackyardError
 from stackyard.host.hashing import digest_url, sha256_url
+from stackyard.host.pipconf import PipSettings
+from stackyard.lock import pip, pylock, reach
 from stackyard.lock.given import Given, given, write_constraints
-from stackyard.lock.model import CondaPackage
+from stackyard.lock.model import CondaPackage, PipPackage
 from stackyard.lock.snapshot import sha256_tree, tree_files
 from stackyard.lock.tags import best_wheel, uv_platform, wheel_tags
 from stackyard.yard.layout import Yard
@@ -67,6 +69,17 @@ def test_digests_of_files_and_downloads(tmp_path: Path) -> None:
         assert digest_url(f"{base}/a%20file", "sha512")[0] == hashlib.sha512(file.read_bytes()).hexdigest()
         with pytest.raises(StackyardError, match="404"):
             sha256_url(f"{base}/none")
+
+
+def test_an_index_and_its_files_are_reached_as_pip_is_told_to(tmp_path: Path) -> None:
+    file = write(tmp_path, **{"http:__index.invalid__demo-1.0.tar.gz": "demo"}) / "http:/index.invalid/demo-1.0.tar.gz"
+    with served(tmp_path) as proxy:
+        settings = PipSettings(("http://index.invalid/simple",), trusted_hosts=("invalid",), proxy=proxy)
+        targets = pip._places(pip.PipRequest("demo", "linux-64", "3.11.2", "2.28", (), settings, tmp_path))
+        reach.check(targets)
+        made = PipPackage("demo", "1.0", "sdist", "http://index.invalid/demo-1.0.tar.gz", "")
+        assert pylock._hashed(made, settings).sha256 == hashlib.sha256(file.read_bytes()).hexdigest()
+    assert not targets[0].trust.insecure, "of this host a part is trusted only"
 
 
 def conda(

@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 from stackyard.build.indexes import pip_settings
 from stackyard.build.job import Job, cores
 from stackyard.errors import InputError, StackyardError
-from stackyard.host import http, space
+from stackyard.host import http, space, uv
 from stackyard.host.hashing import local_path, sha256_file
 from stackyard.host.secrets import redacted
 from stackyard.lock.model import CondaPackage, PipPackage
@@ -65,7 +65,7 @@ def source_archive(job: Job, package: PipPackage) -> Path:
             if sha256_file(kept) == package.sha256:
                 return kept
             job.progress.notice(f"damaged in the cache, so fetched again: {kept}")
-    return _download(package, job.yard.source(package.sha256, name), pip_settings(job).cert)
+    return _download(package, job.yard.source(package.sha256, name), uv.trust(package.url, pip_settings(job)))
 
 
 def file_name(url: str) -> str:
@@ -82,13 +82,13 @@ def file_name(url: str) -> str:
     return name
 
 
-def _download(package: PipPackage, target: Path, cafile: str) -> Path:
+def _download(package: PipPackage, target: Path, trust: http.Trust) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=".", suffix=".part", dir=target.parent)
     part = Path(name)
     try:
         with os.fdopen(handle, "wb") as stream:
-            _copy(package.url, stream, cafile)
+            _copy(package.url, stream, trust)
         require_hash(part, package.sha256, package.url)
         part.chmod(file_mode())
         fault_point("cache")
@@ -98,7 +98,7 @@ def _download(package: PipPackage, target: Path, cafile: str) -> Path:
     return target
 
 
-def _copy(url: str, stream: IO[bytes], cafile: str = "") -> None:
+def _copy(url: str, stream: IO[bytes], trust: http.Trust = http.PLAIN) -> None:
     def kept(remote: IO[bytes]) -> None:
         if stream.tell():  # left by a previous attempt
             stream.seek(0)
@@ -108,7 +108,7 @@ def _copy(url: str, stream: IO[bytes], cafile: str = "") -> None:
     path = local_path(url)
     source = url if path is None else path.as_uri()
     try:
-        http.get(source, kept, timeout_s=60, cafile=cafile)
+        http.get(source, kept, timeout_s=60, trust=trust)
     except StackyardError as error:  # the cause may be a full disk, not the download
         if error.__cause__ is not None and space.is_full(error.__cause__):
             raise error.__cause__ from None

@@ -43,7 +43,7 @@ def alias(url: str, trust: web.Trust | None = None) -> str:
     """What another program gets for an address: its alias, served from now on, where it is protected; else its URL."""
     made = secrets.alias(url)
     if _host(made):
-        _running().trust[_host(made)] = trust or web.Trust()
+        _running().trust[_host(made)] = trust or web.PLAIN
     return made
 
 
@@ -181,7 +181,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _pass_on(self, url: str, links: str) -> None:
         headers = {name: value for name, value in self.headers.items() if name.lower() not in _HOP}
         headers["Accept-Encoding"] = "identity"
-        trust = self.server.trust.get(urlsplit(secrets.alias(url)).hostname or "", web.Trust())
+        trust = self.server.trust.get(urlsplit(secrets.alias(url)).hostname or "", web.PLAIN)
         with web.exchange(self.command, url, headers, self._body(), TIMEOUT_S, trust) as answer:
             self._answer(answer, url, links)
 

@@ -7,10 +7,13 @@ import json
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from stackyard.errors import StackyardError
+
+if TYPE_CHECKING:
+    from stackyard.host.http import Trust
 
 _BLOCK = 1 << 20
 
@@ -59,12 +62,12 @@ def _sha256_of(path: Path, _inode: int, _size: int, _mtime_ns: int) -> str:
     return sha256_file(path)
 
 
-def sha256_url(url: str, cafile: str = "") -> tuple[str, int]:
+def sha256_url(url: str, trust: Trust | None = None) -> tuple[str, int]:
     """sha256 and size in bytes of what a URL gives. Raises StackyardError, with the cause."""
-    return digest_url(url, "sha256", cafile)
+    return digest_url(url, "sha256", trust)
 
 
-def digest_url(url: str, algorithm: str, cafile: str = "") -> tuple[str, int]:
+def digest_url(url: str, algorithm: str, trust: Trust | None = None) -> tuple[str, int]:
     """The digest of what a URL gives, and its size in bytes; a remote one is downloaded once for it.
 
     Args:
@@ -84,4 +87,4 @@ def digest_url(url: str, algorithm: str, cafile: str = "") -> tuple[str, int]:
         return digest.hexdigest(), size
 
     path = local_path(url)
-    return http.get(url if path is None else path.as_uri(), digested, timeout_s=60, cafile=cafile)
+    return http.get(url if path is None else path.as_uri(), digested, timeout_s=60, trust=trust or http.PLAIN)

@@ -1,8 +1,8 @@
 """The one door to HTTP: retries, time limits, proxies, netrc, certificates, and failures in plain words.
 
 Proxies are those of the environment (``HTTPS_PROXY``, ``NO_PROXY`` ...), logins come from the URL or from netrc
-(``$NETRC``, else ``~/.netrc``), certificates are checked against `cafile`, else ``SSL_CERT_FILE`` and
-``SSL_CERT_DIR``, else the system's. A redirect that leaves the server is followed without the login. URLs may be
+(``$NETRC``, else ``~/.netrc``), certificates are checked against ``SSL_CERT_FILE`` and ``SSL_CERT_DIR``, else the
+system's, unless `Trust` says otherwise. A redirect that leaves the server is followed without the login. URLs may be
 addresses (`host.secrets`): this is where they get back what was taken out of them.
 """
 
@@ -20,7 +20,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from email.message import Message
 from functools import lru_cache
 from pathlib import Path
@@ -53,20 +53,39 @@ _TRANSIENT = (
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
-def get(url: str, use: Callable[[Any], T], *, timeout_s: float, cafile: str = "") -> T:
+@dataclass(frozen=True)
+class Trust:
+    """How a server is reached and checked.
+
+    Attributes:
+        cafile: a CA bundle, or a directory of certificates, that replaces the system's; empty: the system's.
+        client_cert: a PEM file with certificate and key.
+        insecure: its certificate is not checked; that of another server, to which it redirects, is.
+        proxy: instead of the environment's.
+    """
+
+    cafile: str = ""
+    client_cert: str = ""
+    insecure: bool = False
+    proxy: str = ""
+
+
+PLAIN = Trust()
+
+
+def get(url: str, use: Callable[[Any], T], *, timeout_s: float, trust: Trust = PLAIN) -> T:
     """What `use` makes of the body at a URL (``http``, ``https`` or ``file``); retried as `retried` says.
 
     Args:
         use: reads the open stream to its end. It may be called again, so it must discard what it read before.
         timeout_s: seconds without any data until an attempt fails.
-        cafile: a CA bundle, or a directory of certificates, that replaces the system's; empty: the system's.
 
     Raises:
         StackyardError: what failed and why; `__cause__` is the original error.
     """
 
     def attempt() -> T:
-        with open_url(url, "GET", timeout_s, cafile) as stream:
+        with open_url(url, "GET", timeout_s, trust) as stream:
             made = use(stream)
             require_whole(stream)
             return made
@@ -79,9 +98,9 @@ def get(url: str, use: Callable[[Any], T], *, timeout_s: float, cafile: str = ""
         raise StackyardError(message, hint=LOGIN_HINT if refused else None) from error
 
 
-def read(url: str, *, timeout_s: float, cafile: str = "") -> bytes:
+def read(url: str, *, timeout_s: float, trust: Trust = PLAIN) -> bytes:
     """The whole body at a URL. Arguments and errors as for `get`."""
-    body: bytes = get(url, lambda stream: stream.read(), timeout_s=timeout_s, cafile=cafile)
+    body: bytes = get(url, lambda stream: stream.read(), timeout_s=timeout_s, trust=trust)
     return body
 
 
@@ -101,12 +120,8 @@ def retried(attempt: Callable[[], T]) -> T:
     return attempt()
 
 
-def open_url(url: str, method: str, timeout_s: float, cafile: str = "", insecure: bool = False) -> Any:
-    """An open response, after one attempt; raises one of `FAILURES`, which `explain` puts into words.
-
-    Args:
-        insecure: do not check the server's certificate.
-    """
+def open_url(url: str, method: str, timeout_s: float, trust: Trust = PLAIN) -> Any:
+    """An open response, after one attempt; raises one of `FAILURES`, which `explain` puts into words."""
     plain, authorization = _login(url)
     scheme = urlsplit(plain).scheme
     if scheme not in ("http", "https", "file"):
@@ -114,18 +129,8 @@ def open_url(url: str, method: str, timeout_s: float, cafile: str = "", insecure
     request = urllib.request.Request(plain, method=method, headers={"User-Agent": "stackyard"})
     if authorization:
         request.add_unredirected_header("Authorization", authorization)
-    remote = () if scheme == "file" else (urllib.request.HTTPSHandler(context=_certificates(cafile, insecure)),)
+    remote = () if scheme == "file" else _handlers(plain, trust)
     return urllib.request.build_opener(_Redirects(), *remote).open(request, timeout=timeout_s)
-
-
-@dataclass(frozen=True)
-class Trust:
-    """How a server is reached: `cafile` as for `get`, a PEM file with certificate and key, unchecked, by a proxy."""
-
-    cafile: str = ""
-    client_cert: str = ""
-    insecure: bool = False
-    proxy: str = ""
 
 
 class _Unchanged(urllib.request.HTTPRedirectHandler, urllib.request.HTTPErrorProcessor):
@@ -145,12 +150,28 @@ def exchange(
     request = urllib.request.Request(plain, data=body, method=method, headers=dict(headers))
     if authorization:
         request.add_unredirected_header("Authorization", authorization)
+    return urllib.request.build_opener(_Unchanged(), *_handlers(plain, trust)).open(request, timeout=timeout_s)
+
+
+def _handlers(url: str, trust: Trust) -> tuple[urllib.request.BaseHandler, ...]:
+    """What reaches the server of a URL."""
     proxies = {"http": trust.proxy, "https": trust.proxy} if trust.proxy else None
-    context = _certificates(trust.cafile, trust.insecure, trust.client_cert)
-    opener = urllib.request.build_opener(
-        _Unchanged(), urllib.request.ProxyHandler(proxies), urllib.request.HTTPSHandler(context=context)
-    )
-    return opener.open(request, timeout=timeout_s)
+    return urllib.request.ProxyHandler(proxies), _Https(urlsplit(url).hostname, trust)
+
+
+class _Https(urllib.request.HTTPSHandler):
+    """Leaves the certificate of one host unchecked at most, not that of another one to which it redirects."""
+
+    def __init__(self, host: str | None, trust: Trust) -> None:
+        super().__init__(context=_certificates(trust))
+        self._host, self._trust = host, trust
+
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        """Open a connection; by a proxy, which is the request's host then, to the host behind the tunnel."""
+        asked = urlsplit(f"//{getattr(req, '_tunnel_host', None) or req.host}").hostname
+        if self._trust.insecure and asked != self._host:
+            return _Https(asked, replace(self._trust, insecure=False)).https_open(req)
+        return super().https_open(req)
 
 
 def is_transient(error: BaseException) -> bool:
@@ -202,23 +223,24 @@ def require_whole(stream: Any) -> None:
         raise http.client.IncompleteRead(b"", left)
 
 
-def _certificates(cafile: str, insecure: bool, client_cert: str = "") -> ssl.SSLContext:
+def _certificates(trust: Trust) -> ssl.SSLContext:
     """What servers are checked against."""
-    return _context(cafile, insecure, client_cert, os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+    return _context(trust, os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
 
 
 @lru_cache(maxsize=16)
-def _context(cafile: str, insecure: bool, client_cert: str, *_: str | None) -> ssl.SSLContext:
+def _context(trust: Trust, *_: str | None) -> ssl.SSLContext:
     """A context for these files and variables; kept, since reading a bundle takes longer than a request."""
+    cafile = trust.cafile
     if cafile and not Path(cafile).exists():
         raise ValueError(f"CA bundle not found: {cafile}")
     inside = Path(cafile).is_dir()
     context = ssl.create_default_context(
         cafile=cafile if cafile and not inside else None, capath=cafile if cafile and inside else None
     )
-    if client_cert:
-        context.load_cert_chain(client_cert)
-    if insecure:
+    if trust.client_cert:
+        context.load_cert_chain(trust.client_cert)
+    if trust.insecure:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context

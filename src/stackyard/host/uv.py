@@ -66,9 +66,14 @@ def index_options(settings: PipSettings) -> list[str]:
 
 def place_for_uv(url: str, settings: PipSettings) -> str:
     """An index, a page of links or a file as uv sees it: by an alias where a login or a token belongs to it."""
+    return gateway.alias(url, trust(url, settings))
+
+
+def trust(url: str, settings: PipSettings) -> Trust:
+    """How the server of an address is reached, as pip is told to."""
     host = secrets.host_of(url)
     insecure = any(host in (name, name.rpartition(":")[0]) for name in settings.trusted_hosts)
-    return gateway.alias(url, Trust(settings.cert, settings.client_cert, insecure, settings.proxy))
+    return Trust(settings.cert, settings.client_cert, insecure, settings.proxy)
 
 
 def host_options(settings: PipSettings) -> list[str]:

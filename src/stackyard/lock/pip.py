@@ -182,9 +182,8 @@ def _places(request: PipRequest) -> list[ProbeTarget]:
 def _place(label: str, url: str, tried: str, request: PipRequest) -> ProbeTarget:
     settings = request.settings
     tries = (url,) if url.startswith("file:") else (tried,)
-    insecure = any(host in url for host in settings.trusted_hosts)
     where = next((w for text, w in request.places.items() if _address(text) == url.rstrip("/")), request.where)
-    return ProbeTarget(label, url, tries, missing_ok=True, cafile=settings.cert, insecure=insecure, where=where)
+    return ProbeTarget(label, url, tries, missing_ok=True, trust=uv.trust(url, settings), where=where)
 
 
 def _address(text: str) -> str:

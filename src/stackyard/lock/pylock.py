@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 from packaging.tags import Tag
 
 from stackyard.errors import InputError, Where
-from stackyard.host import secrets
+from stackyard.host import secrets, uv
 from stackyard.host.hashing import digest_url, local_path, sha256_file, sha256_url
 from stackyard.host.names import canonical
 from stackyard.host.pipconf import PipSettings
@@ -69,7 +69,7 @@ def package(entry: Mapping[str, Any], target: Target) -> PipPackage:
     chosen = _choose(name, entry, target)
     kind = _kind(chosen)
     made = PipPackage(name, str(entry["version"]), kind, chosen.url, chosen.sha256, size=chosen.size)
-    return _hashed(made, target.settings.cert)
+    return _hashed(made, target.settings)
 
 
 def _kind(file: _File) -> Literal["wheel", "sdist"]:
@@ -95,7 +95,7 @@ def _archive(name: str, entry: Mapping[str, Any], target: Target) -> PipPackage:
         name, str(entry.get("version", "")), kind, file.url, file.sha256, size=file.size,
         subdirectory=_subdirectory(entry),
     )  # fmt: skip
-    return _hashed(made, target.settings.cert)
+    return _hashed(made, target.settings)
 
 
 def _subdirectory(entry: Mapping[str, Any]) -> str:
@@ -139,7 +139,7 @@ def _allowed(name: str, files: Sequence[_File], target: Target) -> list[_File]:
     wanted = target.hashes.get(name)
     if wanted is None:
         return list(files)
-    kept = [file for file in files if any(_matches(file, text, target.settings.cert) for text in wanted.hashes)]
+    kept = [file for file in files if any(_matches(file, text, target.settings) for text in wanted.hashes)]
     if not kept:
         found = ", ".join(f"{f.name} sha256:{f.sha256}" for f in files[:3])
         raise InputError(
@@ -151,14 +151,14 @@ def _allowed(name: str, files: Sequence[_File], target: Target) -> list[_File]:
     return kept
 
 
-def _matches(file: _File, text: str, cafile: str) -> bool:
+def _matches(file: _File, text: str, settings: PipSettings) -> bool:
     algorithm, _, value = text.partition(":")
     if algorithm == "sha256" and file.sha256:
         return file.sha256 == value.lower()
-    return digest_url(file.url, algorithm, cafile)[0] == value.lower()
+    return digest_url(file.url, algorithm, uv.trust(file.url, settings))[0] == value.lower()
 
 
-def _hashed(made: PipPackage, cafile: str) -> PipPackage:
+def _hashed(made: PipPackage, settings: PipSettings) -> PipPackage:
     """The package with sha256 and size: always computed for local files, for remote ones where the index has none."""
     path = local_path(made.url)
     if path is not None:
@@ -171,5 +171,5 @@ def _hashed(made: PipPackage, cafile: str) -> PipPackage:
         return replace(made, sha256=found, size=path.stat().st_size)
     if made.sha256:
         return made
-    found, size = sha256_url(made.url, cafile)
+    found, size = sha256_url(made.url, uv.trust(made.url, settings))
     return replace(made, sha256=found, size=size)

@@ -38,8 +38,7 @@ class Target:
     url: str
     tries: tuple[str, ...]
     missing_ok: bool = False
-    cafile: str = ""
-    insecure: bool = False
+    trust: http.Trust = http.PLAIN
     where: Where | None = None
 
 
@@ -94,7 +93,7 @@ def _try(target: Target, url: str) -> tuple[str | None, bool]:
         path = Path(urllib.request.url2pathname(parts.path))
         return (None if path.exists() else f"no such file or directory: {_missing_part(path)}"), True
     try:
-        http.retried(lambda: http.open_url(url, "HEAD", TIMEOUT_S, target.cafile, target.insecure).close())
+        http.retried(lambda: http.open_url(url, "HEAD", TIMEOUT_S, target.trust).close())
     except urllib.error.HTTPError as error:
         answered = error.code in (401, 403, 405, 501) or (error.code == 404 and target.missing_ok)
         return (None if answered else http.explain(error)), error.code == 404
