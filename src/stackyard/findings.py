@@ -64,3 +64,8 @@ def refuse(findings: Sequence[Finding]) -> None:
 def some(names: Sequence[str], most: int) -> str:
     """The first names, and how many more there are: ``a, b, c and 4 more``."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 rank``, ``2 ranks``."""
+    return f"{number} {noun}{'s' * (number != 1)}"

@@ -374,7 +374,7 @@ def test_history_tells_who_published_what_from_which_files(desk: Desk, monkeypat
 def test_history_of_an_empty_and_of_a_damaged_yard(desk: Desk) -> None:
     assert "no generations in" in desk("history").out and desk("history", "--json").value == []
     assert "nothing is published in" in desk("history", "3", expect=2).err
-    desk.deploy("1")
+    assert "    1 package; " in desk("deploy", desk.stack("1")).out
     desk.deploy("2")
     (desk.yard / "generations/1/manifest.json").write_text("{")
     text = desk("history").out

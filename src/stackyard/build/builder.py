@@ -20,6 +20,7 @@ from stackyard.build.inputs import BUILD_FORMAT, input_hash, is_build_of
 from stackyard.build.job import Job
 from stackyard.change import EnvironmentChange, SetRestorable
 from stackyard.errors import StackyardError
+from stackyard.findings import counted
 from stackyard.host import space
 from stackyard.lock.model import LockedVariant
 from stackyard.progress import Progress
@@ -141,12 +142,12 @@ class _Steps:
         job.work.mkdir(parents=True, exist_ok=True)
         self.kept = recipe.keep(job)
         if job.locked.conda:
-            with self._phase("conda", f"{len(job.locked.conda)} packages"):
+            with self._phase("conda", counted(len(job.locked.conda), "package")):
                 conda.install(job)
         with self._phase("interpreter"):
             python = interpreter.prepare(job)
         locked_wheels = [pip.Wheel.of(p) for p in job.locked.pip if p.kind == "wheel"]
-        with self._phase("pip", f"{len(locked_wheels)} packages"):
+        with self._phase("pip", counted(len(locked_wheels), "package")):
             pip.install(job, locked_wheels)
         compiled: list[Compiled] = []
         if any(p.kind != "wheel" for p in job.locked.pip):

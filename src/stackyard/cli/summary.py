@@ -14,6 +14,7 @@ from stackyard.cli.findings import show_checks, show_finding
 from stackyard.cli.output import human_bytes
 from stackyard.cli.shells import module_notes
 from stackyard.expose.commands import example
+from stackyard.findings import counted
 from stackyard.publish.deploy import USABLE, Outcome, Result
 from stackyard.yard.layout import RevisionPaths
 
@@ -100,7 +101,7 @@ def _show_built(outcome: Outcome, said: Sequence[str]) -> None:
     disk = record.disk
     own = f"{human_bytes(disk.bytes_new)} in {disk.inodes_new:,} files of its own"
     shared = f"{human_bytes(disk.bytes_shared)} in {disk.inodes_shared:,} files shared with the cache"
-    click.echo(f"    {len(record.packages)} packages; {own}, {shared} ({disk.link_mode})")
+    click.echo(f"    {counted(len(record.packages), 'package')}; {own}, {shared} ({disk.link_mode})")
     if outcome.report is not None:
         click.echo(f"    {outcome.report.summary()}")
         for check in outcome.report.tolerated() if outcome.status in USABLE else ():

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from stackyard.errors import InputError
+from stackyard.findings import counted
 from stackyard.host.hashing import local_path
 from stackyard.host.platforms import this_platform
 from stackyard.lock import interpreter as python
@@ -72,7 +73,7 @@ def lock_stack(
         if found is None:
             found = Solving(variant, site, yard, platform, subject, progress, before, update).run(print_of)
             _keep(found, yard)
-            progress.phase(subject, "locked", f"{len(found.conda) + len(found.pip)} packages")
+            progress.phase(subject, "locked", counted(len(found.conda) + len(found.pip), "package"))
         for notice in found.notices:
             progress.notice(f"{subject}: {notice}")
         done.append(replace(found, stack=variant.stack, version=variant.version, variant=variant.name))

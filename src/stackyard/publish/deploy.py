@@ -14,6 +14,7 @@ from stackyard.build import builder
 from stackyard.errors import InputError, StackyardError
 from stackyard.expose.published import follow_policy, users_policy
 from stackyard.expose.root import make_root
+from stackyard.findings import counted
 from stackyard.host.probe import machine
 from stackyard.lock import solve
 from stackyard.lock.prefer import NOTHING, Update, require_known
@@ -363,7 +364,7 @@ def _verify(task: Task, modules: Path, request: Request, progress: Progress) -> 
         yards=request.yard.lineage(),
     )  # fmt: skip
     write_report(task.paths, report)
-    progress.phase(task.module, report.state, f"{len(report.checks)} checks")
+    progress.phase(task.module, report.state, counted(len(report.checks), "check"))
     status = {"passed": "published", "failed": "failed"}.get(report.state)
     if status is None:
         status = "unverified" if request.allow_unverified else "held"

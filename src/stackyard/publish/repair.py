@@ -22,6 +22,7 @@ from stackyard.build import bytecode, conda, interpreter, pip, seal, wheels
 from stackyard.build.job import Job
 from stackyard.build.pyfiles import source_of
 from stackyard.errors import StackyardError
+from stackyard.findings import counted
 from stackyard.host.hashing import sha256_file
 from stackyard.lock import text as lockfile
 from stackyard.lock.model import Lock, LockedVariant
@@ -77,7 +78,7 @@ def _repaired(record: BuildRecord, yard: Yard, site: Site, progress: Progress, g
     noted = _noted(record)
     damages = _damages(record, noted)
     if damages:
-        progress.phase(record.module, "repair", f"{len(damages)} files")
+        progress.phase(record.module, "repair", counted(len(damages), "file"))
         _restore_lock(record, noted, yard)
         sources = _Sources(record, noted, yard, site, progress, given)
         try:

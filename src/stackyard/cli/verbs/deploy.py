@@ -12,6 +12,7 @@ from stackyard.cli.help import Verb
 from stackyard.cli.intents import Duration
 from stackyard.cli.output import human_bytes, show_error, show_json, show_notice
 from stackyard.errors import InputError
+from stackyard.findings import counted
 from stackyard.host.scratch import scratch
 from stackyard.publish import memo
 from stackyard.yard import generations
@@ -126,9 +127,8 @@ def _request(context: Context, yard: Yard, files: tuple[Path, ...], options: dic
 def _dry_run(context: Context, yard: Yard, files: tuple[Path, ...], options: dict[str, Any], as_json: bool) -> None:
     from dataclasses import asdict, replace
 
-    from stackyard.cli.changes import show_changes
     from stackyard.cli.display import display
-    from stackyard.publish import deploy, licences, surroundings
+    from stackyard.publish import deploy, surroundings
     from stackyard.publish.writing import solving
 
     request = _request(context, yard, files, options)
@@ -141,22 +141,32 @@ def _dry_run(context: Context, yard: Yard, files: tuple[Path, ...], options: dic
         locks = deploy.lock_all(replace(request, yard=apart), progress)
         tasks = deploy.plan(request, locks)
         outlook = deploy.outlook(request, tasks)
-    rows = [
-        {
-            "module": task.module,
-            "action": outlook.status.get(task.module, task.action),
-            "path": str(task.paths.root),
-            "conda": len(task.locked.conda),
-            "pip": len(task.locked.pip),
-            "download_bytes": sum(p.size for p in task.locked.conda) + sum(p.size for p in task.locked.pip),
-            "licences": [x.name for x in task.variant.licences if licences.accepted(yard, request.site, x) is None],
-        }
-        for task in tasks
-    ]
+    rows = [_plan_row(task, outlook.status.get(task.module, task.action), yard, request.site) for task in tasks]
     changed = [{"lock": str(locked.path), "because": list(locked.changed)} for locked in locks if locked.changed]
     if as_json:
         show_json({"dry_run": True, "locks": changed, "revisions": rows, **asdict(outlook)})
-        return
+    else:
+        _show_dry_run(changed, rows, outlook)
+
+
+def _plan_row(task: Any, action: str, yard: Yard, site: Any) -> dict[str, Any]:
+    """What would be done about one revision, as a plain object."""
+    from stackyard.publish import licences
+
+    return {
+        "module": task.module,
+        "action": action,
+        "path": str(task.paths.root),
+        "conda": len(task.locked.conda),
+        "pip": len(task.locked.pip),
+        "download_bytes": sum(package.size for package in (*task.locked.conda, *task.locked.pip)),
+        "licences": [x.name for x in task.variant.licences if licences.accepted(yard, site, x) is None],
+    }
+
+
+def _show_dry_run(changed: list[dict[str, Any]], rows: list[dict[str, Any]], outlook: Any) -> None:
+    from stackyard.cli.changes import show_changes
+
     for entry in changed:
         click.echo(f"would write {entry['lock']} ({'; '.join(entry['because'])})")
     for row in rows:
@@ -182,7 +192,7 @@ def _plan_line(row: dict[str, Any]) -> str:
         return f"{row['module']} is already published: {KEPT[row['action']]}"
     if row["action"] == "publish":
         return f"would verify and publish {row['module']}, already built in {row['path']}"
-    packages = f"{row['conda']} conda and {row['pip']} pip packages"
+    packages = f"{row['conda']} conda and {counted(row['pip'], 'pip package')}"
     line = f"would build {row['module']} in {row['path']}: {packages}, {human_bytes(row['download_bytes'])}"
     if row["licences"]:
         line += f"; licences to accept: {', '.join(row['licences'])}"

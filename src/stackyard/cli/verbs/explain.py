@@ -16,6 +16,7 @@ from stackyard.cli.findings import show_finding
 from stackyard.cli.help import Verb
 from stackyard.cli.intents import LAUNCHERS, intent_options, make_intent, output
 from stackyard.cli.output import show_json
+from stackyard.findings import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,7 +93,7 @@ def _show_layout(layout: Layout, picture: bool, width: int) -> None:
     from stackyard.launch.api.explaining import draw
 
     node = layout.node
-    title = f"{_counted(layout.ranks, 'rank')} on {_counted(layout.nodes, 'node')} of kind {node.kind}"
+    title = f"{counted(layout.ranks, 'rank')} on {counted(layout.nodes, 'node')} of kind {node.kind}"
     click.echo(click.style(title, bold=True))
     for sentence in layout.reasons:
         _wrapped(sentence, "  ", width)
@@ -194,7 +195,3 @@ def _wrapped(text: str, indent: str, width: int, *, label: tuple[str, str] = (""
 
 def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 3] + "..."
-
-
-def _counted(number: int, thing: str) -> str:
-    return f"{number} {thing}{'s' * (number != 1)}"

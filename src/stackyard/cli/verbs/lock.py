@@ -15,6 +15,7 @@ from stackyard.cli.help import Verb
 from stackyard.cli.output import show_json
 from stackyard.cli.typed import as_typed
 from stackyard.errors import InputError
+from stackyard.findings import counted
 from stackyard.yard.layout import Yard
 
 EXPORTS = ("pixi", "pylock", "explicit", "environment")
@@ -120,7 +121,7 @@ def _moves(locked: Any) -> list[tuple[list[str], list[str]]]:
     found: dict[tuple[str, ...], list[str]] = {}
     for v in locked.lock.variants:
         before = former(locked.former, v.version, v.variant, v.platform)
-        label = f"{_label(v)} for {v.platform}: {len(v.conda)} conda and {len(v.pip)} pip packages"
+        label = f"{_label(v)} for {v.platform}: {len(v.conda)} conda and {counted(len(v.pip), 'pip package')}"
         found.setdefault(tuple(moves(before, v)) if before else (), []).append(label)
     return [(labels, list(lines)) for lines, labels in found.items()]
 

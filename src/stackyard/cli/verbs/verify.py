@@ -15,6 +15,7 @@ from stackyard.cli.help import Verb
 from stackyard.cli.output import show_json
 from stackyard.cli.repairs import repair
 from stackyard.errors import InputError, StackyardError
+from stackyard.findings import counted
 from stackyard.progress import Progress
 from stackyard.yard import catalogue, generations
 from stackyard.yard.layout import RevisionPaths, Yard
@@ -58,7 +59,7 @@ def command(context: Context, rev: str | None, deep: bool, mend: bool, as_json: 
             repair(context, yard, site, entries, progress, whole=rev is None)
         for entry in entries:
             report, verified[entry.module] = _verified(entry, trees[entry.module], yard, site, progress, deep)
-            progress.phase(entry.module, report.state, f"{len(report.checks)} checks")
+            progress.phase(entry.module, report.state, counted(len(report.checks), "check"))
             reports[entry.module] = report
     if rev is None:
         reports[str(yard.root)] = _of_yard(yard, deep)

@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from stackyard.findings import counted
 from stackyard.launch.layout.cores import domain_cores, straddlers
 from stackyard.launch.layout.model import Layout, Node
 from stackyard.launch.layout.nodes import core_ranges
-from stackyard.launch.layout.rules import counted
 from stackyard.launch.layout.this_node import THIS
 
 IDLE, KEPT, STRADDLES, SHARED = "·", "×", "!", "+"

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from stackyard.errors import InputError
+from stackyard.findings import counted
 from stackyard.launch.layout.cores import gpus_each, homes_of, most_cores, own_gpus, place
 from stackyard.launch.layout.model import Block, Layout, Node, Slot
-from stackyard.launch.layout.rules import counted, judge
+from stackyard.launch.layout.rules import judge
 from stackyard.launch.request.intent import Intent
 
 __all__ = ["masks", "plan_layout"]

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from stackyard.findings import Finding, Severity
+from stackyard.findings import Finding, Severity, counted
 from stackyard.launch.layout.cores import gpus_each, homes_of, most_cores, own_gpus, place, socket_cores, straddlers
 from stackyard.launch.layout.model import Layout, Node, Slot
 from stackyard.launch.request.intent import Intent
@@ -38,11 +38,6 @@ def judge(intent: Intent, layout: Layout) -> tuple[Finding, ...]:
     )  # fmt: skip
     found = [finding for rule in rules for finding in rule(intent, layout)]
     return tuple(sorted(found, key=lambda finding: _ORDER[finding.severity]))
-
-
-def counted(number: int, noun: str) -> str:
-    """``1 rank``, ``2 ranks``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _cores_there(intent: Intent, layout: Layout) -> Iterator[Finding]:

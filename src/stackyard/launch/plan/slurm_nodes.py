@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from stackyard.errors import InputError, MissingError
+from stackyard.findings import counted
 from stackyard.host.command import CommandError
 from stackyard.launch.layout.model import Layout, Node, NodeDomain
 from stackyard.launch.layout.nodes import even_split, this_node
-from stackyard.launch.layout.rules import counted
 from stackyard.launch.plan.model import Allocation
 from stackyard.launch.plan.schedulers.asking import ask
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from stackyard.errors import ChecksFailed, InputError, StackyardError
-from stackyard.launch.layout.rules import counted
+from stackyard.findings import counted
 from stackyard.launch.plan.model import Plan
 from stackyard.launch.preflight import trial
 from stackyard.launch.preflight.bisect import Found, Group, find_bad, suspects

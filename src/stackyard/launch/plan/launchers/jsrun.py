@@ -12,9 +12,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stackyard.findings import Finding
+from stackyard.findings import Finding, counted
 from stackyard.launch.layout.model import Layout, Slot
-from stackyard.launch.layout.rules import counted
 from stackyard.launch.plan.launchers.words import Words, need_hosts, ranges, shares_cores
 from stackyard.launch.plan.model import LaunchLine, LaunchRequest
 from stackyard.spec.sitemodels import Scheduler

@@ -7,9 +7,8 @@ Options and their meaning: srun(1) of Slurm 20.11 to 24.11, and the release note
 from __future__ import annotations
 
 from stackyard.errors import InputError
-from stackyard.findings import Finding
+from stackyard.findings import Finding, counted
 from stackyard.launch.layout.model import Layout
-from stackyard.launch.layout.rules import counted
 from stackyard.launch.plan.launchers.words import (
     Words,
     mask,

@@ -9,6 +9,7 @@ import re
 import shlex
 
 from stackyard.errors import InputError, StackyardError
+from stackyard.findings import counted
 from stackyard.launch.plan.model import Allocation, BatchHead, BatchRequest, JobState
 from stackyard.launch.plan.schedulers import heads
 from stackyard.launch.plan.schedulers.asking import ask, end
@@ -135,10 +136,10 @@ def _nodes(made: heads.Directives, request: BatchRequest) -> None:
     layout = request.layout
     slots = request.nodes * layout.ranks_per_node
     made.add("one slot per rank", f"--nslots={slots}")
-    made.add(f"{heads.counted(layout.cores_per_rank, 'core')} per slot", f"--cores-per-slot={layout.cores_per_rank}")
+    made.add(f"{counted(layout.cores_per_rank, 'core')} per slot", f"--cores-per-slot={layout.cores_per_rank}")
     gpus = layout.gpus_per_rank if request.scheduler.gpu_request != "none" else 0
     if gpus:
-        made.add(f"{heads.counted(gpus, 'GPU')} per slot", f"--gpus-per-slot={gpus}")
+        made.add(f"{counted(gpus, 'GPU')} per slot", f"--gpus-per-slot={gpus}")
     if heads.exclusive(request):
         made.add("exclusive nodes, not shared with other jobs", "--exclusive")
     if request.options.requeue:

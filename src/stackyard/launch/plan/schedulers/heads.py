@@ -138,11 +138,6 @@ def racks(request: BatchRequest) -> int:
     return -(-request.nodes // request.scheduler.rack_nodes)
 
 
-def counted(number: int, thing: str) -> str:
-    """``1 GPU``, ``4 GPUs``."""
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
-
-
 def unsupported(scheduler: str, what: str, hint: str) -> InputError:
     """A request that a scheduler has no option for."""
     return InputError(f"{scheduler} has no {what}", hint=hint)

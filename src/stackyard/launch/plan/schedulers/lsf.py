@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 from stackyard.errors import InputError, StackyardError
+from stackyard.findings import counted
 from stackyard.launch.plan.model import Allocation, BatchHead, BatchRequest, JobState
 from stackyard.launch.plan.schedulers import heads
 from stackyard.launch.plan.schedulers.asking import end
@@ -178,13 +179,11 @@ def _expert(made: heads.Directives, request: BatchRequest) -> None:
     count, string = reservation(request.nodes, request.layout.node.cores, request.scheduler.rack_nodes)
     made.add("expert mode: the resource string follows, and -nnodes is not allowed", "-csm", "y")
     made.add(
-        f"{count} slots: {heads.counted(request.nodes, 'node')} with all cores, and one slot on the launch node",
+        f"{count} slots: {counted(request.nodes, 'node')} with all cores, and one slot on the launch node",
         "-n",
         str(count),
     )
-    made.add(
-        f"a launch node, and compute nodes from at most {heads.counted(heads.racks(request), 'rack')}", "-R", string
-    )
+    made.add(f"a launch node, and compute nodes from at most {counted(heads.racks(request), 'rack')}", "-R", string)
     _flags(made, request)
 
 
@@ -200,13 +199,13 @@ def _plain(made: heads.Directives, request: BatchRequest) -> None:
     layout, options = request.layout, request.options
     per_node = heads.cores(request)
     made.add(
-        f"{heads.counted(per_node, 'slot')} per node, one per core, on {heads.counted(request.nodes, 'node')}",
+        f"{counted(per_node, 'slot')} per node, one per core, on {counted(request.nodes, 'node')}",
         "-n",
         str(per_node * request.nodes),
     )
     # memory is counted per host unless the site sets RESOURCE_RESERVE_PER_TASK in lsb.resources
     parts = [f"span[ptile={per_node}]"]
-    says = [f"{heads.counted(per_node, 'slot')} per node"]
+    says = [f"{counted(per_node, 'slot')} per node"]
     if heads.constraint(request):
         parts.insert(0, f"select[{heads.constraint(request)}]")
         says.append("only matching nodes")
@@ -215,13 +214,13 @@ def _plain(made: heads.Directives, request: BatchRequest) -> None:
         says.append(f"{options.memory_gib:g} GiB of memory per node")
     if heads.racks(request):
         parts.append(f"cu[type=rack:maxcus={heads.racks(request)}]")
-        says.append(f"nodes from at most {heads.counted(heads.racks(request), 'rack')}")
+        says.append(f"nodes from at most {counted(heads.racks(request), 'rack')}")
     made.add("; ".join(says), "-R", " ".join(parts))
     if heads.gpus(request):
         shared = "exclusive_process" if layout.gpu_visibility == "own" else "shared"
         kind = f":gmodel={request.scheduler.gres_type}" if request.scheduler.gres_type else ""
         made.add(
-            f"{heads.counted(heads.gpus(request), 'GPU')} per node, exclusive to this job",
+            f"{counted(heads.gpus(request), 'GPU')} per node, exclusive to this job",
             "-gpu", f"num={heads.gpus(request)}:mode={shared}:j_exclusive=yes{kind}",
         )  # fmt: skip
     if heads.exclusive(request):

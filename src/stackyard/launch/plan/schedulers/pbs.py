@@ -12,6 +12,7 @@ import re
 from pathlib import Path
 
 from stackyard.errors import InputError, StackyardError
+from stackyard.findings import counted
 from stackyard.launch.plan.model import Allocation, BatchHead, BatchRequest, JobState
 from stackyard.launch.plan.schedulers import heads
 from stackyard.launch.plan.schedulers.asking import end
@@ -111,11 +112,11 @@ def _nodes(made: heads.Directives, request: BatchRequest) -> None:
     layout, options = request.layout, request.options
     ncpus = heads.cores(request) * layout.smt
     chunk = [f"{request.nodes}", f"ncpus={ncpus}", f"mpiprocs={layout.ranks_per_node}"]
-    ranks = heads.counted(layout.ranks_per_node, "rank")
-    says = [f"{heads.counted(request.nodes, 'node')}, each with {heads.counted(ncpus, 'CPU')} and {ranks}"]
+    ranks = counted(layout.ranks_per_node, "rank")
+    says = [f"{counted(request.nodes, 'node')}, each with {counted(ncpus, 'CPU')} and {ranks}"]
     if heads.gpus(request) and request.scheduler.gpu_request != "none":
         chunk.append(f"ngpus={heads.gpus(request)}")
-        says.append(f"{heads.counted(heads.gpus(request), 'GPU')}")
+        says.append(f"{counted(heads.gpus(request), 'GPU')}")
     if options.memory_gib:
         chunk.append(f"mem={round(options.memory_gib * 1024)}mb")
         says.append(f"{options.memory_gib:g} GiB of memory")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from stackyard.errors import InputError, StackyardError
+from stackyard.findings import counted
 from stackyard.launch.plan.model import Allocation, BatchHead, BatchRequest, JobState
 from stackyard.launch.plan.schedulers import heads
 from stackyard.launch.plan.schedulers.asking import end
@@ -120,7 +121,7 @@ def _nodes(made: heads.Directives, request: BatchRequest) -> None:
     made.add("number of nodes", f"--nodes={request.nodes}")
     made.add("ranks per node", f"--ntasks-per-node={layout.ranks_per_node}")
     per_rank = layout.cores_per_rank * layout.smt
-    cores = heads.counted(layout.cores_per_rank, "core")
+    cores = counted(layout.cores_per_rank, "core")
     says = cores if layout.smt == 1 else f"{per_rank} hardware threads ({cores} x {layout.smt})"
     made.add(f"{says} per rank", f"--cpus-per-task={per_rank}")
     if layout.node.smt > 1:
@@ -154,11 +155,11 @@ def _gpus(made: heads.Directives, request: BatchRequest) -> None:
         how = "gpus-per-node"
     if how == "gpus-per-task":
         each = request.layout.gpus_per_rank
-        made.add(f"{heads.counted(each, 'GPU')} per rank", f"--gpus-per-task={kind}{each}")
+        made.add(f"{counted(each, 'GPU')} per rank", f"--gpus-per-task={kind}{each}")
     elif how == "gres":
-        made.add(f"{heads.counted(count, 'GPU')} per node", f"--gres=gpu:{kind}{count}")
+        made.add(f"{counted(count, 'GPU')} per node", f"--gres=gpu:{kind}{count}")
     else:
-        made.add(f"{heads.counted(count, 'GPU')} per node", f"--gpus-per-node={kind}{count}")
+        made.add(f"{counted(count, 'GPU')} per node", f"--gpus-per-node={kind}{count}")
 
 
 def _racks(made: heads.Directives, request: BatchRequest) -> None:
