@@ -121,8 +121,8 @@ def searched(yard: Yard) -> tuple[Yard, ...]:
 
 def _accounts(shared: Yard) -> list[str]:
     try:
-        return sorted(os.listdir(shared.cache / ACCOUNTS))  # noqa: PTH208
-    except (FileNotFoundError, PermissionError):
+        return sorted(disk.names(shared.cache / ACCOUNTS))
+    except PermissionError:
         return []
 
 

@@ -184,6 +184,14 @@ def _status(path: Path) -> os.stat_result | None:
         return None
 
 
+def names(folder: Path) -> list[str]:
+    """The names in a directory; none where it does not exist."""
+    try:
+        return os.listdir(folder)  # noqa: PTH208
+    except FileNotFoundError:
+        return []
+
+
 def content(path: Path) -> bytes | None:
     """What a file holds; None if nothing has this path. Raises as `is_there` does."""
     try:

@@ -207,10 +207,7 @@ def _settled(yard: Yard) -> int:
 def _marks(yard: Yard, number: int) -> list[Path]:
     """The files of the processes that may still move the link to a generation."""
     paths = yard.generation(number)
-    try:
-        return [paths.root / name for name in os.listdir(paths.root) if fnmatch(name, paths.mark("*").name)]  # noqa: PTH208
-    except FileNotFoundError:
-        return []
+    return [paths.root / name for name in disk.names(paths.root) if fnmatch(name, paths.mark("*").name)]
 
 
 def _sign(mark: Path) -> Path:
@@ -257,10 +254,7 @@ def _is_own(yard: Yard, target: Path) -> bool:
 
 def _numbers(yard: Yard) -> list[int]:
     """All numbers that are taken, sorted; also those of directories that a former version did not complete."""
-    try:
-        return sorted(int(child.name) for child in yard.generations.iterdir() if child.name.isdecimal())
-    except FileNotFoundError:
-        return []
+    return sorted(int(name) for name in disk.names(yard.generations) if name.isdecimal())
 
 
 def _ranges(numbers: list[int]) -> str:

@@ -275,10 +275,7 @@ def latest(folder: Path) -> Claim:
 
 
 def _numbers(folder: Path) -> list[int]:
-    try:
-        return [int(name) for name in os.listdir(folder) if name.isdecimal()]  # noqa: PTH208
-    except FileNotFoundError:
-        return []
+    return [int(name) for name in disk.names(folder) if name.isdecimal()]
 
 
 def _read(folder: Path) -> Claim:

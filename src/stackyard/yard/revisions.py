@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Literal
 
 from stackyard.errors import StackyardError
@@ -19,17 +18,10 @@ Condition = Literal["", "missing", "damaged"]
 
 def folders(yard: Yard, stack: str | None = None) -> Iterator[RevisionPaths]:
     """The directories of all revisions of a stack, or of every stack, built or not, sorted by name."""
-    roots = [yard.stack(stack)] if stack else _stacks(yard)
+    roots = [yard.stack(name) for name in ([stack] if stack else sorted(disk.names(yard.stacks)))]
     for root in roots:
         if disk.is_folder(root):
             yield from (RevisionPaths(child) for child in sorted(root.iterdir()) if disk.is_folder(child))
-
-
-def _stacks(yard: Yard) -> list[Path]:
-    try:
-        return sorted(yard.stacks.iterdir())
-    except FileNotFoundError:
-        return []
 
 
 def built(
