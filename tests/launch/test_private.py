@@ -132,6 +132,15 @@ def test_the_programs_own_words_are_recorded_as_they_are(tmp_path: Path) -> None
                                  "HF_TOKEN=3")  # fmt: skip
 
 
+def test_a_value_that_cannot_be_removed_keeps_no_other(tmp_path: Path) -> None:
+    run = RunPaths(tmp_path)
+    run.private.mkdir()
+    run.main.private.parent.mkdir(exist_ok=True)
+    run.main.private.write_text("export HF_TOKEN=x\n")
+    write_status(run, RunStatus(state="failed", code=1))
+    assert not run.main.private.exists()
+
+
 def test_only_listed_variables_are_carried() -> None:
     environ = {
         "HOROVOD_TIMELINE": "t", "HOROVOD_SECRET_KEY": "s", "HOROVOD_ANYTHING": "s", "TORCH_LOGS": "l", "TORCH_X": "s",

@@ -30,6 +30,6 @@ def read_private(paths: RunPaths) -> dict[str, str]:
 
 def forget_private(paths: RunPaths) -> None:
     """Remove the values of a run that has ended, those of its steps and of former attempts too."""
-    with suppress(OSError):
-        for file in paths.private_files:
+    for file in paths.private_files:
+        with suppress(OSError):  # one that cannot be removed keeps none of the others
             file.unlink(missing_ok=True)
