@@ -16,6 +16,7 @@ from pathlib import Path
 from stackyard.errors import InputError, Where
 from stackyard.host import secrets
 from stackyard.host.platforms import SUBDIRS
+from stackyard.host.quoting import cut
 from stackyard.spec.environment import channels_for
 from stackyard.spec.models import ChannelPolicy, CondaRequirement, Environment
 from stackyard.spec.paths import absolute
@@ -149,7 +150,7 @@ class Resolver:
             name = found.group(1) or found.group(2)
             if name not in self._environ:
                 raise InputError(
-                    f"the channel {text} needs the variable {name}, which is not set",
+                    f"the channel {cut(text)} needs the variable {name}, which is not set",
                     where=self._where if self._where.file else None,
                     hint=f"export {name}=..., or write the URL without it",
                 )

@@ -29,7 +29,8 @@ from stackyard.lock.uvcompile import Answer, Question, Unsolvable, compile_requi
 from stackyard.spec.buildinputs import build_inputs
 from stackyard.spec.models import BuildSpec, PipRequirement
 from stackyard.spec.paths import with_home
-from stackyard.spec.pipsettings import compiling
+from stackyard.spec.piprequirement import lacks_project
+from stackyard.spec.pipsettings import compiling, unset
 from stackyard.spec.yamlfile import raise_problems
 
 _HASH_LENGTHS = {"sha256": 64, "sha384": 96, "sha512": 128}
@@ -125,11 +126,7 @@ def _refuse_missing(request: PipRequest) -> None:
     problems: list[InputError] = []
     for requirement in request.requirements:
         path = Path(requirement.path)
-        unset = [name for name in secrets.variables(requirement.url) if not os.environ.get(name)]
-        if unset:
-            message = f"{quoted(secrets.shown(requirement.text))} needs the variable {unset[0]}, which is not set"
-            hint = f"export {unset[0]}=..., or write the value instead"
-            problems.append(InputError(message, where=requirement.place, hint=hint))
+        problems += unset(requirement.url, requirement.text, os.environ, requirement.place)
         if requirement.kind != "path":
             continue
         if not path.exists():
@@ -137,7 +134,7 @@ def _refuse_missing(request: PipRequest) -> None:
                 "paths are relative to the directory of the file; put the project or archive there, or remove the line"
             )
             problems.append(InputError(f"no such file or directory: {path}", where=requirement.place, hint=hint))
-        elif path.is_dir() and not any((path / name).is_file() for name in ("pyproject.toml", "setup.py")):
+        elif lacks_project(path):
             hint = "use the directory of a Python project, or remove the line"
             message = f"{path} contains neither pyproject.toml nor setup.py"
             problems.append(InputError(message, where=requirement.place, hint=hint))

@@ -59,6 +59,11 @@ def expand(text: str, environ: Mapping[str, str]) -> str:
     return _VARIABLE.sub(lambda found: environ.get(found["name"]) or found.group(), text)
 
 
+def lacks_project(path: Path) -> bool:
+    """Whether this is a directory that pip cannot build a package from."""
+    return path.is_dir() and not any((path / name).is_file() for name in ("pyproject.toml", "setup.py"))
+
+
 def parse_requirement(
     text: str,
     place: Where,
@@ -177,7 +182,7 @@ class _Reader:
     def _notice_missing(self, path: Path) -> None:
         if not disk.is_there(path):
             self.context.notice(self.place, f"{path} does not exist (yet)")
-        elif path.is_dir() and not any((path / name).exists() for name in ("pyproject.toml", "setup.py")):
+        elif lacks_project(path):
             self.context.notice(self.place, f"{path} contains neither pyproject.toml nor setup.py (yet)")
 
     def _name(self) -> dict[str, object]:

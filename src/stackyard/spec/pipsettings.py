@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -81,11 +81,16 @@ def _refuse_unset(
     name."""
     urls = (policy.index_url, *policy.extra_index_urls, *policy.find_links)
     for text in (*urls, options.index_url, *options.extra_index_urls, *options.find_links):
-        unset = [name for name in secrets.variables(text or "") if not environ.get(name)]
-        if text and unset:
-            message = f"{quoted(text)} needs the variable {unset[0]}, which is not set"
-            hint = f"export {unset[0]}=..., or write the value instead"
-            raise InputError(message, where=places.get(text), hint=hint)
+        for problem in unset(text, text, environ, places.get(text)) if text else ():
+            raise problem
+
+
+def unset(url: str, text: str, environ: Mapping[str, str], where: Where | None) -> Iterator[InputError]:
+    """The error for each variable in a URL that is not set. `text`: what the file says."""
+    for name in secrets.variables(url):
+        if not environ.get(name):
+            message = f"{quoted(text)} needs the variable {name}, which is not set"
+            yield InputError(message, where=where, hint=f"export {name}=..., or write the value instead")
 
 
 def compiling(base: PipSettings, names: tuple[str, ...]) -> PipSettings:
