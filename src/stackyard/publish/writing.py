@@ -56,8 +56,7 @@ class Held:
     def is_alone(self) -> bool:
         """Whether no other process may be building in this yard."""
         mine = {each.folder: each for each in self.leases}
-        there = (self.yard.leases / name for name in disk.names(self.yard.leases))
-        folders = [folder for folder in there if disk.is_folder(folder)]
+        folders = [folder for folder in disk.entries(self.yard.leases) if disk.is_folder(folder)]
         return not any(lease.others(folder, mine.get(folder)) for folder in folders)
 
 

@@ -192,6 +192,11 @@ def names(folder: Path) -> list[str]:
         return []
 
 
+def entries(folder: Path) -> list[Path]:
+    """The paths of `names`."""
+    return [folder / name for name in names(folder)]
+
+
 def content(path: Path) -> bytes | None:
     """What a file holds; None if nothing has this path. Raises as `is_there` does."""
     try:
