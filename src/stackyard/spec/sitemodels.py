@@ -201,7 +201,7 @@ class Scheduler(Model):
     launcher: Literal["", "srun", "jsrun", "mpirun", "mpich", "pals", "flux", "local"] = Field(
         "", description="What starts ranks; empty: srun, jsrun or mpirun, pals, flux, local by kind"
     )
-    mpi: Word = Field("", description="srun --mpi=..., e.g. pmix, pmi2, cray_shasta")
+    mpi: Word = Field("", description="srun --mpi=..., e.g. pmix, pmi2; empty: the cluster's default")
     csm: bool = Field(False, description="LSF with CSM: -nnodes, -alloc_flags, expert mode with -csm y")
     queue: Word = Field("", description="Partition or queue if neither the user nor the node kind sets one")
     gpu_request: Literal["gpus-per-node", "gres", "gpus-per-task", "none"] = Field(

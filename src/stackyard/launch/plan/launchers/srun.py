@@ -123,10 +123,13 @@ class Srun:
             )
 
     def _wiring(self, words: Words, request: LaunchRequest) -> None:
-        if request.mpi:
-            kind = request.scheduler.mpi or "pmix"
-            words.add("PMI interface of the MPI processes", f"--mpi={kind}")
-        else:
+        """The site's kind of PMI, else none is named.
+
+        The cluster's default (MpiDefault of slurm.conf) suits its own MPI: pmix Open MPI, cray_shasta Cray MPICH.
+        """
+        if request.mpi and request.scheduler.mpi:
+            words.add("PMI interface of the MPI processes", f"--mpi={request.scheduler.mpi}")
+        elif not request.mpi:
             words.add("no PMI: the ranks are not MPI processes", "--mpi=none")
         given = (*request.scheduler.launcher_options, *request.args)
         if not any(word.startswith("--export") for word in given):
