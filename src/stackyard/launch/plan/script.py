@@ -28,13 +28,14 @@ def script_text(
         command: the command line that you typed; kept as a comment.
         start: the command that carries out the recorded run.
         prologue: shell lines of the site and of the job file, unchanged.
-        exports: environment variables that the scheduler does not pass on.
+        exports: environment variables that the scheduler does not pass on. They come before the prologue, as the
+            environment does that other schedulers pass on: otherwise PATH would undo its ``module load``.
     """
     parts = ["#!/bin/bash", head.rstrip(), "", *_comment("created by", shlex.join(command))]
     if plan.line.words:
         parts += _comment("starts the ranks with", launch_command(plan, run))
         parts += _comment("and rank.sh runs", program_text(plan))
-    parts += ["", *prologue, *(f"export {name}={shlex.quote(value)}" for name, value in (exports or {}).items())]
+    parts += ["", *(f"export {name}={shlex.quote(value)}" for name, value in (exports or {}).items()), *prologue]
     parts += [f"cd {shlex.quote(plan.cwd)} || exit 1" if plan.cwd else "", f"exec {shlex.join(start)}"]
     return "\n".join(part for i, part in enumerate(parts) if part or (i and parts[i - 1])) + "\n"
 
