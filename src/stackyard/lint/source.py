@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from stackyard.lint.launches import Launch, python_program
 from stackyard.lint.words import is_known
 
 _LARGEST = 2_000_000
@@ -28,16 +27,21 @@ class Source:
     gpu_buffers: bool = False
 
 
-def source_of(launch: Launch, folders: tuple[Path, ...]) -> Source | None:
-    """The facts about the Python file that a launch starts, if it is found relative to one of the directories."""
-    program = python_program(launch.program)
+def source_of(program: tuple[str, ...], folders: tuple[Path, ...]) -> Source | None:
+    """The facts about the Python file of a program's words, if it is found relative to one of the directories."""
+    found = find_file(program, folders)
+    return read_source(found[0].read_text(errors="replace"), program[0]) if found else None
+
+
+def find_file(program: tuple[str, ...], folders: tuple[Path, ...]) -> tuple[Path, Path] | None:
+    """The Python file of a program's words and the directory it is relative to; None if it is not found."""
     if not program or not program[0].endswith(".py") or not is_known(program[0]):
         return None
     for folder in folders:
         file = folder / program[0]
         try:
             if file.is_file() and file.stat().st_size < _LARGEST:
-                return read_source(file.read_text(errors="replace"), program[0])
+                return file, folder
         except OSError:
             continue
     return None

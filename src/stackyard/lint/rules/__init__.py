@@ -1,6 +1,18 @@
 """The rules of lint: a table of small functions. Importing this package fills the table."""
 
-from stackyard.lint.rules import address, head, jsrun, lsf, program, ranks, resources, shape, torch, waiting
+from stackyard.lint.rules import (
+    address,
+    head,
+    jsrun,
+    lsf,
+    program,
+    ranks,
+    rendezvous,
+    resources,
+    shape,
+    torch,
+    waiting,
+)
 from stackyard.lint.rules.base import TABLE, Case, Hit, Rule
 
 __all__ = [
@@ -14,6 +26,7 @@ __all__ = [
     "lsf",
     "program",
     "ranks",
+    "rendezvous",
     "resources",
     "shape",
     "torch",

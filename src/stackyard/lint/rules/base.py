@@ -11,9 +11,12 @@ from typing import Literal
 
 from stackyard.errors import Where
 from stackyard.findings import Finding, Severity
+from stackyard.lint.groups import Group, group_of
 from stackyard.lint.launches import RANKS, Launch, python_program
+from stackyard.lint.scope import Resolved, resolve
 from stackyard.lint.script import Script
-from stackyard.lint.source import Source, source_of
+from stackyard.lint.shell import parse_shell
+from stackyard.lint.source import Source, find_file, source_of
 from stackyard.lint.words import is_known, shown
 from stackyard.spec.sitemodels import NodeKind, Site
 
@@ -103,8 +106,29 @@ class Case:
     def source(self, launch: Launch) -> Source | None:
         """The facts about the Python program of a launch; None if its file is not found."""
         if id(launch) not in self._sources:
-            self._sources[id(launch)] = source_of(launch, self.folders)
+            self._sources[id(launch)] = source_of(self.python(launch) or (), self.folders)
         return self._sources[id(launch)]
+
+    def group(self, launch: Launch) -> Group | None:
+        """How the Python program of a launch joins its process group; None if it joins none, or is not found."""
+        found = find_file(self.python(launch) or (), self.folders)
+        return group_of(*found) if found else None
+
+    def python(self, launch: Launch) -> tuple[str, ...] | None:
+        """The Python program of a launch, or of the shell or the worker script that its tasks start; else None."""
+        direct = python_program(launch.program)
+        if direct:
+            return direct
+        commands = [each.resolved for each in self.script.inner if each.launch is launch]
+        found = (python_program(each.argv) for each in (*commands, *self.worker(launch)))
+        return next((each for each in found if each and each[:1] != ("-c",)), None)
+
+    def worker(self, launch: Launch) -> list[Resolved]:
+        """The commands of the shell script that every task of a launch runs, if it is found."""
+        words = [word for word in launch.program[:2] if word.endswith((".sh", ".bash")) and is_known(word)]
+        files = (folder / word for word in words for folder in self.folders)
+        file = next((each for each in files if each.is_file()), None)
+        return resolve(parse_shell(file.read_text(errors="replace"))) if file else []
 
     def is_helper(self, launch: Launch) -> bool:
         """Whether a launch only runs a small system command."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stackyard.lint.launches import AGENTS, Launch, python_program
+from stackyard.lint.launches import AGENTS, Launch
 from stackyard.lint.rules.base import Case, Hit, rule
 from stackyard.lint.words import is_known
 
@@ -35,7 +35,7 @@ def isolated_gpu_by_local_rank(case: Case) -> Iterator[Hit]:
                 f"each task sees one GPU, but {source.file}:{source.device_line} selects one by local rank",
                 "srun --gpus-per-node=N --gpu-bind=none ...",
             )
-        elif source is None and python_program(target.program) and per_node:
+        elif source is None and case.python(target) and per_node:
             yield Hit(
                 launch.line,
                 "each task sees one GPU: cuda:<local rank> is an invalid device",

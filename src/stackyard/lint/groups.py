@@ -1,0 +1,155 @@
+"""How a Python program joins its process group: which variables it must be given; parsed, never run.
+
+``torch.distributed.init_process_group`` reads MASTER_ADDR, RANK and WORLD_SIZE from the environment unless the call or
+the program itself supplies them (PyTorch documentation, "Environment variable initialization"). torchrun sets them;
+srun, mpirun, jsrun and flux do not.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+NEEDED = ("MASTER_ADDR", "RANK", "WORLD_SIZE")
+_MOST_FILES = 30
+_LARGEST = 2_000_000
+_OTHERS = {"mpi4py", "idr_torch", "hostlist", "horovod", "pytorch_lightning", "lightning", "accelerate", "deepspeed"}
+"""Packages that find out ranks and addresses themselves."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """The call that joins the group, and the variables that neither it nor the program supplies.
+
+    `guarded`: the program looks first whether the variables exist, and runs alone without them.
+    """
+
+    file: str
+    line: int
+    needs: tuple[str, ...]
+    guarded: bool
+
+
+@cache
+def group_of(file: Path, folder: Path) -> Group | None:
+    """The group that a program joins, with the modules beside it that it imports; None if it joins none."""
+    trees = list(_trees(file, folder))
+    nodes = [node for _, tree in trees for node in ast.walk(tree)]
+    calls = [
+        (path, call) for path, tree in trees for call in ast.walk(tree)
+        if isinstance(call, ast.Call) and _last(call.func) == "init_process_group"
+    ]  # fmt: skip
+    if not calls or _finds_ranks(nodes):
+        return None
+    needs = set(NEEDED)
+    for _, call in calls:
+        needs &= _needs(call)
+    needs -= set(_set_names(nodes))
+    path, call = calls[0]
+    name = str(path.relative_to(folder)) if path.is_relative_to(folder) else path.name
+    return Group(name, call.lineno, tuple(each for each in NEEDED if each in needs), _is_guarded(nodes))
+
+
+def _trees(file: Path, folder: Path) -> Iterator[tuple[Path, ast.Module]]:
+    """The program and the modules beside it or in the folder that it imports, directly or not."""
+    waiting, seen = [file], set[Path]()
+    while waiting and len(seen) < _MOST_FILES:
+        path = waiting.pop(0)
+        if path in seen:
+            continue
+        seen.add(path)
+        try:
+            if path.stat().st_size > _LARGEST:
+                continue
+            tree = ast.parse(path.read_text(errors="replace"))
+        except (OSError, SyntaxError, ValueError, RecursionError):
+            continue
+        yield path, tree
+        waiting += [each for name in _modules(tree) for each in _files(name, (path.parent, file.parent, folder))]
+
+
+def _modules(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from ([node.module] if node.module else [])
+            yield from (f"{node.module}.{alias.name}" if node.module else alias.name for alias in node.names)
+
+
+def _files(module: str, folders: tuple[Path, ...]) -> Iterator[Path]:
+    for folder in dict.fromkeys(folders):
+        base = folder / module.replace(".", "/")
+        for path in (base.with_suffix(".py"), base / "__init__.py"):
+            if path.is_file():
+                yield path
+                return
+
+
+def _last(func: ast.expr) -> str:
+    return func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
+
+
+def _needs(call: ast.Call) -> set[str]:
+    """What one call leaves to the environment."""
+    names = ("backend", "init_method", "timeout", "world_size", "rank", "store")
+    given = dict(zip(names, call.args, strict=False)) | {each.arg: each.value for each in call.keywords if each.arg}
+    unpacked = any(each.arg is None for each in call.keywords) or any(isinstance(a, ast.Starred) for a in call.args)
+    backend, method = _text(given.get("backend")), given.get("init_method")
+    if unpacked or "store" in given or backend == "mpi":
+        return set()
+    needs = {name.upper() for name in ("rank", "world_size") if name not in given or _is_default(given[name])}
+    method_text = _text(method)
+    if method is None or method_text == "" or (method_text or "").startswith("env://"):
+        return needs | {"MASTER_ADDR"}
+    return needs if method_text else set()
+
+
+def _text(value: ast.expr | None) -> str | None:
+    if isinstance(value, ast.Constant):
+        return value.value if isinstance(value.value, str) else ""
+    return None
+
+
+def _is_default(value: ast.expr) -> bool:
+    return ast.unparse(value) in ("-1", "None")
+
+
+def _set_names(nodes: list[ast.AST]) -> Iterator[str]:
+    """Variables that a program sets for itself; any name inside a call of update or setdefault counts."""
+    for node in nodes:
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            yield _text(node.slice) or ""
+        elif isinstance(node, ast.Call) and _last(node.func) in ("setdefault", "putenv", "update"):
+            yield from (each.arg for each in node.keywords if each.arg)
+            for inner in ast.walk(node):
+                if isinstance(inner, ast.Constant) and isinstance(inner.value, str):
+                    yield inner.value
+
+
+def _finds_ranks(nodes: list[ast.AST]) -> bool:
+    """Whether the program leaves this to a package, or sets variables whose names are known only when it runs."""
+    for node in nodes:
+        stored = isinstance(getattr(node, "ctx", None), ast.Store)
+        if isinstance(node, ast.Subscript) and stored and _last(node.value) == "environ" and _text(node.slice) is None:
+            return True
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+        if any(name.split(".")[0] in _OTHERS for name in names):
+            return True
+    return False
+
+
+def _is_guarded(nodes: list[ast.AST]) -> bool:
+    """``if "RANK" in os.environ``, ``os.environ.get("WORLD_SIZE", 1)``, ``is_torchelastic_launched()``."""
+    for node in nodes:
+        if isinstance(node, ast.Compare) and _text(node.left) in (*NEEDED, "LOCAL_RANK"):
+            return True
+        called = _last(node.func) if isinstance(node, ast.Call) else ""
+        first = _text(node.args[0]) if isinstance(node, ast.Call) and node.args else ""
+        if called == "is_torchelastic_launched" or (called in ("get", "getenv") and first in (*NEEDED, "LOCAL_RANK")):
+            return True
+    return False
