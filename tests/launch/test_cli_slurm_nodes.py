@@ -57,6 +57,16 @@ def test_a_job_is_planned_for_the_nodes_of_its_partition(bare: Work) -> None:
     assert "rank 0 of 2" in outside.out
 
 
+@pytest.mark.parametrize("words", [(), ("-r", "2", "-g", "0", "-p", "debug")])
+def test_a_job_is_explained_for_the_nodes_that_it_is_submitted_for(bare: Work, words: tuple[str, ...]) -> None:
+    told = bare.run("explain", "-N", "2", *words, "--as", "srun", "--json", "exit.py").value
+    plan = bare.run("submit", "-N", "2", *words, "--dry-run", "--json", "exit.py").value
+    script = [line.replace('"', "") for line in plan["script"].splitlines() if line.startswith("#SBATCH")]
+    assert [line["line"].replace('"', "") for line in told["head"]] == script
+    assert told["launchers"]["srun"]["command"].split()[:-2] == plan["command"].split()[:-1]
+    assert (told["layout"]["node"]["kind"], told["layout"]["ranks"]) == ("partition debug", plan["layout"]["ranks"])
+
+
 @pytest.mark.parametrize(("words", "salloc", "said", "hint"), [
     (("-r", "4", "-c", "8", "-g", "0"), ("-N2",), "need 32 CPUs per node, but this allocation has 1",
      "salloc -N 2 --exclusive, or salloc -N 2 --ntasks-per-node=4 --cpus-per-task=8"),

@@ -11,12 +11,12 @@ from stackyard.errors import InputError
 from stackyard.findings import Finding
 from stackyard.launch.jobs.job import stack_in_use
 from stackyard.launch.jobs.workspace import Workspace
-from stackyard.launch.layout import nodes, placing
+from stackyard.launch.layout import placing
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.plan import launchers
 from stackyard.launch.plan.command import program_text, shown_words
-from stackyard.launch.plan.context import PlanContext, plan_context
-from stackyard.launch.plan.make import make_plan
+from stackyard.launch.plan.context import PlanContext, plan_context, with_offer
+from stackyard.launch.plan.make import make_plan, node_of
 from stackyard.launch.plan.model import Allocation, BatchHead, Plan, Reason
 from stackyard.launch.records.record import next_run
 from stackyard.launch.request.intent import Intent
@@ -57,16 +57,20 @@ def stand_for(nodes: int) -> tuple[str, ...]:
 def explain(workspace: Workspace, intent: Intent, names: Iterable[str]) -> Explained:
     """The job as each of the launchers `names` would start it, the site's own first.
 
+    It is planned for the nodes that `submit` plans for: where no site file describes them, for those that the scheduler
+    reports, not for this machine.
+
     Raises:
-        InputError: no launcher can start such a job: the layout, the program or the script's head is refused.
+        InputError: no launcher can start such a job: the layout, the program or the script's head is refused; or more
+            nodes are requested than the partition has.
         MissingError: a program that the plan needs was not found.
     """
     site = workspace.site
-    layout = placing.plan_layout(intent, nodes.pick_kind(site, intent))
     stack = stack_in_use(workspace.yard, site, intent.stack)
-    found = plan_context(site, workspace.environ, stack)
+    found = with_offer(replace(plan_context(site, workspace.environ, stack), allocation=None), intent, site)
     kind: Any = found.scheduler
-    fixed = PlanContext(kind, Allocation(kind, "", stand_for(intent.nodes)), stack, environ=found.environ)
+    fixed = replace(found, allocation=Allocation(kind, "", stand_for(intent.nodes)))
+    layout = placing.plan_layout(intent, node_of(intent, site, fixed))
     own = intent.launcher or launchers.default_name(site.scheduler.model_copy(update={"kind": kind}))
     plans = {name: _plan(name, own, intent, site, fixed) for name in sorted(names, key=lambda name: name != own)}
     plan = _first_plan(plans.values())

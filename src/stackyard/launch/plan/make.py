@@ -57,7 +57,7 @@ def make_plan(
         MissingError: a program that the plan needs was not found.
     """
     _check_program(intent, program)
-    node = _node(intent, site, context)
+    node = node_of(intent, site, context)
     layout = placing.plan_layout(intent, node, tuple(hosts) if hosts is not None else _hosts(intent, context))
     if site.nodes:
         refuse(layout.findings)
@@ -84,7 +84,7 @@ def make_plan(
     )  # fmt: skip
 
 
-def _node(intent: Intent, site: Site, context: PlanContext) -> Node:
+def node_of(intent: Intent, site: Site, context: PlanContext) -> Node:
     """The node as the site describes it, else as the scheduler reports it, else this machine."""
     if not site.nodes and not intent.node_kind and context.offer is not None and context.offer.node is not None:
         return context.offer.node
