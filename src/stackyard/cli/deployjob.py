@@ -11,12 +11,13 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.following import follow_run
-from stackyard.cli.intents import option_of
+from stackyard.cli.intents import option_of, settle_queue
 from stackyard.cli.output import show_json
 from stackyard.errors import InputError
 
-JOB_OPTIONS = ("--on", "--time", "-t", "--account", "-A", "--queue", "-q", "--scheduler-arg")
-SHORT_WITH_VALUE = re.compile(r"-[tAq].+")
+JOB_OPTIONS = ("--on", "--time", "-t", "--account", "-A", "--queue", "--partition", "-p", "-q",
+               "--scheduler-arg")  # fmt: skip
+SHORT_WITH_VALUE = re.compile(r"-[tApq].+")
 
 
 def deploy_on(
@@ -32,6 +33,7 @@ def deploy_on(
     from stackyard.launch.api import builds, jobs
 
     workspace = context.workspace()
+    settle_queue(workspace, batch)
     options = jobs.made(jobs.BatchOptions, {k: v for k, v in batch.items() if v not in (None, "", ())}, option_of)
     job, words = builds.build_job(workspace, kind, files, options), without_job(workspace.argv)
     if dry_run:

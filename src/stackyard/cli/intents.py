@@ -96,7 +96,8 @@ AGAIN = program_option("--again", metavar="RUN", help="Repeat a recorded run; ot
 SCHEDULER = (
     scheduler("-t", "--time", "time_min", type=Duration(), help="Wall time: minutes, H:MM or D-HH:MM:SS."),
     scheduler("-A", "--account", metavar="NAME", help="Account or project."),
-    scheduler("-q", "-p", "--queue", "--partition", "queue", metavar="NAME", help="Queue or partition."),
+    scheduler("-p", "--partition", "--queue", "queue", metavar="NAME", help="Partition or queue."),
+    scheduler("-q", "short_queue", metavar="NAME", help="As for the scheduler: QoS with Slurm, else the queue."),
     scheduler("--qos", metavar="NAME", help="Quality of service."),
     scheduler("-C", "--constraint", metavar="FEATURES", help="Required node features."),
     scheduler("--reservation", metavar="NAME", help="Reservation to use."),
@@ -141,6 +142,8 @@ def requested(
 ) -> tuple[Intent, Repeat | None]:
     """The intent of a command line, and the run that it repeats. What differs from that run is printed.
 
+    `options` have the queue or the quality of service that ``-q`` names afterwards.
+
     The recorded environment variables are set in this process: the ranks inherit them.
 
     Args:
@@ -149,7 +152,8 @@ def requested(
     Raises:
         InputError: a value is wrong, or no such run.
     """
-    if not options["again"]:
+    settle_queue(workspace, options)
+    if not options.get("again"):
         default = None if options["nodes"] or options["job_file"] else nodes()
         return make_intent(options, program, default), None
     from stackyard.launch.api import jobs, runs
@@ -160,6 +164,18 @@ def requested(
     os.environ.update(again.environ)
     again = jobs.with_changes(again, make_intent({**options, "job_file": None}, program))
     return again.intent, again
+
+
+def settle_queue(workspace: Workspace, options: dict[str, Any]) -> None:
+    """Replace ``-q`` in `options` by what it means to this site's scheduler. Raises InputError: both are given."""
+    from stackyard.launch.api.jobs import queue_field
+
+    if not (name := options.pop("short_queue", None)):
+        return
+    field = queue_field(workspace)
+    if options.get(field) not in (None, name):
+        raise InputError(f"-q {name} contradicts {option_of(field)} {options[field]}", hint="leave out one of them")
+    options[field] = name
 
 
 def make_intent(options: dict[str, Any], program: tuple[str, ...], nodes: int | None = None) -> Intent:

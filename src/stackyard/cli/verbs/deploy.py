@@ -34,7 +34,8 @@ EXAMPLES = (
 @click.option("--on", metavar="KIND", help="Build in a batch job on a node of this kind (gpu: the one with GPUs).")
 @click.option("-t", "--time", "time_min", type=Duration(), help="With --on: wall time.")
 @click.option("-A", "--account", help="With --on: account or project.")
-@click.option("-q", "--queue", help="With --on: queue or partition.")
+@click.option("-p", "--partition", "--queue", "queue", help="With --on: partition or queue.")
+@click.option("-q", "short_queue", help="With --on, as for the scheduler: QoS with Slurm, else the queue.")
 @click.option("--scheduler-arg", "scheduler_args", multiple=True, help="With --on: extra batch option, unchanged.")
 @click.option("--recorded", hidden=True, type=click.Path(path_type=Path), help="The run of this deploy's batch job.")
 @click.option("--dry-run", is_flag=True, help="Print what would be done; write nothing.")
@@ -45,7 +46,7 @@ def command(context: Context, /, files: tuple[Path, ...], dry_run: bool, as_json
 
     FILE is a stack.yaml, an environment.yml or a requirements.txt. Nothing is built or published if no input changed.
     """
-    batch = {name: options.pop(name) for name in ("time_min", "account", "queue", "scheduler_args")}
+    batch = {name: options.pop(name) for name in ("time_min", "account", "queue", "short_queue", "scheduler_args")}
     on, run = options.pop("on"), options.pop("recorded")
     if on:
         from stackyard.cli.deployjob import deploy_on

@@ -14,7 +14,7 @@ import click
 from stackyard.cli.context import Context
 from stackyard.cli.findings import show_finding
 from stackyard.cli.help import Verb
-from stackyard.cli.intents import LAUNCHERS, intent_options, make_intent, output
+from stackyard.cli.intents import LAUNCHERS, intent_options, output, requested
 from stackyard.cli.output import show_json
 from stackyard.findings import counted
 
@@ -45,9 +45,11 @@ def command(context: Context, /, program: tuple[str, ...], only: str | None, **o
     """Show how srun, jsrun, mpirun, mpiexec and flux would start a job, and why each flag is used."""
     from stackyard.launch.api.explaining import explain
 
-    intent = make_intent(options, program or (() if options["job_file"] else ("train.py",)))
+    workspace = context.workspace()
+    words = program or (() if options["job_file"] else ("train.py",))
+    intent, _ = requested(workspace, options, words, lambda: None)
     names = [name.strip() for name in only.split(",")] if only else LAUNCHERS
-    found = explain(context.workspace(), intent, names)
+    found = explain(workspace, intent, names)
     if options["as_json"]:
         lines = {"own": found.own, "launchers": found.lines}
         show_json({"layout": _layout_json(found.layout), **lines, **_more_json(found)})

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from stackyard.launch.jobs.batch import batch_script, submit, submit_command
 from stackyard.launch.jobs.carry_out import Stream, carry_out
-from stackyard.launch.jobs.job import Job, batch_job, default_nodes, launch_job, recorded_job
+from stackyard.launch.jobs.job import Job, batch_job, default_nodes, launch_job, queue_field, recorded_job
 from stackyard.launch.jobs.recording import Run, plan_json, record_run
 from stackyard.launch.jobs.repeat import Repeat, repeat, with_changes
 from stackyard.launch.jobs.workspace import Workspace
@@ -47,6 +47,7 @@ __all__ = [
     "preview_launch",
     "preview_submission",
     "program_text",
+    "queue_field",
     "record_launch",
     "record_submission",
     "recorded_job",

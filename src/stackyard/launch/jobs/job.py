@@ -47,6 +47,11 @@ def default_nodes(workspace: Workspace, *, launcher: str = "", spare: int = 0) -
     return max(1, len(allocation.hosts) - spare) if allocation else 1
 
 
+def queue_field(workspace: Workspace) -> str:
+    """The field of `BatchOptions` that ``-q`` sets: as in sbatch the quality of service under Slurm, else the queue."""
+    return "qos" if plan_context(workspace.site, workspace.environ).scheduler == "slurm" else "queue"
+
+
 def launch_job(workspace: Workspace, intent: Intent, again: Repeat | None = None) -> Job:
     """A job for the nodes of the allocation, or for this machine.
 
