@@ -57,6 +57,30 @@ def test_a_job_is_planned_for_the_nodes_of_its_partition(bare: Work) -> None:
     assert "rank 0 of 2" in outside.out
 
 
+@pytest.mark.parametrize(("asked", "words", "ranks", "cores", "gpus"), [
+    (("--ntasks-per-node=2", "-c4"), (), 2, 4, 0),
+    (("-n6", "-c4", "--exclusive"), (), 3, 4, 1),  # 4 GPUs for 3 ranks
+    (("--ntasks-per-node=2", "-c4", "--gpus-per-node=2"), (), 2, 4, 1),
+    (("--ntasks-per-node=4",), (), 4, 1, 0),
+    (("--ntasks-per-node=2", "-c4"), ("-c", "2"), 2, 2, 0),
+    (("--ntasks-per-node=2", "-c4"), ("-r", "4", "-g", "0", "-c", "2"), 4, 2, 0),
+    (("-c8", "--gpus-per-node=4"), ("-c", "2"), 4, 2, 1),  # no number of tasks: one rank per GPU
+])  # fmt: skip
+@pytest.mark.parametrize("described", [True, False])
+def test_the_tasks_of_ones_own_job_are_the_ranks(
+    slurm: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: tuple[str, ...],
+    words: tuple[str, ...], ranks: int, cores: int, gpus: int, described: bool,
+) -> None:  # fmt: skip
+    with working(slurm, tmp_path) as work:
+        if not described:
+            monkeypatch.delenv("STACKYARD_SITE")
+        done = work.allocated("launch", *words, "--dry-run", "--json", "exit.py", "0", salloc=("-N2", *asked))
+        made = done.value["layout"]
+        assert (made["ranks_per_node"], made["cores_per_rank"], made["gpus_per_rank"]) == (ranks, cores, gpus)
+        if not words:
+            assert f"note: {ranks} ranks per node" in done.err
+
+
 @pytest.mark.parametrize("words", [(), ("-r", "2", "-g", "0", "-p", "debug")])
 def test_a_job_is_explained_for_the_nodes_that_it_is_submitted_for(bare: Work, words: tuple[str, ...]) -> None:
     told = bare.run("explain", "-N", "2", *words, "--as", "srun", "--json", "exit.py").value

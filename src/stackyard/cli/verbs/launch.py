@@ -11,9 +11,10 @@ from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.intents import AGAIN, intent_options, output, requested
 from stackyard.cli.output import show_json, show_notice
+from stackyard.findings import counted
 
 if TYPE_CHECKING:
-    from stackyard.launch.api.jobs import Job, RunPaths, Stream
+    from stackyard.launch.api.jobs import Intent, Job, RunPaths, Stream
 
 FLAGS = {"time_min": "--time", "signal_s": "--signal", "memory_gib": "--memory", "mail_events": "--mail-on",
          "scheduler_args": "--scheduler-arg"}  # fmt: skip
@@ -54,12 +55,23 @@ def command(context: Context, /, program: tuple[str, ...], **options: Any) -> No
 
     intent, again = requested(workspace, options, program, all_nodes)
     job = jobs.launch_job(workspace, intent, again)
+    _report_shape(intent, job)
     _report_unused(options, job)
     if options["dry_run"]:
         _dry_run(job, options["as_json"])
         return
     run = jobs.record_launch(job)
     carry_out(job, run.paths, options["stream"], options["as_json"])
+
+
+def _report_shape(asked: Intent, job: Job) -> None:
+    """Say which ranks are those of the allocation's tasks."""
+    taken = job.intent
+    if taken == asked:
+        return
+    cores = f" with {counted(taken.cores_per_rank, 'core')} each" if taken.cores_per_rank else ""
+    ranks = counted(taken.ranks_per_node or 0, "rank")
+    show_notice(f"{ranks} per node{cores}, as this allocation was requested; -r and -c change that")
 
 
 def _report_unused(options: dict[str, Any], job: Job) -> None:

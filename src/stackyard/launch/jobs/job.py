@@ -10,8 +10,9 @@ from pathlib import Path
 from stackyard.launch.jobs.repeat import Repeat
 from stackyard.launch.jobs.requeue import array_index
 from stackyard.launch.jobs.workspace import Workspace
+from stackyard.launch.plan.allocated import as_allocated
 from stackyard.launch.plan.context import PlanContext, StackInUse, need_scheduler, plan_context, with_offer
-from stackyard.launch.plan.make import make_plan
+from stackyard.launch.plan.make import make_plan, node_of
 from stackyard.launch.plan.model import Plan
 from stackyard.launch.records import record
 from stackyard.launch.records.arrays import begin_task
@@ -55,12 +56,20 @@ def queue_field(workspace: Workspace) -> str:
 def launch_job(workspace: Workspace, intent: Intent, again: Repeat | None = None) -> Job:
     """A job for the nodes of the allocation, or for this machine.
 
+    In an allocation of Slurm whose tasks were requested (``sbatch --ntasks-per-node=2 -c 4``) these are its ranks where
+    the request names none.
+
     Raises:
         InputError: no such revision, or more nodes requested than the partition has.
     """
     stack = _stack(workspace, intent, again)
     context = plan_context(workspace.site, workspace.environ, stack, launcher=intent.launcher)
-    return _job(workspace, intent, context, again)
+    job = _job(workspace, intent, context, again)
+    allocation, offer = job.context.allocation, job.context.offer
+    if again or allocation is None or offer is None:
+        return job
+    node, hosts = node_of(intent, workspace.site, job.context), len(allocation.hosts)
+    return replace(job, intent=as_allocated(intent, node, offer, workspace.environ, hosts=hosts))
 
 
 def batch_job(workspace: Workspace, intent: Intent, again: Repeat | None = None) -> Job:

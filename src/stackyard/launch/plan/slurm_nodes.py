@@ -155,13 +155,13 @@ def _number(facts: Mapping[str, str], name: str) -> int:
 def _gpus_given(environ: Mapping[str, str]) -> int | None:
     """GPUs of the allocation per node; None if no variable is set (``--gres`` sets none in salloc)."""
     if environ.get("SLURM_GPUS_ON_NODE"):
-        return _last_number(environ["SLURM_GPUS_ON_NODE"])
+        return last_number(environ["SLURM_GPUS_ON_NODE"])
     if environ.get("SLURM_GPUS_PER_NODE"):
-        return sum(_last_number(part) for part in environ["SLURM_GPUS_PER_NODE"].split(","))
+        return sum(last_number(part) for part in environ["SLURM_GPUS_PER_NODE"].split(","))
     return None
 
 
-def _last_number(text: str) -> int:
+def last_number(text: str) -> int:
     """``4`` and ``a100:4`` as 4; a type alone is one."""
     last = text.rpartition(":")[2]
     return int(last) if last.isdigit() else 1

@@ -1,0 +1,63 @@
+"""The tasks that a Slurm allocation was requested with, as the ranks of a launch inside it.
+
+Variables: sbatch(1) and salloc(1), OUTPUT ENVIRONMENT VARIABLES. Those of tasks, CPUs and GPUs per task are set only
+where the option was given. In a step (``srun --pty``) they are the step's, which is one shell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from stackyard.launch.layout.model import Node
+from stackyard.launch.plan.slurm_nodes import Offer, last_number
+from stackyard.launch.request.intent import Intent
+
+
+def as_allocated(intent: Intent, node: Node, offer: Offer, environ: Mapping[str, str], *, hosts: int) -> Intent:
+    """The same request, with the shape of the allocation's tasks where it names none.
+
+    Cores and GPUs of a task belong to its number of tasks: they are not taken for another number of ranks.
+
+    Args:
+        hosts: the nodes of the allocation.
+    """
+    ranks = _tasks_per_node(environ, hosts)
+    if not ranks or intent.ranks_per_node not in (None, ranks):
+        return intent
+    changes: dict[str, int] = {"ranks_per_node": ranks}
+    if intent.cores_per_rank is None and (cores := _cores(environ, node, offer, ranks)):
+        changes["cores_per_rank"] = cores
+    if intent.gpus_per_rank is None and (gpus := _gpus(environ, offer, ranks)) is not None:
+        changes["gpus_per_rank"] = gpus
+    return intent.model_copy(update=changes)
+
+
+def _tasks_per_node(environ: Mapping[str, str], hosts: int) -> int:
+    """``--ntasks-per-node``, else ``-n`` over the nodes; 0 if neither was given, or it does not divide evenly."""
+    if "SLURM_STEP_ID" in environ:
+        return 0
+    if each := environ.get("SLURM_NTASKS_PER_NODE", ""):
+        return int(each) if each.isdigit() else 0
+    tasks = environ.get("SLURM_NTASKS", "")
+    return int(tasks) // hosts if tasks.isdigit() and int(tasks) % hosts == 0 else 0
+
+
+def _cores(environ: Mapping[str, str], node: Node, offer: Offer, ranks: int) -> int:
+    """``-c`` in cores (Slurm counts hardware threads); without it, what the tasks share if that is not whole nodes."""
+    given = environ.get("SLURM_CPUS_PER_TASK", "")
+    if given.isdigit():
+        threads = int(given)
+    elif 0 < offer.cpus < sum(len(domain.cores) for domain in node.domains) * node.smt:
+        threads = offer.cpus // ranks
+    else:
+        return 0
+    told = environ.get("SLURM_THREADS_PER_CORE", "")
+    alone = 1 if environ.get("SLURM_HINT") == "nomultithread" else node.smt
+    return max(1, threads // (int(told) if told.isdigit() and int(told) else alone))
+
+
+def _gpus(environ: Mapping[str, str], offer: Offer, ranks: int) -> int | None:
+    """``--gpus-per-task``, else a share of those allocated; None: unknown, or fewer than ranks."""
+    if given := environ.get("SLURM_GPUS_PER_TASK", ""):
+        return last_number(given)
+    return None if offer.gpus is None or 0 < offer.gpus < ranks else offer.gpus // ranks
