@@ -8,6 +8,8 @@ import pytest
 
 from stackyard.errors import MissingError
 
+XDG = ("XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME")
+
 pytest_plugins = ["support.realness", "support.slurmfixtures", "support.accounts"]
 
 
@@ -15,7 +17,7 @@ pytest_plugins = ["support.realness", "support.slurmfixtures", "support.accounts
 def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("HOME", str(home))
-    for name in ("STACKYARD_HOME", "STACKYARD_SITE", "XDG_DATA_HOME", "XDG_CACHE_HOME", "MODULEPATH", "SCRATCH"):
+    for name in ("STACKYARD_HOME", "STACKYARD_SITE", "MODULEPATH", "SCRATCH", *XDG):
         monkeypatch.delenv(name, raising=False)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import os
@@ -9,21 +10,21 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from stackyard.errors import InputError
-from stackyard.host.identity import account_name, hostname, whoami
-from stackyard.launch.records.find import compare, find_run
+from stackyard.host.identity import account_name, whoami
+from stackyard.launch.records.find import compare, find_run, handle, known_runs
 from stackyard.launch.records.follow import follow
+from stackyard.launch.records.naming import names_folder, new_run, next_run
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.record import (
     RunRecord,
     RunStatus,
-    new_run,
-    next_run,
     read_run,
     read_status,
     set_aside,
@@ -31,6 +32,7 @@ from stackyard.launch.records.record import (
     write_status,
 )
 from stackyard.launch.records.status import cancel, current_status
+from support.accounts import Accounts
 
 
 def make_run(folder: Path, **values: object) -> RunPaths:
@@ -79,26 +81,174 @@ def test_runs_are_found_by_name_end_of_name_folder_and_last(tmp_path: Path) -> N
     first, second = make_run(tmp_path / "runs"), make_run(tmp_path / "runs")
     here = tmp_path / "runs"
     assert find_run(first.name, here).root == first.root
-    assert find_run("002", here).root == second.root
+    assert find_run("002", here).root == find_run("2", here).root == second.root
     assert find_run("last", here).root == second.root
     assert find_run(str(first.root), here).root == first.root
     assert find_run("002", tmp_path / "elsewhere").root == second.root  # through the index of all runs
-    make_run(tmp_path / "other")
-    with pytest.raises(InputError, match="several runs"):
-        find_run("001", tmp_path / "elsewhere")
     with pytest.raises(InputError, match="no such run: 077"):
         find_run("077", here)
 
 
+def test_a_name_is_given_once_a_day_in_whichever_directory(tmp_path: Path) -> None:
+    runs = [make_run(tmp_path / name) for name in ("a", "b", "a")]
+    assert [run.name[-3:] for run in runs] == ["001", "002", "003"]
+    for run in runs:
+        assert find_run(run.name, tmp_path / "elsewhere").root == find_run(handle(run), tmp_path / "b").root == run.root
+
+
+def test_a_name_that_several_runs_have_is_an_error_with_their_directories(tmp_path: Path) -> None:
+    """Runs recorded before names were given once, or while the home could not be written."""
+    first = make_run(tmp_path / "a")
+    (names_folder() / first.name).unlink()
+    second = make_run(tmp_path / "b")
+    assert first.name == second.name
+    for folder in ("a", "b", "c"):
+        with pytest.raises(InputError, match="several runs match") as raised:
+            find_run(first.name, tmp_path / folder)
+        assert str(first.root) in str(raised.value) and str(second.root) in str(raised.value)
+    assert find_run("001", tmp_path / "b").root == second.root  # the end of a name: first of all here
+    assert handle(second) == str(second.root) == str(find_run(handle(second), tmp_path / "a").root)
+
+
+def test_a_home_that_cannot_be_written_stops_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    first, second = make_run(tmp_path / "a"), make_run(tmp_path / "a")
+    assert first.name != second.name
+    assert handle(first) == str(first.root)  # the index could not be written
+
+
+def test_the_run_after_the_999th(tmp_path: Path) -> None:
+    day = next_run(tmp_path).name[:-4]
+    for number in (998, 999):
+        (tmp_path / f"{day}-{number}").mkdir()
+    made = [make_run(tmp_path) for _ in range(3)]
+    assert [run.name for run in made] == [f"{day}-1000", f"{day}-1001", f"{day}-1002"]
+    assert [run.name for run in known_runs(tmp_path)] == [run.name for run in made]
+    assert find_run("last", tmp_path).root == made[2].root
+    make_run(tmp_path / "b")
+    (tmp_path / f"{day}-999" / "record.json").write_bytes(made[0].record.read_bytes())
+    assert [run.name[11:] for run in known_runs(tmp_path)] == ["999", "1000", "1001", "1002"]
+    assert find_run("1000", tmp_path).root == made[0].root
+    with pytest.raises(InputError, match="no such run"):
+        find_run("000", tmp_path)  # not the end of 1000
+
+
+def test_names_of_past_days_are_forgotten(tmp_path: Path) -> None:
+    names_folder().mkdir(parents=True)
+    for name in ("2026-01-02-001", "2026-01-02-002"):
+        (names_folder() / name).touch()
+    os.utime(names_folder() / "2026-01-02-001", (0, 0))
+    made = new_run(tmp_path)
+    assert sorted(path.name for path in names_folder().iterdir()) == ["2026-01-02-002", made.name]
+
+
+def test_a_run_directory_is_private_and_its_files_follow_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        paths = make_run(tmp_path / "runs")
+        write_status(paths, RunStatus())
+    finally:
+        os.umask(before)
+    assert paths.root.stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "runs").stat().st_mode & 0o777 == 0o755
+    assert paths.status.stat().st_mode & 0o777 == 0o644
+
+
+def test_runs_of_other_users_in_the_same_directory_are_left_out(accounts: Accounts, common: Path) -> None:
+    anna, bert = accounts.user("anna", umask=0), accounts.user("bert", umask=0)
+    work = common / "work"
+    work.mkdir()
+    work.chmod(0o777)
+    (work / "x.py").write_text("")
+    for who in (anna, bert):
+        who.stackyard("launch", "--launcher", "local", "-r", "1", "x.py", cwd=work)
+        assert [row["state"] for row in who.stackyard("runs", "--json", cwd=work).value] == ["done"]
+        for run in (work / "runs").iterdir():
+            run.chmod(0o755)  # as before run directories were private
+    assert len(list((work / "runs").iterdir())) == 2
+
+
+CARRIES_OUT = """
+import os, sys, time
+from pathlib import Path
+from stackyard.host.identity import hostname
+from stackyard.launch.records.paths import RunPaths
+from stackyard.launch.records.record import RunStatus, write_status
+write_status(RunPaths(Path(sys.argv[1])), RunStatus(state="running", pid=os.getpid(), host=hostname()))
+print("started", flush=True)
+time.sleep(60)
+"""
+
+
+@contextlib.contextmanager
+def carried_out(paths: RunPaths) -> Iterator[subprocess.Popen[str]]:
+    """A process that carries a run out, as its status says; killed in the end."""
+    child = subprocess.Popen([sys.executable, "-c", CARRIES_OUT, paths.root], stdout=subprocess.PIPE, text=True)
+    try:
+        assert child.stdout is not None and child.stdout.readline()
+        yield child
+    finally:
+        child.kill()
+        child.communicate()
+
+
+def changed(paths: RunPaths, **values: object) -> None:
+    """Other members of the ``process`` of a status."""
+    status = json.loads(paths.status.read_text())
+    status["process"].update(values)
+    paths.status.write_text(json.dumps(status))
+
+
 def test_a_run_whose_watcher_died_is_lost_and_one_that_lives_is_not(tmp_path: Path) -> None:
     paths = make_run(tmp_path)
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    write_status(paths, RunStatus(state="running", pid=child.pid, host=hostname()))
-    assert current_status(paths).state == "running"
-    child.kill()
-    child.wait()
+    with carried_out(paths) as child:
+        assert current_status(paths).state == "running"
     assert current_status(paths).state == "lost"
     assert read_status(paths).over
+    with pytest.raises(InputError, match=f"already ended .lost.: launcher process {child.pid} has died"):
+        cancel(paths)
+
+
+def test_a_process_that_has_the_number_by_now_is_left_alone(tmp_path: Path) -> None:
+    """The number of a launcher process that has died belongs to another process of yours."""
+    paths = make_run(tmp_path)
+    with carried_out(paths) as other:
+        changed(paths, started="1")
+        with pytest.raises(InputError, match="has died"):
+            cancel(paths)
+        assert other.poll() is None and read_status(paths).state == "lost"
+
+
+@pytest.mark.parametrize("pid", [-1, 0, "1", None, 1 << 40])
+def test_a_damaged_status_signals_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pid: object) -> None:
+    """-1 means every process of yours to kill(2), and 0 the group of the one that asks: so nothing is really sent."""
+    sent: list[tuple[int, int]] = []
+    paths = make_run(tmp_path)
+    with carried_out(paths):
+        status = json.loads(paths.status.read_text())
+        broken = {**status, "process": {**status["process"], "pid": pid}, "pid": pid if type(pid) is int else 1}
+        paths.status.write_text(json.dumps(broken))
+        monkeypatch.setattr(os, "kill", lambda *signalled: sent.append(signalled))
+        with pytest.raises(InputError, match="does not say which process runs it"):
+            cancel(paths)
+        monkeypatch.undo()
+    assert sent == []
+
+
+def test_a_run_of_another_boot_or_container(tmp_path: Path) -> None:
+    paths = make_run(tmp_path)
+    with carried_out(paths) as child:
+        place = json.loads(paths.status.read_text())["process"]["place"]
+        changed(paths, place=place.replace("pid:[", "pid:[9"))
+        assert current_status(paths).state == "running"
+        with pytest.raises(InputError, match="cannot be seen from here"):
+            cancel(paths)
+        changed(paths, place="another-boot " + place.split(" ", 1)[1])
+        assert current_status(paths).state == "lost" and read_status(paths).state == "running"
+        with pytest.raises(InputError, match="restarted"):
+            cancel(paths)
+        assert child.poll() is None
 
 
 def test_the_user_of_a_record_is_the_account(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,16 +259,52 @@ def test_the_user_of_a_record_is_the_account(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_cancel_interrupts_the_watcher_here_and_refuses_elsewhere(tmp_path: Path) -> None:
     paths = make_run(tmp_path)
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    write_status(paths, RunStatus(state="running", pid=child.pid, host="elsewhere"))
-    with pytest.raises(InputError, match="is on elsewhere"):
+    with pytest.raises(InputError, match="was never started"):
         cancel(paths)
-    write_status(paths, RunStatus(state="running", pid=child.pid, host=hostname()))
-    assert str(child.pid) in cancel(paths)
-    assert child.wait(10) in (-signal.SIGINT, 1)
+    with carried_out(paths) as child:
+        process = json.loads(paths.status.read_text())["process"]
+        changed(paths, host="elsewhere", place="another")
+        with pytest.raises(InputError, match="is on elsewhere") as raised:
+            cancel(paths)
+        assert raised.value.hint == f"cancel it there: `ssh elsewhere`, then `stackyard runs cancel {paths.root}`"
+        changed(paths, **process)
+        assert str(child.pid) in cancel(paths)
+        assert child.wait(10) in (-signal.SIGINT, 1)
     write_status(paths, RunStatus(state="done", code=0))
     with pytest.raises(InputError, match="already ended"):
         cancel(paths)
+
+
+def test_a_run_of_another_user_is_theirs_to_cancel(accounts: Accounts, common: Path) -> None:
+    anna, bert = accounts.user("anna"), accounts.user("bert")
+    paths = make_run(common)
+    for path, mode in ((paths.root, 0o777), (paths.record, 0o644)):
+        path.chmod(mode)
+    child = anna.popen(anna.bin / "python", "-c", CARRIES_OUT, paths.root, stdout=subprocess.PIPE)
+    try:
+        assert child.stdout is not None and child.stdout.readline()
+        assert f"only {anna.name} can cancel it" in bert.stackyard("runs", "cancel", paths.root, expect=2).err
+        assert child.poll() is None
+    finally:
+        child.kill()
+        child.communicate()
+
+
+def test_the_id_of_a_job_is_never_an_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``scancel --me`` would cancel all jobs of yours."""
+    (tmp_path / "scancel").write_text(f"#!/bin/sh\ntouch {tmp_path}/called\n")
+    (tmp_path / "squeue").write_text("#!/bin/sh\necho '17|RUNNING|None'\n")
+    for name in ("scancel", "squeue"):
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    paths = make_run(tmp_path, how="submit", scheduler="slurm")
+    for job in ("--me", "-u"):
+        write_status(paths, RunStatus(state="running", job=job))
+        with pytest.raises(InputError, match="is not the id of a job"):
+            cancel(paths)
+    assert not (tmp_path / "called").exists()
+    write_status(paths, RunStatus(state="running", job="17_2"))
+    assert "cancelled slurm job 17_2" in cancel(paths) and (tmp_path / "called").exists()
 
 
 def test_two_runs_differ_where_they_differ(tmp_path: Path) -> None:

@@ -50,10 +50,18 @@ def test_a_run_of_format_1_is_shown_listed_and_compared(old: RunPaths) -> None:
     assert stackyard("runs", "diff", "001", "002", "--json").value == []
 
 
-@pytest.mark.parametrize("name", ["run-1", "run-2"])
+@pytest.mark.parametrize("name", ["run-1", "run-2", "run-3"])
 def test_records_of_every_format_have_the_same_content(name: str) -> None:
     first, record = (read_run(RunPaths(FORMATS / each)) for each in ("run-1", name))
     assert record.plan == first.plan and record.intent == first.intent
+
+
+def test_the_process_of_a_run_is_known_since_format_2_of_a_status(old: RunPaths) -> None:
+    assert read_status(RunPaths(FORMATS / "run-3")).process["host"] == "node1"
+    assert read_status(old).process == {}
+    change(old.status, state="running", pid=1)
+    done = stackyard("runs", "cancel", "last", expect=2)
+    assert "does not say which process runs it" in done.err and "kill -INT PID" in done.err
 
 
 @pytest.mark.parametrize("name", ["record.json", "status.json"])

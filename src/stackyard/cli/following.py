@@ -20,14 +20,14 @@ def follow_run(paths: RunPaths, *, as_json: bool = False, logs: tuple[Path, ...]
         logs: the files whose text is shown; none: the log of the first rank.
     """
     from stackyard.cli.launchview import LaunchView
-    from stackyard.launch.api.runs import follow, read_status
+    from stackyard.launch.api.runs import follow, handle, read_status
 
     try:
         status = follow(paths, LaunchView(quiet=as_json), logs=logs)
     except KeyboardInterrupt:
         show_notice(f"stopped following; the job is {read_status(paths).state}. "
-                    f"`stackyard runs attach {paths.name}` follows it, "
-                    f"`stackyard runs cancel {paths.name}` cancels it")  # fmt: skip
+                    f"`stackyard runs attach {handle(paths)}` follows it, "
+                    f"`stackyard runs cancel {handle(paths)}` cancels it")  # fmt: skip
         raise click.exceptions.Exit(130) from None
     if as_json:
         show_json({"run": str(paths.root), **status.__dict__})

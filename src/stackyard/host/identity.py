@@ -80,6 +80,12 @@ class Identity:
             return "unknown"
         return "running" if now == self.started else "dead"
 
+    @property
+    def before_restart(self) -> bool:
+        """Whether it ran on a host of this name before its present boot: it is gone, unless two hosts have the name."""
+        boot_id, here = self.place.partition(" ")[0], _place().partition(" ")[0]
+        return self.host == hostname() and bool(boot_id) and bool(here) and boot_id != here
+
 
 def whoami() -> str:
     """The name of your account, whatever LOGNAME and USER say."""

@@ -92,23 +92,26 @@ def attach(context: Context, run: str, as_json: bool) -> None:
 @click.pass_obj
 def logs(context: Context, run: str, rank: int | None, launcher: bool, where: bool) -> None:
     """Print the log of a rank."""
-    step = _find(context, run).main
+    paths = _find(context, run)
+    step = paths.main
     path = step.launcher_log if launcher else step.rank_log(rank or 0)
     if where:
         click.echo(path if launcher or rank is not None else step.logs)
         return
     if not path.exists():
-        raise _no_log(step.root, step.logs, path)
+        raise _no_log(paths, step.logs, path)
     with path.open("rb") as stream:
         while block := stream.read(1 << 20):
             sys.stdout.buffer.write(block)
 
 
-def _no_log(root: Path, folder: Path, path: Path) -> InputError:
+def _no_log(run: RunPaths, folder: Path, path: Path) -> InputError:
     """Why a log does not exist."""
-    if tasks := sorted(root.glob("array/*/logs"), key=lambda found: int(found.parent.name)):
-        task = f"{root.name}.{tasks[0].parent.name}"
-        return InputError(f"{root.name} is an array", hint=f"name a task: `stackyard runs logs {task}`")
+    from stackyard.launch.api.runs import RunPaths, handle
+
+    if tasks := sorted(run.root.glob("array/*/logs"), key=lambda found: int(found.parent.name)):
+        task = handle(RunPaths(tasks[0].parent))
+        return InputError(f"{run.name} is an array", hint=f"name a task: `stackyard runs logs {task}`")
     count = len(list(folder.glob("rank-*.log")))
     return InputError(f"{path} not found", hint=f"this run has the logs of {count} ranks in {folder}")
 

@@ -52,6 +52,8 @@ def command(context: Context, /, program: tuple[str, ...], **options: Any) -> No
 
 
 def _report(run: Run, job_id: str, options: dict[str, Any]) -> None:
+    from stackyard.launch.api.runs import handle
+
     scheduler, paths = run.job.context.scheduler, run.paths
     if options["as_json"] and options["no_follow"]:
         show_json({"run": str(paths.root), "job": job_id, "scheduler": scheduler, "script": str(paths.script)})
@@ -60,7 +62,7 @@ def _report(run: Run, job_id: str, options: dict[str, Any]) -> None:
     if run.job.intent.batch.array:
         show_notice(f"each task of the array has a run directory below {paths.root / 'array'}")
     if options["no_follow"]:
-        click.echo(f"  stackyard runs attach {paths.name}", err=True)
+        click.echo(f"  stackyard runs attach {handle(paths)}", err=True)
         return
     follow_run(paths, as_json=options["as_json"])
 

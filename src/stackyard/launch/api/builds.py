@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from stackyard.launch.jobs.building import build_job, build_script, recorded_command
 from stackyard.launch.jobs.job import Job
 from stackyard.launch.jobs.recording import Run, record_run
-from stackyard.launch.records.record import new_run, next_run
+from stackyard.launch.records.naming import new_run, next_run
 
 __all__ = ["build_job", "preview_build", "record_build", "recorded_command"]
 

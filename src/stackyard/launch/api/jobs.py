@@ -18,8 +18,8 @@ from stackyard.launch.jobs.workspace import Workspace
 from stackyard.launch.plan.command import launch_command, program_text
 from stackyard.launch.plan.make import check_program, unused
 from stackyard.launch.plan.model import Plan
+from stackyard.launch.records.naming import new_run, next_run
 from stackyard.launch.records.paths import RunPaths
-from stackyard.launch.records.record import new_run, next_run
 from stackyard.launch.request.intent import BatchOptions, Intent, made, with_variables
 from stackyard.launch.request.job_file import job_text, load_job
 from stackyard.launch.run.start import preview

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stackyard.launch.records.find import compare, find_run, known_runs, row
+from stackyard.launch.records.find import compare, find_run, handle, known_runs, row
 from stackyard.launch.records.follow import follow
 from stackyard.launch.records.outcome import Listener, StepResult
 from stackyard.launch.records.paths import RunPaths
@@ -24,6 +24,7 @@ __all__ = [
     "compare",
     "find_run",
     "follow",
+    "handle",
     "list_runs",
     "read_status",
     "report",

@@ -18,7 +18,7 @@ from stackyard.launch.plan.command import program_text, shown_words
 from stackyard.launch.plan.context import PlanContext, plan_context, with_offer
 from stackyard.launch.plan.make import make_plan, node_of
 from stackyard.launch.plan.model import Allocation, BatchHead, Plan, Reason
-from stackyard.launch.records.record import next_run
+from stackyard.launch.records.naming import next_run
 from stackyard.launch.request.intent import Intent
 from stackyard.spec.sitemodels import Site
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stackyard.errors import InputError
+from stackyard.launch.records.find import handle
 from stackyard.launch.records.origin import code_state
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.record import RunRecord, read_run
@@ -72,5 +73,6 @@ def _notices(paths: RunPaths, record: RunRecord, shell: Mapping[str, str], envir
     code = code_state(Path(record.code.get("folder", ".")), tuple(record.intent.get("program", ())))
     for key, what in CODE.items():
         if record.code.get(key) != code.get(key):
-            said.append(f"{what} changed since run {paths.name}: `stackyard runs diff` shows it afterwards")
+            command = f"`stackyard runs diff {handle(paths)} last`"
+            said.append(f"{what} changed since run {paths.name}: {command} shows it afterwards")
     return said

@@ -3,34 +3,44 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+import shlex
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from stackyard.errors import InputError
-from stackyard.launch.records import arrays
+from stackyard.launch.records import arrays, naming
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.record import RunRecord, RunStatus, index_file, read_run, read_status
 
 
 def known_runs(folder: Path, *, everywhere: bool = False) -> list[RunPaths]:
-    """The runs below a directory, oldest first; with `everywhere` all of your index that still exist."""
-    if not everywhere:
-        return [RunPaths(p.parent.absolute()) for p in sorted(folder.glob("*/record.json"))]
-    seen: dict[str, RunPaths] = {}
+    """The runs below a directory that you can read, oldest first; with `everywhere` those of your index that exist."""
+    if everywhere:
+        return _existing(_indexed())
+    records = [path for path in folder.glob("*/record.json") if os.access(path, os.R_OK)]
+    return sorted((RunPaths(path.parent.absolute()) for path in records), key=naming.order)
+
+
+def _existing(roots: Iterable[Path]) -> list[RunPaths]:
+    return [RunPaths(root) for root in roots if (root / "record.json").exists()]
+
+
+def _indexed(name: str = "") -> list[Path]:
+    """The directories in your index, each once, whether they still exist or not; those of one `name`, or all."""
+    found: dict[Path, None] = {}
     with suppress(OSError):
         for line in index_file().read_text(encoding="utf-8").splitlines():
-            with suppress(ValueError, KeyError):
-                root = Path(json.loads(line)["run"])
-                if (root / "record.json").exists():
-                    seen[str(root)] = RunPaths(root)
-    return list(seen.values())
+            with suppress(ValueError, KeyError, TypeError):
+                found[Path(json.loads(line)["run"])] = None
+    return [root for root in found if not name or root.name == name]
 
 
 def find_run(name: str, folder: Path) -> RunPaths:
-    """The run called `name`: a directory, a name below `folder`, the end of a name, or ``last``; a name followed by
-    ``.3`` is task 3 of an array.
+    """The run called `name`: a directory, a name, the end of a name, or ``last``; a name followed by ``.3`` is task 3
+    of an array. A whole name means the same run from every directory; the end of one, first of all a run of `folder`.
 
     Raises:
         InputError: no run has this name, or more than one.
@@ -42,20 +52,42 @@ def find_run(name: str, folder: Path) -> RunPaths:
         return _find_task(whole, index, folder)
     if name == "last":
         return _last(folder)
-    for candidates in (known_runs(folder), known_runs(folder, everywhere=True)):
-        fitting = [r for r in candidates if r.name == name] or [r for r in candidates if r.name.endswith(name)]
-        if len(fitting) == 1:
-            return fitting[0]
-        if fitting:
-            places = ", ".join(str(r.root) for r in fitting)
-            raise InputError(f"several runs match {name}: {places}", hint="give the run directory")
-    raise InputError(f"no such run: {name}", hint="`stackyard runs` lists the runs of this directory, --all every run")
+    here = known_runs(folder)
+    fitting = _distinct([*(run for run in here if run.name == name), *_existing(_indexed(name))])
+    for everywhere in (False, True):
+        runs = known_runs(folder, everywhere=everywhere) if not fitting else []
+        fitting = fitting or _distinct(run for run in runs if naming.fits(run, name))
+    if not fitting:
+        hint = "`stackyard runs` lists the runs of this directory, --all every run"
+        raise InputError(f"no such run: {name}", hint=hint)
+    if len(fitting) > 1:
+        places = ", ".join(str(run.root) for run in fitting)
+        raise InputError(f"several runs match {name}: {places}", hint="give the run directory")
+    return fitting[0]
+
+
+def handle(paths: RunPaths) -> str:
+    """How to name a run on a command line, from whichever directory: its name, or its directory where that is needed.
+
+    It is needed where the index lacks the run, since your home could not be written, or has two of that name.
+    """
+    whole = paths.array or paths
+    known = _distinct(_existing(_indexed(whole.name)))
+    only = len(known) == 1 and known[0].root.resolve() == whole.root.resolve()
+    return paths.name if only else shlex.quote(str(paths.root))
+
+
+def _distinct(runs: Iterable[RunPaths]) -> list[RunPaths]:
+    """Each run once, however its directory is written."""
+    return list({run.root.resolve(): run for run in runs}.values())
 
 
 def _find_task(whole: str, index: str, folder: Path) -> RunPaths:
-    task = arrays.task_paths(find_run(whole, folder), index)
+    run = find_run(whole, folder)
+    task = arrays.task_paths(run, index)
     if not task.record.exists():
-        raise InputError(f"task {index} of {whole} has not started", hint=f"`stackyard runs show {whole}` lists tasks")
+        hint = f"`stackyard runs show {handle(run)}` lists tasks"
+        raise InputError(f"task {index} of {whole} has not started", hint=hint)
     return task
 
 

@@ -12,18 +12,22 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from stackyard.errors import InputError, StackyardError
+from stackyard.errors import InputError
+from stackyard.host.identity import Identity, this_process
+from stackyard.launch.records.naming import state_folder
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.private import forget_private
 from stackyard.yard import atomic, formats, members
 
-FORMAT, STATUS_FORMAT = 3, 1
+FORMAT, STATUS_FORMAT = 3, 2
 """What is written. Format 2 of a record names the `reason` of a word of the plan, which format 1 called ``buys``.
-Format 3 has of variables that may be secret the names only (`Intent.passed`)."""
+Format 3 has of variables that may be secret the names only (`Intent.passed`). Format 2 of a status names the process
+that carries a run out so exactly that no other one is taken for it (``process``)."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,9 @@ class RunRecord:
 class RunStatus:
     """How a run stands. `state` is ``planned``, ``queued``, ``running`` or an end: ``done failed cancelled ...``.
 
-    `tasks` counts those of an array by their state.
+    Attributes:
+        process: the `Identity` of `pid`; empty before the run starts, and in a status of format 1.
+        tasks: how many tasks of an array are in each state.
     """
 
     state: str = "planned"
@@ -78,6 +84,7 @@ class RunStatus:
     hosts: tuple[str, ...] = ()
     pid: int = 0
     host: str = ""
+    process: dict[str, Any] = field(default_factory=dict)
     first: dict[str, Any] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     message: str = ""
@@ -107,33 +114,9 @@ RECORD = formats.Kind(
     hint=lambda path: f"remove {path.parent}, or restore its record.json", error=InputError,
 )  # fmt: skip
 STATUS = formats.Kind(
-    STATUS_FORMAT, lambda values: members.make(RunStatus, values), hint=lambda path: f"remove {path}", error=InputError
-)
-
-
-def new_run(parent: Path) -> RunPaths:
-    """Create a run directory ``<date>-<number>`` below `parent`; two processes never get the same.
-
-    Raises:
-        StackyardError: the directory cannot be created.
-    """
-    try:
-        parent.mkdir(parents=True, exist_ok=True)
-        while True:
-            paths = next_run(parent)
-            with suppress(FileExistsError):
-                paths.root.mkdir()
-                return paths
-    except OSError as error:
-        hint = "runs are recorded below the current directory: change to one that you can write to"
-        raise StackyardError(f"cannot create a run directory in {parent}: {error.strerror}", hint=hint) from error
-
-
-def next_run(parent: Path) -> RunPaths:
-    """The directory that `new_run` would create now; creates nothing."""
-    day = time.strftime("%Y-%m-%d")
-    taken = [int(p.name[-3:]) for p in parent.glob(f"{day}-[0-9][0-9][0-9]")]
-    return RunPaths((parent / f"{day}-{max(taken, default=0) + 1:03d}").absolute())
+    STATUS_FORMAT, lambda values: members.make(RunStatus, values), {1: dict},
+    hint=lambda path: f"remove {path}", error=InputError,
+)  # fmt: skip
 
 
 def write_record(paths: RunPaths, record: RunRecord) -> None:
@@ -148,8 +131,7 @@ def write_record(paths: RunPaths, record: RunRecord) -> None:
 
 def index_file() -> Path:
     """The index of all your runs: one JSON object per line."""
-    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(state).expanduser() / "stackyard" / "runs.jsonl"
+    return state_folder() / "runs.jsonl"
 
 
 def read_run(paths: RunPaths) -> RunRecord:
@@ -171,9 +153,23 @@ def read_status(paths: RunPaths) -> RunStatus:
 
 def write_status(paths: RunPaths, status: RunStatus) -> None:
     """Replace status.json; of a run that has ended no values stay that may be secret."""
-    atomic.write_json(paths.status, {"format": STATUS_FORMAT, **asdict(status)})
+    atomic.write_json(paths.status, {"format": STATUS_FORMAT, **asdict(_with_process(status))})
     if status.over:
         forget_private(paths)
+
+
+def _with_process(status: RunStatus) -> RunStatus:
+    """The status with the identity of the process that carries the run out, which alone writes that it is running."""
+    if status.state != "running" or status.pid != os.getpid():
+        return status
+    known = Identity.from_json(status.process)
+    return status if known and known.is_this_process else replace(status, process=_identity(os.getpid()))
+
+
+@cache
+def _identity(_pid: int) -> dict[str, Any]:
+    """This process's identity; `_pid` tells a forked process from its parent."""
+    return this_process().to_json()
 
 
 def add_event(paths: RunPaths, kind: str, data: Mapping[str, Any]) -> None:

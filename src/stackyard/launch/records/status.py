@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import time
 from collections.abc import Mapping
@@ -10,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from stackyard.errors import InputError, StackyardError
-from stackyard.host.identity import hostname
+from stackyard.host.identity import Identity, hostname
 from stackyard.launch.records import arrays
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.private import forget_private
@@ -30,10 +31,20 @@ def current_status(paths: RunPaths, *, ask: bool = True) -> RunStatus:
         return _array_status(paths, array, status, ask=ask)
     if status.job and ask:
         return _by_scheduler(paths, status)
-    if status.pid and not status.job and status.host == hostname() and not _alive(status.pid):
-        ended = replace(status, state="lost", message="launcher process died; ranks terminated")
+    return status if status.job else _by_process(paths, status)
+
+
+def _by_process(paths: RunPaths, status: RunStatus) -> RunStatus:
+    """The same, or ``lost`` where the process that carried the run out has ended without recording an end."""
+    process = Identity.from_json(status.process)
+    if process is None or status.state != "running":
+        return status
+    if process.fate == "dead":
+        ended = replace(status, state="lost", message=f"launcher process {process.pid} has died; ranks terminated")
         write_status(paths, ended)
         return ended
+    if process.before_restart:  # for certain only where no other machine has this name, so it is not written down
+        return replace(status, state="lost", message=f"{process.host} was restarted since; all processes terminated")
     return status
 
 
@@ -141,12 +152,15 @@ def why_ended(paths: RunPaths, status: RunStatus, *, patience_s: float = 10.0) -
 def cancel(paths: RunPaths) -> str:
     """Cancel a run: through its scheduler, or by interrupting its launcher process. One sentence on what was done.
 
+    Only the very process that the status names is signalled: not another one that has its number by now.
+
     Raises:
-        InputError: the run has already ended, was never started, or its launcher process is on another host.
+        InputError: the run has already ended, was never started, or its launcher process cannot be signalled from here.
     """
     record, status = read_run(paths), current_status(paths)
     if status.over:
-        raise InputError(f"run {paths.name} has already ended ({status.state})")
+        why = f": {status.message}" if status.state == "lost" and status.message else ""
+        raise InputError(f"run {paths.name} has already ended ({status.state}){why}")
     if status.job and record.how != "launch":
         from stackyard.launch.plan import schedulers
 
@@ -154,23 +168,37 @@ def cancel(paths: RunPaths) -> str:
         if status.state == "queued":  # no process of its own will record the end
             forget_private(paths)
         return f"cancelled {record.scheduler} job {status.job}"
-    if not status.pid:
+    if status.state != "running":
         raise InputError(
             f"run {paths.name} was never started", hint="nothing is running; remove its directory if you like"
         )
-    if status.host != hostname():
-        raise InputError(
-            f"the launcher process of run {paths.name} is on {status.host}", hint=f"cancel it there: ssh {status.host}"
-        )
-    os.kill(status.pid, signal.SIGINT)
-    return f"interrupted launcher process {status.pid}; it terminates its ranks"
+    return _interrupt(paths, status)
 
 
-def _alive(pid: int) -> bool:
+def _interrupt(paths: RunPaths, status: RunStatus) -> str:
+    process = Identity.from_json(status.process)
+    if process is None:
+        host = f" on {status.host}" if status.host else ""
+        hint = f"find the launcher process with `ps -ef`{host}, and interrupt it with `kill -INT PID`"
+        raise InputError(f"the status of run {paths.name} does not say which process runs it", hint=hint)
+    fate = process.fate
+    if fate == "unknown":
+        raise _out_of_reach(paths, process)
+    if fate == "dead":
+        raise InputError(f"run {paths.name} has just ended: its launcher process is gone")
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
+        os.kill(process.pid, signal.SIGINT)
     except PermissionError:
-        return True
-    return True
+        hint = f"only {process.user} can cancel it"
+        raise InputError(f"run {paths.name} belongs to {process.user}, not to you", hint=hint) from None
+    return f"interrupted launcher process {process.pid}; it terminates its ranks"
+
+
+def _out_of_reach(paths: RunPaths, process: Identity) -> InputError:
+    """Why a process cannot be signalled from here, and from where it can."""
+    command = f"`stackyard runs cancel {shlex.quote(str(paths.root))}`"
+    if process.host != hostname():
+        hint = f"cancel it there: `ssh {process.host}`, then {command}"
+        return InputError(f"the launcher process of run {paths.name} is on {process.host}", hint=hint)
+    message = f"the launcher process of run {paths.name} cannot be seen from here, e.g. since it is in a container"
+    return InputError(message, hint=f"cancel it where it was started: {command}")
