@@ -119,7 +119,7 @@ def test_case_and_double_brackets() -> None:
             {"nodes": 2, "tasks_per_node": 4, "gpus_per_node": 4, "cpus_per_task": 2, "time_min": 60},
         ),
         ("#PBS -l nodes=3:ppn=4", {"nodes": 3, "tasks_per_node": 4}),
-        ("# flux: -N2\n#flux: -n 8\n# flux: -t 30m", {"nodes": 2, "tasks": 8, "time_min": 30}),
+        ("# flux: -N2\n# flux: -n 8\n# flux: -t 30m", {"nodes": 2, "tasks": 8, "time_min": 30}),
     ],
 )
 def test_what_a_head_asks_for(head: str, asked: dict[str, object]) -> None:

@@ -2,8 +2,8 @@
 
 Slurm reads ``#SBATCH`` at the very start of a line, up to the first line that is neither blank nor a comment; quotes
 group, ``#`` starts a comment (slurm/src/common/slurm_opt, `sbatch` manual page). PBS stops at the first executable line
-as well (qsub, "Directive"). LSF reads every ``#BSUB`` line. Flux reads lines whose first word after ``#`` is ``flux:``
-(flux-batch(1), "SUBMISSION DIRECTIVES").
+as well (qsub, "Directive"). LSF reads every ``#BSUB`` line. Flux reads lines that begin with other than letters or
+digits, then ``flux:`` or ``FLUX:``, all alike and together (flux-batch(1), "SUBMISSION DIRECTIVES"; RFC 36).
 """
 
 from __future__ import annotations
@@ -16,9 +16,18 @@ from stackyard.lint.options import Option, read_options
 from stackyard.lint.tables import HEADS
 
 _TAG = re.compile(
-    r"^(?P<lead>[ \t]*)(?P<hash>#+)(?P<gap>[ \t]*)(?P<tag>SBATCH|BSUB|PBS|COBALT|flux:|\$(?=\s+-))(?P<rest>.*)$"
+    r"^(?P<lead>[ \t]*)(?P<hash>#+)(?P<gap>[ \t]*)"
+    r"(?P<tag>SBATCH|BSUB|PBS|COBALT|flux:|FLUX:|\$(?=\s+-))(?P<rest>.*)$"
 )
-_KINDS = {"SBATCH": "slurm", "BSUB": "lsf", "PBS": "pbs", "flux:": "flux", "COBALT": "cobalt", "$": "sge"}
+_KINDS = {
+    "SBATCH": "slurm",
+    "BSUB": "lsf",
+    "PBS": "pbs",
+    "flux:": "flux",
+    "FLUX:": "flux",
+    "COBALT": "cobalt",
+    "$": "sge",
+}
 
 
 @dataclass(frozen=True)
@@ -26,7 +35,8 @@ class Directive:
     """One directive line.
 
     `state`: "read" by the scheduler; or why it does not count: "spaced", "late", "disabled" (``##SBATCH``), "component"
-    (of a heterogeneous job's further components: the request is that of the first).
+    (of a heterogeneous job's further components: the request is that of the first), "changed" (a Flux directive that
+    does not begin as the first one).
     """
 
     kind: str
@@ -39,23 +49,27 @@ class Directive:
 def read_directives(text: str, inner: set[int]) -> tuple[Directive, ...]:
     """All directive lines of a script; `inner` are lines inside here-documents and strings, which do not count."""
     found: list[Directive] = []
-    begun = further = False
+    begun = further = over = False
+    sentinel = ""
     template = "{%" in text or "<%" in text  # which lines the engine leaves is unknown
     for number, row in enumerate(text.splitlines(), 1):
         match = _TAG.match(row)
         if match and number not in inner:
             made = _directive(match, number, begun)
             further = further or (made.state == "read" and made.text.split()[:1] in (["hetjob"], ["packjob"]))
+            if made.kind == "flux":
+                sentinel = sentinel or row[: match.end("tag")]
+                made = replace(made, state="late" if over else "read" if row.startswith(sentinel) else "changed")
             found.append(replace(made, state="component") if further and made.state == "read" else made)
         elif row.strip() and not row.lstrip().startswith(("#", "{{")):
-            begun = not template
+            begun, over = not template, bool(sentinel) and not template
     return tuple(found)
 
 
 def _directive(match: re.Match[str], number: int, begun: bool) -> Directive:
     kind, rest = _KINDS[match["tag"]], match["rest"]
     state = "read"
-    if len(match["hash"]) > 1 or (kind in ("slurm", "lsf", "pbs") and rest and not rest[0].isspace()):
+    if kind != "flux" and (len(match["hash"]) > 1 or (kind in ("slurm", "lsf", "pbs") and rest[:1].strip())):
         state = "disabled"
     elif kind in ("slurm", "pbs", "lsf") and (match["lead"] or match["gap"]):
         state = "spaced"
@@ -82,6 +96,23 @@ def split_directive(text: str) -> list[str]:
     except ValueError:
         return text.split(" #", maxsplit=1)[0].split()
     return words
+
+
+_NEARLY = re.compile(r"^[ \t]*#+[ \t]*(SBATCH|BSUB|PBS)[ \t:]*(?=-)(.*)$", re.I)
+
+
+def would_be_directives(text: str, inner: set[int]) -> tuple[Directive, ...]:
+    """Comments that are directives but for blanks, hashes or small letters: ``# SBATCH -N 4``, ``#sbatch -N 4``."""
+    found: list[Directive] = []
+    for number, row in enumerate(text.splitlines(), 1):
+        match = _NEARLY.match(row)
+        if match and number not in inner:
+            kind = _KINDS[match[1].upper()]
+            words = split_directive(match[2])
+            reading = read_options(HEADS[kind], words)
+            options = () if reading.rest else reading.options
+            found.append(Directive(kind, number, match[2].strip(), options, "disabled"))
+    return tuple(found)
 
 
 def scheduler_of(directives: tuple[Directive, ...]) -> str:

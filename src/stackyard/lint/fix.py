@@ -59,9 +59,9 @@ _COVERED = {
     "pbs": {*_PBS_NAMES, "l", "l.select", "l.walltime", "l.place", "l.nodes", "A", "P", "q", "N", "e", "j", "m"},
     "flux": {
         "nodes",
-        "ntasks",
-        "cores-per-task",
-        "gpus-per-task",
+        "nslots",
+        "cores-per-slot",
+        "gpus-per-slot",
         "time-limit",
         "bank",
         "queue",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stackyard.lint.options import Table, names
 
-_SLURM_VALUED = names(
+_SLURM_VALUED = names(  # slurm/src/common/slurm_opt.c: what srun and sbatch share, and sbatch's own
     "account acctg-freq array batch bb bbf begin chdir cluster cluster-constraint clusters comment "
     "constraint container container-id core-spec cores-per-socket cpu-freq cpus-per-gpu "
     "cpus-per-task deadline delay-boot dependency distribution error exclude export-file extra "
@@ -13,8 +13,8 @@ _SLURM_VALUED = names(
     "mem-per-gpu mincpus network nodefile nodelist nodes ntasks ntasks-per-core ntasks-per-gpu "
     "ntasks-per-node ntasks-per-socket open-mode output partition power prefer priority profile qos "
     "reservation segment signal sockets-per-node switches thread-spec threads-per-core time time-min "
-    "tmp tres-bind tres-per-task uid wait-all-nodes wckey wrap cpu-bind export resv-ports "
-    "stepmgr-args",
+    "tmp tres-bind tres-per-task uid wait-all-nodes wckey wrap export kill-on-invalid-dep "
+    "ntasks-per-tres resources runtime",
     "A:account b:begin B:extra-node-info c:cpus-per-task C:constraint d:dependency D:chdir e:error "
     "F:nodefile G:gpus i:input J:job-name L:licenses m:distribution M:clusters n:ntasks N:nodes "
     "o:output p:partition q:qos S:core-spec t:time w:nodelist x:exclude",
@@ -22,17 +22,16 @@ _SLURM_VALUED = names(
 _SLURM_VALUED |= {
     "tasks-per-node": "ntasks-per-node",
     "workdir": "chdir",
-    "cpu_bind": "cpu-bind",
     "mem_bind": "mem-bind",
-    "jobid": "jobid",
     "a": "array",
 }
 _SLURM_FLAGS = names(
     "contiguous help hold ignore-pbs no-kill no-requeue overcommit oversubscribe parsable quiet "
-    "reboot requeue spread-job test-only usage use-min-nodes verbose version wait share stepmgr",
+    "reboot spread-job test-only usage use-min-nodes verbose version wait share stepmgr "
+    "consolidate-segments spread-segments external",
     "H:hold k:no-kill O:overcommit Q:quiet s:oversubscribe v:verbose W:wait h:help V:version",
 )
-_SLURM_OPTIONAL = names("exclusive get-user-env nice propagate kill-on-invalid-dep")
+_SLURM_OPTIONAL = names("exclusive get-user-env nice propagate no-kill oom-kill-step requeue resv-ports")
 
 SBATCH = Table(_SLURM_VALUED, _SLURM_FLAGS, _SLURM_OPTIONAL)
 
@@ -85,7 +84,7 @@ _SRUN_FLAGS = names(
     "use-min-nodes verbose version disable-status exact external-launcher label multi-prog "
     "no-allocate overlap preserve-env pty quit-on-interrupt share unbuffered clearenv "
     "container-mount-home no-container-mount-home container-writable container-remap-root "
-    "container-readonly",
+    "container-readonly async interactive wait-for-children whole debugger-test",
     "H:hold k:no-kill O:overcommit Q:quiet s:oversubscribe v:verbose l:label u:unbuffered "
     "E:preserve-env X:disable-status Z:no-allocate h:help V:version",
 )
@@ -95,9 +94,10 @@ _SRUN_VALUED = {
         "bcast-exclude epilog het-group mpi prolog relative slurmd-debug task-epilog task-prolog threads "
         "wait cpu-bind image volume module env container-image container-mounts container-name "
         "container-workdir container-save container-env uenv view environment ear ear-policy ear-cpufreq "
-        "pack-group",
+        "pack-group accel-bind ignore-signals jobid msg-timeout treewidth",
         "r:relative T:threads W:wait",
     ),
+    "cpu_bind": "cpu-bind",
 }
 SRUN = Table(
     _SRUN_VALUED,
@@ -257,25 +257,35 @@ SHIFTER = Table(
     names("clearenv help verbose entrypoint", "E:clearenv h:help v:verbose"),
 )
 
-BSUB = Table(
+BSUB = Table(  # IBM Spectrum LSF 10.1, bsub: "Options"; of those with CSM, its guide
     names(
-        "nnodes csm alloc_flags ln_slots ln_mem cn_cu cn_mem core_isolation jsm smt stage app cwd gpu "
-        "env network hostfile pack sla rnc Zs clusters data datagrp eo oo stderr block_jsrun notify",
-        "P:P W:W J:J o:o e:e q:q n:n R:R M:M m:m w:w G:G g:g a:a b:b t:t u:u L:L U:U S:S sp:sp i:i E:E "
-        "Ep:Ep c:c F:F C:C D:D T:T v:v We:We Lp:Lp Jd:Jd k:k f:f ti:ti wa:wa wt:wt is_:is ext:ext "
-        "outdir:outdir step_cgroup:step",
+        "nnodes csm alloc_flags ln_slots ln_mem cn_cu cn_mem core_isolation jsm smt stage step_cgroup "
+        "a app b C c clusters cwd D data datagrp E Ep e env eo eptl ext F f freq G g gpu hostfile i is J Jd jobaff "
+        "jsdl jsdl_strict json jsm k L Lp M m mig n network notify o oo outdir P p pack ptl Q q R rnc S s sla sp "
+        "stderr T t ti U u v W We w wa wt yaml extsched block_jsrun g_dep",
     ),
-    names("B N x H I Ip Is r rn K V h q_flag Ne u_flag XF ul hl"),
+    names("ar B datachk H hl I Ip IS ISp ISs Is IX K N Ne r rn tty ul V XF x Zs h help"),
     style="single",
 )
 
-QSUB = Table(
+QSUB = Table(  # OpenPBS, qsub(1B); Torque's qsub(1) adds b, d, D, F, K, L, n, t, T, w, x, E
     names(
         "",
         "A:A N:N q:q l:l o:o e:e j:j m:m M:M J:J W:W r:r a:a S:S v:v p:p k:k P:P C:C u:u c:c R:R t:t d:d "
-        "w:w L:L D:D n:n",
+        "w:w L:L D:D F:F T:T b:b K:K x:x",
     ),
-    names("", "V:V h:h I:I X:X z:z f:f G:G"),
+    names("", "V:V h:h I:I X:X z:z f:f G:G E:E n:n"),
 )
 
-HEADS = {"slurm": SBATCH, "lsf": BSUB, "pbs": QSUB, "flux": FLUX}
+FLUX_BATCH = Table(  # flux-core's flux-batch(1): sizes are in slots
+    names(
+        "nslots cores-per-slot gpus-per-slot nodes bank queue time-limit urgency job-name setopt setattr add-file "
+        "dependency requires begin-time env env-remove env-file rlimit input output error cwd flags signal conf "
+        "broker-opts",
+        "n:nslots c:cores-per-slot g:gpus-per-slot N:nodes B:bank q:queue t:time-limit o:setopt S:setattr",
+    ),
+    names("exclusive unbuffered label-io dry-run quiet list-plugins", "x:exclusive u:unbuffered l:label-io"),
+    names("dump wrap"),
+)
+
+HEADS = {"slurm": SBATCH, "lsf": BSUB, "pbs": QSUB, "flux": FLUX_BATCH}

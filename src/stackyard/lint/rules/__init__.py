@@ -2,7 +2,9 @@
 
 from stackyard.lint.rules import (
     address,
+    flux,
     head,
+    headoptions,
     jsrun,
     lsf,
     program,
@@ -11,6 +13,7 @@ from stackyard.lint.rules import (
     resources,
     shape,
     torch,
+    used,
     waiting,
 )
 from stackyard.lint.rules.base import TABLE, Case, Hit, Rule
@@ -21,7 +24,9 @@ __all__ = [
     "Hit",
     "Rule",
     "address",
+    "flux",
     "head",
+    "headoptions",
     "jsrun",
     "lsf",
     "program",
@@ -30,5 +35,6 @@ __all__ = [
     "resources",
     "shape",
     "torch",
+    "used",
     "waiting",
 ]

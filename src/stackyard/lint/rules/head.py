@@ -9,9 +9,9 @@ from stackyard.lint.directives import Directive, split_directive
 from stackyard.lint.options import read_options
 from stackyard.lint.request import mebibytes, minutes
 from stackyard.lint.rules.base import Case, Hit, is_template, rule
-from stackyard.lint.tables import HEADS, PLUGIN_OPTIONS, SBATCH
+from stackyard.lint.tables import HEADS
 
-_TAGS = {"slurm": "#SBATCH", "lsf": "#BSUB", "pbs": "#PBS", "flux": "# flux:"}
+TAGS = {"slurm": "#SBATCH", "lsf": "#BSUB", "pbs": "#PBS", "flux": "# flux:"}
 _SIZES = {
     "nodes",
     "ntasks",
@@ -29,7 +29,8 @@ _SIZES = {
 }
 
 
-def _read(case: Case) -> list[Directive]:
+def read_by_scheduler(case: Case) -> list[Directive]:
+    """The directives that the script's scheduler reads."""
     return [each for each in case.script.directives if each.kind == case.script.scheduler and each.state == "read"]
 
 
@@ -44,7 +45,7 @@ def no_shebang(case: Case) -> Iterator[Hit]:
     """A Slurm script whose first line is not ``#!``."""
     text = case.script.text
     template = any(mark in text for mark in ("<%", "{{", "{%"))  # its engine generates the first line
-    if case.script.scheduler == "slurm" and not text.startswith("#!") and _read(case) and not template:
+    if case.script.scheduler == "slurm" and not text.startswith("#!") and read_by_scheduler(case) and not template:
         yield Hit(1, "the first line does not start with #!: sbatch rejects the script", "#!/bin/bash")
 
 
@@ -71,12 +72,12 @@ def dos_line_ends(case: Case) -> Iterator[Hit]:
 def directive_late(case: Case) -> Iterator[Hit]:
     """A directive after the first command."""
     kind = case.script.scheduler
-    active = {option.name for each in _read(case) for option in each.options}
+    active = {option.name for each in read_by_scheduler(case) for option in each.options}
     for each in case.script.directives:
         if each.kind == kind and each.state == "late" and each.options and active:
             yield Hit(
                 each.line,
-                f"{_TAGS[kind]} after the first command is ignored: {each.text}",
+                f"{TAGS[kind]} after the first command is ignored: {each.text}",
                 "move it above the first command",
             )
 
@@ -90,33 +91,35 @@ def directive_late(case: Case) -> Iterator[Hit]:
 def directive_spaced(case: Case) -> Iterator[Hit]:
     """A directive with a space before or after ``#``, which makes it a comment; a note if that may be intended."""
     script = case.script
+    if not any(each.state == "read" for each in script.directives):
+        return  # no-directive-read says so once
     active = {option.name for each in script.directives if each.state == "read" for option in each.options}
     off = sum(each.state == "disabled" for each in script.directives)
     for each in script.directives:
         if each.state != "spaced" or each.kind != script.scheduler or not each.options:
             continue
         names = {option.name for option in each.options}
-        if names & active or is_template(each.text) or _is_prose(each):
+        if names & active or is_template(each.text) or is_prose(each):
             continue
         pasted = script.text[:1] in " \t" and script.text.lstrip().startswith("#!")  # all of it is indented alike
-        meant = (bool(names & _SIZES) or not active) and not off and not pasted
-        remedy = f"{_TAGS[each.kind]} {each.text}"
+        meant = bool(names & _SIZES) and not off and not pasted
+        remedy = f"{TAGS[each.kind]} {each.text}"
         yield Hit(
             each.line,
-            f"{_NAMES[each.kind]} reads this line as a comment: spaces around #",
+            f"{NAMES[each.kind]} reads this line as a comment: spaces around #",
             remedy,
             None if meant else "note",
         )
 
 
-def _is_prose(directive: Directive) -> bool:
+def is_prose(directive: Directive) -> bool:
     """Whether a comment only mentions the tag: ``# BSUB -nnodes, $n and the like must be set``."""
     table = HEADS[directive.kind]
     reading = read_options(table, split_directive(directive.text))
     return bool(reading.rest) or any(not option.name for option in reading.options)
 
 
-_NAMES = {"slurm": "Slurm", "lsf": "LSF", "pbs": "PBS", "flux": "Flux"}
+NAMES = {"slurm": "Slurm", "lsf": "LSF", "pbs": "PBS", "flux": "Flux"}
 
 
 @rule(
@@ -129,7 +132,7 @@ def directive_variable(case: Case) -> Iterator[Hit]:
     """A shell variable in an #SBATCH line."""
     if case.script.scheduler != "slurm":
         return
-    for each in _read(case):
+    for each in read_by_scheduler(case):
         for option in each.options:
             found = re.search(r"\$\{?\w+\}?|\$\(", option.value)
             if (
@@ -160,68 +163,6 @@ def _is_filled(value: str) -> bool:
 
 
 @rule(
-    "unknown-option",
-    "refused",
-    why="The scheduler rejects a job with an unknown option",
-    example="#SBATCH --ntask-per-node=4",
-    instead="#SBATCH --ntasks-per-node=4",
-)
-def unknown_option(case: Case) -> Iterator[Hit]:
-    """A misspelt or ambiguous option; a note if a plugin of the site may define it."""
-    table = HEADS.get(case.script.scheduler)
-    if table is None:
-        return
-    tag = _TAGS[case.script.scheduler]
-    for each in _read(case):
-        for option in each.options:
-            name = option.written
-            if option.name or name in PLUGIN_OPTIONS or is_template(name):
-                continue
-            near = table.nearest(name)
-            begins = sorted(known for known in table.valued if known.startswith(name) and len(name) > 2)
-            if case.script.scheduler == "slurm" and len(begins) > 1:
-                yield Hit(
-                    each.line,
-                    f"--{name} is ambiguous: {', '.join('--' + known for known in begins[:4])}",
-                    f"{tag} --{begins[0]}={option.value}",
-                )
-            elif near and len(name) > 3:
-                yield Hit(
-                    each.line,
-                    f"unknown option {name!r}: did you mean {near!r}?",
-                    f"{tag} --{near}={option.value}" if case.script.scheduler == "slurm" else f"{tag} -{near}",
-                )
-            else:
-                yield Hit(
-                    each.line,
-                    f"{tag}: {name!r} is not an option of the scheduler itself",
-                    "check that a plugin of the site defines it",
-                    "note",
-                )
-
-
-@rule(
-    "stray-words",
-    "refused",
-    why="sbatch parses each word of a directive as an option and rejects other words",
-    example="#SBATCH --time=2:00:00 two hours",
-    instead="#SBATCH --time=2:00:00   # two hours",
-)
-def stray_words(case: Case) -> Iterator[Hit]:
-    """Words in an #SBATCH line that do not belong to an option."""
-    if case.script.scheduler != "slurm":
-        return
-    for each in _read(case):
-        words = split_directive(each.text)
-        reading = read_options(SBATCH, words)
-        stray = [word for word in reading.rest if not re.match(r"-|\(\d+\)", word)]
-        if stray and not reading.doubtful and not is_template(each.text) and all(o.name for o in reading.options):
-            remedy = f"#SBATCH {' '.join(words[: words.index(stray[0])])}   # {' '.join(stray)}".replace("  #", " #")
-            remedy = f"#SBATCH --{each.text}" if stray[0] == words[0] and "=" in stray[0] else remedy
-            yield Hit(each.line, f"{stray[0]!r} does not belong to an option: sbatch rejects the directive", remedy)
-
-
-@rule(
     "option-twice",
     why="When an option is repeated, only the last value takes effect",
     example="#SBATCH --time=1:00:00\n#SBATCH --time=2:00:00",
@@ -234,7 +175,7 @@ def option_twice(case: Case) -> Iterator[Hit]:
         return
     many = {"R", "w", "verbose", "bb", "Q", "N", "a", "B", "", "mail-type", "hint", "export"}  # these add up
     seen: dict[str, tuple[str, int]] = {}
-    for each in _read(case):
+    for each in read_by_scheduler(case):
         for option in each.options:
             before = seen.get(option.name)
             if before and before[0] != option.value and option.name not in many:
@@ -264,8 +205,8 @@ def time_format(case: Case) -> Iterator[Hit]:
         forms = {"slurm": "--time=2:00:00", "lsf": "-W 2:00", "pbs": "-l walltime=2:00:00", "flux": "-t 2h"}
         yield Hit(
             case.script.request.line(name),
-            f"{text!r} is not a valid wall time for {_NAMES[kind]}",
-            f"{_TAGS[kind]} {forms[kind]}",
+            f"{text!r} is not a valid wall time for {NAMES[kind]}",
+            f"{TAGS[kind]} {forms[kind]}",
         )
 
 
@@ -282,7 +223,7 @@ def time_missing(case: Case) -> Iterator[Hit]:
     name = {"slurm": "time", "lsf": "W", "pbs": "l.walltime", "flux": "time-limit"}.get(kind)
     values = case.script.request.values
     if name and values and name not in values and not ("l.cput" in values or "We" in values):
-        yield Hit(_read(case)[0].line, "no wall time is requested")
+        yield Hit(read_by_scheduler(case)[0].line, "no wall time is requested")
 
 
 @rule(

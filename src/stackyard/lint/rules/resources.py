@@ -260,16 +260,37 @@ def container_without_gpu(case: Case) -> Iterator[Hit]:
     """A container without a GPU option in a job with GPUs; a note, since modules and site files can add it."""
     have = case.script.request.node_gpus
     for launch in case.launches:
-        if launch.kind != "container" or "shifter" in launch.word or not have:
+        if launch.kind != "container" or "shifter" in launch.word or not have or _binds_gpus(case):
             continue
-        env = any(name in case.script.code for name in ("_NV=", "_NVCCLI=", "_ROCM=", "_BIND"))
         unknown_words = any(not is_known(word) for word in launch.words[: len(launch.words) - len(launch.program)])
-        if not launch.given("nv", "rocm", "nvccli") and not env and not unknown_words:
+        if not launch.given("nv", "rocm", "nvccli") and not unknown_words:
+            option = "--rocm" if _vendor(case) == "amd" else "--nv" if _vendor(case) == "nvidia" else "--nv or --rocm"
             yield Hit(
                 launch.line,
-                f"{launch.word} runs without --nv or --rocm in a job with GPUs",
-                f"{launch.word} exec --nv ...",
+                f"{launch.word} runs without {option} in a job with GPUs",
+                f"{launch.word} exec {option} ...",
             )
+
+
+_BINDING_MODULE = re.compile(r"\b(?:module|ml)\b[^\n;&|]*\b\S*(?:bindings?|singularity|apptainer|container)\S*", re.I)
+
+
+def _binds_gpus(case: Case) -> bool:
+    """Whether the script's modules or variables, or the site, give its containers the GPUs.
+
+    AMD's devices are visible in a container as they are, and its libraries are a part of the image, so that an image
+    for ROCm needs no option where the site has no other policy (LUMI: "Singularity containers").
+    """
+    code = case.script.code
+    if any(name in code for name in ("_NV=", "_NVCCLI=", "_ROCM=", "_BIND")) or _BINDING_MODULE.search(code):
+        return True
+    policy = case.site.launch.container if case.site else None
+    own = {"--nv", "--rocm", "--nvccli"} & set(policy.options) if policy else set()
+    return bool(own) or bool(policy and policy.binds and _vendor(case) == "amd")
+
+
+def _vendor(case: Case) -> str:
+    return case.node_kind.gpu.vendor if case.node_kind else ""
 
 
 def launch_gpus(case: Case, launch: Launch) -> int | None:

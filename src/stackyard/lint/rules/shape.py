@@ -141,6 +141,14 @@ def _used(case: Case, launch: object) -> int | None:
     return None
 
 
+_CLUSTER = re.compile(
+    r"\bray[-_ ]?(?:start|up|cluster|head|worker|init)|start[-_]?ray|ip_head|RAY_ADDRESS|redis_password"
+    r"|dask[- _](?:scheduler|worker|ssh|mpi|cluster)|start-(?:all|master|worker)\.sh|spark-submit"
+)
+"""A cluster of Ray, Dask or Spark on the job's nodes: its driver runs on the first one, as it should."""
+_DRIVERS = frozenset({"ray", "dask", "distributed", "dask_jobqueue", "pyspark", "parsl", "submitit"})
+
+
 @rule(
     "only-first-node",
     why="A batch script runs on the first node only; a launcher such as srun or mpirun starts ranks on the others",
@@ -154,7 +162,7 @@ def only_first_node(case: Case) -> Iterator[Hit]:
     from stackyard.lint.source import read_source
 
     nodes = case.script.request.nodes
-    if not nodes or nodes == 1 or case.launches or not case.script.scheduler:
+    if not nodes or nodes == 1 or case.launches or not case.script.scheduler or _CLUSTER.search(case.script.code):
         return
     for resolved in case.script.commands:
         program = python_program(resolved.argv)
@@ -162,6 +170,8 @@ def only_first_node(case: Case) -> Iterator[Hit]:
             continue
         file = next((folder / program[0] for folder in case.folders if (folder / program[0]).is_file()), None)
         source = read_source(file.read_text(errors="replace"), program[0]) if file else None
+        if source and source.imports & _DRIVERS:
+            continue
         sure = bool(source and (source.group_line or source.imports & {"horovod", "mpi4py"}))
         preset = resolved.environment.keys() & {"MASTER_ADDR", "WORLD_SIZE"}
         options = " ".join(program[1:])

@@ -1,0 +1,94 @@
+"""Rules on the options of the head, and on a head of which nothing is read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from stackyard.lint.directives import split_directive, would_be_directives
+from stackyard.lint.options import Option, read_options
+from stackyard.lint.rules.base import Case, Hit, is_template, rule
+from stackyard.lint.rules.head import NAMES, TAGS, read_by_scheduler
+from stackyard.lint.shell import lines_inside
+from stackyard.lint.tables import HEADS, PLUGIN_OPTIONS, SBATCH, SRUN
+
+_PROGRAMS = {"slurm": "sbatch", "lsf": "bsub", "pbs": "qsub", "flux": "flux batch"}
+
+
+@rule(
+    "unknown-option",
+    "refused",
+    why="The scheduler rejects a job with an unknown option",
+    example="#SBATCH --ntask-per-node=4",
+    instead="#SBATCH --ntasks-per-node=4",
+)
+def unknown_option(case: Case) -> Iterator[Hit]:
+    """An option that the scheduler does not have, or an ambiguous one; a warning if a plugin may define it."""
+    if case.script.scheduler not in HEADS:
+        return
+    for each in read_by_scheduler(case):
+        for option in each.options:
+            plugin = option.written in PLUGIN_OPTIONS and case.script.scheduler == "slurm"
+            if not option.name and not plugin and not is_template(option.written):
+                yield _unknown(case.script.scheduler, each.line, option)
+
+
+def _unknown(scheduler: str, line: int, option: Option) -> Hit:
+    table, tag, name = HEADS[scheduler], TAGS[scheduler], option.written
+    near, shortest = table.nearest(name), len(name) == 1
+    begins = sorted(known for known in table.valued if known.startswith(name) and len(name) > 2)
+    hyphens = "-" if shortest or scheduler in ("lsf", "pbs") else "--"
+    if scheduler == "slurm" and len(begins) > 1:
+        text = f"--{name} is ambiguous: {', '.join('--' + known for known in begins[:4])}"
+        return Hit(line, text, f"{tag} --{begins[0]}={option.value}")
+    if scheduler == "slurm" and SRUN.canonical(name):
+        return Hit(line, f"{hyphens}{name} is an option of srun, not of sbatch", f"srun {hyphens}{name} ...")
+    if near and len(name) > 3:
+        text = f"unknown option {name!r}: did you mean {near!r}?"
+        return Hit(line, text, f"{tag} --{near}={option.value}" if scheduler == "slurm" else f"{tag} -{near}")
+    text = f"{_PROGRAMS[scheduler]} has no option {hyphens}{name}"
+    if scheduler == "slurm" and not shortest:
+        return Hit(line, f"{text}, unless a plugin of the site adds it", "remove it, or run sbatch --help", "warning")
+    return Hit(line, text, "remove it")
+
+
+@rule(
+    "stray-words",
+    "refused",
+    why="sbatch parses each word of a directive as an option and rejects other words",
+    example="#SBATCH --time=2:00:00 two hours",
+    instead="#SBATCH --time=2:00:00   # two hours",
+)
+def stray_words(case: Case) -> Iterator[Hit]:
+    """Words in an #SBATCH line that do not belong to an option."""
+    if case.script.scheduler != "slurm":
+        return
+    for each in read_by_scheduler(case):
+        words = split_directive(each.text)
+        reading = read_options(SBATCH, words)
+        stray = [word for word in reading.rest if not re.match(r"-|\(\d+\)", word)]
+        if stray and not reading.doubtful and not is_template(each.text) and all(o.name for o in reading.options):
+            remedy = f"#SBATCH {' '.join(words[: words.index(stray[0])])}   # {' '.join(stray)}".replace("  #", " #")
+            remedy = f"#SBATCH --{each.text}" if stray[0] == words[0] and "=" in stray[0] else remedy
+            yield Hit(each.line, f"{stray[0]!r} does not belong to an option: sbatch rejects the directive", remedy)
+
+
+@rule(
+    "no-directive-read",
+    why="The scheduler reads only lines that start exactly with its tag: the job gets defaults for everything",
+    example="#!/bin/bash\n# SBATCH --nodes=4\n##SBATCH --time=1:00:00",
+    instead="#!/bin/bash\n#SBATCH --nodes=4\n#SBATCH --time=1:00:00",
+)
+def no_directive_read(case: Case) -> Iterator[Hit]:
+    """Lines like directives, none of which the scheduler reads."""
+    text = case.script.text
+    if any(each.state in ("read", "component") for each in case.script.directives) or "{%" in text or "<%" in text:
+        return
+    lines = [each for each in would_be_directives(text, lines_inside(text)) if not is_template(each.text)]
+    lines = [each for each in lines if any(o.name for o in each.options) and all(o.name for o in each.options)]
+    if lines:
+        first = lines[0]
+        count = "this directive" if len(lines) == 1 else f"none of {len(lines)} directives"
+        verb = "is not read" if len(lines) == 1 else "is read"
+        message = f"{count} {verb}: {NAMES[first.kind]} reads lines that start with {TAGS[first.kind]} and a blank"
+        yield Hit(first.line, message, f"{TAGS[first.kind]} {first.text}")

@@ -1,0 +1,169 @@
+"""Rules on what a job asks for and does not use: GPUs without a rank, cores that ranks must share, ranks that wait."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from stackyard.lint.launches import AGENTS, Launch, python_program
+from stackyard.lint.request import number
+from stackyard.lint.rules.base import Case, Hit, rule
+from stackyard.lint.rules.jsrun import sets_of
+from stackyard.lint.rules.resources import launch_gpus
+from stackyard.lint.rules.torch import ranks_per_agent
+from stackyard.lint.source import find_file
+from stackyard.lint.words import is_known
+
+_MANY_GPUS = re.compile(
+    r"DataParallel|device_map|MirroredStrategy|tf\.distribute|\bspawn\b|multiprocessing|subprocess|lightning|\bTrainer\b"
+    r"|accelerate|deepspeed|\bray\b|\bjax\b|tensor_parallel|device_count|cuda:[1-9]|horovod|vllm|init_process_group|mpi4py"
+    r"|VISIBLE_DEVICES|num_gpus|n_gpus|ngpu|list_physical_devices|\bgpus\b|\bdevices\b|dask|torchrun"
+)
+_GPU_LIBRARY = re.compile(r"^\s*(?:import|from)\s+(?:torch|tensorflow|keras|cupy)\b", re.M)
+
+
+@rule(
+    "ranks-share-a-core",
+    why="Without --cpus-per-task a task has one core: all ranks that its torchrun starts, and their loaders, share it",
+    example="#SBATCH --ntasks-per-node=1\nsrun torchrun --nproc_per_node=4 train.py",
+    instead="#SBATCH --ntasks-per-node=1\n#SBATCH --cpus-per-task=32\nsrun -c 32 torchrun --nproc_per_node=4 train.py",
+)
+def ranks_share_a_core(case: Case) -> Iterator[Hit]:
+    """An agent that starts more ranks than its task has cores; a note on a site with exclusive nodes."""
+    if case.script.scheduler != "slurm" or case.script.request.exclusive:
+        return
+    for launch in case.launches:
+        ranks = ranks_per_agent(launch) if launch.kind in AGENTS and not launch.remote else None
+        cores = _cores(case, launch) if ranks and ranks > 1 else None
+        if cores is None or not ranks or cores >= ranks or launch.doubtful:
+            continue
+        text = f"{launch.kind} starts {ranks} ranks in a task with {cores} core{'s' if cores > 1 else ''}"
+        remedy = f"#SBATCH --cpus-per-task={8 * ranks}" + (f"\nsrun -c {8 * ranks} ..." if launch.ranks_of else "")
+        yield Hit(launch.line, text, remedy, "note" if case.shares_nodes is False else None)
+
+
+def _cores(case: Case, launch: Launch) -> int | None:
+    """The cores that the script asks for around an agent; None if something else than -c determines them."""
+    request, outer = case.script.request, launch.ranks_of
+    others = {"cpus-per-gpu", "mincpus", "tres-per-task", "cores-per-socket", "threads-per-core", "overcommit"}
+    if request.values.keys() & others or "SRUN_CPUS_PER_TASK" in case.script.code:
+        return None
+    head = request.values.get("cpus-per-task")
+    each = request.cpus_per_task if head else 1
+    if outer is None:
+        tasks = case.head_tasks_per_node or (None if request.values.keys() & {"ntasks", "ntasks-per-node"} else 1)
+        return tasks * each if tasks and each else None
+    if outer.kind != "srun" or outer.doubtful or outer.given(*others, "exclusive", "exact", "cpu-bind", "jobid"):
+        return None
+    return outer.count("cpus-per-task") if outer.given("cpus-per-task") else each
+
+
+@rule(
+    "world-size",
+    why="Ranks wait until WORLD_SIZE of them have joined: with fewer tasks they wait until they time out",
+    example="#SBATCH --ntasks=1\nexport WORLD_SIZE=4\nsrun python train.py",
+    instead="#SBATCH --ntasks=4\nsrun bash -c 'WORLD_SIZE=$SLURM_NTASKS exec python train.py'",
+)
+def world_size(case: Case) -> Iterator[Hit]:
+    """WORLD_SIZE that is not the number of tasks."""
+    for launch in case.steps:
+        value, tasks = launch.environment.get("WORLD_SIZE"), case.step(launch).tasks
+        inside = any(launch in each.via and each.kind in (*AGENTS, "horovodrun") for each in case.launches)
+        size = number(value.text) if value and value.exported else None
+        if value is None or inside or not size or not tasks or size == tasks or not _alone(case, launch):
+            continue
+        text = f"WORLD_SIZE is {size}, but {launch.word} starts {tasks} task{'s' if tasks > 1 else ''}"
+        yield Hit(launch.line, text, f"export WORLD_SIZE={tasks}, or start {size} tasks")
+
+
+def _alone(case: Case, launch: Launch) -> bool:
+    """Whether a launch is neither one of several at the same time nor one of a loop."""
+    command = launch.command.command
+    return not (command.background or command.within("loop") or command.within("function") or launch.remote)
+
+
+@rule(
+    "gpus-without-ranks",
+    evidence=("script", "source"),
+    why="A rank uses one GPU unless its program spreads over several: the others are charged and idle",
+    example="#SBATCH --gpus-per-node=4\nsrun -n 1 python train.py",
+    instead="#SBATCH --gpus-per-node=1\nsrun -n 1 python train.py",
+)
+def gpus_without_ranks(case: Case) -> Iterator[Hit]:
+    """One rank on a node with several GPUs, by a program that uses one; a note if its source is not found."""
+    have = _node_gpus(case)
+    if not have or have < 2 or not case.script.scheduler or "VISIBLE_DEVICES" in case.script.code:
+        return
+    if any(each.kind in (*AGENTS, "horovodrun", "ray") or not _alone(case, each) for each in case.launches):
+        return
+    if not case.steps and not case.launches:
+        yield from _plain(case, have)
+    for launch in case.steps if len(case.steps) == 1 else ():
+        yield from _step(case, launch, have)
+
+
+def _node_gpus(case: Case) -> int | None:
+    """GPUs of each node: as requested, or all of the site's node kind where nodes are exclusive."""
+    asked, kind = case.script.request.node_gpus, case.node_kind
+    if asked is None and kind and case.shares_nodes is False:
+        return kind.gpu.count
+    return asked
+
+
+def _step(case: Case, launch: Launch, have: int) -> Iterator[Hit]:
+    step, sets = case.step(launch), sets_of(launch)
+    if sets:
+        return
+    per_node = step.per_node or (1 if step.tasks == 1 else None)
+    own = launch_gpus(case, launch) if launch.given("gpus-per-node", "gres", "gpus") else have
+    if per_node != 1 or launch.doubtful or not case.python(launch):
+        return
+    if own == 1 or launch.get("gpus") == "1":
+        text = f"{launch.word} uses 1 of the {have} GPUs of each node"
+        yield Hit(launch.line, text, "request 1 GPU, or start one rank per GPU")
+        return
+    yield from _by_source(case, launch.line, case.python(launch) or (), have, f"{launch.word} starts 1 rank")
+
+
+def _plain(case: Case, have: int) -> Iterator[Hit]:
+    """A program that the script runs itself."""
+    programs = [(each, python_program(each.argv)) for each in case.script.commands if not each.command.background]
+    found = [(each, program) for each, program in programs if program and program[0].endswith(".py")]
+    if len(found) == 1 and not found[0][0].command.within("loop"):
+        yield from _by_source(case, found[0][0].line, found[0][1] or (), have, "the script starts 1 process")
+
+
+def _by_source(case: Case, line: int, program: tuple[str, ...], have: int, text: str) -> Iterator[Hit]:
+    file = find_file(program, case.folders)
+    options = " ".join(program[1:])
+    if file is None:
+        spread = _MANY_GPUS.search(options) or not all(is_known(word) for word in program)
+        if not spread and program[0].endswith(".py"):
+            yield Hit(line, f"{text} on each node with {have} GPUs", "one rank per GPU, or fewer GPUs", "note")
+        return
+    source = file[0].read_text(errors="replace")
+    joins = "init_process_group" in source and not re.search(r"\bspawn\b|multiprocessing|subprocess|Process\(", source)
+    single = _GPU_LIBRARY.search(source) and not _MANY_GPUS.search(source) and not _MANY_GPUS.search(options)
+    if joins or single:
+        yield Hit(line, f"{text} of {program[0]} on each node with {have} GPUs", "one rank per GPU, or fewer GPUs")
+
+
+@rule(
+    "jsrun-one-gpu",
+    why="The nodes of an LSF job in easy mode are its own: what its resource sets leave idle is charged",
+    example="#BSUB -nnodes 1\njsrun -n1 -a1 -c42 -g1 python train.py",
+    instead="jsrun -n6 -a1 -c7 -g1 python train.py",
+)
+def jsrun_one_gpu(case: Case) -> Iterator[Hit]:
+    """The only jsrun of a job uses one GPU on each of its whole nodes."""
+    nodes, kind = case.script.request.nodes, case.node_kind
+    have = kind.gpu.count if kind and kind.gpu.count else 4
+    steps = [each for each in case.steps if each.kind == "jsrun"]
+    for launch in steps if len(steps) == 1 and len(case.steps) == 1 else ():
+        sets = sets_of(launch)
+        if not sets or not nodes or not sets.count or not sets.gpus or not _alone(case, launch) or have < 2:
+            continue
+        if sets.count * sets.gpus <= nodes and not any(each.kind in AGENTS for each in case.launches):
+            used = sets.count * sets.gpus
+            text = f"jsrun uses {used} GPU{'s' if used > 1 else ''} on {nodes} whole node{'s' if nodes > 1 else ''}"
+            yield Hit(launch.line, text, "jsrun -r6 -a1 -c7 -g1 ...   (one rank per GPU)")
