@@ -65,7 +65,21 @@ def test_a_group_names_the_thing() -> None:
     found = explain(tail=["ModuleNotFoundError: No module named 'horovod.torch'"], code=1, launcher_output="", facts={})
     assert found is not None
     assert "horovod.torch" in found.cause
-    assert "stackyard why horovod.torch" in found.remedy
+
+
+@pytest.mark.parametrize("prefix", ["[rank1]: ", "[default0]:[rank0]: ", "[1,0]<stderr>:", "[1,0]<stderr>: ", "3: "])
+def test_a_launcher_s_prefix_hides_no_cause(prefix: str) -> None:
+    found = explain(tail=[f"{prefix}MemoryError"], code=1, launcher_output="", facts={})
+    assert found is not None
+    assert found.rule == "host-memory"
+
+
+def test_a_time_limit_precedes_what_the_ranks_said_of_their_end() -> None:
+    tail = ["ConnectionRefusedError: [Errno 111] Connection refused"]
+    limit = "slurmstepd: error: *** STEP 12.0 ON d1 CANCELLED AT 2026-11-21T10:00:00 DUE TO TIME LIMIT ***"
+    found = explain(tail=tail, code=143, launcher_output=limit, facts={})
+    assert found is not None
+    assert found.rule == "time-limit"
 
 
 def test_dash_says_it_in_another_way() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
@@ -13,6 +13,10 @@ from stackyard.errors import StackyardError
 from stackyard.launch.records.outcome import Cause
 
 _KEYS = {"name", "patterns", "codes", "when", "cause", "remedy", "source"}
+_PREFIX = re.compile(r"(?:\[(?:rank|default)?\d+(?:, ?\d+)?\](?:<std(?:out|err)>)?: ?|\d+: )+")
+"""What torch, torchrun, mpirun (``--tag-output``) and srun (``-l``) put before a rank's lines."""
+BY_SCHEDULER = ("time-limit", "preempted", "node-fail")
+"""The rules for a job that its scheduler has ended, which the launcher says."""
 _AT_LEAST = re.compile(r">= *(\d+)$")
 
 
@@ -51,7 +55,9 @@ def holds(value: object, wanted: object) -> bool:
     return value == wanted
 
 
-def explain(*, tail: Sequence[str], code: int, launcher_output: str, facts: Mapping[str, object]) -> Cause | None:
+def explain(
+    *, tail: Sequence[str], code: int, launcher_output: str, facts: Mapping[str, object], only: Collection[str] = ()
+) -> Cause | None:
     """The first known cause that matches, or None.
 
     Args:
@@ -59,9 +65,15 @@ def explain(*, tail: Sequence[str], code: int, launcher_output: str, facts: Mapp
         code: its exit status, 128 + signal after a signal; 0 finds what is wrong although nothing failed.
         launcher_output: what srun, mpirun ... printed; read after `tail`.
         facts: of the step, by the names in the rules: ``family``, ``nodes``, ``tasks``, ``ranks_claiming_zero`` ...
+        only: the names of the rules to try; empty: all.
     """
-    lines = [*tail, *launcher_output.splitlines()[-200:]]
-    return next((cause for rule in rules() if (cause := rule.match(lines, code, facts))), None)
+    lines = [line[found.end() :] if (found := _PREFIX.match(line)) else line for line in _lines(tail, launcher_output)]
+    tried = (rule for rule in rules() if not only or rule.name in only)
+    return next((cause for rule in tried if (cause := rule.match(lines, code, facts))), None)
+
+
+def _lines(tail: Sequence[str], launcher_output: str) -> list[str]:
+    return [*tail, *launcher_output.splitlines()[-200:]]
 
 
 @functools.cache

@@ -13,8 +13,8 @@ from stackyard.launch.plan.model import Plan
 from stackyard.launch.plan.schedulers.hostlist import short_host
 from stackyard.launch.records.outcome import Cause, Failure, Listener, Placement, State, StepResult
 from stackyard.launch.records.paths import StepPaths
-from stackyard.launch.run.causes import explain
-from stackyard.launch.run.verdict import Ended, describe, first_of
+from stackyard.launch.run.causes import BY_SCHEDULER, explain
+from stackyard.launch.run.verdict import Ended, describe, first_of, left_early
 from stackyard.yard.atomic import write_text
 
 RANK_ZERO = re.compile(r"\b(?:rank|process|processor|task)\s*[:#=]?\s*0\s*(?:of|/|out of)\s*1\b", re.IGNORECASE)
@@ -132,6 +132,9 @@ def result(seen: Seen, plan: Plan, listener: Listener) -> StepResult:
     if first is not None:
         cause = _cause(first, output, facts)
         first = Failure(first.task, first.host, first.code, first.tail, cause, first.message)
+    elif state == "cancelled" and (cause := explain(tail=(), code=code, launcher_output=output, facts=facts,
+                                                    only=BY_SCHEDULER)):  # fmt: skip
+        first = Failure(-1, "", code, (), cause)
     elif facts["ranks_claiming_zero"]:
         _warn(explain(tail=(), code=0, launcher_output=output, facts=facts), listener)
     hosts = tuple(seen.hosts[node] for node in sorted(seen.hosts))
@@ -147,6 +150,10 @@ def _end(seen: Seen) -> tuple[State, int, Failure | None]:
     if seen.failures:
         one, why = first_of(seen.failures)
         message = describe(one, ranks_per_task=seen.file.ranks_per_task) + (f" ({why})" if why else "")
+        if early := _early(seen):
+            host = seen.hosts.get(seen.node_of(early[0]), "?")
+            gone = describe(Ended(0, early[0], host, 0), ranks_per_task=seen.file.ranks_per_task)
+            message = f"{gone} while others still worked, which then failed: {message}"
         return "failed", one.code, Failure(one.task, one.host, one.code, one.tail, None, message)
     unknown = [task for task in range(seen.file.tasks) if task not in seen.codes]
     launcher_code = seen.launcher_code or 0
@@ -159,12 +166,17 @@ def _end(seen: Seen) -> tuple[State, int, Failure | None]:
     return "done", 0, None
 
 
+def _early(seen: Seen) -> tuple[int, ...]:
+    return left_early(seen.codes, first_of(seen.failures)[0]) if seen.failures else ()
+
+
 def _facts(seen: Seen, plan: Plan) -> dict[str, object]:
     layout = plan.program.layout
     return {
         "state": seen.state or "", "nodes": seen.file.nodes, "tasks": seen.file.tasks, "family": seen.file.family,
         "launcher": plan.line.words[0], "launcher_code": seen.launcher_code, "mpi": plan.program.mpi,
         "gpus_per_node": layout.node.gpus, "gpu_visibility": layout.gpu_visibility,
+        "gpu_vendor": layout.node.gpu_vendor, "left_early": len(_early(seen)),
         "container": bool(plan.wrappers), "ranks_claiming_zero": _claiming_zero(seen), "nodes_there": len(seen.hosts),
     }  # fmt: skip
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 PEER_LOST = re.compile(
@@ -15,6 +16,13 @@ PEER_LOST = re.compile(
     re.IGNORECASE,
 )
 """What a program prints when another rank has ended: its failure is a consequence (Gloo, NCCL, TCPStore, gRPC, MPI)."""
+
+
+WAITED = re.compile(
+    r"collective operation timeout|timed out waiting \d+ ?ms|barrier timed out|client socket has timed out",
+    re.IGNORECASE,
+)
+"""What a program prints that has waited in vain for another rank."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +57,22 @@ def first_of(ended: Sequence[Ended]) -> tuple[Ended, str]:
             before = ordered.index(one)
             return one, f"{before} failed just before it, as ranks do that have lost a peer"
     return ordered[0], ""
+
+
+def left_early(codes: Mapping[int, int], first: Ended) -> tuple[int, ...]:
+    """The tasks that had ended with status 0 when `first` failed because it lost a peer; empty for another failure.
+
+    A rank that leaves a collective program before the others succeeds itself, and makes the others fail.
+
+    Args:
+        codes: the exit statuses of the tasks, in the order in which they ended.
+        first: the failure that `first_of` names.
+    """
+    if first.code in (128 + signal.SIGTERM, 128 + signal.SIGINT):
+        return ()
+    if not any(PEER_LOST.search(line) or WAITED.search(line) for line in first.tail[-15:]):
+        return ()
+    return tuple(itertools.takewhile(lambda task: not codes[task], codes))
 
 
 def signal_name(code: int) -> str:
