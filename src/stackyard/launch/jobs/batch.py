@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 
@@ -11,6 +12,7 @@ from stackyard.launch.jobs.job import Job
 from stackyard.launch.jobs.recording import Run
 from stackyard.launch.plan import schedulers
 from stackyard.launch.plan.carried import carried
+from stackyard.launch.plan.inherited import of_submission
 from stackyard.launch.plan.model import Batch, Plan
 from stackyard.launch.plan.script import script_text
 from stackyard.launch.records.paths import RunPaths
@@ -65,7 +67,8 @@ def submit(run: Run) -> str:
     stdin = run.script if scheduler.submit_stdin else None
     try:
         argv = scheduler.submit_argv(str(run.paths.script))
-        result = run_command(argv, stdin=stdin, timeout_s=SUBMIT_S, leaves_others=True)
+        environ = of_submission(scheduler.name, os.environ)
+        result = run_command(argv, env=environ, stdin=stdin, timeout_s=SUBMIT_S, leaves_others=True)
         job = scheduler.job_id(result.output)
     except StackyardError as error:
         write_status(run.paths, RunStatus(state="failed", code=1, ended=time.time(), message=error.message))

@@ -16,6 +16,7 @@ from stackyard.launch.layout.model import Layout, Node
 from stackyard.launch.plan import backends, containers, launchers, profilers, schedulers, slurm_nodes
 from stackyard.launch.plan.carried import is_carried
 from stackyard.launch.plan.context import PlanContext
+from stackyard.launch.plan.inherited import is_within_step
 from stackyard.launch.plan.model import (
     BatchHead,
     BatchRequest,
@@ -76,7 +77,7 @@ def make_plan(
     plain, private = _variables(intent, site, node.kind, context)
     return Plan(
         layout, made, line, wrappers, context.stack.change,
-        variables=plain, private=private,
+        variables={**_job_variables(layout, line, context), **plain}, private=private,
         cwd=intent.cwd or str(Path.cwd()),
         head=_head(intent, site, layout, context) if head else None,
         reasons=(*made.reasons, *line.reasons, *(r for w in wrappers for r in w.reasons)),
@@ -169,6 +170,7 @@ def _request(
         mpi=made.mpi,
         gpu_aware_mpi=made.mpi and kind.gpu.count > 0,
         inside=inside,
+        within_step=allocation is not None and is_within_step(context.environ),
         args=(*site.scheduler.launcher_options, *intent.launcher_args),
         variables=tuple(sorted(filter(is_carried, context.environ))),
     )
@@ -207,6 +209,13 @@ def rank_variables(intent: Intent, site: Site, kind: str) -> dict[str, str]:
         found["NCCL_SOCKET_IFNAME"] = ",".join(node.nics)
         found["GLOO_SOCKET_IFNAME"] = node.nics[0]
     return {**found, **site.run_variables, **site.launch.variables, **node.variables, **intent.variables}
+
+
+def _job_variables(layout: Layout, line: LaunchLine, context: PlanContext) -> dict[str, str]:
+    """SLURM_CPUS_PER_TASK, which programs read: a launcher without this option does not set it, nor pass it on."""
+    if "SLURM_CPUS_PER_TASK" not in context.environ or context.scheduler != "slurm" or "-c" in line.words:
+        return {}
+    return {"SLURM_CPUS_PER_TASK": str(layout.cores_per_rank * layout.smt)}
 
 
 def _variables(intent: Intent, site: Site, kind: str, context: PlanContext) -> tuple[dict[str, str], dict[str, str]]:

@@ -48,6 +48,7 @@ class LaunchRequest:
 
     `mpi`: the ranks are MPI processes, and the launcher provides their PMI. `inside`: it runs inside an allocation of
     exactly these nodes (True), or the layout's hosts are part of a larger allocation and must be named (False).
+    `within_step`: it runs in a task of a Slurm step, which holds the nodes' resources.
     """
 
     layout: Layout
@@ -55,6 +56,7 @@ class LaunchRequest:
     mpi: bool = False
     gpu_aware_mpi: bool = False
     inside: bool = True
+    within_step: bool = False
     args: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from stackyard.host import process
 from stackyard.launch.node.machine import addresses
 from stackyard.launch.node.sockets import hold_port, listen
+from stackyard.launch.plan.inherited import of_launcher
 from stackyard.launch.plan.model import Plan
 from stackyard.launch.records.outcome import Listener, StepResult
 from stackyard.launch.records.paths import StepPaths
@@ -71,8 +72,8 @@ def _launcher(argv: tuple[str, ...], step: StepPaths, plan: Plan) -> Iterator[pr
 
 
 def _environment(plan: Plan) -> dict[str, str]:
-    """The launcher's. srun reads SRUN_CPUS_PER_TASK as ``-c``, which implies ``--exact`` and takes cores away."""
-    return {name: value for name, value in os.environ.items() if name != "SRUN_CPUS_PER_TASK"} | plan.line.variables
+    """The launcher's: without variables of the job that it would take for further options."""
+    return of_launcher(plan.line.words, os.environ) | plan.line.variables
 
 
 @contextlib.contextmanager

@@ -57,9 +57,14 @@ class Srun:
         if not request.inside:
             hosts = need_hosts(request, self.name)
             words.add("only these nodes of the allocation", "-w", compress(hosts))
-            known = version_of(scheduler.version)
-            if not known or known >= (20, 11):
-                words.add("may overlap with another step, e.g. one that is ending", "--overlap")
+        known = version_of(scheduler.version)
+        if known and known < (20, 11):
+            return  # steps overlap by default
+        if request.within_step:
+            shell = "shares the nodes with the step that you are in (srun --pty), which holds all that it was given"
+            words.add(f"{shell}: the ranks would wait for its end", "--overlap")
+        elif not request.inside:
+            words.add("may overlap with another step, e.g. one that is ending", "--overlap")
 
     def _cores(self, words: Words, layout: Layout, scheduler: Scheduler) -> None:
         """Cores by number if Slurm's own order matches the plan, else by mask.

@@ -1,0 +1,65 @@
+"""Variables that an allocation sets for what runs in it, and that programs of the scheduler take for options.
+
+A launcher must start exactly what its command line says, and a submission from within a job must ask for what its
+script says. Sources: srun(1) and sbatch(1), INPUT and OUTPUT ENVIRONMENT VARIABLES; src/srun/opt.c and
+src/common/slurm_opt.c of Slurm 20.11 to 25.05; qsub(1B) and pbs(1B) of OpenPBS; bsub(1) of LSF; flux-environment(7).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+CPUS = ("SLURM_CPUS_PER_TASK", "SRUN_CPUS_PER_TASK", "SLURM_TRES_PER_TASK", "SLURM_CPUS_PER_GPU")
+"""CPUs per task, as four options. Each implies ``--exact``, which takes cores away from masks. Slurm 23.11 and later
+read the first and the third (22.05 to 23.02 the second instead), and srun ends where two differ from each other."""
+GPUS = (
+    "SLURM_GPUS", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_PER_SOCKET", "SLURM_GPUS_PER_TASK", "SLURM_NTASKS_PER_GPU",
+    "SLURM_NTASKS_PER_TRES", "SLURM_GPU_BIND", "SLURM_TRES_BIND",
+)  # fmt: skip
+"""GPUs of the job, which a step would ask for besides its own words, and their binding."""
+_GPU_WORDS = ("--gpus", "--gres", "--gpu-bind")
+
+_CONFIGURED = {
+    "slurm": r"(?!S(LURM|RUN|LURMD|LURMSTEPD)_|PMI|PALS_).*|SLURM_(CONF|CLUSTERS|JWT|CONF_SERVER|TIME_FORMAT|EXIT_\w+)",
+    "pbs": r"(?!PBS_|PMI|PALS_).*|PBS_(CONF_FILE|DEFAULT|SERVER|EXEC|HOME|DPREFIX|AUTH_METHOD|ENCRYPT_METHOD)",
+    "lsf": r"(?!LSB_|LS_|JSM_|PMI|OMPI_COMM_).*|LSB_(DEFAULT\w*|CONFDIR|SHAREDIR)",
+    "flux": r"(?!FLUX_(JOB|TASK|KVS)_|PMI).*",
+}
+"""By scheduler, the variables that a submission from within a job keeps: all that are not the job's own, and those that
+configure the scheduler's client programs."""
+_JOB = {"slurm": "SLURM_JOB_ID", "pbs": "PBS_JOBID", "lsf": "LSB_JOBID", "flux": "FLUX_JOB_ID"}
+_DEVICES = ("CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")
+_OWN_GPUS = ("SLURM_JOB_GPUS", "SLURM_STEP_GPUS")
+_RESERVED_STEPS = 0xFFFFFFF0
+"""Step numbers from here on are not those of tasks: of the batch script, of the shell of salloc (slurm.h)."""
+
+
+def of_launcher(words: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a launcher, without variables that say something else than its command line.
+
+    Open MPI and hydra start their daemons with srun, so this is not for srun alone. Of the variables about GPUs none is
+    left where the command line says which GPUs it wants; otherwise a step gets those of its job.
+    """
+    own = any(word.startswith(_GPU_WORDS) for word in words)
+    dropped = {*CPUS, *(GPUS if own else ())}
+    return {name: value for name, value in environ.items() if name not in dropped}
+
+
+def of_submission(scheduler: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a submission: that of a shell outside of any job of this scheduler.
+
+    ``sbatch`` passes its environment on to the job: there, variables of another job contradict the job's own. Visible
+    GPUs are left out where Slurm has chosen them, for the GPUs of this job.
+    """
+    if not environ.get(_JOB[scheduler]):
+        return dict(environ)
+    kept = re.compile(_CONFIGURED[scheduler])
+    dropped = _DEVICES if any(environ.get(name) for name in _OWN_GPUS) else ()
+    return {name: value for name, value in environ.items() if kept.fullmatch(name) and name not in dropped}
+
+
+def is_within_step(environ: Mapping[str, str]) -> bool:
+    """Whether this process is a task of a Slurm step (``srun --pty bash``), which holds what it was given."""
+    step = environ.get("SLURM_STEP_ID") or environ.get("SLURM_STEPID", "")
+    return step.isdecimal() and int(step) < _RESERVED_STEPS
