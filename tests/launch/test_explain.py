@@ -33,7 +33,10 @@ def explain(site: str, *words: str, expect: int = 0, **variables: str) -> Done:
 
 
 def nodes_of(site: str) -> str:
-    return "1" if load_site(EXAMPLES / site / "site.yaml").scheduler.kind == "none" else "2"
+    """As many as the site's queue takes."""
+    scheduler = load_site(EXAMPLES / site / "site.yaml").scheduler
+    least = [row.min_nodes for row in scheduler.queues if row.name == scheduler.queue]
+    return "1" if scheduler.kind == "none" else str(max(2, min(least, default=2)))
 
 
 @pytest.mark.parametrize(("site", "kind"), KINDS)

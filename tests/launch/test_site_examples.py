@@ -134,7 +134,6 @@ def test_what_ranks_are_told() -> None:
     for name, kind in (("lumi", "lumi-g"), ("frontier", "batch")):
         variables = site(name).nodes[kind].variables
         assert variables["NCCL_SOCKET_IFNAME"] == "hsn0,hsn1,hsn2,hsn3"
-        assert variables["MPICH_GPU_SUPPORT_ENABLED"] == "1"
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.parent.name)

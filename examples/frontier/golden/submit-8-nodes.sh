@@ -2,7 +2,6 @@
 #SBATCH --job-name=train
 #SBATCH --account=PROJ
 #SBATCH --partition=batch
-#SBATCH --constraint=nvme
 #SBATCH --time=1:00:00
 #SBATCH --nodes=8
 #SBATCH --ntasks-per-node=8

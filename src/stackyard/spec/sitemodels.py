@@ -98,6 +98,9 @@ class NodeKind(Model):
     gpu_peers: bool = Field(True, description="NCCL and RCCL require each rank to see the other GPUs of the node")
     queue: Word = Field("", description="The partition or queue with such nodes")
     constraint: Word = Field("", description="The feature that selects such nodes")
+    local_disk_constraint: Word = Field(
+        "", description="The feature that makes `local_disk` available, for --local-disk"
+    )
     variables: Variables = Field({}, description="Variables for every rank on such nodes")
     references: tuple[Reference, ...] = Field((), description="Reference values of the preflight check")
 
@@ -193,6 +196,16 @@ class Overrides(Model):
     prepend: dict[str, Any] = {}
 
 
+class QueueLimit(Model):
+    """A size of job that a queue takes. A queue whose time limit depends on the size has several rows."""
+
+    name: Word = Field(description="The partition or queue, or with `qos` the quality of service")
+    qos: bool = Field(False, description="A quality of service of Slurm")
+    min_nodes: int = Field(1, ge=1)
+    max_nodes: int = Field(0, ge=0, description="0: no limit")
+    time_min: float = Field(0, ge=0, description="The longest wall time in minutes; 0: no limit")
+
+
 class Scheduler(Model):
     """The batch system, and how its options are written."""
 
@@ -204,6 +217,7 @@ class Scheduler(Model):
     mpi: Word = Field("", description="srun --mpi=..., e.g. pmix, pmi2; empty: the cluster's default")
     csm: bool = Field(False, description="LSF with CSM: -nnodes, -alloc_flags, expert mode with -csm y")
     queue: Word = Field("", description="Partition or queue if neither the user nor the node kind sets one")
+    queues: tuple[QueueLimit, ...] = Field((), description="The sizes of jobs that queues take, preferred ones first")
     gpu_request: Literal["gpus-per-node", "gres", "gpus-per-task", "none"] = Field(
         "gpus-per-node", description="How GPUs are requested from Slurm"
     )

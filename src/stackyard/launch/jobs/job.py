@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from stackyard.findings import refuse
 from stackyard.launch.jobs.repeat import Repeat
 from stackyard.launch.jobs.requeue import array_index
 from stackyard.launch.jobs.workspace import Workspace
@@ -38,8 +39,10 @@ class Job:
         return self.workspace.site
 
     def plan(self, *, hosts: Sequence[str] | None = None, head: bool = False) -> Plan:
-        """The plan of this job; `make_plan` has the arguments and errors."""
-        return make_plan(self.intent, self.site, self.context, hosts=hosts, head=head)
+        """The plan of this job; `make_plan` has the arguments and errors. A queue that does not take it is an error."""
+        plan = make_plan(self.intent, self.site, self.context, hosts=hosts, head=head)
+        refuse(plan.head.findings if plan.head else ())
+        return plan
 
 
 def default_nodes(workspace: Workspace, *, launcher: str = "", spare: int = 0) -> int:

@@ -26,6 +26,7 @@ from stackyard.launch.plan.model import (
     RankProgram,
     Wrapper,
 )
+from stackyard.launch.plan.queues import queue_findings
 from stackyard.launch.request.intent import Intent
 from stackyard.spec.naming import safe
 from stackyard.spec.sitemodels import NodeKind, Scheduler, Site
@@ -232,7 +233,7 @@ def _variables(intent: Intent, site: Site, kind: str, context: PlanContext) -> t
 
 
 def _head(intent: Intent, site: Site, layout: Layout, context: PlanContext) -> BatchHead:
-    """The directives of the batch script, spare nodes included."""
+    """The directives of the batch script, spare nodes included; a queue that does not take the job is a finding."""
     kind = site.nodes.get(layout.node.kind, NodeKind())
     options = intent.batch
     request = BatchRequest(
@@ -245,8 +246,10 @@ def _head(intent: Intent, site: Site, layout: Layout, context: PlanContext) -> B
         output=options.output or ("{step}/batch-{index}.log" if options.array else "{step}/batch.log"),
         name=options.name or job_name(intent),
         node_local_disk=options.local_disk and bool(kind.local_disk),
+        disk_constraint=kind.local_disk_constraint if options.local_disk else "",
     )
-    return schedulers.get(context.scheduler, site.scheduler).head(request)
+    head = schedulers.get(context.scheduler, site.scheduler).head(request)
+    return replace(head, findings=(*head.findings, *queue_findings(request)))
 
 
 def job_name(intent: Intent) -> str:

@@ -84,6 +84,7 @@ class BatchRequest:
     output: str = ""
     name: str = "stackyard"
     node_local_disk: bool = False
+    disk_constraint: str = ""
 
 
 @dataclass(frozen=True)

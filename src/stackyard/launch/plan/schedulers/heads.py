@@ -92,9 +92,9 @@ def queue(request: BatchRequest) -> str:
     return request.options.queue or request.queue or request.scheduler.queue
 
 
-def constraint(request: BatchRequest) -> str:
-    """The required node feature."""
-    return request.options.constraint or request.constraint
+def constraint(request: BatchRequest, both: str = "&") -> str:
+    """The required node features; `both` joins that of the nodes and that of their local disks."""
+    return both.join(filter(None, (request.options.constraint or request.constraint, request.disk_constraint)))
 
 
 def output(request: BatchRequest, index: str = "") -> str:

@@ -121,7 +121,8 @@ def _nodes(made: heads.Directives, request: BatchRequest) -> None:
         chunk.append(f"mem={round(options.memory_gib * 1024)}mb")
         says.append(f"{options.memory_gib:g} GiB of memory")
     if heads.constraint(request):
-        chunk.append(heads.constraint(request) if "=" in heads.constraint(request) else _no_feature(request))
+        own = heads.constraint(request, ":")
+        chunk.append(own if all("=" in part for part in own.split(":")) else _no_feature(request))
         says.append("only nodes with this resource")
     made.add(", ".join(says), "-l", f"select={':'.join(chunk)}")
     place, why = ["scatter"], ["each chunk on a separate node"]
