@@ -77,7 +77,10 @@ def test_there_are_enough_wrong_commands() -> None:
 
 
 def test_no_code_is_shared_with_what_they_test() -> None:
-    files = [*(FOLDER / "parts").glob("*.py"), *(p for f in ("lsf", "pbs", "flux") for p in (FOLDER / f).iterdir())]
+    files = [
+        *(FOLDER / "parts").glob("*.py"),
+        *(p for f in ("lsf", "pbs", "pals", "flux") for p in (FOLDER / f).iterdir()),
+    ]
     for path in files:
         if path.is_dir():
             continue

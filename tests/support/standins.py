@@ -77,7 +77,7 @@ def standins(
     (state / "machine.json").write_text(json.dumps(described), encoding="utf-8")
     env = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
     env |= {
-        "PATH": f"{FOLDER / family}:{env.get('PATH', '')}",
+        "PATH": ":".join(map(str, (*_PROGRAMS[family], env.get("PATH", "")))),
         "STANDIN_MACHINE": str(state / "machine.json"),
         "STANDIN_STATE": str(state),
         "STANDIN_PLACEMENT": str(state / "placement.json"),
@@ -89,6 +89,7 @@ def standins(
     return env
 
 
+_PROGRAMS = {name: (FOLDER / name,) for name in ("lsf", "flux")} | {"pbs": (FOLDER / "pbs", FOLDER / "pals")}
 _FOREIGN = ("SLURM_", "LSB_", "LSF_", "LS_", "PBS_", "PALS_", "PMI_", "PMIX_", "OMPI_", "JSM_", "FLUX_", "STANDIN_")
 
 

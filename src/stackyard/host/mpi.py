@@ -21,17 +21,22 @@ _PROGRAMS = {"mpirun": ("mpirun", "mpiexec"), "mpich": ("mpiexec.hydra", "mpiexe
 
 @dataclass(frozen=True)
 class Mpi:
-    """The mpiexec of an MPI. `launcher` is the launcher that renders its options; `program` is absolute."""
+    """The mpiexec of an MPI, or of PALS. `launcher` is the launcher that renders its options; `program` is absolute."""
 
-    launcher: Literal["mpirun", "mpich"]
+    launcher: Literal["mpirun", "mpich", "pals"]
     program: Path
 
 
 def find_mpi(environ: Mapping[str, str]) -> Mpi | None:
-    """The MPI whose mpiexec comes first on this PATH; None if there is none, or an unknown one."""
+    """The MPI whose mpiexec comes first on this PATH; None if there is none, or an unknown one.
+
+    HPE installs PALS below ``/opt/cray/pals/<version>/bin``.
+    """
     path = which("mpiexec", environ) or which("mpirun", environ)
     if path is None:
         return None
+    if "pals" in (*path.parts, *path.resolve().parts):
+        return Mpi("pals", path)
     said = run([path, "--version"], env=dict(environ), check=False, timeout_s=30).output
     launcher = next((name for mark, name in _MARKS if mark in said), None)
     if launcher is None:

@@ -212,7 +212,8 @@ class Scheduler(Model):
     kind: Literal["", "slurm", "lsf", "pbs", "flux", "none"] = Field("", description="Empty: detected")
     version: str = Field("", description="e.g. 23.11; options differ between versions; empty: detected")
     launcher: Literal["", "srun", "jsrun", "mpirun", "mpich", "pals", "flux", "local"] = Field(
-        "", description="What starts ranks; empty: srun, jsrun or mpirun, pals, flux, local by kind"
+        "",
+        description="What starts ranks; empty: srun, jsrun or mpirun, flux, local by kind; PBS: by mpiexec on PATH",
     )
     mpi: Word = Field("", description="srun --mpi=..., e.g. pmix, pmi2; empty: the cluster's default")
     csm: bool = Field(False, description="LSF with CSM: -nnodes, -alloc_flags, expert mode with -csm y")

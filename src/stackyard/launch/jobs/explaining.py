@@ -14,6 +14,7 @@ from stackyard.launch.jobs.workspace import Workspace
 from stackyard.launch.layout import placing
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.plan import launchers
+from stackyard.launch.plan.choosing import launcher_name
 from stackyard.launch.plan.command import program_text, shown_words
 from stackyard.launch.plan.context import PlanContext, plan_context, with_offer
 from stackyard.launch.plan.make import make_plan, node_of
@@ -71,7 +72,7 @@ def explain(workspace: Workspace, intent: Intent, names: Iterable[str]) -> Expla
     kind: Any = found.scheduler
     fixed = replace(found, allocation=Allocation(kind, "", stand_for(intent.nodes)))
     layout = placing.plan_layout(intent, node_of(intent, site, fixed))
-    own = intent.launcher or launchers.default_name(site.scheduler.model_copy(update={"kind": kind}))
+    own = launcher_name(intent, site.scheduler, fixed) if kind != "none" else intent.launcher or "local"
     plans = {name: _plan(name, own, intent, site, fixed) for name in sorted(names, key=lambda name: name != own)}
     plan = _first_plan(plans.values())
     head = plan.head or BatchHead("", ())

@@ -7,14 +7,14 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from stackyard.errors import InputError, MissingError
+from stackyard.errors import InputError
 from stackyard.findings import refuse
-from stackyard.host.mpi import find_mpi
 from stackyard.host.secrets import is_secret
 from stackyard.launch.layout import nodes, placing
 from stackyard.launch.layout.model import Layout, Node
 from stackyard.launch.plan import backends, containers, launchers, profilers, schedulers, slurm_nodes
 from stackyard.launch.plan.carried import is_carried
+from stackyard.launch.plan.choosing import launcher_name, with_mpi
 from stackyard.launch.plan.context import PlanContext
 from stackyard.launch.plan.inherited import is_within_step
 from stackyard.launch.plan.model import (
@@ -29,7 +29,7 @@ from stackyard.launch.plan.model import (
 from stackyard.launch.plan.queues import queue_findings
 from stackyard.launch.request.intent import Intent
 from stackyard.spec.naming import safe
-from stackyard.spec.sitemodels import NodeKind, Scheduler, Site
+from stackyard.spec.sitemodels import NodeKind, Site
 
 SHARED_BY_SRUN = frozenset(
     ("--time", "--account", "--partition", "--qos", "--constraint", "--reservation", "--dependency", "--job-name",
@@ -66,11 +66,10 @@ def make_plan(
     if context.allocation is not None and context.offer is not None:
         slurm_nodes.need(layout, context.offer, oversubscribe=intent.oversubscribe)
     refuse(layout.findings)
-    made = _program(intent, site, layout, context, program)
+    name = launcher_name(intent, site.scheduler, context)
+    made = _program(intent, layout, name, program)
     refuse(made.findings)
-    scheduler = site.scheduler
-    name = _launcher_name(intent, scheduler, context)
-    line = _with_mpi(launchers.get(name).line(_request(intent, site, context, made, hosts)), name, context, head)
+    line = with_mpi(launchers.get(name).line(_request(intent, site, context, made, hosts)), name, context, head)
     if name == "srun" and context.allocation is None and not head:
         own = {word.split("=")[0].split()[0] for word in (*site.scheduler.options, *intent.batch.scheduler_args)}
         line = _own_allocation(line, _head(intent, site, layout, context), own)
@@ -112,11 +111,8 @@ def _hosts(intent: Intent, context: PlanContext) -> tuple[str, ...]:
     return have[: intent.nodes]
 
 
-def _program(
-    intent: Intent, site: Site, layout: Layout, context: PlanContext, program: Sequence[str] | None
-) -> RankProgram:
+def _program(intent: Intent, layout: Layout, launcher: str, program: Sequence[str] | None) -> RankProgram:
     """The program as the backend runs it. The preflight's own program gets the backend's MPI wiring only."""
-    launcher = _launcher_name(intent, site.scheduler, context)
     backend_context = backends.BackendContext(in_container=bool(intent.container), launcher=launcher)
     if program is None:
         name, reason = backends.choose(intent)
@@ -127,36 +123,6 @@ def _program(
     plain = intent.model_copy(update={"program": tuple(program)})
     made = backends.get("mpi" if wired else "any").program(plain, layout, backend_context)
     return made
-
-
-def _with_mpi(line: LaunchLine, name: str, context: PlanContext, batch_job: bool) -> LaunchLine:
-    """The mpirun or mpiexec of the stack where it has one: the launcher and the ranks must use the same MPI."""
-    if name not in ("mpirun", "mpich"):
-        return line
-    mpi = find_mpi(context.stack.change.apply(context.environ))
-    own = mpi is not None and bool(context.stack.prefix) and mpi.program.is_relative_to(context.stack.prefix)
-    if mpi is None or (batch_job and not own):  # PATH here may differ from PATH on the nodes
-        return line
-    if mpi.launcher != name:
-        hint = f"use --launcher {mpi.launcher}, or put the other MPI first on PATH"
-        raise InputError(f"{mpi.program} does not accept the options of --launcher {name}", hint=hint)
-    return replace(line, words=(str(mpi.program), *line.words[1:])) if own else line
-
-
-def _launcher_name(intent: Intent, scheduler: Scheduler, context: PlanContext) -> str:
-    if intent.launcher:
-        return intent.launcher
-    if context.scheduler == "none" and backends.choose(intent)[0] == "mpi":
-        mpi = find_mpi(context.stack.change.apply(context.environ))
-        if mpi is None:
-            hint = "use a stack that has an MPI (--with), or put mpiexec on PATH"
-            raise MissingError("the program uses MPI, but mpiexec was not found on PATH", hint=hint)
-        return mpi.launcher
-    if context.scheduler == "none":
-        return "local"
-    if scheduler.kind:
-        return launchers.default_name(scheduler)
-    return launchers.default_name(scheduler.model_copy(update={"kind": context.scheduler}))
 
 
 def _request(

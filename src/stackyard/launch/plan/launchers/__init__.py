@@ -22,7 +22,7 @@ TABLE: dict[str, Launcher] = {
     launcher.name: launcher for launcher in (Srun(), Jsrun(), Mpirun(), Mpich(), Pals(), Flux(), Local())
 }
 
-_BY_KIND = {"slurm": "srun", "pbs": "pals", "flux": "flux", "none": "local", "": "local"}
+_BY_KIND = {"slurm": "srun", "flux": "flux", "none": "local", "": "local"}
 
 
 def get(name: str) -> Launcher:
@@ -33,10 +33,9 @@ def get(name: str) -> Launcher:
 
 
 def default_name(scheduler: Scheduler) -> str:
-    """The launcher of a site's scheduler, unless the site names another one.
+    """The launcher of a site's scheduler, unless the site names another one; not for PBS, which has none of its own.
 
-    LSF uses jsrun with CSM (Summit, Sierra) and mpirun elsewhere; PBS on HPE Cray systems uses PALS; without a
-    scheduler, ranks start on this machine.
+    LSF uses jsrun with CSM (Summit, Sierra) and mpirun elsewhere; without a scheduler, ranks start on this machine.
     """
     if scheduler.launcher:
         return scheduler.launcher

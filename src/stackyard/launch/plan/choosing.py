@@ -1,0 +1,72 @@
+"""Which launcher starts a job: the one that the job or the site names, else that of the scheduler or of the MPI."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from stackyard.errors import InputError, MissingError
+from stackyard.host.mpi import Mpi, find_mpi
+from stackyard.launch.plan import backends, launchers
+from stackyard.launch.plan.context import PlanContext
+from stackyard.launch.plan.model import LaunchLine
+from stackyard.launch.request.intent import Intent
+from stackyard.spec.sitemodels import Scheduler
+
+
+def launcher_name(intent: Intent, scheduler: Scheduler, context: PlanContext) -> str:
+    """The launcher of a job.
+
+    PBS leaves the start of ranks to the MPI: on HPE Cray systems to PALS, elsewhere to Open MPI or hydra, whose mpiexec
+    take other options. So where none is named, the mpiexec on PATH decides.
+
+    Raises:
+        MissingError: no mpiexec found, where it decides.
+    """
+    if intent.launcher:
+        return intent.launcher
+    if context.scheduler == "none":
+        return _alone(context) if backends.choose(intent)[0] == "mpi" else "local"
+    known = scheduler if scheduler.kind else scheduler.model_copy(update={"kind": context.scheduler})
+    return _of_pbs(context) if known.kind == "pbs" and not known.launcher else launchers.default_name(known)
+
+
+def _mpi(context: PlanContext) -> Mpi | None:
+    return find_mpi(context.stack.change.apply(context.environ))
+
+
+def _alone(context: PlanContext) -> str:
+    """The launcher of an MPI program on this machine; PALS works in a job only."""
+    mpi = _mpi(context)
+    if mpi is None or mpi.launcher == "pals":
+        hint = "use a stack that has an MPI (--with), or put mpiexec on PATH"
+        raise MissingError("the program uses MPI, but mpiexec of Open MPI or MPICH was not found on PATH", hint=hint)
+    return mpi.launcher
+
+
+def _of_pbs(context: PlanContext) -> str:
+    mpi = _mpi(context)
+    if mpi is None:
+        raise MissingError(
+            "cannot tell what starts the ranks of a PBS job: mpiexec of PALS, Open MPI or MPICH not found on PATH",
+            hint="load the module of the MPI, name it with --launcher, or set scheduler.launcher in site.yaml: "
+            "pals, mpirun (Open MPI) or mpich (MPICH, Intel MPI)",
+        )
+    return mpi.launcher
+
+
+def with_mpi(line: LaunchLine, name: str, context: PlanContext, batch_job: bool) -> LaunchLine:
+    """The mpirun or mpiexec of the stack where it has one: the launcher and the ranks must use the same MPI.
+
+    Raises:
+        InputError: the MPI in use does not accept the options of this launcher.
+    """
+    if name not in ("mpirun", "mpich"):
+        return line
+    mpi = _mpi(context)
+    own = mpi is not None and bool(context.stack.prefix) and mpi.program.is_relative_to(context.stack.prefix)
+    if mpi is None or mpi.launcher == "pals" or (batch_job and not own):  # PATH here may differ from PATH on the nodes
+        return line
+    if mpi.launcher != name:
+        hint = f"use --launcher {mpi.launcher}, or put the other MPI first on PATH"
+        raise InputError(f"{mpi.program} does not accept the options of --launcher {name}", hint=hint)
+    return replace(line, words=(str(mpi.program), *line.words[1:])) if own else line
