@@ -160,7 +160,7 @@ def test_a_real_slurm_reads_the_head(site: str, name: str, work: Path, slurm: Sl
     kept = [
         line for line in script.splitlines() if not re.match(r"#SBATCH --(partition|account|qos|constraint)=", line)
     ]
-    small = {"nodes": "2", "cpus-per-task": "1", "ntasks-per-node": "2", "threads-per-core": "1"}
+    small = {"nodes": "2", "cpus-per-task": "1", "ntasks-per-node": "2", "threads-per-core": "1", "mem": "100M"}
     text = "\n".join(_small(line, small) for line in kept) + "\n"
     (work / "job.sh").write_text(text)
     done = slurm.run("sbatch", "--test-only", work / "job.sh", check=False)

@@ -74,3 +74,25 @@ def test_no_site_turns_on_what_a_program_must_be_linked_for() -> None:
     set_by = {name for site in sites for kind in site.nodes.values() for name in kind.variables}
     set_by |= {name for site in sites for name in (*site.launch.variables, *site.run_variables)}
     assert "MPICH_GPU_SUPPORT_ENABLED" not in set_by
+
+
+@pytest.mark.parametrize(
+    ("words", "gib"),
+    [
+        ((), 0.85 * 384),  # 4 GPUs, all 40 cores
+        (("-r", "1", "-c", "10"), 0.85 * 384),  # one rank has all GPUs
+        (("-r", "1", "-c", "10", "-g", "1"), 0.85 * 384 / 4),
+        (("-r", "1", "-c", "20", "-g", "1"), 0.85 * 384 / 2),
+        (("-r", "2", "-c", "5", "-g", "0", "--node-kind", "cpu"), 0.85 * 192 / 4),
+        (("-g", "1", "-r", "1", "-c", "1", "--memory", "3"), 3),
+    ],
+)
+def test_a_share_of_a_node_has_memory(words: tuple[str, ...], gib: float) -> None:
+    """The nodes of this site are shared between jobs; Slurm's default is little memory per core."""
+    kind = () if "--node-kind" in words else ("--node-kind", "gpu")
+    script = submit("slurm-cluster", *kind, *words).out
+    assert f"#SBATCH --mem={int(gib * 1024)}M\n" in script
+
+
+def test_a_whole_node_has_all_its_memory() -> None:
+    assert "#SBATCH --mem=0\n" in submit("slurm-cluster", "--node-kind", "gpu", "--exclusive").out

@@ -6,6 +6,7 @@
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=4
 #SBATCH --cpus-per-task=10
+#SBATCH --mem=334233M
 #SBATCH --gres=gpu:v100:4
 #SBATCH --output=/home/user/work/runs/2026-11-21-001/batch.log
 #SBATCH --no-requeue

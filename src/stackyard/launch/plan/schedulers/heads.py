@@ -13,6 +13,9 @@ from stackyard.launch.plan.model import BatchHead, BatchRequest, Reason
 
 SchedulerName = Literal["slurm", "lsf", "pbs", "flux"]
 
+FOR_JOBS = 0.85
+"""The part of a node's memory that jobs can request. LUMI-C: 1750 MiB for each of 128 cores, of 256 GiB (page
+"LUMI-C example batch scripts"); other nodes keep less for the system."""
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./~^-][A-Za-z0-9_@%+=:,./~^\[\]{}-]*")
 
 
@@ -111,6 +114,22 @@ def exclusive(request: BatchRequest) -> bool:
     """Whether the job requests exclusive nodes."""
     own = request.options.exclusive
     return request.scheduler.exclusive if own is None else own
+
+
+def memory(request: BatchRequest) -> tuple[int, str]:
+    """Memory per node in MiB, with the reason for it: yours, else on a shared node the job's share; 0: not set.
+
+    A shared node gives a job that requests none the cluster's default, often 1 GiB per core or less. The share is that
+    of the cores or of the GPUs, the larger one, of `FOR_JOBS` of the node's memory.
+    """
+    if given := request.options.memory_gib:
+        return round(given * 1024), f"{given:g} GiB of memory"
+    node = request.layout.node
+    if exclusive(request) or not node.memory_gib:
+        return 0, ""
+    share = max(cores(request) / node.cores, gpus(request) / node.gpus if node.gpus else 0)
+    part = min(1.0, share) * FOR_JOBS * node.memory_gib
+    return int(part * 1024), f"{part:.4g} GiB of memory (the share of the job's cores or GPUs in a shared node)"
 
 
 def gpus(request: BatchRequest) -> int:

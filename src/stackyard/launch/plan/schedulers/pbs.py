@@ -117,9 +117,10 @@ def _nodes(made: heads.Directives, request: BatchRequest) -> None:
     if heads.gpus(request) and request.scheduler.gpu_request != "none":
         chunk.append(f"ngpus={heads.gpus(request)}")
         says.append(f"{counted(heads.gpus(request), 'GPU')}")
-    if options.memory_gib:
-        chunk.append(f"mem={round(options.memory_gib * 1024)}mb")
-        says.append(f"{options.memory_gib:g} GiB of memory")
+    mebibytes, amount = heads.memory(request)
+    if mebibytes:
+        chunk.append(f"mem={mebibytes}mb")
+        says.append(amount)
     if heads.constraint(request):
         own = heads.constraint(request, ":")
         chunk.append(own if all("=" in part for part in own.split(":")) else _no_feature(request))

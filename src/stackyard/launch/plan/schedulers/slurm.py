@@ -117,7 +117,7 @@ def _about(made: heads.Directives, request: BatchRequest) -> None:
 
 
 def _nodes(made: heads.Directives, request: BatchRequest) -> None:
-    layout, options = request.layout, request.options
+    layout = request.layout
     made.add("number of nodes", f"--nodes={request.nodes}")
     made.add("ranks per node", f"--ntasks-per-node={layout.ranks_per_node}")
     per_rank = layout.cores_per_rank * layout.smt
@@ -131,8 +131,9 @@ def _nodes(made: heads.Directives, request: BatchRequest) -> None:
         )
     if heads.exclusive(request):
         made.add("exclusive nodes, not shared with other jobs", "--exclusive")
-    if options.memory_gib:
-        made.add(f"{options.memory_gib:g} GiB of memory per node", f"--mem={round(options.memory_gib * 1024)}M")
+    mebibytes, why = heads.memory(request)
+    if mebibytes:
+        made.add(why.replace(" of memory", " of memory per node", 1), f"--mem={mebibytes}M")
     elif heads.exclusive(request):
         made.add("all memory of each node", "--mem=0")
     if request.scheduler.core_spec >= 0:
