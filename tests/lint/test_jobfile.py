@@ -83,7 +83,7 @@ def test_summit_script_to_intent() -> None:
     assert (intent.nodes, intent.ranks_per_node, intent.cores_per_rank, intent.gpus_per_rank) == (2, 6, 7, 1)
     assert intent.program == ("train.py", "--epochs", "3")
     assert (intent.batch.time_min, intent.batch.account, intent.batch.queue) == (10, "ABC123", "batch")
-    assert intent.batch.scheduler_args == ("-alloc_flags", "nvme smt4")
+    assert intent.batch.scheduler_args == ("-alloc_flags 'nvme smt4'",)
     assert intent.prologue == ("module load open-ce",) and not notes
 
 
@@ -106,7 +106,7 @@ def test_torchrun_script_to_intent() -> None:
 def test_container_and_shell_to_intent() -> None:
     report = lint_file(FOLDER / "good" / "container.sbatch")
     intent, notes = to_intent(report.script, report)
-    assert intent.container == "torch.sif" and intent.program == ("train.py",)
+    assert intent.container == "torch.sif" and intent.program == ("python", "-u", "train.py")
     assert any("/opt/conda/bin/activate" in note for note in notes) and any("--bind /scratch" in note for note in notes)
 
 

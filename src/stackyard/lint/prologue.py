@@ -23,10 +23,17 @@ _CARRIED_WORDS = (
 )
 _CARRIED = frozenset(_CARRIED_WORDS.split())
 _SILENT_WORDS = (
-    "echo printf date hostname env printenv set pwd ls nvidia-smi rocm-smi true : wait exit time sleep squeue read "
-    "mapfile readarray local [ [[ test shift break continue return which scontrol df free lscpu"
+    "echo printf date hostname env printenv set pwd ls nvidia-smi rocm-smi true : wait exit time sleep squeue "
+    "[ [[ test shift break continue return which scontrol df free lscpu"
 )
 _SILENT = frozenset(_SILENT_WORDS.split())
+
+
+def is_quiet(argv: Sequence[str]) -> bool:
+    """Whether a command only prints, looks or waits, so that a run does not need it."""
+    return bool(argv) and argv[0] in _SILENT and not (argv[0] == "set" and ("-a" in argv or "allexport" in argv))
+
+
 _FOLDERS = re.compile(r"^\S*(?:PBS_O_WORKDIR|SLURM_SUBMIT_DIR|LS_SUBCWD)\S*$")
 
 
@@ -42,6 +49,7 @@ class Before:
     notes: list[str] = field(default_factory=list)
     names: dict[int, str] = field(default_factory=dict)
     unsure: list[tuple[str, str]] = field(default_factory=list)
+    quiet: list[str] = field(default_factory=list)
 
 
 def lines_before(script: Script, end: int) -> Before:
@@ -54,7 +62,7 @@ def lines_before(script: Script, end: int) -> Before:
     for resolved in script.commands:
         if resolved.line >= end:
             break
-        if id(resolved) not in started and not resolved.command.within("function"):
+        if id(resolved) not in started:
             _carry(script, before, resolved)
     _prune(before)
     return before
@@ -75,21 +83,34 @@ def _prune(before: Before) -> None:
 
 def _carry(script: Script, before: Before, resolved: Resolved) -> None:
     command, name = resolved.command, resolved.argv[0] if resolved.argv else ""
+    if command.within("function"):
+        before.notes.append(
+            f"line {resolved.line}: in a function: {cut(shown(' '.join(w.raw for w in command.words)), 80)}"
+        )
+        return
     nested = command.within("branch") or command.within("loop")
     text = " ".join(word.raw for word in command.words)
     if not command.words:
         _assignments(before, resolved, nested)
     elif name in ("cd", "pushd"):
         _folder(before, resolved)
-    elif nested or command.background or command.piped:
-        if name in _CARRIED:
-            before.notes.append(f"line {resolved.line}: conditional: {cut(shown(text), 80)}")
+    elif is_quiet(resolved.argv) and not command.background and not _writes(resolved):
+        before.quiet.append(str(resolved.line))
+    elif nested or command.background or command.piped or command.conditional:
+        why = "in the background" if command.background else "piped" if command.piped else "conditional"
+        before.notes.append(f"line {resolved.line}: {why}: {cut(shown(text), 80)}")
     elif name in ("export", "declare"):
         _exports(before, resolved)
-    elif name in _CARRIED:
+    elif name in _CARRIED or _writes(resolved):
         before.lines += _source(script, resolved)
-    elif name not in _SILENT:
+    else:
         before.notes.append(f"line {resolved.line}: {cut(shown(text), 80)}")
+
+
+def _writes(resolved: Resolved) -> bool:
+    """Whether a command's output goes to a file that the program may read."""
+    targets = ["".join(part.text for part in word.parts) for op, word in resolved.command.redirects if ">" in op]
+    return any(not target.startswith("/dev/") and not target.isdigit() for target in targets)
 
 
 def _assignments(before: Before, resolved: Resolved, nested: bool) -> None:
@@ -111,6 +132,8 @@ def _exports(before: Before, resolved: Resolved) -> None:
     for word in own:
         before.notes.append(f"line {resolved.line}: {word.partition('=')[0]}, which Stackyard sets")
     kept = [word for word in words if word not in own]
+    for each in resolved.command.assignments:
+        kept.append(f"{each.name}{'+' if each.append else ''}={each.raw}")
     if any(not word.startswith("-") for word in kept[1:]):
         before.lines.append(_joined(" ".join(kept)))
 

@@ -125,7 +125,8 @@ def read_request(scheduler: str, directives: Sequence[Directive]) -> Request:
         for option in directive.options:
             if option.name:
                 request.lines[option.name] = directive.line
-                request.values[option.name] = option.value
+                before = request.values.get(option.name, "") if (scheduler, option.name) == ("lsf", "R") else ""
+                request.values[option.name] = f"{before} {option.value}".strip()  # several -R add up
                 if scheduler == "pbs" and option.name == "l":
                     _pbs_resources(request, option.value, directive.line)
     {"slurm": _slurm, "lsf": _lsf, "pbs": _pbs, "flux": _flux}.get(scheduler, lambda _: None)(request)

@@ -74,6 +74,24 @@ def stray_words(case: Case) -> Iterator[Hit]:
 
 
 @rule(
+    "unknown-launch-option",
+    "refused",
+    why="srun stops at an option that it does not have",
+    example="srun -gpus 3 ./a.out",
+    instead="srun --gpus=3 ./a.out",
+)
+def unknown_launch_option(case: Case) -> Iterator[Hit]:
+    """An srun with a short option that it does not have, as one of a long name with one hyphen."""
+    for launch in case.launches:
+        for option in launch.reading.options if launch.kind == "srun" else ():
+            if not option.name and len(option.written) == 1 and option.written.isalpha():
+                text = f"srun has no option -{option.written}"
+                meant = f"--{option.written}{option.value}"
+                better = meant if SRUN.canonical(meant[2:]) else "srun --help has its options"
+                yield Hit(launch.line, text, better)
+
+
+@rule(
     "no-directive-read",
     why="The scheduler reads only lines that start exactly with its tag: the job gets defaults for everything",
     example="#!/bin/bash\n# SBATCH --nodes=4\n##SBATCH --time=1:00:00",

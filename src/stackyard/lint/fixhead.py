@@ -1,0 +1,276 @@
+"""The head of a batch script as batch options: each option is carried over, passed through, or noted."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+
+from stackyard.lint.directives import Directive
+from stackyard.lint.making import Making
+from stackyard.lint.options import Option
+from stackyard.lint.request import gpus_of, mebibytes, number
+from stackyard.lint.rules.base import is_template
+
+_NAMES = {
+    "slurm": {
+        "account": "account", "partition": "queue", "job-name": "name", "qos": "qos", "constraint": "constraint",
+        "reservation": "reservation", "dependency": "dependency", "array": "array", "mail-user": "mail",
+        "output": "output",
+    },
+    "lsf": {
+        "P": "account", "q": "queue", "J": "name", "w": "dependency", "u": "mail", "o": "output", "U": "reservation",
+    },
+    "pbs": {"A": "account", "q": "queue", "N": "name", "M": "mail", "o": "output", "J": "array"},
+    "flux": {
+        "bank": "account", "queue": "queue", "job-name": "name", "output": "output", "dependency": "dependency",
+    },
+}  # fmt: skip
+_SIZES = {
+    "slurm": {
+        "nodes",
+        "ntasks",
+        "ntasks-per-node",
+        "ntasks-per-gpu",
+        "cpus-per-task",
+        "gpus-per-node",
+        "gpus-per-task",
+    },
+    "lsf": {"nnodes", "n", "csm"},
+    "pbs": set[str](),
+    "flux": {"nodes", "nslots", "cores-per-slot", "gpus-per-slot"},
+}  # fmt: skip
+_ONLY_NOTED = {
+    "slurm": {"export", "export-file", "wait", "test-only", "parsable", "quiet", "verbose", "wrap", "help", "signal"},
+    "lsf": {"e", "eo", "env", "I", "Ip", "Is", "IS", "ISp", "ISs", "IX", "K", "V", "h", "jsdl", "json", "yaml"},
+    "pbs": {"e", "k", "S", "d", "w", "D", "I", "X", "G", "h", "z", "C", "f", "T", "F"},
+    "flux": {"dry-run", "quiet", "list-plugins", "cwd", "wrap"},
+}
+"""Options of the submission itself, or whose effect Stackyard has in another way."""
+_EVERY = ("BEGIN", "END", "FAIL")
+_MAIL = {"BEGIN": "begin", "END": "end", "FAIL": "fail", "a": "fail", "b": "begin", "e": "end"}
+
+
+def head(making: Making) -> None:
+    """Carry over the directives that the scheduler reads."""
+    script, request = making.script, making.script.request
+    if request.time_min and request.time_min != float("inf"):
+        making.batch["time_min"] = request.time_min
+    read = [each for each in script.directives if each.state == "read" and each.kind == script.scheduler]
+    options = [(each, option) for each in read for option in each.options]
+    last = {option.name: at for at, (_, option) in enumerate(options)}
+    for at, (each, option) in enumerate(options):
+        repeated = option.name and option.name != "mail-type" and last[option.name] != at
+        if script.scheduler in ("slurm", "flux") and repeated:
+            continue  # the last one counts
+        _carry(making, each, option)
+    for each in script.directives:
+        if each.state in ("late", "spaced", "component", "changed") and each.kind == script.scheduler:
+            making.note(each.line, f"not read by the scheduler, or of a further component: {each.text}")
+    _split_array(making)
+    if request.exclusive:
+        making.batch["exclusive"] = True
+
+
+def _carry(making: Making, directive: Directive, option: Option) -> None:
+    kind, name, value = making.script.scheduler, option.name, option.value
+    known = _NAMES.get(kind, {}).get(name)
+    if not name:
+        if option.written not in ("image", "container-image"):
+            making.note(directive.line, f"--{option.written} {value}")
+    elif is_template(re.sub("[{}]", "", value) if name == "R" else value) or ("$" in value and kind != "pbs"):
+        making.note(directive.line, f"{name}: {value} is a placeholder: fill it in")
+    elif known:
+        making.batch[known] = value
+    elif name in _SIZES.get(kind, ()):
+        _size(making, directive, option)
+    elif name in _ONLY_NOTED.get(kind, ()):
+        making.note(directive.line, f"the option {_written(kind, name, value)}")
+    elif not _SPECIAL.get(kind, _slurm)(making, directive, option):
+        _pass(making, kind, name, value)
+
+
+def _size(making: Making, directive: Directive, option: Option) -> None:
+    """Sizes are read elsewhere; here those that are no plain number."""
+    value = option.value.split(":")[-1] if option.name.startswith("gpus") else option.value
+    if option.name == "csm":
+        making.note(directive.line, "expert mode of LSF: the request is written anew, as the site says")
+    elif number(value) is None:
+        making.note(directive.line, f"{option.name} is {option.value}: check nodes and ranks_per_node")
+    elif option.name.startswith("gpus") and ":" in option.value:
+        making.note(directive.line, f"the kind of GPU in {option.value}: the site's node kind decides")
+
+
+def _written(kind: str, name: str, value: str) -> str:
+    """An option as one string that splits into its words like a shell's."""
+    if kind in ("slurm", "flux") and len(name) > 1:
+        return shlex.quote(f"--{name}={value}" if value else f"--{name}")
+    return shlex.join([f"-{name}", value] if value else [f"-{name}"])
+
+
+def _pass(making: Making, kind: str, name: str, value: str) -> None:
+    making.batch["scheduler_args"] = (*making.batch.get("scheduler_args", ()), _written(kind, name, value))
+
+
+def _slurm(making: Making, directive: Directive, option: Option) -> bool:
+    """The options of sbatch that need more than a name; whether this was one."""
+    name, value = option.name, option.value
+    if name == "time":
+        if "time_min" not in making.batch:
+            making.note(directive.line, f"the wall time {value}: set time_min")
+    elif name in ("gres", "gpus"):
+        _gres(making, directive, name, value)
+    elif name == "exclusive":
+        if value:
+            making.note(directive.line, f"--exclusive={value}: the job gets whole nodes")
+    elif name == "mem":
+        size = mebibytes(value)
+        if not size:
+            return False
+        making.batch["memory_gib"] = round(size / 1024, 6)
+    elif name == "requeue":
+        making.batch["requeue"] = True
+    elif name == "chdir" and value.startswith("/"):
+        making.values["cwd"] = value
+    elif name == "mail-type":
+        _mail(making, directive, value.upper().split(","))
+    else:
+        return False
+    return True
+
+
+def _gres(making: Making, directive: Directive, name: str, value: str) -> None:
+    parts = value.split(",") if name == "gres" else []
+    for part in parts:
+        if gpus_of(part) is None:
+            making.note(directive.line, f"--gres={part}")
+        elif part.count(":") > 1 or (":" in part and not part.rsplit(":", 1)[1][:1].isdigit()):
+            making.note(directive.line, f"the kind of GPU in {part}: the site's node kind decides")
+    if name == "gpus" and making.script.request.gpus_per_node is None:
+        making.note(directive.line, f"--gpus={value} is not a whole number for each node: check gpus_per_rank")
+
+
+def _mail(making: Making, directive: Directive, words: list[str]) -> None:
+    words = [*_EVERY, *(each for each in words if each != "ALL")] if "ALL" in words else words
+    events = tuple(dict.fromkeys(_MAIL[word] for word in words if word in _MAIL))
+    making.batch["mail_events"] = tuple(dict.fromkeys((*making.batch.get("mail_events", ()), *events)))
+    others = [word for word in words if word not in _MAIL and word not in ("NONE", "n")]
+    if others:
+        making.note(directive.line, f"mail for {', '.join(others)}")
+
+
+def _lsf(making: Making, directive: Directive, option: Option) -> bool:
+    """The options of bsub that need more than a name; whether this was one."""
+    name, value = option.name, option.value
+    if name == "W":
+        if "time_min" not in making.batch or "/" in value:
+            making.note(directive.line, f"the wall time {value}: check time_min")
+    elif name in ("N", "B"):
+        _mail(making, directive, ["END" if name == "N" else "BEGIN"])
+    elif name == "x":
+        making.batch["exclusive"] = True
+    elif name == "oo":
+        making.batch["output"] = value
+        making.note(directive.line, "-oo overwrites the output file; the job file appends to it")
+    elif name == "cwd" and value.startswith("/"):
+        making.values["cwd"] = value
+    elif name == "gpu":
+        if not re.fullmatch(r"num=\d+(?::mode=exclusive_process)?", value):
+            making.note(directive.line, f"-gpu {value}: the site and gpus_per_rank decide")
+    elif name == "R":
+        _resources(making, directive, value)
+    else:
+        return False
+    return True
+
+
+def _resources(making: Making, directive: Directive, value: str) -> None:
+    if "csm" in making.script.request.values:
+        if "maxcus" in value:
+            making.batch["pack"] = "racks"
+        return
+    plain = re.sub(r"span\[\s*(?:ptile\s*=\s*\d+|hosts\s*=\s*1)\s*\]", "", value).strip()
+    if plain:
+        making.note(directive.line, f"-R {value}: its nodes and ranks are carried over, the rest is not")
+
+
+def _pbs(making: Making, directive: Directive, option: Option) -> bool:
+    """The options of qsub that need more than a name; whether this was one."""
+    name, value = option.name, option.value
+    if name == "l":
+        for item in re.split(r",(?=[\w.]+=)", value):
+            _pbs_resource(making, directive, item)
+    elif name == "m":
+        _mail(making, directive, list(value))
+    elif name == "j":
+        if value != "oe":
+            making.note(directive.line, f"-j {value}: both streams go to one file")
+    elif name == "r":
+        making.batch["requeue"] = value == "y"
+    elif name == "P" and "A" not in making.script.request.values:
+        making.batch["account"] = value
+    elif name == "W" and value.startswith("depend="):
+        making.batch["dependency"] = value.removeprefix("depend=")
+    else:
+        return False
+    return True
+
+
+def _pbs_resource(making: Making, directive: Directive, item: str) -> None:
+    name, _, value = item.partition("=")
+    if name == "walltime":
+        if "time_min" not in making.batch:
+            making.note(directive.line, f"the wall time {value}: set time_min")
+    elif name in ("select", "nodes"):
+        _chunk(making, directive, value)
+    elif name == "place":
+        if not set(re.split(r":", value)) <= {"scatter", "excl", "exclhost", "free", "vscatter"}:
+            making.note(directive.line, f"-l {item}")
+    elif name == "mem" and _mib(value):
+        making.note(directive.line, f"-l {item} is for the whole job: set memory_gib for each node")
+    else:
+        _pass(making, "pbs", "l", item)
+
+
+def _chunk(making: Making, directive: Directive, value: str) -> None:
+    request = making.script.request
+    count, *items = value.split(":")
+    if "+" in value or request.nodes is None:
+        making.note(directive.line, f"the chunks {value}: check nodes and ranks_per_node")
+        return
+    for item in items:
+        name, _, size = item.partition("=")
+        if name == "mem" and _mib(size):
+            making.batch["memory_gib"] = round((_mib(size) or 0) / 1024, 6)
+        elif name == "ompthreads" and number(size):
+            making.values["threads_per_rank"] = number(size)
+        elif name not in ("ncpus", "mpiprocs", "ngpus", "ppn", "gpus"):
+            making.note(directive.line, f"{item} of the chunk {value}")
+    spread = (request.values.get("l.place") or "").partition(":")[0] in ("scatter", "excl", "vscatter")
+    if (number(count) or 1) > 1 and not spread and "l.select" in request.values:
+        making.note(directive.line, f"{count} chunks are taken as {count} nodes")
+
+
+def _mib(text: str) -> float | None:
+    """PBS sizes: a number with kb, mb, gb, tb (or without b)."""
+    return mebibytes(text[:-1] if text[-1:] in "bB" and not text[-2:-1].isdigit() else text)
+
+
+def _flux(making: Making, directive: Directive, option: Option) -> bool:
+    if option.name == "time-limit" and "time_min" not in making.batch:
+        making.note(directive.line, f"the wall time {option.value}: set time_min")
+    if option.name == "exclusive":
+        making.batch["exclusive"] = True
+    return option.name in ("time-limit", "exclusive")
+
+
+_SPECIAL: dict[str, Callable[[Making, Directive, Option], bool]] = {
+    "slurm": _slurm, "lsf": _lsf, "pbs": _pbs, "flux": _flux,
+}  # fmt: skip
+
+
+def _split_array(making: Making) -> None:
+    """LSF has the indices of an array in the job's name: ``name[1-10]%4``."""
+    found = re.fullmatch(r"([^\[\]]*)\[([^\[\]]+)\](%\d+)?", making.batch.get("name", ""))
+    if found:
+        making.batch.update(name=found[1], array=found[2] + (found[3] or ""))

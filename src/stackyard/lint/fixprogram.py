@@ -1,0 +1,52 @@
+"""The program of a launch as the words of a job file: its interpreter, its shell, its container."""
+
+from __future__ import annotations
+
+from stackyard.lint.launches import Launch, python_program
+from stackyard.lint.making import Making
+from stackyard.lint.rules.base import Case
+from stackyard.lint.words import is_known, shown
+
+
+def plain_words(words: tuple[str, ...]) -> tuple[str, ...]:
+    """The words as they are; a bare ``python`` before a script is what a job file means without it."""
+    script = len(words) > 1 and words[1].endswith(".py")
+    return words[1:] if words[:1] == ("python",) and script else words
+
+
+def interpreter_kept(launch: Launch, words: tuple[str, ...]) -> tuple[str, ...]:
+    """The script that an agent starts, with the Python that the agent itself was started with."""
+    python = launch.words[0] if "-m" in launch.words[:8] and python_program(launch.words) else "python"
+    if launch.given("module") and words and not words[0].startswith("-"):
+        return (python, "-m", *words)
+    return (python, *words) if python != "python" and words and words[0].endswith(".py") else words
+
+
+def program_of_shell(case: Case, making: Making, last: Launch, words: tuple[str, ...]) -> tuple[str, ...]:
+    """The one Python command of a ``bash -c`` text, else the shell with its text."""
+    inside = [each for each in making.script.inner if each.launch is last]
+    programs = [each for each in inside if each.resolved.argv and python_program(each.resolved.argv)]
+    if len(programs) != 1 or any(each.resolved.command.piped for each in inside):
+        return words
+    return tuple(programs[0].resolved.argv)
+
+
+def container(making: Making, launch: Launch) -> None:
+    """The image, and a note for each option of the container but those for GPUs."""
+    words = launch.words[: len(launch.words) - len(launch.program)]
+    image = words[-1] if words and "shifter" not in launch.word else launch.get("image") or _head_image(making)
+    if image and is_known(image) and not image.startswith("-"):
+        making.values["container"] = image
+        if ":" in image or "shifter" in launch.word:
+            making.note(launch.line, f"the container image {image}: a job file takes a file or a directory")
+    else:
+        making.note(launch.line, f"the container image {shown(image)}")
+    for option in launch.reading.options:
+        if option.name not in ("nv", "rocm", "nvccli", "image"):
+            making.note(launch.line, f"the container option --{option.name or option.written} {option.value}".strip())
+
+
+def _head_image(making: Making) -> str:
+    """The image that a directive names, as for Shifter's plugin."""
+    options = (option for each in making.script.directives if each.state == "read" for option in each.options)
+    return next((option.value for option in options if option.written == "image"), "")

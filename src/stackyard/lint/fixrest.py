@@ -1,0 +1,160 @@
+"""What a job file leaves out of a script's launch and of the lines after it: a note for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from stackyard.lint.launches import Launch
+from stackyard.lint.making import Making
+from stackyard.lint.prologue import is_quiet
+from stackyard.lint.rules.base import Case
+from stackyard.lint.scope import Resolved
+from stackyard.lint.words import shown
+
+_CARRIED = {
+    "srun": "nodes ntasks ntasks-per-node cpus-per-task gpus-per-node gpus-per-task gres gpus export container-image "
+    "label kill-on-bad-exit wait unbuffered jobid verbose",
+    "jsrun": "nrs rs_per_host tasks_per_rs cpu_per_rs gpu_per_rs env",
+    "mpirun": "np ppn depth x env",
+    "flux": "nodes ntasks cores-per-task gpus-per-task gpus-per-node tasks-per-node env exclusive label-io unbuffered",
+    "torchrun": "nnodes nproc_per_node node_rank rdzv_id rdzv_backend rdzv_endpoint master_addr master_port standalone "
+    "module use_env",
+    "accelerate": "num_processes num_machines machine_rank main_process_ip main_process_port rdzv_backend "
+    "multi_gpu module same_network",
+    "deepspeed": "num_nodes num_gpus master_addr master_port hostfile launcher node_rank module",
+    "horovodrun": "np hosts hostfile verbose",
+    "ibrun": "np",
+    "aprun": "np ppn depth",
+}
+"""Options of a launch line that a job file has in its own form, or that Stackyard needs no more."""
+_PLACING = {
+    "cpu-bind",
+    "gpu-bind",
+    "bind",
+    "bind-to",
+    "map-by",
+    "launch_distribution",
+    "latency_priority",
+    "distribution",
+}
+
+
+def left_out(case: Case, making: Making, started: Resolved | None, main: Launch | None, end: int) -> None:
+    """Note what the launch line, the shells of its tasks and the commands after it do beyond the job file."""
+    _head_line(making)
+    if started is None:
+        return
+    _around(making, started)
+    chain = [main, *(each for each in case.launches if main in each.via)] if main else []
+    for launch in chain:
+        _options(making, launch)
+        _inner(case, making, launch, chain)
+    for outer, inner in pairwise(chain):
+        _wrapped(making, outer.line, outer.program, inner.words)
+    if main:
+        _wrapped(making, main.line, started.argv, main.words)
+    _after(case, making, started, end)
+
+
+def _head_line(making: Making) -> None:
+    """Another shell than bash."""
+    first = making.script.text.splitlines()[0] if making.script.text else ""
+    name = first.removeprefix("#!").replace("/usr/bin/env", "").strip() if first.startswith("#!") else ""
+    words = name.split()
+    if words and words[0].rsplit("/", 1)[-1] not in ("bash", "sh"):
+        making.note(1, f"the script is for {name}; the job file's lines are for bash")
+    elif len(words) > 1:
+        making.note(1, f"the shell's options {' '.join(words[1:])}")
+
+
+def _around(making: Making, started: Resolved) -> None:
+    """Redirections, pipes, background, and the blocks around the launch."""
+    command = started.command
+    for operator, word in command.redirects:
+        making.note(started.line, f"the redirection {operator}{word.raw}: runs logs has the output of each rank")
+    if command.piped:
+        making.note(started.line, "the pipe behind the launch: runs logs has the output of each rank")
+    if command.here:
+        making.note(started.line, "the here-document that the launch reads")
+    kinds = {"loop": "in a loop: the job file starts it once", "function": "in a function"}
+    kinds |= {"branch": "in a condition: the job file starts it always"}
+    for kind, text in kinds.items():
+        if command.within(kind):
+            making.note(started.line, f"the launch is {text}")
+    if command.conditional:
+        making.note(started.line, "the launch depends on the command before it")
+    if command.background:
+        making.note(started.line, "the launch is in the background; the job ends with it")
+
+
+def _options(making: Making, launch: Launch) -> None:
+    carried = set(_CARRIED.get(launch.kind, "").split())
+    if launch.kind == "container":
+        return
+    for option in launch.reading.options:
+        text = f"{option.name or option.written} {shown(option.value)}".strip()
+        cores = making.values.get("cores_per_rank")
+        if launch.kind == "jsrun" and option.name == "bind" and option.value == f"packed:{cores}":
+            continue
+        if option.name in _PLACING:
+            making.note(launch.line, f"the option {text} of {launch.word}: Stackyard places the ranks")
+        elif option.name not in carried or not option.name:
+            making.note(launch.line, f"the option {text} of {launch.word}")
+    name = launch.word.rsplit("/", 1)[0] if "/" in launch.word else ""
+    if name and not launch.word.rsplit("/", 1)[-1].startswith("python"):
+        making.note(launch.line, f"the path of {launch.word}")
+
+
+def _inner(case: Case, making: Making, launch: Launch, chain: list[Launch]) -> None:
+    """The other commands of the shell that each task runs."""
+    own = {id(each.command) for each in chain}
+    program = making.values.get("program") or ()
+    for each in making.script.inner:
+        argv = each.resolved.argv
+        if each.launch is not launch or id(each.resolved) in own or program[:1] in (("bash",), ("sh",)):
+            continue
+        words = tuple(shown(word) for word in argv)
+        if words and words[-len(program) :] != tuple(program) and not is_quiet(argv):
+            making.note(each.line, f"in each task: {' '.join(argv)}")
+        for assignment in each.resolved.command.assignments:
+            making.note(each.line, f"in each task: {assignment.name}={assignment.raw}")
+        for operator, word in each.resolved.command.redirects:
+            making.note(each.line, f"in each task: the redirection {operator}{word.raw}")
+
+
+def _wrapped(making: Making, line: int, words: tuple[str, ...], inner: tuple[str, ...]) -> None:
+    """Words before a launch, as ``timeout 3h srun``."""
+    before = words[: len(words) - len(inner)] if words[-len(inner) :] == inner else ()
+    before = tuple(word for word in before if word not in ("exec", "time", "command"))
+    if before and before[0].rsplit("/", 1)[-1] not in ("bash", "sh"):
+        making.note(line, f"{' '.join(before)} before {inner[0]}")
+
+
+def _after(case: Case, making: Making, started: Resolved, end: int) -> None:
+    """Commands behind the launch: a job file ends with its program."""
+    launched = {id(each.command) for each in case.launches if not each.via}
+    quiet: list[str] = []
+    for resolved in case.script.commands:
+        if (
+            resolved.line < end
+            or resolved is started
+            or id(resolved) in launched
+            or resolved.command.within("function")
+        ):
+            continue
+        text = " ".join(_text(resolved))
+        if resolved.argv and is_quiet(resolved.argv) and not resolved.command.background:
+            quiet.append(str(resolved.line))
+        elif text and not (case.script.launches and _is_ray(text)):
+            making.note(resolved.line, f"after the launch: {text}")
+    making.note_lines(quiet, "after the launch: only prints, looks or waits")
+
+
+def _is_ray(text: str) -> bool:
+    return text.startswith("ray stop")
+
+
+def _text(resolved: Resolved) -> Iterator[str]:
+    yield from (f"{each.name}={each.raw}" for each in resolved.command.assignments)
+    yield from (word.raw for word in resolved.command.words)

@@ -1,0 +1,197 @@
+"""How many nodes, ranks, cores and GPUs a script's launch has, as the sizes of an intent."""
+
+from __future__ import annotations
+
+from stackyard.lint.launches import AGENTS, Launch
+from stackyard.lint.making import Making
+from stackyard.lint.rules.base import Case
+from stackyard.lint.rules.jsrun import Sets, sets_of
+from stackyard.lint.rules.resources import launch_gpus
+from stackyard.lint.rules.torch import nnodes, ranks_per_agent
+from stackyard.lint.words import is_known, shown
+
+_COUNTS = ("nodes", "ntasks", "ntasks-per-node", "cpus-per-task", "np", "ppn", "nrs", "rs_per_host", "tasks_per_rs")
+
+
+def sizes(case: Case, making: Making, launch: Launch | None, line: int) -> None:
+    """Nodes, ranks on each, their cores and GPUs; a note for each number that the script does not determine."""
+    inner = _agent(case, launch)
+    sets = sets_of(launch) if launch else None
+    nodes = _nodes(case, making, launch, line)
+    per_node = _per_node(case, launch, nodes)
+    cores, gpus = _cores(case, launch, per_node), _gpus(case, launch)
+    if sets:
+        nodes, cores, gpus = _of_sets(making, sets, nodes)
+        host = sets.host or _even(sets, nodes)
+        per_node = host * sets.ranks if host else per_node
+        if host and not sets.host and nodes and nodes > 1:
+            making.note(line, f"jsrun without -r fills one node after the other: here {per_node} ranks on each")
+    if inner:
+        per_node, cores = _of_agent(case, making, inner, launch, nodes, cores)
+    making.values["nodes"], making.values["ranks_per_node"] = nodes, per_node
+    making.values["cores_per_rank"] = cores or None
+    _check_ranks(case, making, launch, line)
+    _share_gpus(making, line, gpus, per_node)
+    _threads(making, launch)
+    for option in launch.reading.options if launch else ():
+        if option.name in _COUNTS and not is_known(option.value):
+            making.note(line, f"{option.name} is {shown(option.value)}: check nodes and ranks_per_node")
+
+
+def _agent(case: Case, launch: Launch | None) -> Launch | None:
+    inside = (each for each in case.launches if each.kind in AGENTS and (launch is each or launch in each.via))
+    return next(inside, None)
+
+
+def _nodes(case: Case, making: Making, launch: Launch | None, line: int) -> int | None:
+    request = case.script.request
+    step = case.step(launch).nodes if launch and launch.given("nodes", "nodelist") else None
+    if launch and launch.kind == "flux" and launch.given("nodes"):
+        step = launch.count("nodes")
+    if step and request.nodes and step != request.nodes:
+        making.note(line, f"the job has {request.nodes} nodes, and this launch uses {step}: nodes is {step}")
+    nodes = step or request.nodes
+    if nodes is None and _all_ranks(case, launch):
+        together = "hosts=1" in (request.values.get("R") or "").replace(" ", "")
+        if (_all_ranks(case, launch) or 1) > 1 and not together:
+            making.note(line, f"{_all_ranks(case, launch)} ranks on nodes that the scheduler chooses: nodes is 1")
+        return 1
+    if nodes is None:
+        making.note(line, "the number of nodes is not in the script: nodes is 1")
+    return nodes
+
+
+def _all_ranks(case: Case, launch: Launch | None) -> int | None:
+    """Ranks in all: those of the launch, else those of the head, else one."""
+    request = case.script.request
+    if launch and (launch.given("ntasks", "np", "nrs") or launch.kind == "jsrun"):
+        return _step_tasks(case, launch)
+    if launch and launch.kind in AGENTS:
+        return None if request.tasks else 1
+    own = (_step_tasks(case, launch) if launch else 1) or request.all_tasks
+    sized = {"ntasks", "ntasks-per-node", "n", "nslots", "ntasks-per-gpu", "l.select", "l.nodes"}
+    return own or (None if request.values.keys() & sized else 1)
+
+
+def _step_tasks(case: Case, launch: Launch) -> int | None:
+    if launch.kind == "flux":
+        nodes, each = launch.count("nodes"), launch.count("tasks-per-node")
+        if launch.given("ntasks"):
+            return launch.count("ntasks")
+        return nodes * (each or 1) if nodes else (None if launch.given("nodes", "cores", "tasks-per-core") else 1)
+    if launch.kind in ("horovodrun", "ibrun", "aprun"):
+        return launch.count("np")
+    return case.step(launch).tasks
+
+
+def _per_node(case: Case, launch: Launch | None, nodes: int | None) -> int | None:
+    if launch is None:
+        return 1
+    step, request = case.step(launch), case.script.request
+    ranks = _step_tasks(case, launch) if launch.given("ntasks", "np") or launch.kind == "flux" else None
+    if ranks and nodes and not launch.given("ppn"):
+        return ranks // nodes if ranks % nodes == 0 else None
+    if step.per_node:
+        return step.per_node
+    each = launch.count("ppn") or launch.count("tasks-per-node")
+    total = _all_ranks(case, launch)
+    even = total // nodes if total and nodes and total % nodes == 0 else None
+    sizeless = launch.kind in ("mpirun", "ibrun", "aprun") and not launch.given("np", "ppn")
+    return each or (request.node_tasks if sizeless else None) or (None if launch.given("np", "nrs") else even)
+
+
+def _cores(case: Case, launch: Launch | None, per_node: int | None) -> int | None:
+    request = case.script.request
+    if launch and launch.kind == "srun":
+        return case.step(launch).cpus
+    if launch and launch.kind == "flux":
+        return launch.count("cores-per-task") or request.cpus_per_task
+    if launch and launch.kind == "mpirun" and launch.count("depth"):
+        return launch.count("depth")
+    tasks = request.node_tasks or 1
+    if request.cpus_per_task and per_node and (launch is None or launch.kind in AGENTS):
+        return request.cpus_per_task * tasks // per_node
+    return request.cpus_per_task
+
+
+def _gpus(case: Case, launch: Launch | None) -> int | None:
+    if launch and launch.kind == "srun":
+        each = launch.count("gpus-per-task")
+        per_node = case.step(launch).per_node
+        return each * per_node if each and per_node else launch_gpus(case, launch)
+    request = case.script.request
+    if launch and launch.kind == "flux":
+        tasks, nodes, each = (
+            _step_tasks(case, launch),
+            launch.count("nodes") or request.nodes,
+            launch.count("gpus-per-task"),
+        )
+        return (
+            each * tasks // nodes if each and tasks and nodes and tasks % nodes == 0 else launch.count("gpus-per-node")
+        )
+    return request.node_gpus
+
+
+def _of_sets(making: Making, sets: Sets, nodes: int | None) -> tuple[int | None, int | None, int | None]:
+    cores = sets.cores // sets.ranks if sets.cores else None
+    host = sets.host or _even(sets, nodes)
+    gpus = sets.gpus * host if sets.gpus is not None and host else None
+    needed = -(-sets.count // sets.host) if sets.count and sets.host else nodes
+    if needed != nodes and nodes:
+        making.notes.append(f"the job has {nodes} nodes, and this launch uses {needed}: nodes is {needed}")
+    if sets.count and sets.host and sets.count % sets.host:
+        making.notes.append(f"{sets.count} resource sets are not a multiple of {sets.host} on each node")
+    return needed, cores, gpus
+
+
+def _even(sets: Sets, nodes: int | None) -> int | None:
+    """Sets on each node where jsrun has no -r, if they can be the same on all."""
+    return sets.count // nodes if sets.count and nodes and sets.count % nodes == 0 else None
+
+
+def _of_agent(
+    case: Case, making: Making, inner: Launch, launch: Launch | None, nodes: int | None, cores: int | None
+) -> tuple[int | None, int | None]:
+    """Ranks on each node and their cores under torchrun, accelerate or deepspeed."""
+    ranks = ranks_per_agent(inner) or _gpus(case, launch)
+    if inner is launch:  # in the batch script itself: all cores of the job on its node
+        request = case.script.request
+        cores = request.cpus_per_task * (request.node_tasks or 1) if request.cpus_per_task else None
+    if ranks is None:
+        making.note(inner.line, f"the ranks of {inner.kind} on each node are not in the script: check ranks_per_node")
+    if (agents := nnodes(inner)) and nodes and agents != nodes:
+        making.note(inner.line, f"{inner.kind} expects {agents} nodes: nodes is {nodes}")
+    each = case.step(inner.ranks_of).per_node if inner.ranks_of else 1
+    if each and each > 1:
+        making.note(inner.line, f"{each} {inner.kind} agents on each node: the job file has the ranks of one")
+    return ranks, cores // ranks if cores and ranks else cores
+
+
+def _check_ranks(case: Case, making: Making, launch: Launch | None, line: int) -> None:
+    nodes, per_node = making.values["nodes"], making.values["ranks_per_node"]
+    agent = _agent(case, launch)
+    wanted = _all_ranks(case, launch) if launch and agent is None else None
+    if per_node is None and agent is None:
+        text = f"{wanted} ranks on {nodes} nodes" if wanted else "the ranks on each node are not in the script"
+        making.note(line, f"{text}: check ranks_per_node")
+    elif wanted and nodes and per_node and nodes * per_node != wanted:
+        making.note(line, f"{wanted} ranks are wanted; the job file starts {nodes} x {per_node}")
+
+
+def _share_gpus(making: Making, line: int, gpus: int | None, per_node: int | None) -> None:
+    if gpus is None:
+        making.notes.append("GPUs are not requested in the script: gpus_per_rank follows from the site's nodes")
+    elif not per_node or gpus % per_node:
+        making.note(line, f"{gpus} GPUs on each node for {per_node or 'some'} ranks: check gpus_per_rank")
+    else:
+        making.values["gpus_per_rank"] = gpus // per_node
+
+
+def _threads(making: Making, launch: Launch | None) -> None:
+    threads = launch.environment.get("OMP_NUM_THREADS") if launch else None
+    if not threads or not threads.text.isdecimal() or not int(threads.text):
+        return
+    if int(threads.text) > (making.values["cores_per_rank"] or int(threads.text)):
+        making.note(threads.line, f"{threads.text} threads on fewer cores: one thread for each core")
+    else:
+        making.values["threads_per_rank"] = int(threads.text)
