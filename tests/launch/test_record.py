@@ -50,9 +50,10 @@ def _several(folder: str, count: int) -> list[str]:
 
 def test_runs_made_at_once_get_different_folders(tmp_path: Path) -> None:
     with multiprocessing.get_context("spawn").Pool(3) as pool:
-        names = [n for part in pool.starmap(_several, [(str(tmp_path), 5)] * 3) for n in part]
+        folders = [(str(tmp_path / name), 5) for name in ("a", "b", "a")]
+        names = [n for part in pool.starmap(_several, folders) for n in part]
     assert len(set(names)) == 15
-    assert next_run(tmp_path).name.endswith("-016")
+    assert next_run(tmp_path / "c").name == max(names)[:-3] + f"{int(max(names)[-3:]) + 1:03d}"
 
 
 def test_record_and_status_come_back_as_written(tmp_path: Path) -> None:
@@ -116,6 +117,14 @@ def test_a_home_that_cannot_be_written_stops_no_run(tmp_path: Path, monkeypatch:
     first, second = make_run(tmp_path / "a"), make_run(tmp_path / "a")
     assert first.name != second.name
     assert handle(first) == str(first.root)  # the index could not be written
+
+
+def test_an_account_without_a_home_runs_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container, with HOME unset and an account number that nobody has."""
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
+    assert handle(paths := make_run(tmp_path)) == str(paths.root)
+    assert find_run("1", tmp_path).root == paths.root
 
 
 def test_the_run_after_the_999th(tmp_path: Path) -> None:

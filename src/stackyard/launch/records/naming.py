@@ -58,9 +58,12 @@ def fits(paths: RunPaths, end: str) -> bool:
 
 
 def state_folder() -> Path:
-    """Where your runs of all directories are known."""
-    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(state).expanduser() / "stackyard"
+    """Where your runs of all directories are known; a path that cannot exist for an account without a home."""
+    state = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state")
+    try:
+        return state.expanduser() / "stackyard"
+    except RuntimeError:  # as in a container, with HOME unset and an account number that nobody has
+        return Path(os.devnull, "stackyard")
 
 
 def names_folder() -> Path:
