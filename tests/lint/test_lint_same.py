@@ -198,6 +198,27 @@ def test_what_lsf_pbs_and_flux_leave_out_is_said() -> None:
     assert intent.batch.scheduler_args == ("--error=e.txt", "--setattr=a=b")
 
 
+@pytest.mark.parametrize(
+    ("line", "program", "said"),
+    [
+        ("srun -n 2 sleep 30", ("sleep", "30"), ""),
+        ("srun --container-image=$IMAGE ./a", ("./a",), "the container image $IMAGE"),
+        ("srun --container-image=reg.io/x:1 ./a", ("./a",), "takes a file or a directory"),
+        ("python -u -m torch.distributed.run --nproc_per_node=2 a.py", ("a.py",), "the options -u of python"),
+        ("torchrun --nproc_per_node=gpu a.py", ("a.py",), "one for each of 2 GPUs"),
+        ("/opt/x/python -m torch.distributed.run --nproc_per_node=2 a.py", ("/opt/x/python", "a.py"), ""),
+        ('cmd="srun -n 2 ./a"\neval $cmd', ("./a",), ""),
+        ("echo x > in.txt\nsrun -n 2 ./a", ("./a",), ""),
+    ],
+)
+def test_single_lines(line: str, program: tuple[str, ...], said: str) -> None:
+    intent, notes = to_intent(lint_text(f"#!/bin/bash\n#SBATCH -N 1 -t 1 --gres=gpu:2\n{line}\n").script)
+    assert intent.program == program and (not said or any(said in note for note in notes)), notes
+    assert not any("eval" in note for note in notes) and intent.prologue == (
+        ("echo x > in.txt",) if "in.txt" in line else ()
+    )
+
+
 def test_a_loss_would_be_seen() -> None:
     script = lint_text(OWN).script
     intent, notes = to_intent(script)

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ValidationError
 
 from stackyard.launch.request.intent import BatchOptions, Intent
 from stackyard.lint.fixhead import head
-from stackyard.lint.fixprogram import container, interpreter_kept, plain_words, program_of_shell
+from stackyard.lint.fixprogram import container, interpreter_kept, named_image, plain_words, program_of_shell
 from stackyard.lint.fixrest import left_out
 from stackyard.lint.fixsize import sizes
 from stackyard.lint.launches import AGENTS, Launch, python_program
@@ -73,7 +73,8 @@ def _main_launch(case: Case, making: Making) -> Launch | None:
     """The last launch that is not of a small command; those before and after it are noted."""
     every = [each for each in case.launches if not each.via]
     real = [each for each in every if not case.is_helper(each)]
-    main = real[-1] if real else None
+    small = every if _last_program(case) is None and not any(each.kind == "ray" for each in every) else []
+    main = [*small[-1:], *real][-1] if real or small else None
     for other in every:
         if main and other is not main and other.command is not main.command:
             kind = "a further launch" if other in real else "a small command on the nodes"
@@ -90,8 +91,8 @@ def _program(case: Case, making: Making, launch: Launch) -> None:
     inside = next((each for each in chain if each.kind == "container"), None)
     if inside:
         container(making, inside)
-    elif (image := launch.get("container-image")) and is_known(image):
-        making.values["container"] = image
+    elif image := launch.get("container-image"):
+        named_image(making, launch.line, image)
     words = tuple(last.program)
     if len(words) > 2 and words[0].rsplit("/", 1)[-1] in ("bash", "sh"):
         words = program_of_shell(case, making, last, words)

@@ -76,8 +76,8 @@ def _carry(making: Making, directive: Directive, option: Option) -> None:
     kind, name, value = making.script.scheduler, option.name, option.value
     known = _NAMES.get(kind, {}).get(name)
     if not name:
-        if option.written not in ("image", "container-image"):
-            making.note(directive.line, f"--{option.written} {value}")
+        if option.written not in ("image", "container-image") or not value:
+            making.note(directive.line, (value and f"--{option.written} {value}") or directive.text)
     elif is_template(re.sub("[{}]", "", value) if name == "R" else value) or ("$" in value and kind != "pbs"):
         making.note(directive.line, f"{name}: {value} is a placeholder: fill it in")
     elif known:

@@ -35,15 +35,20 @@ def container(making: Making, launch: Launch) -> None:
     """The image, and a note for each option of the container but those for GPUs."""
     words = launch.words[: len(launch.words) - len(launch.program)]
     image = words[-1] if words and "shifter" not in launch.word else launch.get("image") or _head_image(making)
-    if image and is_known(image) and not image.startswith("-"):
-        making.values["container"] = image
-        if ":" in image or "shifter" in launch.word:
-            making.note(launch.line, f"the container image {image}: a job file takes a file or a directory")
-    else:
-        making.note(launch.line, f"the container image {shown(image)}")
+    named_image(making, launch.line, image)
     for option in launch.reading.options:
         if option.name not in ("nv", "rocm", "nvccli", "image"):
             making.note(launch.line, f"the container option --{option.name or option.written} {option.value}".strip())
+
+
+def named_image(making: Making, line: int, image: str) -> None:
+    """An image by its file; a note for one of a registry, and for one whose name is known only at run time."""
+    if not image or not is_known(image) or image.startswith("-"):
+        making.note(line, f"the container image {shown(image) or 'is not found'}")
+        return
+    making.values["container"] = image
+    if not image.endswith((".sif", ".sqsh", ".squashfs", ".img")) and not image.startswith(("/", "./")):
+        making.note(line, f"the container image {image}: a job file takes a file or a directory")
 
 
 def _head_image(making: Making) -> str:

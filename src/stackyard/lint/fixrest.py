@@ -101,6 +101,9 @@ def _options(making: Making, launch: Launch) -> None:
             making.note(launch.line, f"the option {text} of {launch.word}: Stackyard places the ranks")
         elif option.name not in carried or not option.name:
             making.note(launch.line, f"the option {text} of {launch.word}")
+    own = launch.words[1 : launch.words.index("-m")] if "-m" in launch.words[:8] else ()
+    if own and launch.word.rsplit("/", 1)[-1].startswith("python"):
+        making.note(launch.line, f"the options {' '.join(own)} of {launch.word}")
     name = launch.word.rsplit("/", 1)[0] if "/" in launch.word else ""
     if name and not launch.word.rsplit("/", 1)[-1].startswith("python"):
         making.note(launch.line, f"the path of {launch.word}")
@@ -140,7 +143,7 @@ def _after(case: Case, making: Making, started: Resolved, end: int) -> None:
             resolved.line < end
             or resolved is started
             or id(resolved) in launched
-            or resolved.command.within("function")
+            or (resolved.line == started.line and resolved.argv[:1] == ("eval",))  # its text is the launch
         ):
             continue
         text = " ".join(_text(resolved))

@@ -157,7 +157,9 @@ def _of_agent(
     if inner is launch:  # in the batch script itself: all cores of the job on its node
         request = case.script.request
         cores = request.cpus_per_task * (request.node_tasks or 1) if request.cpus_per_task else None
-    if ranks is None:
+    if ranks_per_agent(inner) is None and ranks:
+        making.note(inner.line, f"the ranks of {inner.kind} are not in the script: one for each of {ranks} GPUs")
+    elif ranks is None:
         making.note(inner.line, f"the ranks of {inner.kind} on each node are not in the script: check ranks_per_node")
     if (agents := nnodes(inner)) and nodes and agents != nodes:
         making.note(inner.line, f"{inner.kind} expects {agents} nodes: nodes is {nodes}")
