@@ -20,7 +20,7 @@ SITES = Path(__file__).parents[2] / "examples"
 SLURM, LSF, PBS = "perlmutter", "summit-open-ce", "polaris"
 HEAD = "#!/bin/bash\n#SBATCH -A proj\n#SBATCH --time=1:30:00\n#SBATCH --nodes=2\n#SBATCH --gpus-per-node=4\n"
 JSRUN = "#!/bin/bash\n#BSUB -P ABC123\n#BSUB -W 2:00\n#BSUB -q batch\n#BSUB -nnodes 4\nmodule load cuda\n"
-QSUB = "#!/bin/bash\n#PBS -A proj\n#PBS -q prod\n#PBS -l walltime=00:30:00\n#PBS -l filesystems=home\n"
+QSUB = "#!/bin/bash\n#PBS -A proj\n#PBS -q preemptable\n#PBS -l walltime=00:30:00\n#PBS -l filesystems=home\n"
 HOST = "export MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)\n"
 
 SCRIPTS = {
