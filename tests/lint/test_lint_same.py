@@ -219,6 +219,18 @@ def test_single_lines(line: str, program: tuple[str, ...], said: str) -> None:
     )
 
 
+def test_numbers_and_variables_of_single_lines() -> None:
+    head = "#!/bin/bash\n#SBATCH -N 1 -t 1 -c 8 --gpus-per-task=1\n"
+    intent, _ = to_intent(lint_text(head + "srun ./a\n").script)
+    assert (intent.ranks_per_node, intent.gpus_per_rank, intent.cores_per_rank) == (1, 1, 8)
+    intent, _ = to_intent(lint_text("#PBS -l nodes=1:ppn=4:gpus=1\npython a.py\n").script)
+    assert (intent.ranks_per_node, intent.cores_per_rank, intent.gpus_per_rank) == (1, 4, 1)
+    intent, notes = to_intent(lint_text(head + "mpirun -x A=^lo,veth -x PATH -np 1 ./a\n").script)
+    assert intent.variables == {"A": "^lo,veth"} and any("x PATH" in note for note in notes)
+    intent, notes = to_intent(lint_text(head + ': "${IMAGE:=/x}"\nsrun ./a\n').script)
+    assert intent.prologue == (': "${IMAGE:=/x}"',)
+
+
 def test_a_loss_would_be_seen() -> None:
     script = lint_text(OWN).script
     intent, notes = to_intent(script)

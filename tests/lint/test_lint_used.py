@@ -82,7 +82,10 @@ def test_whole_nodes_of_the_site_count() -> None:
     assert not hits(text, "gpus-without-ranks", site=shared)
 
 
-@pytest.mark.parametrize(("sets", "found"), [("-n1 -g1", True), ("-n6 -g1", False), ("-n1 -g6", False)])
+@pytest.mark.parametrize(
+    ("sets", "found"),
+    [("-n1 -g1", True), ("-n6 -g1", False), ("-n1 -g6", False), ("-n $N -r1 -g1", True), ("-n $N -g1", False)],
+)
 def test_one_gpu_of_a_whole_summit_node(sets: str, found: bool) -> None:
     assert bool(hits(f"#BSUB -nnodes 1\n#BSUB -W 9\njsrun {sets} -a1 -c7 ./a", "jsrun-one-gpu")) == found
 

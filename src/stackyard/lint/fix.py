@@ -104,7 +104,8 @@ def _variables(making: Making, command: Resolved, launch: Launch | None) -> None
     """Variables set on the launch line itself: ``A=1 srun``, --export, -E, -x, ``env A=1``."""
     pairs = [(each.name, each.raw) for each in command.command.assignments]
     for option in launch.reading.options if launch else ():
-        for item in option.value.split(",") if option.name in ("export", "env", "x") else ():
+        items = option.value.split(",") if option.name == "export" else [option.value]  # only srun's are a list
+        for item in items if option.name in ("export", "env", "x") else ():
             name, equals, value = item.partition("=")
             if equals:
                 pairs.append((name, value))

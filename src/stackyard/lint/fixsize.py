@@ -108,18 +108,26 @@ def _cores(case: Case, launch: Launch | None, per_node: int | None) -> int | Non
         return launch.count("cores-per-task") or request.cpus_per_task
     if launch and launch.kind == "mpirun" and launch.count("depth"):
         return launch.count("depth")
-    tasks = request.node_tasks or 1
-    if request.cpus_per_task and per_node and (launch is None or launch.kind in AGENTS):
-        return request.cpus_per_task * tasks // per_node
+    if per_node and (launch is None or launch.kind in AGENTS):  # all cores of the job on its node
+        cores = _node_cores(case)
+        return cores // per_node if cores else None
     return request.cpus_per_task
 
 
-def _gpus(case: Case, launch: Launch | None) -> int | None:
-    if launch and launch.kind == "srun":
-        each = launch.count("gpus-per-task")
-        per_node = case.step(launch).per_node
-        return each * per_node if each and per_node else launch_gpus(case, launch)
+def _node_cores(case: Case) -> int | None:
+    """The cores of the job on a node: those of its tasks, of which each has one unless the head says more."""
     request = case.script.request
+    if not request.cpus_per_task and not request.node_tasks:
+        return None
+    return (request.cpus_per_task or 1) * (request.node_tasks or 1)
+
+
+def _gpus(case: Case, launch: Launch | None) -> int | None:
+    request = case.script.request
+    if launch and launch.kind == "srun":
+        each, per_node = launch.count("gpus-per-task"), case.step(launch).per_node or _per_node(case, launch, 1)
+        given = each * per_node if each and per_node else launch_gpus(case, launch)
+        return given or (request.gpus_per_task * per_node if request.gpus_per_task and per_node else given)
     if launch and launch.kind == "flux":
         tasks, nodes, each = (
             _step_tasks(case, launch),
@@ -155,8 +163,7 @@ def _of_agent(
     """Ranks on each node and their cores under torchrun, accelerate or deepspeed."""
     ranks = ranks_per_agent(inner) or _gpus(case, launch)
     if inner is launch:  # in the batch script itself: all cores of the job on its node
-        request = case.script.request
-        cores = request.cpus_per_task * (request.node_tasks or 1) if request.cpus_per_task else None
+        cores = _node_cores(case)
     if ranks_per_agent(inner) is None and ranks:
         making.note(inner.line, f"the ranks of {inner.kind} are not in the script: one for each of {ranks} GPUs")
     elif ranks is None:

@@ -94,21 +94,23 @@ def _carry(script: Script, before: Before, resolved: Resolved) -> None:
         _assignments(before, resolved, nested)
     elif name in ("cd", "pushd"):
         _folder(before, resolved)
-    elif is_quiet(resolved.argv) and not command.background and not _writes(resolved):
+    elif is_quiet(resolved.argv) and not command.background and not _acts(resolved):
         before.quiet.append(str(resolved.line))
     elif nested or command.background or command.piped or command.conditional:
         why = "in the background" if command.background else "piped" if command.piped else "conditional"
         before.notes.append(f"line {resolved.line}: {why}: {cut(shown(text), 80)}")
     elif name in ("export", "declare"):
         _exports(before, resolved)
-    elif name in _CARRIED or _writes(resolved):
+    elif name in _CARRIED or _acts(resolved):
         before.lines += _source(script, resolved)
     else:
         before.notes.append(f"line {resolved.line}: {cut(shown(text), 80)}")
 
 
-def _writes(resolved: Resolved) -> bool:
-    """Whether a command's output goes to a file that the program may read."""
+def _acts(resolved: Resolved) -> bool:
+    """Whether a command of those that print writes a file, or gives a variable its default: ``: "${A:=1}"``."""
+    if resolved.argv[:1] == (":",) and any("=" in word.raw for word in resolved.command.words):
+        return True
     targets = ["".join(part.text for part in word.parts) for op, word in resolved.command.redirects if ">" in op]
     return any(not target.startswith("/dev/") and not target.isdigit() for target in targets)
 

@@ -161,9 +161,9 @@ def jsrun_one_gpu(case: Case) -> Iterator[Hit]:
     steps = [each for each in case.steps if each.kind == "jsrun"]
     for launch in steps if len(steps) == 1 and len(case.steps) == 1 else ():
         sets = sets_of(launch)
-        if not sets or not nodes or not sets.count or not sets.gpus or not _alone(case, launch) or have < 2:
+        if not sets or not nodes or not sets.gpus or not _alone(case, launch) or have < 2:
             continue
-        if sets.count * sets.gpus <= nodes and not any(each.kind in AGENTS for each in case.launches):
-            used = sets.count * sets.gpus
+        used = sets.count * sets.gpus if sets.count else nodes * sets.gpus * (sets.host or have)
+        if used <= nodes and not any(each.kind in AGENTS for each in case.launches):
             text = f"jsrun uses {used} GPU{'s' if used > 1 else ''} on {nodes} whole node{'s' if nodes > 1 else ''}"
             yield Hit(launch.line, text, "jsrun -r6 -a1 -c7 -g1 ...   (one rank per GPU)")
