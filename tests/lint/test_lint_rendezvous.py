@@ -30,7 +30,8 @@ def found(folder: Path, lines: str, source: str = JOIN, head: str = HEAD) -> lis
     "line",
     [
         "srun -c 8 python train.py", "srun -c 8 bash -c 'python -u train.py --lr 1'", "srun -c 8 ./worker.sh",
-        "mpirun -np 8 python train.py", "srun -c 8 apptainer exec --nv i.sif python train.py",
+        "mpirun -np 8 python train.py",
+        "srun -c 8 python -m train --lr 1", "srun -c 8 apptainer exec --nv i.sif python train.py",
     ],
 )  # fmt: skip
 def test_nothing_sets_what_the_program_reads(tmp_path: Path, line: str) -> None:
@@ -89,6 +90,12 @@ def test_a_program_that_then_runs_alone(tmp_path: Path) -> None:
     )
     assert found(tmp_path, "srun -c 8 python train.py", source)[0].endswith("every task runs alone")
     assert not found(tmp_path, "srun -n 1 -c 8 python train.py", source)
+
+
+def test_the_program_by_its_whole_path(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "join.py").write_text(JOIN)
+    assert "join.py:2 joins" in found(tmp_path, f"srun -c 8 python {tmp_path}/elsewhere/join.py")[0]
 
 
 def test_a_file_that_is_not_found_may_set_them(tmp_path: Path) -> None:

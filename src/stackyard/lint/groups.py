@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 NEEDED = ("MASTER_ADDR", "RANK", "WORLD_SIZE")
@@ -33,7 +32,6 @@ class Group:
     guarded: bool
 
 
-@cache
 def group_of(file: Path, folder: Path) -> Group | None:
     """The group that a program joins, with the modules beside it that it imports; None if it joins none."""
     trees = list(_trees(file, folder))

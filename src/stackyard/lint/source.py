@@ -30,15 +30,21 @@ class Source:
 def source_of(program: tuple[str, ...], folders: tuple[Path, ...]) -> Source | None:
     """The facts about the Python file of a program's words, if it is found relative to one of the directories."""
     found = find_file(program, folders)
-    return read_source(found[0].read_text(errors="replace"), program[0]) if found else None
+    if found is None:
+        return None
+    file, folder = found
+    name = file.relative_to(folder) if file.is_relative_to(folder) else file
+    return read_source(file.read_text(errors="replace"), str(name))
 
 
 def find_file(program: tuple[str, ...], folders: tuple[Path, ...]) -> tuple[Path, Path] | None:
-    """The Python file of a program's words and the directory it is relative to; None if it is not found."""
-    if not program or not program[0].endswith(".py") or not is_known(program[0]):
+    """The Python file of a program's words and the directory it is relative to, of ``-m`` too; None if not found."""
+    module = len(program) > 1 and program[0] == "-m"
+    name = program[1].replace(".", "/") + ".py" if module else program[0] if program else ""
+    if not name.endswith(".py") or not is_known(name):
         return None
     for folder in folders:
-        file = folder / program[0]
+        file = folder / name
         try:
             if file.is_file() and file.stat().st_size < _LARGEST:
                 return file, folder

@@ -57,6 +57,7 @@ class Case:
     site: Site | None = None
     folders: tuple[Path, ...] = ()
     _sources: dict[int, Source | None] = field(default_factory=dict)
+    _groups: dict[int, Group | None] = field(default_factory=dict)
 
     @property
     def launches(self) -> tuple[Launch, ...]:
@@ -111,8 +112,10 @@ class Case:
 
     def group(self, launch: Launch) -> Group | None:
         """How the Python program of a launch joins its process group; None if it joins none, or is not found."""
-        found = find_file(self.python(launch) or (), self.folders)
-        return group_of(*found) if found else None
+        if id(launch) not in self._groups:
+            found = find_file(self.python(launch) or (), self.folders)
+            self._groups[id(launch)] = group_of(*found) if found else None
+        return self._groups[id(launch)]
 
     def python(self, launch: Launch) -> tuple[str, ...] | None:
         """The Python program of a launch, or of the shell or the worker script that its tasks start; else None."""
