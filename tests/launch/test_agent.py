@@ -17,11 +17,15 @@ import pytest
 
 from stackyard.errors import MissingError
 from stackyard.launch.node import machine, processes, sockets
+from stackyard.launch.node.logs import Log
 from stackyard.launch.node.ranks import Rank
 from support import torchstack
 
 NODE = Path(sockets.__file__).parent
-PARTS = ("agent", "directory", "machine", "messages", "processes", "ranks", "sockets", "stacks")
+PARTS = (
+    "agent", "directory", "ends", "handshake", "logs", "machine", "messages", "processes", "ranks", "sockets", "stacks",
+    "uplink",
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -158,7 +162,7 @@ def test_a_warning_reaches_only_who_handles_it(tmp_path: Path) -> None:
     )
     assert shell.stdout is not None
     assert shell.stdout.readline() == "ready\n"
-    rank = Rank(0, 0, shell.pid, str(tmp_path / "log"), False)
+    rank = Rank(0, 0, shell.pid)
     assert rank.tell(signal.SIGUSR1) == 1
     assert shell.wait(10) == 5, "the handler ran, and the sleep beside it had not been hit"
     assert rank.tell(signal.SIGUSR1) == 0
@@ -167,7 +171,7 @@ def test_a_warning_reaches_only_who_handles_it(tmp_path: Path) -> None:
 def test_a_log_is_followed_in_whole_lines(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_bytes(b"erste Zeile\nzwei")
-    rank = Rank(0, 0, os.getpid(), str(log), True)
+    rank = Log(str(log), True)
     rank.look()
     assert rank.text() == "erste Zeile\n"
     with log.open("ab") as stream:
@@ -184,7 +188,7 @@ def test_a_log_is_followed_in_whole_lines(tmp_path: Path) -> None:
 def test_a_progress_bar_is_shown_too(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_bytes(b"50%\r")
-    rank = Rank(0, 0, os.getpid(), str(log), True)
+    rank = Log(str(log), True)
     rank.look()
     assert rank.text() == ""
     time.sleep(0.6)

@@ -31,7 +31,7 @@ from support.watched import (
 )  # fmt: skip
 
 SLEEP = ("/bin/sh", "-c", "echo ready $$; exec sleep 300")
-FAST = {"grace_s": 2.0, "start_s": 20.0}
+FAST = {"grace_s": 2.0, "start_s": 20.0, "lost_s": 4.0}
 
 
 @pytest.fixture(autouse=True)
@@ -212,17 +212,23 @@ def test_strangers_are_turned_away(tmp_path: Path) -> None:
 
     run = local(tmp_path, 1, *SLEEP)
     run.until("ready", 1)
-    address, _, port = json.loads(run.step.plan.read_text())["hubs"][0].rpartition(":")
+    plan = json.loads(run.step.plan.read_text())
+    address, _, port = plan["hubs"][0].rpartition(":")
     assert run.step.plan.stat().st_mode & 0o077 == 0, "the token is its owner's"
     for words in (
-        b'{"hello": {"token": "wrong", "host": "x", "node": 0}}\n',
+        b'{"answer": {"nonce": "00", "proof": "wrong"}}\n',
         b"GET / HTTP/1.0\r\n\r\n",
         b'{"exit": {}}\n',
     ):
         with socket.create_connection((address, int(port)), 5) as made:
             made.sendall(words)
             made.settimeout(5)
-            assert made.recv(100) == b""
+            challenge, rest = made.recv(100), b"?"
+            assert b"challenge" in challenge
+            assert plan["secret"].encode() not in challenge
+            while rest:
+                rest = made.recv(100)
+                assert b"go" not in rest
     os.kill(rank_pid(run, 0), signal.SIGKILL)
     assert run.end().code == 137
 
@@ -414,6 +420,7 @@ def test_rank_zero_is_never_at_localhost_for_others() -> None:
 
 FAKES = """
 import json, selectors, socket, sys, time
+from stackyard.launch.node.handshake import Guest
 plan = json.load(open(sys.argv[1] + "/plan.json"))
 address, _, port = plan["hubs"][0].rpartition(":")
 links = []
@@ -421,13 +428,17 @@ for node in range(plan["nodes"]):
     link = socket.create_connection((address, int(port)))
     links.append(link)
     say = lambda link, kind, value: link.sendall(json.dumps({kind: value}).encode() + b"\\n")
-    say(link, "hello", {"token": plan["token"], "host": "n%d" % node, "addresses": [], "node": node, "pid": 1,
+    hear = link.makefile("r")
+    guest = Guest(plan["secret"])
+    link.sendall(json.dumps(guest.answer(json.loads(hear.readline()))).encode() + b"\\n")
+    assert guest.accepts(json.loads(hear.readline()))
+    say(link, "hello", {"host": "n%d" % node, "addresses": [], "node": node, "pid": 1,
                         "facts": {"interfaces": {"eth0": ["10.0.0.%d" % (node % 250)]}, "time": time.time()}})
     if node == 0:
         say(link, "ports", [1234])
     say(link, "start", {"task": node, "local": 0, "pid": 1, "cpus": "0", "gpus": "-"})
     if node % 100 == 0:
-        [say(other, "beat", {"tasks": {}}) for other in links]
+        [say(other, "beat", {}) for other in links]
 buffers = {}
 for link in links:
     text = b""
@@ -436,7 +447,7 @@ for link in links:
     assert "go" in json.loads(text.decode()), text
 for second in range(3):
     for node, link in enumerate(links):
-        say(link, "beat", {"tasks": {str(node): second + 1}})
+        say(link, "grew", True)
     time.sleep(1)
 for node, link in enumerate(links):
     say(link, "exit", {"task": node, "code": 0, "tail": []})

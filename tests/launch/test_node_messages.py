@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from stackyard.launch.node.messages import UNAUTHENTICATED_LIMIT, Connection, Decoder, encode
+from stackyard.launch.node.messages import LINE_LIMIT, UNAUTHENTICATED_LIMIT, Connection, Decoder, encode
 
 
 @pytest.fixture
@@ -30,12 +30,17 @@ def test_lines_arrive_in_any_pieces() -> None:
 @pytest.mark.parametrize(
     ("data", "why"),
     [(b"GET / HTTP/1.0\r\n", "Expecting value"), (b"[1]\n", "not a JSON object"), (b"\xff\n", "codec"),
-     (b"[" * 60_000 + b"\n", "nested too deeply"), (b"{" * (UNAUTHENTICATED_LIMIT + 1), "line longer than"),
+     (b"[" * 60_000 + b"\n", "line longer than"), (b"{" * (UNAUTHENTICATED_LIMIT + 1), "line longer than"),
      (b'{"a": "' + b"x" * UNAUTHENTICATED_LIMIT + b'"}\n', "line longer than")],
 )  # fmt: skip
 def test_other_data_is_refused(data: bytes, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         Decoder().feed(data)
+
+
+def test_deep_nesting_is_refused_from_a_trusted_sender_too() -> None:
+    with pytest.raises(ValueError, match="nested too deeply"):
+        Decoder(LINE_LIMIT).feed(b"[" * 60_000 + b"\n")
 
 
 def test_long_lines_once_the_sender_is_trusted(pair: tuple[Connection, socket.socket]) -> None:

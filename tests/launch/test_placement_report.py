@@ -19,7 +19,7 @@ SLOTS = tuple(PlannedSlot(tuple(range(7 * i, 7 * i + 7)), (i,)) for i in range(2
 def plan(nodes: int = 4, **changes: object) -> StepFile:
     hosts = tuple(f"n{i + 1}" for i in range(nodes))
     made = StepFile(
-        "r", "t", (), "slurm", nodes, 2, hosts=hosts, slots=SLOTS, gpu_visibility="own", gpu_vendor="nvidia"
+        "r", "secret", "id", (), "slurm", nodes, 2, hosts=hosts, slots=SLOTS, gpu_visibility="own", gpu_vendor="nvidia"
     )
     return replace(made, **changes)
 
@@ -97,7 +97,9 @@ def test_ranks_that_were_never_seen_are_counted() -> None:
 
 def test_eighty_thousand_ranks_stay_readable() -> None:
     nodes, slots = 10_000, tuple(PlannedSlot((i,), ()) for i in range(8))
-    file = StepFile("r", "t", (), "slurm", nodes, 8, hosts=tuple(f"n{i:05d}" for i in range(nodes)), slots=slots)
+    file = StepFile(
+        "r", "secret", "id", (), "slurm", nodes, 8, hosts=tuple(f"n{i:05d}" for i in range(nodes)), slots=slots
+    )
     real = [Placement(t, f"n{t // 8:05d}", 1, (t % 8,)) for t in range(file.tasks)]
     real[4242] = replace(real[4242], host="n77777")
     text = json.dumps(placement_report(file, real).to_json())

@@ -149,7 +149,8 @@ def test_a_stranger_is_not_taken_for_a_rank(ranks: Ranks) -> None:
     def greeted() -> bool:
         try:
             with socket.create_connection(("127.0.0.1", ranks.port), timeout=2) as sock:
-                sock.sendall(b'{"hello": {"rank": 1, "size": 2, "local_rank": 1, "host": "x", "token": "wrong"}}\n')
+                assert b"challenge" in sock.recv(4096)
+                sock.sendall(b'{"hello": {"rank": 1, "size": 2, "local_rank": 1, "host": "x"}}\n')
                 return sock.recv(1) == b""
         except ConnectionRefusedError:
             return False

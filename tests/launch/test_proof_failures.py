@@ -198,7 +198,7 @@ def test_ranks_that_are_all_alone(work: Work, yard: Path) -> None:
     line = ("--yard", str(yard), "launch", "-N", "2", *RANK_EACH, "--with", "resnet", *words, "who.py")
     done = work.allocated(*line, salloc=("-N2",))
     assert "PMI mismatch: every rank sees world size 1" in done.err
-    assert "pmi2 or cray_shasta for MPICH" in done.err
+    assert "pmi2 for MPICH" in " ".join(done.err.split())
 
 
 def test_a_program_that_hangs(work: Work, yard: Path, monkeypatch: pytest.MonkeyPatch) -> None:

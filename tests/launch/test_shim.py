@@ -268,7 +268,8 @@ def test_sidecar(step: Step) -> None:
     process = step.start(0)
     wait_for(lambda: bool(list(step.root.glob("stackyard-*/go"))))
     words = rank_sh.sidecar_argv(step.paths, step.plan)
-    environ = {**os.environ, "STACKYARD_TMP": str(step.root)}
+    (folder,) = step.root.glob("stackyard-*")
+    environ = {**os.environ, "STACKYARD_DIR": str(folder)}
     done = subprocess.run(words, env=environ, capture_output=True, text=True, check=True)
     argv, inside, _ = json.loads(done.stdout)
     assert argv == ["4243"]

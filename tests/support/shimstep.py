@@ -83,7 +83,7 @@ class Step:
         )  # fmt: skip
         values: dict[str, object] = {"start_s": 5, **file}
         step = StepFile(
-            "2026-11-21-001", f"{os.getpid()}{time.monotonic_ns()}"[::-1], (), family, nodes, tasks, **values  # type: ignore[arg-type]
+            "2026-11-21-001", "secret", f"{os.getpid()}{time.monotonic_ns()}"[::-1], (), family, nodes, tasks, **values  # type: ignore[arg-type]
         )  # fmt: skip
         answer = answer or {"go": {"MASTER_ADDR": "10.0.0.7", "MASTER_PORT": "4242", "STACKYARD_PORT_1": "4243"}}
         (self.root / "answer.json").write_text(json.dumps({"tasks": tasks, **answer}))

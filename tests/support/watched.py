@@ -86,6 +86,13 @@ class Heard:
     def notice(self, text: str) -> None:
         self._keep("notice", text)
 
+    def stack(self, file: Path, text: str) -> None:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+
+    def flush(self) -> None:
+        pass
+
     def all(self, kind: str) -> list[Any]:
         return [value for _, what, value in self.said if what == kind]
 
@@ -93,8 +100,8 @@ class Heard:
 class Running:
     """A step in a thread of this process, so that a test can do harm meanwhile."""
 
-    def __init__(self, root: Path, plan: Plan, **options: Any) -> None:
-        self.step, self.heard = StepPaths(root), Heard()
+    def __init__(self, root: Path, plan: Plan, *, heard: Heard | None = None, **options: Any) -> None:
+        self.step, self.heard = StepPaths(root), heard or Heard()
         self.result: StepResult | None = None
         self.error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, args=(plan, WatchOptions(**options)))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stackyard.cli.findings import show_finding
-from stackyard.cli.output import show_error, show_notice
+from stackyard.cli.output import only_shown, show_error, show_notice
 from stackyard.errors import StackyardError
 
 if TYPE_CHECKING:
@@ -78,6 +78,14 @@ class LaunchView:
         self._close()
         if not self._quiet:
             show_notice(text)
+
+    def stack(self, file: Path, text: str) -> None:
+        """Not shown: the stack traces of a hang are in the run directory."""
+
+    def flush(self) -> None:
+        """Every line is shown at once; where it cannot be, no further one is tried."""
+        with only_shown():
+            pass
 
     def _close(self) -> None:
         if self._open:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, TextIO
 
 import click
 
@@ -15,10 +19,35 @@ MOST_PROBLEMS = 25
 """How many problems are shown at once: a file of a wrong kind can have one in every line."""
 
 
+UNWRITABLE = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE)
+"""Errors of a stream that cannot be written."""
+
+
 def _redacted(text: str) -> str:
     from stackyard.host.secrets import redacted  # late: `list` starts without its patterns
 
     return redacted(text)
+
+
+@contextmanager
+def only_shown() -> Iterator[None]:
+    """What is shown within decides nothing: where a stream cannot be written (a closed pipe, a full disk), the rest of
+    what is written to it is discarded, and the program goes on."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in UNWRITABLE:
+            raise
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            _discard(stream)
+
+
+def _discard(stream: TextIO) -> None:
+    with suppress(OSError):  # a stream without a descriptor, in tests
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def show_error(error: StackyardError) -> None:

@@ -253,6 +253,9 @@ class LaunchPolicy(Model):
     variables: Variables = Field({}, description="For every rank; {local_rank}, {node}, {run}, {user} are replaced")
     container: ContainerPolicy = ContainerPolicy()
     interface: OptionalInterface = Field("", description="Network interface between nodes; empty: the one of the route")
+    start_s: float = Field(60, ge=1, description="Seconds within which all nodes, and then all ranks, must report")
+    lost_s: float = Field(60, ge=2, description="Seconds of silence after which a node is lost")
+    grace_s: float = Field(5, ge=0, description="Seconds from SIGTERM to SIGKILL")
     runs: OptionalPath = Field("runs", description="Where runs are recorded, relative to the working directory")
     prologue: tuple[str, ...] = Field((), description="Lines at the start of every batch script, e.g. module purge")
 

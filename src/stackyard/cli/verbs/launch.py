@@ -10,11 +10,11 @@ import click
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.intents import AGAIN, intent_options, output, requested
-from stackyard.cli.output import show_json, show_notice
+from stackyard.cli.output import only_shown, show_json, show_notice
 from stackyard.findings import counted
 
 if TYPE_CHECKING:
-    from stackyard.launch.api.jobs import Intent, Job, RunPaths, Stream
+    from stackyard.launch.api.jobs import Intent, Job, Plan, RunPaths, Stream
 
 FLAGS = {"time_min": "--time", "signal_s": "--signal", "memory_gib": "--memory", "mail_events": "--mail-on",
          "scheduler_args": "--scheduler-arg"}  # fmt: skip
@@ -93,15 +93,20 @@ def carry_out(job: Job, paths: RunPaths, stream: Stream, as_json: bool) -> None:
     view = LaunchView(quiet=as_json)
     if stream == "all":
         view.show_numbers()
-    click.echo(f"run {click.style(paths.name, bold=True)}", err=True)
-    result = jobs.carry_out(
-        job, paths, view, lambda plan: None if as_json else show_plan(plan, str(paths.root)),
-        "none" if as_json else stream,
-    )  # fmt: skip
-    if as_json:
-        show_json({"run": str(paths.root), **result.to_json()})
-    else:
-        show_result(result, paths.root)
+
+    def announce(plan: Plan) -> None:
+        with only_shown():
+            show_plan(plan, str(paths.root))
+
+    with only_shown():
+        click.echo(f"run {click.style(paths.name, bold=True)}", err=True)
+    told = "none" if as_json else stream
+    result = jobs.carry_out(job, paths, view, (lambda _: None) if as_json else announce, told)
+    with only_shown():
+        if as_json:
+            show_json({"run": str(paths.root), **result.to_json()})
+        else:
+            show_result(result, paths.root)
     if result.code:
         raise click.exceptions.Exit(result.code)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
@@ -28,7 +29,7 @@ from stackyard.launch.plan.context import PlanContext
 from stackyard.launch.plan.make import make_plan
 from stackyard.launch.plan.model import Plan
 from stackyard.launch.records.arrays import forget_shared
-from stackyard.launch.records.outcome import Listener, StepResult
+from stackyard.launch.records.outcome import Listener, StepResult, Together
 from stackyard.launch.records.paths import RunPaths, StepPaths
 from stackyard.launch.records.record import RunStatus, read_status
 from stackyard.launch.run.start import WatchOptions
@@ -48,6 +49,7 @@ class _Run:
     paths: RunPaths
     options: WatchOptions
     recorder: Recorder
+    listener: Listener
 
 
 def carry_out(
@@ -62,33 +64,37 @@ def carry_out(
         ChecksFailed: the preflight found too many bad nodes.
         StackyardError, InputError, MissingError: the run could not be started.
     """
-    recorder = Recorder(paths, shown, _running(read_status(paths), job.context))
-    run = _Run(job, paths, watch_options(job, stream), recorder)
-    if job.intent.batch.requeue and job.intent.batch.signal_s:
-        recorder.end_within_s = max(1.0, job.intent.batch.signal_s - LEAVE_S)
+    recorder = Recorder(paths, _running(read_status(paths), job.context))
+    listener = Together(recorder, shown)
+    run = _Run(job, paths, watch_options(job, stream), recorder, listener)
     try:
         hosts = _preflight(run) if job.intent.check or job.intent.spare else None
         plan = job.plan(hosts=hosts)
         announce(plan)
-        result = run_step(paths.main, plan, recorder, run=paths.name, options=run.options)
+        result = run_step(paths.main, plan, listener, run=paths.name, options=run.options)
     except BaseException as error:
         state = "cancelled" if isinstance(error, KeyboardInterrupt) else "failed"
         code = 130 if state == "cancelled" else getattr(error, "exit_code", 1)
         recorder.change(state=state, code=code, ended=time.time(), message=str(error))
         forget_shared(paths, job.intent.batch.array)
         raise
-    recorder.stop_timer()
-    waits = reason_to_wait(job.intent, job.context, recorder, result)
+    waits = reason_to_wait(job.intent, job.context, paths, listener, result)
     _end(run, result, waits)
     if waits in (OUT_OF_TIME, PREEMPTED):
-        requeue(job.context, recorder)
+        requeue(job.context, listener)
+    recorder.close()
     return result
 
 
 def watch_options(job: Job, stream: Stream) -> WatchOptions:
     """How the hub watches this job."""
-    spy = which("py-spy")
+    spy, batch = which("py-spy"), job.intent.batch
+    own, site = job.intent, job.site.launch
     return WatchOptions(
+        start_s=site.start_s if own.start_s is None else own.start_s,
+        lost_s=site.lost_s if own.lost_s is None else own.lost_s,
+        grace_s=site.grace_s if own.grace_s is None else own.grace_s,
+        end_within_s=max(1.0, batch.signal_s - LEAVE_S) if batch.requeue and batch.signal_s else 0.0,
         hang_min=job.intent.hang_min, stream=stream, interface=job.site.launch.interface,
         py_spy=str(spy) if spy else "",
         queued=job.context.scheduler != "none" and job.context.allocation is None,
@@ -109,7 +115,7 @@ def _preflight(run: _Run) -> tuple[str, ...]:
     """Run the preflight on the allocated nodes; the hosts that the program gets."""
     from stackyard.launch import preflight
 
-    job, recorder, everywhere = run.job, run.recorder, here(run.job)
+    job, everywhere = run.job, here(run.job)
     wanted, spare = job.intent.nodes, job.intent.spare
     if len(everywhere) < wanted:
         raise StackyardError(f"{wanted} nodes requested, but this allocation has {len(everywhere)}")
@@ -121,30 +127,38 @@ def _preflight(run: _Run) -> tuple[str, ...]:
     def start(step: StepPaths, plan: Plan, listener: Listener) -> StepResult:
         return run_step(step, plan, listener, run=run.paths.name, options=run.options)
 
-    recorder.phase("preflight")
+    run.listener.phase("preflight")
     kind = job.site.nodes.get(nodes.pick_kind(job.site, job.intent).kind, NodeKind())
     report = preflight.run_preflight(
         run.paths, plan_for, everywhere[: wanted + spare],
-        spare=spare, references=kind.references, run_step=start, listener=recorder,
+        spare=spare, references=kind.references, run_step=start, listener=run.listener,
     )  # fmt: skip
     for line in report.summary():
-        recorder.notice(line)
+        run.listener.notice(line)
     return report.hosts
 
 
 def _end(run: _Run, result: StepResult, waits: str) -> None:
-    """Keep the placement report and the end, or the reason why the job starts again."""
-    recorder = run.recorder
+    """Keep the placement report and the end, or the reason why the job starts again. No error here changes the end."""
+    with suppress(OSError, ValueError, KeyError):
+        _keep_placement(run, result)
+    first = asdict(result.first) if result.first else {}
+    run.listener.event("end", {"state": result.state, "code": result.code})
+    run.listener.flush()
+    run.recorder.change(
+        state="queued" if waits else result.state, code=None if waits else result.code, ended=time.time(), first=first,
+        hosts=result.hosts, seconds=dict(result.seconds), phase="", message=waits,
+    )  # fmt: skip
+    if run.recorder.lost:
+        run.listener.notice(f"the end of this run is not recorded: {run.recorder.lost}")
+    with suppress(OSError):
+        forget_shared(run.paths, run.job.intent.batch.array)
+
+
+def _keep_placement(run: _Run, result: StepResult) -> None:
     if result.placements and run.paths.main.plan.exists():
         from stackyard.launch.run.placement import placement_report
 
         placement = placement_report(StepFile.read(run.paths.main.plan), result.placements, result.hosts)
+        run.listener.notice(f"placement: {placement.summary()}")
         atomic.write_json(run.paths.placement, placement.to_json())
-        recorder.notice(f"placement: {placement.summary()}")
-    first = asdict(result.first) if result.first else {}
-    recorder.event("end", {"state": result.state, "code": result.code})
-    recorder.change(
-        state="queued" if waits else result.state, code=None if waits else result.code, ended=time.time(), first=first,
-        hosts=result.hosts, seconds=dict(result.seconds), phase="", message=waits,
-    )  # fmt: skip
-    forget_shared(run.paths, run.job.intent.batch.array)

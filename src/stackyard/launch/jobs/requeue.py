@@ -6,10 +6,11 @@ import signal
 from collections.abc import Mapping
 
 from stackyard.host.command import run
-from stackyard.launch.jobs.recorder import Recorder
 from stackyard.launch.plan import schedulers
 from stackyard.launch.plan.context import PlanContext
-from stackyard.launch.records.outcome import StepResult
+from stackyard.launch.records.find import handle
+from stackyard.launch.records.outcome import Listener, StepResult
+from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.request.intent import Intent
 
 OUT_OF_TIME, PREEMPTED = "out of time; queued again", "preempted; queued again"
@@ -41,15 +42,19 @@ def job_id(context: PlanContext) -> str:
     return f"{job}[{index}]" if context.allocation.scheduler == "lsf" else job
 
 
-def reason_to_wait(intent: Intent, context: PlanContext, recorder: Recorder, result: StepResult) -> str:
+def reason_to_wait(
+    intent: Intent, context: PlanContext, paths: RunPaths, listener: Listener, result: StepResult
+) -> str:
     """Why the run has not ended with `result`, since its job starts again; empty where it has. Followers stay."""
     if not intent.batch.requeue or context.allocation is None or result.state == "done":
         return ""
     terminated = result.code == 128 + signal.SIGTERM
-    if recorder.out_of_time or (terminated and _preempted(context)):
+    if result.warned or (terminated and _preempted(context)):
         if schedulers.get(context.scheduler).requeue_argv(job_id(context)):
-            return OUT_OF_TIME if recorder.out_of_time else PREEMPTED
-        recorder.notice(f"{context.scheduler} cannot requeue a running job: use `stackyard submit --again`")
+            return OUT_OF_TIME if result.warned else PREEMPTED
+        listener.notice(
+            f"{context.scheduler} cannot requeue a running job: use `stackyard submit --again {handle(paths)}`"
+        )
         return ""
     # the scheduler decides what comes next
     return "terminated by the scheduler" if terminated and result.state == "cancelled" else ""
@@ -60,8 +65,9 @@ def _preempted(context: PlanContext) -> bool:
     return schedulers.get(context.scheduler).preempted(job_id(context))
 
 
-def requeue(context: PlanContext, recorder: Recorder) -> None:
+def requeue(context: PlanContext, listener: Listener) -> None:
     """Put the job back into its queue. The scheduler then terminates this process, so this must come last."""
     job = job_id(context)
-    recorder.event("requeue", {"job": job})
+    listener.event("requeue", {"job": job})
+    listener.flush()
     run(schedulers.get(context.scheduler).requeue_argv(job), timeout_s=REQUEUE_S, leaves_others=True)

@@ -4,6 +4,10 @@ It reports its node to the hub, passes the answer to the waiting shims, follows 
 and ends them when the hub asks for it or the connection to it is lost. `stackyard.launch.node.step` describes the
 messages and the files of a node.
 
+Three threads: this loop, which waits for sockets and pipes and reads /proc and the node's own directory; `logs`, for
+files on the shared file system; and the heartbeat of `uplink`, which touches no file. A file system that stalls or is
+full delays what it concerns, and ends nothing.
+
 It and what it imports run on any Python from 3.6 on, with the standard library alone and few imports, because it starts
 on every node, on the node's own Python, while ranks wait for it. So annotations are strings and paths are strings; the
 parts are modules since Python keeps the compiled form of a module but not of a script.
@@ -12,6 +16,7 @@ parts are modules since Python keeps the compiled form of a module but not of a 
 
 import json
 import os
+import re
 import selectors
 import signal
 import socket
@@ -23,19 +28,28 @@ if not __package__:  # started as a script with an empty path
 
 
 from stackyard.launch.node.directory import NodeDirectory
-from stackyard.launch.node.machine import detach, facts, slurp
-from stackyard.launch.node.messages import LINE_LIMIT, Connection
-from stackyard.launch.node.processes import alive, beside, end_rest, send_signal
-from stackyard.launch.node.ranks import READ_MOST, TAIL_LINES, Rank
-from stackyard.launch.node.sockets import connect, hold_port
+from stackyard.launch.node.ends import Ends
+from stackyard.launch.node.logs import READ_MOST, Logs
+from stackyard.launch.node.machine import detach, facts
+from stackyard.launch.node.processes import beside, end_rest, send_signal
+from stackyard.launch.node.ranks import Rank
+from stackyard.launch.node.sockets import hold_port
 from stackyard.launch.node.stacks import Stacks
+from stackyard.launch.node.uplink import find
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-FIRST_LOOK_S, LOOK_S, QUIET_LOOK_S = 0.03, 0.1, 0.5
-"""Seconds between two looks at the logs: until the first output, while they are streamed, while they are not."""
+    from stackyard.launch.node.uplink import Uplink
+
+
+SIDECAR = -1
+"""What stands for a task's number where the helper program of rank 0's node is meant."""
+REFRESH_SHARE = 400
+"""The lists of processes are read so seldom that reading them takes at most one part in so many of the time."""
+VARIABLE = re.compile("MASTER_ADDR|MASTER_PORT|STACKYARD_PORT_[0-9]+")
+"""What the hub may set; a shell reads it."""
 
 
 class Agent:
@@ -45,33 +59,30 @@ class Agent:
         with open(plan) as stream:
             self.file = json.load(stream)  # type: dict[str, Any]
         self.host = socket.gethostname()
-        self.logs = os.path.join(os.path.dirname(os.path.abspath(plan)), "logs")
-        name = f"stackyard-{os.getuid()}-{self.file['token'][:8]}-{self.host}"
-        self.directory = NodeDirectory(directory or os.path.join(os.environ.get("STACKYARD_TMP") or "/tmp", name))
+        self.folder = os.path.join(os.path.dirname(os.path.abspath(plan)), "logs")
+        self.directory = NodeDirectory(directory or os.environ["STACKYARD_DIR"])
         self.deadline = time.monotonic() + self.file["start_s"]
         self.selector = selectors.DefaultSelector()
         self.ranks = {}  # type: dict[int, Rank]
-        self.node = int(os.environ.get("STACKYARD_NODE", "-1"))
-        self.hub = None  # type: Connection | None
+        self.node = int(os.environ["STACKYARD_NODE"])
+        self.hub = None  # type: Uplink | None
         self.unsent = []  # type: list[dict[str, Any]]
         self.acks = []  # type: list[int]
         self.starts = []  # type: list[dict[str, Any]]
-        self.held = []  # type: list[socket.socket]
+        self.held = []  # type: list[tuple[int, list[socket.socket]]]
         self.sidecar = None  # type: Any
         self.gone_since = {}  # type: dict[int, float]
-        self.went, self.output_seen, self.heard = False, False, False
+        self.logs = Logs(self.file["sizes_s"])
+        self.ends = Ends(self.logs, self._report_end)
+        self.went = self.hub_holds = False
         self.kill_at, self.leave_at = 0.0, 0.0
-        self.next_beat = self.next_look = 0.0
+        self.next_watch = self.next_refresh = 0.0
         self.stacks = Stacks(self.directory.path, self.file["py_spy"])
-
-    def log(self, text: "str") -> "None":
-        """Write a line to the agent's own log, which is its stderr."""
-        sys.stderr.write("{} {}\n".format(time.strftime("%H:%M:%S"), text))
-        sys.stderr.flush()
 
     def run(self) -> "int":
         """Run until all ranks of this node have ended; 0, or 1 where the hub could not be reached."""
         self.selector.register(self.directory.pipe, selectors.EVENT_READ, self._from_pipe)
+        self.selector.register(self.logs.ready, selectors.EVENT_READ, self._from_logs)
         if not self._connect():
             self._stop("cannot connect to the hub at " + ", ".join(self.file["hubs"]) + " from " + self.host)
             self._bye()
@@ -84,15 +95,17 @@ class Agent:
         return 0
 
     def _connect(self) -> "bool":
-        found = connect(self.file["hubs"], self.deadline, self._wanted)
+        found = find(self.file["hubs"], self.file["secret"], self.deadline, self._wanted, self.logs.write)
         if found is None:
             return False
-        made, self.hub_name = found
-        self.hub = Connection(made, LINE_LIMIT)
-        self.selector.register(made, selectors.EVENT_READ, self._from_hub)
-        if self.node >= 0:
-            self._hello()
+        self._use(found)
         return True
+
+    def _use(self, hub: "Uplink") -> "None":
+        self.hub = hub
+        self.selector.register(hub.socket, selectors.EVENT_READ, self._from_hub)
+        self._hello(hub)
+        hub.keep_alive(self.file["beat_s"])
 
     def _wanted(self) -> "bool":
         """Whether a shim still waits: the launcher may have ended them before the hub was reached."""
@@ -112,20 +125,17 @@ class Agent:
                 elif words[0] == "exit":
                     self._ended(int(words[1]), int(words[2]))
             except (ValueError, IndexError, KeyError):
-                self.log(f"invalid line from a shim: {line!r}")
+                self.logs.write(f"invalid line from a shim: {line!r}")
 
     def _started(self, local: "int", task: "int", pid: "int", more: "list[str]") -> "None":
         stream = self.file["stream"]
-        path = os.path.join(self.logs, f"rank-{task:05d}.log")
-        self.ranks[local] = Rank(task, local, pid, path, stream == "all" or (stream == "first" and task == 0))
+        self.ranks[local] = Rank(task, local, pid)
+        path = os.path.join(self.folder, f"rank-{task:05d}.log")
+        self.logs.watch(task, path, stream == "all" or (stream == "first" and task == 0))
         cpus, seen = [*more, "-", "-"][:2]
         place = {"task": task, "local": local, "pid": pid, "cpus": cpus.strip("-"), "gpus": seen}
         self.starts.append(place)
-        if self.node < 0:
-            cyclic = self.file["distribution"] == "cyclic"
-            self.node = task % self.file["nodes"] if cyclic else task // self.file["tasks_per_node"]
-            self._hello()
-        elif self.hub is not None:
+        if self.hub is not None:
             self.send("start", place)
 
     def _ended(self, local: "int", code: "int", how: "str" = "") -> "None":
@@ -133,12 +143,31 @@ class Agent:
         if rank.code is not None:
             return
         rank.code = code
-        self._output(rank, True)
-        end = {"task": rank.task, "code": code, "tail": rank.tail() if code else []}  # type: dict[str, Any]
-        if how:
-            end["how"] = how
-        self.send("exit", end)
-        self.acks.append(local)
+        self.ends.begin("exit", rank.task, dict({"task": rank.task, "code": code}, **({"how": how} if how else {})))
+
+    def _report_end(self, kind: "str", value: "dict[str, Any]") -> "None":
+        self.send(kind, value)
+        if kind == "exit":
+            self.acks.extend(rank.local for rank in self.ranks.values() if rank.task == value["task"])
+            self._flushed()
+
+    # what the thread for the logs has found
+
+    def _from_logs(self, _: "int") -> "None":
+        grew = False
+        for kind, task, value in self.logs.take():
+            if kind == "output":
+                self.send("out", {"task": task, "text": value})
+            elif kind == "end":
+                self.ends.read(task, value)
+            grew = grew or kind == "grew"
+        if grew:
+            self.send("grew", True)
+        self._hold()
+
+    def _hold(self) -> "None":
+        """Read output only as fast as the hub takes it."""
+        self.logs.hold(self.hub is not None and (self.hub_holds or self.hub.waiting > READ_MOST))
 
     # messages to and from the hub
 
@@ -147,41 +176,32 @@ class Agent:
         if self.hub is None:
             self.unsent.append({kind: value})
             return
-        self.hub.queue({kind: value})
-        self._flush()
+        self.hub.send({kind: value})
+        self._flushed()
 
-    def _hello(self) -> "None":
+    def _hello(self, hub: "Uplink") -> "None":
         """Report this node, what has started on it, and what could not be sent before."""
-        if self.hub is None:
-            return
         found = facts()
         every = [one for addresses in found["interfaces"].values() for one in addresses]
         hello = {
-            "token": self.file["token"], "host": self.host, "addresses": every, "node": self.node,
-            "pid": os.getpid(), "facts": found,
+            "host": self.host, "addresses": every, "node": self.node, "pid": os.getpid(), "facts": found,
         }  # fmt: skip
         messages = [{"hello": hello}, *self._ports(), *({"start": one} for one in self.starts), *self.unsent]
         self.unsent = []
-        for message in messages:
-            self.hub.queue(message)
-        self._flush()
+        hub.send(*messages)
+        self._flushed()
 
     def _ports(self) -> "list[dict[str, Any]]":
         """The ports of the node of task 0, held from now on."""
         if self.node != 0:
             return []
-        if not self.held:
-            self.ports = []
-            for _ in range(self.file["ports"]):
-                port, held = hold_port()
-                self.ports.append(port)
-                self.held.extend(held)
-        return [{"ports": self.ports}]
+        self.held = [hold_port() for _ in range(self.file["ports"])]
+        return [{"ports": [port for port, _ in self.held]}]
 
-    def _flush(self) -> "None":
+    def _flushed(self) -> "None":
+        """Act on what became of the messages that were sent."""
         if self.hub is None:
             return
-        self.hub.flush()
         if self.hub.why:
             self._lost(self.hub.why)
         elif not self.hub.waiting:
@@ -197,14 +217,11 @@ class Agent:
             self._lost(self.hub.why)
         for message in messages or ():
             for kind, value in message.items():
-                self.heard = True
                 self._obey(kind, value)
 
     def _obey(self, kind: "str", value: "Any") -> "None":
         if kind == "go":
-            self.went = True
-            self._sidecar(value)
-            self.directory.go(value)
+            self._go(value)
         elif kind == "stop":
             self._stop(value)
             self._end(self.file["grace_s"])
@@ -217,18 +234,29 @@ class Agent:
                 self.stacks.begin(rank)
         elif kind == "end":
             self._end(value)
+        elif kind == "hold":
+            self.hub_holds = bool(value)
+
+    def _go(self, variables: "dict[str, Any]") -> "None":
+        if not all(VARIABLE.fullmatch(name) for name in variables):
+            self.logs.write(f"unexpected variables: {sorted(variables)}")
+            return
+        self.went = True
+        self.logs.hurry()
+        try:
+            self._sidecar(variables)
+            self.directory.go(variables)
+        except OSError as error:
+            self.send("unable", f"cannot write in {self.directory.path}: {error.strerror}")
 
     def _lost(self, why: "str") -> "None":
-        if self.hub is not None:
-            self.selector.unregister(self.hub.socket)
-            self.hub.close()
+        if self.hub is None:
+            return
+        self.selector.unregister(self.hub.socket)
+        self.hub.close()
         self.hub = None
-        if not self.heard and len(self.file["hubs"]) > 1 and time.monotonic() < self.deadline:
-            self.log(f"{self.hub_name} is not the hub of this launch: {why}")
-            self.file["hubs"].remove(self.hub_name)
-            if self._connect():
-                return
-        self.log(f"lost connection to the hub: {why}")
+        self.logs.hold(False)
+        self.logs.write(f"lost connection to the hub: {why}")
         self._stop(f"launcher process died or cannot be reached ({why}); ranks terminated")
         for rank in self.ranks.values():
             self.directory.acknowledge(rank.local)
@@ -241,89 +269,68 @@ class Agent:
 
     def _wait(self) -> "float":
         now = time.monotonic()
-        if self.kill_at or self.stacks.open:
+        if self.kill_at or self.stacks.open or self.ends.waiting or (self.hub is not None and self.hub.waiting):
             return 0.05
-        return max(0.0, min(self.next_beat, self.next_look) - now)
+        return max(0.0, self.next_watch - now)
 
     def _tick(self, now: "float") -> "None":
-        self._flush()
-        if now >= self.next_look:
-            self._look(now)
-        if now >= self.next_beat:
-            self.next_beat = now + self.file["beat_s"]
+        if self.hub is not None:
+            self.hub.send()
+            self._hold()
+            self._flushed()
+        self.ends.overdue(now)
+        if now >= self.next_watch:
+            self.next_watch = now + self.file["beat_s"]
             self._watch(now)
-            self._beat()
         for task, text in self.stacks.step():
             self.send("stacks", {"task": task, "text": text})
         if self.kill_at:
             self._ending(now)
 
-    def _look(self, now: "float") -> "None":
-        streamed = [rank for rank in self.ranks.values() if rank.streamed]
-        for rank in self._running() if not self.output_seen else streamed:
-            rank.look()
-            if rank.size and not self.output_seen:
-                self.output_seen, self.next_beat = True, now
-            self._output(rank, False)
-        waiting = self.went and not self.output_seen and self.node == 0
-        self.next_look = now + (FIRST_LOOK_S if waiting else LOOK_S if streamed else QUIET_LOOK_S)
-
-    def _output(self, rank: "Rank", everything: "bool") -> "None":
-        if everything:
-            rank.look()
-        while rank.streamed and self._hub_keeps_up():
-            text = rank.text(everything)
-            if not text:
-                return
-            self.send("out", {"task": rank.task, "text": text})
-
-    def _hub_keeps_up(self) -> "bool":
-        """Whether more may be queued for the hub."""
-        return self.hub is None or self.hub.waiting < READ_MOST
-
-    def _beat(self) -> "None":
-        sizes = {}
-        for rank in self.ranks.values():
-            rank.look()
-            if rank.size != rank.told_size:
-                sizes[rank.task] = rank.told_size = rank.size
-        if self.hub is not None and self.node >= 0 and self._hub_keeps_up():
-            self.send("beat", {"tasks": sizes})
-
     def _watch(self, now: "float") -> "None":
+        self._refresh(now)
         for rank in self._running():
-            rank.refresh()
             if rank.shim_alive():
                 continue
             if now - self.gone_since.setdefault(rank.local, now) >= min(0.5, self.file["beat_s"]):
-                left = [pid for pid, born in rank.below.items() if alive(pid, born)]
+                left = rank.orphans(self.directory.path)
                 self._ended(rank.local, 137, "orphaned" if left else "killed")
                 for pid in left:
                     send_signal(pid, signal.SIGTERM)
             else:
-                self.next_beat = now + 0.1
+                self.next_watch = now + 0.1
         if self.sidecar is not None and self.sidecar.poll() is not None:
             code, self.sidecar = self.sidecar.returncode, None
             if self._running() and not self.kill_at:
-                self.send(
-                    "sidecar",
-                    {"code": code, "tail": slurp(os.path.join(self.logs, "sidecar.log")).splitlines()[-TAIL_LINES:]},
-                )
+                self.ends.begin("sidecar", SIDECAR, {"code": code or 1, "status": code})
         if not self.went and now > self.deadline and not self.kill_at:
             self._stop("timed out after {:g} s waiting for all nodes".format(self.file["start_s"]))
             self._end(self.file["grace_s"])
+
+    def _refresh(self, now: "float") -> "None":
+        """Update the ranks' lists of processes: with hundreds of threads each that is much to read."""
+        if now < self.next_refresh:
+            return
+        for rank in self._running():
+            rank.refresh()
+        self.next_refresh = now + REFRESH_SHARE * (time.monotonic() - now)
 
     def _sidecar(self, variables: "dict[str, Any]") -> "None":
         if self.node != 0 or not self.file["sidecar"]:
             return
         environ = dict(os.environ, **{name: str(value) for name, value in variables.items()})
-        self.sidecar = beside(self.file["sidecar"], environ, os.path.join(self.logs, "sidecar.log"))
+        path = os.path.join(self.folder, "sidecar.log")
+        self.sidecar = beside(self.file["sidecar"], environ, path)
+        self.logs.watch(SIDECAR, path, False)
 
     # the end
 
     def _stop(self, message: "str") -> "None":
         if not self.went:
-            self.directory.stop(message)
+            try:
+                self.directory.stop(message)
+            except OSError as error:
+                self.logs.write(f"cannot write in {self.directory.path}: {error.strerror}")
 
     def _end(self, grace_s: "float") -> "None":
         now = time.monotonic()
@@ -355,7 +362,7 @@ class Agent:
             for rank in self._running():
                 send_signal(rank.pid, signal.SIGKILL)
         if now > self.leave_at:
-            self.log(f"still running after SIGKILL: {sorted(self._left())}")
+            self.logs.write(f"still running after SIGKILL: {sorted(self._left())}")
 
     def _finished(self) -> "bool":
         now = time.monotonic()
@@ -364,19 +371,21 @@ class Agent:
         if self._running() or self.stacks.open:
             return False
         if self.kill_at:
-            return not self._left()
-        return bool(len(self.ranks) == self.file["tasks_per_node"])
+            return not self._left() and not self.ends.unread(now, self.file["lost_s"])
+        return len(self.ranks) == self.file["tasks_per_node"] and not self.ends.unread(now, self.file["lost_s"])
 
     def _bye(self) -> "None":
         """End what the ranks left behind and the helper program, and remove the node's directory."""
-        end_rest(self.directory.path.encode(), {rank.pid for rank in self.ranks.values()}, self.sidecar, self.log)
+        end_rest(self.directory.path, {rank.pid for rank in self.ranks.values()}, self.sidecar, self.logs.write)
+        self._from_logs(0)
         if self.hub is not None:
-            self.hub.queue({"bye": {}})
+            self.hub.send({"bye": {}})
             self.hub.finish(3)
         until = time.monotonic() + 2
         while time.monotonic() < until and any(rank.shim_alive() for rank in self.ranks.values()):
             time.sleep(0.05)
         self.directory.remove()
+        self.logs.drain(1)
 
 
 def main(arguments: "list[str]") -> "int":

@@ -4,6 +4,7 @@ Part of the agent: any Python from 3.6 on, standard library alone, few imports (
 """
 # ruff: noqa: PTH106, PTH108, PTH116, PTH118, PTH123
 
+import contextlib
 import os
 
 from stackyard.launch.node.machine import listed
@@ -45,14 +46,16 @@ class NodeDirectory:
         self._put("stop", message + "\n")
 
     def acknowledge(self, local: "int") -> "None":
-        """Let a shim leave: the hub has received its exit status."""
-        self._put(f"ack.{local}", "")
+        """Let a shim leave: the hub has received its exit status. Where this fails the shim leaves by itself."""
+        with contextlib.suppress(OSError):
+            self._put(f"ack.{local}", "")
 
     def remove(self) -> "None":
         """Remove the directory with everything in it."""
-        for name in listed(self.path):
-            os.unlink(os.path.join(self.path, name))
-        os.rmdir(self.path)
+        with contextlib.suppress(OSError):
+            for name in listed(self.path):
+                os.unlink(os.path.join(self.path, name))
+            os.rmdir(self.path)
 
     def _put(self, name: "str", text: "str") -> "None":
         """Write a file whole."""

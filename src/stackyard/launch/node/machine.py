@@ -39,7 +39,9 @@ def addresses() -> "dict[str, list[str]]":
                 answer = fcntl.ioctl(probe.fileno(), 0x8915, struct.pack("256s", name.encode()[:15]))
             except OSError:
                 continue
-            found.setdefault(name, []).append(socket.inet_ntoa(answer[20:24]))
+            address = socket.inet_ntoa(answer[20:24])
+            if not address.startswith("169.254."):  # RFC 3927: valid on one link only
+                found.setdefault(name, []).append(address)
     for line in slurp("/proc/net/if_inet6").splitlines():
         digits, _, _, scope, _, name = line.split()
         if scope != "20":
@@ -112,13 +114,19 @@ def detach(log: "str") -> "None":
     """
     with contextlib.suppress(OSError):
         os.setsid()
-    null, out = os.open(os.devnull, os.O_RDWR), os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    null = os.open(os.devnull, os.O_RDWR)
+    try:
+        out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    except OSError:  # a full disk must not end the job
+        out = null
     for target, source in ((0, null), (1, out), (2, out)):
         os.dup2(source, target)
     os.closerange(3, 256)
     os.chdir("/")
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, _stay)
+    with contextlib.suppress(OSError, ValueError):  # the CPUs of one rank were inherited, which needs them itself
+        os.sched_setaffinity(0, range(os.sysconf("SC_NPROCESSORS_CONF")))
 
 
 def _stay(_number: "int", _frame: "object") -> "None":

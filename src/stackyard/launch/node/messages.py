@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 LINE_LIMIT = 8 << 20
 """Bytes of the longest line that is accepted from a sender that has authenticated itself."""
-UNAUTHENTICATED_LIMIT = 1 << 16
+UNAUTHENTICATED_LIMIT = 1 << 10
 """The same before that."""
 READ_BYTES = 1 << 18
 
@@ -64,6 +64,7 @@ class Connection:
     def __init__(self, made: "socket.socket", limit: "int" = UNAUTHENTICATED_LIMIT) -> "None":
         self.socket = made
         self.why = ""
+        self.invalid = False
         self._decoder = Decoder(limit)
         self._outbox = bytearray()
 
@@ -88,7 +89,7 @@ class Connection:
         except OSError as error:
             self.why = error.strerror or str(error)
         except ValueError as error:
-            self.why = f"invalid message: {error}"
+            self.why, self.invalid = f"invalid message: {error}", True
         return None
 
     def queue(self, message: "dict[str, Any]") -> "None":

@@ -62,17 +62,17 @@ def catches(pid: "int", number: "int") -> "bool":
     return False
 
 
-def marked(mark: "bytes") -> "Iterator[tuple[int, int]]":
-    """Processes of this user whose environment holds the node's directory: orphans of the ranks."""
+def marked(*marks: "bytes") -> "Iterator[tuple[int, int]]":
+    """Processes of this user with all these variables (``NAME=value``) in their environment: orphans of the ranks."""
     for name in listed("/proc"):
         if not name.isdigit() or int(name) == os.getpid():
             continue
         try:
             with open(f"/proc/{name}/environ", "rb") as stream:
-                hit = mark in stream.read()
+                environ = stream.read().split(b"\0")
         except OSError:
             continue
-        status = stat(int(name)) if hit else None
+        status = stat(int(name)) if all(mark in environ for mark in marks) else None
         if status is not None and status[0] not in "ZX":
             yield int(name), status[2]
 
@@ -84,20 +84,27 @@ def send_signal(pid: "int", number: "int") -> "None":
 
 
 def beside(words: "list[str]", environ: "dict[str, str]", log: "str") -> "Any":
-    """Start the helper program of a backend in a session of its own; both streams go to `log`."""
+    """Start the helper program of a backend in a session of its own; both streams go to `log` if it can be written."""
     import subprocess
 
-    with open(log, "ab") as out:
+    with _appended(log) as out:
         return subprocess.Popen(
             words, env=environ, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
         )
 
 
-def end_rest(mark: "bytes", but: "set[int]", sidecar: "Any", log: "Callable[[str], None]") -> "None":
+def _appended(log: "str") -> "Any":
+    try:
+        return open(log, "ab")
+    except OSError:
+        return open(os.devnull, "ab")
+
+
+def end_rest(directory: "str", but: "set[int]", sidecar: "Any", log: "Callable[[str], None]") -> "None":
     """SIGTERM, a second later SIGKILL, to what is left of the ranks (see `marked`) and to the helper program."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         until = time.monotonic() + 1
-        left = {pid: born for pid, born in marked(mark) if pid not in but}
+        left = {pid: born for pid, born in marked(f"STACKYARD_DIR={directory}".encode()) if pid not in but}
         if sidecar is not None and sidecar.poll() is None:
             left[sidecar.pid] = (stat(sidecar.pid) or ("", 0, 0))[2]
         if left:

@@ -12,7 +12,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 SILENT_MS = 20_000
 """How long the kernel retransmits to a host that does not acknowledge, before it reports the connection as broken."""
@@ -73,40 +73,46 @@ def hold_port(tries: "int" = 100) -> "tuple[int, list[socket.socket]]":
         OSError: no port is free on both families.
     """
     try:
-        held = bind(0)
+        return bind(0, ["0.0.0.0", "::"] if os.path.exists("/proc/net/if_inet6") else ["0.0.0.0"])
     except OSError:  # free on one family only
         if tries == 1:
             raise
         return hold_port(tries - 1)
-    return held[0].getsockname()[1], held
 
 
-def bind(port: "int") -> "list[socket.socket]":
-    """Sockets bound to a port (0: a free one) on all addresses of both families. Raises OSError."""
+def bind(port: "int", addresses: "Sequence[str]") -> "tuple[int, list[socket.socket]]":
+    """Sockets bound to one port (0: a free one) of each of these addresses. Raises OSError."""
     held = []  # type: list[socket.socket]
     try:
-        for family, wildcard in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
-            if family == socket.AF_INET6 and not os.path.exists("/proc/net/if_inet6"):
-                continue
-            made = socket.socket(family, socket.SOCK_STREAM)
+        for address in addresses:
+            made = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
             held.append(made)
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
+            if ":" in address:
                 made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            made.bind((wildcard, port))
+            made.bind((address, port))
             port = made.getsockname()[1]
     except OSError:
         for one in held:
             one.close()
         raise
-    return held
+    return port, held
 
 
-def listen(bound: "list[socket.socket]", backlog: "int") -> "None":
-    """Let bound sockets listen, without blocking."""
+def listen(
+    addresses: "Sequence[str]", backlog: "int", port: "int" = 0, tries: "int" = 100
+) -> "tuple[int, list[socket.socket]]":
+    """One port of these addresses (0: a free one), and the sockets that listen there. Raises OSError."""
+    try:
+        port, bound = bind(port, addresses)
+    except OSError:  # free at one address only
+        if port or tries == 1:
+            raise
+        return listen(addresses, backlog, 0, tries - 1)
     for one in bound:
         one.setblocking(False)
         one.listen(max(128, backlog))
+    return port, bound
 
 
 def accept(listening: "socket.socket") -> "Iterator[tuple[socket.socket, str]]":

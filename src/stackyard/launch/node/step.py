@@ -1,8 +1,9 @@
 """What the shim, the agents and the hub of one step agree on: files, order, messages, and plan.json (`StepFile`).
 
 **Files of a step** are in `StepPaths`, on a shared file system. **Files of a node** are in a private directory on its
-own disk, ``${STACKYARD_TMP:-/tmp}/stackyard-<uid>-<token8>-<hostname>`` (mode 0700, owner checked; with the hostname,
-so that several simulated nodes on one machine have one each):
+own disk, ``${STACKYARD_TMP:-/tmp}/stackyard-<uid>-<id>-<hostname>`` (mode 0700, owner checked; with the hostname, so
+that several simulated nodes on one machine have one each). Where another user has made that first, it is the first of
+``...-<hostname>.1``, ``.2`` ... that can be made:
 
     pipe        FIFO; shims write one line each: ``start <local> <rank> <pid> <cpus> <visible gpus>`` and
                 ``exit <local> <code>`` (less than PIPE_BUF, so that lines never mix)
@@ -13,23 +14,27 @@ so that several simulated nodes on one machine have one each):
 
 **Order.** The launcher starts `rank.sh` for every task. Each shim reads its identity (a complete set of one launcher's
 variables, world size as planned, else an error and status 71) and writes ``start``; that of local task 0 first creates
-the directory and the FIFO and starts the agent, detached. The agent connects to the hub (the first address that
-answers), sends hello, and on the node of task 0 binds the ports: sockets with SO_REUSEADDR that are bound and never
-listen, so that no other process is given the port while a program that sets SO_REUSEADDR too (TCPStore, gRPC, Ray) can
-bind and listen there. When all nodes have sent hello, the hub sends ``go`` with the address of task 0's node. The shim
-then sets the environment and runs the program in the foreground, both streams into the rank's log.
+the directory and the FIFO and starts the agent, detached. The agent connects to the hub (the first address at which one
+knows the secret of plan.json: `stackyard.launch.node.handshake`), sends hello, and on the node of task 0 binds the
+ports: sockets with SO_REUSEADDR that are bound and never listen, so that no other process is given the port while a
+program that sets SO_REUSEADDR too (TCPStore, gRPC, Ray) can bind and listen there. When all nodes have sent hello, the
+hub sends ``go`` with the address of task 0's node. The shim then sets the environment and runs the program in the
+foreground, both streams into the rank's log.
 
 **Messages.** One JSON object a line over TCP, both ways (`stackyard.launch.node.messages`).
 
     agent to hub                                                hub to agent
-    {"hello": {"token", "host", "addresses": [..],              {"go": {"MASTER_ADDR": .., "MASTER_PORT": ..}}
-               "node", "pid", "facts": {..}}}
+    {"hello": {"host", "addresses": [..], "node",               {"go": {"MASTER_ADDR": .., "MASTER_PORT": ..}}
+               "pid", "facts": {..}}}
     {"ports": [29411, ..]}          (node of task 0)            {"stop": "message"}
     {"start": {"task", "local", "pid", "cpus", "gpus"}}         {"signal": "USR1"}      to the topmost processes of each
     {"exit": {"task", "code", "tail": ["last lines"],                                   rank that handle it, no others
               "how": "killed" or "orphaned"}}                   {"stacks": true}
     {"out": {"task", "text"}}       streamed output             {"end": grace_s}        SIGTERM, then SIGKILL, then exit
-    {"beat": {"tasks": {"3": bytes_of_output}}}  heartbeat, once a second
+    {"tail": {"task", "tail"}}      the last lines, later       {"hold": true or false}   send no output meanwhile
+    {"grew": true}                  output that is not streamed
+    {"beat": {}}                    heartbeat, once a second
+    {"unable": "why"}               the node's own disk is full ...
     {"stacks": {"task", "text"}}    {"bye": {}}
     {"signalled": {"task", "signal", "processes"}}
     {"sidecar": {"code", "tail"}}   it ended before the ranks
@@ -58,10 +63,17 @@ class PlannedSlot:
 
 @dataclass(frozen=True)
 class StepFile:
-    """plan.json of a step. Times in seconds; `hubs` are ``address:port``, tried in this order."""
+    """plan.json of a step. Times in seconds; `hubs` are ``address:port``, tried in this order.
+
+    Attributes:
+        secret: known to the processes of this step only; proved, never sent.
+        id: random, in the names of the nodes' directories, which other users see.
+        sizes_s: between two looks at the length of logs that are not streamed; 0: after the first output none.
+    """
 
     run: str
-    token: str
+    secret: str
+    id: str
     hubs: tuple[str, ...]
     family: str
     nodes: int
@@ -76,9 +88,10 @@ class StepFile:
     sidecar: tuple[str, ...] = ()
     stream: Literal["first", "all", "none"] = "first"
     beat_s: float = 1.0
-    lost_s: float = 4.0
+    lost_s: float = 60.0
     grace_s: float = 5.0
     start_s: float = 60.0
+    sizes_s: float = 0.0
     py_spy: str = ""
     format: int = FORMAT
 

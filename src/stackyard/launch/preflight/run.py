@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Protocol
 
 from stackyard.errors import ChecksFailed, InputError, StackyardError
@@ -240,6 +241,12 @@ class _Silent:
     def notice(self, text: str) -> None:
         """Not shown."""
 
+    def stack(self, file: Path, text: str) -> None:
+        """Not kept."""
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
 
 class _Shown(_Silent):
     """Reports what rank 0 prints at the end of each stage as phases."""
@@ -256,3 +263,7 @@ class _Shown(_Silent):
         for line in text.splitlines():
             if task == 0 and line.startswith("preflight: "):
                 self._listener.phase("preflight", line[len("preflight: ") :])
+
+    def stack(self, file: Path, text: str) -> None:
+        """Passed on."""
+        self._listener.stack(file, text)

@@ -30,7 +30,7 @@ main()
 PYTHON = 'p=$(command -v python || command -v python3) && exec "$p" "$0" "$1"'
 """The environment's Python: `python` in a stack; elsewhere perhaps only `python3`."""
 
-SHARED = ("__init__.py", "messages.py", "sockets.py")
+SHARED = ("__init__.py", "handshake.py", "messages.py", "sockets.py")
 """What the ranks' program uses of `stackyard.launch.node`."""
 ALL_STAGES = ("identity", "hosts", "libraries", "gpus", "gloo", "node", "pairs", "all", "mpi", "tcp")
 GONE = {"lost": "ended", "unresponsive": "stopped responding"}
@@ -108,14 +108,15 @@ def rank_argv(start: Path, step: Path) -> tuple[str, ...]:
 
 
 def write_spec(step: Path, hosts: Sequence[str], stages: Sequence[str], options: PreflightOptions) -> None:
-    """Write spec.json, which all ranks read. A connection without its token is not a rank."""
+    """Write spec.json, which all ranks read. What does not know its secret is not a rank."""
     limits = {"start": options.start_s, "answer": options.answer_s, "connect": options.connect_s,
               "collective": options.collective_s}  # fmt: skip
     write_json(
         step / "spec.json",
-        {"token": secrets.token_hex(8), "hosts": list(hosts), "stages": list(stages), "limits": limits,
+        {"secret": secrets.token_hex(32), "hosts": list(hosts), "stages": list(stages), "limits": limits,
          "seconds": options.seconds, "speed_seconds": options.speed_seconds, "bytes": options.bytes,
          "clock_limit_s": options.clock_limit_s},
+        mode=0o600,
     )  # fmt: skip
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 State = Literal["done", "failed", "cancelled", "node-lost", "no-start", "hung"]
@@ -45,6 +47,7 @@ class StepResult:
     """How a step ended. `code` is the exit status of `stackyard launch`: 0, or that of the first failure.
 
     `seconds` has ``nodes`` (all agents there), ``first_output`` and ``total``, measured from the start of the launcher.
+    `warned`: SIGUSR1 was received, the scheduler's warning before the time limit.
     """
 
     state: State
@@ -55,6 +58,7 @@ class StepResult:
     seconds: dict[str, float] = field(default_factory=dict)
     launcher_output: str = ""
     failed_tasks: int = 0
+    warned: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -62,7 +66,7 @@ class StepResult:
 
 
 class Listener(Protocol):
-    """Receives the progress of a step; every method returns at once and never raises."""
+    """Receives the progress of a step. It may take its time, and an error of it ends nothing (see `Together`)."""
 
     def phase(self, name: str, detail: str = "") -> None:
         """``queued``, ``nodes``, ``preflight``, ``first output``, ``running``, ``ending`` ..."""
@@ -78,3 +82,49 @@ class Listener(Protocol):
 
     def notice(self, text: str) -> None:
         """One sentence that the user should read now."""
+
+    def stack(self, file: Path, text: str) -> None:
+        """The stack traces of a rank that hangs, to be kept in `file`."""
+
+    def flush(self) -> None:
+        """Nothing more to report for the moment."""
+
+
+class Together:
+    """Several listeners as one. An error of one reaches neither the others nor the caller: reports do not decide."""
+
+    def __init__(self, *each: Listener) -> None:
+        self.each = each
+
+    def phase(self, name: str, detail: str = "") -> None:
+        """Passed on."""
+        self._all("phase", name, detail)
+
+    def nodes(self, there: int, expected: int) -> None:
+        """Passed on."""
+        self._all("nodes", there, expected)
+
+    def output(self, task: int, text: str) -> None:
+        """Passed on."""
+        self._all("output", task, text)
+
+    def event(self, kind: str, data: dict[str, Any]) -> None:
+        """Passed on."""
+        self._all("event", kind, data)
+
+    def notice(self, text: str) -> None:
+        """Passed on."""
+        self._all("notice", text)
+
+    def stack(self, file: Path, text: str) -> None:
+        """Passed on."""
+        self._all("stack", file, text)
+
+    def flush(self) -> None:
+        """Passed on."""
+        self._all("flush")
+
+    def _all(self, what: str, *arguments: Any) -> None:
+        for one in self.each:
+            with suppress(Exception):
+                getattr(one, what)(*arguments)

@@ -172,11 +172,43 @@ def _identity(_pid: int) -> dict[str, Any]:
     return this_process().to_json()
 
 
+class EventsFile:
+    """Appends to events.jsonl, opened once. It never raises, since a full disk must not end a job.
+
+    What could not be written is tried again with the next flush.
+    """
+
+    def __init__(self, paths: RunPaths) -> None:
+        self._path = paths.events
+        self._file = -1
+        self._text = bytearray()
+
+    def add(self, kind: str, data: Mapping[str, Any]) -> None:
+        """One line, written by the next `flush`."""
+        line = json.dumps({"time": round(time.time(), 3), "event": kind, **data}, ensure_ascii=False, default=str)
+        self._text += line.encode("utf-8", "replace") + b"\n"
+
+    def flush(self) -> None:
+        """Write what was added."""
+        with suppress(OSError):
+            if self._text and self._file < 0:
+                self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            while self._text:
+                del self._text[: os.write(self._file, self._text)]
+
+    def close(self) -> None:
+        """Write what was added, and close the file."""
+        self.flush()
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
 def add_event(paths: RunPaths, kind: str, data: Mapping[str, Any]) -> None:
-    """Append a line to events.jsonl; never raises, since a full disk must not end a job."""
-    line = json.dumps({"time": round(time.time(), 3), "event": kind, **data}, ensure_ascii=False, default=str)
-    with suppress(OSError), paths.events.open("a", encoding="utf-8") as stream:
-        stream.write(line + "\n")
+    """Append one line to events.jsonl."""
+    file = EventsFile(paths)
+    file.add(kind, data)
+    file.close()
 
 
 def read_events(paths: RunPaths) -> Iterator[dict[str, Any]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 
 from stackyard.errors import StackyardError
 from stackyard.launch.node.machine import is_loopback
@@ -31,35 +32,64 @@ def reachable(found: Interfaces, interface: str, *, alone: bool) -> list[str]:
     return outside + (inside if alone or not outside else [])
 
 
-def hub_addresses(found: Interfaces, port: int, interface: str, *, alone: bool) -> tuple[str, ...]:
-    """``address:port`` of the hub, in the order in which agents try them."""
-    every = reachable(found, interface, alone=alone)
-    return tuple(f"[{one}]:{port}" if ":" in one else f"{one}:{port}" for one in every)
+def on_interface(found: Interfaces, interface: str) -> list[str]:
+    """The addresses of the named interfaces, IPv4 first; none where no name begins like one of `interface`."""
+    wanted = tuple(name for name in interface.split(",") if name)
+    named = {name: addresses for name, addresses in found.items() if wanted and name.startswith(wanted)}
+    return reachable(named, interface, alone=False) if named else []
 
 
-def master_address(host: str, found: Interfaces, peer: str, interface: str, nodes: int) -> str:
+def hub_addresses(found: Interfaces, interface: str, *, alone: bool) -> list[str]:
+    """Where the hub listens, in the order in which agents try it: with one node on the loopback interface only, with
+    several on the named interfaces, or on all where this machine has none of those."""
+    if alone:
+        return [one for one in reachable(found, "", alone=True) if is_loopback(one)][:1]
+    return on_interface(found, interface) or reachable(found, interface, alone=False)
+
+
+def with_port(addresses: Sequence[str], port: int) -> tuple[str, ...]:
+    """``address:port`` of each."""
+    return tuple(f"[{one}]:{port}" if ":" in one else f"{one}:{port}" for one in addresses)
+
+
+def master_address(
+    host: str, found: Interfaces, peer: str, interface: str, nodes: int, *,
+    met: Sequence[str] = (), others: Collection[str] = (),
+) -> str:  # fmt: skip
     """MASTER_ADDR: the address at which the other nodes reach the node of rank 0.
 
-    One on the named interface if the node has one there, else the one from which its agent has connected to the hub,
-    which is known to work; with one node the loopback.
+    One on the named interface; without a name one at which other agents have reached the hub, where the hub runs on
+    that node too, else the one from which its agent has connected to the hub: both are known to work.
 
     Args:
         host: the node's name, for the error.
         found: its addresses.
         peer: where its agent's connection comes from.
+        met: the hub's own addresses at which the agents of the other nodes have connected.
+        others: the other nodes' addresses. One that they have too (a bridge of a container engine) is the last choice.
 
     Raises:
-        StackyardError: the node has only loopback addresses, and there are several nodes.
+        StackyardError: the node has only loopback addresses or no interface of that name, and there are several nodes.
     """
     if nodes == 1:
         return "127.0.0.1"
-    every = [one for one in reachable(found, interface, alone=False) if not is_loopback(one)]
+    outside = [one for one in reachable(found, interface, alone=False) if not is_loopback(one)]
+    every = [one for one in outside if one not in others] or outside
     if not every:
         raise StackyardError(
             f"{host}, the node of rank 0, has only loopback addresses: {nodes} nodes cannot connect to it",
             hint="set launch.interface in site.yaml to an interface that all nodes share",
         )
-    named = [a for n in interface.split(",") if n for k, v in found.items() if k.startswith(n) for a in v if a in every]
-    if named:
-        return min(named, key=lambda address: ":" in address)
+    if interface:
+        named = [one for one in on_interface(found, interface) if one in every]
+        if not named:
+            raise StackyardError(
+                f"launch.interface {interface} not found on {host}, the node of rank 0; it has "
+                f"{', '.join(name for name in found if name != 'lo')}",
+                hint="correct launch.interface in site.yaml",
+            )
+        return named[0]
+    proved = Counter(one for one in met if one in every)
+    if proved:
+        return proved.most_common(1)[0][0]
     return peer if peer in every else every[0]

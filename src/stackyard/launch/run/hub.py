@@ -14,13 +14,13 @@ from typing import Any
 
 from stackyard.errors import StackyardError
 from stackyard.host import process
-from stackyard.launch.node.sockets import accept
 from stackyard.launch.node.step import StepFile
-from stackyard.launch.records.outcome import Listener, State
+from stackyard.launch.records.outcome import State
 from stackyard.launch.records.paths import StepPaths
-from stackyard.launch.run import seen
 from stackyard.launch.run.addresses import master_address
+from stackyard.launch.run.door import Door
 from stackyard.launch.run.link import Link
+from stackyard.launch.run.reports import Reports
 from stackyard.launch.run.seen import Seen
 from stackyard.launch.run.start import WatchOptions
 from stackyard.launch.run.verdict import Ended, is_consequence
@@ -30,8 +30,8 @@ COLLECT_S = 1.0
 """Seconds in which further failures may arrive, before the first one is named and the other ranks are ended."""
 STACKS_S = 30.0
 """Time limit for the stack traces of hanging ranks."""
-HELLO_S = 10.0
-"""Time limit for a connection to authenticate itself."""
+HOLD_BYTES = 4 << 20
+"""Output that the display has not taken yet, from which on the agents send no more."""
 LAUNCHER_S = 3.0
 """Time in which a launcher exits by itself after its last task, before it is signalled (`LAUNCHER_SIGNALS`)."""
 LAUNCHER_SIGNALS = ((0.0, signal.SIGTERM), (1.5, signal.SIGTERM), (8.0, signal.SIGKILL))
@@ -43,26 +43,24 @@ class Hub:
     """The event loop. Its observations are in `seen`, from which `seen.result` makes the outcome."""
 
     def __init__(
-        self, step: StepPaths, file: StepFile, listener: Listener, options: WatchOptions,
+        self, step: StepPaths, file: StepFile, reports: Reports, options: WatchOptions,
         sockets: list[socket.socket], launcher: process.Child, signals: list[int],
     ) -> None:  # fmt: skip
-        self.step, self.file, self.listener, self.options = step, file, listener, options
-        self.launcher = launcher
+        self.step, self.file, self.reports, self.options = step, file, reports, options
+        self.launcher, self.signals = launcher, signals
         self.began = self.tick = self.expected_since = time.monotonic()
         self.seen = Seen(step, file, launcher)
         self.links: dict[int, Link] = {}
-        self.unauthenticated: set[Link] = set()
+        self.said: set[str] = set()
+        self.held = False
         self.ports: tuple[int, ...] = ()
         self.selector = selectors.DefaultSelector()
-        for one in sockets:
-            self.selector.register(one, selectors.EVENT_READ, None)
+        self.door = Door(self.selector, sockets, file)
         self.state: State | None = None
-        self.signals = signals
         self.went = self.suspect = self.stacks_until = self.end_until = 0.0
-        self.output_at = 0.0
-        self.launcher_ended = 0.0
+        self.output_at = self.launcher_ended = 0.0
         self.launcher_signals: list[tuple[float, int]] = []
-        self.next_look = 0.0
+        self.next_look = self.end_at = 0.0
 
     # the loop
 
@@ -72,17 +70,21 @@ class Hub:
         while not (self.launcher_ended and not self.links and self._drained()):
             for key, mask in self.selector.select(TICK_S):
                 if key.data is None:
-                    self._accept(key.fileobj)
+                    self.door.accept(key.fileobj, len(self.links))
                 elif mask & selectors.EVENT_READ:
                     self._read(key.data)
                 else:
                     self._flush(key.data)
             self._now(time.monotonic())
         self.seen.total_s = time.monotonic() - self.began
+        self.reports.event("exits", {"code": 0, "count": list(self.seen.codes.values()).count(0)})
+        for sentence in self.door.said():
+            self.reports.notice(sentence)
 
     def close(self) -> None:
         """Close every connection: agents that are still connected end their ranks."""
-        for link in [*self.links.values(), *self.unauthenticated]:
+        self.door.close()
+        for link in self.links.values():
             link.close()
         self.selector.close()
 
@@ -92,9 +94,8 @@ class Hub:
 
     def _now(self, now: float) -> None:
         paused, self.tick = now - self.tick > self.file.lost_s / 2, now
-        if paused:  # this process was suspended, not the agents
-            for link in self.links.values():
-                link.heard = max(link.heard, now)
+        for link in self.links.values() if paused else ():  # this process was suspended, not the agents
+            link.heard = max(link.heard, now)
         while self.signals:
             self._signal(self.signals.pop(0), now)
         self._launcher(now)
@@ -103,6 +104,10 @@ class Hub:
         if now < self.next_look:
             return
         self.next_look = now + TICK_S
+        self._hold()
+        if self.end_at and now > self.end_at:
+            self.end_at = 0.0
+            self.signals.append(signal.SIGTERM)
         if not self.state:
             self._silent(now)
             self._judge(now)
@@ -112,19 +117,16 @@ class Hub:
 
     # connections
 
-    def _accept(self, listening: Any) -> None:
-        try:
-            for connection, address in accept(listening):
-                link = Link(connection, address, time.monotonic())
-                self.unauthenticated.add(link)
-                self.selector.register(connection, selectors.EVENT_READ, link)
-        except OSError as error:
-            self.listener.notice(f"cannot accept a connection: {error.strerror}")
+    def _once(self, text: str) -> None:
+        """A notice that would otherwise come again and again."""
+        if text not in self.said:
+            self.said.add(text)
+            self.reports.notice(text)
 
     def _drop(self, link: Link) -> None:
         self.selector.unregister(link.socket)
         link.close()
-        self.unauthenticated.discard(link)
+        self.door.forget(link)
         if self.links.get(link.node) is link:
             del self.links[link.node]
             self.seen.left += 1
@@ -134,16 +136,28 @@ class Hub:
         if messages is not None:
             link.heard = time.monotonic()
         for message in messages or ():
-            for kind, value in message.items():
-                if link.node < 0 and not (kind == "hello" and self._hello(link, value)):
-                    self._drop(link)
-                    return
-                if kind != "hello":
-                    self._heard(link, kind, value)
+            if not self._take(link, message):
+                return
         if messages is None:
             self._gone(link)
         elif link.waiting:
             self._flush(link)
+
+    def _take(self, link: Link, message: dict[str, Any]) -> bool:
+        """Act on one message; False where the connection was closed for it."""
+        if not link.proved:
+            return self.door.prove(link, message)
+        try:
+            for kind, value in message.items():
+                if kind == "hello" and link.node < 0:
+                    self._hello(link, value)
+                elif link.node >= 0:
+                    self._heard(link, kind, value)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            self._once(f"invalid message from the agent on {link.host or link.peer}: {error!r}")
+            self._gone(link)
+            return False
+        return link.socket.fileno() >= 0
 
     def _flush(self, link: Link) -> None:
         link.flush()
@@ -159,19 +173,17 @@ class Hub:
 
     # messages of the agents
 
-    def _hello(self, link: Link, hello: Any) -> bool:
-        if not isinstance(hello, dict) or not seen.same(str(hello.get("token")), self.file.token):
-            return False
-        node = hello["node"]
-        link.trust()
+    def _hello(self, link: Link, hello: dict[str, Any]) -> None:
+        node = int(hello["node"])
         link.hello, link.host = hello, str(hello["host"])
         other = self.seen.hosts.get(node)
         if not 0 <= node < self.file.nodes or other is not None:
             what = f"both {other} and {link.host} report" if other else f"{link.host} reports"
             self._fail("no-start", f"{what} to be node {node} of {self.file.nodes}")
-            return False
+            self._drop(link)
+            return
         link.node = node
-        self.unauthenticated.discard(link)
+        self.door.forget(link)
         self.links[node] = link
         if self.options.queued and not self.seen.hosts:  # the wait in the queue is over
             self.expected_since = time.monotonic()
@@ -179,19 +191,18 @@ class Hub:
         facts = hello.get("facts", {})
         if "time" in facts:
             facts["clock_offset_s"] = round(facts.pop("time") - time.time(), 3)
-        self.listener.event("node", {"node": node, "host": link.host, "address": link.peer, "facts": facts})
-        self.listener.nodes(len(self.seen.hosts), self.file.nodes)
+        self.reports.event("node", {"node": node, "host": link.host, "address": link.peer, "facts": facts})
+        self.reports.nodes(len(self.seen.hosts), self.file.nodes)
         if self.state:
             link.send({"stop": "this launch has already ended"})
-        return True
 
     def _heard(self, link: Link, kind: str, value: Any) -> None:
         now = time.monotonic()
-        if kind == "beat":
-            self._beat(value["tasks"], now)
+        if kind == "grew":
+            self._output(now)
         elif kind == "out":
             self._output(now)
-            self.listener.output(value["task"], value["text"])
+            self.reports.output(value["task"], value["text"])
         elif kind == "start":
             self.seen.started(value, link.host)
         elif kind == "exit":
@@ -199,19 +210,21 @@ class Hub:
         elif kind == "ports":
             self.ports = tuple(value)
         elif kind == "stacks":
-            self.seen.stack(value["task"], link.host, value["text"])
+            self.seen.stacks_of.add(int(value["task"]))
+            file = self.step.stacks / f"rank-{int(value['task']):05d}.txt"
+            self.reports.stack(file, f"rank {value['task']} on {link.host}\n{value['text']}\n")
         elif kind == "signalled":
             self.seen.signalled[value["signal"]] = self.seen.signalled.get(value["signal"], 0) + value["processes"]
-            self.listener.event("signal", {"host": link.host, **value})
+            self.reports.event("signal", {"host": link.host, **value})
         elif kind == "sidecar" and not self.state:
-            text = f"the helper program of rank 0 on {link.host} exited with status {value['code']}"
-            self._fail("failed", text, code=value["code"] or 1, host=link.host, tail=tuple(value["tail"]))
+            text = f"the helper program of rank 0 on {link.host} exited with status {value['status']}"
+            self._fail("failed", text, code=value["code"], host=link.host, tail=tuple(value["tail"]))
+        elif kind == "tail":
+            self.seen.add_tail(int(value["task"]), tuple(value["tail"]))
+        elif kind == "unable" and not self.state:
+            self._fail("no-start", f"{link.host}: {value}", host=link.host)
         elif kind == "bye":
             self._drop(link)
-
-    def _beat(self, sizes: dict[str, int], now: float) -> None:
-        if any(sizes.values()):
-            self._output(now)
 
     def _output(self, now: float) -> None:
         if not self.output_at:
@@ -224,7 +237,8 @@ class Hub:
         if task in self.seen.codes:
             return
         self.seen.codes[task] = code
-        self.listener.event("exit", {"task": task, "host": link.host, "code": code})
+        if code:
+            self.reports.event("exit", {"task": task, "host": link.host, "code": code})
         if code and not self.state:
             ended = Ended(now, task, link.host, code, tuple(value.get("tail", ())), value.get("how", ""))
             self.seen.failures.append(ended)
@@ -244,10 +258,8 @@ class Hub:
     def _begin(self, now: float) -> None:
         """Send ``go`` once all nodes have reported; fail where some do not in time."""
         if len(self.links) == self.file.nodes and len(self.ports) == self.file.ports:
-            first = self.links[0]
-            found = first.hello.get("facts", {}).get("interfaces", {})
             try:
-                address = master_address(first.host, found, first.peer, self.options.interface, self.file.nodes)
+                address = self._master_address()
             except StackyardError as error:
                 self._fail("no-start", error.message)
                 return
@@ -262,13 +274,20 @@ class Hub:
             when = f"timed out after {self.options.start_s:g} s waiting for all nodes"
             self._fail("no-start", self.seen.not_there(when))
 
+    def _master_address(self) -> str:
+        first, rest = self.links[0], [link for node, link in self.links.items() if node]
+        return master_address(
+            first.host, first.hello["facts"]["interfaces"], first.peer, self.options.interface, self.file.nodes,
+            met=[link.met for link in rest],
+            others={str(address) for link in rest for address in link.hello.get("addresses", ())},
+        )  # fmt: skip
+
     def _silent(self, now: float) -> None:
         """Heartbeat timeouts, connections without hello, ranks that did not start, a launcher that exited too early."""
-        for link in [one for one in self.unauthenticated if now > one.since + HELLO_S]:
-            self._drop(link)
+        self.door.close_idle(now)
         for link in [one for one in self.links.values() if now > one.heard + self.file.lost_s]:
             text = f"heartbeat timeout: {link.host} (no message for {now - link.heard:.1f} s)"
-            self.listener.event("node-lost", {"host": link.host, "silent_s": round(now - link.heard, 1)})
+            self.reports.event("node-lost", {"host": link.host, "silent_s": round(now - link.heard, 1)})
             self.seen.lost.append((link.host, text))
             self._drop(link)
             self.suspect = self.suspect or now
@@ -299,7 +318,7 @@ class Hub:
         if self.stacks_until:
             if now > self.stacks_until or self.seen.stacks_of >= set(self.seen.running):
                 text = f"hang timeout: no output for {self.options.hang_min:g} min; stack traces: {self.step.stacks}"
-                self.listener.event("hang", {"minutes": self.options.hang_min, "stacks": sorted(self.seen.stacks_of)})
+                self.reports.event("hang", {"minutes": self.options.hang_min, "stacks": sorted(self.seen.stacks_of)})
                 self._fail("hung", text)
         elif limit_s and self.went and now > max(self.went, self.output_at) + limit_s:
             self.stacks_until = now + STACKS_S
@@ -317,9 +336,12 @@ class Hub:
 
     def _signal(self, number: int, now: float) -> None:
         name = signal.Signals(number).name
-        self.listener.event("signal", {"received": name})
+        self.reports.event("signal", {"received": name})
         if number == signal.SIGUSR1:
+            self.seen.warned = True
             self._send("signal", name[3:])
+            if self.options.end_within_s and not self.end_at:
+                self.end_at = now + self.options.end_within_s
         elif not self.state:
             self.seen.cancelled = number
             self._end("cancelled", self.options.grace_s)
@@ -343,7 +365,7 @@ class Hub:
     def _give_up(self) -> None:
         """Close the connections of agents that do not disconnect; they end their ranks then."""
         for link in list(self.links.values()):
-            self.listener.notice(f"the agent on {link.host} did not confirm that its ranks have ended")
+            self.reports.notice(f"the agent on {link.host} did not confirm that its ranks have ended")
             self._drop(link)
 
     def _end_launcher(self, now: float) -> None:
@@ -367,6 +389,13 @@ class Hub:
         """Whether all agents have disconnected and the launcher has not been signalled yet."""
         return self.state is not None and not self.links and len(self.launcher_signals) == len(LAUNCHER_SIGNALS)
 
+    def _hold(self) -> None:
+        """Ask the agents to send no output while the display is slow; what is in the logs is not lost."""
+        held = self.reports.waiting > (HOLD_BYTES // 2 if self.held else HOLD_BYTES)
+        if held != self.held:
+            self.held = held
+            self._send("hold", held)
+
     def _phase(self, name: str, detail: str = "") -> None:
-        self.listener.phase(name, detail)
-        self.listener.event("phase", {"phase": name, "detail": detail})
+        self.reports.phase(name, detail)
+        self.reports.event("phase", {"phase": name, "detail": detail})

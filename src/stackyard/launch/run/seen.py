@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hmac
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from stackyard.host.process import Child
@@ -15,16 +15,10 @@ from stackyard.launch.records.outcome import Cause, Failure, Listener, Placement
 from stackyard.launch.records.paths import StepPaths
 from stackyard.launch.run.causes import BY_SCHEDULER, explain
 from stackyard.launch.run.verdict import Ended, describe, first_of, left_early
-from stackyard.yard.atomic import write_text
 
 RANK_ZERO = re.compile(r"\b(?:rank|process|processor|task)\s*[:#=]?\s*0\s*(?:of|/|out of)\s*1\b", re.IGNORECASE)
 """How programs print a world size of 1: what every task of an MPI program does after a PMI mismatch."""
 LOGS_READ = 32
-
-
-def same(one: str, other: str) -> bool:
-    """Compare tokens in constant time."""
-    return hmac.compare_digest(one.encode(), other.encode())
 
 
 def expand(cpus: str) -> tuple[int, ...]:
@@ -52,6 +46,7 @@ class Seen:
         self.left = 0
         self.state: State | None = None
         self.cancelled = 0
+        self.warned = False
         self.reason = ""
         self.blamed: Failure | None = None
         self.launcher_code: int | None = None
@@ -87,10 +82,9 @@ class Seen:
         )
         self.places.setdefault(place.task, place)
 
-    def stack(self, task: int, host: str, text: str) -> None:
-        """Keep the stack traces of a rank."""
-        self.stacks_of.add(task)
-        write_text(self.step.stacks / f"rank-{task:05d}.txt", f"rank {task} on {host}\n{text}\n")
+    def add_tail(self, task: int, tail: tuple[str, ...]) -> None:
+        """The last lines of a failed rank, which came after the report of its end."""
+        self.failures = [replace(one, tail=tail) if one.task == task else one for one in self.failures]
 
     def blame(self, host: str, code: int, message: str, tail: tuple[str, ...]) -> None:
         """Record a first failure that is not the end of a rank."""
@@ -139,7 +133,7 @@ def result(seen: Seen, plan: Plan, listener: Listener) -> StepResult:
         _warn(explain(tail=(), code=0, launcher_output=output, facts=facts), listener)
     hosts = tuple(seen.hosts[node] for node in sorted(seen.hosts))
     placements = tuple(seen.places[task] for task in sorted(seen.places))
-    return StepResult(state, code, first, placements, hosts, seen.seconds, output, len(seen.failures))
+    return StepResult(state, code, first, placements, hosts, seen.seconds, output, len(seen.failures), seen.warned)
 
 
 def _end(seen: Seen) -> tuple[State, int, Failure | None]:

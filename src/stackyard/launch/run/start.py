@@ -25,6 +25,8 @@ class WatchOptions:
     Attributes:
         start_s: time limit for all nodes, and then all ranks, to report.
         beat_s: between heartbeats of an agent; `lost_s`: heartbeat timeout (at least two heartbeats).
+        end_within_s: after SIGUSR1, until all ranks get SIGTERM, so that the job can be requeued before the scheduler
+            kills it; 0: never.
         grace_s: from SIGTERM to SIGKILL.
         stream: which ranks' output the listener receives.
         interface: where the hub and rank 0 are reached: beginnings of interface names, best first, e.g. ``hsn`` or
@@ -37,9 +39,10 @@ class WatchOptions:
 
     start_s: float = 60.0
     beat_s: float = 1.0
-    lost_s: float = 4.0
+    lost_s: float = 60.0
     grace_s: float = 5.0
     hang_min: float = 0.0
+    end_within_s: float = 0.0
     stream: Literal["first", "all", "none"] = "first"
     interface: str = ""
     python: str = field(default_factory=lambda: sys.executable)
@@ -48,16 +51,17 @@ class WatchOptions:
 
 
 def step_file(step: StepPaths, plan: Plan, *, run: str, hubs: tuple[str, ...], options: WatchOptions) -> StepFile:
-    """The content of plan.json. The token is created here: a connection without it is not an agent."""
+    """The content of plan.json. The secret is created here: what does not know it is not an agent."""
     layout = plan.program.layout
     return StepFile(
-        run=run, token=secrets.token_hex(16), hubs=hubs, family=plan.line.family, nodes=layout.nodes,
+        run=run, secret=secrets.token_hex(32), id=secrets.token_hex(8), hubs=hubs,
+        family=plan.line.family, nodes=layout.nodes,
         tasks_per_node=layout.ranks_per_node, ranks_per_task=plan.program.ranks_per_task,
         distribution=layout.distribution, hosts=layout.hosts, slots=planned(layout),
         gpu_visibility=layout.gpu_visibility, gpu_vendor=layout.node.gpu_vendor, ports=plan.program.ports,
         sidecar=sidecar_argv(step, plan), stream=options.stream, beat_s=options.beat_s,
         lost_s=max(options.lost_s, 2 * options.beat_s), grace_s=options.grace_s, start_s=options.start_s,
-        py_spy=options.py_spy,
+        sizes_s=min(10.0, options.hang_min * 12), py_spy=options.py_spy,
     )  # fmt: skip
 
 
@@ -72,7 +76,7 @@ def planned(layout: Layout) -> tuple[PlannedSlot, ...]:
 def prepare(step: StepPaths, plan: Plan, file: StepFile, *, python: str) -> tuple[str, ...]:
     """Write all files of a step and return the complete command of its launcher.
 
-    plan.json holds the token and rank.sh an environment, so only their owner may read them. The logs of an earlier
+    plan.json holds the secret and rank.sh an environment, so only their owner may read them. The logs of an earlier
     start in the same directory (a job that the scheduler requeued) are set aside as ``logs-1``, ``logs-2`` ...
     """
     _set_aside(step)

@@ -10,14 +10,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from stackyard.host import process
+from stackyard.host.identity import hostname
 from stackyard.launch.node.machine import addresses
-from stackyard.launch.node.sockets import hold_port, listen
+from stackyard.launch.node.sockets import listen
 from stackyard.launch.plan.inherited import of_launcher
 from stackyard.launch.plan.model import Plan
+from stackyard.launch.plan.schedulers.hostlist import same_host
 from stackyard.launch.records.outcome import Listener, StepResult
 from stackyard.launch.records.paths import StepPaths
 from stackyard.launch.run import start
-from stackyard.launch.run.addresses import hub_addresses
+from stackyard.launch.run.addresses import hub_addresses, with_port
 from stackyard.launch.run.start import WatchOptions
 
 __all__ = ["WatchOptions", "run_step"]
@@ -42,22 +44,35 @@ def run_step(
     options = options or WatchOptions()
     nodes = plan.program.layout.nodes
     start.raise_file_limit(nodes)
-    port, sockets = hold_port()
+    hubs = hub_addresses(addresses(), options.interface, alone=_here(plan))
+    port, sockets = listen(hubs, nodes)
     try:
-        listen(sockets, nodes)
-        hubs = hub_addresses(addresses(), port, options.interface, alone=nodes == 1)
-        file = start.step_file(step, plan, run=run, hubs=hubs, options=options)
+        file = start.step_file(step, plan, run=run, hubs=with_port(hubs, port), options=options)
         argv = start.prepare(step, plan, file, python=options.python)
         with _signals() as received, _launcher(argv, step, plan) as launcher:
             from stackyard.launch.run import seen  # while the launcher starts the agents
             from stackyard.launch.run.hub import Hub
+            from stackyard.launch.run.reports import Reports
 
-            with contextlib.closing(Hub(step, file, listener, options, sockets, launcher, received)) as hub:
-                hub.loop()
+            reports = Reports(listener)
+            try:
+                with contextlib.closing(Hub(step, file, reports, options, sockets, launcher, received)) as hub:
+                    hub.loop()
+            finally:
+                reports.close(received)
         return seen.result(hub.seen, plan, listener)
     finally:
         for one in sockets:
             one.close()
+
+
+def _here(plan: Plan) -> bool:
+    """Whether all ranks run on this machine: started by no launcher, or on its name alone, or by an mpirun that was
+    given no hosts."""
+    hosts, starts_here = plan.layout.hosts, plan.line.family in ("stackyard", "torchrun", "openmpi", "hydra", "mvapich")
+    if plan.layout.nodes > 1:
+        return False
+    return same_host(hosts[0], hostname()) if hosts else starts_here
 
 
 @contextlib.contextmanager

@@ -45,7 +45,7 @@ def shim_text(step: StepPaths, file: StepFile, plan: Plan, *, python: str) -> st
     """
     parts = (
         _HEAD.format(run=shlex.quote(file.run), step=shlex.quote(str(step.root)), tasks=file.tasks,
-                     start_s=max(1, round(file.start_s)), folder=f"stackyard-$UID-{file.token[:8]}-$sy_host"),
+                     start_s=max(1, round(file.start_s)), folder=f"stackyard-$UID-{file.id}-$sy_host"),
         _environment(file, plan),
         _SIDECAR.format(words=_sidecar(plan)) if plan.program.sidecar else "",
         _identity(file, plan),
@@ -83,7 +83,7 @@ sy_tasks_planned={tasks}
 sy_start_s={start_s}
 sy_pipe= sy_tick= sy_started=
 read -r sy_host < /proc/sys/kernel/hostname
-sy_dir=${{STACKYARD_TMP:-/tmp}}/{folder}
+sy_base=${{STACKYARD_TMP:-/tmp}}/{folder} sy_dir=
 
 sy_unfit() {{
   sy_said="stackyard: task ${{sy_task:-?}} on $sy_host: $*"
@@ -143,7 +143,24 @@ sy_interface() {{
     fi
   done
 }}
-sy_there() {{ [[ -p $sy_dir/pipe && -O $sy_dir && ! -L $sy_dir ]]; }}
+
+# The directory of this node: other users may have made the first names, to stop this launch.
+sy_there() {{
+  for sy_i in '' .{{1..9}}; do
+    sy_dir=$sy_base$sy_i
+    [[ -p $sy_dir/pipe && -O $sy_dir && ! -L $sy_dir ]] && return
+  done
+  return 1
+}}
+sy_make() {{
+  for sy_i in '' .{{1..9}}; do
+    sy_dir=$sy_base$sy_i
+    sy_text=$(mkdir -m 700 -- "$sy_dir" 2>&1) && return
+    [[ -O $sy_dir && ! -L $sy_dir ]] && sy_unfit "cannot create $sy_dir: two tasks of this node have local rank 0"
+    [[ -e $sy_dir || -L $sy_dir ]] || break
+  done
+  sy_unfit "$sy_text (set STACKYARD_TMP to another directory)"
+}}
 sy_answered() {{ [[ -e $sy_dir/go || -e $sy_dir/stop ]]; }}
 
 """
@@ -207,7 +224,7 @@ def _site_variables(variables: dict[str, str], run: str) -> str:
 
 
 _SIDECAR = """if [[ ${{1-}} == sidecar ]]; then
-  sy_task=0 sy_local=0 sy_node=0
+  sy_task=0 sy_local=0 sy_node=0 sy_dir=$STACKYARD_DIR
   sy_until sy_answered || sy_unfit "timed out after $sy_start_s s waiting for all nodes"
   [[ -e $sy_dir/stop ]] && exit 70
   set -a; . "$sy_dir/go"; set +a
@@ -262,18 +279,18 @@ def _folder(step: StepPaths, python: str) -> str:
 
 
 _FOLDER = """if (( sy_local == 0 )); then
-  mkdir -m 700 -- "$sy_dir" || sy_unfit "cannot create $sy_dir: two tasks of this node have local rank 0," \\
-    "or permission denied in ${{STACKYARD_TMP:-/tmp}} (set STACKYARD_TMP to another directory)"
+  sy_make
   mkfifo -m 600 -- "$sy_dir/pipe" || sy_unfit "cannot create a FIFO in $sy_dir"
   (
     [[ -n ${{PMI_FD-}} && $PMI_FD != *[!0-9]* ]] && eval "exec $PMI_FD>&-"
     export STACKYARD_NODE="$sy_node" STACKYARD_DIR="$sy_dir"
+    {{ : >> {logs}/agent-"$sy_host".log; }} 2>/dev/null || exec {agent} </dev/null >/dev/null 2>&1
     exec {agent} </dev/null >> {logs}/agent-"$sy_host".log 2>&1
   ) &
 else
   sy_until sy_there || sy_unfit "timed out after $sy_start_s s waiting for local rank 0 of this node"
 fi
-sy_there || sy_unfit "$sy_dir is not a private directory of this user"
+sy_there || sy_unfit "no private directory of this user below ${{sy_base%/*}}"
 
 """
 

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from ...node.handshake import Host
 from ...node.messages import Connection
-from ...node.sockets import accept, bind, listen
+from ...node.sockets import accept, listen
 
 AFTER_LOSS_S = 5.0
 """How long other answers are waited for once the connection to a rank is lost."""
@@ -18,14 +19,19 @@ LATE_S = 20.0
 """The least time for the second half of the ranks to connect, once the first half has."""
 BACKLOG = 4096
 FINISH_S = 1.0
+STRANGERS = 64
+"""How many more connections than ranks may be unauthenticated; then the oldest is closed for a new one."""
 
 
 class RankConnection(Connection):
     """The coordinator's end of one rank's connection. `address` is where the rank's node connects from."""
 
-    def __init__(self, made: socket.socket, address: str) -> None:
+    def __init__(self, made: socket.socket, address: str, secret: str) -> None:
         super().__init__(made)
         self.address = address
+        self.since = time.monotonic()
+        self._handshake: Host | None = Host(secret)
+        self.send(self._handshake.challenge())
         self.hello: dict[str, Any] = {}
 
     @property
@@ -38,20 +44,35 @@ class RankConnection(Connection):
         """The node it has reported."""
         return str(self.hello.get("host", self.address))
 
+    @property
+    def proved(self) -> bool:
+        """Whether the other end has proved that it is a rank of this step."""
+        return self._handshake is None
+
+    def prove(self, message: dict[str, Any]) -> bool:
+        """Whether this first message is the proof; it is answered."""
+        welcome = self._handshake.welcome(message) if self._handshake else None
+        if welcome is None:
+            return False
+        self._handshake = None
+        self.trust()
+        self.send(welcome)
+        return True
+
 
 class Connections:
     """All of them; one thread, no locks. When the file `stop` appears, InterruptedError is raised."""
 
-    def __init__(self, port: int, token: str, stop: Path) -> None:
-        self.token, self.stop = token, stop
+    def __init__(self, address: str, port: int, secret: str, stop: Path, size: int) -> None:
+        self.secret, self.stop, self.most = secret, stop, size + STRANGERS
         self._looked = 0.0
         self.waited_s = 0.0
         self.selector = selectors.DefaultSelector()
-        self.listening = bind(port)
-        listen(self.listening, BACKLOG)
+        _, self.listening = listen([address], BACKLOG, port)
         for one in self.listening:
             self.selector.register(one, selectors.EVENT_READ)
         self.by_rank: dict[int, RankConnection] = {}
+        self._unproved: dict[RankConnection, None] = {}
         self.twice: list[str] = []
         self.gone: set[int] = set()
 
@@ -106,27 +127,37 @@ class Connections:
 
     def _accept(self, listening: Any) -> None:
         for made, address in accept(listening):
-            self.selector.register(made, selectors.EVENT_READ, RankConnection(made, address))
+            connection = RankConnection(made, address, self.secret)
+            self.selector.register(made, selectors.EVENT_READ, connection)
+            self._unproved[connection] = None
+            if len(self._unproved) > self.most:
+                self._close(next(iter(self._unproved)))
 
     def _read(self, connection: RankConnection, take: Callable[[int, dict[str, Any]], None]) -> None:
         messages = connection.receive()
         for message in messages or ():
             if connection.hello:
                 take(connection.rank, message)
-            elif not self._hello(connection, message.get("hello")):
+            elif not (self._hello(connection, message) if connection.proved else connection.prove(message)):
                 messages = None
                 break
         if messages is None:
-            self.selector.unregister(connection.socket)
-            connection.close()
+            self._close(connection)
+
+    def _close(self, connection: RankConnection) -> None:
+        self._unproved.pop(connection, None)
+        self.selector.unregister(connection.socket)
+        connection.close()
+        if connection.hello:
             self.gone.add(connection.rank)
 
-    def _hello(self, connection: RankConnection, hello: Any) -> bool:
+    def _hello(self, connection: RankConnection, message: dict[str, Any]) -> bool:
         """Whether a rank of this step has said hello."""
-        if not isinstance(hello, dict) or hello.get("token") != self.token:
+        hello = message.get("hello")
+        if not isinstance(hello, dict):
             return False
         connection.hello = hello
-        connection.trust()
+        self._unproved.pop(connection, None)
         if connection.rank in self.by_rank:
             first = self.by_rank[connection.rank]
             self.twice.append(f"rank {connection.rank} on {first.host} and on {connection.host}")

@@ -30,11 +30,11 @@ class Stop(Exception):
 
 
 class Coordinator:
-    """The stages in order. `spec` is spec.json: token, stages, hosts, limits (s), seconds, bytes, mpi, device."""
+    """The stages in order. `spec` is spec.json: secret, stages, hosts, limits (s), seconds, bytes, mpi, device."""
 
-    def __init__(self, folder: Path, spec: dict[str, Any], port: int, size: int) -> None:
+    def __init__(self, folder: Path, spec: dict[str, Any], address: str, port: int, size: int) -> None:
         self.folder, self.spec, self.size = folder, spec, size
-        self.ranks = Connections(port, spec["token"], folder / "stop")
+        self.ranks = Connections(address, port, spec["secret"], folder / "stop", size)
         self.nodes: list[tuple[str, list[int]]] = []
         self.libraries: dict[int, dict[str, Any]] = {}
         self.facts: dict[str, dict[str, Any]] = {}
@@ -381,10 +381,10 @@ _STAGES: dict[str, Callable[[Coordinator, dict[str, Any]], None]] = {
 }  # fmt: skip
 
 
-def run(folder: Path, spec: dict[str, Any], port: int, size: int) -> None:
+def run(folder: Path, spec: dict[str, Any], address: str, port: int, size: int) -> None:
     """The coordinator's thread. An error here ends rank 0, and with it all ranks."""
     try:
-        Coordinator(folder, spec, port, size).lead()
+        Coordinator(folder, spec, address, port, size).lead()
     except BaseException as error:
         print(f"preflight: {type(error).__name__}: {error}", flush=True)
         os._exit(FAILED)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ...node import sockets
+from ...node.handshake import Guest
 from ...node.messages import Connection
 from . import collective, probe, tcp
 from .groups import bracketed
@@ -38,16 +39,17 @@ class Member:
     this rank hangs in a collective operation; it then exits at once.
     """
 
-    def __init__(self, who: Identity, token: str, limit_s: float, stop: Path) -> None:
+    def __init__(self, who: Identity, secret: str, limit_s: float, stop: Path) -> None:
         self.who = who
         self.connection = Connection(_connect(who, limit_s, stop))
+        _prove(self.connection, secret, limit_s)
         self._sending = threading.Lock()
         self.commands: queue.Queue[dict[str, Any]] = queue.Queue()
         self.torch: Any = None
         self.port: list[socket.socket] = []
         self.held: dict[str, socket.socket] = {}
         self.send({"hello": {"rank": who.rank, "size": who.size, "local_rank": who.local_rank, "host": who.host,
-                             "pid": os.getpid(), "python": sys.version.split()[0], "token": token}})  # fmt: skip
+                             "pid": os.getpid(), "python": sys.version.split()[0]}})  # fmt: skip
         threading.Thread(target=self._read, daemon=True).start()
 
     def send(self, message: dict[str, Any]) -> None:
@@ -100,6 +102,21 @@ def _connect(who: Identity, limit_s: float, stop: Path) -> socket.socket:
     made.setblocking(True)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     return made
+
+
+def _prove(connection: Connection, secret: str, limit_s: float) -> None:
+    """Prove to rank 0 that this is a rank of the step, and let it prove that it is rank 0."""
+    guest, proved = Guest(secret), False
+    connection.socket.settimeout(limit_s)
+    while not proved:
+        for message in connection.receive() or ({},):
+            answer, proved = guest.answer(message), guest.accepts(message)
+            if answer is not None:
+                connection.send(answer)
+            elif not proved:
+                raise SystemExit(f"preflight: what listens there is not rank 0: {connection.why or 'wrong secret'}")
+    connection.trust()
+    connection.socket.settimeout(None)
 
 
 def _facts(member: Member, command: dict[str, Any]) -> dict[str, Any]:
@@ -208,8 +225,10 @@ def main() -> None:
         _many_files()
         from . import coordinator
 
-        threading.Thread(target=coordinator.run, args=(folder, spec, who.port, who.size), daemon=True).start()
-    code = Member(who, spec["token"], float(spec["limits"]["start"]), folder / "stop").serve()
+        threading.Thread(
+            target=coordinator.run, args=(folder, spec, who.address, who.port, who.size), daemon=True
+        ).start()
+    code = Member(who, spec["secret"], float(spec["limits"]["start"]), folder / "stop").serve()
     sys.stdout.flush()
     sys.exit(code)
 

@@ -1,0 +1,81 @@
+"""How the two ends of a connection prove to each other that they know the secret of a step, without saying it.
+
+The listening end begins. Whatever follows is read only after both have shown that they are who they claim to be:
+
+    {"challenge": n1}                              listening end
+    {"answer": {"nonce": n2, "proof": p}}          connecting end; p = HMAC-SHA-256(secret, "answer n1 n2")
+    {"welcome": q}                                 listening end; q = HMAC-SHA-256(secret, "welcome n1 n2")
+
+The two proofs differ in their first word, so that neither can be sent back as the other (RFC 2104; the order is that of
+ISO/IEC 9798-4, mutual authentication in three passes). Part of the agent: any Python from 3.6 on, standard library
+alone, few imports (see `stackyard.launch.node.agent`).
+"""
+
+import hashlib
+import hmac
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class Host:
+    """The listening end of one connection."""
+
+    def __init__(self, secret: "str") -> "None":
+        self._secret, self._nonce = secret, _nonce()
+
+    def challenge(self) -> "dict[str, Any]":
+        """What is sent first."""
+        return {"challenge": self._nonce}
+
+    def welcome(self, message: "dict[str, Any]") -> "dict[str, Any] | None":
+        """What is sent next; None where the other end does not know the secret."""
+        answer = message.get("answer")
+        if not isinstance(answer, dict):
+            return None
+        nonce, proof = answer.get("nonce"), answer.get("proof")
+        if (
+            nonce is None
+            or not _is_nonce(nonce)
+            or not _same(proof, _proof(self._secret, "answer", self._nonce, nonce))
+        ):
+            return None
+        return {"welcome": _proof(self._secret, "welcome", self._nonce, nonce)}
+
+
+class Guest:
+    """The connecting end of one connection."""
+
+    def __init__(self, secret: "str") -> "None":
+        self._secret, self._nonce, self._expected = secret, _nonce(), ""
+
+    def answer(self, message: "dict[str, Any]") -> "dict[str, Any] | None":
+        """The answer to a challenge; None where `message` is none, or is a second one."""
+        challenge = message.get("challenge")
+        if self._expected or challenge is None or not _is_nonce(challenge):
+            return None
+        self._expected = _proof(self._secret, "welcome", challenge, self._nonce)
+        return {"answer": {"nonce": self._nonce, "proof": _proof(self._secret, "answer", challenge, self._nonce)}}
+
+    def accepts(self, message: "dict[str, Any]") -> "bool":
+        """Whether the other end has proved that it knows the secret."""
+        return bool(self._expected) and _same(message.get("welcome"), self._expected)
+
+
+def _nonce() -> "str":
+    return os.urandom(16).hex()
+
+
+def _is_nonce(value: "Any") -> "bool":
+    return isinstance(value, str) and len(value) == 32 and all(letter in "0123456789abcdef" for letter in value)
+
+
+def _same(given: "Any", expected: "str") -> "bool":
+    """Compare in constant time; anything but text of ASCII letters differs."""
+    return isinstance(given, str) and hmac.compare_digest(given.encode("utf-8", "surrogatepass"), expected.encode())
+
+
+def _proof(secret: "str", what: "str", first: "str", second: "str") -> "str":
+    return hmac.new(secret.encode(), f"{what} {first} {second}".encode(), hashlib.sha256).hexdigest()

@@ -1,0 +1,202 @@
+"""The logs of a node's ranks, and the agent's own: all files of an agent on the shared file system, in one thread.
+
+The file system may stall for minutes or be full. The agent's loop therefore only asks and is told: nothing here blocks
+it, and no error here ends it. Part of the agent: any Python from 3.6 on, standard library alone, few imports (see
+`stackyard.launch.node.agent`).
+"""
+# ruff: noqa: PTH116, PTH123
+
+import _thread
+import collections
+import contextlib
+import os
+import select
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+TAIL_LINES = 40
+"""Lines of a failed rank's log that go to the hub."""
+READ_MOST = 1 << 18
+"""Bytes read from a log at a time, and kept for the hub at most before reading goes on."""
+FIRST_LOOK_S, LOOK_S, QUIET_LOOK_S = 0.03, 0.1, 0.5
+"""Seconds between two looks at the logs: until the first output, while they are streamed, while they are not."""
+
+
+class Log:
+    """The log of one rank: what was added to it."""
+
+    def __init__(self, path: "str", streamed: "bool") -> "None":
+        self.path, self.streamed = path, streamed
+        self.size = self.read_to = 0
+        self._rest, self._rest_since = b"", 0.0
+
+    def look(self) -> "bool":
+        """Read its length; whether it has grown."""
+        before = self.size
+        with contextlib.suppress(OSError):
+            self.size = os.stat(self.path).st_size
+        return self.size > before
+
+    def text(self, everything: "bool" = False) -> "str":
+        """New output in whole lines; a line without an end (a progress bar) after half a second, or at the end."""
+        if self.size <= self.read_to and not self._rest:
+            return ""
+        if self.size > self.read_to:
+            new = _read(self.path, self.read_to, READ_MOST)
+            self.read_to += len(new)
+            self._rest, self._rest_since = self._rest + new, time.monotonic()
+        cut = self._rest.rfind(b"\n") + 1
+        if everything or time.monotonic() - self._rest_since > 0.5 or len(self._rest) >= READ_MOST:
+            cut = len(self._rest)
+        text, self._rest = self._rest[:cut], self._rest[cut:]
+        return text.decode("utf-8", "replace")
+
+    def tail(self) -> "list[str]":
+        """The last lines."""
+        self.look()
+        return _read(self.path, max(0, self.size - 65536), 65536).decode("utf-8", "replace").splitlines()[-TAIL_LINES:]
+
+
+class Logs:
+    """The thread, as the agent's loop uses it; every method returns at once.
+
+    What it finds is in `found`, as (kind, task, value), and `ready` becomes readable then: ``output`` (a text),
+    ``grew`` (a log has new output that is not streamed), ``end`` (the last lines of a rank that has ended).
+    """
+
+    def __init__(self, sizes_s: "float") -> "None":
+        self.found = collections.deque()  # type: collections.deque[tuple[str, int, Any]]
+        self.ready, self._wake = os.pipe()
+        self._asked, self._ask = os.pipe()
+        for end in (self.ready, self._wake, self._asked, self._ask):
+            os.set_blocking(end, False)
+        self._wishes = collections.deque()  # type: collections.deque[tuple[Any, ...]]
+        self._logs = {}  # type: dict[int, Log]
+        self._held = self._first = self._hurry = False
+        self._sizes_s, self._next_sizes = sizes_s, 0.0
+        _thread.start_new_thread(self._run, ())
+
+    # called by the loop
+
+    def watch(self, task: "int", path: "str", streamed: "bool") -> "None":
+        """Follow the log of a rank from now on."""
+        self._wish(self._begin, task, path, streamed)
+
+    def hurry(self) -> "None":
+        """The ranks start now: look more often until the first output."""
+        self._wish(setattr, self, "_hurry", True)
+
+    def hold(self, held: "bool") -> "None":
+        """Read no more output until the hub has taken what it has."""
+        self._held = held
+
+    def end(self, task: "int", tail: "bool") -> "None":
+        """Report the rest of a rank's output, and its last lines if `tail`."""
+        self._wish(self._finish, task, tail)
+
+    def write(self, text: "str") -> "None":
+        """Write a line to the agent's own log, which is its stderr."""
+        self._wish(_to_stderr, "{} {}\n".format(time.strftime("%H:%M:%S"), text))
+
+    def take(self) -> "list[tuple[str, int, Any]]":
+        """What was found since the last time."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self.ready, 65536)
+        return [self.found.popleft() for _ in range(len(self.found))]
+
+    def drain(self, limit_s: "float") -> "None":
+        """Wait until all that was asked has been done, at most `limit_s`."""
+        done = _thread.allocate_lock()
+        done.acquire()
+        self._wish(done.release)
+        done.acquire(True, limit_s)
+
+    def _wish(self, *what: "Any") -> "None":
+        self._wishes.append(what)
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._ask, b".")
+
+    # in the thread
+
+    def _run(self) -> "None":
+        while True:
+            try:
+                self._turn()
+            except Exception as error:
+                self._tell("error", -1, repr(error))
+
+    def _turn(self) -> "None":
+        select.select([self._asked], [], [], self._pause())
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._asked, 65536)
+        while self._wishes:
+            what, *arguments = self._wishes.popleft()
+            what(*arguments)
+        self._look()
+
+    def _pause(self) -> "float":
+        if self._hurry and not self._first:
+            return FIRST_LOOK_S
+        if any(log.streamed for log in self._logs.values()):
+            return LOOK_S
+        return QUIET_LOOK_S if not self._first or not self._sizes_s else self._sizes_s
+
+    def _look(self) -> "None":
+        now = time.monotonic()
+        sizes = not self._first or (self._sizes_s and now >= self._next_sizes)
+        for task, log in self._logs.items():
+            if (log.streamed or sizes) and log.look():
+                self._first = True
+                if not log.streamed:
+                    self._tell("grew", task, log.size)
+            if log.streamed:
+                self._stream(task, log)
+        if sizes:
+            self._next_sizes = now + self._sizes_s
+
+    def _stream(self, task: "int", log: "Log") -> "None":
+        while not self._held:
+            text = log.text()
+            if not text:
+                return
+            self._tell("output", task, text)
+
+    def _begin(self, task: "int", path: "str", streamed: "bool") -> "None":
+        self._logs[task] = Log(path, streamed)
+
+    def _finish(self, task: "int", tail: "bool") -> "None":
+        log = self._logs.pop(task)
+        log.look()
+        while log.streamed:
+            text = log.text(True)
+            if not text:
+                break
+            self._tell("output", task, text)
+            while self._held:
+                time.sleep(LOOK_S)
+        self._tell("end", task, log.tail() if tail else [])
+
+    def _tell(self, kind: "str", task: "int", value: "Any") -> "None":
+        self.found.append((kind, task, value))
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._wake, b".")
+
+
+def _read(path: "str", start: "int", most: "int") -> "bytes":
+    """A part of a file; empty where it cannot be read."""
+    try:
+        with open(path, "rb") as stream:
+            stream.seek(start)
+            return stream.read(most)
+    except OSError:
+        return b""
+
+
+def _to_stderr(line: "str") -> "None":
+    with contextlib.suppress(OSError):
+        sys.stderr.write(line)
+        sys.stderr.flush()

@@ -1,0 +1,129 @@
+"""The agent's connection to the hub: found, proved, kept alive.
+
+A thread sends the heartbeat. It touches no file, so a file system that does not answer does not make a node look lost.
+`threading` costs more to import than all that is used of it here. Part of the agent: any Python from 3.6 on, standard
+library alone, few imports (see `stackyard.launch.node.agent`).
+"""
+
+import _thread
+import os
+import selectors
+import time
+
+from stackyard.launch.node.handshake import Guest
+from stackyard.launch.node.messages import Connection
+from stackyard.launch.node.sockets import connect
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+GREET_S = 5.0
+"""Time limit for what answers at an address to prove that it is the hub."""
+SILENT = "no answer"
+
+
+class Uplink:
+    """A connection to the hub that has proved itself. `why` says why it has ended; empty before."""
+
+    def __init__(self, connection: "Connection", name: "str") -> "None":
+        self.socket, self.name = connection.socket, name
+        self._connection = connection
+        self._lock = _thread.allocate_lock()
+        self._open = True
+
+    @property
+    def why(self) -> "str":
+        """Why the connection has failed or was closed; empty before."""
+        return self._connection.why
+
+    @property
+    def waiting(self) -> "int":
+        """How many bytes are still to be sent."""
+        return self._connection.waiting
+
+    def send(self, *messages: "dict[str, Any]") -> "None":
+        """Queue messages, and send as much as the hub takes now."""
+        with self._lock:
+            for message in messages:
+                self._connection.queue(message)
+            self._connection.flush()
+
+    def receive(self) -> "list[dict[str, Any]] | None":
+        """The messages that have arrived, or None when the connection has ended."""
+        return self._connection.receive()
+
+    def keep_alive(self, every_s: "float") -> "None":
+        """Send a heartbeat every `every_s` seconds, in a thread of its own, until the connection is closed."""
+        _thread.start_new_thread(self._beat, (every_s,))
+
+    def _beat(self, every_s: "float") -> "None":
+        while True:
+            time.sleep(every_s)
+            with self._lock:
+                if not self._open:
+                    return
+                if not self._connection.waiting:
+                    self._connection.queue({"beat": {}})
+                self._connection.flush()
+
+    def finish(self, limit_s: "float") -> "None":
+        """Send all that is queued, waiting at most `limit_s` for the hub to take it."""
+        with self._lock:
+            self._connection.finish(limit_s)
+
+    def close(self) -> "None":
+        """Close the socket."""
+        with self._lock:
+            self._open = False
+            self._connection.close()
+
+
+def find(
+    hubs: "list[str]", secret: "str", deadline: "float", wanted: "Callable[[], bool]", log: "Callable[[str], None]"
+) -> "Uplink | None":
+    """The hub at the first of `hubs` (``address:port``) that proves itself; None after `deadline` or if not `wanted`.
+
+    What does not know the secret is not asked again. What does not answer, or closes the connection, is: that may be a
+    hub that has more connections than it can take at once.
+    """
+    left = list(hubs)
+    while left:
+        found = connect(left, deadline, wanted)
+        if found is None:
+            return None
+        made, name = found
+        connection = Connection(made)
+        why = _greet(connection, secret, min(deadline, time.monotonic() + GREET_S))
+        if not why:
+            connection.trust()
+            return Uplink(connection, name)
+        connection.close()
+        log(f"{name} is not the hub of this launch: {why}")
+        left.remove(name)
+        if why in (connection.why, SILENT) and not connection.invalid:
+            left.append(name)
+            time.sleep(0.1 + os.urandom(1)[0] / 640.0)  # not all agents at the same time
+    return None
+
+
+def _greet(connection: "Connection", secret: "str", deadline: "float") -> "str":
+    """Prove to the other end that this is an agent, and let it prove that it is the hub; why not, or empty."""
+    guest = Guest(secret)
+    with selectors.DefaultSelector() as waiting:
+        waiting.register(connection.socket, selectors.EVENT_READ)
+        while time.monotonic() < deadline:
+            waiting.select(max(0.0, deadline - time.monotonic()))
+            messages = connection.receive()
+            if messages is None:
+                return connection.why
+            for message in messages:
+                answer = guest.answer(message)
+                if answer is not None:
+                    connection.send(answer)
+                elif guest.accepts(message):
+                    return ""
+                else:
+                    return "it does not know the secret"
+    return SILENT

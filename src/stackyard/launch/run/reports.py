@@ -1,0 +1,137 @@
+"""`Reports`: what a step's listeners are told, each in a thread of its own, so that nothing which only reports decides.
+
+The display may be a terminal that was stopped or a pipe that was closed, and the run directory may be on a file system
+that stalls or is full. The hub only puts reports into queues: it never waits for one, and no error reaches it.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from stackyard.launch.records.outcome import Listener, Together
+
+LATE_S = 5.0
+"""After so many seconds of waiting for one listener, the others are told."""
+
+
+class Reports:
+    """Passes on to a listener, or to each of several, what it is told, in order; it is a listener itself."""
+
+    def __init__(self, listener: Listener) -> None:
+        each = listener.each if isinstance(listener, Together) else (listener,)
+        self._queues = tuple(_Queue(one) for one in each)
+
+    @property
+    def waiting(self) -> int:
+        """Characters of output that were not taken yet, by the listener that takes output most slowly."""
+        return max(one.put - one.taken for one in self._queues)
+
+    def phase(self, name: str, detail: str = "") -> None:
+        """Passed on."""
+        self._all("phase", name, detail)
+
+    def nodes(self, there: int, expected: int) -> None:
+        """Passed on."""
+        self._all("nodes", there, expected)
+
+    def output(self, task: int, text: str) -> None:
+        """Passed on."""
+        self._all("output", task, text)
+
+    def event(self, kind: str, data: dict[str, Any]) -> None:
+        """Passed on."""
+        self._all("event", kind, data)
+
+    def notice(self, text: str) -> None:
+        """Passed on."""
+        self._all("notice", text)
+
+    def stack(self, file: Path, text: str) -> None:
+        """Passed on."""
+        self._all("stack", file, text)
+
+    def flush(self) -> None:
+        """Called of every listener whenever its queue is empty."""
+
+    def close(self, interrupts: Sequence[int] = ()) -> None:
+        """Wait until everything has been passed on, however long that takes, or until `interrupts` grows."""
+        before = len(interrupts)
+        for one in self._queues:
+            one.end()
+        waited = 0.0
+        while late := [one for one in self._queues if one.alive]:
+            if len(interrupts) > before:
+                return
+            late[0].join(0.1)
+            waited += 0.1
+            if LATE_S <= waited < LATE_S + 0.1:
+                _tell_others(self._queues)
+
+    def _all(self, what: str, *arguments: Any) -> None:
+        for one in self._queues:
+            one.add(what, *arguments)
+
+
+def _tell_others(queues: Sequence[_Queue]) -> None:
+    for one in queues:
+        if not one.alive:
+            with suppress(Exception):
+                one.listener.notice("all ranks have ended; waiting for the file system of the run directory")
+
+
+class _Queue:
+    """One listener with its thread. `put` and `taken` count the characters of output."""
+
+    def __init__(self, listener: Listener) -> None:
+        self.listener = listener
+        self.put = self.taken = 0
+        self._ignores: frozenset[str] = getattr(listener, "ignores", frozenset())
+        self._queue: queue.SimpleQueue[tuple[str, tuple[Any, ...]] | None] = queue.SimpleQueue()
+        self._errors: Counter[str] = Counter()
+        self._thread = threading.Thread(target=self._pass_on, name="reports", daemon=True)
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        """Whether something is still to be passed on."""
+        return self._thread.is_alive()
+
+    def add(self, what: str, *arguments: Any) -> None:
+        """Pass this on soon."""
+        if what in self._ignores:
+            return
+        if what == "output":
+            self.put += len(arguments[1])
+        self._queue.put((what, arguments))
+
+    def end(self) -> None:
+        """End the thread once everything has been passed on."""
+        self._queue.put(None)
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for that."""
+        self._thread.join(timeout_s)
+
+    def _pass_on(self) -> None:
+        while (report := self._queue.get()) is not None:
+            what, arguments = report
+            self._do(getattr(self.listener, what), *arguments)
+            if what == "output":
+                self.taken += len(arguments[1])
+            if self._queue.empty():
+                self._do(self.listener.flush)
+        for text, count in self._errors.items():
+            self._do(self.listener.notice, f"{count} report{'s' * (count > 1)} lost: {text}")
+        self._do(self.listener.flush)
+
+    def _do(self, what: Callable[..., None], *arguments: Any) -> None:
+        try:
+            what(*arguments)
+        except Exception as error:
+            self._errors[str(error) or type(error).__name__] += 1
