@@ -51,6 +51,19 @@ def test_a_world_size_that_is_not_the_tasks(head: str, line: str, found: bool) -
 
 
 @pytest.mark.parametrize(
+    ("head", "trainer", "found"),
+    [
+        ("-n 1", "devices=4", True), ("--ntasks-per-node=4", "devices=4", False), ("-n 1", "devices='auto'", False),
+        ("-n 1", "devices=1", False), ("-n 1", "devices=True", False),
+    ],
+)  # fmt: skip
+def test_devices_of_lightning(tmp_path: Path, head: str, trainer: str, found: bool) -> None:
+    (tmp_path / "a.py").write_text(f"import pytorch_lightning as pl\npl.Trainer({trainer})\n")
+    assert bool(hits(ONE.format(head) + "srun python a.py", "lightning-devices", tmp_path)) == found
+    assert not hits(ONE.format(head) + "python a.py", "lightning-devices", tmp_path)
+
+
+@pytest.mark.parametrize(
     ("line", "source", "found"),
     [
         ("srun -n 1 python a.py", "import torch\n", "warning"),

@@ -25,6 +25,7 @@ class Source:
     group_line: int = 0
     launch_node_line: int = 0
     gpu_buffers: bool = False
+    devices: int | None = None
 
 
 def source_of(program: tuple[str, ...], folders: tuple[Path, ...]) -> Source | None:
@@ -76,7 +77,15 @@ def read_source(text: str, name: str) -> Source | None:
         group_line=next((call.lineno for call in _calls(nodes, "init_process_group")), 0),
         launch_node_line=named,
         gpu_buffers="mpi4py" in imports and bool(imports & {"cupy", "numba"}),
+        devices=_trainer_devices(nodes) if imports & {"lightning", "pytorch_lightning"} else None,
     )
+
+
+def _trainer_devices(nodes: list[ast.AST]) -> int | None:
+    """The number in Lightning's ``Trainer(devices=4)``; None if it is no plain number."""
+    values = (_keyword(call, "devices") for call in _calls(nodes, "Trainer"))
+    numbers = (value.value for value in values if isinstance(value, ast.Constant))
+    return next((number for number in numbers if isinstance(number, int) and not isinstance(number, bool)), None)
 
 
 def _imports(nodes: list[ast.AST]) -> Iterator[str]:

@@ -76,6 +76,26 @@ def world_size(case: Case) -> Iterator[Hit]:
         yield Hit(launch.line, text, f"export WORLD_SIZE={tasks}, or start {size} tasks")
 
 
+@rule(
+    "lightning-devices",
+    "refused",
+    evidence=("source",),
+    why="Under Slurm, Lightning starts no processes itself and stops unless each device has its task",
+    example="#SBATCH --ntasks-per-node=1\nsrun python train.py   (with Trainer(devices=4))",
+    instead="#SBATCH --ntasks-per-node=4\nsrun python train.py",
+)
+def lightning_devices(case: Case) -> Iterator[Hit]:
+    """Lightning's Trainer(devices=N) in a step with another number of tasks on each node."""
+    for launch in case.steps:
+        source, per_node = case.source(launch), case.step(launch).per_node
+        inside = any(launch in each.via and each.kind in AGENTS for each in case.launches)
+        if launch.kind != "srun" or inside or source is None or not source.devices or source.devices < 1:
+            continue
+        if per_node and per_node != source.devices:
+            text = f"{source.file} has {source.devices} devices, but srun starts {per_node} tasks on each node"
+            yield Hit(launch.line, text, f"#SBATCH --ntasks-per-node={source.devices}")
+
+
 def _alone(case: Case, launch: Launch) -> bool:
     """Whether a launch is neither one of several at the same time nor one of a loop."""
     command = launch.command.command
