@@ -92,7 +92,8 @@ def lightning_devices(case: Case) -> Iterator[Hit]:
         if launch.kind != "srun" or inside or source is None or not source.devices or source.devices < 1:
             continue
         if per_node and per_node != source.devices:
-            text = f"{source.file} has {source.devices} devices, but srun starts {per_node} tasks on each node"
+            tasks = f"{per_node} task{'s' if per_node > 1 else ''}"
+            text = f"{source.file} has {source.devices} devices, but srun starts {tasks} on each node"
             yield Hit(launch.line, text, f"#SBATCH --ntasks-per-node={source.devices}")
 
 
