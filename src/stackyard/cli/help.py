@@ -28,6 +28,22 @@ class SectionOption(click.Option):
         self.section = section
 
 
+class LastOption(SectionOption):
+    """An option that ends the options, as python's ``-m`` does: all words after its value are the program's."""
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        """Let click's parser read a ``--`` after this option's value."""
+        super().add_to_parser(parser, ctx)
+        for name in self.opts:
+            made = parser._short_opt.get(name) or parser._long_opt[name]
+            made.process = partial(_ending, made.process)
+
+
+def _ending(process: Callable[[Any, Any], None], value: Any, state: Any) -> None:
+    process(value, state)
+    state.rargs.insert(0, "--")
+
+
 def options_of(section: str) -> Callable[..., Decorator]:
     """`click.option` for the options of one section."""
     return partial(click.option, cls=SectionOption, section=section)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stackyard import grammar
-from stackyard.cli.help import Decorator, F, options_of
+from stackyard.cli.help import Decorator, F, LastOption, options_of
 from stackyard.cli.output import show_notice
 from stackyard.errors import InputError
 
@@ -63,6 +63,14 @@ LAYOUT = (
     layout("--node-kind", metavar="KIND", help="One of the site's node kinds."),
 )
 PROGRAM = (
+    click.option(
+        "-m",
+        "module",
+        cls=LastOption,
+        section="Program",
+        metavar="MODULE",
+        help="Run a Python module as PROGRAM, like python -m; all further words are its arguments.",
+    ),
     program_option("--with", "stack", metavar="REV", help="Run with a published revision, e.g. pytorch/2.13."),
     program_option("--container", metavar="IMAGE", help="Run in an image: a SIF or SquashFS file, or a directory."),
     program_option("--backend", type=click.Choice(BACKENDS), help="Default: from the program's imports."),
@@ -202,6 +210,8 @@ def make_intent(options: dict[str, Any], program: tuple[str, ...], nodes: int | 
     if "mail_events" in given:
         given["mail_events"] = tuple(given["mail_events"].lower().replace(",", " ").split())
     words = program[1:] if program[:1] == ("--",) else program
+    if module := given.pop("module", ""):
+        words = ("-m", module, *program)
     if words:
         given["program"] = words
     batch = {k: v for k, v in given.items() if k in BatchOptions.model_fields}

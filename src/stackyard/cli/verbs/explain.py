@@ -46,7 +46,7 @@ def command(context: Context, /, program: tuple[str, ...], only: str | None, **o
     from stackyard.launch.api.explaining import explain
 
     workspace = context.workspace()
-    words = program or (() if options["job_file"] else ("train.py",))
+    words = program or (() if options["job_file"] or options["module"] else ("train.py",))
     intent, _ = requested(workspace, options, words, lambda: None)
     names = [name.strip() for name in only.split(",")] if only else LAUNCHERS
     found = explain(workspace, intent, names)

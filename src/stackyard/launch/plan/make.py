@@ -13,6 +13,7 @@ from stackyard.host.secrets import is_secret
 from stackyard.launch.layout import nodes, placing
 from stackyard.launch.layout.model import Layout, Node
 from stackyard.launch.plan import backends, containers, launchers, profilers, schedulers, slurm_nodes
+from stackyard.launch.plan.backends.source import module_of
 from stackyard.launch.plan.carried import is_carried
 from stackyard.launch.plan.choosing import launcher_name, with_mpi
 from stackyard.launch.plan.context import PlanContext
@@ -219,7 +220,9 @@ def _head(intent: Intent, site: Site, layout: Layout, context: PlanContext) -> B
 
 
 def job_name(intent: Intent) -> str:
-    """The default job name: the program's, without directory and extension, as a name of a module may be."""
+    """The default job name: the program's, without directory, package and extension, as a name of a module may be."""
+    if module := module_of(intent.program):
+        return safe(module.removesuffix(".__main__").split(".")[-1]) or "stackyard"
     words = [w for w in intent.program if not w.startswith("-")]
     script = next((w for w in words if w.endswith(".py")), words[0] if words else "stackyard")
     return safe(Path(script).stem) or "stackyard"
@@ -242,8 +245,20 @@ def check_program(intent: Intent) -> None:
     """
     _check_program(intent, None)
     word = intent.program[0]
+    if word == "-m":
+        _check_module(intent.program)
+        return
     path = Path(intent.cwd or Path.cwd()) / word
     if (word.endswith(".py") or "/" in word) and not path.exists() and not intent.container:
         raise InputError(
             f"{word} not found in {path.parent}", hint="give the program's path relative to the current directory"
         )
+
+
+def _check_module(program: Sequence[str]) -> None:
+    """Raise InputError where ``-m`` is not followed by the name of a module; where it is found, only the nodes know."""
+    name = program[1] if len(program) > 1 else ""
+    if not name or name.endswith(".py") or "/" in name or name.startswith("-"):
+        said = f"{name} is not the name of a module" if name else "no module given"
+        near = name.removesuffix(".py").strip("./").replace("/", ".")
+        raise InputError(f"-m: {said}", hint=f"use -m {near or 'package.module'}, or give a script without -m")

@@ -20,8 +20,11 @@ def code_state(cwd: Path, program: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _program_state(cwd: Path, program: tuple[str, ...]) -> dict[str, Any]:
-    """The first of the words that is a file: the program, or the script that an interpreter runs."""
-    for path in (cwd / word for word in program[:2]):
+    """The first of the words that is a file: the program, or the script that an interpreter runs; or the module's."""
+    from stackyard.launch.plan.backends.source import module_of, program_file  # late: it brings pydantic
+
+    own = program_file(cwd, program) if module_of(program) else None
+    for path in (own,) if own else (cwd / word for word in program[:2]):
         if path.is_file() and path.stat().st_size < LARGEST_PROGRAM:
             return {"program": str(path), "program_sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
     return {}

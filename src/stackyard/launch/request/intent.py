@@ -48,7 +48,9 @@ class BatchOptions(Model):
 class Intent(Model):
     """One distributed job. None or empty: the default of the site, the node kind or the program."""
 
-    program: tuple[str, ...] = Field((), description="The command of every rank; a *.py file is run by python")
+    program: tuple[str, ...] = Field(
+        (), description="The command of every rank; a *.py file and -m MODULE are run by python"
+    )
     nodes: int = Field(1, ge=1, le=MOST_NODES)
     ranks_per_node: Count | None = Field(None, description="None: one per GPU; without GPUs one per socket")
     cores_per_rank: Count | None = Field(None, description="None: as many as fit without straddling a socket")

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from stackyard.findings import Finding
 from stackyard.launch.layout.model import Layout
+from stackyard.launch.plan.backends import source
 from stackyard.launch.plan.model import RankProgram
 from stackyard.launch.request.intent import Intent
 
@@ -17,8 +18,10 @@ HELPERS = Path(__file__).parent / "helpers"
 STARTERS = {
     "torchrun": "torchrun", "deepspeed": "deepspeed", "horovodrun": "horovod", "accelerate": "torchrun",
     "mpirun": "mpi", "mpiexec": "mpi", "srun": "any", "jsrun": "any", "aprun": "any", "flux": "any",
+    "torch.distributed.run": "torchrun", "torch.distributed.launch": "torchrun", "horovod.runner": "horovod",
+    "accelerate.commands.launch": "torchrun", "deepspeed.launcher.runner": "deepspeed",
 }  # fmt: skip
-"""Programs that start ranks themselves, and the backend that does the same."""
+"""Programs and modules that start ranks themselves, and the backend that does the same."""
 
 UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
 """So that a rank's output is logged immediately and the last lines before a crash are not lost."""
@@ -50,14 +53,14 @@ class Backend(Protocol):
 
 
 def command(intent: Intent) -> tuple[str, ...]:
-    """The program's words; a ``*.py`` file is run by the first python on PATH, which is the stack's."""
+    """The program's words; a ``*.py`` file and ``-m MODULE`` are run by the first python on PATH, the stack's."""
     words = intent.program
-    return ("python", *words) if words and words[0].endswith(".py") else words
+    return ("python", *words) if words and (words[0].endswith(".py") or words[0] == "-m") else words
 
 
 def nested(intent: Intent) -> tuple[Finding, ...]:
     """A warning if the program itself is a launcher: every rank would start all ranks."""
-    first = Path(intent.program[0]).name if intent.program else ""
+    first = source.module_of(intent.program) or (Path(intent.program[0]).name if intent.program else "")
     if first not in STARTERS:
         return ()
     return (

@@ -56,14 +56,38 @@ def script_of(program: tuple[str, ...]) -> str:
     return ""
 
 
+def module_of(program: tuple[str, ...]) -> str:
+    """The Python module that a command runs, or empty: ``-m package.train``, ``python -u -m package.train``."""
+    if "-m" not in program[:-1] or script_of(program):
+        return ""
+    place = program.index("-m")
+    is_python = not place or any(Path(word).name.startswith("python") for word in program[:place])
+    return program[place + 1] if is_python and "-c" not in program[:place] else ""
+
+
+def program_file(cwd: Path, program: tuple[str, ...]) -> Path | None:
+    """The file of the program's Python script or module, as far as it can be found from the working directory."""
+    if module := module_of(program):
+        base = cwd.joinpath(*module.split("."))
+        return next(
+            (path for path in (base / "__main__.py", base.with_name(f"{base.name}.py")) if path.is_file()), None
+        )
+    script = script_of(program)
+    return cwd / script if script else None
+
+
 def read(intent: Intent) -> Source:
     """Parse the program of an intent and the modules next to it."""
-    script = script_of(intent.program)
-    if not script:
-        return Source(unread="the program is not a *.py file")
-    path = Path(intent.cwd or ".", script)
+    cwd, module = Path(intent.cwd or "."), module_of(intent.program)
+    path = program_file(cwd, intent.program)
+    if path is None:
+        where = f"module {module} not found in {cwd.absolute()}" if module else ""
+        return Source(unread=where or "the program is not a *.py file")
+    root = cwd if module else path.parent
+    packages = _module_files(cwd, module) if module else []
     trees: dict[str, ast.Module] = {}
-    waiting, imports = [path], []
+    waiting = [path, *packages]
+    imports: list[Import] = []
     while waiting and len(trees) < MOST_FILES:
         file = waiting.pop(0)
         if str(file) in trees:
@@ -74,24 +98,38 @@ def read(intent: Intent) -> Source:
             if file == path:
                 return Source(str(path), unread=f"cannot read {path}: {error}")
             continue
-        for found in _imports(trees[str(file)], str(file)):
-            imports.append(found)
-            waiting += _beside(path.parent, found.name)
+        for node in ast.walk(trees[str(file)]):
+            imports += _imports(node, str(file))
+            waiting += _beside(node, file, root)
     return Source(str(path), tuple(imports), trees)
 
 
-def _imports(tree: ast.Module, file: str) -> Iterator[Import]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield Import(alias.name.split(".")[0], file, node.lineno)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield Import(node.module.split(".")[0], file, node.lineno)
+def _imports(node: ast.AST, file: str) -> Iterator[Import]:
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            yield Import(alias.name.split(".")[0], file, node.lineno)
+    elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        yield Import(node.module.split(".")[0], file, node.lineno)
 
 
-def _beside(folder: Path, name: str) -> list[Path]:
-    """The program's own module of this name."""
-    return [path for path in (folder / f"{name}.py", folder / name / "__init__.py") if path.is_file()]
+def _beside(node: ast.AST, file: Path, root: Path) -> Iterator[Path]:
+    """The program's own modules that a statement imports, absolutely or relative to its file."""
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            yield from _module_files(root, alias.name)
+    elif isinstance(node, ast.ImportFrom):
+        base = file.parents[min(node.level, len(file.parents)) - 1] if node.level else root
+        for alias in node.names:
+            yield from _module_files(base, ".".join(filter(None, (node.module, alias.name))))
+
+
+def _module_files(folder: Path, name: str) -> list[Path]:
+    """The files of a module below a directory: its packages', then its own."""
+    found = []
+    for part in name.split("."):
+        found += [path for path in (folder / f"{part}.py", folder / part / "__init__.py") if path.is_file()]
+        folder /= part
+    return found
 
 
 def fork_findings(source: Source) -> tuple[Finding, ...]:

@@ -50,10 +50,10 @@ class Torchrun:
 
 
 def _script(intent: Intent) -> tuple[str, ...]:
-    """The program for torchrun: a script that it runs with its python, or ``--no-python`` and a command."""
+    """The program for torchrun: a script or a module that its python runs, or ``--no-python`` and a command."""
     words = intent.program
-    if words and words[0].endswith(".py"):
+    if Path(words[0]).name.startswith("python"):
+        words = words[1:]
+    if words and (words[0].endswith(".py") or words[0] == "-m"):
         return words
-    if len(words) > 1 and Path(words[0]).name.startswith("python") and words[1].endswith(".py"):
-        return words[1:]
-    return ("--no-python", *words)
+    return ("--no-python", *intent.program)

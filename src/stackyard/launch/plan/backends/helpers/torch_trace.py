@@ -57,10 +57,10 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--steps", default="")
     options = parser.parse_args(arguments[:cut])
     program = arguments[cut + 1 :]
-    while program and not program[0].endswith(".py"):
+    while program and not (program[0].endswith(".py") or program[0] == "-m"):
         program = program[1:]
     if not program:
-        sys.exit("stackyard: the torch profiler can trace only a *.py program")
+        sys.exit("stackyard: the torch profiler can trace only a *.py program or a module (-m)")
     first, _, last = options.steps.partition("-")
     trace = Trace(options.output, int(first or 0), int(last or first or sys.maxsize))
     if options.steps:
@@ -68,12 +68,22 @@ def main(arguments: list[str]) -> None:
         optimizer.register_optimizer_step_post_hook(trace.after_step)
     if trace.first == 0:
         trace.begin()
-    sys.argv = program
-    sys.path[0] = str(Path(program[0]).resolve().parent)
     try:
-        runpy.run_path(program[0], run_name="__main__")
+        run(program)
     finally:
         trace.end()
+
+
+def run(program: list[str]) -> None:
+    """Run a script or a module as python would."""
+    if program[0] == "-m":
+        sys.argv = program[1:]
+        sys.path[0] = str(Path.cwd())
+        runpy.run_module(program[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = program
+        sys.path[0] = str(Path(program[0]).resolve().parent)
+        runpy.run_path(program[0], run_name="__main__")
 
 
 if __name__ == "__main__":

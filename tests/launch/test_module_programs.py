@@ -1,0 +1,124 @@
+"""``-m package.module``: the program of every backend, found and read like a script, and run on a real Slurm."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stackyard.errors import InputError
+from stackyard.launch.plan.backends import TABLE, BackendContext, choose, get
+from stackyard.launch.plan.make import check_program, job_name
+from stackyard.launch.records.origin import code_state
+from stackyard.launch.request.intent import Intent
+from support import watched
+from support.cli import stackyard
+from support.slurm import SlurmCluster
+from support.slurmcli import SHAPE, Work, working
+
+MODULE = ("-m", "pkg.train", "--epochs", "3")
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """A package of which a module imports torch, two relative imports away from the one that runs."""
+    folder = tmp_path / "pkg"
+    (folder / "data").mkdir(parents=True)
+    (folder / "__init__.py").write_text("")
+    (folder / "train.py").write_text("import sys\nfrom . import step\nprint('argv', *sys.argv[1:], flush=True)\n")
+    (folder / "step.py").write_text("from .data.loader import load\n")
+    (folder / "data" / "__init__.py").write_text("")
+    (folder / "data" / "loader.py").write_text("try:\n    import torch\nexcept ImportError:\n    pass\nload = 1\n")
+    (folder / "__main__.py").write_text("import deepspeed\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", TABLE)
+@pytest.mark.parametrize("before", [(), ("python",)], ids=["-m", "python -m"])
+def test_every_backend_runs_a_module(name: str, before: tuple[str, ...]) -> None:
+    intent = Intent(program=(*before, *MODULE), nodes=2)
+    program = get(name).program(intent, watched.layout(2, 2), BackendContext())
+    assert program.argv[-5:] == ("python", *MODULE)
+
+
+@pytest.mark.parametrize("before", [(), ("python3",)], ids=["-m", "python3 -m"])
+def test_torchrun_itself_runs_a_module(before: tuple[str, ...]) -> None:
+    intent = Intent(program=(*before, *MODULE), direct=False)
+    argv = get("torchrun").program(intent, watched.layout(1, 2), BackendContext()).argv
+    assert argv[-5:] == ("--max-restarts=0", *MODULE)
+
+
+READ = {
+    ("-m", "pkg.train"): ("torchrun", "pkg/data/loader.py:2 imports torch"),
+    ("python", "-u", "-m", "pkg"): ("deepspeed", "pkg/__main__.py:1 imports deepspeed"),
+    ("-m", "pkg.data"): ("any", "module pkg.data not found in "),
+    ("./solver", "-m", "pkg"): ("any", "the program is not a *.py file"),
+}
+
+
+@pytest.mark.parametrize("program", READ)
+def test_a_module_is_read_with_what_it_imports(package: Path, program: tuple[str, ...]) -> None:
+    name, (reason,) = choose(Intent(program=program, cwd=str(package)))
+    assert name == READ[program][0]
+    assert READ[program][1] in reason.reason
+
+
+def test_the_job_and_its_record_name_the_module(package: Path) -> None:
+    assert job_name(Intent(program=MODULE)) == "train"
+    assert job_name(Intent(program=("-m", "pkg.__main__"))) == "pkg"
+    assert code_state(package, MODULE)["program"] == str(package / "pkg" / "train.py")
+
+
+@pytest.mark.parametrize("program", [("-m",), ("-m", "pkg/train.py"), ("-m", "train.py")])
+def test_what_is_no_module(program: tuple[str, ...]) -> None:
+    with pytest.raises(InputError, match=r"^-m: ") as caught:
+        check_program(Intent(program=program))
+    assert "-m package.module" in (caught.value.hint or "") or "train, or give" in (caught.value.hint or "")
+
+
+def test_a_module_that_starts_ranks_itself() -> None:
+    intent = Intent(program=("-m", "torch.distributed.run", "train.py"))
+    findings = get("any").program(intent, watched.layout(1, 2), BackendContext()).findings
+    assert [f.rule for f in findings] == ["launcher-in-launch"]
+
+
+@pytest.mark.parametrize("verb", ["launch", "submit", "explain"])
+@pytest.mark.parametrize("words", [("-m", "pkg.train"), ("-mpkg.train",)], ids=["-m", "-mMODULE"])
+def test_all_words_after_the_module_are_its_own(package: Path, verb: str, words: tuple[str, ...]) -> None:
+    """Also those that are options of the verb, and ``--``."""
+    site = package / "site.yaml"
+    site.write_text("name: t\nnodes: {n: {cores: 4}}\nscheduler: {kind: slurm}\n")
+    dry = () if verb == "explain" else ("--dry-run",)
+    done = stackyard(
+        "--site", site, verb, "-r", "2", *dry, "--json", *words, "--", "-N", "7", "--json", cwd=package,
+        expect=0, timeout_s=60,
+    )  # fmt: skip
+    found = json.loads(done.out)
+    text = found["rank"]["program"] if verb == "explain" else found["program"]
+    assert text == "python -m pkg.train -- -N 7 --json"
+
+
+def test_a_job_file_names_a_module(package: Path) -> None:
+    (package / "job.yaml").write_text("format: 1\nprogram: [-m, pkg.train, --epochs, '3']\nlauncher: local\n")
+    done = stackyard("launch", "--job", "job.yaml", "-r", "1", "--backend", "any", cwd=package, expect=0, timeout_s=60)
+    assert "argv --epochs 3" in done.out
+
+
+@pytest.fixture
+def work(slurm: SlurmCluster, tmp_path: Path) -> Iterator[Work]:
+    with working(slurm, tmp_path) as made:
+        yield made
+
+
+@pytest.mark.real
+def test_a_module_on_two_nodes(work: Work) -> None:
+    (work.folder / "pkg").mkdir()
+    (work.folder / "pkg" / "__init__.py").write_text("")
+    (work.folder / "pkg" / "main.py").write_text(
+        "import os, sys\nfrom pkg import __name__ as own\nprint(own, os.environ['RANK'], *sys.argv[1:], flush=True)\n"
+    )
+    work.allocated("launch", *SHAPE, "-m", "pkg.main", "-N", "x")
+    logs = sorted((work.last / "logs").glob("rank-*.log"))
+    assert [log.read_text() for log in logs] == ["pkg 0 -N x\n", "pkg 1 -N x\n"]
