@@ -82,7 +82,7 @@ PROGRAM = (
         "launcher_args",
         metavar="WORD",
         multiple=True,
-        help="Extra word of the launch line, unchanged.",
+        help="Extra word of the launch line, unchanged; ~--FLAG removes a generated one.",
     ),
     program_option("--profile", multiple=True, metavar="WHAT", help="e.g. nsys:ranks=0 or py-spy:ranks=0,8."),
     program_option(
@@ -122,7 +122,11 @@ SCHEDULER = (
     scheduler("--local-disk", is_flag=True, default=None, help="Request the nodes' local disks (LSF: nvme)."),
     scheduler("--pack", type=click.Choice(["racks"]), help="Use nodes of as few racks as possible."),
     scheduler(
-        "--scheduler-arg", "scheduler_args", metavar="WORD", multiple=True, help="Extra batch option, unchanged."
+        "--scheduler-arg",
+        "scheduler_args",
+        metavar="WORD",
+        multiple=True,
+        help="Extra batch option, unchanged; ~--FLAG removes a generated one.",
     ),
 )
 CHECKS = (

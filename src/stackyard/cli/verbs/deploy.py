@@ -36,7 +36,9 @@ EXAMPLES = (
 @click.option("-A", "--account", help="With --on: account or project.")
 @click.option("-p", "--partition", "--queue", "queue", help="With --on: partition or queue.")
 @click.option("-q", "short_queue", help="With --on, as for the scheduler: QoS with Slurm, else the queue.")
-@click.option("--scheduler-arg", "scheduler_args", multiple=True, help="With --on: extra batch option, unchanged.")
+@click.option(
+    "--scheduler-arg", "scheduler_args", multiple=True, help="With --on: extra batch option; ~--FLAG removes one."
+)
 @click.option("--recorded", hidden=True, type=click.Path(path_type=Path), help="The run of this deploy's batch job.")
 @click.option("--dry-run", is_flag=True, help="Print what would be done; write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")

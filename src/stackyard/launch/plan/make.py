@@ -12,7 +12,7 @@ from stackyard.findings import refuse
 from stackyard.host.secrets import is_secret
 from stackyard.launch.layout import nodes, placing
 from stackyard.launch.layout.model import Layout, Node
-from stackyard.launch.plan import backends, containers, launchers, profilers, schedulers, slurm_nodes
+from stackyard.launch.plan import backends, containers, launchers, profilers, removing, schedulers, slurm_nodes
 from stackyard.launch.plan.backends.source import module_of
 from stackyard.launch.plan.carried import is_carried
 from stackyard.launch.plan.choosing import launcher_name, with_mpi
@@ -70,7 +70,8 @@ def make_plan(
     name = launcher_name(intent, site.scheduler, context)
     made = _program(intent, layout, name, program)
     refuse(made.findings)
-    line = with_mpi(launchers.get(name).line(_request(intent, site, context, made, hosts)), name, context, head)
+    line = launchers.get(name).line(_request(intent, site, context, made, hosts))
+    line = with_mpi(removing.line_without(line, removing.removed(intent.launcher_args)), name, context, head)
     if name == "srun" and context.allocation is None and not head:
         own = {word.split("=")[0].split()[0] for word in (*site.scheduler.options, *intent.batch.scheduler_args)}
         line = _own_allocation(line, _head(intent, site, layout, context), own)
@@ -139,7 +140,7 @@ def _request(
         gpu_aware_mpi=made.mpi and kind.gpu.count > 0,
         inside=inside,
         within_step=allocation is not None and is_within_step(context.environ),
-        args=(*site.scheduler.launcher_options, *intent.launcher_args),
+        args=removing.kept(intent.launcher_args),
         variables=tuple(sorted(filter(is_carried, context.environ))),
     )
 
@@ -202,7 +203,8 @@ def _variables(intent: Intent, site: Site, kind: str, context: PlanContext) -> t
 def _head(intent: Intent, site: Site, layout: Layout, context: PlanContext) -> BatchHead:
     """The directives of the batch script, spare nodes included; a queue that does not take the job is a finding."""
     kind = site.nodes.get(layout.node.kind, NodeKind())
-    options = intent.batch
+    given = intent.batch.scheduler_args
+    options = intent.batch.model_copy(update={"scheduler_args": removing.kept(given)})
     request = BatchRequest(
         layout,
         options,
@@ -216,6 +218,7 @@ def _head(intent: Intent, site: Site, layout: Layout, context: PlanContext) -> B
         disk_constraint=kind.local_disk_constraint if options.local_disk else "",
     )
     head = schedulers.get(context.scheduler, site.scheduler).head(request)
+    head = removing.head_without(head, removing.removed(given))
     return replace(head, findings=(*head.findings, *queue_findings(request)))
 
 

@@ -42,7 +42,7 @@ class BatchOptions(Model):
     exclusive: bool | None = Field(None, description="Exclusive nodes; None: the site's default")
     local_disk: bool = Field(False, description="Request the nodes' local disks, where required")
     pack: Literal["", "racks"] = Field("", description="Use nodes of as few racks as possible")
-    scheduler_args: tuple[str, ...] = Field((), description="Extra batch options, unchanged")
+    scheduler_args: tuple[str, ...] = Field((), description="Extra batch options; ~--flag removes a generated one")
 
 
 class Intent(Model):
@@ -68,7 +68,7 @@ class Intent(Model):
     direct: bool = Field(True, description="torchrun: set the variables of the ranks instead of starting torchrun")
     controller: Literal["auto", "mpi", "gloo"] = Field("auto", description="Horovod controller")
     launcher: LauncherName = ""
-    launcher_args: tuple[str, ...] = Field((), description="Extra words of the launch line, unchanged")
+    launcher_args: tuple[str, ...] = Field((), description="Extra words of the launch line; ~--flag removes one")
     stack: str = Field("", description="A published revision, e.g. pytorch/2.13")
     container: OptionalPath = Field("", description="An image file or directory to run in")
     profile: tuple[str, ...] = Field((), description="e.g. nsys:ranks=0 or py-spy:ranks=0,8")
