@@ -16,6 +16,7 @@ from stackyard.launch.plan.model import LaunchLine
 from stackyard.launch.records.outcome import StepResult
 from stackyard.launch.records.paths import StepPaths
 from stackyard.launch.run.addresses import master_address, reachable
+from stackyard.launch.run.agentfile import plan_of
 from stackyard.launch.run.step import WatchOptions, run_step
 from stackyard.launch.run.verdict import Ended, first_of
 from support import programs, venvs
@@ -58,7 +59,7 @@ def rank_pid(run: Running, rank: int) -> int:
 def agents(tmp_path: Path) -> dict[int, int]:
     """Process of the agent of each node."""
     found = {}
-    for pid in mentions(f"agent.py\0{tmp_path}"):
+    for pid in mentions(f"{tmp_path}/step/agent.py"):
         environ = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
         found[int(next(x for x in environ if x.startswith(b"STACKYARD_NODE=")).split(b"=")[1])] = pid
     return found
@@ -135,7 +136,7 @@ def test_the_agent_runs_on_the_nodes_own_python(tmp_path: Path) -> None:
         result = run.end()
         assert outcome(result)[:3] == ("failed", 1, 1), python
         assert run.heard.text == {0: "0\n"}
-        assert [log.read_text() for log in run.step.logs.glob("agent-*")] == [""], python
+        assert [log.read_text() for log in run.step.logs.glob("agent-*")] == [], python
     clean(tmp_path)
 
 
@@ -207,14 +208,13 @@ def test_stacks_by_py_spy(tmp_path: Path) -> None:
 
 
 def test_strangers_are_turned_away(tmp_path: Path) -> None:
-    import json
     import socket
 
     run = local(tmp_path, 1, *SLEEP)
     run.until("ready", 1)
-    plan = json.loads(run.step.plan.read_text())
+    plan = plan_of(run.step.agent.read_text())
     address, _, port = plan["hubs"][0].rpartition(":")
-    assert run.step.plan.stat().st_mode & 0o077 == 0, "the token is its owner's"
+    assert run.step.agent.stat().st_mode & 0o077 == 0, "the token is its owner's"
     for words in (
         b'{"answer": {"nonce": "00", "proof": "wrong"}}\n',
         b"GET / HTTP/1.0\r\n\r\n",
@@ -421,7 +421,8 @@ def test_rank_zero_is_never_at_localhost_for_others() -> None:
 FAKES = """
 import json, selectors, socket, sys, time
 from stackyard.launch.node.handshake import Guest
-plan = json.load(open(sys.argv[1] + "/plan.json"))
+from stackyard.launch.run.agentfile import plan_of
+plan = plan_of(open(sys.argv[1] + "/agent.py").read())
 address, _, port = plan["hubs"][0].rpartition(":")
 links = []
 for node in range(plan["nodes"]):

@@ -182,7 +182,7 @@ def own_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_an_agent_that_was_stopped_is_waited_for(own_tmp: Path) -> None:
     run = Running(own_tmp / "step", make_plan(local_line(1, 2), 1, 2, "sh", "-c", "echo ready; sleep 5"), lost_s=20)
     run.until("ready", 2)
-    (agent,) = mentions(f"agent.py\0{own_tmp}")
+    (agent,) = mentions(f"{own_tmp}/step/agent.py")
     os.kill(agent, signal.SIGSTOP)
     time.sleep(4)
     os.kill(agent, signal.SIGCONT)
@@ -198,7 +198,7 @@ def test_an_agent_may_use_all_cpus(own_tmp: Path) -> None:
     line = type(line)(("taskset", "-c", "0", *line.words), line.family)
     run = Running(own_tmp / "step", make_plan(line, 1, 1, "sh", "-c", "echo ready $$; exec sleep 60"))
     run.until("ready", 1)
-    (agent,) = mentions(f"agent.py\0{own_tmp}")
+    (agent,) = mentions(f"{own_tmp}/step/agent.py")
     try:
         assert os.sched_getaffinity(agent) == os.sched_getaffinity(0)
     finally:

@@ -12,8 +12,8 @@ from support.shimstep import SHOW, Step, error_of, standing_in
 
 
 @pytest.fixture
-def step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Step]:
-    with standing_in(tmp_path / "a step's folder", monkeypatch) as made:
+def step(tmp_path: Path) -> Iterator[Step]:
+    with standing_in(tmp_path / "a step's folder") as made:
         yield made
 
 

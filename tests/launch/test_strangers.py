@@ -16,6 +16,7 @@ from stackyard.launch.node import uplink
 from stackyard.launch.node.handshake import Guest, Host
 from stackyard.launch.node.messages import Connection, encode
 from stackyard.launch.run.addresses import hub_addresses, master_address
+from stackyard.launch.run.agentfile import plan_of
 from stackyard.launch.run.door import STRANGERS
 from support.watched import Running, local_line, make_plan, mentions
 
@@ -125,8 +126,9 @@ def test_the_hub_of_one_node_is_reached_from_this_machine_only(run: Running) -> 
 
 
 def test_the_secret_is_in_no_script_and_no_name(run: Running, tmp_path: Path) -> None:
-    plan = json.loads(run.step.plan.read_text())
-    assert run.step.plan.stat().st_mode & 0o077 == 0
+    plan = plan_of(run.step.agent.read_text())
+    assert run.step.agent.stat().st_mode & 0o077 == 0
+    assert plan["secret"] not in run.step.plan.read_text()
     names = "\n".join(path.name for path in tmp_path.rglob("*"))
     for other in (run.step.shim.read_text(), names, *(log.read_text() for log in run.step.logs.iterdir())):
         assert plan["secret"][:8] not in other

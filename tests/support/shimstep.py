@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import pytest
-
 from stackyard.change import EnvironmentChange
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
 from stackyard.launch.node.step import StepFile
@@ -32,9 +30,8 @@ def layout(tasks: int, nodes: int = 1) -> Layout:
 
 
 @contextmanager
-def standing_in(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Step]:
+def standing_in(root: Path) -> Iterator[Step]:
     """A step whose agent is a stand-in; its shims and agents are ended with it."""
-    monkeypatch.setattr(rank_sh, "AGENT", STANDIN)
     made = Step(root)
     try:
         yield made
@@ -43,7 +40,7 @@ def standing_in(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Step]:
             if process.poll() is None:
                 process.kill()
         for name in os.listdir("/proc"):
-            if name.isdigit() and f"{STANDIN} {root}" in command_line(int(name)):
+            if name.isdigit() and f"{root}/agent.py" in command_line(int(name)):
                 with suppress(ProcessLookupError):
                     os.kill(int(name), signal.SIGKILL)
 
@@ -89,6 +86,7 @@ class Step:
         (self.root / "answer.json").write_text(json.dumps({"tasks": tasks, **answer}))
         self.paths.shim.write_text(rank_sh.shim_text(self.paths, step, plan, python=sys.executable))
         self.paths.shim.chmod(0o755)
+        self.paths.agent.write_text(STANDIN.read_text())
         self.paths.private.write_text(rank_sh.private_text(step, plan))
         self.file, self.plan = step, plan
         return self

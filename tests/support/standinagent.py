@@ -1,6 +1,6 @@
 """A small stand-in for the agent: answers the shims of its node from a file, and keeps the lines that they wrote.
 
-``python standinagent.py plan.json``: reads ``answer.json`` beside the plan: {"go": {..}} or {"stop": "message"}, and
+It is agent.py of a step, and reads ``answer.json`` beside itself: {"go": {..}} or {"stop": "message"}, and
 ``tasks``, the number of shims on this node. It writes ``lines-<host>.txt``.
 """
 
@@ -9,15 +9,14 @@ import os
 import pathlib
 import shlex
 import socket
-import sys
 
 
 def main() -> None:
     os.setsid()
-    plan = pathlib.Path(sys.argv[1])
-    answer = json.loads((plan.parent / "answer.json").read_text())
+    own = pathlib.Path(__file__)
+    answer = json.loads((own.parent / "answer.json").read_text())
     folder = pathlib.Path(os.environ["STACKYARD_DIR"])
-    kept = plan.parent / f"lines-{socket.gethostname()}.txt"
+    kept = own.parent / f"lines-{socket.gethostname()}.txt"
     tasks = answer["tasks"]
     started = ended = 0
     with open(folder / "pipe") as pipe, open(kept, "a", buffering=1) as out:

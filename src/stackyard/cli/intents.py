@@ -133,6 +133,9 @@ CHECKS = (
     checks("--check/--no-check", default=None, help="Run the preflight: identity, hosts, GPUs, network."),
     checks("--spare", metavar="N", type=click.IntRange(0), help="Extra nodes to replace bad ones. Implies --check."),
     checks("--hang", "hang_min", type=float, metavar="MIN", help="Hang timeout: dump stacks and terminate."),
+    checks(
+        "--logs", type=click.Choice(["auto", "all", "node", "first"]), help="A log per rank, per node, or of rank 0."
+    ),
     checks("--start-timeout", "start_s", type=click.FloatRange(1), metavar="S", help="Time for all nodes to report."),
     checks("--lost-timeout", "lost_s", type=click.FloatRange(2), metavar="S", help="Silence until a node is lost."),
     checks("--grace", "grace_s", type=click.FloatRange(0), metavar="S", help="Time from SIGTERM to SIGKILL."),

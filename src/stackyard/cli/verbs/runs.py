@@ -92,9 +92,11 @@ def attach(context: Context, run: str, as_json: bool) -> None:
 @click.pass_obj
 def logs(context: Context, run: str, rank: int | None, launcher: bool, where: bool) -> None:
     """Print the log of a rank."""
+    from stackyard.launch.api.runs import rank_log
+
     paths = _find(context, run)
     step = paths.main
-    path = step.launcher_log if launcher else step.rank_log(rank or 0)
+    path = step.launcher_log if launcher else rank_log(paths, rank or 0)
     if where:
         click.echo(path if launcher or rank is not None else step.logs)
         return

@@ -6,7 +6,6 @@ its record), then `carry_out` here or `submit`. The functions called `preview_..
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, field
 
 from stackyard.launch.jobs.batch import batch_script, submit, submit_command
@@ -83,7 +82,7 @@ def preview_launch(job: Job) -> Preview:
         InputError, MissingError: the job cannot be planned.
     """
     plan, paths = job.plan(), next_run(job.workspace.runs)
-    return Preview(paths, plan, preview(paths.main, plan, run=paths.name, python=sys.executable))
+    return Preview(paths, plan, preview(paths.main, plan, run=paths.name))
 
 
 def preview_submission(job: Job) -> Preview:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stackyard.launch.node.step import StepFile
 from stackyard.launch.records.find import compare, find_run, handle, known_runs, row
 from stackyard.launch.records.follow import follow
 from stackyard.launch.records.outcome import Listener, StepResult
@@ -26,6 +27,7 @@ __all__ = [
     "follow",
     "handle",
     "list_runs",
+    "rank_log",
     "read_status",
     "report",
 ]
@@ -67,3 +69,15 @@ def report(paths: RunPaths) -> RunReport:
 def _json(path: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     return found
+
+
+def rank_log(paths: RunPaths, rank: int) -> Path:
+    """The log that has the output of a rank: its own, or that of its node; it need not exist."""
+    step = paths.main
+    try:
+        file = StepFile.read(step.plan)
+    except (OSError, ValueError, KeyError):
+        return step.rank_log(rank)
+    if file.logs != "node" or not rank:
+        return step.rank_log(rank)
+    return step.node_log(rank % file.nodes if file.distribution == "cyclic" else rank // file.tasks_per_node)

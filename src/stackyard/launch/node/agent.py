@@ -1,4 +1,4 @@
-"""The agent of a node, started by the shim of local task 0: ``python -I -S agent.py plan.json [directory]``.
+"""The agent of a node, started by the shim of local task 0 from the one file that `launch.run.agentfile` makes of it.
 
 It reports its node to the hub, passes the answer to the waiting shims, follows the ranks' logs, reports how ranks end,
 and ends them when the hub asks for it or the connection to it is lost. `stackyard.launch.node.step` describes the
@@ -9,23 +9,16 @@ files on the shared file system; and the heartbeat of `uplink`, which touches no
 full delays what it concerns, and ends nothing.
 
 It and what it imports run on any Python from 3.6 on, with the standard library alone and few imports, because it starts
-on every node, on the node's own Python, while ranks wait for it. So annotations are strings and paths are strings; the
-parts are modules since Python keeps the compiled form of a module but not of a script.
+on every node, on the node's own Python, while ranks wait for it. So annotations are strings and paths are strings.
 """
-# ruff: noqa: PTH100, PTH118, PTH120, PTH123
+# ruff: noqa: PTH118
 
-import json
 import os
 import re
 import selectors
 import signal
 import socket
-import sys
 import time
-
-if not __package__:  # started as a script with an empty path
-    sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", "..")))
-
 
 from stackyard.launch.node.directory import NodeDirectory
 from stackyard.launch.node.ends import Ends
@@ -55,12 +48,10 @@ VARIABLE = re.compile("MASTER_ADDR|MASTER_PORT|STACKYARD_PORT_[0-9]+")
 class Agent:
     """The event loop of a node and its state."""
 
-    def __init__(self, plan: "str", directory: "str" = "") -> "None":
-        with open(plan) as stream:
-            self.file = json.load(stream)  # type: dict[str, Any]
+    def __init__(self, file: "dict[str, Any]", folder: "str") -> "None":
+        self.file, self.folder = file, folder
         self.host = socket.gethostname()
-        self.folder = os.path.join(os.path.dirname(os.path.abspath(plan)), "logs")
-        self.directory = NodeDirectory(directory or os.environ["STACKYARD_DIR"])
+        self.directory = NodeDirectory(os.environ["STACKYARD_DIR"])
         self.deadline = time.monotonic() + self.file["start_s"]
         self.selector = selectors.DefaultSelector()
         self.ranks = {}  # type: dict[int, Rank]
@@ -72,7 +63,7 @@ class Agent:
         self.held = []  # type: list[tuple[int, list[socket.socket]]]
         self.sidecar = None  # type: Any
         self.gone_since = {}  # type: dict[int, float]
-        self.logs = Logs(self.file["sizes_s"])
+        self.logs = Logs(os.path.join(folder, f"agent-{self.host}.log"), self.file["sizes_s"])
         self.ends = Ends(self.logs, self._report_end)
         self.went = self.hub_holds = False
         self.kill_at, self.leave_at = 0.0, 0.0
@@ -130,13 +121,19 @@ class Agent:
     def _started(self, local: "int", task: "int", pid: "int", more: "list[str]") -> "None":
         stream = self.file["stream"]
         self.ranks[local] = Rank(task, local, pid)
-        path = os.path.join(self.folder, f"rank-{task:05d}.log")
-        self.logs.watch(task, path, stream == "all" or (stream == "first" and task == 0))
+        self.logs.watch(task, self._log_of(task), stream == "all" or (stream == "first" and task == 0))
         cpus, seen = [*more, "-", "-"][:2]
         place = {"task": task, "local": local, "pid": pid, "cpus": cpus.strip("-"), "gpus": seen}
         self.starts.append(place)
         if self.hub is not None:
             self.send("start", place)
+
+    def _log_of(self, task: "int") -> "str":
+        """Where the shim of a task puts its output."""
+        if self.file["logs"] == "node" and task:
+            return os.path.join(self.folder, f"node-{self.node:05d}.log")
+        folder = self.directory.path if self.file["logs"] == "first" and task else self.folder
+        return os.path.join(folder, f"rank-{task:05d}.log")
 
     def _ended(self, local: "int", code: "int", how: "str" = "") -> "None":
         rank = self.ranks[local]
@@ -388,13 +385,13 @@ class Agent:
         self.logs.drain(1)
 
 
-def main(arguments: "list[str]") -> "int":
-    """Run the agent of this node."""
-    plan = os.path.abspath(arguments[0])
-    logs = os.path.join(os.path.dirname(plan), "logs")
-    detach(os.path.join(logs, f"agent-{socket.gethostname()}.log"))
-    return Agent(plan, *arguments[1:2]).run()
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def main(file: "dict[str, Any]", step: "str") -> "int":
+    """Run the agent of this node: the plan of the step, without hosts, and its directory."""
+    detach()
+    agent = Agent(file, os.path.join(step, "logs"))
+    try:
+        return agent.run()
+    except Exception as error:
+        agent.logs.write(f"internal error: {error!r}")
+        agent.logs.drain(5)
+        raise

@@ -11,7 +11,6 @@ import collections
 import contextlib
 import os
 import select
-import sys
 import time
 
 TYPE_CHECKING = False
@@ -64,17 +63,20 @@ class Log:
 class Logs:
     """The thread, as the agent's loop uses it; every method returns at once.
 
+    `own` is the agent's own log.
+
     What it finds is in `found`, as (kind, task, value), and `ready` becomes readable then: ``output`` (a text),
     ``grew`` (a log has new output that is not streamed), ``end`` (the last lines of a rank that has ended).
     """
 
-    def __init__(self, sizes_s: "float") -> "None":
+    def __init__(self, own: "str", sizes_s: "float") -> "None":
         self.found = collections.deque()  # type: collections.deque[tuple[str, int, Any]]
         self.ready, self._wake = os.pipe()
         self._asked, self._ask = os.pipe()
         for end in (self.ready, self._wake, self._asked, self._ask):
             os.set_blocking(end, False)
         self._wishes = collections.deque()  # type: collections.deque[tuple[Any, ...]]
+        self._own = own
         self._logs = {}  # type: dict[int, Log]
         self._held = self._first = self._hurry = False
         self._sizes_s, self._next_sizes = sizes_s, 0.0
@@ -99,8 +101,8 @@ class Logs:
         self._wish(self._finish, task, tail)
 
     def write(self, text: "str") -> "None":
-        """Write a line to the agent's own log, which is its stderr."""
-        self._wish(_to_stderr, "{} {}\n".format(time.strftime("%H:%M:%S"), text))
+        """Write a line to the agent's own log; there is no such file before the first line."""
+        self._wish(_append, self._own, "{} {}\n".format(time.strftime("%H:%M:%S"), text))
 
     def take(self) -> "list[tuple[str, int, Any]]":
         """What was found since the last time."""
@@ -148,7 +150,11 @@ class Logs:
     def _look(self) -> "None":
         now = time.monotonic()
         sizes = not self._first or (self._sizes_s and now >= self._next_sizes)
+        seen = set()  # type: set[str]
         for task, log in self._logs.items():
+            if log.path in seen:
+                continue  # all ranks of a node may have one log
+            seen.add(log.path)
             if (log.streamed or sizes) and log.look():
                 self._first = True
                 if not log.streamed:
@@ -196,7 +202,6 @@ def _read(path: "str", start: "int", most: "int") -> "bytes":
         return b""
 
 
-def _to_stderr(line: "str") -> "None":
-    with contextlib.suppress(OSError):
-        sys.stderr.write(line)
-        sys.stderr.flush()
+def _append(path: "str", line: "str") -> "None":
+    with contextlib.suppress(OSError), open(path, "a") as stream:
+        stream.write(line)

@@ -106,21 +106,14 @@ def facts() -> "dict[str, Any]":
     }
 
 
-def detach(log: "str") -> "None":
-    """Become independent of the launcher: a session of its own, streams into the log, no other open file, no signals.
+def detach() -> "None":
+    """Become independent of the launcher: a session of its own, no other open file than the streams, no signals.
 
     A scheduler's warning (SIGTERM to all processes of a step before its time limit) is for the ranks, which may use the
     time; the agent stays until they have ended.
     """
     with contextlib.suppress(OSError):
         os.setsid()
-    null = os.open(os.devnull, os.O_RDWR)
-    try:
-        out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-    except OSError:  # a full disk must not end the job
-        out = null
-    for target, source in ((0, null), (1, out), (2, out)):
-        os.dup2(source, target)
     os.closerange(3, 256)
     os.chdir("/")
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):

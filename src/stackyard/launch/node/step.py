@@ -15,7 +15,7 @@ that several simulated nodes on one machine have one each). Where another user h
 **Order.** The launcher starts `rank.sh` for every task. Each shim reads its identity (a complete set of one launcher's
 variables, world size as planned, else an error and status 71) and writes ``start``; that of local task 0 first creates
 the directory and the FIFO and starts the agent, detached. The agent connects to the hub (the first address at which one
-knows the secret of plan.json: `stackyard.launch.node.handshake`), sends hello, and on the node of task 0 binds the
+knows the secret of agent.py: `stackyard.launch.node.handshake`), sends hello, and on the node of task 0 binds the
 ports: sockets with SO_REUSEADDR that are bound and never listen, so that no other process is given the port while a
 program that sets SO_REUSEADDR too (TCPStore, gRPC, Ray) can bind and listen there. When all nodes have sent hello, the
 hub sends ``go`` with the address of task 0's node. The shim then sets the environment and runs the program in the
@@ -46,7 +46,7 @@ connection to the hub ends its ranks.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -67,6 +67,8 @@ class StepFile:
 
     Attributes:
         secret: known to the processes of this step only; proved, never sent.
+        logs: where the output goes: a file for each rank, one for rank 0 and one for each node, or one for rank 0 only,
+            while that of the others stays on their node until it ends.
         id: random, in the names of the nodes' directories, which other users see.
         sizes_s: between two looks at the length of logs that are not streamed; 0: after the first output none.
     """
@@ -87,6 +89,7 @@ class StepFile:
     ports: int = 1
     sidecar: tuple[str, ...] = ()
     stream: Literal["first", "all", "none"] = "first"
+    logs: Literal["all", "node", "first"] = "all"
     beat_s: float = 1.0
     lost_s: float = 60.0
     grace_s: float = 5.0
@@ -101,8 +104,12 @@ class StepFile:
         return self.nodes * self.tasks_per_node
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return asdict(self)
+        """Plain JSON values, without the secret."""
+        return asdict(replace(self, secret=""))
+
+    def for_agents(self) -> dict[str, Any]:
+        """What an agent needs to know: all but hosts and places, which are as large as the cluster."""
+        return {name: value for name, value in asdict(self).items() if name not in ("hosts", "slots")}
 
     @classmethod
     def read(cls, path: Path) -> StepFile:

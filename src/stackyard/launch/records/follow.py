@@ -7,10 +7,11 @@ scheduler's client programs.
 from __future__ import annotations
 
 import json
+import os
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from stackyard.launch.records import arrays
 from stackyard.launch.records.outcome import Listener
@@ -20,29 +21,40 @@ from stackyard.launch.records.status import array_tasks, current_status, why_end
 
 ASK_FIRST_S, ASK_MOST_S = 1.0, 30.0
 """Seconds between queries of the scheduler: short at first, then longer, to keep the load on it low."""
+LOOK_S = 1.0
+"""Seconds between two look-ups of a name on the shared file system."""
 
 
 class _Tail:
-    """What was appended to a file since the last read."""
+    """What was appended to a file since the last read.
+
+    The file stays open: a look at it costs one read, and only every `LOOK_S` a look-up of its name.
+    """
 
     def __init__(self, path: Path) -> None:
-        self.path, self.offset, self._inode = path, 0, 0
+        self.path = path
+        self._stream: BinaryIO | None = None
+        self._looked = 0.0
 
     def new(self) -> str:
         """Text appended since; empty while the file does not exist. Starts over when the file was replaced."""
         try:
-            found = self.path.stat()
-            if found.st_size < self.offset or found.st_ino != self._inode:
-                self.offset, self._inode = 0, found.st_ino
-            if found.st_size == self.offset:
-                return ""
-            with self.path.open("rb") as stream:
-                stream.seek(self.offset)
-                data = stream.read(1 << 20)
+            if time.monotonic() > self._looked + LOOK_S:
+                self._look()
+            data = self._stream.read(1 << 20) if self._stream else b""
         except OSError:
             return ""
-        self.offset += len(data)
         return data.decode("utf-8", "replace")
+
+    def _look(self) -> None:
+        self._looked = time.monotonic() if self._stream else 0.0
+        found = self.path.stat()
+        if self._stream is not None:
+            now = os.fstat(self._stream.fileno())
+            if (now.st_ino, now.st_dev) == (found.st_ino, found.st_dev) and found.st_size >= self._stream.tell():
+                return
+            self._stream.close()
+        self._stream = self.path.open("rb")
 
 
 class _Events:
@@ -52,8 +64,8 @@ class _Events:
     def __init__(self, paths: RunPaths) -> None:
         self._tail, self._rest, self._first = _Tail(paths.events), "", True
 
-    def tell(self, listener: Listener) -> None:
-        """Pass on what is new."""
+    def tell(self, listener: Listener) -> bool:
+        """Pass on what is new; whether anything is."""
         *lines, self._rest = (self._rest + self._tail.new()).split("\n")
         found: list[dict[str, Any]] = []
         for line in lines:
@@ -65,6 +77,7 @@ class _Events:
             found = found[phases[-1] :] if phases else found
         for event in found:
             self._one(event, listener)
+        return bool(found)
 
     def _one(self, event: dict[str, Any], listener: Listener) -> None:
         kind = event.get("event")
@@ -85,15 +98,16 @@ def follow(paths: RunPaths, listener: Listener, *, logs: tuple[Path, ...] = (), 
     tails = [_Tail(path) for path in logs or (paths.main.rank_log(0),)]
     events, seen, before = _Events(paths), "", dict[str, RunStatus]()
     ask, asked = ASK_FIRST_S, 0.0
+    status, looked = RunStatus(), 0.0
     while True:
         due = time.monotonic() - asked >= ask
-        status = current_status(paths, ask=due)
+        if events.tell(listener) or due or time.monotonic() > looked + LOOK_S:
+            status, looked = current_status(paths, ask=due), time.monotonic()
+            if status.tasks:
+                before = _tasks(paths, before, listener)
+            seen = _phase(status, seen, listener)
         if due:
             asked, ask = time.monotonic(), min(ask * 1.3, ASK_MOST_S)
-        if status.tasks:
-            before = _tasks(paths, before, listener)
-        seen = _phase(status, seen, listener)
-        events.tell(listener)
         for number, tail in enumerate(tails):
             while text := tail.new():
                 listener.output(number, text)

@@ -9,7 +9,7 @@
   preflight.json              what the preflight measured
   batch.log                   the batch script's own output
   stacks/                     stacks of ranks that hung
-  rank.sh  plan.json  rankfile ... logs/    the main step
+  rank.sh  agent.py  plan.json  rankfile ... logs/    the main step
   private.json                variables of a batch job whose values may be secret, for its owner only
   private.sh                  the same for the ranks of a step; both are removed when the run ends
   preflight/<n>/              the steps of the preflight, with the same files
@@ -36,8 +36,13 @@ class StepPaths:
         return self.root / "rank.sh"
 
     @property
+    def agent(self) -> Path:
+        """The agent and what it needs to know, in one file that only its owner can read: it has the step's secret."""
+        return self.root / "agent.py"
+
+    @property
     def plan(self) -> Path:
-        """What the agents and the hub need to know: `stackyard.launch.node.step.StepFile`."""
+        """What the hub knows: `stackyard.launch.node.step.StepFile`."""
         return self.root / "plan.json"
 
     @property
@@ -47,12 +52,16 @@ class StepPaths:
 
     @property
     def logs(self) -> Path:
-        """One file per rank, one per agent, and the launcher's own."""
+        """One file per rank or per node, the launcher's own, and one for each agent that has something to say."""
         return self.root / "logs"
 
     def rank_log(self, rank: int) -> Path:
         """Both streams of one task."""
         return self.logs / f"rank-{rank:05d}.log"
+
+    def node_log(self, node: int) -> Path:
+        """Both streams of all tasks of a node, where they have no files of their own."""
+        return self.logs / f"node-{node:05d}.log"
 
     def agent_log(self, host: str) -> Path:
         """What the agent of a node has to say."""

@@ -223,7 +223,8 @@ def set_aside(paths: RunPaths, attempt: int) -> None:
     """Move the files of an earlier attempt of a requeued run to ``attempts/<n>/``, so that none is overwritten."""
     step = paths.main
     old = paths.root / "attempts" / str(attempt)
-    for path in (step.logs, step.plan, step.shim, paths.placement, paths.preflight, step.stacks, paths.preflight_steps):
+    of_step = (step.logs, step.plan, step.agent, step.shim, step.stacks)
+    for path in (*of_step, paths.placement, paths.preflight, paths.preflight_steps):
         if path.exists():
             old.mkdir(parents=True, exist_ok=True)
             shutil.move(str(path), str(old / path.name))

@@ -77,6 +77,10 @@ class Intent(Model):
     hang_min: float = Field(
         0, ge=0, description="Hang timeout: minutes without output, then stacks are dumped; 0: never"
     )
+    logs: Literal["auto", "all", "node", "first"] = Field(
+        "auto",
+        description="A log per rank, per node, or of the first rank only; auto: node above 1000 ranks",
+    )
     start_s: float | None = Field(None, ge=1, description="Seconds within which all nodes report; None: the site's")
     lost_s: float | None = Field(None, ge=2, description="Seconds of silence until a node is lost; None: the site's")
     grace_s: float | None = Field(None, ge=0, description="Seconds from SIGTERM to SIGKILL; None: the site's")

@@ -188,9 +188,7 @@ class Hub:
         if self.options.queued and not self.seen.hosts:  # the wait in the queue is over
             self.expected_since = time.monotonic()
         self.seen.hosts[node] = link.host
-        facts = hello.get("facts", {})
-        if "time" in facts:
-            facts["clock_offset_s"] = round(facts.pop("time") - time.time(), 3)
+        facts = self.seen.facts_of(dict(hello["facts"]), time.time())
         self.reports.event("node", {"node": node, "host": link.host, "address": link.peer, "facts": facts})
         self.reports.nodes(len(self.seen.hosts), self.file.nodes)
         if self.state:

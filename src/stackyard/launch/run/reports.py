@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,11 @@ from stackyard.launch.records.outcome import Listener, Together
 
 LATE_S = 5.0
 """After so many seconds of waiting for one listener, the others are told."""
+
+
+FLUSH_S = 0.2
+"""Seconds between two flushes of a listener: a file is not written once for each of ten thousand nodes."""
+_Report = tuple[str, tuple[Any, ...]]
 
 
 class Reports:
@@ -57,7 +63,7 @@ class Reports:
         self._all("stack", file, text)
 
     def flush(self) -> None:
-        """Called of every listener whenever its queue is empty."""
+        """Called of every listener soon after a report."""
 
     def close(self, interrupts: Sequence[int] = ()) -> None:
         """Wait until everything has been passed on, however long that takes, or until `interrupts` grows."""
@@ -92,7 +98,7 @@ class _Queue:
         self.listener = listener
         self.put = self.taken = 0
         self._ignores: frozenset[str] = getattr(listener, "ignores", frozenset())
-        self._queue: queue.SimpleQueue[tuple[str, tuple[Any, ...]] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_Report | None] = queue.SimpleQueue()
         self._errors: Counter[str] = Counter()
         self._thread = threading.Thread(target=self._pass_on, name="reports", daemon=True)
         self._thread.start()
@@ -119,16 +125,34 @@ class _Queue:
         self._thread.join(timeout_s)
 
     def _pass_on(self) -> None:
-        while (report := self._queue.get()) is not None:
-            what, arguments = report
-            self._do(getattr(self.listener, what), *arguments)
-            if what == "output":
-                self.taken += len(arguments[1])
-            if self._queue.empty():
+        flushed = time.monotonic()
+        for report in self._reports():
+            if report:
+                what, arguments = report
+                self._do(getattr(self.listener, what), *arguments)
+                if what == "output":
+                    self.taken += len(arguments[1])
+            if not report or time.monotonic() > flushed + FLUSH_S:
                 self._do(self.listener.flush)
+                flushed = time.monotonic()
         for text, count in self._errors.items():
             self._do(self.listener.notice, f"{count} report{'s' * (count > 1)} lost: {text}")
         self._do(self.listener.flush)
+
+    def _reports(self) -> Iterator[_Report | None]:
+        """What comes, and None when nothing has come for a while after something did."""
+        told = False
+        while True:
+            try:
+                report = self._queue.get(timeout=FLUSH_S if told else None)
+            except queue.Empty:
+                told = False
+                yield None
+                continue
+            if report is None:
+                return
+            told = True
+            yield report
 
     def _do(self, what: Callable[..., None], *arguments: Any) -> None:
         try:

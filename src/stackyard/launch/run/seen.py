@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from stackyard.host.process import Child
 from stackyard.launch.node.step import StepFile
@@ -39,6 +40,7 @@ class Seen:
         self.hosts: dict[int, str] = {}
         self.places: dict[int, Placement] = {}
         self.codes: dict[int, int] = {}
+        self.facts: dict[str, Any] = {}
         self.failures: list[Ended] = []
         self.lost: list[tuple[str, str]] = []
         self.stacks_of: set[int] = set()
@@ -69,6 +71,14 @@ class Seen:
         """The node that a task was planned for."""
         cyclic = self.file.distribution == "cyclic"
         return task % self.file.nodes if cyclic else task // self.file.tasks_per_node
+
+    def facts_of(self, facts: dict[str, Any], now: float) -> dict[str, Any]:
+        """A node's facts to be recorded: all of the first node to report, of the others what differs from it."""
+        facts["clock_offset_s"] = round(facts.pop("time") - now, 3)
+        if not self.facts:
+            self.facts = facts
+            return facts
+        return {name: value for name, value in facts.items() if self.facts.get(name) != value}
 
     def started(self, start: Mapping[str, object], host: str) -> None:
         """A shim has started."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import resource
 import secrets
-import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -14,8 +13,12 @@ from stackyard.launch.layout.model import Layout
 from stackyard.launch.node.step import PlannedSlot, StepFile
 from stackyard.launch.plan.model import Plan
 from stackyard.launch.records.paths import StepPaths
+from stackyard.launch.run.agentfile import agent_text
 from stackyard.launch.shim.rank_sh import private_text, shim_text, sidecar_argv
 from stackyard.yard.atomic import write_json, write_text
+
+MANY_RANKS = 1000
+"""Above so many, the ranks of a node share one log: a directory with a hundred thousand files serves nobody."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +32,11 @@ class WatchOptions:
             kills it; 0: never.
         grace_s: from SIGTERM to SIGKILL.
         stream: which ranks' output the listener receives.
+        logs: as in `StepFile`; ``auto``: one for each rank up to `MANY_RANKS`, then one for each node.
         interface: where the hub and rank 0 are reached: beginnings of interface names, best first, e.g. ``hsn`` or
             ``ib0,eth``; empty: any.
-        python: runs the agents: Python 3.6 or newer, at this path on all nodes.
+        python: runs the agents: Python 3.6 or newer, at this path on all nodes; empty: each node's own, and this
+            program's where it has none.
         py_spy: the program on the nodes, for stack traces; empty: the kernel's view only.
         queued: the launcher waits in a queue for its nodes (srun outside of an allocation); `start_s` begins with the
             first node.
@@ -44,8 +49,9 @@ class WatchOptions:
     hang_min: float = 0.0
     end_within_s: float = 0.0
     stream: Literal["first", "all", "none"] = "first"
+    logs: Literal["auto", "all", "node", "first"] = "auto"
     interface: str = ""
-    python: str = field(default_factory=lambda: sys.executable)
+    python: str = ""
     py_spy: str = ""
     queued: bool = False
 
@@ -59,10 +65,19 @@ def step_file(step: StepPaths, plan: Plan, *, run: str, hubs: tuple[str, ...], o
         tasks_per_node=layout.ranks_per_node, ranks_per_task=plan.program.ranks_per_task,
         distribution=layout.distribution, hosts=layout.hosts, slots=planned(layout),
         gpu_visibility=layout.gpu_visibility, gpu_vendor=layout.node.gpu_vendor, ports=plan.program.ports,
-        sidecar=sidecar_argv(step, plan), stream=options.stream, beat_s=options.beat_s,
+        sidecar=sidecar_argv(step, plan), stream=options.stream, logs=_logs(layout.ranks, options),
+        beat_s=options.beat_s,
         lost_s=max(options.lost_s, 2 * options.beat_s), grace_s=options.grace_s, start_s=options.start_s,
         sizes_s=min(10.0, options.hang_min * 12), py_spy=options.py_spy,
     )  # fmt: skip
+
+
+def _logs(ranks: int, options: WatchOptions) -> Literal["all", "node", "first"]:
+    if options.stream == "all":
+        return "all"
+    if options.logs == "auto":
+        return "all" if ranks <= MANY_RANKS else "node"
+    return options.logs
 
 
 def planned(layout: Layout) -> tuple[PlannedSlot, ...]:
@@ -76,7 +91,7 @@ def planned(layout: Layout) -> tuple[PlannedSlot, ...]:
 def prepare(step: StepPaths, plan: Plan, file: StepFile, *, python: str) -> tuple[str, ...]:
     """Write all files of a step and return the complete command of its launcher.
 
-    plan.json holds the secret and rank.sh an environment, so only their owner may read them. The logs of an earlier
+    agent.py holds the secret and rank.sh an environment, so only their owner may read them. The logs of an earlier
     start in the same directory (a job that the scheduler requeued) are set aside as ``logs-1``, ``logs-2`` ...
     """
     _set_aside(step)
@@ -84,17 +99,18 @@ def prepare(step: StepPaths, plan: Plan, file: StepFile, *, python: str) -> tupl
     if plan.private:
         write_text(step.private, private_text(file, plan), mode=0o600)
     write_json(step.plan, file.to_json(), mode=0o600)
+    write_text(step.agent, agent_text(file), mode=0o600)
     write_text(step.shim, shim_text(step, file, plan, python=python), mode=0o700)
     for name, text in plan.line.files.items():
         write_text(step.root / Path(name).name, text.replace("{step}", str(step.root)))
     return (*(word.replace("{step}", str(step.root)) for word in plan.line.words), str(step.shim))
 
 
-def preview(step: StepPaths, plan: Plan, *, run: str, python: str) -> dict[str, str]:
+def preview(step: StepPaths, plan: Plan, *, run: str) -> dict[str, str]:
     """The files that `prepare` would write, by name, without writing any; the hub's addresses are not known yet."""
     file = step_file(step, plan, run=run, hubs=(), options=WatchOptions())
     texts = {name: text.replace("{step}", str(step.root)) for name, text in plan.line.files.items()}
-    return {**texts, "rank.sh": shim_text(step, file, plan, python=python)}
+    return {**texts, "rank.sh": shim_text(step, file, plan)}
 
 
 def _set_aside(step: StepPaths) -> None:

@@ -23,9 +23,11 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 from pathlib import Path
 
 from stackyard.launch.node.step import StepFile
+from stackyard.launch.plan.launchers.words import ranges
 from stackyard.launch.plan.model import Plan, Wrapper
 from stackyard.launch.records.paths import StepPaths
 from stackyard.launch.shim import shell
@@ -34,14 +36,13 @@ from stackyard.launch.shim.identity import identity_text, names_of
 
 STOPPED = 70
 UNFIT = 71
-AGENT = Path(__file__).parent.parent / "node" / "agent.py"
 
 
-def shim_text(step: StepPaths, file: StepFile, plan: Plan, *, python: str) -> str:
+def shim_text(step: StepPaths, file: StepFile, plan: Plan, *, python: str = "") -> str:
     """The text of rank.sh for one step.
 
     Args:
-        python: the interpreter of the agent, an absolute path that all nodes have.
+        python: the interpreter of the agent, an absolute path that all nodes have; empty: each node's own.
     """
     parts = (
         _HEAD.format(run=shlex.quote(file.run), step=shlex.quote(str(step.root)), tasks=file.tasks,
@@ -50,7 +51,8 @@ def shim_text(step: StepPaths, file: StepFile, plan: Plan, *, python: str) -> st
         _SIDECAR.format(words=_sidecar(plan)) if plan.program.sidecar else "",
         _identity(file, plan),
         _folder(step, python),
-        _OPEN.format(logs=shlex.quote(str(step.logs))),
+        _LOG[file.logs].format(logs=shlex.quote(str(step.logs))),
+        _OPEN,
         gpu_text(file),
         "sy_start\n",
         _GO,
@@ -274,8 +276,11 @@ sy_node=$sy_at
 
 
 def _folder(step: StepPaths, python: str) -> str:
-    agent = [python, "-I", "-S", str(AGENT), str(step.plan)]
-    return _FOLDER.format(agent=shlex.join(agent), logs=shlex.quote(str(step.logs)))
+    choice = f"sy_python={shlex.quote(python)}" if python else _PYTHON.format(own=shlex.quote(sys.executable))
+    return _FOLDER.format(
+        choice=choice, agent=shlex.quote(str(step.agent)), logs=shlex.quote(str(step.logs)),
+        fallback=shlex.quote(python or sys.executable),
+    )  # fmt: skip
 
 
 _FOLDER = """if (( sy_local == 0 )); then
@@ -284,8 +289,8 @@ _FOLDER = """if (( sy_local == 0 )); then
   (
     [[ -n ${{PMI_FD-}} && $PMI_FD != *[!0-9]* ]] && eval "exec $PMI_FD>&-"
     export STACKYARD_NODE="$sy_node" STACKYARD_DIR="$sy_dir"
-    {{ : >> {logs}/agent-"$sy_host".log; }} 2>/dev/null || exec {agent} </dev/null >/dev/null 2>&1
-    exec {agent} </dev/null >> {logs}/agent-"$sy_host".log 2>&1
+    {choice}
+    exec "$sy_python" -I -S {agent} {fallback} </dev/null >> "$sy_dir/agent.log" 2>&1
   ) &
 else
   sy_until sy_there || sy_unfit "timed out after $sy_start_s s waiting for local rank 0 of this node"
@@ -294,18 +299,37 @@ sy_there || sy_unfit "no private directory of this user below ${{sy_base%/*}}"
 
 """
 
-_OPEN = """printf -v sy_log '%s/rank-%05d.log' {logs} "$sy_task"
-sy_cpus=-
+_PYTHON = """for sy_python in /usr/bin/python3.{{30..6}} /usr/libexec/platform-python3.{{30..6}} {own}; do
+      [[ -x $sy_python ]] && break
+    done"""
+"""The node's own Python, on its own disk: looked for without starting a program."""
+
+_LOG = {
+    "all": """printf -v sy_log '%s/rank-%05d.log' {logs} "$sy_task"
+""",
+    "node": """printf -v sy_log '%s/node-%05d.log' {logs} "$sy_node"
+(( sy_task )) || sy_log={logs}/rank-00000.log
+""",
+    "first": """printf -v sy_log '%s/rank-%05d.log' "$sy_dir" "$sy_task"
+(( sy_task )) || sy_log={logs}/rank-00000.log
+""",
+}
+"""Where both streams of a rank go, by `StepFile.logs`."""
+
+_OPEN = """sy_cpus=-
 mapfile -t sy_lines < /proc/self/status
-for sy_line in "${{sy_lines[@]}}"; do
-  [[ $sy_line == Cpus_allowed_list:* ]] && sy_cpus=${{sy_line##*[[:blank:]]}}
+for sy_line in "${sy_lines[@]}"; do
+  [[ $sy_line == Cpus_allowed_list:* ]] && sy_cpus=${sy_line##*[[:blank:]]}
 done
-exec {{sy_pipe}}<> "$sy_dir/pipe"
+exec {sy_pipe}<> "$sy_dir/pipe"
 
 """
 
-_GO = """sy_until sy_answered ||
-  sy_unfit "timed out after $sy_start_s s waiting for all nodes: see $sy_step/logs/agent-$sy_host.log"
+_GO = """if ! sy_until sy_answered; then
+  sy_text=
+  [[ -s $sy_dir/agent.log ]] && IFS= read -r -d '' sy_text < "$sy_dir/agent.log"
+  sy_unfit "timed out after $sy_start_s s waiting for all nodes${sy_text:+: ${sy_text%$'\\n'}}"
+fi
 if [[ -e $sy_dir/stop ]]; then
   IFS= read -r -d '' sy_text < "$sy_dir/stop"
   (( sy_local == 0 )) && printf 'stackyard: %s\\n' "${sy_text%$'\\n'}" >&2
@@ -348,7 +372,13 @@ def _wrapped(wrapper: Wrapper) -> str:
         return text
     if not wrapper.tasks:
         return ""
-    return f"case $sy_task in {'|'.join(str(task) for task in wrapper.tasks)})\n{text};; esac\n"
+    return f"if (( {_is_one_of(wrapper.tasks)} )); then\n{text}fi\n"
+
+
+def _is_one_of(tasks: tuple[int, ...]) -> str:
+    """The condition of these tasks, with one part for each run of numbers, however many ranks there are."""
+    found = (part.partition("-") for part in ranges(tasks).split(","))
+    return " || ".join(f"sy_task >= {low} && sy_task <= {high or low}" for low, _, high in found)
 
 
 _RUN = """trap : HUP INT QUIT TERM USR1 USR2

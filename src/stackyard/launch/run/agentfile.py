@@ -1,0 +1,90 @@
+"""agent.py of a step: the agent with all its parts and its plan, as one file that any Python from 3.6 on runs.
+
+A node reads this one file, by whatever Python it has on its own disk: the modules of an installation cost it some 270
+look-ups on the shared file system, which ten thousand nodes make at the same time. It holds the step's secret.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from stackyard.launch.node.step import StepFile
+
+PARTS = Path(__file__).parent.parent / "node"
+PACKAGE = "stackyard.launch.node"
+_IMPORT = re.compile(rf"^(?: *)from {re.escape(PACKAGE)}\.(\w+) import", re.MULTILINE)
+
+_TEXT = '''"""The agent of the run {run}, on one node. Written by stackyard from its package {package}."""
+PLAN = {plan!r}
+PARTS = {parts!r}
+
+
+def start():
+    import json
+    import os
+    import sys
+    import types
+
+    fallback = sys.argv[1:]
+    try:
+        if sys.version_info < (3, 6):
+            raise ImportError("Python 3.6 or newer")
+        for name in {packages!r}:
+            sys.modules[name] = types.ModuleType(name)
+            sys.modules[name].__path__ = []
+        for name, text in PARTS:
+            part = sys.modules[name] = types.ModuleType(name)
+            part.__package__ = name.rpartition(".")[0]
+            exec(compile(text, name.replace(".", "/") + ".py", "exec"), part.__dict__)
+        main = sys.modules["{package}.agent"].main
+    except (ImportError, SyntaxError):
+        if not fallback:
+            raise
+        os.execv(fallback[0], [fallback[0], "-I", "-S", os.path.abspath(__file__)])
+    sys.exit(main(json.loads(PLAN), os.path.dirname(os.path.abspath(__file__))))
+
+
+if __name__ == "__main__":
+    start()
+'''
+
+
+def agent_text(file: StepFile) -> str:
+    """The text of agent.py for a step. It has no list of hosts: an agent needs to know only its own node.
+
+    With an argument, it is run again by that interpreter where the one that runs it is too old, or incomplete.
+    """
+    packages = tuple(PACKAGE.rsplit(".", depth)[0] if depth else PACKAGE for depth in (2, 1, 0))
+    return _TEXT.format(
+        run=file.run, package=PACKAGE, packages=packages, parts=_parts(), plan=json.dumps(file.for_agents())
+    )
+
+
+def plan_of(text: str) -> dict[str, Any]:
+    """What an agent is told, from the text of its agent.py."""
+    line = next(line for line in text.splitlines() if line.startswith("PLAN = "))
+    space: dict[str, Any] = {}
+    exec(line, space)
+    return dict(json.loads(space["PLAN"]))
+
+
+@cache
+def _parts() -> tuple[tuple[str, str], ...]:
+    """Name and text of every module of the agent, each after those that it imports."""
+    order: list[tuple[str, str]] = []
+    seen: set[str] = set()
+
+    def add(name: str) -> None:
+        seen.add(name)
+        text = (PARTS / f"{name}.py").read_text(encoding="utf-8")
+        for needed in _IMPORT.findall(text):
+            if needed not in seen:
+                add(needed)
+        order.append((f"{PACKAGE}.{name}", text))
+
+    add("agent")
+    return tuple(order)
