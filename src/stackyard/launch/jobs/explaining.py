@@ -26,6 +26,10 @@ from stackyard.spec.sitemodels import Site
 IDENTITY = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 ALONE = ("NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
 """The variables that rank.sh sets for a rank, and for a task that starts the ranks of its node (torchrun)."""
+SET_BY_US = {
+    "PYTHONUNBUFFERED": "output before a crash is in the log",
+    "PYTHONFAULTHANDLER": "a crash (SIGSEGV) of Python leaves a stack trace",
+}
 
 
 @dataclass(frozen=True)
@@ -140,9 +144,11 @@ def _of_each_rank(plan: Plan) -> tuple[Reason, ...]:
     reasons = [*plan.program.reasons, *(reason for wrapper in plan.wrappers for reason in wrapper.reasons)]
     variables: Mapping[str, str] = plan.shown
     named = [reason for reason in reasons if reason.words]
-    return (*named, *(Reason((f"{name}={value}",), _set(value)) for name, value in variables.items()))
+    return (*named, *(Reason((f"{name}={value}",), _set(name, value)) for name, value in variables.items()))
 
 
-def _set(value: str) -> str:
+def _set(name: str, value: str) -> str:
+    if name in SET_BY_US:
+        return SET_BY_US[name]
     holes = re.findall(r"\{(?:local_rank|node|run|user)\}", value)
     return f"set for every rank, with its own {' and '.join(holes)}" if holes else "set for every rank"

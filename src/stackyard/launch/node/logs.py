@@ -17,8 +17,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-TAIL_LINES = 40
-"""Lines of a failed rank's log that go to the hub."""
+TAIL_LINES, STACK_LINES = 40, 30
+"""Lines of a failed rank's log that go to the hub, and of the stack of a crash."""
+TAIL_BYTES = 1 << 16
+FATAL, CRASHED = "Fatal Python error: ", "Current thread 0x"
+"""What Python's faulthandler writes first, and before the stack of the thread that crashed, among all others."""
 READ_MOST = 1 << 18
 """Bytes read from a log at a time, and kept for the hub at most before reading goes on."""
 FIRST_LOOK_S, LOOK_S, QUIET_LOOK_S = 0.03, 0.1, 0.5
@@ -55,9 +58,11 @@ class Log:
         return text.decode("utf-8", "replace")
 
     def tail(self) -> "list[str]":
-        """The last lines."""
+        """The last lines; of a crash of Python the stack of the thread that crashed, whatever comes after it."""
         self.look()
-        return _read(self.path, max(0, self.size - 65536), 65536).decode("utf-8", "replace").splitlines()[-TAIL_LINES:]
+        return _last(
+            _read(self.path, max(0, self.size - TAIL_BYTES), TAIL_BYTES).decode("utf-8", "replace").splitlines()
+        )
 
 
 class Logs:
@@ -190,6 +195,16 @@ class Logs:
         self.found.append((kind, task, value))
         with contextlib.suppress(BlockingIOError):
             os.write(self._wake, b".")
+
+
+def _last(lines: "list[str]") -> "list[str]":
+    fatal = next((i for i, line in enumerate(lines) if line.startswith(FATAL)), len(lines))
+    at = next((i for i in range(fatal, len(lines)) if lines[i].startswith(CRASHED)), 0)
+    if not at:
+        return lines[-TAIL_LINES:]
+    end = next((i for i in range(at + 1, len(lines)) if not lines[i].startswith("  ")), len(lines))
+    stack = [lines[fatal], *lines[at:end][:STACK_LINES]]
+    return lines[max(0, fatal + len(stack) - TAIL_LINES) : fatal] + stack
 
 
 def _read(path: "str", start: "int", most: "int") -> "bytes":

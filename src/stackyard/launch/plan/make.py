@@ -181,10 +181,12 @@ def rank_variables(intent: Intent, site: Site, kind: str) -> dict[str, str]:
 
 
 def _job_variables(layout: Layout, line: LaunchLine, context: PlanContext) -> dict[str, str]:
-    """SLURM_CPUS_PER_TASK, which programs read: a launcher without this option does not set it, nor pass it on."""
+    """PYTHONFAULTHANDLER, unless you have set it, to whatever value; and SLURM_CPUS_PER_TASK, which programs read: a
+    launcher without this option does not set it, nor pass it on."""
+    found = {} if "PYTHONFAULTHANDLER" in context.environ else {"PYTHONFAULTHANDLER": "1"}
     if "SLURM_CPUS_PER_TASK" not in context.environ or context.scheduler != "slurm" or "-c" in line.words:
-        return {}
-    return {"SLURM_CPUS_PER_TASK": str(layout.cores_per_rank * layout.smt)}
+        return found
+    return {**found, "SLURM_CPUS_PER_TASK": str(layout.cores_per_rank * layout.smt)}
 
 
 def _variables(intent: Intent, site: Site, kind: str, context: PlanContext) -> tuple[dict[str, str], dict[str, str]]:
