@@ -1,53 +1,26 @@
-"""Which yard and which site a command works with.
-
-The yard is ``--yard``, else ``$STACKYARD_HOME``, else what the site names for users, else the XDG data folder. The site
-is ``--site``, else ``$STACKYARD_SITE``, else ``/etc/stackyard/site.yaml``, else the built-in defaults. Read commands
-use two paths of a site; a small cache keeps these by the hash of the site file, so that they do not parse it.
-"""
+"""The global options of a command line: which yard and which site a command works with (`stackyard.spec.settings`)."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import shlex
 import sys
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stackyard import __version__
 from stackyard.cli.output import show_notice
-from stackyard.errors import InputError
-from stackyard.spec import siteyard
-from stackyard.yard import atomic
-from stackyard.yard.caches import own_part
-from stackyard.yard.layout import Yard, default_yard_root
+from stackyard.spec.settings import Settings
 
 if TYPE_CHECKING:
     from stackyard.launch.api.jobs import Workspace
-    from stackyard.spec.sitemodels import Site
-
-SYSTEM_SITE = Path("/etc/stackyard/site.yaml")
 
 
 @dataclass(frozen=True)
-class Context:
+class Context(Settings):
     """The global options of a command line."""
 
-    yard_option: Path | None
-    site_option: Path | None
     debug: bool = False
-
-    def site_file(self) -> Path | None:
-        """The site.yaml in force, or None."""
-        named = self.site_option or (Path(os.environ["STACKYARD_SITE"]) if os.environ.get("STACKYARD_SITE") else None)
-        if named is not None:
-            if not named.exists():
-                raise InputError(f"no such site file: {named}", hint="check --site and $STACKYARD_SITE")
-            return named
-        return SYSTEM_SITE if SYSTEM_SITE.exists() else None
 
     @property
     def command(self) -> tuple[str, ...]:
@@ -66,28 +39,6 @@ class Context:
             words += ["--site", str(self.site_option.absolute())]
         return shlex.join(words)
 
-    def site(self) -> Site:
-        """The site, parsed and validated; from its compiled form in the cache where the file was read before.
-
-        A launch starts within tenths of a second, and parsing YAML with places takes one of them.
-        """
-        from stackyard.spec.sitemodels import Site
-
-        file = self.site_file()
-        if file is None:
-            return Site()
-        file = file.expanduser().absolute()
-        key = hashlib.sha256(f"{__version__}\0{file}\0".encode() + file.read_bytes()).hexdigest()
-        cache = cache_folder() / f"site-{key}.compiled.json"
-        with suppress(OSError, ValueError):
-            return Site.model_validate_json(cache.read_bytes()).model_copy(update={"file": str(file)})
-        from stackyard.spec.site import load_site
-
-        site = load_site(file)
-        with suppress(OSError):  # a home that is not writable costs time only
-            _keep(cache, site.model_dump_json())
-        return site
-
     def workspace(self) -> Workspace:
         """What jobs are planned and recorded with: this site and yard, this shell, this command line."""
         from stackyard.launch.api.jobs import Workspace
@@ -98,73 +49,6 @@ class Context:
             tuple(sys.argv),
         )  # fmt: skip
 
-    def yard(self) -> Yard:
-        """The yard, with the site's own as its parent."""
-        site_yard, user_yard = self._site_paths()
-        if self.yard_option is not None:
-            root = self.yard_option
-        elif os.environ.get("STACKYARD_HOME"):
-            root = default_yard_root()
-        else:
-            root = siteyard.expanded(user_yard) or default_yard_root()
-        root = root.absolute()
-        if "$" in str(root):
-            raise InputError(f"unset variable in the yard's path: {root}", hint="set it, or use --yard")
-        _require_directory(root)
-        parent = siteyard.expanded(site_yard)
-        if parent is not None and parent.resolve() != root.resolve() and _readable(parent):
-            return own_part(Yard(root, Yard(parent)))
-        return own_part(Yard(root))
-
-    def _site_paths(self) -> tuple[str, str]:
-        file = self.site_file()
-        if file is None:
-            return "", ""
-        digest = hashlib.sha256(file.read_bytes()).hexdigest()
-        cache = cache_folder() / f"site-{digest}.json"
-        try:
-            brief = json.loads(cache.read_bytes())
-            return str(brief["yard"]), str(brief["user_yard"])
-        except (OSError, ValueError, KeyError, TypeError):
-            site = self.site()
-        with suppress(OSError):  # a home that is not writable costs time only
-            atomic.write_json(cache, {"yard": site.yard, "user_yard": site.user_yard})
-        return site.yard, site.user_yard
-
-
-def _keep(cache: Path, text: str) -> None:
-    """Keep a compiled site for its user, unless a login or a token is in it; remove those that others can read."""
-    from stackyard.host.secrets import shown
-
-    for old in cache.parent.glob("site-*.compiled.json"):
-        if old.stat().st_mode & 0o077:
-            old.unlink()
-    if shown(text, base=True) == text:
-        atomic.write_text(cache, text, mode=0o600)
-
-
-def _require_directory(root: Path) -> None:
-    """Raise InputError where a yard cannot be, because a file has its path or that of a directory above it."""
-    for place in (root, *root.parents):
-        if os.path.lexists(place):
-            if place.is_file():
-                hint = "choose a directory with --yard or $STACKYARD_HOME"
-                raise InputError(f"cannot use the yard {root}: {place} is not a directory", hint=hint)
-            return
-
-
-def _readable(site_yard: Path) -> bool:
-    """Whether the site's yard can be read; a notice where it is kept from this account, which then does without."""
-    try:
-        with os.scandir(site_yard):
-            return True
-    except PermissionError:
-        show_notice(f"permission denied: {site_yard}; nothing of the site's yard is used")
-        return False
-    except OSError:
-        return True  # not created yet
-
-
-def cache_folder() -> Path:
-    """Where this account keeps what can be computed again and belongs to no yard."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "stackyard"
+    def notice(self, text: str) -> None:
+        """On standard error."""
+        show_notice(text)

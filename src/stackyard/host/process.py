@@ -43,8 +43,8 @@ class Child:
         except (ProcessLookupError, PermissionError):
             return
 
-    def wait(self, timeout_s: float) -> int | None:
-        """Its code as `poll` gives it, or None when it still runs after `timeout_s` seconds."""
+    def wait(self, timeout_s: float | None = None) -> int | None:
+        """Its code as `poll` gives it, or None when it still runs after `timeout_s` seconds; None: no limit."""
         try:
             self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -98,8 +98,18 @@ def _words_of(pid: str) -> list[str]:
         return []
 
 
-def start(argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> Child:
+def start(
+    argv: Sequence[str],
+    *,
+    log: Path,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    with_caller: bool = False,
+) -> Child:
     """Start a program in a session of its own; it reads nothing, and writes both streams to `log`.
+
+    Args:
+        with_caller: its standard input is open until this process ends, so that it can end then as well.
 
     Raises:
         MissingError: the program does not exist.
@@ -111,7 +121,7 @@ def start(argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = Non
         with log.open("ab") as stream:
             process = subprocess.Popen(
                 words, env=None if env is None else dict(env), cwd=cwd, start_new_session=True,
-                stdin=subprocess.DEVNULL, stdout=stream, stderr=stream,
+                stdin=subprocess.PIPE if with_caller else subprocess.DEVNULL, stdout=stream, stderr=stream,
             )  # fmt: skip
     except OSError as error:
         raise cannot_start(words, cwd, error) from error

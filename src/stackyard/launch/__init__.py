@@ -6,4 +6,26 @@ Other rooms import `api` only. Its rooms, each of which imports from those befor
 files), `layout` (which rank has which cores and GPUs), `plan` (launchers, schedulers, backends, containers, profilers),
 `records` (run directories), `node` (what runs beside the ranks: standard library only), `shim` (rank.sh), `run` (starts
 and watches a step), `preflight` (checks before the program), `jobs` (a job from its request to its end), `api`.
+
+The package can be called: ``stackyard.launch("train.py")`` is `api.calls.launch`. The agents of the nodes import it
+too: it runs on Python 3.6.
 """
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class _Callable(type(sys)):  # type: ignore[misc]
+    """The type of this module: the import system sets it where the Python API has a function of this name."""
+
+    def __call__(self, *program: "Any", **options: "Any") -> "Any":
+        """See `stackyard.launch.api.calls.launch`."""
+        from stackyard.launch.api.calls import launch
+
+        return launch(*program, **options)
+
+
+sys.modules[__name__].__class__ = _Callable

@@ -31,6 +31,7 @@ EXAMPLES = (
 )  # fmt: skip
 @intent_options(AGAIN)
 @click.option("--recorded", hidden=True, type=click.Path(path_type=Path), help="Carry out a recorded run (batch jobs).")
+@click.option("--with-caller", hidden=True, is_flag=True, help="End when standard input is closed (Python API).")
 @output("--stream", type=click.Choice(["first", "all", "none"]), default="first", help="Ranks whose output is shown.")
 @output("--dry-run", is_flag=True, help="Print the exact command and the script of each rank; run nothing.")
 @output("--json", "as_json", is_flag=True, help="Print the plan or the result as JSON.")
@@ -45,6 +46,8 @@ def command(context: Context, /, program: tuple[str, ...], **options: Any) -> No
     from stackyard.launch.api import jobs
 
     workspace = context.workspace()
+    if options["with_caller"]:
+        jobs.end_with_caller()
     if options["recorded"]:
         job, paths = jobs.recorded_job(workspace, options["recorded"])
         carry_out(job, paths, options["stream"], options["as_json"])

@@ -10,12 +10,13 @@ from typing import Any
 
 import click
 
-from stackyard.cli.context import Context, cache_folder
+from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import show_json
 from stackyard.cli.typed import as_typed
 from stackyard.errors import InputError
 from stackyard.findings import counted
+from stackyard.spec.settings import cache_folder
 from stackyard.yard.layout import Yard
 
 EXPORTS = ("pixi", "pylock", "explicit", "environment")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from stackyard.launch.jobs.batch import batch_script, submit, submit_command
 from stackyard.launch.jobs.carry_out import Stream, carry_out
+from stackyard.launch.jobs.here import Here, end_with_caller
 from stackyard.launch.jobs.job import Job, batch_job, default_nodes, launch_job, queue_field, recorded_job
 from stackyard.launch.jobs.recording import Run, plan_json, record_run
 from stackyard.launch.jobs.repeat import Repeat, repeat, with_changes
@@ -25,6 +26,7 @@ from stackyard.launch.run.start import preview
 
 __all__ = [
     "BatchOptions",
+    "Here",
     "Intent",
     "Job",
     "Plan",
@@ -37,6 +39,7 @@ __all__ = [
     "batch_job",
     "carry_out",
     "default_nodes",
+    "end_with_caller",
     "job_text",
     "launch_command",
     "launch_job",

@@ -29,11 +29,16 @@ def batch_script(job: Job, plan: Plan, paths: RunPaths) -> str:
     run, workspace = str(paths.root), job.workspace
     return script_text(
         plan, head_text(job, plan, paths), run=run,
-        command=("stackyard", *without_dry_run(workspace.command(job.intent.program)[1:], job.intent.program)),
+        command=_typed(workspace.command(job.intent.program), job.intent.program),
         start=workspace.stackyard("launch", "--recorded", run),
         prologue=(*job.site.launch.prologue, *job.intent.prologue),
         exports=carried(job.context.environ) if job.context.scheduler == "pbs" else None,
     )  # fmt: skip
+
+
+def _typed(words: Sequence[str], program: Sequence[str]) -> tuple[str, ...]:
+    """The command line that created the script: that of `stackyard`, however it was found, or of Python."""
+    return tuple(words) if words[0] == "python" else ("stackyard", *without_dry_run(words[1:], program))
 
 
 def head_text(job: Job, plan: Plan, paths: RunPaths) -> str:

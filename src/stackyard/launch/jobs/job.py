@@ -98,7 +98,8 @@ def recorded_job(workspace: Workspace, folder: Path) -> tuple[Job, RunPaths]:
     intent = recorded_intent(kept.intent, paths.record)
     stack = stack_in_use(workspace.yard, workspace.site, kept.stack.get("module", ""), kept.stack.get("folder", ""))
     environ = {**workspace.environ, **read_private(paths)}
-    job = _job(workspace, intent, plan_context(workspace.site, environ, stack), None)
+    launcher = intent.launcher if kept.how == "launch" else ""
+    job = _job(workspace, intent, plan_context(workspace.site, environ, stack, launcher=launcher), None)
     if index := array_index(workspace.environ):
         paths = begin_task(paths, kept, index)
     before = record.read_status(paths)

@@ -25,6 +25,27 @@ LOOK_S = 1.0
 """Seconds between two look-ups of a name on the shared file system."""
 
 
+class Watch:
+    """How a run stands, looked at again and again: its files each time, the scheduler seldom."""
+
+    def __init__(self, paths: RunPaths) -> None:
+        self.paths = paths
+        self._ask, self._asked = ASK_FIRST_S, 0.0
+
+    def due(self) -> bool:
+        """Whether the scheduler is to be asked now; the next time is then later."""
+        now = time.monotonic()
+        if now - self._asked < self._ask:
+            return False
+        self._asked, self._ask = now, min(self._ask * 1.3, ASK_MOST_S)
+        return True
+
+    def look(self) -> RunStatus:
+        """How it stands, once it has ended with the scheduler's own reason."""
+        status = current_status(self.paths, ask=self.due())
+        return why_ended(self.paths, status) if status.over else status
+
+
 class _Tail:
     """What was appended to a file since the last read.
 
@@ -97,17 +118,14 @@ def follow(paths: RunPaths, listener: Listener, *, logs: tuple[Path, ...] = (), 
     """
     tails = [_Tail(path) for path in logs or (paths.main.rank_log(0),)]
     events, seen, before = _Events(paths), "", dict[str, RunStatus]()
-    ask, asked = ASK_FIRST_S, 0.0
-    status, looked = RunStatus(), 0.0
+    watch, status, looked = Watch(paths), RunStatus(), 0.0
     while True:
-        due = time.monotonic() - asked >= ask
+        due = watch.due()
         if events.tell(listener) or due or time.monotonic() > looked + LOOK_S:
             status, looked = current_status(paths, ask=due), time.monotonic()
             if status.tasks:
                 before = _tasks(paths, before, listener)
             seen = _phase(status, seen, listener)
-        if due:
-            asked, ask = time.monotonic(), min(ask * 1.3, ASK_MOST_S)
         for number, tail in enumerate(tails):
             while text := tail.new():
                 listener.output(number, text)

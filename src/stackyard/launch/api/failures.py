@@ -1,0 +1,48 @@
+"""What the Python API raises for a run or a rank that failed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stackyard.errors import StackyardError
+from stackyard.launch.records.record import RunStatus
+
+if TYPE_CHECKING:
+    from stackyard.launch.api.handles import Run
+
+REMEDIES = {
+    "timeout": "request more time (time_min=...)",
+    "node-lost": "start it again; spare=1 also replaces bad nodes before the program starts",
+    "node-fail": "start it again; requeue=True lets the scheduler do so",
+    "lost": "see the batch log in the run directory: the job ended without recording why",
+}
+"""By state, what to do where the first failure has no known cause."""
+
+
+class RunFailed(StackyardError):
+    """A run that did not succeed; `hint` is the remedy, `detail` has the last lines of the first rank that failed.
+
+    Attributes:
+        run: the run; its logs and its record are there.
+        state: ``failed``, ``timeout``, ``cancelled``, ``node-lost``, ``node-fail``, ``hung``, ``no-start`` or ``lost``.
+        code: the exit status of the first rank that failed.
+        rank, host: the first rank that failed and its node; -1 and empty where not known.
+        cause: the known cause of the failure; empty where not known.
+    """
+
+    def __init__(self, run: Run, status: RunStatus, why: str = "") -> None:
+        first: dict[str, Any] = status.first or {}
+        known: dict[str, Any] = first.get("cause") or {}
+        self.cause: str = known.get("cause", "")
+        said = why or first.get("message") or status.message
+        what = "failed" if why else status.state
+        super().__init__(
+            f"run {run.name} {what}" + (f": {said}" if said else "") + (f"; {self.cause}" if self.cause else ""),
+            hint=known.get("remedy") or REMEDIES.get(status.state, f"the logs are in {run.folder}"),
+            detail="\n".join(first.get("tail") or ()) or None,
+        )
+        self.run, self.state, self.code = run, status.state, status.code
+        self.rank, self.host = int(first.get("task", -1)), str(first.get("host", ""))
+
+    def __str__(self) -> str:
+        return "\n".join(filter(None, (self.message, self.detail)))

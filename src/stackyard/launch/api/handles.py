@@ -1,0 +1,152 @@
+"""`Run`: a recorded run as the Python API has it, in this process or any other."""
+
+from __future__ import annotations
+
+import time
+from functools import cached_property
+from pathlib import Path
+
+from stackyard.errors import InputError
+from stackyard.launch.api.failures import RunFailed
+from stackyard.launch.api.runs import rank_log
+from stackyard.launch.records.follow import Watch
+from stackyard.launch.records.paths import RunPaths
+from stackyard.launch.records.record import RunRecord, RunStatus, read_run, read_status
+from stackyard.launch.records.status import array_tasks, cancel, current_status
+
+POLL_S, POLL_MOST_S = 0.1, 2.0
+"""Seconds between looks at a run's status.json; the scheduler is asked much less often (`records.follow`)."""
+
+
+class Run:
+    """A run: what was requested, how it stands, what its ranks printed.
+
+    Attributes:
+        folder: the run directory.
+    """
+
+    def __init__(self, folder: Path | str) -> None:
+        """The run that is recorded in a directory. Raises InputError where it has no record, or a damaged one."""
+        self.folder = Path(folder).absolute()
+        self._paths = RunPaths(self.folder)
+        self._record: RunRecord = read_run(self._paths)
+
+    @property
+    def name(self) -> str:
+        """Its name, such as ``2026-11-21-001``; of a task of an array ``2026-11-21-001.3``."""
+        return self._paths.name
+
+    @property
+    def how(self) -> str:
+        """``launch``, ``submit`` or ``deploy``."""
+        return self._record.how
+
+    @property
+    def created(self) -> str:
+        """When it was recorded, with the time zone."""
+        return self._record.created
+
+    @cached_property
+    def program(self) -> tuple[str, ...]:
+        """The words of its program."""
+        return tuple(self._record.intent.get("program", ()))
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes were requested."""
+        return int(self._record.intent.get("nodes", 1))
+
+    @property
+    def status(self) -> RunStatus:
+        """How it stands now, by its own record and where needed by the scheduler, which is asked each time."""
+        return current_status(self._paths)
+
+    @property
+    def state(self) -> str:
+        """``planned``, ``queued``, ``running``, ``done``, or how it failed; as `status`."""
+        return self.status.state
+
+    @property
+    def code(self) -> int | None:
+        """Its exit status: that of the first rank that failed; None before the end. The scheduler is not asked."""
+        return read_status(self._paths).code
+
+    @property
+    def job(self) -> str:
+        """The id of its job; empty where it has none. The scheduler is not asked."""
+        return read_status(self._paths).job
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The nodes that it ran on; empty before the end. The scheduler is not asked."""
+        return read_status(self._paths).hosts
+
+    @property
+    def seconds(self) -> float:
+        """How long it ran; 0 before the end. The scheduler is not asked."""
+        return float(read_status(self._paths).seconds.get("total", 0))
+
+    @property
+    def tasks(self) -> tuple[Run, ...]:
+        """The tasks of an array that have started; empty for any other run."""
+        found = sorted(self.folder.glob("array/*/record.json"), key=lambda path: int(path.parent.name))
+        return tuple(Run(path.parent) for path in found)
+
+    def task_states(self) -> dict[str, str]:
+        """The state of each task of an array, by its index."""
+        return {index: status.state for index, status in array_tasks(self._paths).items()}
+
+    def log(self, rank: int = 0) -> str:
+        """What a rank has printed so far; with ``logs="node"`` what all ranks of its node have.
+
+        Raises:
+            InputError: no such log.
+        """
+        path = rank_log(self._paths, rank)
+        if not path.exists():
+            hint = f"name a task: run.tasks[0].log({rank})" if self.tasks else f"its logs are in {path.parent}"
+            raise InputError(f"run {self.name} has no log of rank {rank}", hint=hint)
+        return path.read_text(encoding="utf-8", errors="replace")
+
+    def wait(self, timeout: float | None = None, *, raises: bool = True) -> RunStatus:
+        """Wait until it has ended, and return how.
+
+        Args:
+            timeout: seconds.
+            raises: raise an exception where it did not succeed.
+
+        Raises:
+            TimeoutError: it has not ended.
+            RunFailed: it did not succeed.
+        """
+        watch, until, pause = Watch(self._paths), time.monotonic() + (timeout or 0), POLL_S
+        while not (status := watch.look()).over:
+            left = until - time.monotonic()
+            if timeout is not None and left <= 0:
+                raise TimeoutError(f"run {self.name} is {status.state} after {timeout:g} s")
+            time.sleep(pause if timeout is None else min(pause, left))
+            pause = min(pause * 1.1, POLL_MOST_S)
+        return self.ended(status, raises=raises)
+
+    def ended(self, status: RunStatus, *, raises: bool = True) -> RunStatus:
+        """The same status. Raises RunFailed where it is not that of a success."""
+        if raises and not status.ended_well:
+            raise RunFailed(self, status)
+        return status
+
+    def cancel(self) -> None:
+        """Cancel it: all of its ranks.
+
+        Raises:
+            InputError: it has ended, or its process cannot be signalled from here.
+        """
+        cancel(self._paths)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Run) and other.folder == self.folder
+
+    def __hash__(self) -> int:
+        return hash(self.folder)
+
+    def __repr__(self) -> str:
+        return f"<Run {self.name} {read_status(self._paths).state}: {' '.join(self.program)[:60]}>"
