@@ -76,6 +76,9 @@ PROGRAM = (
     program_option("--backend", type=click.Choice(BACKENDS), help="Default: from the program's imports."),
     program_option("--torchrun", "by_torchrun", is_flag=True, help="Start torchrun on every node instead of ranks."),
     program_option("--controller", type=click.Choice(["auto", "mpi", "gloo"]), help="Horovod controller."),
+    program_option(
+        "--mpi-abort/--no-mpi-abort", default=None, help="mpi4py: an exception on one rank aborts all. Default: yes."
+    ),
     program_option("--launcher", type=click.Choice(LAUNCHERS), help="What starts the ranks. Default: the site's."),
     program_option(
         "--launcher-arg",

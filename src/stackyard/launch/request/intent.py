@@ -67,6 +67,7 @@ class Intent(Model):
     backend: Backend = "auto"
     direct: bool = Field(True, description="torchrun: set the variables of the ranks instead of starting torchrun")
     controller: Literal["auto", "mpi", "gloo"] = Field("auto", description="Horovod controller")
+    mpi_abort: bool = Field(True, description="mpi4py: an exception on one rank aborts all (python -m mpi4py)")
     launcher: LauncherName = ""
     launcher_args: tuple[str, ...] = Field((), description="Extra words of the launch line; ~--flag removes one")
     stack: str = Field("", description="A published revision, e.g. pytorch/2.13")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 from stackyard.findings import Finding
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.plan.backends import source
@@ -27,11 +30,35 @@ class Mpi:
 
     def program(self, intent: Intent, layout: Layout, _: BackendContext) -> RankProgram:
         """One task per rank, with PMI."""
-        forks = source.fork_findings(source.read(intent))
-        reason = Reason(command(intent)[:1], "one MPI process per rank, with the launcher's PMI")
+        found = source.read(intent)
+        forks = source.fork_findings(found)
+        argv = _aborting(command(intent)) if intent.mpi_abort and _uses_mpi4py(found) else command(intent)
+        reasons = [Reason(argv[:1], "one MPI process per rank, with the launcher's PMI")]
+        if argv != command(intent):
+            reasons.append(Reason(MPI4PY, "an exception on one rank aborts all, which may wait for it in MPI"))
         return RankProgram(
-            layout, command(intent), dict(UNBUFFERED), mpi=True, reasons=(reason,), findings=(*nested(intent), *forks)
+            layout, argv, dict(UNBUFFERED), mpi=True, reasons=tuple(reasons), findings=(*nested(intent), *forks)
         )
+
+
+MPI4PY = ("-m", "mpi4py")
+"""``python -m mpi4py``, https://mpi4py.readthedocs.io/en/stable/mpi4py.run.html: MPI_Abort after an exception. Without
+it, such a rank waits in MPI_Finalize for the others, which wait for it."""
+_PLAIN = re.compile(r"-[bBdEiIOPqsSuvx]+")
+"""Options of Python without a value."""
+
+
+def _uses_mpi4py(found: source.Source) -> bool:
+    """Whether mpi4py is there: the program imports it, always."""
+    return any(one.name == "mpi4py" and one.surely for one in found.imports)
+
+
+def _aborting(words: tuple[str, ...]) -> tuple[str, ...]:
+    """The same Python program under mpi4py's control; unchanged where it is not known where its own words begin."""
+    at = next((i for i, word in enumerate(words) if i and not _PLAIN.fullmatch(word)), 0)
+    is_python = Path(words[0]).name.startswith("python")
+    is_program = is_python and at and (words[at].endswith(".py") or words[at] == "-m")
+    return (*words[:at], *MPI4PY, *words[at:]) if is_program and words[at : at + 2] != MPI4PY else words
 
 
 class DeepSpeed:

@@ -17,11 +17,12 @@ MOST_FILES = 40
 
 @dataclass(frozen=True)
 class Import:
-    """One imported top-level package and its place."""
+    """One imported top-level package and its place. `surely`: always, not within a function, an `if` or a `try`."""
 
     name: str
     file: str
     line: int
+    surely: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,10 +87,10 @@ def read(intent: Intent) -> Source:
     root = cwd if module else path.parent
     packages = _module_files(cwd, module) if module else []
     trees: dict[str, ast.Module] = {}
-    waiting = [path, *packages]
+    waiting = [(file, True) for file in (path, *packages)]
     imports: list[Import] = []
     while waiting and len(trees) < MOST_FILES:
-        file = waiting.pop(0)
+        file, surely = waiting.pop(0)
         if str(file) in trees:
             continue
         try:
@@ -99,17 +100,18 @@ def read(intent: Intent) -> Source:
                 return Source(str(path), unread=f"cannot read {path}: {error}")
             continue
         for node in ast.walk(trees[str(file)]):
-            imports += _imports(node, str(file))
-            waiting += _beside(node, file, root)
+            always = surely and node in trees[str(file)].body
+            imports += _imports(node, str(file), surely=always)
+            waiting += [(own, always) for own in _beside(node, file, root)]
     return Source(str(path), tuple(imports), trees)
 
 
-def _imports(node: ast.AST, file: str) -> Iterator[Import]:
+def _imports(node: ast.AST, file: str, *, surely: bool) -> Iterator[Import]:
     if isinstance(node, ast.Import):
         for alias in node.names:
-            yield Import(alias.name.split(".")[0], file, node.lineno)
+            yield Import(alias.name.split(".")[0], file, node.lineno, surely)
     elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-        yield Import(node.module.split(".")[0], file, node.lineno)
+        yield Import(node.module.split(".")[0], file, node.lineno, surely)
 
 
 def _beside(node: ast.AST, file: Path, root: Path) -> Iterator[Path]:
