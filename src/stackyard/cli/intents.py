@@ -45,8 +45,29 @@ class Duration(click.ParamType):  # type: ignore[type-arg]
 layout, program_option, scheduler = options_of("Layout"), options_of("Program"), options_of("Scheduler")
 checks, output = options_of("Checks"), options_of("Output")
 
+
+def _nodes(context: click.Context, option: click.Parameter, value: str | None) -> int | None:
+    """A number of nodes, or a range of which the second is requested and the first is enough to go on."""
+    if value is None:
+        return None
+    least, colon, most = value.rpartition(":")
+    number = click.IntRange(1)
+    nodes: int = number(most, option, context)
+    if colon:
+        context.params["least_nodes"] = number(least, option, context)
+        if context.params["least_nodes"] > nodes:
+            raise click.BadParameter(f"{value}: the first number is larger than the second", context, option)
+    return nodes
+
+
 LAYOUT = (
-    layout("-N", "--nodes", metavar="N", type=click.IntRange(1), help="Nodes. Default: all of the allocation, else 1."),
+    layout(
+        "-N",
+        "--nodes",
+        metavar="N|MIN:MAX",
+        callback=_nodes,
+        help="Nodes; with a range, restarts go on with fewer. Default: all of the allocation, else 1.",
+    ),
     layout(
         "-r", "--ranks-per-node", metavar="N", type=click.IntRange(1), help="Default: one per GPU, else one per socket."
     ),
@@ -135,6 +156,7 @@ SCHEDULER = (
 CHECKS = (
     checks("--check/--no-check", default=None, help="Run the preflight: identity, hosts, GPUs, network."),
     checks("--spare", metavar="N", type=click.IntRange(0), help="Extra nodes to replace bad ones. Implies --check."),
+    checks("--restarts", metavar="N", type=click.IntRange(0), help="Start again in the allocation after a failure."),
     checks("--hang", "hang_min", type=float, metavar="MIN", help="Hang timeout: dump stacks and terminate."),
     checks(
         "--logs", type=click.Choice(["auto", "all", "node", "first"]), help="A log per rank, per node, or of rank 0."

@@ -13,6 +13,7 @@ from stackyard.cli.context import Context
 from stackyard.cli.help import Verb, VerbGroup
 from stackyard.cli.output import show_json, show_table
 from stackyard.errors import InputError
+from stackyard.findings import counted
 
 if TYPE_CHECKING:
     from stackyard.launch.api.runs import RunPaths, RunReport
@@ -163,7 +164,7 @@ def _report_json(found: RunReport) -> dict[str, Any]:
     from dataclasses import asdict
 
     tasks = {index: asdict(each) for index, each in found.tasks.items()}
-    parts = {"tasks": tasks, "placement": found.placement, "preflight": found.preflight}
+    parts = {"tasks": tasks, "placement": found.placement, "preflight": found.preflight, "attempts": found.attempts}
     return {
         "record": asdict(found.record),
         "status": asdict(found.status),
@@ -190,6 +191,10 @@ def _show_facts(found: RunReport) -> None:
         "seconds": ", ".join(f"{k} {v:.1f}" for k, v in status.seconds.items()),
         "directory": str(found.paths.root),
     }
+    for number, before in found.attempts.items():
+        if before:
+            why = before["first"].get("message") or before["state"]
+            facts[f"attempt {number}"] = f"{why}; {counted(len(before['hosts']), 'node')}"
     for title, text in facts.items():
         if text:
             click.echo(f"  {click.style(title.ljust(10), fg='cyan')} {text}")

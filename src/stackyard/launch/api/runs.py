@@ -41,6 +41,7 @@ class RunReport:
         tasks: the status of each task of an array, by its index.
         placement: planned and actual places of the ranks; empty before the end.
         preflight: what the preflight measured; empty without one.
+        attempts: the results of earlier attempts, by their number.
     """
 
     paths: RunPaths
@@ -49,6 +50,7 @@ class RunReport:
     tasks: dict[str, RunStatus]
     placement: dict[str, Any]
     preflight: dict[str, Any]
+    attempts: dict[int, dict[str, Any]]
 
 
 def list_runs(folder: Path, *, everywhere: bool = False) -> list[dict[str, Any]]:
@@ -63,7 +65,8 @@ def report(paths: RunPaths) -> RunReport:
         InputError: not a run, or a record that cannot be read.
     """
     record, status = read_run(paths), why_ended(paths, current_status(paths), patience_s=0)
-    return RunReport(paths, record, status, array_tasks(paths), _json(paths.placement), _json(paths.preflight))
+    before = {number: _json(paths.attempt(number) / "result.json") for number in range(1, max(1, status.attempts))}
+    return RunReport(paths, record, status, array_tasks(paths), _json(paths.placement), _json(paths.preflight), before)
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from stackyard.launch.jobs.requeue import (
     reason_to_wait,
     requeue,
 )
+from stackyard.launch.jobs.restarts import Attempts, keep
 from stackyard.launch.layout import nodes
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.plan.context import PlanContext
@@ -68,10 +69,7 @@ def carry_out(
     listener = Together(recorder, shown)
     run = _Run(job, paths, watch_options(job, stream), recorder, listener)
     try:
-        hosts = _preflight(run) if job.intent.check or job.intent.spare else None
-        plan = job.plan(hosts=hosts)
-        announce(plan)
-        result = run_step(paths.main, plan, listener, run=paths.name, options=run.options)
+        result = _attempts(run, announce)
     except BaseException as error:
         state = "cancelled" if isinstance(error, KeyboardInterrupt) else "failed"
         code = 130 if state == "cancelled" else getattr(error, "exit_code", 1)
@@ -84,6 +82,44 @@ def carry_out(
         requeue(job.context, listener)
     recorder.close()
     return result
+
+
+def _attempts(run: _Run, announce: Callable[[Plan], None]) -> StepResult:
+    """Run the program until it has succeeded, or is not to be started again; the result of the last attempt."""
+    job, paths, listener = run.job, run.paths, run.listener
+    hosts = here(job) if job.context.allocation else ()
+    if job.intent.check or job.intent.spare:
+        hosts = _preflight(run)
+    again = Attempts(job.intent.restarts, hosts, job.intent.nodes, job.intent.least_nodes or job.intent.nodes)
+    while True:
+        plan = _plan(job, again)
+        announce(plan)
+        options = replace(run.options, attempt=run.recorder.status.attempts)
+        result = run_step(paths.main, plan, listener, run=paths.name, options=options)
+        if not again.go_on(result):
+            if again.why_not:
+                listener.notice(again.why_not)
+            return result
+        _restart(run, again, result)
+
+
+def _plan(job: Job, again: Attempts) -> Plan:
+    """The plan of an attempt: on fewer nodes where some are lost, and the job goes on with fewer."""
+    hosts = again.chosen
+    if hosts is None or len(hosts) < again.least or hosts == here(job)[: job.intent.nodes]:
+        return job.plan()
+    return replace(job, intent=job.intent.model_copy(update={"nodes": len(hosts)})).plan(hosts=hosts)
+
+
+def _restart(run: _Run, again: Attempts, result: StepResult) -> None:
+    """Keep the attempt that has failed, and say that the next one begins."""
+    number = run.recorder.status.attempts
+    keep(run.paths, number, result)
+    why = result.first.message if result.first else result.state
+    out = f"; left out: {', '.join(again.lost)}" if again.lost else ""
+    run.listener.event("restart", {"attempt": number + 1, "after": result.state, "reason": why, "lost": again.lost})
+    run.listener.notice(f"attempt {number + 1}, after: {why}{out}; {again.restarts} more restarts")
+    run.recorder.change(attempts=number + 1)
 
 
 def watch_options(job: Job, stream: Stream) -> WatchOptions:
@@ -112,7 +148,7 @@ def _running(before: RunStatus, context: PlanContext) -> RunStatus:
 
 
 def _preflight(run: _Run) -> tuple[str, ...]:
-    """Run the preflight on the allocated nodes; the hosts that the program gets."""
+    """Run the preflight on the allocated nodes; the hosts that the program gets, and after them good ones to spare."""
     from stackyard.launch import preflight
 
     job, everywhere = run.job, here(run.job)
@@ -135,7 +171,7 @@ def _preflight(run: _Run) -> tuple[str, ...]:
     )  # fmt: skip
     for line in report.summary():
         run.listener.notice(line)
-    return report.hosts
+    return (*report.hosts, *report.spare)
 
 
 def _end(run: _Run, result: StepResult, waits: str) -> None:

@@ -133,6 +133,9 @@ def _stack(workspace: Workspace, intent: Intent, again: Repeat | None) -> StackI
 
 def _job(workspace: Workspace, intent: Intent, context: PlanContext, again: Repeat | None) -> Job:
     context = with_offer(context, intent, workspace.site)
+    if context.allocation and intent.least_nodes:  # a range was requested: the allocation may have fewer
+        fewer = max(intent.least_nodes, len(context.allocation.hosts) - intent.spare)
+        intent = intent.model_copy(update={"nodes": min(intent.nodes, fewer)})
     return Job(workspace, intent, context, str(again.run.root) if again else "")
 
 

@@ -69,6 +69,7 @@ class StepFile:
         secret: known to the processes of this step only; proved, never sent.
         logs: where the output goes: a file for each rank, one for rank 0 and one for each node, or one for rank 0 only,
             while that of the others stays on their node until it ends.
+        attempt: which start of the program within its allocation this is, from 1.
         id: random, in the names of the nodes' directories, which other users see.
         sizes_s: between two looks at the length of logs that are not streamed; 0: after the first output none.
     """
@@ -87,6 +88,7 @@ class StepFile:
     gpu_visibility: Literal["all", "own"] = "all"
     gpu_vendor: str = ""
     ports: int = 1
+    attempt: int = 1
     sidecar: tuple[str, ...] = ()
     stream: Literal["first", "all", "none"] = "first"
     logs: Literal["all", "node", "first"] = "all"

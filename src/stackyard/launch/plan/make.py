@@ -218,6 +218,8 @@ def _head(intent: Intent, site: Site, layout: Layout, context: PlanContext) -> B
         name=options.name or job_name(intent),
         node_local_disk=options.local_disk and bool(kind.local_disk),
         disk_constraint=kind.local_disk_constraint if options.local_disk else "",
+        least_nodes=intent.least_nodes,
+        restarts=intent.restarts,
     )
     head = schedulers.get(context.scheduler, site.scheduler).head(request)
     head = removing.head_without(head, removing.removed(given))

@@ -85,6 +85,8 @@ class BatchRequest:
     name: str = "stackyard"
     node_local_disk: bool = False
     disk_constraint: str = ""
+    least_nodes: int = 0
+    restarts: int = 0
 
 
 @dataclass(frozen=True)

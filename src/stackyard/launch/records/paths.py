@@ -12,6 +12,7 @@
   rank.sh  agent.py  plan.json  rankfile ... logs/    the main step
   private.json                variables of a batch job whose values may be secret, for its owner only
   private.sh                  the same for the ranks of a step; both are removed when the run ends
+  attempts/<n>/               an earlier attempt: its step's files and result.json
   preflight/<n>/              the steps of the preflight, with the same files
 
 Runs recorded before have ``receipt.json``, ``gate.json`` and ``gate/`` instead, which are found under the new names.
@@ -107,6 +108,10 @@ class RunPaths:
     def preflight_step(self, number: int) -> StepPaths:
         """One step of the preflight."""
         return StepPaths(self.preflight_steps / str(number))
+
+    def attempt(self, number: int) -> Path:
+        """What was kept of an earlier attempt, after which the run started again."""
+        return self.root / "attempts" / str(number)
 
     @property
     def preflight_steps(self) -> Path:

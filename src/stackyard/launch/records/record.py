@@ -220,9 +220,9 @@ def read_events(paths: RunPaths) -> Iterator[dict[str, Any]]:
 
 
 def set_aside(paths: RunPaths, attempt: int) -> None:
-    """Move the files of an earlier attempt of a requeued run to ``attempts/<n>/``, so that none is overwritten."""
+    """Move the files of an earlier attempt to ``attempts/<n>/``, so that none is overwritten."""
     step = paths.main
-    old = paths.root / "attempts" / str(attempt)
+    old = paths.attempt(attempt)
     of_step = (step.logs, step.plan, step.agent, step.shim, step.stacks)
     for path in (*of_step, paths.placement, paths.preflight, paths.preflight_steps):
         if path.exists():

@@ -52,6 +52,7 @@ class Intent(Model):
         (), description="The command of every rank; a *.py file and -m MODULE are run by python"
     )
     nodes: int = Field(1, ge=1, le=MOST_NODES)
+    least_nodes: int = Field(0, ge=0, le=MOST_NODES, description="Go on with as few nodes; 0: all that are requested")
     ranks_per_node: Count | None = Field(None, description="None: one per GPU; without GPUs one per socket")
     cores_per_rank: Count | None = Field(None, description="None: as many as fit without straddling a socket")
     threads_per_rank: Count | None = Field(None, description="OMP_NUM_THREADS; None: one per core (or per SMT thread)")
@@ -75,6 +76,7 @@ class Intent(Model):
     profile: tuple[str, ...] = Field((), description="e.g. nsys:ranks=0 or py-spy:ranks=0,8")
     check: bool = Field(False, description="Run the preflight before the program")
     spare: int = Field(0, ge=0, le=10_000, description="Extra nodes to replace bad ones")
+    restarts: int = Field(0, ge=0, le=1000, description="Start again as often after a failure, within the allocation")
     hang_min: float = Field(
         0, ge=0, description="Hang timeout: minutes without output, then stacks are dumped; 0: never"
     )

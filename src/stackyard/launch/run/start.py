@@ -40,6 +40,7 @@ class WatchOptions:
         py_spy: the program on the nodes, for stack traces; empty: the kernel's view only.
         queued: the launcher waits in a queue for its nodes (srun outside of an allocation); `start_s` begins with the
             first node.
+        attempt: counts the starts of the program within one allocation.
     """
 
     start_s: float = 60.0
@@ -54,6 +55,7 @@ class WatchOptions:
     python: str = ""
     py_spy: str = ""
     queued: bool = False
+    attempt: int = 1
 
 
 def step_file(step: StepPaths, plan: Plan, *, run: str, hubs: tuple[str, ...], options: WatchOptions) -> StepFile:
@@ -66,6 +68,7 @@ def step_file(step: StepPaths, plan: Plan, *, run: str, hubs: tuple[str, ...], o
         distribution=layout.distribution, hosts=layout.hosts, slots=planned(layout),
         gpu_visibility=layout.gpu_visibility, gpu_vendor=layout.node.gpu_vendor, ports=plan.program.ports,
         sidecar=sidecar_argv(step, plan), stream=options.stream, logs=_logs(layout.ranks, options),
+        attempt=options.attempt,
         beat_s=options.beat_s,
         lost_s=max(options.lost_s, 2 * options.beat_s), grace_s=options.grace_s, start_s=options.start_s,
         sizes_s=min(10.0, options.hang_min * 12), py_spy=options.py_spy,

@@ -184,6 +184,7 @@ def _environment(file: StepFile, plan: Plan) -> str:
         '  export STACKYARD_TASK="$sy_task" STACKYARD_LOCAL_TASK="$sy_local" STACKYARD_NODE="$sy_node"',
         f"  export STACKYARD_TASKS={file.tasks} STACKYARD_NODES={file.nodes}",
         f"  {shell.export('STACKYARD_RUN', file.run)}",
+        f"  export STACKYARD_ATTEMPT={file.attempt}",
         '  export STACKYARD_STEP="$sy_step" STACKYARD_HOST="$sy_host" STACKYARD_DIR="$sy_dir"',
         '  sy_interface "${MASTER_ADDR-}"; export STACKYARD_INTERFACE',
         f"  export OMP_NUM_THREADS={plan.layout.threads}",

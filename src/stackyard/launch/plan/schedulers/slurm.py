@@ -118,7 +118,10 @@ def _about(made: heads.Directives, request: BatchRequest) -> None:
 
 def _nodes(made: heads.Directives, request: BatchRequest) -> None:
     layout = request.layout
-    made.add("number of nodes", f"--nodes={request.nodes}")
+    least = f"{request.least_nodes}-" if 0 < request.least_nodes < request.nodes else ""
+    made.add("number of nodes", f"--nodes={least}{request.nodes}")
+    if request.restarts:
+        made.add("the job goes on when a node is lost: the program starts again on the others", "--no-kill")
     made.add("ranks per node", f"--ntasks-per-node={layout.ranks_per_node}")
     per_rank = layout.cores_per_rank * layout.smt
     cores = counted(layout.cores_per_rank, "core")

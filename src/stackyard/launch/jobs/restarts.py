@@ -1,0 +1,88 @@
+"""Going on after a failure within the allocation: which nodes the next attempt of a run uses, or why there is none.
+
+A rank or a node was lost, and the job still has its nodes: the program starts again, from its own checkpoint, on the
+nodes that are left and on spare ones, without going back to the queue.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+
+from stackyard.findings import counted
+from stackyard.launch.plan.schedulers.hostlist import same_host
+from stackyard.launch.records import record
+from stackyard.launch.records.outcome import StepResult
+from stackyard.launch.records.paths import RunPaths
+from stackyard.yard import atomic
+
+RESTARTABLE = ("failed", "node-lost", "hung", "no-start")
+SUSPECT = 2
+"""The first failure so many times on one node: it is used again only where no other is left."""
+
+
+@dataclass
+class Attempts:
+    """The attempts of one run.
+
+    Attributes:
+        restarts: how many more are allowed.
+        hosts: the nodes of the allocation that are not lost, those in use first; empty where none are named.
+        wanted: nodes of the job; `least`: with how many it goes on.
+    """
+
+    restarts: int
+    hosts: tuple[str, ...]
+    wanted: int
+    least: int
+    lost: list[str] = field(default_factory=list)
+    why_not: str = ""
+    _failures: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def chosen(self) -> tuple[str, ...] | None:
+        """The nodes of the attempt; None where they are not named."""
+        return self.hosts[: self.wanted] if self.hosts else None
+
+    def go_on(self, result: StepResult) -> bool:
+        """Whether there is another attempt after this result; `why_not` says why where restarts were wanted."""
+        if not self.restarts or result.state not in RESTARTABLE or result.warned:
+            return False
+        gone = self._gone(result)
+        if result.state == "no-start" and not gone:
+            self.why_not = "not restarted: no node has reported"
+            return False
+        self.lost += gone
+        left = [host for host in self.hosts if host not in gone]
+        if result.first is not None and result.first.host:
+            self._failures[result.first.host] += 1
+        left.sort(key=self._is_suspect)
+        if self.hosts and len(left) < self.least:
+            fewer = "; -N MIN:MAX lets a job go on with fewer, --spare N requests more" if self.least > 1 else ""
+            self.why_not = f"not restarted: {counted(len(left), 'node')} left, {self.least} needed{fewer}"
+            return False
+        self.hosts = tuple(left)
+        self.restarts -= 1
+        return True
+
+    def _gone(self, result: StepResult) -> list[str]:
+        """The nodes that cannot be used again."""
+        if result.state == "node-lost" and result.first is not None:
+            return [host for host in self.hosts if same_host(host, result.first.host)]
+        if result.state == "no-start" and result.hosts:
+            used = self.chosen or ()
+            return [host for host in used if not any(same_host(host, one) for one in result.hosts)]
+        return []
+
+    def _is_suspect(self, host: str) -> bool:
+        return any(count >= SUSPECT and same_host(host, one) for one, count in self._failures.items())
+
+
+def keep(paths: RunPaths, number: int, result: StepResult) -> None:
+    """Set the files of an attempt aside in ``attempts/<n>``, with its result. Restarts do not depend on it."""
+    with suppress(OSError):
+        record.set_aside(paths, number)
+        values = {"state": result.state, "code": result.code, "hosts": result.hosts, "seconds": result.seconds}
+        first = asdict(result.first) if result.first else {}
+        atomic.write_json(paths.attempt(number) / "result.json", {**values, "first": first})

@@ -1,0 +1,165 @@
+"""Going on after a failure within the allocation: on this machine, and on a real Slurm that loses a node."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from stackyard.launch.jobs.restarts import Attempts
+from stackyard.launch.records.outcome import Failure, StepResult
+from support.cli import stackyard
+from support.slurm import SlurmCluster
+from support.slurmcli import SHAPE, working
+
+NODES = ("n1", "n2", "n3", "n4")
+FLAKY = """\
+import os, sys
+attempt, rank = int(os.environ["STACKYARD_ATTEMPT"]), int(os.environ["RANK"])
+print("attempt", attempt, "of", os.environ["WORLD_SIZE"], flush=True)
+if attempt < 3 and rank == 1:
+    sys.exit(attempt)
+"""
+COUNTS = """\
+import os, pathlib, sys, time
+saved = pathlib.Path("checkpoint")
+step = int(saved.read_text()) if saved.exists() else 0
+while step < 40:
+    step += 1
+    if os.environ["RANK"] == "0":
+        part = pathlib.Path("checkpoint.part")
+        part.write_text(str(step))
+        part.rename(saved)
+    print("step", step, "of", os.environ["WORLD_SIZE"], flush=True)
+    time.sleep(0.25)
+"""
+
+
+def failed(state: str = "failed", host: str = "n1", hosts: tuple[str, ...] = NODES) -> StepResult:
+    return StepResult(state, 1, Failure(0, host, 1, message="x"), hosts=hosts)  # type: ignore[arg-type]
+
+
+def attempts(restarts: int, wanted: int, least: int) -> Attempts:
+    return Attempts(restarts, NODES, wanted, least)
+
+
+def test_a_lost_node_is_replaced_by_a_spare_one() -> None:
+    again = attempts(1, 3, 3)
+    assert again.go_on(failed("node-lost", "n2.cluster"))
+    assert again.chosen == ("n1", "n3", "n4")
+    assert not again.go_on(failed("node-lost", "n1")), "no restart is left"
+
+
+def test_it_goes_on_with_fewer_nodes_only_where_that_is_allowed() -> None:
+    again = attempts(5, 4, 3)
+    assert again.go_on(failed("node-lost", "n4"))
+    assert again.chosen == ("n1", "n2", "n3")
+    assert not again.go_on(failed("node-lost", "n3"))
+    assert again.why_not.startswith("not restarted: 2 nodes left, 3 needed")
+
+
+def test_nodes_that_did_not_report_are_left_out() -> None:
+    again = attempts(2, 2, 2)
+    assert again.go_on(replace(failed("no-start", ""), hosts=("n2",)))
+    assert again.chosen == ("n2", "n3")
+    assert not again.go_on(replace(failed("no-start", ""), hosts=())), "the launcher does not work at all"
+    assert again.why_not == "not restarted: no node has reported"
+
+
+def test_a_node_that_fails_twice_comes_last() -> None:
+    again = attempts(3, 2, 2)
+    assert again.go_on(failed(host="n1"))
+    assert again.chosen == ("n1", "n2"), "a failure of the program says nothing about its node"
+    assert again.go_on(failed(host="n1"))
+    assert again.chosen == ("n2", "n3")
+
+
+@pytest.mark.parametrize("change", [{"state": "cancelled"}, {"warned": True}, {"state": "done"}])
+def test_what_was_ended_on_purpose_does_not_start_again(change: dict[str, object]) -> None:
+    assert not attempts(3, 2, 2).go_on(replace(failed(), **change))  # type: ignore[arg-type]
+
+
+# on this machine
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("STACKYARD_TMP", str(tmp_path))
+    (tmp_path / "flaky.py").write_text(FLAKY)
+    return tmp_path
+
+
+def launch(folder: Path, *words: str, expect: int = 0) -> str:
+    done = stackyard(
+        "launch", "-r", "2", "-c", "1", "--oversubscribe", "--grace", "1", *words, "flaky.py", cwd=folder, expect=expect
+    )
+    return done.out + done.err
+
+
+def test_a_program_starts_again_and_each_attempt_is_kept(here: Path) -> None:
+    said = launch(here, "--restarts", "3")
+    assert "attempt 3 of 2" in said
+    assert "attempt 2, after: rank 1 on" in said
+    (run,) = (here / "runs").iterdir()
+    assert [json.loads((run / f"attempts/{n}/result.json").read_text())["code"] for n in (1, 2)] == [1, 2]
+    assert (run / "attempts/1/logs/rank-00000.log").read_text() == "attempt 1 of 2\n"
+    assert (run / "logs/rank-00000.log").read_text() == "attempt 3 of 2\n"
+    assert json.loads((run / "status.json").read_text())["attempts"] == 3
+    events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+    assert [event["attempt"] for event in events if event["event"] == "restart"] == [2, 3]
+    shown = stackyard("runs", "show", "last", cwd=here).out
+    assert "attempt 1" in shown
+    assert "exited with status 2; 1 node" in shown
+
+
+def test_restarts_are_limited(here: Path) -> None:
+    said = launch(here, "--restarts", "1", expect=2)
+    assert "attempt 3" not in said
+    assert "exited with status 2" in said
+
+
+def test_a_range_of_nodes_is_read(here: Path) -> None:
+    assert "the first number is larger than the second" in launch(here, "-N", "8:4", expect=2)
+    assert "'x' is not a valid" in launch(here, "-N", "x", expect=2)
+
+
+# on Slurm
+
+
+@pytest.mark.real
+@pytest.mark.slow
+@pytest.mark.parametrize(("nodes", "lost"), [("2", "n2"), ("2:3", "n3")])
+def test_a_job_goes_on_after_it_has_lost_a_node(
+    slurm_exclusive: SlurmCluster, tmp_path: Path, nodes: str, lost: str
+) -> None:
+    """On a node of the allocation that was not in use, or on those that are left; from its checkpoint."""
+    with working(slurm_exclusive, tmp_path, counts=COUNTS) as work:
+        words = ("launch", "-N", nodes, *SHAPE[2:], "--restarts", "1", "--grace", "1", "counts.py")
+        started = work.start(*words, salloc=("-N3", "--no-kill"))
+        until(lambda: "step 4" in log(work.folder) or started.poll() is not None)
+        assert started.poll() is None, started.communicate()
+        slurm_exclusive.lose_node(lost, "cut")
+        _, err = started.communicate(timeout=120)
+        assert started.returncode == 0, err
+        assert f"attempt 2, after: heartbeat timeout: {lost}" in err
+        assert f"left out: {lost}" in err
+        steps = [line.split() for line in log(work.folder).splitlines()]
+        assert int(steps[0][1]) > 4, "it went on from its checkpoint"
+        assert steps[-1][1:] == ["40", "of", "2"]
+        assert lost not in work.status()["hosts"]
+
+
+def log(folder: Path) -> str:
+    found = sorted((folder / "runs").glob("*/logs/rank-00000.log"))
+    return found[-1].read_text() if found else ""
+
+
+def until(done: Callable[[], bool], timeout_s: float = 60) -> None:
+    end = time.monotonic() + timeout_s
+    while not done():
+        assert time.monotonic() < end, "timed out"
+        time.sleep(0.05)
