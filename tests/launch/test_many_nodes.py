@@ -121,7 +121,7 @@ def test_a_file_is_not_written_once_for_each_node(monkeypatch: pytest.MonkeyPatc
         reports.event("node", {"node": node})
     reports.close()
     assert len(heard.all("node")) == 5000
-    assert heard.flushed <= 3 + (time.monotonic() - began) / 0.2
+    assert heard.flushed <= 3 + (time.monotonic() - began) / 1.0
 
 
 @pytest.mark.real

@@ -21,7 +21,7 @@ LATE_S = 5.0
 """After so many seconds of waiting for one listener, the others are told."""
 
 
-FLUSH_S = 0.2
+FLUSH_S = 1.0
 """Seconds between two flushes of a listener: a file is not written once for each of ten thousand nodes."""
 _Report = tuple[str, tuple[Any, ...]]
 
