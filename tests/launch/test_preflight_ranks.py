@@ -252,3 +252,14 @@ def test_amd_gpus_from_the_kernels_topology(tmp_path: Path) -> None:
     write(base / "1", properties="cpu_cores_count 0\nsimd_count 440\ngfx_target_version 90010\ndevice_id 29704\n")
     write(tmp_path, sys__module__amdgpu__version="6.3.6\n")
     assert probe.amd(tmp_path) == [{"model": "gfx 90010 device 29704", "driver": "6.3.6", "ecc": 0}]
+
+
+def test_too_few_open_files_are_said_before_anything_waits() -> None:
+    """At 10,000 ranks rank 0 would otherwise fail in the middle, with a connection that cannot be accepted."""
+    code = (
+        "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (500, 500))\n"
+        "from stackyard.launch.preflight.node.rank import _many_files\n_many_files(200); _many_files(1000)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "1000 ranks need 1256 on the node of rank 0, where the hard limit is 500" in done.stderr

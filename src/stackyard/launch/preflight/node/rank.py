@@ -22,6 +22,8 @@ from . import collective, probe, tcp
 from .groups import bracketed
 
 GONE = 74
+OTHER_FILES = 256
+"""What rank 0 may open besides one connection per rank: libraries, strangers' connections."""
 
 
 class Identity:
@@ -222,7 +224,7 @@ def main() -> None:
     except (KeyError, ValueError) as error:
         raise SystemExit(f"preflight: the launcher has not set the identity of this rank: {error!r}") from error
     if who.rank == 0:
-        _many_files()
+        _many_files(who.size)
         from . import coordinator
 
         threading.Thread(
@@ -233,7 +235,16 @@ def main() -> None:
     sys.exit(code)
 
 
-def _many_files() -> None:
-    """Raise the limit of open files to the hard limit: there is one connection per rank."""
+def _many_files(ranks: int) -> None:
+    """Raise the limit of open files to the hard limit: there is one connection per rank.
+
+    Raises:
+        SystemExit: the hard limit is too low for so many ranks.
+    """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if hard != resource.RLIM_INFINITY and hard < ranks + OTHER_FILES:
+        raise SystemExit(
+            f"preflight: too many open files: {ranks} ranks need {ranks + OTHER_FILES} on the node of rank 0, where "
+            f"the hard limit is {hard}\nhint: raise it there (ulimit -Hn), or check fewer ranks"
+        )
