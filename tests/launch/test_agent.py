@@ -23,8 +23,8 @@ from support import torchstack
 
 NODE = Path(sockets.__file__).parent
 PARTS = (
-    "agent", "directory", "ends", "handshake", "logs", "machine", "messages", "processes", "ranks", "sockets", "stacks",
-    "uplink",
+    "agent", "directory", "ends", "gpuprobe", "handshake", "logs", "machine", "messages", "processes", "ranks",
+    "sockets", "stacks", "uplink", "usage",
 )  # fmt: skip
 
 

@@ -139,7 +139,7 @@ def cancel(context: Context, run: str) -> None:
     ("the planned and actual places of its ranks", "stackyard runs show --json | jq .placement"),
 )
 @click.argument("run", metavar="[RUN]", default="last")
-@click.option("--json", "as_json", is_flag=True, help="Print record, status, placement and preflight as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print record, status, placement, usage and preflight as JSON.")
 @click.pass_obj
 def show(context: Context, run: str, as_json: bool) -> None:
     """Show what was requested, what was started, where it ran and how it ended."""
@@ -164,7 +164,10 @@ def _report_json(found: RunReport) -> dict[str, Any]:
     from dataclasses import asdict
 
     tasks = {index: asdict(each) for index, each in found.tasks.items()}
-    parts = {"tasks": tasks, "placement": found.placement, "preflight": found.preflight, "attempts": found.attempts}
+    parts = {
+        "tasks": tasks, "placement": found.placement, "preflight": found.preflight, "usage": found.usage,
+        "attempts": found.attempts,
+    }  # fmt: skip
     return {
         "record": asdict(found.record),
         "status": asdict(found.status),
@@ -188,6 +191,8 @@ def _show_facts(found: RunReport) -> None:
         "reason": status.message if status.over else "",
         "hosts": " ".join(status.hosts),
         "placement": str(found.placement.get("summary", "")),
+        "memory": str(found.usage.get("memory", "")),
+        "GPUs": str(found.usage.get("gpus", "")),
         "seconds": ", ".join(f"{k} {v:.1f}" for k, v in status.seconds.items()),
         "directory": str(found.paths.root),
     }

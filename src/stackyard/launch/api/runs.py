@@ -40,6 +40,7 @@ class RunReport:
     Attributes:
         tasks: the status of each task of an array, by its index.
         placement: planned and actual places of the ranks; empty before the end.
+        usage: the memory and the GPUs that the ranks used; empty before the end.
         preflight: what the preflight measured; empty without one.
         attempts: the results of earlier attempts, by their number.
     """
@@ -50,6 +51,7 @@ class RunReport:
     tasks: dict[str, RunStatus]
     placement: dict[str, Any]
     preflight: dict[str, Any]
+    usage: dict[str, Any]
     attempts: dict[int, dict[str, Any]]
 
 
@@ -66,7 +68,8 @@ def report(paths: RunPaths) -> RunReport:
     """
     record, status = read_run(paths), why_ended(paths, current_status(paths), patience_s=0)
     before = {number: _json(paths.attempt(number) / "result.json") for number in range(1, max(1, status.attempts))}
-    return RunReport(paths, record, status, array_tasks(paths), _json(paths.placement), _json(paths.preflight), before)
+    of_ranks = (_json(paths.placement), _json(paths.preflight), _json(paths.usage))
+    return RunReport(paths, record, status, array_tasks(paths), *of_ranks, before)
 
 
 def _json(path: Path) -> dict[str, Any]:

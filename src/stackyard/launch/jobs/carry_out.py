@@ -178,6 +178,7 @@ def _end(run: _Run, result: StepResult, waits: str) -> None:
     """Keep the placement report and the end, or the reason why the job starts again. No error here changes the end."""
     with suppress(OSError, ValueError, KeyError):
         _keep_placement(run, result)
+        _keep_usage(run, result)
     first = asdict(result.first) if result.first else {}
     run.listener.event("end", {"state": result.state, "code": result.code})
     run.listener.flush()
@@ -198,3 +199,10 @@ def _keep_placement(run: _Run, result: StepResult) -> None:
         placement = placement_report(StepFile.read(run.paths.main.plan), result.placements, result.hosts)
         run.listener.notice(f"placement: {placement.summary()}")
         atomic.write_json(run.paths.placement, placement.to_json())
+
+
+def _keep_usage(run: _Run, result: StepResult) -> None:
+    from stackyard.launch.run.usage import usage_report
+
+    if result.usage:
+        atomic.write_json(run.paths.usage, usage_report(result.usage))

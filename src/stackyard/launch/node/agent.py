@@ -29,13 +29,13 @@ from stackyard.launch.node.ranks import Rank
 from stackyard.launch.node.sockets import hold_port
 from stackyard.launch.node.stacks import Stacks
 from stackyard.launch.node.uplink import find
+from stackyard.launch.node.usage import Usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from stackyard.launch.node.uplink import Uplink
-
 
 SIDECAR = -1
 """What stands for a task's number where the helper program of rank 0's node is meant."""
@@ -66,9 +66,9 @@ class Agent:
         self.logs = Logs(os.path.join(folder, f"agent-{self.host}.log"), self.file["sizes_s"])
         self.ends = Ends(self.logs, self._report_end)
         self.went = self.hub_holds = False
-        self.kill_at, self.leave_at = 0.0, 0.0
-        self.next_watch = self.next_refresh = 0.0
+        self.kill_at = self.leave_at = self.next_watch = self.next_refresh = 0.0
         self.stacks = Stacks(self.directory.path, self.file["py_spy"])
+        self.usage = Usage(self.file["gpu_vendor"])
 
     def run(self) -> "int":
         """Run until all ranks of this node have ended; 0, or 1 where the hub could not be reached."""
@@ -140,7 +140,8 @@ class Agent:
         if rank.code is not None:
             return
         rank.code = code
-        self.ends.begin("exit", rank.task, dict({"task": rank.task, "code": code}, **({"how": how} if how else {})))
+        value = {"task": rank.task, "code": code, "usage": self.usage.of(rank.task, bool(code))}
+        self.ends.begin("exit", rank.task, dict(value, **({"how": how} if how else {})))
 
     def _report_end(self, kind: "str", value: "dict[str, Any]") -> "None":
         self.send(kind, value)
@@ -286,6 +287,7 @@ class Agent:
 
     def _watch(self, now: "float") -> "None":
         self._refresh(now)
+        self.usage.look(self._running() if self.went else [], now)
         for rank in self._running():
             if rank.shim_alive():
                 continue
@@ -333,6 +335,7 @@ class Agent:
         now = time.monotonic()
         if not self.kill_at:
             self._stop("the launch was ended before this rank started")
+            self.usage.look(self._running(), now, True)
             self._signal_all(signal.SIGTERM)
         self.kill_at = min(self.kill_at or now + grace_s, now + grace_s)
         self.leave_at = self.kill_at + 5

@@ -26,6 +26,8 @@ READ_MOST = 1 << 18
 """Bytes read from a log at a time, and kept for the hub at most before reading goes on."""
 FIRST_LOOK_S, LOOK_S, QUIET_LOOK_S = 0.03, 0.1, 0.5
 """Seconds between two looks at the logs: until the first output, while they are streamed, while they are not."""
+BUSY_S = 10.0
+"""When no log has grown for so long, all are looked at like those that are not streamed."""
 
 
 class Log:
@@ -84,6 +86,7 @@ class Logs:
         self._own = own
         self._logs = {}  # type: dict[int, Log]
         self._held = self._first = self._hurry = False
+        self._grown = time.monotonic()
         self._sizes_s, self._next_sizes = sizes_s, 0.0
         _thread.start_new_thread(self._run, ())
 
@@ -95,7 +98,7 @@ class Logs:
 
     def hurry(self) -> "None":
         """The ranks start now: look more often until the first output."""
-        self._wish(setattr, self, "_hurry", True)
+        self._wish(self._begin_to_hurry)
 
     def hold(self, held: "bool") -> "None":
         """Read no more output until the hub has taken what it has."""
@@ -146,11 +149,15 @@ class Logs:
         self._look()
 
     def _pause(self) -> "float":
-        if self._hurry and not self._first:
+        busy = time.monotonic() < self._grown + BUSY_S
+        if busy and self._hurry and not self._first:
             return FIRST_LOOK_S
-        if any(log.streamed for log in self._logs.values()):
+        if busy and any(log.streamed for log in self._logs.values()):
             return LOOK_S
         return QUIET_LOOK_S if not self._first or not self._sizes_s else self._sizes_s
+
+    def _begin_to_hurry(self) -> "None":
+        self._hurry, self._grown = True, time.monotonic()
 
     def _look(self) -> "None":
         now = time.monotonic()
@@ -161,7 +168,7 @@ class Logs:
                 continue  # all ranks of a node may have one log
             seen.add(log.path)
             if (log.streamed or sizes) and log.look():
-                self._first = True
+                self._first, self._grown = True, now
                 if not log.streamed:
                     self._tell("grew", task, log.size)
             if log.streamed:

@@ -29,7 +29,8 @@ foreground, both streams into the rank's log.
     {"ports": [29411, ..]}          (node of task 0)            {"stop": "message"}
     {"start": {"task", "local", "pid", "cpus", "gpus"}}         {"signal": "USR1"}      to the topmost processes of each
     {"exit": {"task", "code", "tail": ["last lines"],                                   rank that handle it, no others
-              "how": "killed" or "orphaned"}}                   {"stacks": true}
+              "how": "killed" or "orphaned",                    {"stacks": true}
+              "usage": {..}}}           (`launch.node.usage`)
     {"out": {"task", "text"}}       streamed output             {"end": grace_s}        SIGTERM, then SIGKILL, then exit
     {"tail": {"task", "tail"}}      the last lines, later       {"hold": true or false}   send no output meanwhile
     {"grew": true}                  output that is not streamed

@@ -22,6 +22,29 @@ class Placement:
 
 
 @dataclass(frozen=True)
+class RankUsage:
+    """What a task used, as far as its agent saw it (one look a second or less often).
+
+    Attributes:
+        peak_bytes: the sum over its processes of the largest resident size of each; pages that several processes share
+            count for each of them. 0: it ended before the first look.
+        largest_bytes: of the largest process alone.
+        processes: how many there were at the peak.
+        gpu_peak_bytes: of its own GPUs, or of all that its node's agent sees where they are not known one by one.
+        gpu_use_percent: mean use of these GPUs; -1: not known.
+    """
+
+    task: int
+    host: str
+    peak_bytes: int = 0
+    largest_bytes: int = 0
+    processes: int = 0
+    gpu_peak_bytes: int = 0
+    gpu_total_bytes: int = 0
+    gpu_use_percent: int = -1
+
+
+@dataclass(frozen=True)
 class Cause:
     """A known cause that matched the failure. `rule` names the row of the table."""
 
@@ -59,6 +82,7 @@ class StepResult:
     launcher_output: str = ""
     failed_tasks: int = 0
     warned: bool = False
+    usage: tuple[RankUsage, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""

@@ -139,6 +139,11 @@ class RunPaths:
         return self._renamed("placement.json", "receipt.json")
 
     @property
+    def usage(self) -> Path:
+        """The memory and the GPUs that the ranks used."""
+        return self.root / "usage.json"
+
+    @property
     def preflight(self) -> Path:
         """What the preflight measured."""
         return self._renamed("preflight.json", "gate.json")

@@ -234,7 +234,7 @@ class Hub:
         task, code = int(value["task"]), int(value["code"])
         if task in self.seen.codes:
             return
-        self.seen.codes[task] = code
+        self.seen.ended(task, code, link.host, value.get("usage") or {})
         if code:
             self.reports.event("exit", {"task": task, "host": link.host, "code": code})
         if code and not self.state:

@@ -15,6 +15,7 @@ from stackyard.launch.plan.schedulers.hostlist import short_host
 from stackyard.launch.records.outcome import Cause, Failure, Listener, Placement, State, StepResult
 from stackyard.launch.records.paths import StepPaths
 from stackyard.launch.run.causes import BY_SCHEDULER, explain
+from stackyard.launch.run.usage import oom_kills, ranks_usage, with_usage
 from stackyard.launch.run.verdict import Ended, describe, first_of, left_early
 
 RANK_ZERO = re.compile(r"\b(?:rank|process|processor|task)\s*[:#=]?\s*0\s*(?:of|/|out of)\s*1\b", re.IGNORECASE)
@@ -40,6 +41,7 @@ class Seen:
         self.hosts: dict[int, str] = {}
         self.places: dict[int, Placement] = {}
         self.codes: dict[int, int] = {}
+        self.usage: dict[int, tuple[str, dict[str, Any]]] = {}
         self.facts: dict[str, Any] = {}
         self.failures: list[Ended] = []
         self.lost: list[tuple[str, str]] = []
@@ -92,6 +94,12 @@ class Seen:
         )
         self.places.setdefault(place.task, place)
 
+    def ended(self, task: int, code: int, host: str, usage: dict[str, Any]) -> None:
+        """A task has ended on a host, with what its agent knows of the memory and the GPUs that it used."""
+        self.codes[task] = code
+        if usage:
+            self.usage[task] = host, usage
+
     def add_tail(self, task: int, tail: tuple[str, ...]) -> None:
         """The last lines of a failed rank, which came after the report of its end."""
         self.failures = [replace(one, tail=tail) if one.task == task else one for one in self.failures]
@@ -134,7 +142,7 @@ def result(seen: Seen, plan: Plan, listener: Listener) -> StepResult:
     state, code, first = _end(seen)
     facts = _facts(seen, plan)
     if first is not None:
-        cause = _cause(first, output, facts)
+        cause = with_usage(_cause(first, output, facts), first.task, seen.usage.get(first.task, ("", {}))[1])
         first = Failure(first.task, first.host, first.code, first.tail, cause, first.message)
     elif state == "cancelled" and (cause := explain(tail=(), code=code, launcher_output=output, facts=facts,
                                                     only=BY_SCHEDULER)):  # fmt: skip
@@ -143,7 +151,10 @@ def result(seen: Seen, plan: Plan, listener: Listener) -> StepResult:
         _warn(explain(tail=(), code=0, launcher_output=output, facts=facts), listener)
     hosts = tuple(seen.hosts[node] for node in sorted(seen.hosts))
     placements = tuple(seen.places[task] for task in sorted(seen.places))
-    return StepResult(state, code, first, placements, hosts, seen.seconds, output, len(seen.failures), seen.warned)
+    return StepResult(
+        state, code, first, placements, hosts, seen.seconds, output, len(seen.failures), seen.warned,
+        usage=ranks_usage(seen.file, seen.usage),
+    )  # fmt: skip
 
 
 def _end(seen: Seen) -> tuple[State, int, Failure | None]:
@@ -181,6 +192,7 @@ def _facts(seen: Seen, plan: Plan) -> dict[str, object]:
         "launcher": plan.line.words[0], "launcher_code": seen.launcher_code, "mpi": plan.program.mpi,
         "gpus_per_node": layout.node.gpus, "gpu_visibility": layout.gpu_visibility,
         "gpu_vendor": layout.node.gpu_vendor, "left_early": len(_early(seen)),
+        "oom_kills": oom_kills(seen.usage, seen.failures),
         "container": bool(plan.wrappers), "ranks_claiming_zero": _claiming_zero(seen), "nodes_there": len(seen.hosts),
     }  # fmt: skip
 

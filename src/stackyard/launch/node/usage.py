@@ -1,0 +1,112 @@
+"""The memory and the GPUs that the ranks of a node use, looked at seldom: a look must cost the ranks nothing.
+
+The kernel keeps the largest resident size of a process (VmHWM of proc(5)) until it ends, so a look every second or
+less often misses only what a process gained after the last one. Part of the agent: any Python from 3.6 on, standard
+library alone, few imports (see `stackyard.launch.node.agent`).
+"""
+# ruff: noqa: PTH118, PTH120
+
+import os
+import time
+
+from stackyard.launch.node.gpuprobe import GpuProbe
+from stackyard.launch.node.machine import slurp
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from stackyard.launch.node.ranks import Rank
+
+LOOK_SHARE, FREE_S = 2000, 0.1
+"""Looks at the memory take at most one part in so many of the time, besides this many seconds, so that the first ones
+are not far apart and a short run is seen too."""
+NO_LIMIT = 1 << 60
+"""A limit from which on there is none: control groups of version 1 write the largest multiple of a page."""
+
+
+class Usage:
+    """What the ranks of this node have used so far."""
+
+    def __init__(self, gpu_vendor: "str") -> "None":
+        self._memory = {}  # type: dict[int, dict[str, float]]
+        self._begun = self._spent = 0.0
+        self._group = Group()
+        self._gpus = GpuProbe(gpu_vendor)
+
+    def look(self, ranks: "list[Rank]", now: "float", at_once: "bool" = False) -> "None":
+        """Look where it is time to; `at_once` before the ranks are ended."""
+        self._gpus.step(now)
+        self._begun = self._begun or now
+        if self._spent > FREE_S + (now - self._begun) / LOOK_SHARE and not at_once:
+            return
+        start = time.monotonic()
+        for rank in ranks:
+            self._measure(rank, now)
+        self._spent += time.monotonic() - start
+
+    def _measure(self, rank: "Rank", now: "float") -> "None":
+        if not rank.below:
+            rank.refresh()
+        sizes = [size for size in map(largest_resident, rank.below) if size]
+        if not sizes:
+            return
+        known = self._memory.setdefault(rank.task, {"peak": 0, "largest": 0, "processes": 0})
+        if sum(sizes) > known["peak"]:
+            known.update(peak=sum(sizes), processes=len(sizes))
+        known.update(largest=max(known["largest"], *sizes), at=now)
+
+    def of(self, task: "int", failed: "bool") -> "dict[str, Any]":
+        """Of a rank that has ended: bytes, processes, GPUs; of one that has failed also the limit and OOM kills."""
+        found = dict(self._memory.get(task, ()))  # type: dict[str, Any]
+        if "at" in found:
+            found["ago"] = round(time.monotonic() - found.pop("at"), 1)
+        if failed:
+            found.update(limit=self._group.limit, oom_kills=self._group.kills())
+        if self._gpus.peaks:
+            found["gpus"] = self._gpus.peaks
+        return found
+
+
+def largest_resident(pid: "int") -> "int":
+    """VmHWM in bytes; 0 where the process has ended."""
+    text = slurp(f"/proc/{pid}/status", 4096)
+    at = text.find("VmHWM:")
+    return int(text[at + 6 :].split(None, 1)[0]) << 10 if at >= 0 else 0
+
+
+class Group:
+    """The memory limit of the agent's control group, which is its task's or its job's, and the OOM kills below it.
+
+    Without a limit the kills of the whole node count (``oom_kill`` of /proc/vmstat). Sources: cgroup-v2.rst and
+    cgroup-v1/memory.rst of the kernel's documentation.
+    """
+
+    def __init__(self, own: "str" = "/proc/self/cgroup", root: "str" = "/sys/fs/cgroup") -> "None":
+        self.limit, self._counter = 0, "/proc/vmstat"
+        for line in slurp(own).splitlines():
+            _, names, path = line.split(":", 2)
+            if not names:
+                self._find(root, path, "memory.max", "memory.events")
+            elif "memory" in names.split(","):
+                self._find(os.path.join(root, "memory"), path, "memory.limit_in_bytes", "memory.oom_control")
+        self._before = self._count()
+
+    def _find(self, root: "str", path: "str", limit: "str", counter: "str") -> "None":
+        """The lowest limit of the group and those above it."""
+        while True:
+            folder = os.path.join(root, path.strip("/"))
+            text = slurp(os.path.join(folder, limit)).strip()
+            if text.isdigit() and int(text) < min(self.limit or NO_LIMIT, NO_LIMIT):
+                self.limit, self._counter = int(text), os.path.join(folder, counter)
+            if not path.strip("/"):
+                return
+            path = os.path.dirname(path)
+
+    def _count(self) -> "int":
+        rows = (line.split() for line in slurp(self._counter).splitlines())
+        return sum(int(row[1]) for row in rows if row[:1] == ["oom_kill"])
+
+    def kills(self) -> "int":
+        """Processes that the kernel has killed since the agent has started, because memory was used up."""
+        return self._count() - self._before

@@ -1,0 +1,97 @@
+"""What the ranks of a step used, from what their agents sent with each end. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from stackyard.launch.node.step import StepFile
+from stackyard.launch.records.outcome import Cause, RankUsage
+from stackyard.launch.run.verdict import Ended
+
+MOST_RANKS = 1000
+"""Ranks that usage.json names one by one: those that used most."""
+OF_MEMORY = ("step-memory", "host-memory", "oom-kill", "killed", "shared-memory")
+"""The rules of causes.yaml that are about the memory of a node."""
+OF_GPU_MEMORY = ("gpu-memory",)
+Sent = Mapping[int, tuple[str, Mapping[str, Any]]]
+"""By task: its host, and what its agent sent (`stackyard.launch.node.usage.Usage.of`)."""
+
+
+def ranks_usage(file: StepFile, sent: Sent) -> tuple[RankUsage, ...]:
+    """What is known of each task that has ended; none of a task of which nothing was seen."""
+    every = (_of(file, task, host, value) for task, (host, value) in sorted(sent.items()))
+    return tuple(one for one in every if one.peak_bytes or one.gpu_total_bytes)
+
+
+def _of(file: StepFile, task: int, host: str, sent: Mapping[str, Any]) -> RankUsage:
+    gpus = _own_gpus(file, task, sent.get("gpus") or {})
+    known = [use for _, _, use in gpus if use >= 0]
+    return RankUsage(
+        task, host, int(sent.get("peak", 0)), int(sent.get("largest", 0)), int(sent.get("processes", 0)),
+        sum(peak for peak, _, _ in gpus), sum(total for _, total, _ in gpus),
+        round(sum(known) / len(known)) if known else -1,
+    )  # fmt: skip
+
+
+def _own_gpus(file: StepFile, task: int, gpus: Mapping[str, Sequence[int]]) -> list[Sequence[int]]:
+    """The rank's own GPUs, where the agent sees all of the node under their own numbers."""
+    local = task // file.nodes if file.distribution == "cyclic" else task % file.tasks_per_node
+    own = [str(gpu) for gpu in file.slots[local].gpus] if local < len(file.slots) else []
+    planned = {str(gpu) for slot in file.slots for gpu in slot.gpus}
+    return [gpus[gpu] for gpu in (own if planned <= set(gpus) else gpus)]
+
+
+def oom_kills(sent: Sent, failures: Collection[Ended]) -> int:
+    """How many OOM kills the nodes of the failed tasks have seen."""
+    return max((int(sent[one.task][1].get("oom_kills", 0)) for one in failures if one.task in sent), default=0)
+
+
+def with_usage(cause: Cause | None, task: int, sent: Mapping[str, Any]) -> Cause | None:
+    """The cause; of one that is about memory the remedy begins with what the rank had when it was last seen."""
+    if cause is None or not sent:
+        return cause
+    said = ""
+    if cause.rule in OF_MEMORY and sent.get("peak"):
+        of = f", of {_gib(sent['limit'])} that its job has on the node" if sent.get("limit") else ""
+        several = f" in {sent['processes']} processes" if sent.get("processes", 1) > 1 else ""
+        said = f"rank {task} had used up to {_gib(sent['peak'])}{several} {sent.get('ago', 0):g} s before its end{of}"
+    elif cause.rule in OF_GPU_MEMORY and sent.get("gpus"):
+        peaks = (f"GPU {index} {_gib(peak)} of {_gib(total)}" for index, (peak, total, _) in sent["gpus"].items())
+        said = f"in use on its node, seen every few seconds: {', '.join(peaks)}"
+    return replace(cause, remedy=f"{said}; {cause.remedy}") if said else cause
+
+
+def usage_report(usage: Sequence[RankUsage]) -> dict[str, Any]:
+    """usage.json: one sentence each about memory and GPUs, and the ranks that used most."""
+    most = sorted(usage, key=lambda one: (-one.peak_bytes, -one.gpu_peak_bytes, one.task))[:MOST_RANKS]
+    ranks = [asdict(one) for one in sorted(most, key=lambda one: one.task)]
+    return {"format": 1, "measured": len(usage), "memory": _memory(usage), "gpus": _gpus(usage), "ranks": ranks}
+
+
+def _memory(usage: Sequence[RankUsage]) -> str:
+    seen = [one for one in usage if one.peak_bytes]
+    if not seen:
+        return ""
+    top = max(seen, key=lambda one: one.peak_bytes)
+    several = f" in {top.processes} processes" if top.processes > 1 else ""
+    middle = f", median {_gib(statistics.median(one.peak_bytes for one in seen))}" if len(seen) > 1 else ""
+    return f"peak {_gib(top.peak_bytes)}{several} (rank {top.task} on {top.host}){middle}"
+
+
+def _gpus(usage: Sequence[RankUsage]) -> str:
+    seen = [one for one in usage if one.gpu_total_bytes]
+    if not seen:
+        return ""
+    top = max(seen, key=lambda one: one.gpu_peak_bytes)
+    known = [one.gpu_use_percent for one in seen if one.gpu_use_percent >= 0]
+    used = f", {round(sum(known) / len(known))} % busy on average" if known else ""
+    peak = f"peak {_gib(top.gpu_peak_bytes)} of {_gib(top.gpu_total_bytes)}"
+    return f"{peak} (rank {top.task} on {top.host}){used}"
+
+
+def _gib(size: float) -> str:
+    """Bytes as GiB, below one as MiB."""
+    return f"{size / (1 << 30):.1f} GiB" if size >= 1 << 30 else f"{size / (1 << 20):.0f} MiB"

@@ -1,0 +1,245 @@
+"""Memory and GPUs of each rank: looked at by the agent, recorded, shown, and named where they were used up."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from stackyard.launch.node.gpuprobe import GpuProbe, amd_rows, nvidia_rows
+from stackyard.launch.node.ranks import Rank
+from stackyard.launch.node.step import PlannedSlot, StepFile
+from stackyard.launch.node.usage import FREE_S, LOOK_SHARE, Group, Usage
+from stackyard.launch.records.outcome import Cause
+from stackyard.launch.run import causes
+from stackyard.launch.run.usage import ranks_usage, usage_report, with_usage
+from support.cli import stackyard
+from support.slurm import SlurmCluster
+from support.slurmcli import SHAPE, Work, working
+
+GIB, MIB = 1 << 30, 1 << 20
+USES = """\
+import os, time
+rank = int(os.environ["RANK"])
+if os.fork():
+    data = bytearray(100_000_000 * (rank + 1))
+    del data
+time.sleep(4)
+"""
+
+
+def peaks(folder: Path) -> dict[str, object]:
+    """Show of the last run: what it prints, and its usage as JSON; the peaks are as the program made them."""
+    found = json.loads(stackyard("runs", "show", "--json", cwd=folder).out)["usage"]
+    assert [one["task"] for one in found["ranks"]] == [0, 1]
+    for one in found["ranks"]:
+        assert one["processes"] == 2
+        made = 100_000_000 * (one["task"] + 1)
+        assert made < one["largest_bytes"] < made + 80 * MIB  # gone when it was looked at: the kernel's high-water mark
+        assert one["largest_bytes"] < one["peak_bytes"] < made + 160 * MIB
+    shown = stackyard("runs", "show", cwd=folder).out
+    assert f"memory     {found['memory']}" in shown
+    assert "(rank 1 on " in found["memory"]
+    return dict(found)
+
+
+def test_the_memory_of_each_rank(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(USES)
+    done = stackyard("launch", "-r", "2", "--json", "train.py", cwd=tmp_path, expect=0, timeout_s=60)
+    assert [one["task"] for one in json.loads(done.out)["usage"]] == [0, 1]
+    found = peaks(tmp_path)
+    assert found["measured"] == 2
+    assert found["gpus"] == ""
+
+
+@pytest.fixture
+def sleeper() -> Iterator[Rank]:
+    text = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'x = bytearray(50_000_000); input()'])"
+    started = subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE)
+    rank = Rank(3, 0, started.pid)
+    until = time.monotonic() + 20
+    while time.monotonic() < until and not Path(f"/proc/{started.pid}/task/{started.pid}/children").read_text():
+        time.sleep(0.02)
+    yield rank
+    started.communicate(b"\n")
+
+
+def test_looks_are_seldom(sleeper: Rank, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look is not repeated for as long as it would cost more than its share."""
+    usage, clock = Usage(""), [0.0]
+    looks: list[float] = []
+
+    def measure(rank: Rank, now: float) -> None:
+        looks.append(now)
+        clock[0] += FREE_S * 0.7
+
+    monkeypatch.setattr(usage, "_measure", measure)
+    monkeypatch.setattr("stackyard.launch.node.usage.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    for now, count in ((1, 1), (2, 2), (3, 2), (0.3 * FREE_S * LOOK_SHARE, 2), (FREE_S * LOOK_SHARE, 3)):
+        usage.look([sleeper], now)
+        assert len(looks) == count
+    usage.look([sleeper], 4, at_once=True)
+    assert len(looks) == 4
+
+
+def test_a_failure_has_the_limit_and_the_kills(sleeper: Rank) -> None:
+    usage = Usage("")
+    usage.look([sleeper], time.monotonic())
+    assert usage.of(3, failed=False)["peak"] > 1_000_000
+    assert set(usage.of(3, failed=True)) == {"peak", "largest", "processes", "ago", "limit", "oom_kills"}
+    assert usage.of(4, failed=False) == {}
+
+
+NONE = f"{(1 << 63) - 4096}\n"
+GROUPS = {
+    "version 2": ("0::/job/step/task\n", "", "memory.max", "memory.events", "max\n"),
+    "version 1": ("4:memory:/job/step/task\n0::/\n", "memory", "memory.limit_in_bytes", "memory.oom_control", NONE),
+}
+
+
+@pytest.mark.parametrize("version", GROUPS)
+def test_the_lowest_limit_of_the_groups(tmp_path: Path, version: str) -> None:
+    own, below, limit, counter, none = GROUPS[version]
+    (tmp_path / "own").write_text(own)
+    root = tmp_path / "cgroup"
+    for name, value in {"": none, "job": f"{4 * GIB}\n", "job/step": f"{8 * GIB}\n", "job/step/task": none}.items():
+        folder = root / below / name
+        folder.mkdir(parents=True)
+        (folder / limit).write_text(value)
+        (folder / counter).write_text(f"low 0\noom 5\noom_kill {len(name)}\n")
+    group = Group(str(tmp_path / "own"), str(root))
+    assert (group.limit, group.kills()) == (4 * GIB, 0)
+    (root / below / "job" / counter).write_text("oom_kill 5\n")
+    assert group.kills() == 2
+
+
+def test_without_a_limit_the_node_counts(tmp_path: Path) -> None:
+    (tmp_path / "own").write_text("0::/\n")
+    group = Group(str(tmp_path / "own"), str(tmp_path))
+    assert (group.limit, group.kills()) == (0, 0)
+
+
+NVIDIA = """\
+if [ "$*" != "--query-gpu=index,memory.used,memory.total,utilization.gpu --format=csv,noheader,nounits" ]; then
+  echo "Field \\"$1\\" is not a valid field to query." >&2; exit 2
+fi
+echo x >> "$COUNT"
+[ "$(wc -l < "$COUNT")" = 1 ] && used=70000 || used=100
+echo "0, $used, 81559, 90"; echo "1, 500, 81559, [N/A]"
+"""
+ROCM = """\
+[ "$*" = "--showmeminfo vram --showuse --csv" ] || { echo "rocm-smi: error: unrecognized arguments: $*" >&2; exit 2; }
+echo x >> "$COUNT"
+printf '\\nWARNING: AMD GPU device(s) is/are in a low-power state.\\n'
+echo "device,GPU use (%),VRAM Total Memory (B),VRAM Total Used Memory (B)"
+echo "card0,90,68702699520,73400320000"; echo "card1,N/A,68702699520,524288000"
+"""
+
+
+@pytest.fixture
+def vendors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, text in {"nvidia-smi": NVIDIA, "rocm-smi": ROCM}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("COUNT", str(tmp_path / "count"))
+    return tmp_path / "count"
+
+
+def until(probe: GpuProbe, now: float) -> None:
+    """One run of the program."""
+    probe.step(now)
+    end = time.monotonic() + 20
+    while probe._running is not None and time.monotonic() < end:
+        time.sleep(0.02)
+        probe.step(now)
+
+
+@pytest.mark.parametrize("vendor", ["nvidia", "amd"])
+def test_the_peaks_of_the_gpus(vendors: Path, vendor: str) -> None:
+    probe = GpuProbe(vendor)
+    for now in (100.0, 104.0, 105.0, 105.1, 2000.0):
+        until(probe, now)
+    assert len(vendors.read_text().split()) == 2  # 5 s after the first look, and then seldom
+    assert probe.peaks["0"][0] == 70000 * MIB
+    assert probe.peaks["0"][2] == 90
+    assert probe.peaks["1"][0] == 500 * MIB
+    assert probe.peaks["1"][2] == -1
+
+
+@pytest.mark.parametrize(
+    "text", ["", "No devices were found\n", "0, [N/A], 81559, 3\n", "device,GPU use (%)\ncard0,3\n"]
+)
+def test_what_the_programs_say_without_gpus(text: str) -> None:
+    assert nvidia_rows(text) == []
+    assert amd_rows(text) == []
+
+
+def test_a_program_that_fails_is_not_started_again(vendors: Path) -> None:
+    (vendors.parent / "nvidia-smi").write_text(f"#!/bin/sh\necho x >> {vendors}\nexit 9\n")
+    probe = GpuProbe("nvidia")
+    for now in (100.0, 105.0, 5000.0, 9000.0):
+        until(probe, now)
+    assert vendors.read_text() == "x\n"
+    assert probe.peaks == {}
+
+
+@pytest.mark.parametrize("vendor", ["nvidia", "amd", "intel", ""])
+def test_without_a_program_nothing_is_known(vendor: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    probe = GpuProbe(vendor)
+    for now in (100.0, 105.0, 205.0, 305.0):
+        until(probe, now)
+    assert (probe.peaks, probe._programs) == ({}, [])
+
+
+FILE = StepFile("r", "s", "i", (), "slurm", 2, 2, slots=(PlannedSlot((0,), (0, 1)), PlannedSlot((1,), (2, 3))))
+SEEN = {str(gpu): [gpu * GIB, 80 * GIB, gpu * 10] for gpu in range(4)}
+
+
+def test_a_rank_has_the_gpus_that_are_its_own() -> None:
+    known = {task: (f"n{task // 2}", {"peak": GIB, "largest": GIB, "processes": 1, "gpus": SEEN}) for task in range(4)}
+    usage = ranks_usage(FILE, known)
+    assert [(one.gpu_peak_bytes // GIB, one.gpu_use_percent) for one in usage] == [(1, 5), (5, 25)] * 2
+    assert usage_report(usage)["gpus"] == "peak 5.0 GiB of 160.0 GiB (rank 1 on n0), 15 % busy on average"
+    few = {0: ("n0", {"gpus": {"0": [GIB, 80 * GIB, -1]}})}  # a launcher that shows the agent one GPU only
+    (one,) = ranks_usage(FILE, few)
+    assert (one.gpu_peak_bytes, one.gpu_total_bytes, one.gpu_use_percent) == (GIB, 80 * GIB, -1)
+
+
+def test_memory_that_was_used_up_is_in_the_remedy() -> None:
+    found = causes.explain(tail=["step 3"], code=137, launcher_output="", facts={"oom_kills": 1})
+    assert found is not None
+    assert found.rule == "oom-kill"
+    sent = {"peak": 4 * GIB - 1, "largest": GIB, "processes": 5, "ago": 0.8, "limit": 4 * GIB, "oom_kills": 1}
+    told = with_usage(found, 3, sent)
+    assert told is not None
+    begin = (
+        "rank 3 had used up to 4.0 GiB in 5 processes 0.8 s before its end, of 4.0 GiB that its job has on the node; "
+    )
+    assert told.remedy == begin + found.remedy
+    assert with_usage(Cause("module-missing", "a", "b"), 3, sent) == Cause("module-missing", "a", "b")
+    gpu = with_usage(Cause("gpu-memory", "a", "b"), 3, {"gpus": {"0": [79 * GIB, 80 * GIB, 3]}})
+    assert gpu is not None
+    assert gpu.remedy == "in use on its node, seen every few seconds: GPU 0 79.0 GiB of 80.0 GiB; b"
+
+
+@pytest.fixture
+def work(slurm: SlurmCluster, tmp_path: Path) -> Iterator[Work]:
+    with working(slurm, tmp_path) as made:
+        yield made
+
+
+@pytest.mark.real
+def test_ranks_on_two_nodes(work: Work) -> None:
+    (work.folder / "uses.py").write_text(USES)
+    work.allocated("launch", *SHAPE, "uses.py")
+    hosts = {str(one["host"]) for one in peaks(work.folder)["ranks"]}  # type: ignore[attr-defined]
+    assert len(hosts) == 2
