@@ -1,8 +1,8 @@
 """Stackyard turns one declarative file into a deep-learning software stack that a cluster can use.
 
-From Python, jobs are started with `launch` and `submit`, and found with `runs` and `find_run`
-(docs/howto/from-python.md), which are imported when they are first used. The agents of the nodes import this package
-too: it runs on Python 3.6 and imports nothing.
+From Python, jobs are started with `launch`, `submit` and `Executor`, and found with `runs` and `find_run`
+(docs/howto/from-python.md), which are imported when they are first used. This module imports
+nothing, since every command waits for it, and runs on Python 3.6, since programs on nodes may import it.
 """
 
 __version__ = "0.1.0"
@@ -13,10 +13,15 @@ if TYPE_CHECKING:
     from stackyard.launch.api.calls import launch as launch
     from stackyard.launch.api.calls import runs as runs
     from stackyard.launch.api.calls import submit as submit
+    from stackyard.launch.api.executor import Executor as Executor
+    from stackyard.launch.api.executor import Future as Future
+    from stackyard.launch.api.failures import RankFailed as RankFailed
+    from stackyard.launch.api.failures import RemoteTraceback as RemoteTraceback
     from stackyard.launch.api.failures import RunFailed as RunFailed
     from stackyard.launch.api.handles import Run as Run
 else:
     _PLACES = {
+        "Executor": "executor", "Future": "executor", "RankFailed": "failures", "RemoteTraceback": "failures",
         "Run": "handles", "RunFailed": "failures", "find_run": "calls", "runs": "calls", "submit": "calls",
     }  # fmt: skip
 

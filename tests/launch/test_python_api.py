@@ -65,7 +65,7 @@ def test_a_program_is_launched_and_its_run_found_again(here: Path) -> None:
     assert (run.state, run.code, run.how, run.nodes, run.hosts) == ("done", 0, "launch", 1, (os.uname().nodename,))
     assert run.log(1).startswith("rank 1 of 2") and run.seconds > 0
     assert stackyard.runs() == [run] == stackyard.runs(here / "runs", everywhere=True) == [stackyard.find_run("last")]
-    assert repr(run).startswith(f"<Run {run.name} done: hello.py 0.5 /")
+    assert repr(run).startswith(f"<Run {run.name} done: hello.py 0.5 x>")
     assert "rank 0 of 2" in (run.folder / "batch.log").read_text()
     with pytest.raises(InputError, match="no log of rank 7"):
         run.log(7)

@@ -132,12 +132,12 @@ def recorded_here(recorded: Recorded) -> Iterator[Here]:
         raise
 
 
-def warn(recorded: Recorded) -> None:
+def warn(recorded: Recorded, *, stacklevel: int = 3) -> None:
     """The warnings about a plan, as warnings of Python."""
     for finding in recorded.plan.findings if recorded.plan else ():
         if finding.severity == "warning":
             better = f"; {finding.remedy}" if finding.remedy else ""
-            warnings.warn(f"{finding.message}{better}", stacklevel=3)
+            warnings.warn(f"{finding.message}{better}", stacklevel=stacklevel)
 
 
 def _from(place: jobs.Workspace, how: str, intent: jobs.Intent) -> jobs.Workspace:

@@ -46,3 +46,31 @@ class RunFailed(StackyardError):
 
     def __str__(self) -> str:
         return "\n".join(filter(None, (self.message, self.detail)))
+
+
+class RemoteTraceback(Exception):
+    """Where an exception was raised: the `__cause__` of an exception that a rank raised.
+
+    Attributes:
+        text: the traceback of the rank.
+    """
+
+    def __init__(self, rank: int, host: str, text: str) -> None:
+        super().__init__(rank, host, text)
+        self.rank, self.host, self.text = rank, host, text
+
+    def __str__(self) -> str:
+        return f"rank {self.rank} on {self.host}\n\n{self.text}"
+
+
+class RankFailed(StackyardError):
+    """An exception of a rank that cannot be raised here itself: it cannot be pickled, or would end this program.
+
+    Attributes:
+        kind: the name of its class.
+        text: the traceback of the rank.
+    """
+
+    def __init__(self, message: str, *, rank: int, host: str, kind: str, text: str, hint: str | None = None) -> None:
+        super().__init__(f"rank {rank} on {host}: {message}", hint=hint, detail=text)
+        self.rank, self.host, self.kind, self.text = rank, host, kind, text

@@ -149,4 +149,5 @@ class Run:
         return hash(self.folder)
 
     def __repr__(self) -> str:
-        return f"<Run {self.name} {read_status(self._paths).state}: {' '.join(self.program)[:60]}>"
+        words = " ".join(Path(word).name if word.startswith("/") else word for word in self.program)
+        return f"<Run {self.name} {read_status(self._paths).state}: {words[:60]}>"

@@ -154,6 +154,12 @@ class Batch(Protocol):
         ...
 
     submit_stdin: bool
+    arrays: bool
+    """Whether it has job arrays."""
+
+    def task_id(self, job: str, index: str) -> str:
+        """The id of one task of an array."""
+        ...
 
     def job_id(self, output: str) -> str:
         """The job's id from what the submit command printed. Raises StackyardError."""

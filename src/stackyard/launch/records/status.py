@@ -175,6 +175,14 @@ def cancel(paths: RunPaths) -> str:
     return _interrupt(paths, status)
 
 
+def cancel_task(paths: RunPaths, index: str) -> None:
+    """Cancel one task of an array, started or not; nothing happens where it has ended. Raises CommandError."""
+    from stackyard.launch.plan import schedulers
+
+    scheduler = schedulers.get(read_run(paths).scheduler)
+    scheduler.cancel(scheduler.task_id(read_status(paths).job, index))
+
+
 def _interrupt(paths: RunPaths, status: RunStatus) -> str:
     process = Identity.from_json(status.process)
     if process is None:

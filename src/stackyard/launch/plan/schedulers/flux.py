@@ -21,6 +21,7 @@ class Flux:
     """Scripts of flux batch: each runs in a Flux instance of its own, on the job's nodes."""
 
     name: heads.SchedulerName = "flux"
+    arrays: bool = False
     submit_stdin: bool = False
 
     def head(self, request: BatchRequest) -> BatchHead:
@@ -61,6 +62,10 @@ class Flux:
             if re.fullmatch(r"[ƒf][1-9A-HJ-NP-Za-km-z]+|\d+", line.strip()):
                 return line.strip()
         raise StackyardError("flux batch printed no job ID", detail=output)
+
+    def task_id(self, job: str, index: str) -> str:
+        """Flux has no arrays."""
+        raise InputError(f"Flux has no job arrays: task {index} of {job}")
 
     def state(self, job: str) -> JobState:
         """Ask flux jobs. Raises MissingError, CommandError."""

@@ -49,6 +49,7 @@ class Lsf:
     """
 
     name: heads.SchedulerName = "lsf"
+    arrays: bool = True
 
     def __init__(self, submit_stdin: bool = True) -> None:
         self.submit_stdin = submit_stdin
@@ -81,6 +82,10 @@ class Lsf:
         if match is None:
             raise StackyardError("bsub printed no job ID", detail=output)
         return match[1]
+
+    def task_id(self, job: str, index: str) -> str:
+        """The ID of one task of an array."""
+        return f"{job}[{index}]"
 
     def state(self, job: str) -> JobState:
         """Ask bjobs. Raises MissingError, CommandError."""

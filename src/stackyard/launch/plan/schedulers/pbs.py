@@ -26,6 +26,7 @@ class Pbs:
     """qsub scripts."""
 
     name: heads.SchedulerName = "pbs"
+    arrays: bool = True
     submit_stdin: bool = False
 
     def head(self, request: BatchRequest) -> BatchHead:
@@ -51,6 +52,10 @@ class Pbs:
             if re.fullmatch(r"\d+(\[\])?(\.\S+)?", line.strip()):
                 return line.strip()
         raise StackyardError("qsub printed no job ID", detail=output)
+
+    def task_id(self, job: str, index: str) -> str:
+        """The ID of one task of an array."""
+        return job.replace("[]", f"[{index}]")
 
     def state(self, job: str) -> JobState:
         """Query qstat, including finished jobs. Raises MissingError, CommandError."""

@@ -23,6 +23,7 @@ class Slurm:
     """sbatch scripts."""
 
     name: heads.SchedulerName = "slurm"
+    arrays: bool = True
     submit_stdin: bool = False
 
     def head(self, request: BatchRequest) -> BatchHead:
@@ -57,6 +58,10 @@ class Slurm:
             if match:
                 return match[1]
         raise StackyardError("sbatch printed no job ID", detail=output)
+
+    def task_id(self, job: str, index: str) -> str:
+        """The ID of one task of an array."""
+        return f"{job}_{index}"
 
     def state(self, job: str) -> JobState:
         """Query the controller, then the accounting. Raises MissingError, CommandError."""

@@ -1,0 +1,224 @@
+"""The jobs of an executor, watched until each of their futures has its result."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stackyard.errors import InputError, StackyardError
+from stackyard.launch.api.handles import Run
+from stackyard.launch.api.results import failure_of, is_complete, outcomes_in, values_of
+from stackyard.launch.jobs.here import Here
+from stackyard.launch.jobs.recording import Run as Recorded
+from stackyard.launch.records.arrays import task_paths
+from stackyard.launch.records.follow import Watch
+from stackyard.launch.records.paths import RunPaths
+from stackyard.launch.records.record import RunStatus, read_status, write_status
+from stackyard.launch.records.status import array_tasks, cancel, cancel_task, current_status, why_ended
+
+POLL_S, POLL_MOST_S = 0.1, 2.0
+"""Seconds between looks at the files of the jobs."""
+LOOKS_PER_S = 200
+"""Files looked at in a second at most, on average."""
+ASK_S = 1.0
+"""Seconds at least between two queries of the scheduler, for all jobs of an executor together."""
+VISIBLE_S = 10.0
+"""How long after the end of a job its results may take to be seen here, on a shared file system."""
+
+
+@dataclass(eq=False)
+class Task:
+    """One future, and where its ranks keep what they return.
+
+    Attributes:
+        index: of a task of an array; empty for a job of its own.
+        is_single: the future is for the one call of the task, not for a list of them.
+        every: what each rank returned, once the future is done.
+        ended: when the end of the task was first seen.
+    """
+
+    future: concurrent.futures.Future[Any]
+    recorded: Recorded
+    results: Path
+    index: str = ""
+    is_single: bool = True
+    every: Sequence[Any] = ()
+    ended: float = 0
+    here: Here | None = None
+
+    @property
+    def paths(self) -> RunPaths:
+        """The run; of an array the directory of this task, once it has started."""
+        own = task_paths(self.recorded.paths, self.index) if self.index else self.recorded.paths
+        return own if own.record.exists() else self.recorded.paths
+
+    def settle(self, status: RunStatus) -> bool:
+        """Give the future its result, now that the job has ended; False where that is to be tried again."""
+        if self.future.done():
+            return True
+        self.ended = self.ended or time.monotonic()
+        outcomes = outcomes_in(self.results)
+        if status.ended_well and not is_complete(outcomes) and time.monotonic() < self.ended + VISIBLE_S:
+            return False
+        with suppress(concurrent.futures.InvalidStateError):  # cancelled in this moment
+            if status.ended_well and is_complete(outcomes):
+                values = values_of(outcomes)
+                self.every = [each[0] for each in values] if self.is_single else values
+                self.future.set_result(self.every[0])
+            else:
+                self.future.set_exception(failure_of(Run(self.paths.root), status, outcomes))
+        return True
+
+    def fail(self, error: BaseException) -> None:
+        """The future gets this exception."""
+        with suppress(concurrent.futures.InvalidStateError):
+            self.future.set_exception(error)
+
+    def cancel(self) -> bool:
+        """Cancel the job; False where it has ended."""
+        if self.here:
+            self.here.interrupt()
+        elif self.index:
+            cancel_task(self.recorded.paths, self.index)
+        elif read_status(self.recorded.paths).job:
+            try:
+                cancel(self.recorded.paths)
+            except InputError:
+                return False
+        return True
+
+
+class Queue:
+    """Jobs that run here, one after the other."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Task] = []
+        self._changed = threading.Condition()
+        self._closed = False
+        self._thread = threading.Thread(target=self._work, name="stackyard executor", daemon=True)
+        self._thread.start()
+
+    def add(self, tasks: Sequence[Task]) -> None:
+        """Run them after those before."""
+        with self._changed:
+            self._waiting += tasks
+            self._changed.notify()
+
+    def close(self) -> None:
+        """No more tasks come."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+
+    def join(self) -> None:
+        """Wait until all have ended."""
+        self._thread.join()
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                while not (self._waiting or self._closed):
+                    self._changed.wait()
+                if not self._waiting:
+                    return
+                task = self._waiting.pop(0)
+            self._run(task)
+
+    @staticmethod
+    def _run(task: Task) -> None:
+        try:
+            if task.future.cancelled():
+                write_status(task.recorded.paths, RunStatus(state="cancelled", message="cancelled before its start"))
+                return
+            task.here = Here(task.recorded)
+            if task.future.cancelled():  # in this moment
+                task.here.interrupt()
+            task.here.wait()
+            while not task.settle(read_status(task.recorded.paths)):
+                time.sleep(POLL_S)
+        except BaseException as error:  # whoever waits for the future must learn of it
+            task.fail(error)
+
+
+class Watcher:
+    """Jobs in the queue of a scheduler. Their files are looked at often, the scheduler is asked seldom."""
+
+    def __init__(self) -> None:
+        self._jobs: list[tuple[Watch, list[Task]]] = []
+        self._changed = threading.Condition()
+        self._closed = False
+        self._asked = 0.0
+        self._pause = POLL_S
+        self._thread = threading.Thread(target=self._work, name="stackyard executor", daemon=True)
+        self._thread.start()
+
+    def add(self, tasks: Sequence[Task]) -> None:
+        """The tasks of one job that was submitted."""
+        with self._changed:
+            self._jobs.append((Watch(tasks[0].recorded.paths), list(tasks)))
+            self._pause = POLL_S
+            self._changed.notify()
+
+    def close(self) -> None:
+        """No more jobs come."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+
+    def join(self) -> None:
+        """Wait until all have ended."""
+        self._thread.join()
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                while not (self._jobs or self._closed):
+                    self._changed.wait()
+                if not self._jobs:
+                    return
+                jobs = list(self._jobs)
+            ended = [job for job in jobs if self._has_ended(*job)]
+            with self._changed:
+                self._jobs = [job for job in self._jobs if job not in ended]
+                least = sum(len(tasks) for _, tasks in jobs) / LOOKS_PER_S
+                self._pause = POLL_S if ended else min(self._pause * 1.1, POLL_MOST_S)
+                if self._jobs:
+                    self._changed.wait(max(self._pause, least))
+
+    def _has_ended(self, watch: Watch, tasks: list[Task]) -> bool:
+        try:
+            return self._look(watch, tasks)
+        except (OSError, StackyardError):  # a file system or a scheduler that does not answer now
+            return False
+        except BaseException as error:
+            for task in tasks:
+                task.fail(error)
+            return True
+
+    def _look(self, watch: Watch, tasks: list[Task]) -> bool:
+        """Settle what has ended; whether all of the job has."""
+        now = time.monotonic()
+        ask = now - self._asked >= ASK_S and watch.due()
+        self._asked = now if ask else self._asked
+        if not tasks[0].index:
+            status = current_status(watch.paths, ask=ask)
+            return status.over and tasks[0].settle(_explained(tasks[0], status))
+        states = array_tasks(watch.paths, ask=ask)
+        over = [task.settle(_explained(task, states[task.index])) for task in tasks if states[task.index].over]
+        if len(over) < len(tasks) or not all(over):
+            return False
+        current_status(watch.paths)  # which records the end of the whole
+        return True
+
+
+def _explained(task: Task, status: RunStatus) -> RunStatus:
+    """The status with the scheduler's reason, unless the end was wished for."""
+    if task.future.done() or status.state != "cancelled" or not task.paths.record.exists():
+        return status
+    return why_ended(task.paths, status)
