@@ -56,8 +56,6 @@ def end(how: str) -> None:
         time.sleep(60)
     if how == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
-    if how == "left":
-        os._exit(0)
     if how == "stubborn":
         raise Stubborn
     sys.exit(3)
@@ -126,9 +124,13 @@ def test_a_job_without_a_result_names_the_first_failure(here: Path) -> None:
 
 
 def test_a_rank_that_leaves_before_it_returns_is_a_failure(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def leave() -> None:
+        if os.environ["RANK"] == "1":
+            os._exit(0)
+
     monkeypatch.setattr("stackyard.launch.api.tasks.VISIBLE_S", 0.2)
-    with stackyard.Executor(**ONE) as executor, pytest.raises(stackyard.RunFailed, match="rank 0 exited with status 0"):
-        executor.submit(end, "left").result()
+    with stackyard.Executor(**TWO) as executor, pytest.raises(stackyard.RunFailed, match="rank 1 exited with status 0"):
+        executor.submit(leave).result()
 
 
 def test_what_is_returned_must_be_plain_enough(here: Path) -> None:
