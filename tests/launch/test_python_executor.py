@@ -133,6 +133,21 @@ def test_a_rank_that_leaves_before_it_returns_is_a_failure(here: Path, monkeypat
         executor.submit(leave).result()
 
 
+def test_only_the_last_attempt_counts(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def again(leaves: bool) -> str:
+        if os.environ["STACKYARD_ATTEMPT"] == "1":
+            raise Diverged
+        if leaves:
+            os._exit(0)
+        return os.environ["STACKYARD_ATTEMPT"]
+
+    monkeypatch.setattr("stackyard.launch.api.tasks.VISIBLE_S", 0.2)
+    with stackyard.Executor(**TWO, restarts=1) as executor:
+        assert executor.submit(again, False).results() == ["2", "2"]
+        with pytest.raises(stackyard.RunFailed, match="rank 0 exited with status 0"):
+            executor.submit(again, True).result()
+
+
 def test_what_is_returned_must_be_plain_enough(here: Path) -> None:
     with (
         stackyard.Executor(**ONE) as executor,

@@ -20,6 +20,7 @@ class OptionFields(TypedDict, total=False):
     """The fields of `Intent` but the program, and those of `BatchOptions`; docs/reference/jobfile.md explains them."""
 
     nodes: int
+    least_nodes: int
     ranks_per_node: int | None
     cores_per_rank: int | None
     threads_per_rank: int | None
@@ -32,6 +33,7 @@ class OptionFields(TypedDict, total=False):
     node_kind: str
     backend: Backend
     direct: bool
+    mpi_abort: bool
     controller: Literal["auto", "mpi", "gloo"]
     launcher: LauncherName
     launcher_args: Sequence[str]
@@ -40,6 +42,7 @@ class OptionFields(TypedDict, total=False):
     profile: Sequence[str]
     check: bool
     spare: int
+    restarts: int
     hang_min: float
     logs: Literal["auto", "all", "node", "first"]
     start_s: float | None

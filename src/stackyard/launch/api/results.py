@@ -13,9 +13,13 @@ from stackyard.launch.api.handles import Run
 from stackyard.launch.records.record import RunStatus
 
 
-def outcomes_in(folder: Path) -> list[dict[str, Any]]:
-    """What the ranks have kept so far, by rank; `stackyard.launch.node.call` writes it."""
-    return [pickle.loads(path.read_bytes()) for path in sorted(folder.glob("*.pkl"))]
+def outcomes_in(folder: Path, attempt: int) -> list[dict[str, Any]]:
+    """What the ranks of an attempt have kept, by rank; `stackyard.launch.node.call` writes it.
+
+    Those of an earlier attempt may have been more, on more nodes.
+    """
+    found = [pickle.loads(path.read_bytes()) for path in sorted(folder.glob("*.pkl"))]
+    return [each for each in found if each["attempt"] == attempt]
 
 
 def is_complete(outcomes: Sequence[dict[str, Any]]) -> bool:

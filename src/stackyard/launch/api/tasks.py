@@ -63,7 +63,7 @@ class Task:
         if self.future.done():
             return True
         self.ended = self.ended or time.monotonic()
-        outcomes = outcomes_in(self.results)
+        outcomes = outcomes_in(self.results, status.attempts)
         if status.ended_well and not is_complete(outcomes) and time.monotonic() < self.ended + VISIBLE_S:
             return False
         with suppress(concurrent.futures.InvalidStateError):  # cancelled in this moment

@@ -38,9 +38,12 @@ def main() -> "int":
     suffix = _suffix(Path(os.environ.get("STACKYARD_STEP", "")))
     rank = int(os.environ.get("RANK") or os.environ.get("STACKYARD_TASK") or 0)
     file = HERE / f"results{suffix}" / f"{rank:05d}.pkl"
-    about = {"rank": rank, "ranks": int(os.environ.get("WORLD_SIZE") or 1), "host": os.uname().nodename}
-    if file.exists():  # of an earlier attempt
-        file.unlink()
+    about: dict[str, Any] = {
+        "rank": rank,
+        "ranks": int(os.environ.get("WORLD_SIZE") or 1),
+        "host": os.uname().nodename,
+    }
+    about["attempt"] = int(os.environ.get("STACKYARD_ATTEMPT") or 1)
     try:
         result, code = {"ok": True, "values": _called(suffix)}, 0
     except Unusable as error:
