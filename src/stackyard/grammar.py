@@ -136,6 +136,11 @@ WORD = Grammar(
 )  # fmt: skip
 """A word of a scheduler or a launcher (queue, account, constraint ...): its own syntax, on one line, not an option."""
 
+ROLE = Grammar(
+    "a name of a role", re.compile(r"[a-z][a-z0-9_]{0,31}"), "use small letters, digits and _, and begin with a letter"
+)
+"""A role of a job: its name in capitals is part of the names of variables, and it begins lines of output."""
+
 JOB = Grammar(
     "a job name", re.compile(r"(?!-)[^\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029\[\]]{1,230}"),
     "write one line without brackets that does not begin with -; an array's indices are `array:`",

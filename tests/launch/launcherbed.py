@@ -7,9 +7,11 @@ from pathlib import Path
 
 from stackyard.errors import InputError
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
+from stackyard.launch.layout.roles import place_roles, together
 from stackyard.launch.plan.launchers import TABLE
 from stackyard.launch.plan.launchers.local import SPAWN
 from stackyard.launch.plan.model import LaunchLine, LaunchRequest
+from stackyard.launch.request.intent import Intent
 from stackyard.spec.models import Scheduler
 
 GOLDEN = Path(__file__).parent / "golden" / "launchers"
@@ -57,6 +59,17 @@ def packed(node: Node, ranks: int, each: int, nodes: int = 2, **changes: object)
     return Layout(node, (Block(0, nodes, slots),), **changes)  # type: ignore[arg-type]
 
 
+def roles(node: Node, how: str, hosts: tuple[str, ...] = ()) -> Layout:
+    """A server of two cores without GPU: on a node of its own, or beside the first workers; workers on two nodes."""
+    cores = None if how == "uneven" else 2
+    server: dict[str, object] = {"program": ("a",), "ranks_per_node": 1, "cores_per_rank": cores, "gpus_per_rank": 0}
+    if how == "beside":
+        server |= {"beside": "workers", "nodes": 1}
+    workers: dict[str, object] = {"program": ("b",), "nodes": 2, "ranks_per_node": 4, "cores_per_rank": 2}
+    intent = Intent.model_validate({"roles": {"server": server, "workers": workers}, "straddle": True})
+    return together(place_roles(intent, node, hosts), hosts)
+
+
 LAYOUTS: dict[str, tuple[Layout, Scheduler]] = {
     "summit": (packed(SUMMIT, 6, 7), CSM),
     "summit-own-gpus": (packed(SUMMIT, 6, 7, gpu_visibility="own"), CSM),
@@ -73,6 +86,9 @@ LAYOUTS: dict[str, tuple[Layout, Scheduler]] = {
     "perlmutter": (packed(PERLMUTTER, 4, 16), SLURM),
     "perlmutter-smt": (packed(PERLMUTTER, 4, 16, smt=2, distribution="cyclic"), SLURM),
     "cpu": (packed(CPU, 2, 24, nodes=4, hosts=("c01", "c02", "c03", "c07")), Scheduler(kind="pbs")),
+    "roles": (roles(PERLMUTTER, "block"), SLURM),
+    "roles-beside": (roles(PERLMUTTER, "beside"), SLURM),
+    "roles-uneven-cores": (roles(CPU, "uneven", ("c01", "c02", "c03")), Scheduler(kind="pbs")),
     "workstation": (packed(WORKSTATION, 2, 8, nodes=1), Scheduler()),
 }  # fmt: skip
 

@@ -46,6 +46,9 @@ DEALT = packed(CPU, 2, 24, distribution="cyclic")
 SHARED = Layout(HERE, (Block(0, 1, placed(HERE, ((0,), (0,), (1,)))),))
 MIXED = Layout(CPU, (Block(0, 1, placed(CPU, (span(0, 23),))), Block(1, 1, placed(CPU, (span(0, 11),)))))
 
+UNEQUAL = Layout(CPU, (Block(0, 1, placed(CPU, (span(0, 3), span(4, 4)))),))
+SHARING = Scheduler(exclusive=False)
+
 
 @pytest.mark.parametrize(
     ("name", "layout", "changes", "said"),
@@ -57,12 +60,16 @@ MIXED = Layout(CPU, (Block(0, 1, placed(CPU, (span(0, 23),))), Block(1, 1, place
         ("mpich", packed(CPU, 2, 24), {}, "requires hostnames"),
         *((name, packed(CPU, 2, 24), {"inside": False}, "requires hostnames")
           for name in ("srun", "jsrun", "mpirun", "mpich", "pals", "flux")),
-        *((name, MIXED, {}, "cannot place ranks differently") for name in ("srun", "mpich", "pals", "flux")),
+        ("flux", MIXED, {}, "cannot place ranks differently"),
+        ("mpich", MIXED, {}, "binds local rank i of every node"),
+        ("srun", MIXED, {"scheduler": Scheduler(mpi="pmi2"), "mpi": True}, "MPI_Init waits for ever"),
+        ("srun", UNEQUAL, {"scheduler": SHARING}, "the same number of cores and GPUs, unless the nodes are exclusive"),
+        ("flux", UNEQUAL, {"scheduler": SHARING}, "the same number of cores and GPUs"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_said_is_refused(name: str, layout: Layout, changes: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=re.escape(said)) as caught:
-        get(name).line(LaunchRequest(layout, Scheduler(), **changes))
+        get(name).line(LaunchRequest(**{"layout": layout, "scheduler": Scheduler(), **changes}))
     assert caught.value.hint
 
 

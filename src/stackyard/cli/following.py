@@ -17,13 +17,15 @@ def follow_run(paths: RunPaths, *, as_json: bool = False, logs: tuple[Path, ...]
     """Follow a run to its end and exit with its status; Ctrl-C stops following only.
 
     Args:
-        logs: the files whose text is shown; none: the log of the first rank.
+        logs: the files whose text is shown; none: the log of the first rank, with several roles of each first.
     """
     from stackyard.cli.launchview import LaunchView
-    from stackyard.launch.api.runs import follow, handle, read_status
+    from stackyard.launch.api.runs import first_ranks, follow, handle, read_run, read_status
 
+    view, firsts = LaunchView(quiet=as_json), {} if logs else first_ranks(read_run(paths))
+    view.show_names(dict(enumerate(firsts.values())))
     try:
-        status = follow(paths, LaunchView(quiet=as_json), logs=logs)
+        status = follow(paths, view, logs=logs or tuple(map(paths.main.rank_log, firsts)))
     except KeyboardInterrupt:
         show_notice(f"stopped following; the job is {read_status(paths).state}. "
                     f"`stackyard runs attach {handle(paths)}` follows it, "

@@ -16,6 +16,7 @@ from stackyard.errors import StackyardError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from stackyard.launch.api.explaining import Layout
     from stackyard.launch.api.jobs import Plan
     from stackyard.launch.api.runs import StepResult
 
@@ -30,6 +31,7 @@ class LaunchView:
         self._open = False
         self._many = False
         self._middle: set[int] = set()
+        self._names: Mapping[int, str] = {}
 
     def phase(self, name: str, detail: str = "") -> None:
         """One line with the seconds since the start."""
@@ -58,7 +60,7 @@ class LaunchView:
             click.echo(text, nl=False)
             return
         start = task not in self._middle
-        label = click.style(f"[{task}] ", dim=True)
+        label = click.style(f"[{self._names.get(task, task)}] ", dim=True)
         lines = text.splitlines(keepends=True)
         click.echo("".join((label if i or start else "") + line for i, line in enumerate(lines)), nl=False)
         (self._middle.discard if text.endswith("\n") else self._middle.add)(task)
@@ -69,6 +71,11 @@ class LaunchView:
     def show_numbers(self) -> None:
         """Put the rank before every line from now on."""
         self._many = True
+
+    def show_names(self, names: Mapping[int, str]) -> None:
+        """Put these names of ranks before their lines, where there are any."""
+        self._names = names
+        self._many = self._many or bool(names)
 
     def event(self, kind: str, data: dict[str, Any]) -> None:
         """Not shown: events are kept in the run directory; those worth showing also come as phases and notices."""
@@ -97,14 +104,23 @@ def show_plan(plan: Plan, step: str, *, err: bool = True) -> None:
     """The exact command, what each rank runs, and the warnings."""
     from stackyard.launch.api.jobs import launch_command, program_text
 
-    layout = plan.layout
+    for role in plan.roles:
+        click.echo(f"{click.style(role.name, bold=True)}: {_ranks(role.plan.layout)}", err=err)
+    if not plan.roles:
+        click.echo(_ranks(plan.layout), err=err)
+    click.echo(click.style("$ ", dim=True) + launch_command(plan, step), err=err)
+    for role in plan.roles:
+        click.echo(click.style(f"  {role.name}: ", dim=True) + program_text(role.plan), err=err)
+    if not plan.roles:
+        click.echo(click.style("  each: ", dim=True) + program_text(plan), err=err)
+    show_findings(plan, err=err)
+
+
+def _ranks(layout: Layout) -> str:
     gpus = f", {layout.gpus_per_rank} GPU{'s' * (layout.gpus_per_rank != 1)}" if layout.gpus_per_rank else ""
     cores = f"{layout.cores_per_rank} core{'s' * (layout.cores_per_rank != 1)}"
     nodes = f"{layout.nodes} node{'s' * (layout.nodes != 1)}"
-    click.echo(f"{layout.ranks} rank{'s' * (layout.ranks != 1)} on {nodes}: {cores}{gpus} each", err=err)
-    click.echo(click.style("$ ", dim=True) + launch_command(plan, step), err=err)
-    click.echo(click.style("  each: ", dim=True) + program_text(plan), err=err)
-    show_findings(plan, err=err)
+    return f"{layout.ranks} rank{'s' * (layout.ranks != 1)} on {nodes}: {cores}{gpus} each"
 
 
 def show_findings(plan: Plan, *, err: bool = True) -> None:

@@ -54,6 +54,7 @@ Alias = Annotated[str, AfterValidator(_label_of_axes)]
 
 Family = Annotated[str, _checked(grammar.FAMILY, or_empty=True)]
 Word = Annotated[str, _checked(grammar.WORD, or_empty=True)]
+RoleName = Annotated[str, _checked(grammar.ROLE)]
 JobName = Annotated[str, _checked(grammar.JOB, or_empty=True)]
 ArrayIndices = Annotated[str, _checked(grammar.ARRAY, or_empty=True)]
 Interface = Annotated[str, _checked(grammar.INTERFACE)]

@@ -1,6 +1,7 @@
 """mpiexec of HPE's Parallel Application Launch Service (PALS), as Polaris and Aurora have it.
 
-HPE   mpiexec(1) of PALS; the options of its client as published with the Cray CLI (cray/modules/mpiexec)
+HPE   mpiexec(1) of PALS; the options of its client as published with the Cray CLI (cray/modules/mpiexec): after a colon
+      it reads -n, --ppn, --depth, --wdir and --umask only. Here such ranks begin on the next host.
 ALCF  https://docs.alcf.anl.gov/aurora/running-jobs-aurora/, https://docs.alcf.anl.gov/polaris/running-jobs/
 """
 
@@ -70,18 +71,47 @@ def main(words: list[str]) -> int:
     if not given.rest:
         raise Refused("mpiexec: no executable given", 2)
     hosts, default_ppn = _hosts(given)
-    ppn = given.number("ppn", 0) or default_ppn
-    count = given.number("np", 1)
-    if count > ppn * len(hosts):
-        raise Refused(f"mpiexec: {count} ranks do not fit on {len(hosts)} hosts with {ppn} ranks per node", 2)
-    _check_bind(given, machine, ppn)
-    placed = [_rank(given, machine, hosts, rank, ppn, count) for rank in range(count)]
+    commands = _commands(given)
+    in_all = sum(command.number("np", 1) for command in commands)
+    placed: list[ranks.Rank] = []
+    node = 0
+    for command in commands:
+        ppn = command.number("ppn", 0) or default_ppn
+        count = command.number("np", 1)
+        if count > ppn * (len(hosts) - node):
+            raise Refused(
+                f"mpiexec: {count} ranks do not fit on {len(hosts) - node} hosts with {ppn} ranks per node", 2
+            )
+        _check_bind(command, machine, ppn)
+        first = (node, len(placed))
+        placed += [_rank(command, machine, hosts, rank, ppn, count, first, in_all) for rank in range(count)]
+        node += -(-count // ppn)
     ranks.placement("mpiexec", placed)
     output, error = (given.get(name).replace("%r", "{rank}") for name in ("o", "e"))
     return ranks.run(
-        placed, given.rest, _environ(given), cwd=given.get("wdir") or None, label="label" in given,
+        placed, commands[0].rest, _environ(given), cwd=given.get("wdir") or None, label="label" in given,
         end_on_error="no-abort-on-failure" not in given, output=output, error=error,
     )  # fmt: skip
+
+
+OF_A_COMMAND = tuple(row for row in OPTIONS if row.names[0] in ("-n", "--ppn", "-d", "--wdir", "--umask"))
+
+
+def _commands(given: Given) -> list[Given]:
+    """What is said of each command between colons; hosts and the kind of binding are those of the whole line."""
+    groups: list[list[str]] = [[]]
+    for word in given.rest:
+        groups.append([]) if word == ":" else groups[-1].append(word)
+    found = [Given(groups[0], given.lists)]
+    whole = {name: values for name, values in given.lists.items() if name != "np"}
+    for words in groups[1:]:
+        own = parse(words, OF_A_COMMAND, STYLE)
+        if not own.rest:
+            raise Refused("mpiexec: no executable given after a colon", 2)
+        if own.rest != groups[0]:
+            raise Refused("mpiexec: this stand-in starts one program only", 2)
+        found.append(own.under(Given([], whole)))
+    return found
 
 
 def _pairs(words: list[str]) -> list[str]:
@@ -190,9 +220,20 @@ def _cpus(given: Given, machine: Machine, local: int) -> tuple[int, ...]:
     return every
 
 
-def _rank(given: Given, machine: Machine, hosts: list[str], rank: int, ppn: int, count: int) -> ranks.Rank:
+def _rank(
+    given: Given,
+    machine: Machine,
+    hosts: list[str],
+    rank: int,
+    ppn: int,
+    ranks_of_it: int,
+    first: tuple[int, int],
+    count: int,
+) -> ranks.Rank:
+    """A rank of a command with `ranks_of_it` ranks, whose `first` node and rank are these; `count` are all ranks."""
     node, local = divmod(rank, ppn)
-    here = min(ppn, count - node * ppn)
+    here = min(ppn, ranks_of_it - node * ppn)
+    node, rank = node + first[0], rank + first[1]
     variables = {
         "PALS_RANKID": rank, "PALS_LOCAL_RANKID": local, "PALS_LOCAL_SIZE": here, "PALS_NODEID": node,
         "PALS_DEPTH": given.number("depth", 1), "PALS_APID": "5d1e0000-0000-4000-8000-000000000001",

@@ -58,7 +58,7 @@ def command(context: Context, /, program: tuple[str, ...], only: str | None, **o
 
 
 def _show(found: Explained, picture: bool, width: int) -> None:
-    _show_layout(found.layout, picture, width)
+    _show_layout(found, picture, width)
     for name, line in found.lines.items():
         _show_line(name, line, found.own, width)
     _show_hosts(found, width)
@@ -91,10 +91,10 @@ def _layout_json(layout: Layout) -> dict[str, Any]:
     }
 
 
-def _show_layout(layout: Layout, picture: bool, width: int) -> None:
+def _show_layout(found: Explained, picture: bool, width: int) -> None:
     from stackyard.launch.api.explaining import draw
 
-    node = layout.node
+    layout, node = found.layout, found.layout.node
     title = f"{counted(layout.ranks, 'rank')} on {counted(layout.nodes, 'node')} of kind {node.kind}"
     click.echo(click.style(title, bold=True))
     for sentence in layout.reasons:
@@ -102,7 +102,9 @@ def _show_layout(layout: Layout, picture: bool, width: int) -> None:
     for sentence in node.assumed:
         _wrapped(sentence, "  ", width, label=("assumed:", "cyan"))
     _show_findings(layout.findings, width)
-    if picture:
+    for heading, part in found.drawings if picture else ():
+        click.echo("\n" + draw(part, width=width, color=sys.stdout.isatty(), heading=heading).rstrip())
+    if picture and not found.drawings:
         click.echo("\n" + draw(replace(layout, hosts=()), width=width, color=sys.stdout.isatty()).rstrip())
 
 

@@ -98,6 +98,7 @@ def carry_out(job: Job, paths: RunPaths, stream: Stream, as_json: bool) -> None:
         view.show_numbers()
 
     def announce(plan: Plan) -> None:
+        view.show_names(jobs.rank_names(plan))
         with only_shown():
             show_plan(plan, str(paths.root))
 

@@ -88,14 +88,16 @@ def attach(context: Context, run: str, as_json: bool) -> None:
 )
 @click.argument("run", metavar="[RUN]", default="last")
 @click.option("-r", "--rank", metavar="N", type=click.IntRange(0), help="Rank. Default: the first.")
+@click.option("--role", metavar="NAME", help="Of several programs this one; its ranks are counted from 0.")
 @click.option("--launcher", is_flag=True, help="The log of the launcher itself.")
 @click.option("--where", is_flag=True, help="Print the path of the logs only.")
 @click.pass_obj
-def logs(context: Context, run: str, rank: int | None, launcher: bool, where: bool) -> None:
+def logs(context: Context, run: str, rank: int | None, role: str | None, launcher: bool, where: bool) -> None:
     """Print the log of a rank."""
-    from stackyard.launch.api.runs import rank_log
+    from stackyard.launch.api.runs import rank_log, rank_of
 
     paths = _find(context, run)
+    rank = rank_of(paths, role, rank or 0) if role else rank
     step = paths.main
     path = step.launcher_log if launcher else rank_log(paths, rank or 0)
     if where:

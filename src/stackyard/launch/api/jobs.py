@@ -15,7 +15,7 @@ from stackyard.launch.jobs.job import Job, batch_job, default_nodes, launch_job,
 from stackyard.launch.jobs.recording import Run, plan_json, record_run
 from stackyard.launch.jobs.repeat import Repeat, repeat, with_changes
 from stackyard.launch.jobs.workspace import Workspace
-from stackyard.launch.plan.command import launch_command, program_text
+from stackyard.launch.plan.command import launch_command, program_text, rank_names
 from stackyard.launch.plan.make import check_program, unused
 from stackyard.launch.plan.model import Plan
 from stackyard.launch.records.naming import new_run, next_run
@@ -50,6 +50,7 @@ __all__ = [
     "preview_submission",
     "program_text",
     "queue_field",
+    "rank_names",
     "record_launch",
     "record_submission",
     "recorded_job",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stackyard.errors import InputError
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.records.find import compare, find_run, handle, known_runs, row
 from stackyard.launch.records.follow import follow
@@ -24,10 +25,13 @@ __all__ = [
     "cancel",
     "compare",
     "find_run",
+    "first_ranks",
     "follow",
     "handle",
     "list_runs",
     "rank_log",
+    "rank_of",
+    "read_run",
     "read_status",
     "report",
 ]
@@ -86,4 +90,28 @@ def rank_log(paths: RunPaths, rank: int) -> Path:
         return step.rank_log(rank)
     if file.logs != "node" or not rank:
         return step.rank_log(rank)
-    return step.node_log(rank % file.nodes if file.distribution == "cyclic" else rank // file.tasks_per_node)
+    return step.node_log(file.place(rank)[0])
+
+
+def first_ranks(record: RunRecord) -> dict[int, str]:
+    """In a run with several roles the first rank of each, as it is shown before lines of its output; else none."""
+    return {role["first_rank"]: f"{role['name']} 0" for role in record.plan.get("roles", ())}
+
+
+def rank_of(paths: RunPaths, role: str, rank: int) -> int:
+    """The rank, among those of all roles, of a rank within its role.
+
+    Raises:
+        InputError: the run has not started, has no such role, or that has fewer ranks.
+    """
+    try:
+        file = StepFile.read(paths.main.plan)
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(f"{paths.name} has no ranks yet", hint="its job has not started") from error
+    known = {one.name: one for one in file.roles}
+    if role not in known:
+        hint = f"use one of {', '.join(known)}" if known else "leave out --role: this run has one program"
+        raise InputError(f"no role {role} in {paths.name}", hint=hint)
+    if rank >= known[role].tasks:
+        raise InputError(f"no rank {rank} of {role}", hint=f"its ranks are 0 to {known[role].tasks - 1}")
+    return file.task_of(known[role], rank)

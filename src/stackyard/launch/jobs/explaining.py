@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stackyard.errors import InputError
-from stackyard.findings import Finding
+from stackyard.findings import Finding, counted
 from stackyard.launch.jobs.job import stack_in_use
 from stackyard.launch.jobs.workspace import Workspace
 from stackyard.launch.layout import placing
@@ -18,7 +18,7 @@ from stackyard.launch.plan.choosing import launcher_name
 from stackyard.launch.plan.command import program_text, shown_words
 from stackyard.launch.plan.context import PlanContext, plan_context, with_offer
 from stackyard.launch.plan.make import make_plan, node_of
-from stackyard.launch.plan.model import Allocation, BatchHead, Plan, Reason
+from stackyard.launch.plan.model import Allocation, BatchHead, Plan, PlannedRole, Reason
 from stackyard.launch.records.naming import next_run
 from stackyard.launch.request.intent import Intent
 from stackyard.spec.sitemodels import Site
@@ -43,6 +43,7 @@ class Explained:
         head: the directives of the batch script, each with its reason; none without a scheduler.
         rank: what each rank runs, with the reasons for it.
         identity: the variables in which rank.sh passes a rank its identity.
+        drawings: of a job with several roles, each kind of nodes with its heading.
     """
 
     layout: Layout
@@ -52,6 +53,7 @@ class Explained:
     rank: tuple[str, tuple[Reason, ...]]
     findings: tuple[Finding, ...]
     identity: tuple[str, ...] = ()
+    drawings: tuple[tuple[tuple[str, ...], Layout], ...] = ()
 
 
 def stand_for(nodes: int) -> tuple[str, ...]:
@@ -75,17 +77,52 @@ def explain(workspace: Workspace, intent: Intent, names: Iterable[str]) -> Expla
     found = with_offer(replace(plan_context(site, workspace.environ, stack), allocation=None), intent, site)
     kind: Any = found.scheduler
     fixed = replace(found, allocation=Allocation(kind, "", stand_for(intent.nodes)))
-    layout = placing.plan_layout(intent, node_of(intent, site, fixed))
-    own = launcher_name(intent, site.scheduler, fixed) if kind != "none" else intent.launcher or "local"
+    own = _own(intent, site, fixed) if kind != "none" else intent.launcher or "local"
     plans = {name: _plan(name, own, intent, site, fixed) for name in sorted(names, key=lambda name: name != own)}
     plan = _first_plan(plans.values())
+    layout = plan.layout if intent.roles else placing.plan_layout(intent, node_of(intent, site, fixed))
     head = plan.head or BatchHead("", ())
     return Explained(
         layout, own, {name: _line(made) for name, made in plans.items()},
         (head.prefix, _in_run(head.reasons, str(next_run(workspace.runs).root))),
         (program_text(plan), _of_each_rank(plan)), head.findings,
-        ALONE if plan.program.ranks_per_task > 1 else IDENTITY,
+        ALONE if plan.program.ranks_per_task > 1 else IDENTITY, _drawings(plan),
     )  # fmt: skip
+
+
+def _own(intent: Intent, site: Site, context: PlanContext) -> str:
+    """The launcher used here; with several roles that of the first."""
+    first = intent.of_role(next(iter(intent.roles))) if intent.roles else intent
+    return launcher_name(first, site.scheduler, context)
+
+
+def _drawings(plan: Plan) -> tuple[tuple[tuple[str, ...], Layout], ...]:
+    """The nodes of a job with several roles, block by block: which ranks of which role, with what."""
+    found = []
+    for block, part in zip(plan.layout.blocks, _parts(plan.layout), strict=True):
+        last = block.first + block.count - 1
+        which = f"node {block.first}" if block.count == 1 else f"nodes {block.first} to {last}, each"
+        lines = [f"{which} of {plan.layout.node.kind}"]
+        for index in dict.fromkeys(block.roles):
+            locals_ = [local for local, role in enumerate(block.roles) if role == index]
+            lines.append(f"{_span(locals_)}: {plan.roles[index].name}, {_each(plan.roles[index].plan.layout)}")
+        found.append((tuple(lines), part))
+    return tuple(found) if plan.roles else ()
+
+
+def _parts(layout: Layout) -> list[Layout]:
+    return [replace(layout, blocks=(replace(block, first=0),), hosts=()) for block in layout.blocks]
+
+
+def _span(numbers: list[int]) -> str:
+    return f"local rank {numbers[0]}" if len(numbers) == 1 else f"local ranks {numbers[0]} to {numbers[-1]}"
+
+
+def _each(layout: Layout) -> str:
+    each = [counted(layout.cores_per_rank, "core"), counted(layout.threads, "thread")]
+    if layout.gpus_per_rank:
+        each.append(counted(layout.gpus_per_rank, "GPU"))
+    return f"{', '.join(each)} each" if layout.ranks_per_node > 1 else ", ".join(each)
 
 
 def _first_plan(plans: Collection[Plan | InputError]) -> Plan:
@@ -127,8 +164,9 @@ def _line(made: Plan | InputError) -> dict[str, Any]:
     if isinstance(made, InputError):
         return {"cannot": made.message, "hint": made.hint or ""}
     line = made.line
+    program = "rank.sh" if made.wrappers or made.roles else program_text(made)
     return {
-        "command": f"{shown_words([*map(_bare, line.words)])} {'rank.sh' if made.wrappers else program_text(made)}",
+        "command": f"{shown_words([*map(_bare, line.words)])} {program}",
         "reasons": [{"words": list(map(_bare, reason.words)), "reason": reason.reason} for reason in line.reasons],
         "files": dict(line.files),
         "findings": [finding.to_json() for finding in line.findings],
@@ -140,11 +178,27 @@ def _bare(word: str) -> str:
 
 
 def _of_each_rank(plan: Plan) -> tuple[Reason, ...]:
-    """The reasons of the backend and the wrappers, then the other variables of a rank."""
+    """The reasons of the backend and the wrappers, then the other variables of a rank; role by role."""
+    if plan.roles:
+        return tuple(
+            replace(reason, reason=f"{role.name}: {reason.reason}")
+            for role in plan.roles for reason in (*_of_role(role), *_of_each_rank(role.plan))
+        )  # fmt: skip
     reasons = [*plan.program.reasons, *(reason for wrapper in plan.wrappers for reason in wrapper.reasons)]
     variables: Mapping[str, str] = plan.shown
     named = [reason for reason in reasons if reason.words]
     return (*named, *(Reason((f"{name}={value}",), _set(name, value)) for name, value in variables.items()))
+
+
+def _of_role(role: PlannedRole) -> tuple[Reason, ...]:
+    words = (f"STACKYARD_ROLE={role.name}", f"STACKYARD_ROLE_SIZE={role.plan.program.layout.ranks}")
+    name = role.name.upper()
+    ends = "ended when all ranks of the other roles have ended" if role.serves else "the job ends with its ranks"
+    return (
+        Reason(words, f"set for its ranks, with STACKYARD_ROLE_RANK; {ends}"),
+        Reason((f"STACKYARD_ADDR_{name}", f"STACKYARD_PORT_{name}", f"STACKYARD_SIZE_{name}"),
+               "address and port of its first node and its size, set for the ranks of every role"),
+    )  # fmt: skip
 
 
 def _set(name: str, value: str) -> str:

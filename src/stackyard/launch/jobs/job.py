@@ -69,7 +69,7 @@ def launch_job(workspace: Workspace, intent: Intent, again: Repeat | None = None
     context = plan_context(workspace.site, workspace.environ, stack, launcher=intent.launcher)
     job = _job(workspace, intent, context, again)
     allocation, offer = job.context.allocation, job.context.offer
-    if again or allocation is None or offer is None:
+    if again or intent.roles or allocation is None or offer is None:
         return job
     node, hosts = node_of(intent, workspace.site, job.context), len(allocation.hosts)
     return replace(job, intent=as_allocated(intent, node, offer, workspace.environ, hosts=hosts))

@@ -11,11 +11,12 @@ from typing import Any, Literal
 from stackyard.host.identity import hostname, whoami
 from stackyard.launch.jobs.job import Job
 from stackyard.launch.plan.carried import carried
-from stackyard.launch.plan.command import launch_command, program_text
+from stackyard.launch.plan.command import first_rank, launch_command, program_text
 from stackyard.launch.plan.model import Plan
 from stackyard.launch.records.origin import code_state, versions
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.record import RunRecord, write_record
+from stackyard.launch.request.intent import Intent
 
 How = Literal["launch", "submit", "deploy"]
 
@@ -46,12 +47,17 @@ def record_run(run: Run, how: How) -> Run:
             job.intent.recorded().model_dump(mode="json"), scheduler=job.context.scheduler,
             plan=plan_json(plan, str(run.paths.root)) if plan else {},
             stack={k: v for k, v in asdict(job.context.stack).items() if k != "change" and v},
-            site=_site(job), code=code_state(Path(job.intent.cwd or Path.cwd()), job.intent.program),
+            site=_site(job), code=code_state(Path(job.intent.cwd or Path.cwd()), _program(job.intent)),
             environment=_environment(job, plan),
             versions=versions(), yard=str(workspace.yard.root), user=whoami(), host=hostname(), again_of=job.again_of,
         ),
     )  # fmt: skip
     return run
+
+
+def _program(intent: Intent) -> tuple[str, ...]:
+    """The program whose code is recorded; of several that of the first role."""
+    return next((role.program for role in intent.roles.values()), intent.program)
 
 
 def _site(job: Job) -> dict[str, str]:
@@ -82,7 +88,19 @@ def plan_json(plan: Plan, step: str) -> dict[str, Any]:
         "variables": plan.shown,
         "reasons": [asdict(reason) for reason in plan.reasons],
         "findings": [finding.to_json() for finding in plan.findings],
+        **({"roles": [_role_json(plan, index) for index in range(len(plan.roles))]} if plan.roles else {}),
     }
+
+
+def _role_json(plan: Plan, index: int) -> dict[str, Any]:
+    """One of several programs; `first_rank` is its first one among those of all roles."""
+    role = plan.roles[index]
+    own = role.plan
+    return {
+        "name": role.name, "first_node": role.first, "first_rank": first_rank(plan, index),
+        "serves": role.serves, "program": program_text(own),
+        "cwd": own.cwd, "variables": own.shown, "layout": _layout_json(own),
+    }  # fmt: skip
 
 
 def _layout_json(plan: Plan) -> dict[str, Any]:
@@ -90,6 +108,7 @@ def _layout_json(plan: Plan) -> dict[str, Any]:
     return {
         "nodes": layout.nodes,
         "ranks": layout.ranks,
+        **({"ranks_of_nodes": [[p.nodes, p.ranks_per_node] for p in layout.alike]} if layout.hosts_differ else {}),
         "ranks_per_node": layout.ranks_per_node,
         "cores_per_rank": layout.cores_per_rank,
         "gpus_per_rank": layout.gpus_per_rank,

@@ -95,18 +95,25 @@ class Slot:
 
 @dataclass(frozen=True)
 class Block:
-    """`count` hosts from host index `first` on, all with the same slots."""
+    """`count` hosts from host index `first` on, all with the same slots.
+
+    In a job with several roles, `roles` has the index of each slot's role, and `gpu_visibility` is what the launcher
+    shows on these hosts.
+    """
 
     first: int
     count: int
     slots: tuple[Slot, ...]
+    roles: tuple[int, ...] = ()
+    gpu_visibility: Literal["", "all", "own"] = ""
 
 
 @dataclass(frozen=True)
 class Layout:
     """The placement of all ranks. `hosts` may be empty (unknown before the allocation): then hosts are indices.
 
-    `threads` is OMP_NUM_THREADS of every rank; `smt` the hardware threads used per core.
+    `threads` is OMP_NUM_THREADS of every rank; `smt` the hardware threads used per core. Where hosts differ, ranks
+    are numbered host by host.
     """
 
     node: Node
@@ -131,7 +138,7 @@ class Layout:
 
     @property
     def slots(self) -> tuple[Slot, ...]:
-        """The slots of a host; all hosts are alike in a layout of `plan_layout`."""
+        """The slots of a host; all hosts are alike in a layout of `plan_layout`, and in each of `alike`."""
         return self.blocks[0].slots
 
     @property
@@ -157,7 +164,30 @@ class Layout:
         """The global rank of a local rank on a host."""
         if self.distribution == "cyclic":
             return local_rank * self.nodes + host
-        return host * self.ranks_per_node + local_rank
+        before = 0
+        for block in self.blocks:
+            if host < block.first + block.count:
+                return before + (host - block.first) * len(block.slots) + local_rank
+            before += block.count * len(block.slots)
+        raise IndexError(host)
+
+    @property
+    def alike(self) -> tuple[Layout, ...]:
+        """Layouts of hosts that are alike, in the order of hosts: this one alone where all of them are."""
+        if len({(block.slots, block.gpu_visibility or self.gpu_visibility) for block in self.blocks}) == 1:
+            return (self,)
+        return tuple(
+            replace(
+                self, blocks=(replace(block, first=0),), hosts=self.hosts[block.first : block.first + block.count],
+                gpu_visibility=block.gpu_visibility or self.gpu_visibility,
+            )
+            for block in self.blocks
+        )  # fmt: skip
+
+    @property
+    def hosts_differ(self) -> bool:
+        """Whether some hosts have other ranks than others."""
+        return len(self.alike) > 1
 
     def places(self) -> Iterator[tuple[int, int, Slot]]:
         """Every (rank, host index, slot) in the order of hosts. Lazy: nothing is kept per rank."""

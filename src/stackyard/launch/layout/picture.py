@@ -43,17 +43,18 @@ class _Box:
     width: int
 
 
-def draw(layout: Layout, *, width: int = 100, color: bool = False) -> str:
+def draw(layout: Layout, *, width: int = 100, color: bool = False, heading: Sequence[str] = ()) -> str:
     """The picture of one node of a layout (all are alike), with a heading and a legend.
 
     Args:
+        heading: the sentences of the heading; empty: who the ranks are, and what each of them has.
         width: the maximum line length in columns, at least 40.
         color: colour cells and GPUs by rank.
     """
     width = max(width, 40)
     cells = _cells(layout)
     size = max(len(cell.text) for one in cells for cell in one.values())
-    lines: list[tuple[Segment, ...]] = [((line, ""),) for line in _heading(layout, width)]
+    lines: list[tuple[Segment, ...]] = [((line, ""),) for line in _heading(heading or _about(layout), width)]
     for socket in dict.fromkeys(domain.socket for domain in layout.node.domains):
         boxes = [
             _box(layout, index, cells[index], (size, width))
@@ -65,7 +66,11 @@ def draw(layout: Layout, *, width: int = 100, color: bool = False) -> str:
     return "\n".join(_text(line, color) for line in lines) + "\n"
 
 
-def _heading(layout: Layout, width: int) -> list[str]:
+def _heading(texts: Iterable[str], width: int) -> list[str]:
+    return [line for text in texts for line in textwrap.wrap(text, width)]
+
+
+def _about(layout: Layout) -> list[str]:
     kind = layout.node.kind if layout.nodes == 1 else f"{layout.node.kind}, {layout.nodes} nodes"
     total = f", {layout.ranks} in all" if layout.nodes > 1 else ""
     each = [counted(layout.cores_per_rank, "core"), counted(layout.threads, "thread")]
@@ -77,7 +82,7 @@ def _heading(layout: Layout, width: int) -> list[str]:
     if layout.hosts:
         shown = " ".join(layout.hosts[:8])
         texts.append(f"on {shown}{f' and {len(layout.hosts) - 8} more' if len(layout.hosts) > 8 else ''}")
-    return [line for text in texts for line in textwrap.wrap(text, width)]
+    return texts
 
 
 def _cells(layout: Layout) -> list[dict[int, _Cell]]:

@@ -25,7 +25,7 @@ from stackyard.launch.node.ends import Ends
 from stackyard.launch.node.logs import READ_MOST, Logs
 from stackyard.launch.node.machine import detach, facts
 from stackyard.launch.node.processes import beside, end_rest, send_signal
-from stackyard.launch.node.ranks import Rank
+from stackyard.launch.node.ranks import Rank, tasks_of
 from stackyard.launch.node.sockets import hold_port
 from stackyard.launch.node.stacks import Stacks
 from stackyard.launch.node.uplink import find
@@ -41,7 +41,7 @@ SIDECAR = -1
 """What stands for a task's number where the helper program of rank 0's node is meant."""
 REFRESH_SHARE = 400
 """The lists of processes are read so seldom that reading them takes at most one part in so many of the time."""
-VARIABLE = re.compile("MASTER_ADDR|MASTER_PORT|STACKYARD_PORT_[0-9]+")
+VARIABLE = re.compile("MASTER_ADDR|MASTER_PORT|STACKYARD_(?:ADDR|PORT)_[A-Z0-9_]+")
 """What the hub may set; a shell reads it."""
 
 
@@ -56,6 +56,7 @@ class Agent:
         self.selector = selectors.DefaultSelector()
         self.ranks = {}  # type: dict[int, Rank]
         self.node = int(os.environ["STACKYARD_NODE"])
+        self.tasks = tasks_of(self.file, self.node)
         self.hub = None  # type: Uplink | None
         self.unsent = []  # type: list[dict[str, Any]]
         self.acks = []  # type: list[int]
@@ -121,7 +122,7 @@ class Agent:
     def _started(self, local: "int", task: "int", pid: "int", more: "list[str]") -> "None":
         stream = self.file["stream"]
         self.ranks[local] = Rank(task, local, pid)
-        self.logs.watch(task, self._log_of(task), stream == "all" or (stream == "first" and task == 0))
+        self.logs.watch(task, self._log_of(task), stream == "all" or (stream == "first" and task in self.file["shown"]))
         cpus, seen = [*more, "-", "-"][:2]
         place = {"task": task, "local": local, "pid": pid, "cpus": cpus.strip("-"), "gpus": seen}
         self.starts.append(place)
@@ -190,10 +191,11 @@ class Agent:
         self._flushed()
 
     def _ports(self) -> "list[dict[str, Any]]":
-        """The ports of the node of task 0, held from now on."""
-        if self.node != 0:
+        """The ports of this node where a role begins, as on that of task 0; held from now on."""
+        count = self.file["ports"] if self.node == 0 else dict(self.file["more_ports"]).get(self.node, 0)
+        if not count:
             return []
-        self.held = [hold_port() for _ in range(self.file["ports"])]
+        self.held = [hold_port() for _ in range(count)]
         return [{"ports": [port for port, _ in self.held]}]
 
     def _flushed(self) -> "None":
@@ -372,7 +374,7 @@ class Agent:
             return False
         if self.kill_at:
             return not self._left() and not self.ends.unread(now, self.file["lost_s"])
-        return len(self.ranks) == self.file["tasks_per_node"] and not self.ends.unread(now, self.file["lost_s"])
+        return len(self.ranks) == self.tasks and not self.ends.unread(now, self.file["lost_s"])
 
     def _bye(self) -> "None":
         """End what the ranks left behind and the helper program, and remove the node's directory."""

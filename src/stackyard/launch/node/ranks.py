@@ -5,6 +5,10 @@ Part of the agent: any Python from 3.6 on, standard library alone, few imports (
 
 from stackyard.launch.node.processes import alive, catches, children, descendants, marked, send_signal, stat
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 
 class Rank:
     """One task of this node: its shim, and the processes below it."""
@@ -43,3 +47,13 @@ class Rank:
             else:
                 queue.extend(children(pid))
         return count
+
+
+def tasks_of(plan: "dict[str, Any]", node: "int") -> "int":
+    """How many tasks a node has."""
+    before = 0
+    for nodes, tasks in plan["counts"]:
+        before += nodes
+        if node < before:
+            return int(tasks)
+    return int(plan["tasks_per_node"])

@@ -26,7 +26,7 @@ foreground, both streams into the rank's log.
     agent to hub                                                hub to agent
     {"hello": {"host", "addresses": [..], "node",               {"go": {"MASTER_ADDR": .., "MASTER_PORT": ..}}
                "pid", "facts": {..}}}
-    {"ports": [29411, ..]}          (node of task 0)            {"stop": "message"}
+    {"ports": [29411, ..]}          (first node of a role)      {"stop": "message"}
     {"start": {"task", "local", "pid", "cpus", "gpus"}}         {"signal": "USR1"}      to the topmost processes of each
     {"exit": {"task", "code", "tail": ["last lines"],                                   rank that handle it, no others
               "how": "killed" or "orphaned",                    {"stacks": true}
@@ -47,6 +47,7 @@ connection to the hub ends its ranks.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -63,6 +64,36 @@ class PlannedSlot:
 
 
 @dataclass(frozen=True)
+class PlannedBlock:
+    """Nodes that follow each other and have the same tasks. `roles`: the role of each task of a node, by index."""
+
+    nodes: int
+    slots: tuple[PlannedSlot, ...]
+    roles: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class PlannedRole:
+    """One program of a job with several: `each` tasks on each of `nodes` nodes from node `first` on.
+
+    `serves`: it is ended when all tasks of the other roles have ended. `ports` are bound on its first node.
+    """
+
+    name: str
+    first: int
+    nodes: int
+    each: int
+    serves: bool = False
+    ports: int = 1
+    gpu_visibility: Literal["all", "own"] = "all"
+
+    @property
+    def tasks(self) -> int:
+        """The number of its tasks."""
+        return self.nodes * self.each
+
+
+@dataclass(frozen=True)
 class StepFile:
     """plan.json of a step. Times in seconds; `hubs` are ``address:port``, tried in this order.
 
@@ -72,6 +103,10 @@ class StepFile:
             while that of the others stays on their node until it ends.
         attempt: which start of the program within its allocation this is, from 1.
         id: random, in the names of the nodes' directories, which other users see.
+        blocks: in a job with several roles, the tasks of the nodes, block by block; then `roles` has the roles, and
+            `slots` and `tasks_per_node` are those of the first node only.
+        more_ports: of nodes other than that of task 0, how many ports are bound there.
+        shown: the tasks whose output is streamed as the first one's: the first of each role.
         sizes_s: between two looks at the length of logs that are not streamed; 0: after the first output none.
     """
 
@@ -90,6 +125,10 @@ class StepFile:
     gpu_vendor: str = ""
     ports: int = 1
     attempt: int = 1
+    more_ports: tuple[tuple[int, int], ...] = ()
+    blocks: tuple[PlannedBlock, ...] = ()
+    roles: tuple[PlannedRole, ...] = ()
+    shown: tuple[int, ...] = (0,)
     sidecar: tuple[str, ...] = ()
     stream: Literal["first", "all", "none"] = "first"
     logs: Literal["all", "node", "first"] = "all"
@@ -104,7 +143,69 @@ class StepFile:
     @property
     def tasks(self) -> int:
         """The number of tasks."""
+        if self.blocks:
+            return sum(block.nodes * len(block.slots) for block in self.blocks)
         return self.nodes * self.tasks_per_node
+
+    def place(self, task: int) -> tuple[int, int]:
+        """The node and the local number of a task."""
+        if self.distribution == "cyclic":
+            return task % self.nodes, task // self.nodes
+        node = 0
+        for block in self.blocks:
+            each = len(block.slots)
+            if task < block.nodes * each:
+                return node + task // each, task % each
+            node, task = node + block.nodes, task - block.nodes * each
+        return task // self.tasks_per_node, task % self.tasks_per_node
+
+    def tasks_of(self, node: int) -> range:
+        """The tasks of a node."""
+        if self.distribution == "cyclic":
+            return range(node, self.tasks, self.nodes)
+        task = 0
+        for block in self.blocks:
+            each = len(block.slots)
+            if node < block.nodes:
+                return range(task + node * each, task + (node + 1) * each)
+            node, task = node - block.nodes, task + block.nodes * each
+        return range(task + node * self.tasks_per_node, task + (node + 1) * self.tasks_per_node)
+
+    def block_of(self, node: int) -> PlannedBlock:
+        """The tasks of a node of a job with several roles."""
+        for block in self.blocks:
+            if node < block.nodes:
+                return block
+            node -= block.nodes
+        raise IndexError(node)
+
+    def in_role(self, task: int) -> tuple[PlannedRole, int] | None:
+        """The role of a task and its rank within it; None in a job with one program."""
+        if not self.roles:
+            return None
+        node, local = self.place(task)
+        indices = self.block_of(node).roles
+        role = self.roles[indices[local]]
+        return role, (node - role.first) * role.each + indices[:local].count(indices[local])
+
+    def task_of(self, role: PlannedRole, rank: int) -> int:
+        """The task that is a rank of a role."""
+        node, nth = role.first + rank // role.each, rank % role.each
+        index = self.roles.index(role)
+        own = [local for local, one in enumerate(self.block_of(node).roles) if one == index]
+        return self.tasks_of(node)[own[nth]]
+
+    def who(self, task: int) -> str:
+        """``rank 3``, or ``rank 1 of workers (task 3)``."""
+        found = self.in_role(task)
+        if found is None:
+            return f"rank {task}" if self.ranks_per_task == 1 else f"task {task}"
+        return f"rank {found[1]} of {found[0].name} (task {task})"
+
+    @property
+    def ports_of(self) -> dict[int, int]:
+        """How many ports are bound on each node where any are."""
+        return {0: self.ports, **dict(self.more_ports)}
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, without the secret."""
@@ -112,7 +213,9 @@ class StepFile:
 
     def for_agents(self) -> dict[str, Any]:
         """What an agent needs to know: all but hosts and places, which are as large as the cluster."""
-        return {name: value for name, value in asdict(self).items() if name not in ("hosts", "slots")}
+        return {name: value for name, value in asdict(self).items() if name not in ("hosts", "slots", "blocks")} | {
+            "counts": [[block.nodes, len(block.slots)] for block in self.blocks]
+        }
 
     @classmethod
     def read(cls, path: Path) -> StepFile:
@@ -122,5 +225,14 @@ class StepFile:
             raise ValueError(f"{path}: format {value['format']}, not {FORMAT}")
         known = {f.name for f in fields(cls)}
         made: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in value.items() if k in known}
-        made["slots"] = tuple(PlannedSlot(tuple(s["cpus"]), tuple(s["gpus"])) for s in value.get("slots", ()))
+        made["slots"] = _slots(value.get("slots", ()))
+        made["more_ports"] = tuple((node, count) for node, count in value.get("more_ports", ()))
+        made["blocks"] = tuple(
+            PlannedBlock(b["nodes"], _slots(b["slots"]), tuple(b["roles"])) for b in value.get("blocks", ())
+        )
+        made["roles"] = tuple(PlannedRole(**role) for role in value.get("roles", ()))
         return cls(**made)
+
+
+def _slots(values: Iterable[dict[str, Any]]) -> tuple[PlannedSlot, ...]:
+    return tuple(PlannedSlot(tuple(slot["cpus"]), tuple(slot["gpus"])) for slot in values)

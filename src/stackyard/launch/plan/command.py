@@ -16,12 +16,35 @@ def launch_command(plan: Plan, run: str) -> str:
 
 
 def program_text(plan: Plan) -> str:
-    """What each rank runs, with its wrappers before it; ``${NAME}`` stands for the rank's own variables."""
+    """What each rank runs, with its wrappers before it; ``${NAME}`` stands for the rank's own variables.
+
+    With several roles, what each of them runs.
+    """
+    if plan.roles:
+        return "; ".join(f"{role.name}: {program_text(role.plan)}" for role in plan.roles)
     words: list[str] = []
     for wrapper in plan.wrappers:
         ranks = "" if wrapper.tasks is None else ",".join(map(str, wrapper.tasks))
         words.append(f"[ranks {ranks}: {shown_words(wrapper.argv)}]" if ranks else shown_words(wrapper.argv))
     return " ".join((*words, shown_words(plan.program.argv)))
+
+
+def first_rank(plan: Plan, role: int) -> int:
+    """The first rank of a role, by its index, among those of all roles."""
+    layout, node = plan.program.layout, plan.roles[role].first
+    block = next(block for block in layout.blocks if block.first <= node < block.first + block.count)
+    return layout.rank(node, block.roles.index(role))
+
+
+def rank_names(plan: Plan) -> dict[int, str]:
+    """``workers 3`` for every rank of a job with several roles; empty with one program."""
+    names: dict[int, str] = {}
+    counts = [0] * len(plan.roles)
+    for block in plan.program.layout.blocks if plan.roles else ():
+        for role in block.roles * block.count:
+            names[len(names)] = f"{plan.roles[role].name} {counts[role]}"
+            counts[role] += 1
+    return names
 
 
 def shown_words(words: Sequence[str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -59,29 +59,32 @@ def make_plan(
         InputError: the request contradicts itself, the site or the allocated nodes.
         MissingError: a program that the plan needs was not found.
     """
+    if intent.roles and program is None:
+        from stackyard.launch.plan.roles import plan_roles  # late: it is made of the parts of this module
+
+        return plan_roles(intent, site, context, hosts, head)
     _check_program(intent, program)
     node = node_of(intent, site, context)
-    layout = placing.plan_layout(intent, node, tuple(hosts) if hosts is not None else _hosts(intent, context))
+    layout = placing.plan_layout(intent, node, tuple(hosts) if hosts is not None else hosts_of(intent, context))
     if site.nodes:
         refuse(layout.findings)
     if context.allocation is not None and context.offer is not None:
         slurm_nodes.need(layout, context.offer, oversubscribe=intent.oversubscribe)
     refuse(layout.findings)
     name = launcher_name(intent, site.scheduler, context)
-    made = _program(intent, layout, name, program)
+    made = program_of(intent, layout, name, program)
     refuse(made.findings)
-    line = launchers.get(name).line(_request(intent, site, context, made, hosts))
+    line = launchers.get(name).line(launch_request(intent, site, context, made, hosts))
     line = with_mpi(removing.line_without(line, removing.removed(intent.launcher_args)), name, context, head)
     if name == "srun" and context.allocation is None and not head:
-        own = {word.split("=")[0].split()[0] for word in (*site.scheduler.options, *intent.batch.scheduler_args)}
-        line = _own_allocation(line, _head(intent, site, layout, context), own)
-    wrappers = _wrappers(intent, site, made, context)
-    plain, private = _variables(intent, site, node.kind, context)
+        line = own_allocation(intent, site, layout, context, line)
+    wrappers = wrappers_of(intent, site, made, context)
+    plain, private = variables_of(intent, site, node.kind, context)
     return Plan(
         layout, made, line, wrappers, context.stack.change,
-        variables={**_job_variables(layout, line, context), **plain}, private=private,
+        variables={**job_variables(layout, line, context), **plain}, private=private,
         cwd=intent.cwd or str(Path.cwd()),
-        head=_head(intent, site, layout, context) if head else None,
+        head=head_of(intent, site, layout, context) if head else None,
         reasons=(*made.reasons, *line.reasons, *(r for w in wrappers for r in w.reasons)),
         findings=(*layout.findings, *made.findings, *line.findings, *(f for w in wrappers for f in w.findings)),
     )  # fmt: skip
@@ -99,7 +102,7 @@ def _check_program(intent: Intent, program: Sequence[str] | None) -> None:
         raise InputError("no program given", hint="name it last: stackyard launch -N 2 train.py --epochs 3")
 
 
-def _hosts(intent: Intent, context: PlanContext) -> tuple[str, ...]:
+def hosts_of(intent: Intent, context: PlanContext) -> tuple[str, ...]:
     """The hosts to use of those allocated."""
     if context.allocation is None:
         if context.scheduler == "none" and intent.nodes > 1:
@@ -113,7 +116,7 @@ def _hosts(intent: Intent, context: PlanContext) -> tuple[str, ...]:
     return have[: intent.nodes]
 
 
-def _program(intent: Intent, layout: Layout, launcher: str, program: Sequence[str] | None) -> RankProgram:
+def program_of(intent: Intent, layout: Layout, launcher: str, program: Sequence[str] | None) -> RankProgram:
     """The program as the backend runs it. The preflight's own program gets the backend's MPI wiring only."""
     backend_context = backends.BackendContext(in_container=bool(intent.container), launcher=launcher)
     if program is None:
@@ -127,9 +130,10 @@ def _program(intent: Intent, layout: Layout, launcher: str, program: Sequence[st
     return made
 
 
-def _request(
+def launch_request(
     intent: Intent, site: Site, context: PlanContext, made: RankProgram, hosts: Sequence[str] | None
 ) -> LaunchRequest:
+    """What the launcher renders: the tasks of a program, on all nodes of the allocation or on some of them."""
     allocation = context.allocation
     inside = hosts is None and (allocation is None or len(allocation.hosts) == intent.nodes)
     kind = site.nodes.get(made.layout.node.kind, NodeKind())
@@ -145,16 +149,18 @@ def _request(
     )
 
 
-def _own_allocation(line: LaunchLine, head: BatchHead, own: Collection[str]) -> LaunchLine:
+def own_allocation(intent: Intent, site: Site, layout: Layout, context: PlanContext, line: LaunchLine) -> LaunchLine:
     """An srun outside of an allocation makes one: it gets the options of the batch script that srun shares with sbatch,
-    and those passed through unchanged (`own`, by option)."""
+    and those passed through unchanged, of the site and of this launch."""
+    own = {word.split("=")[0].split()[0] for word in (*site.scheduler.options, *intent.batch.scheduler_args)}
+    head = head_of(intent, site, layout, context)
     words = [d for d in head.directives if d[0].split("=")[0] in SHARED_BY_SRUN or d[0].split("=")[0] in own]
     given = {word.split("=")[0] for word in line.words}
     more = tuple(word for directive in words for word in directive if directive[0].split("=")[0] not in given)
     return replace(line, words=(line.words[0], *more, *line.words[1:]))
 
 
-def _wrappers(intent: Intent, site: Site, made: RankProgram, context: PlanContext) -> tuple[Wrapper, ...]:
+def wrappers_of(intent: Intent, site: Site, made: RankProgram, context: PlanContext) -> tuple[Wrapper, ...]:
     """The image outermost, then the profilers: they must trace the program, not the container runtime."""
     found: list[Wrapper] = []
     if intent.container:
@@ -180,7 +186,7 @@ def rank_variables(intent: Intent, site: Site, kind: str) -> dict[str, str]:
     return {**found, **site.run_variables, **site.launch.variables, **node.variables, **intent.variables}
 
 
-def _job_variables(layout: Layout, line: LaunchLine, context: PlanContext) -> dict[str, str]:
+def job_variables(layout: Layout, line: LaunchLine, context: PlanContext) -> dict[str, str]:
     """PYTHONFAULTHANDLER, unless you have set it, to whatever value; and SLURM_CPUS_PER_TASK, which programs read: a
     launcher without this option does not set it, nor pass it on."""
     found = {} if "PYTHONFAULTHANDLER" in context.environ else {"PYTHONFAULTHANDLER": "1"}
@@ -189,7 +195,7 @@ def _job_variables(layout: Layout, line: LaunchLine, context: PlanContext) -> di
     return {**found, "SLURM_CPUS_PER_TASK": str(layout.cores_per_rank * layout.smt)}
 
 
-def _variables(intent: Intent, site: Site, kind: str, context: PlanContext) -> tuple[dict[str, str], dict[str, str]]:
+def variables_of(intent: Intent, site: Site, kind: str, context: PlanContext) -> tuple[dict[str, str], dict[str, str]]:
     """The variables of every rank that everybody may see, and those that may be secret."""
     every = rank_variables(intent, site, kind)
     for name in intent.passed:
@@ -202,7 +208,7 @@ def _variables(intent: Intent, site: Site, kind: str, context: PlanContext) -> t
     return {k: v for k, v in every.items() if k not in private}, {k: v for k, v in every.items() if k in private}
 
 
-def _head(intent: Intent, site: Site, layout: Layout, context: PlanContext) -> BatchHead:
+def head_of(intent: Intent, site: Site, layout: Layout, context: PlanContext) -> BatchHead:
     """The directives of the batch script, spare nodes included; a queue that does not take the job is a finding."""
     kind = site.nodes.get(layout.node.kind, NodeKind())
     given = intent.batch.scheduler_args
@@ -227,7 +233,12 @@ def _head(intent: Intent, site: Site, layout: Layout, context: PlanContext) -> B
 
 
 def job_name(intent: Intent) -> str:
-    """The default job name: the program's, without directory, package and extension, as a name of a module may be."""
+    """The default job name: the program's, without directory, package and extension, as a name of a module may be.
+
+    With several roles, their names.
+    """
+    if intent.roles:
+        return safe("-".join(intent.roles))
     if module := module_of(intent.program):
         return safe(module.removesuffix(".__main__").split(".")[-1]) or "stackyard"
     words = [w for w in intent.program if not w.startswith("-")]
@@ -250,6 +261,10 @@ def check_program(intent: Intent) -> None:
     Programs without a directory in their name are looked up on the nodes, with the stack's PATH; files inside an image
     are not visible here.
     """
+    for name in intent.roles:
+        check_program(intent.of_role(name))
+    if intent.roles:
+        return
     _check_program(intent, None)
     word = intent.program[0]
     if word == "-m":

@@ -232,12 +232,27 @@ class Wrapper:
 
 
 @dataclass(frozen=True)
+class PlannedRole:
+    """One of several programs of a job: its plan, with its own layout and program, as if it were alone.
+
+    `first`: its first node in the job. `serves`: it is ended when all ranks of the other roles have ended.
+    """
+
+    name: str
+    first: int
+    serves: bool
+    plan: Plan
+
+
+@dataclass(frozen=True)
 class Plan:
     """Everything about a start, before it happens.
 
     `line` is the launch line; the complete command is ``line.words + (shim,) + nothing``: the shim holds the program.
     `change` is the stack's environment, `variables` come after it. `private` are variables of every rank too, whose
     values may be secret: they are written only to a file that nobody else can read (`StepPaths.private`).
+
+    With several `roles`, layout and line are those of all ranks, and the rest is in the roles' own plans.
     """
 
     layout: Layout
@@ -251,6 +266,7 @@ class Plan:
     head: BatchHead | None = None
     reasons: tuple[Reason, ...] = ()
     findings: tuple[Finding, ...] = ()
+    roles: tuple[PlannedRole, ...] = ()
 
     @property
     def shown(self) -> dict[str, str]:

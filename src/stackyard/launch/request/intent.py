@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from stackyard.errors import InputError
 from stackyard.host.secrets import is_secret
+from stackyard.launch.request.roles import MOST_NODES, OWN, Count, Role, nodes_of, problem
 from stackyard.spec.base import Model
-from stackyard.spec.words import ArrayIndices, JobName, OptionalPath, VariableName, Variables, Word
+from stackyard.spec.words import ArrayIndices, JobName, OptionalPath, RoleName, VariableName, Variables, Word
 
 Backend = Literal["auto", "torchrun", "horovod", "mpi", "deepspeed", "jax", "ray", "any"]
 LauncherName = Literal["", "srun", "jsrun", "mpirun", "mpich", "pals", "flux", "local"]
-Count = Annotated[int, Field(ge=1, le=10_000)]
-"""Something counted on one node."""
-MOST_NODES = 200_000
 M = TypeVar("M", bound=BaseModel)
 
 
@@ -51,7 +49,8 @@ class Intent(Model):
     program: tuple[str, ...] = Field(
         (), description="The command of every rank; a *.py file and -m MODULE are run by python"
     )
-    nodes: int = Field(1, ge=1, le=MOST_NODES)
+    roles: dict[RoleName, Role] = Field({}, description="Several programs instead of one, by the name of their role")
+    nodes: int = Field(1, ge=1, le=MOST_NODES, description="With roles, the sum of their nodes")
     least_nodes: int = Field(0, ge=0, le=MOST_NODES, description="Go on with as few nodes; 0: all that are requested")
     ranks_per_node: Count | None = Field(None, description="None: one per GPU; without GPUs one per socket")
     cores_per_rank: Count | None = Field(None, description="None: as many as fit without straddling a socket")
@@ -102,7 +101,37 @@ class Intent(Model):
         secret = [name for name, value in self.variables.items() if is_secret(name, value)]
         plain = {name: value for name, value in self.variables.items() if name not in secret}
         passed = tuple(dict.fromkeys((*self.passed, *secret)))
-        return self.model_copy(update={"variables": plain, "passed": passed}) if secret else self
+        roles = {name: role.recorded() for name, role in self.roles.items()}
+        changed = secret or roles != self.roles
+        return self.model_copy(update={"variables": plain, "passed": passed, "roles": roles}) if changed else self
+
+    @model_validator(mode="after")
+    def _with_roles(self) -> Intent:
+        """The number of nodes of a job with roles follows from them."""
+        if not self.roles:
+            return self
+        if why := problem(self.roles):
+            raise ValueError(why)
+        both = [name for name in ("program", "profile") if getattr(self, name)]
+        if both:
+            raise ValueError(f"{' and '.join(both)} belongs into a role of a job with roles")
+        if self.distribution == "cyclic":
+            raise ValueError("a job with roles has the block distribution")
+        if self.least_nodes:
+            raise ValueError("a job with roles needs all of its nodes: leave out least_nodes")
+        total = sum(role.nodes or 1 for role in self.roles.values() if not role.beside)
+        if "nodes" in self.model_fields_set and self.nodes != total:
+            raise ValueError(f"nodes is {self.nodes}, but the roles have {total}")
+        self.__dict__["nodes"] = total
+        return self
+
+    def of_role(self, name: str) -> Intent:
+        """The request of one role, as a job of its own."""
+        role = self.roles[name]
+        own = {field: value for field in OWN if (value := getattr(role, field)) not in (None, "", ())}
+        own |= with_variables(self, role.variables, role.passed)
+        own |= {"program": role.program, "nodes": nodes_of(self.roles)[name][1], "roles": {}}
+        return self.model_copy(update=own)
 
 
 def with_variables(base: Intent, variables: Mapping[str, str], passed: Iterable[str]) -> dict[str, Any]:

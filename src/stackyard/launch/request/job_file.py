@@ -58,7 +58,10 @@ def job_text(intent: Intent, comments: Sequence[str] = ()) -> str:
         comments: lines for the top of the file, without ``#``.
     """
     lines = [f"# {line}".rstrip() + "\n" for comment in comments for line in comment.splitlines()]
-    return "".join(lines) + _yaml({"format": FORMAT, **_differences(intent.recorded())})
+    values = _differences(intent.recorded())
+    if intent.roles:  # they have the nodes
+        values.pop("nodes", None)
+    return "".join(lines) + _yaml({"format": FORMAT, **values})
 
 
 def _yaml(values: dict[str, Any]) -> str:
@@ -92,5 +95,11 @@ def _differences(model: BaseModel) -> dict[str, Any]:
         value = getattr(model, name)
         if value == field.get_default(call_default_factory=True):
             continue
-        found[name] = _differences(value) if isinstance(value, BaseModel) else value
+        found[name] = _plain(value)
     return found
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return _differences(value) if isinstance(value, BaseModel) else value

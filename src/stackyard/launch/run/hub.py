@@ -17,8 +17,8 @@ from stackyard.host import process
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.records.outcome import State
 from stackyard.launch.records.paths import StepPaths
-from stackyard.launch.run.addresses import master_address
 from stackyard.launch.run.door import Door
+from stackyard.launch.run.go import bound, go_variables
 from stackyard.launch.run.link import Link
 from stackyard.launch.run.reports import Reports
 from stackyard.launch.run.seen import Seen
@@ -53,7 +53,7 @@ class Hub:
         self.links: dict[int, Link] = {}
         self.said: set[str] = set()
         self.held = False
-        self.ports: tuple[int, ...] = ()
+        self.ports: dict[int, tuple[int, ...]] = {}
         self.selector = selectors.DefaultSelector()
         self.door = Door(self.selector, sockets, file)
         self.state: State | None = None
@@ -206,7 +206,7 @@ class Hub:
         elif kind == "exit":
             self._exit(link, value, now)
         elif kind == "ports":
-            self.ports = tuple(value)
+            self.ports[link.node] = tuple(value)
         elif kind == "stacks":
             self.seen.stacks_of.add(int(value["task"]))
             file = self.step.stacks / f"rank-{int(value['task']):05d}.txt"
@@ -255,30 +255,21 @@ class Hub:
 
     def _begin(self, now: float) -> None:
         """Send ``go`` once all nodes have reported; fail where some do not in time."""
-        if len(self.links) == self.file.nodes and len(self.ports) == self.file.ports:
+        if len(self.links) == self.file.nodes and bound(self.file, self.ports):
             try:
-                address = self._master_address()
+                variables = go_variables(self.file, self.ports, self.links, self.options.interface)
             except StackyardError as error:
                 self._fail("no-start", error.message)
                 return
-            names = ["MASTER_PORT", *(f"STACKYARD_PORT_{i}" for i in range(1, len(self.ports)))]
             self.went = now
             self.seen.nodes_s = now - self.began
-            self._send("go", {"MASTER_ADDR": address, **dict(zip(names, self.ports, strict=True))})
+            self._send("go", variables)
             self._phase("first output")
         elif self.launcher_ended and now > self.launcher_ended + 0.3:
             self._fail("no-start", self.seen.not_there("the launcher exited"), code=self.seen.launcher_code or 1)
         elif now > self.expected_since + self.options.start_s and (self.seen.hosts or not self.options.queued):
             when = f"timed out after {self.options.start_s:g} s waiting for all nodes"
             self._fail("no-start", self.seen.not_there(when))
-
-    def _master_address(self) -> str:
-        first, rest = self.links[0], [link for node, link in self.links.items() if node]
-        return master_address(
-            first.host, first.hello["facts"]["interfaces"], first.peer, self.options.interface, self.file.nodes,
-            met=[link.met for link in rest],
-            others={str(address) for link in rest for address in link.hello.get("addresses", ())},
-        )  # fmt: skip
 
     def _silent(self, now: float) -> None:
         """Heartbeat timeouts, connections without hello, ranks that did not start, a launcher that exited too early."""
@@ -295,7 +286,9 @@ class Hub:
             self._fail("failed", "the launcher exited while ranks were running", code=self.seen.launcher_code or 1)
 
     def _judge(self, now: float) -> None:
-        """Name the first failure, once all that belongs to it can have arrived."""
+        """Name the first failure, once all that belongs to it can have arrived; or end what only serves."""
+        if self.seen.served and not self.state:
+            return self._end("done", self.options.grace_s)
         if not self.suspect or now < self.suspect or self.state:
             return
         quiet = [one for one in self.links.values() if now > one.heard + 2 * self.file.beat_s]
@@ -385,7 +378,8 @@ class Hub:
 
     def _only_launcher_left(self) -> bool:
         """Whether all agents have disconnected and the launcher has not been signalled yet."""
-        return self.state is not None and not self.links and len(self.launcher_signals) == len(LAUNCHER_SIGNALS)
+        unsignalled = len(self.launcher_signals) == len(LAUNCHER_SIGNALS)
+        return self.state not in (None, "done") and not self.links and unsignalled
 
     def _hold(self) -> None:
         """Ask the agents to send no output while the display is slow; what is in the logs is not lost."""

@@ -84,14 +84,14 @@ def placement_report(file: StepFile, placements: Sequence[Placement], hosts: Seq
     planned_hosts = tuple(file.hosts) or tuple(hosts)
     by_node: dict[int, dict[int, Placement]] = {}
     for placement in placements:
-        node, local = _place(file, placement.task)
+        node, local = file.place(placement.task)
         by_node.setdefault(node, {})[local] = placement
     seen: dict[tuple[TaskPlace, ...], list[str]] = {}
     verdicts: Counter[str] = Counter()
     examples: list[str] = []
     for node, tasks in sorted(by_node.items()):
         planned = planned_hosts[node] if node < len(planned_hosts) else ""
-        places = _node(file, planned, tasks)
+        places = _node(file, node, planned, tasks)
         seen.setdefault(places, []).append(planned or next(iter(tasks.values())).host)
         verdicts.update(place.verdict for place in places)
         if len(examples) < EXAMPLES:
@@ -104,16 +104,21 @@ def placement_report(file: StepFile, placements: Sequence[Placement], hosts: Seq
     )  # fmt: skip
 
 
-def _place(file: StepFile, task: int) -> tuple[int, int]:
-    """(node index, local task) of a task."""
-    if file.distribution == "cyclic":
-        return task % file.nodes, task // file.nodes
-    return task // file.tasks_per_node, task % file.tasks_per_node
+def _node(file: StepFile, node: int, planned_host: str, tasks: Mapping[int, Placement]) -> tuple[TaskPlace, ...]:
+    slots = file.block_of(node).slots if file.blocks else file.slots
+    unbound = _unbound(slots, tasks)
+    found = []
+    for local, placement in sorted(tasks.items()):
+        role = file.in_role(placement.task)
+        seen = (role[0].gpu_visibility, _of_role(file, node, local)) if role else (file.gpu_visibility, slots)
+        found.append(_task(slots, seen, planned_host, local, placement, unbound))
+    return tuple(found)
 
 
-def _node(file: StepFile, planned_host: str, tasks: Mapping[int, Placement]) -> tuple[TaskPlace, ...]:
-    unbound = _unbound(file.slots, tasks)
-    return tuple(_task(file, planned_host, local, placement, unbound) for local, placement in sorted(tasks.items()))
+def _of_role(file: StepFile, node: int, local: int) -> tuple[PlannedSlot, ...]:
+    """The places of a node's tasks with the same role as one of them."""
+    block = file.block_of(node)
+    return tuple(slot for slot, role in zip(block.slots, block.roles, strict=True) if role == block.roles[local])
 
 
 def _unbound(slots: Sequence[PlannedSlot], tasks: Mapping[int, Placement]) -> bool:
@@ -123,15 +128,20 @@ def _unbound(slots: Sequence[PlannedSlot], tasks: Mapping[int, Placement]) -> bo
     return len(real) == 1 and len(planned) > 1
 
 
-def _task(file: StepFile, planned_host: str, local: int, placement: Placement, unbound: bool) -> TaskPlace:
-    slot = file.slots[local] if local < len(file.slots) else PlannedSlot(())
+def _task(
+    slots: Sequence[PlannedSlot], seen: tuple[str, Sequence[PlannedSlot]], planned_host: str, local: int,
+    placement: Placement, unbound: bool,
+) -> TaskPlace:  # fmt: skip
+    """`seen`: the visibility of GPUs, and the places of the tasks among whose GPUs this one's are."""
+    visibility, others = seen
+    slot = slots[local] if local < len(slots) else PlannedSlot(())
     differs: list[str] = []
     loose: list[str] = []
     if planned_host and not same_host(planned_host, placement.host):
         differs.append(f"on {placement.host} instead of {planned_host}")
-    _cpus(slot, placement, unbound, len(file.slots), differs, loose)
-    wanted = _gpus_wanted(file, slot)
-    _gpus(wanted, placement.gpus, file.gpu_visibility, differs, loose)
+    _cpus(slot, placement, unbound, len(slots), differs, loose)
+    wanted = _gpus_wanted(visibility, others, slot)
+    _gpus(wanted, placement.gpus, visibility, differs, loose)
     verdict: Verdict = "differs" if differs else "not enforced here" if loose else "as planned"
     return TaskPlace(
         local, verdict, ranges(slot.cpus), ranges(placement.cpus), ranges(wanted), placement.gpus,
@@ -153,10 +163,10 @@ def _cpus(
         differs.append(f"on CPUs {ranges(real)} instead of {ranges(planned)}")
 
 
-def _gpus_wanted(file: StepFile, slot: PlannedSlot) -> tuple[int, ...]:
-    if file.gpu_visibility == "own":
+def _gpus_wanted(visibility: str, others: Sequence[PlannedSlot], slot: PlannedSlot) -> tuple[int, ...]:
+    if visibility == "own":
         return slot.gpus
-    return tuple(sorted({gpu for one in file.slots for gpu in one.gpus})) if slot.gpus else ()
+    return tuple(sorted({gpu for one in others for gpu in one.gpus})) if slot.gpus else ()
 
 
 def _gpus(wanted: tuple[int, ...], real: str, visibility: str, differs: list[str], loose: list[str]) -> None:

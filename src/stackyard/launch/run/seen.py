@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,8 @@ class Seen:
         self.codes: dict[int, int] = {}
         self.usage: dict[int, tuple[str, dict[str, Any]]] = {}
         self.facts: dict[str, Any] = {}
+        self._serves = any(role.serves for role in file.roles)
+        self._awaited = set(_to_end(file)) if self._serves else set()
         self.failures: list[Ended] = []
         self.lost: list[tuple[str, str]] = []
         self.stacks_of: set[int] = set()
@@ -64,15 +66,16 @@ class Seen:
 
     def running_on(self, node: int) -> bool:
         """Whether a task of a node has not ended."""
-        each, all_tasks = self.file.tasks_per_node, self.file.tasks
-        cyclic = self.file.distribution == "cyclic"
-        own = range(node, all_tasks, self.file.nodes) if cyclic else range(node * each, (node + 1) * each)
-        return any(task not in self.codes for task in own)
+        return any(task not in self.codes for task in self.file.tasks_of(node))
 
     def node_of(self, task: int) -> int:
         """The node that a task was planned for."""
-        cyclic = self.file.distribution == "cyclic"
-        return task % self.file.nodes if cyclic else task // self.file.tasks_per_node
+        return self.file.place(task)[0]
+
+    @property
+    def served(self) -> bool:
+        """Whether all tasks have succeeded but those of roles that serve the others, and have no end of their own."""
+        return self._serves and not self._awaited
 
     def facts_of(self, facts: dict[str, Any], now: float) -> dict[str, Any]:
         """A node's facts to be recorded: all of the first node to report, of the others what differs from it."""
@@ -97,6 +100,8 @@ class Seen:
     def ended(self, task: int, code: int, host: str, usage: dict[str, Any]) -> None:
         """A task has ended on a host, with what its agent knows of the memory and the GPUs that it used."""
         self.codes[task] = code
+        if code == 0:
+            self._awaited.discard(task)
         if usage:
             self.usage[task] = host, usage
 
@@ -136,6 +141,16 @@ class Seen:
         return {name: round(value, 3) for name, value in found.items() if value}
 
 
+def _to_end(file: StepFile) -> Iterator[int]:
+    """The tasks of roles that end by themselves."""
+    first = 0
+    for block in file.blocks:
+        ends = [local for local, role in enumerate(block.roles) if not file.roles[role].serves]
+        for node in range(block.nodes):
+            yield from (first + node * len(block.slots) + local for local in ends)
+        first += block.nodes * len(block.slots)
+
+
 def result(seen: Seen, plan: Plan, listener: Listener) -> StepResult:
     """How the step ended, with the cause where it is a known one."""
     output = seen.launcher.output()
@@ -160,14 +175,16 @@ def result(seen: Seen, plan: Plan, listener: Listener) -> StepResult:
 def _end(seen: Seen) -> tuple[State, int, Failure | None]:
     if seen.state == "cancelled":
         return "cancelled", 128 + seen.cancelled, None
+    if seen.state == "done":
+        return "done", 0, None
     if seen.blamed is not None and seen.state is not None:
         return seen.state, seen.blamed.code, seen.blamed
     if seen.failures:
         one, why = first_of(seen.failures)
-        message = describe(one, ranks_per_task=seen.file.ranks_per_task) + (f" ({why})" if why else "")
+        message = describe(one, seen.file.who(one.task)) + (f" ({why})" if why else "")
         if early := _early(seen):
             host = seen.hosts.get(seen.node_of(early[0]), "?")
-            gone = describe(Ended(0, early[0], host, 0), ranks_per_task=seen.file.ranks_per_task)
+            gone = describe(Ended(0, early[0], host, 0), seen.file.who(early[0]))
             message = f"{gone} while others still worked, which then failed: {message}"
         return "failed", one.code, Failure(one.task, one.host, one.code, one.tail, None, message)
     unknown = [task for task in range(seen.file.tasks) if task not in seen.codes]
@@ -193,7 +210,8 @@ def _facts(seen: Seen, plan: Plan) -> dict[str, object]:
         "gpus_per_node": layout.node.gpus, "gpu_visibility": layout.gpu_visibility,
         "gpu_vendor": layout.node.gpu_vendor, "left_early": len(_early(seen)),
         "oom_kills": oom_kills(seen.usage, seen.failures),
-        "container": bool(plan.wrappers), "ranks_claiming_zero": _claiming_zero(seen), "nodes_there": len(seen.hosts),
+        "container": bool(plan.wrappers) or any(role.plan.wrappers for role in plan.roles),
+        "ranks_claiming_zero": _claiming_zero(seen), "nodes_there": len(seen.hosts),
     }  # fmt: skip
 
 

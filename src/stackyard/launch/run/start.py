@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import resource
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from stackyard.errors import StackyardError
 from stackyard.launch.layout.model import Layout
-from stackyard.launch.node.step import PlannedSlot, StepFile
+from stackyard.launch.node.step import PlannedBlock, PlannedRole, PlannedSlot, StepFile
+from stackyard.launch.plan.command import first_rank
 from stackyard.launch.plan.model import Plan
 from stackyard.launch.records.paths import StepPaths
 from stackyard.launch.run.agentfile import agent_text
@@ -66,13 +67,34 @@ def step_file(step: StepPaths, plan: Plan, *, run: str, hubs: tuple[str, ...], o
         family=plan.line.family, nodes=layout.nodes,
         tasks_per_node=layout.ranks_per_node, ranks_per_task=plan.program.ranks_per_task,
         distribution=layout.distribution, hosts=layout.hosts, slots=planned(layout),
-        gpu_visibility=layout.gpu_visibility, gpu_vendor=layout.node.gpu_vendor, ports=plan.program.ports,
-        sidecar=sidecar_argv(step, plan), stream=options.stream, logs=_logs(layout.ranks, options),
+        gpu_visibility=layout.gpu_visibility, gpu_vendor=layout.node.gpu_vendor,
+        **_roles(plan), sidecar=sidecar_argv(step, plan), stream=options.stream, logs=_logs(layout.ranks, options),
         attempt=options.attempt,
         beat_s=options.beat_s,
         lost_s=max(options.lost_s, 2 * options.beat_s), grace_s=options.grace_s, start_s=options.start_s,
         sizes_s=min(10.0, options.hang_min * 12), py_spy=options.py_spy,
     )  # fmt: skip
+
+
+def _roles(plan: Plan) -> dict[str, Any]:
+    """The fields of plan.json for a job with several roles."""
+    if not plan.roles:
+        return {"ports": plan.program.ports}
+    layout, ports = plan.program.layout, dict[int, int]()
+    for role in plan.roles:
+        ports[role.first] = ports.get(role.first, 0) + role.plan.program.ports
+    return {
+        "blocks": tuple(
+            PlannedBlock(part.count, planned(replace(layout, blocks=(part,))), part.roles) for part in layout.blocks
+        ),
+        "roles": tuple(
+            PlannedRole(role.name, role.first, own.layout.nodes, own.layout.ranks_per_node, role.serves, own.ports,
+                        own.layout.gpu_visibility)
+            for role in plan.roles for own in (role.plan.program,)
+        ),
+        "ports": ports.pop(0), "more_ports": tuple(ports.items()),
+        "shown": tuple(first_rank(plan, index) for index in range(len(plan.roles))),
+    }  # fmt: skip
 
 
 def _logs(ranks: int, options: WatchOptions) -> Literal["all", "node", "first"]:

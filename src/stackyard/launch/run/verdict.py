@@ -83,9 +83,8 @@ def signal_name(code: int) -> str:
         return ""
 
 
-def describe(one: Ended, *, ranks_per_task: int = 1) -> str:
+def describe(one: Ended, who: str) -> str:
     """``rank 3 on d2 exited with status 3`` and its variants."""
-    who = f"rank {one.task}" if ranks_per_task == 1 else f"task {one.task}"
     name = signal_name(one.code)
     if one.how == "orphaned":
         return f"the shell of {who} on {one.host} was killed while its program was running"

@@ -19,18 +19,22 @@ VISIBILITY = {"nvidia": "CUDA_VISIBLE_DEVICES", "amd": "ROCR_VISIBLE_DEVICES", "
 "environment variables" (numbers are tiles where ZE_FLAT_DEVICE_HIERARCHY is FLAT, its default on GPUs with tiles)."""
 
 
-def gpu_text(file: StepFile) -> str:
-    """Shell lines that set the visibility variable and STACKYARD_DEVICE of a task; empty where no task has a GPU."""
+def gpu_text(file: StepFile, shown: set[int] | None = None) -> str:
+    """Shell lines that set the visibility variable and STACKYARD_DEVICE of a task; empty where no task has a GPU.
+
+    Args:
+        shown: of the GPUs of the node's tasks those that a task may see; None: all.
+    """
     name = VISIBILITY.get(file.gpu_vendor, "")
     owned = [slot.gpus for slot in file.slots]
     order = list(dict.fromkeys(gpu for gpus in owned for gpu in gpus))
     if not name or not order:
         return ""
-    ranked = sorted(order)
+    ranked, seen = sorted(order), [gpu for gpu in order if shown is None or gpu in shown]
     own = " ".join(f"'{' '.join(map(str, gpus))}'" for gpus in owned)
     places = " ".join(f"[{gpu}]={ranked.index(gpu)}" for gpu in order)
     head = _GIVEN.format(name=name, own=own, places=places, total=len(order), last=max(order))
-    body = _OWN if file.gpu_visibility == "own" else _ALL.format(order=" ".join(map(str, order)))
+    body = _OWN if file.gpu_visibility == "own" else _ALL.format(order=" ".join(map(str, seen)))
     tail = _AMD if file.gpu_vendor == "amd" else ""
     return head + body + _SET.format(name=name, amd=tail)
 

@@ -21,7 +21,6 @@ Why it is written this way:
 
 from __future__ import annotations
 
-import re
 import shlex
 import sys
 from pathlib import Path
@@ -30,7 +29,7 @@ from stackyard.launch.node.step import StepFile
 from stackyard.launch.plan.launchers.words import ranges
 from stackyard.launch.plan.model import Plan, Wrapper
 from stackyard.launch.records.paths import StepPaths
-from stackyard.launch.shim import shell
+from stackyard.launch.shim import roles, shell
 from stackyard.launch.shim.gpus import gpu_text
 from stackyard.launch.shim.identity import identity_text, names_of
 
@@ -47,27 +46,28 @@ def shim_text(step: StepPaths, file: StepFile, plan: Plan, *, python: str = "") 
     parts = (
         _HEAD.format(run=shlex.quote(file.run), step=shlex.quote(str(step.root)), tasks=file.tasks,
                      start_s=max(1, round(file.start_s)), folder=f"stackyard-$UID-{file.id}-$sy_host"),
-        _environment(file, plan),
+        *_environments(file, plan),
         _SIDECAR.format(words=_sidecar(plan)) if plan.program.sidecar else "",
         _identity(file, plan),
         _folder(step, python),
         _LOG[file.logs].format(logs=shlex.quote(str(step.logs))),
         _OPEN,
-        gpu_text(file),
+        roles.gpus_text(file) if plan.roles else gpu_text(file),
         "sy_start\n",
         _GO,
+        roles.ADDRESS if plan.roles else "",
         _loopback(file),
-        "sy_environment\n",
-        _directory(plan.cwd),
-        _program(plan),
-        _RUN,
+        *_programs(plan),
+        _RUN.format(code=roles.SERVED if plan.roles else ""),
     )  # fmt: skip
     return "".join(parts)
 
 
 def private_text(file: StepFile, plan: Plan) -> str:
     """The text of private.sh, which rank.sh sources: the plan's variables whose values may be secret."""
-    return _site_variables(plan.private, file.run)
+    if plan.roles:
+        return roles.cases(shell.site_variables(role.plan.private, file.run) for role in plan.roles)
+    return shell.site_variables(plan.private, file.run)
 
 
 def sidecar_argv(step: StepPaths, plan: Plan) -> tuple[str, ...]:
@@ -168,21 +168,28 @@ sy_answered() {{ [[ -e $sy_dir/go || -e $sy_dir/stop ]]; }}
 """
 
 
-def _environment(file: StepFile, plan: Plan) -> str:
+def _environments(file: StepFile, plan: Plan) -> list[str]:
+    """The function that sets the environment of a rank; with several roles one for each."""
+    if plan.roles:
+        return [_environment(file, role.plan, f"sy_environment_{i}") for i, role in enumerate(plan.roles)]
+    return [roles.ALONE.format(tasks=file.tasks, each=file.tasks_per_node, nodes=file.nodes), _environment(file, plan)]
+
+
+def _environment(file: StepFile, plan: Plan, name: str = "sy_environment") -> str:
     """The function that sets the environment of a rank: identity, stack, the plan's variables, the backend's."""
-    several = file.ranks_per_task > 1
+    several = (plan.program if file.roles else file).ranks_per_task > 1
     identity = {
-        "RANK": "$sy_task", "WORLD_SIZE": str(file.tasks), "LOCAL_RANK": "$sy_local",
-        "LOCAL_WORLD_SIZE": str(file.tasks_per_node), "NODE_RANK": "$sy_node", "GROUP_RANK": "$sy_node",
+        "RANK": "$sy_rank", "WORLD_SIZE": "$sy_size", "LOCAL_RANK": "$sy_in",
+        "LOCAL_WORLD_SIZE": "$sy_each", "NODE_RANK": "$sy_nth", "GROUP_RANK": "$sy_nth",
     }  # fmt: skip
     if several:
-        identity = {"NODE_RANK": "$sy_node", "GROUP_RANK": "$sy_node"}
+        identity = {"NODE_RANK": "$sy_nth", "GROUP_RANK": "$sy_nth"}
     lines = [f'  export {name}="{value}"' for name, value in identity.items()]
     if several:
         lines.append("  unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE")
     lines += [
         '  export STACKYARD_TASK="$sy_task" STACKYARD_LOCAL_TASK="$sy_local" STACKYARD_NODE="$sy_node"',
-        f"  export STACKYARD_TASKS={file.tasks} STACKYARD_NODES={file.nodes}",
+        f'  export STACKYARD_TASKS={file.tasks} STACKYARD_NODES="$sy_nodes"',
         f"  {shell.export('STACKYARD_RUN', file.run)}",
         f"  export STACKYARD_ATTEMPT={file.attempt}",
         '  export STACKYARD_STEP="$sy_step" STACKYARD_HOST="$sy_host" STACKYARD_DIR="$sy_dir"',
@@ -195,8 +202,8 @@ def _environment(file: StepFile, plan: Plan) -> str:
         "  [[ -n ${LC_ALL-}${LC_CTYPE-}${LANG-} ]] || export LANG=C.UTF-8",
     ]
     return "\n".join(
-        ("sy_environment() {", *lines, shell.change_text(plan.change)
-         + _site_variables(plan.variables, file.run) + (_PRIVATE if plan.private else "") + _GLOO
+        (f"{name}() {{", *lines, shell.change_text(plan.change)
+         + shell.site_variables(plan.variables, file.run) + (_PRIVATE if plan.private else "") + _GLOO
          + shell.exports(plan.program.variables) + "}\n\n")
     )  # fmt: skip
 
@@ -209,25 +216,8 @@ _GLOO = """[[ -z $STACKYARD_INTERFACE || -n ${GLOO_SOCKET_IFNAME-} ]] || export 
 """
 """Gloo otherwise resolves the hostname, which is a loopback address on many systems."""
 
-_SITE_HOLES = re.compile(r"\{(local_rank|node|run|user)\}")
-
-
-def _site_variables(variables: dict[str, str], run: str) -> str:
-    """The plan's variables; {local_rank}, {node}, {run} and {user} are replaced, other braces stay."""
-    shown = {
-        "local_rank": '"$sy_local"', "node": '"$sy_node"', "run": shlex.quote(run),
-        "user": '"${USER:-${LOGNAME:-$UID}}"',
-    }  # fmt: skip
-    lines = []
-    for name, value in variables.items():
-        parts = _SITE_HOLES.split(value)
-        text = "".join(shown[p] if i % 2 else shlex.quote(p) if p else "" for i, p in enumerate(parts))
-        lines.append(f"export {name}={text or chr(39) * 2}\n")
-    return "".join(lines)
-
-
 _SIDECAR = """if [[ ${{1-}} == sidecar ]]; then
-  sy_task=0 sy_local=0 sy_node=0 sy_dir=$STACKYARD_DIR
+  sy_task=0 sy_local=0 sy_node=0 sy_rank=0 sy_in=0 sy_nth=0 sy_dir=$STACKYARD_DIR
   sy_until sy_answered || sy_unfit "timed out after $sy_start_s s waiting for all nodes"
   [[ -e $sy_dir/stop ]] && exit 70
   set -a; . "$sy_dir/go"; set +a
@@ -248,12 +238,15 @@ def _identity(file: StepFile, plan: Plan) -> str:
     family = plan.line.family
     starter = plan.line.words[0] if plan.line.words else family
     names = " ".join(names_of(family))
-    if file.distribution == "cyclic":
+    own = "sy_rank=$sy_task sy_in=$sy_local sy_nth=$sy_node\n\n"
+    if plan.roles:
+        place, own = roles.place_text(file), roles.own_text(file)
+    elif file.distribution == "cyclic":
         place = f"sy_at=$(( sy_task % {file.nodes} )) sy_slot=$(( sy_task / {file.nodes} ))"
     else:
         place = f"sy_at=$(( sy_task / {file.tasks_per_node} )) sy_slot=$(( sy_task % {file.tasks_per_node} ))"
     checks = _CHECKS.format(place=place, names=names, starter=shlex.quote(Path(starter).name))
-    return identity_text(family, "sy_") + checks
+    return identity_text(family, "sy_") + checks + own
 
 
 _CHECKS = """sy_starter={starter}
@@ -272,7 +265,6 @@ if (( sy_slot != sy_local )) || [[ -n $sy_node && $sy_node != "$sy_at" ]]; then
     "expected local rank $sy_slot of node $sy_at: tasks are distributed to nodes in another order than planned"
 fi
 sy_node=$sy_at
-
 """
 
 
@@ -361,6 +353,16 @@ def _directory(cwd: str) -> str:
     return f'cd -- {shlex.quote(cwd)} || sy_unfit "cannot enter "{shlex.quote(cwd)}": does it exist on all nodes?"\n'
 
 
+def _programs(plan: Plan) -> list[str]:
+    """The environment, the directory and the command of a rank; with several roles those of its role."""
+    if not plan.roles:
+        return ["sy_environment\n", _directory(plan.cwd), _program(plan)]
+    return [
+        roles.EXPORTS, "sy_environment_$sy_role\n",
+        roles.cases(_directory(role.plan.cwd) + _program(role.plan) for role in plan.roles),
+    ]  # fmt: skip
+
+
 def _program(plan: Plan) -> str:
     text = shell.array("sy_words", plan.program.argv)
     return text + "".join(_wrapped(wrapper) for wrapper in reversed(plan.wrappers))
@@ -379,14 +381,14 @@ def _wrapped(wrapper: Wrapper) -> str:
 def _is_one_of(tasks: tuple[int, ...]) -> str:
     """The condition of these tasks, with one part for each run of numbers, however many ranks there are."""
     found = (part.partition("-") for part in ranges(tasks).split(","))
-    return " || ".join(f"sy_task >= {low} && sy_task <= {high or low}" for low, _, high in found)
+    return " || ".join(f"sy_rank >= {low} && sy_rank <= {high or low}" for low, _, high in found)
 
 
 _RUN = """trap : HUP INT QUIT TERM USR1 USR2
 sy_close="$sy_pipe>&-"
 [[ -n $sy_tick && $sy_tick != none ]] && sy_close="$sy_close $sy_tick>&-"
-eval '"${sy_words[@]}" </dev/null >>"$sy_log" 2>&1' "$sy_close"
+eval '"${{sy_words[@]}}" </dev/null >>"$sy_log" 2>&1' "$sy_close"
 sy_code=$?
 sy_report "$sy_code"
-exit "$sy_code"
+{code}exit "$sy_code"
 """

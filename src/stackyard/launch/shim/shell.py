@@ -113,3 +113,20 @@ def array(name: str, words: Iterable[str], tail: str = "") -> str:
     """A bash array of words that may hold ``${RANK}`` and the like; `tail` is shell text put after them."""
     inside = " ".join((*(filled(word) for word in words), *((tail,) if tail else ())))
     return f"{name}=({inside})\n"
+
+
+_SITE_HOLES = re.compile(r"\{(local_rank|node|run|user)\}")
+
+
+def site_variables(variables: Mapping[str, str], run: str) -> str:
+    """The plan's variables; {local_rank}, {node}, {run} and {user} are replaced, other braces stay."""
+    shown = {
+        "local_rank": '"$sy_in"', "node": '"$sy_node"', "run": shlex.quote(run),
+        "user": '"${USER:-${LOGNAME:-$UID}}"',
+    }  # fmt: skip
+    lines = []
+    for name, value in variables.items():
+        parts = _SITE_HOLES.split(value)
+        text = "".join(shown[p] if i % 2 else shlex.quote(p) if p else "" for i, p in enumerate(parts))
+        lines.append(f"export {name}={text or chr(39) * 2}\n")
+    return "".join(lines)

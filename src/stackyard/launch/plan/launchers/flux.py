@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from stackyard.errors import InputError
 from stackyard.launch.layout.model import Layout
-from stackyard.launch.plan.launchers.words import Words, need_hosts, ranges, shares_cores, threads_of, uniform
+from stackyard.launch.plan.launchers.words import Words, equal, need_hosts, ranges, shares_cores, threads_of, uniform
 from stackyard.launch.plan.model import LaunchLine, LaunchRequest
 from stackyard.launch.plan.schedulers.hostlist import compress
 
@@ -29,10 +29,17 @@ class Flux:
                 "flux run cannot assign one core to two ranks",
                 hint="use fewer ranks or fewer cores per rank",
             )
+        alike = equal(layout)
+        if not alike and not request.scheduler.exclusive:
+            raise InputError(
+                "flux run assigns every rank the same number of cores and GPUs",
+                hint="use exclusive nodes (exclusive: true), or the same cores_per_rank and gpus_per_rank in all roles",
+            )
         words = Words("flux", "run", reason="starts the ranks as one job of this Flux instance")
         words.add("number of nodes", "-N", str(layout.nodes))
         words.add("total number of ranks", "-n", str(layout.ranks))
-        words.add("cores per rank", "-c", str(layout.cores_per_rank))
+        if alike:
+            words.add("cores per rank", "-c", str(layout.cores_per_rank))
         self._gpus(words, layout)
         self._placing(words, request)
         if request.mpi and request.scheduler.mpi:
@@ -51,17 +58,17 @@ class Flux:
             words.add("only these nodes of the allocation", f"--requires=hosts:{hosts}")
         if layout.distribution == "cyclic":
             words.add("cyclic distribution: rank i runs on node i modulo the number of nodes", "--taskmap=cyclic")
-        if evenly(layout) or not request.scheduler.exclusive:
+        if (evenly(layout) and equal(layout)) or not request.scheduler.exclusive:
             words.add("binds each rank to its own share of the cores", "-o", "cpu-affinity=per-task")
         else:
             places = ";".join(ranges(threads_of(layout, slot)) for slot in layout.slots)
             words.add("hardware threads of each rank of a node", "-o", f"cpu-affinity=map:{places}")
 
     def _gpus(self, words: Words, layout: Layout) -> None:
-        if layout.gpus_per_rank == 0:
-            return
         owned = [gpu for slot in layout.slots for gpu in slot.gpus]
-        if len(set(owned)) == len(owned):
+        if not owned:
+            return
+        if len(set(owned)) == len(owned) and equal(layout):
             words.add("GPUs per rank", "-g", str(layout.gpus_per_rank))
         if layout.gpu_visibility == "all":
             words.add(
@@ -69,7 +76,7 @@ class Flux:
                 "-o",
                 "gpu-affinity=off",
             )
-        elif owned == list(range(layout.node.gpus)):
+        elif owned == list(range(layout.node.gpus)) and equal(layout):
             words.add("each rank sees only its own GPUs", "-o", "gpu-affinity=per-task")
         else:
             places = ";".join(ranges(slot.gpus) for slot in layout.slots)

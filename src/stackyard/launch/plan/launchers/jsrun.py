@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from stackyard.findings import Finding, counted
 from stackyard.launch.layout.model import Layout, Slot
-from stackyard.launch.plan.launchers.words import Words, need_hosts, ranges, shares_cores
+from stackyard.launch.plan.launchers.words import Words, equal, need_hosts, ranges, shares_cores
 from stackyard.launch.plan.model import LaunchLine, LaunchRequest
 from stackyard.spec.sitemodels import Scheduler
 
@@ -105,7 +105,7 @@ def resource_sets(layout: Layout, scheduler: Scheduler) -> ResourceSets | None:
     GPUs if each sees its own; one per socket without GPUs if one set would not use all cores.
     """
     slots = layout.slots
-    if shares_cores(layout) or any(block.slots != slots for block in layout.blocks):
+    if shares_cores(layout) or layout.hosts_differ or not equal(layout):
         return None
     bind = _bind(layout, scheduler)
     for groups in _candidates(layout, slots):
@@ -136,7 +136,7 @@ def _candidates(layout: Layout, slots: Group) -> Iterator[list[Group]]:
 
 def _groups(layout: Layout, slots: Group) -> list[Group]:
     """Ranks that see the same GPUs, in the order of their first rank."""
-    if layout.gpu_visibility == "all" or layout.gpus_per_rank == 0:
+    if layout.gpu_visibility == "all" or not any(slot.gpus for slot in slots):
         return [slots]
     by_gpus: dict[tuple[int, ...], list[Slot]] = {}
     for slot in slots:
@@ -211,8 +211,9 @@ def erf_lines(layout: Layout, scheduler: Scheduler, hosts: tuple[str, ...] = ())
         yield "overlapping_rs: allow\noversubscribe_cpu: allow\n"
     level = thread_level(layout.node.smt, scheduler)
     used = level if layout.smt == 1 else min(layout.smt, level)
-    for block in layout.blocks:
-        sets = [_erf_set(layout, group, level, used) for group in _groups(layout, block.slots)]
+    parts = layout.alike if layout.hosts_differ else (layout,) * len(layout.blocks)
+    for part, block in zip(parts, layout.blocks, strict=True):
+        sets = [_erf_set(part, group, level, used) for group in _groups(part, block.slots)]
         for host in range(block.first, block.first + block.count):
             name = hosts[host] if hosts else str(host + 1)
             for group, places in sets:
@@ -222,7 +223,7 @@ def erf_lines(layout: Layout, scheduler: Scheduler, hosts: tuple[str, ...] = ())
 
 def _erf_set(layout: Layout, group: Group, level: int, used: int) -> tuple[Group, str]:
     cpus = ",".join("{" + ranges(core * level + t for core in slot.cores for t in range(used)) + "}" for slot in group)
-    if layout.gpus_per_rank == 0:
+    if not any(slot.gpus for slot in layout.slots):
         return group, f"cpu: {cpus}"
     seen = range(layout.node.gpus) if layout.gpu_visibility == "all" else group[0].gpus
     return group, f"cpu: {cpus}; gpu: {{{ranges(seen)}}}"

@@ -2,13 +2,14 @@
 
 Source: the help texts of hydra 4.0 (``mpiexec.hydra -help``, ``-bind-to -help``). ``-bind-to user:`` takes, for each
 rank of a node in turn, processor numbers of the operating system joined by ``+``. Ranks beyond the slots of the hosts
-start again at the first host, so that one slot per host gives a cyclic distribution.
+start again at the first host, so that one slot per host gives a cyclic distribution. Hosts with unequal slots are
+filled one after the other; a -ppn would override their slots.
 """
 
 from __future__ import annotations
 
 from stackyard.errors import InputError
-from stackyard.launch.plan.launchers.words import Words, need_hosts, threads_of, uniform
+from stackyard.launch.plan.launchers.words import Words, common_threads, need_hosts
 from stackyard.launch.plan.model import LaunchLine, LaunchRequest
 
 
@@ -18,29 +19,30 @@ class Mpich:
     name = "mpich"
 
     def line(self, request: LaunchRequest) -> LaunchLine:
-        """hydra's options. Raises InputError if hosts differ or are unknown without a scheduler."""
+        """hydra's options. Raises InputError if hosts differ in the cores of a local rank, or are unknown."""
         layout = request.layout
-        slots = uniform(layout, "mpiexec.hydra")
+        threads = common_threads(layout, "mpiexec.hydra")
         cyclic = layout.distribution == "cyclic"
         in_turn = 1 if cyclic else layout.ranks_per_node
         words = Words("mpiexec.hydra", reason="starts the ranks through hydra's proxies")
         words.add("number of ranks", "-n", str(layout.ranks))
-        words.add(
-            "cyclic distribution: one rank per node in turn" if cyclic else "ranks per node",
-            "-ppn",
-            str(in_turn),
-        )
+        if not layout.hosts_differ:
+            words.add(
+                "cyclic distribution: one rank per node in turn" if cyclic else "ranks per node", "-ppn", str(in_turn)
+            )
         files: dict[str, str] = {}
         if layout.hosts or not request.inside:
-            hosts = need_hosts(request, "mpiexec.hydra")
-            files["hostfile"] = "".join(f"{host}:{in_turn}\n" for host in hosts)
+            need_hosts(request, "mpiexec.hydra")
+            files["hostfile"] = "".join(
+                f"{host}:{1 if cyclic else part.ranks_per_node}\n" for part in layout.alike for host in part.hosts
+            )
             words.add("the hosts in order, each with its number of consecutive ranks", "-f", "{step}/hostfile")
         elif layout.nodes > 1 and request.scheduler.kind in ("", "none", "flux"):
             raise InputError(
                 "mpiexec.hydra requires hostnames, which are not known",
                 hint="launch inside an allocation of Slurm, LSF or PBS",
             )
-        binding = ",".join("+".join(map(str, threads_of(layout, slot))) for slot in slots)
+        binding = ",".join("+".join(map(str, of_rank)) for of_rank in threads)
         words.add("hardware threads of each rank of a node", "-bind-to", f"user:{binding}")
         words.add("passes the whole environment to the ranks", "-genvall")
         words.own(request)

@@ -33,7 +33,9 @@ class Mpirun:
         words.add("number of ranks", "-n", str(layout.ranks))
         files = {"rankfile": "".join(rankfile_lines(layout, names))}
         if layout.hosts:
-            files["hostfile"] = "".join(f"{host} slots={layout.ranks_per_node}\n" for host in layout.hosts)
+            files["hostfile"] = "".join(
+                f"{host} slots={part.ranks_per_node}\n" for part in layout.alike for host in part.hosts
+            )
             words.add("the hosts and the number of ranks of each", "--hostfile", "{step}/hostfile")
         words.add("binds every rank to its host, socket and cores", "--rankfile", "{step}/rankfile")
         if shares_cores(layout):

@@ -6,16 +6,18 @@ Options and their meaning: srun(1) of Slurm 20.11 to 24.11, and the release note
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from stackyard.errors import InputError
 from stackyard.findings import Finding, counted
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.plan.launchers.words import (
     Words,
+    equal,
     mask,
     need_hosts,
     shares_cores,
     threads_of,
-    uniform,
     used_gpus,
     version_of,
 )
@@ -30,19 +32,36 @@ class Srun:
     name = "srun"
 
     def line(self, request: LaunchRequest) -> LaunchLine:
-        """The step's options. Raises InputError if hosts differ, or are required and unknown."""
+        """The step's options. Raises InputError if hosts are required and unknown, or differ where they must not."""
         layout, scheduler = request.layout, request.scheduler
-        uniform(layout, self.name)
+        if layout.hosts_differ and request.mpi and scheduler.mpi == "pmi2":
+            raise InputError(
+                "MPI_Init waits for ever in a step whose nodes have different ranks, with pmi2 (seen with Slurm 22.05)",
+                hint="use --launcher mpirun or mpich, scheduler.mpi: pmix with an MPI that supports it, or give all "
+                "nodes the same ranks (beside:)",
+            )
         words = Words("srun", reason="starts the ranks as one job step of the allocation")
-        self._where(words, request)
+        for number, part in enumerate(layout.alike):
+            if number:
+                words.next_nodes()
+            self._nodes_alike(words, replace(request, layout=part), several=layout.hosts_differ)
+        findings = [finding for part in layout.alike for finding in self._findings(part, scheduler)]
+        return LaunchLine(words.words, "slurm", words.reasons, findings=tuple(dict.fromkeys(findings)))
+
+    def _nodes_alike(self, words: Words, request: LaunchRequest, several: bool) -> None:
+        """The options of nodes with the same ranks: of all, or of one component of a heterogeneous step (20.11).
+
+        Each component names its nodes; its ranks and its node numbers go on from those before it.
+        """
+        layout, scheduler = request.layout, request.scheduler
+        self._where(words, request, named=not request.inside or (several and bool(layout.hosts)))
         self._cores(words, layout, scheduler)
         self._gpus(words, layout, scheduler)
         self._wiring(words, request)
         self._ending(words)
         words.own(request)
-        return LaunchLine(words.words, "slurm", words.reasons, findings=self._findings(layout, scheduler))
 
-    def _where(self, words: Words, request: LaunchRequest) -> None:
+    def _where(self, words: Words, request: LaunchRequest, named: bool) -> None:
         """Nodes and ranks. Slurm numbers nodes in the order of the allocation's host list."""
         layout, scheduler = request.layout, request.scheduler
         words.add("number of nodes", "-N", str(layout.nodes))
@@ -54,7 +73,7 @@ class Srun:
             words.add(
                 "block distribution: ranks fill a node, and a socket, before the next", "--distribution=block:block"
             )
-        if not request.inside:
+        if named:
             hosts = need_hosts(request, self.name)
             words.add("only these nodes of the allocation", "-w", compress(hosts))
         known = version_of(scheduler.version)
@@ -82,12 +101,17 @@ class Srun:
             words.add("allows more ranks than cores on a node", "--overcommit")
         if needs_masks(layout) and scheduler.exclusive:
             masks = ",".join(mask(threads_of(layout, slot)) for slot in layout.slots)
+            each = f", {counted(layout.cores_per_rank, 'core')} each" if equal(layout) else ""
             words.add(
-                f"masks of the hardware threads of each rank of a node, {counted(layout.cores_per_rank, 'core')} each; "
-                "without -c the step has all cores",
+                f"masks of the hardware threads of each rank of a node{each}; without -c the step has all cores",
                 f"--cpu-bind=mask_cpu:{masks}",
             )
             return
+        if not equal(layout):
+            raise InputError(
+                "srun assigns every rank of a node the same number of cores and GPUs, unless the nodes are exclusive",
+                hint="use exclusive nodes (exclusive: true), or the same cores_per_rank and gpus_per_rank in all roles",
+            )
         per_rank = layout.cores_per_rank * layout.smt
         unit = (
             ("core" if per_rank == 1 else "cores")
@@ -104,11 +128,11 @@ class Srun:
         words.add(f"binds each rank to its own {kind}", f"--cpu-bind={kind}")
 
     def _gpus(self, words: Words, layout: Layout, scheduler: Scheduler) -> None:
-        if layout.gpus_per_rank == 0 or scheduler.gpu_request == "none":
+        if not used_gpus(layout) or scheduler.gpu_request == "none":
             return
         own = layout.gpu_visibility == "own"
         per_task = scheduler.gpu_request == "gpus-per-task" and not gpus_shared(layout) and not _linear(scheduler)
-        if own and needs_masks(layout):
+        if not equal(layout) or (own and needs_masks(layout)):
             per_task = False  # the GPU of each mask is set explicitly
         kind = f"{scheduler.gres_type}:" if scheduler.gres_type else ""
         each, count = layout.gpus_per_rank, gpus_asked(layout, scheduler)
@@ -161,8 +185,10 @@ def needs_masks(layout: Layout) -> bool:
     """Whether Slurm, which fills cores in the operating system's order, would assign other cores than planned.
 
     This is so if the site's domains are ordered by GPU (LUMI-G, Frontier), if a core stays idle so that no rank
-    straddles a socket, and if ranks share cores.
+    straddles a socket, and if ranks share cores or have unequal numbers of them.
     """
+    if not equal(layout):
+        return True
     planned = [core for slot in layout.slots for core in sorted(map(layout.node.os_core, slot.cores))]
     ascending = sorted(core for domain in layout.node.domains for core in domain.cores)
     return planned != ascending[: len(planned)]

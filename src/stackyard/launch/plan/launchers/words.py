@@ -10,6 +10,9 @@ from stackyard.errors import InputError
 from stackyard.launch.layout.model import Layout, Slot
 from stackyard.launch.plan.model import LaunchRequest, Reason
 
+SHIM = "{step}/rank.sh"
+"""What a launch line starts; after its last words it is added by `run`."""
+
 
 class Words:
     """A command line under construction; each group of words has a reason."""
@@ -20,6 +23,10 @@ class Words:
     def add(self, reason: str, *words: str) -> None:
         """Append words that belong together, with the reason for them: one sentence without a full stop."""
         self._reasons.append(Reason(words, reason))
+
+    def next_nodes(self) -> None:
+        """Append the shim of the nodes so far, and the colon before the words of the nodes that follow."""
+        self.add("what they start, and then the nodes with other ranks, of the same MPI_COMM_WORLD", SHIM, ":")
 
     def own(self, request: LaunchRequest) -> None:
         """Append the site's launcher options and those of this launch, unchanged."""
@@ -82,8 +89,28 @@ def threads_of(layout: Layout, slot: Slot, smt: int | None = None) -> tuple[int,
 
 def shares_cores(layout: Layout) -> bool:
     """Whether ranks of one node share a core."""
-    cores = [core for slot in layout.slots for core in slot.cores]
-    return len(set(cores)) < len(cores)
+    blocks = [[core for slot in block.slots for core in slot.cores] for block in layout.blocks]
+    return any(len(set(cores)) < len(cores) for cores in blocks)
+
+
+def equal(layout: Layout) -> bool:
+    """Whether all ranks of a node have the same number of cores and of GPUs."""
+    return len({(len(slot.cores), len(slot.gpus)) for slot in layout.slots}) == 1
+
+
+def common_threads(layout: Layout, launcher: str) -> tuple[tuple[int, ...], ...]:
+    """The hardware threads of each local rank where they are the same on all hosts that have it.
+
+    Raises InputError where they differ, for a `launcher` that binds by local rank alone.
+    """
+    most = max((block.slots for block in layout.blocks), key=len)
+    for block in layout.blocks:
+        if any(slot.cores != most[index].cores for index, slot in enumerate(block.slots)):
+            raise InputError(
+                f"{launcher} binds local rank i of every node to the same cores, but the nodes of the roles differ",
+                hint="give the first ranks of each node the same cores_per_rank, or use --launcher mpirun or srun",
+            )
+    return tuple(threads_of(layout, slot) for slot in most)
 
 
 def used_gpus(layout: Layout) -> tuple[int, ...]:

@@ -1,0 +1,84 @@
+"""`Role`: one of several programs of a job, with its own nodes, ranks, variables and image."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from stackyard.host.secrets import is_secret
+from stackyard.spec.base import Model
+from stackyard.spec.words import OptionalPath, RoleName, VariableName, Variables
+
+Count = Annotated[int, Field(ge=1, le=10_000)]
+"""Something counted on one node."""
+MOST_NODES = 200_000
+
+
+class Role(Model):
+    """One program of a job with several. None or empty: what the job says, else as for a job with one program."""
+
+    program: tuple[str, ...] = Field(
+        min_length=1, description="The command of every rank; a *.py file is run by python"
+    )
+    nodes: int | None = Field(
+        None, ge=1, le=MOST_NODES, description="None: one; with `beside` all of that role's nodes"
+    )
+    beside: RoleName | Literal[""] = Field("", description="A role on whose first nodes this one runs too")
+    serves: bool = Field(False, description="It is ended when all ranks of the other roles have ended")
+    ranks_per_node: Count | None = None
+    cores_per_rank: Count | None = None
+    threads_per_rank: Count | None = None
+    gpus_per_rank: int | None = Field(None, ge=0, le=1000)
+    gpu_visibility: Literal["", "auto", "all", "own"] = ""
+    backend: Literal["", "auto", "torchrun", "horovod", "mpi", "deepspeed", "jax", "ray", "any"] = ""
+    container: OptionalPath = Field("", description="An image file or directory to run in")
+    profile: tuple[str, ...] = Field((), description="e.g. nsys:ranks=0; ranks are counted within the role")
+    variables: Variables = Field({}, description="Environment variables of its ranks, besides those of the job")
+    passed: tuple[VariableName, ...] = Field((), description="Variables of your shell for its ranks, never recorded")
+    cwd: OptionalPath = ""
+
+    def recorded(self) -> Role:
+        """The same role as files have it: of variables that may be secret only the name, in `passed`."""
+        secret = [name for name, value in self.variables.items() if is_secret(name, value)]
+        plain = {name: value for name, value in self.variables.items() if name not in secret}
+        passed = tuple(dict.fromkeys((*self.passed, *secret)))
+        return self.model_copy(update={"variables": plain, "passed": passed}) if secret else self
+
+
+OWN = (
+    "ranks_per_node", "cores_per_rank", "threads_per_rank", "gpus_per_rank", "gpu_visibility", "backend", "container",
+    "profile", "cwd",
+)  # fmt: skip
+"""What a role says instead of the job."""
+
+
+def problem(roles: Mapping[str, Role]) -> str:
+    """What is wrong with the roles of a job, or nothing."""
+    for name, role in roles.items():
+        if not role.beside:
+            continue
+        other = roles.get(role.beside)
+        if other is None or other.beside:
+            return f"{name}.beside: {role.beside} is not a role with nodes of its own"
+        if role.nodes is not None and role.nodes > (other.nodes or 1):
+            return f"{name}.nodes: {role.nodes}, but {role.beside} has {other.nodes or 1}"
+    if roles and all(role.serves for role in roles.values()):
+        return "every role serves: nothing would end the job"
+    return ""
+
+
+def nodes_of(roles: Mapping[str, Role]) -> dict[str, tuple[int, int]]:
+    """The first node and the number of nodes of each role; roles with nodes of their own in the order given."""
+    found: dict[str, tuple[int, int]] = {}
+    first = 0
+    for name, role in roles.items():
+        if not role.beside:
+            found[name] = (first, role.nodes or 1)
+            first += role.nodes or 1
+    for name, role in roles.items():
+        if role.beside:
+            start, most = found[role.beside]
+            found[name] = (start, role.nodes or most)
+    return {name: found[name] for name in roles}
