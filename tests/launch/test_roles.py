@@ -299,3 +299,13 @@ int main(int argc, char **argv) {
     return 0;
 }
 """
+
+
+def test_roles_from_python(folder: Path) -> None:
+    import stackyard as api
+
+    shown = {"program": ["sh", "-c", "echo $STACKYARD_ROLE $RANK"], "ranks_per_node": 1, "cores_per_rank": 1}
+    done = api.launch(
+        roles={"a": {**shown, "gpus_per_rank": 0}, "b": {**shown, "beside": "a"}}, launcher="local", oversubscribe=True
+    )
+    assert (done.log(rank=0), done.log(rank=1)) == ("a 0\n", "b 0\n")

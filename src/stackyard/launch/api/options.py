@@ -19,6 +19,7 @@ Path = str | os.PathLike[str]
 class OptionFields(TypedDict, total=False):
     """The fields of `Intent` but the program, and those of `BatchOptions`; docs/reference/jobfile.md explains them."""
 
+    roles: Mapping[str, Mapping[str, Any]]
     nodes: int
     least_nodes: int
     ranks_per_node: int | None
@@ -89,6 +90,8 @@ def intent_of(program: Sequence[Word], options: OptionFields, **defaults: Any) -
                 f"; did you mean {each}?" for each in get_close_matches(name, OptionFields.__annotations__, 1)
             )
             raise TypeError(f"unexpected keyword argument {name!r}{near}")
+    if options.get("roles"):  # they have the nodes
+        defaults.pop("nodes", None)
     given = {**defaults, **{name: _plain(value) for name, value in cast(dict[str, Any], options).items()}}
     batch = {name: given.pop(name) for name in list(given) if name in BatchOptions.model_fields}
     words = {"program": tuple(map(str, map(_plain, program)))} if program else {}
