@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import os
 import shutil
 import signal
@@ -91,7 +92,7 @@ def test_a_sweep_gives_results_in_order_or_as_they_come(here: Path) -> None:
         assert set(as_completed(futures, timeout=60)) == set(futures)
         assert [future.exception() is None for future in futures] == [True, False]
         assert list(executor.map(scaled, [])) == []
-        with pytest.raises(TimeoutError):
+        with pytest.raises(concurrent.futures.TimeoutError):  # the builtin one since Python 3.11
             list(executor.map(time.sleep, [1], timeout=0.01))
 
 
