@@ -280,6 +280,7 @@ def test_a_sweep_is_one_array_of_which_tasks_fail_and_are_cancelled_alone(work: 
         _until(long.running)
         assert long.run.folder.name == "3" and long.cancel() and long.cancelled()
     assert "--array=1-3%3" in (stackyard.find_run("last").folder / "job.sh").read_text()
+    assert stackyard.find_run("last").code == 1  # as recorded
     assert stackyard.find_run("last").status.tasks == {"done": 1, "failed": 1, "cancelled": 1}
     work.nothing_left()
 
