@@ -244,3 +244,34 @@ def test_explain_and_dry_run_write_nothing(cluster: Cluster) -> None:
     assert STARTERS[cluster.name] in explained.out
     assert sorted(cluster.folder.rglob("*")) == before
     assert os.environ.get("LSB_JOBID") is None
+
+
+ROLES = """\
+format: 1
+batch: {time_min: 10, account: PROJ}
+cores_per_rank: 1
+gpus_per_rank: 0
+roles:
+  server: {program: [sh, -c, "echo $STACKYARD_ROLE $RANK on $NODE_RANK; touch up; exec sleep 300"], serves: true,
+           ranks_per_node: 1}
+  workers: {program: [sh, -c, "while [ ! -e up ]; do sleep 0.02; done; echo $STACKYARD_ROLE $RANK"], ranks_per_node: 2}
+"""
+
+
+@on("jsrun", "pals", sites=("jsrun", "lsf", "pals", "pbs-openmpi"))
+def test_roles_with_different_ranks_per_node(cluster: Cluster) -> None:
+    """A server on one node and two workers on the other, by an ERF file, a rankfile or colons."""
+    (cluster.folder / "job.yaml").write_text(ROLES)
+    cluster.run("submit", "--job", "job.yaml")
+    logs = [path.read_text() for path in sorted((cluster.last() / "logs").glob("rank-*.log"))]
+    assert logs == ["server 0 on 0\n", "workers 0\n", "workers 1\n"]
+    assert cluster.status()["state"] == "done"
+    assert len(set(cluster.status()["hosts"])) == 2
+    assert cluster.left() == []
+
+
+@on("flux", sites=("flux",))
+def test_flux_refuses_nodes_with_different_ranks(cluster: Cluster) -> None:
+    (cluster.folder / "job.yaml").write_text(ROLES)
+    done = cluster.run("submit", "--job", "job.yaml", expect=2)
+    assert "flux run cannot place ranks differently on different hosts" in done.err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.request.intent import Intent, made
 from stackyard.launch.request.job_file import job_text, load_job
 from stackyard.launch.run.start import _roles
+from stackyard.launch.run.usage import ranks_usage
 from stackyard.spec.models import Site
 from support import programs
 from support.cli import stackyard
@@ -64,6 +66,7 @@ def test_a_job_file_is_written_as_it_was_read(tmp_path: Path) -> None:
     asked = intent(server={"serves": True, "cores_per_rank": 2}, workers={"nodes": 3, "variables": {"A": "b"}})
     (tmp_path / "job.yaml").write_text(job_text(asked))
     assert load_job(tmp_path / "job.yaml") == asked
+    assert "\nnodes:" not in job_text(asked)
     assert asked.nodes == 4
 
 
@@ -140,6 +143,15 @@ def test_every_task_has_its_place_and_its_role() -> None:
     assert one.for_agents()["counts"] == [[1, 3], [2, 2], [1, 1]]
 
 
+def test_the_gpus_of_a_rank_are_those_of_its_own_node() -> None:
+    slots = tuple(PlannedSlot((gpu,), (gpu,)) for gpu in range(2))
+    blocks = (PlannedBlock(1, slots[:1], (0,)), PlannedBlock(1, slots, (1, 1)))
+    own = (PlannedRole("a", 0, 1, 1), PlannedRole("b", 1, 1, 2))
+    one = replace(file(), nodes=2, tasks_per_node=1, slots=slots[:1], blocks=blocks, roles=own, more_ports=())
+    peaks = {task: ("n", {"gpus": {"0": [10, 100, 1], "1": [20, 100, 1]}}) for task in range(3)}
+    assert [rank.gpu_peak_bytes for rank in ranks_usage(one, peaks)] == [10, 10, 20]
+
+
 def test_plan_json_is_read_as_it_was_written(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(json.dumps(file().to_json()))
     assert StepFile.read(tmp_path / "plan.json") == file()
@@ -212,6 +224,7 @@ def test_each_rank_finds_its_place_and_the_others(folder: Path) -> None:
     assert first["MASTER_PORT"] == first["STACKYARD_PORT_WORKERS"] == server["STACKYARD_PORT_WORKERS"]
     assert first["STACKYARD_PORT_SERVER"] == server["MASTER_PORT"] != first["MASTER_PORT"]
     assert first["STACKYARD_SIZE_WORKERS"] == "2"
+    assert first["MASTER_ADDR"] == first["STACKYARD_ADDR_WORKERS"] == server["STACKYARD_ADDR_WORKERS"]
     assert "[server 0]" in done.out
     assert "[workers 0]" in done.out
     written = [path for path in last().root.rglob("*") if path.is_file() and path.name != "rank-00000.log"]
@@ -244,6 +257,13 @@ def test_a_server_that_fails_fails_the_job(folder: Path) -> None:
     job("[sleep, '300']", "[bash, -c, 'exit 4']")
     done = stackyard("launch", "--job", "job.yaml", "--launcher", "local", expect=4)
     assert "error: rank 0 of server (task 0) on" in done.err
+
+
+def test_all_roles_start_again_after_a_failure(folder: Path) -> None:
+    first = "if [ $STACKYARD_ATTEMPT = 1 ]; then [ $RANK = 1 ] || sleep 300; exit 3; fi"
+    job(f"[bash, -c, '{first}; echo went on $RANK']", more="restarts: 1\n")
+    stackyard("launch", "--job", "job.yaml", "--launcher", "local")
+    assert [last().main.rank_log(rank).read_text() for rank in (1, 2)] == ["went on 0\n", "went on 1\n"]
 
 
 def test_logs_are_found_by_role(folder: Path) -> None:

@@ -38,9 +38,10 @@ def _of(file: StepFile, task: int, host: str, sent: Mapping[str, Any]) -> RankUs
 
 def _own_gpus(file: StepFile, task: int, gpus: Mapping[str, Sequence[int]]) -> list[Sequence[int]]:
     """The rank's own GPUs, where the agent sees all of the node under their own numbers."""
-    local = task // file.nodes if file.distribution == "cyclic" else task % file.tasks_per_node
-    own = [str(gpu) for gpu in file.slots[local].gpus] if local < len(file.slots) else []
-    planned = {str(gpu) for slot in file.slots for gpu in slot.gpus}
+    node, local = file.place(task)
+    slots = file.block_of(node).slots if file.blocks else file.slots
+    own = [str(gpu) for gpu in slots[local].gpus] if local < len(slots) else []
+    planned = {str(gpu) for slot in slots for gpu in slot.gpus}
     return [gpus[gpu] for gpu in (own if planned <= set(gpus) else gpus)]
 
 
