@@ -52,8 +52,6 @@ class StackyardError(Exception):
         self.where = where
         self.hint = hint
         self.detail = detail
-        if hint and hasattr(self, "add_note"):  # Python 3.11: shown below a traceback, where nobody catches it
-            self.add_note(f"hint: {hint}")
 
     def __str__(self) -> str:
         return f"{self.where}: {self.message}" if self.where else self.message

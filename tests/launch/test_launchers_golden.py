@@ -122,7 +122,7 @@ def test_perlmutter_counts_hardware_threads_where_it_uses_them() -> None:
     ("scheduler", "name"),
     [
         (Scheduler(kind="slurm"), "srun"), (CSM, "jsrun"), (Scheduler(kind="lsf"), "mpirun"),
-        (Scheduler(kind="pbs"), "pals"), (Scheduler(kind="pbs", launcher="mpirun"), "mpirun"),
+        (Scheduler(kind="pbs", launcher="pals"), "pals"), (Scheduler(kind="pbs", launcher="mpirun"), "mpirun"),
         (Scheduler(kind="flux"), "flux"), (Scheduler(kind="none"), "local"), (Scheduler(), "local"),
     ],
 )  # fmt: skip

@@ -66,7 +66,8 @@ def test_a_recorded_job_has_the_values_that_its_record_lacks(here: Path) -> None
     write_private(run.paths, {"MY_NAME": "me", "HF_TOKEN": VALUE})  # as at the submission of a batch job
     assert VALUE not in run.paths.record.read_text() and run.paths.record.stat().st_mode & 0o077 == 0
     job, _ = jobs.recorded_job(workspace(here), run.paths.root)
-    assert job.plan().private == {"MY_NAME": "me", "HF_TOKEN": VALUE} and job.plan().variables == {"COLOUR": "red"}
+    assert job.plan().private == {"MY_NAME": "me", "HF_TOKEN": VALUE}
+    assert job.plan().variables == {"COLOUR": "red", "PYTHONFAULTHANDLER": "1"}
     assert read_private(run.paths) == job.plan().private and run.paths.private.stat().st_mode & 0o077 == 0
     for end in ("failed", "lost", "done"):
         write_private(run.paths, {"HF_TOKEN": VALUE})

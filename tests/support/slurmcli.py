@@ -27,7 +27,8 @@ nodes:
     gpu: {count: 4, vendor: nvidia}
     local_disk: %s
 scheduler: {kind: slurm, exclusive: false}
-launch: {lost_s: 5}
+launch:
+  lost_s: 5
 """
 SHAPE = ("-N", "2", "-r", "1", "-c", "1", "-g", "0")
 

@@ -18,6 +18,7 @@ from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
 from stackyard.launch.api import jobs
+from stackyard.launch.api.failures import hints_shown
 from stackyard.launch.api.handles import Run
 from stackyard.launch.api.options import OptionFields, Path, Word, as_call, intent_of
 from stackyard.launch.jobs.here import Here
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["find_run", "launch", "recorded_here", "runs", "submit", "warn", "workspace_of"]
 
 
+@hints_shown()
 def launch(
     *program: Word,
     show: Callable[[str], object] | None = None,
@@ -71,6 +73,7 @@ def launch(
     return run
 
 
+@hints_shown()
 def submit(*program: Word, site: Path | None = None, yard: Path | None = None, **options: Unpack[OptionFields]) -> Run:
     """Submit a program as a batch job, and return at once; `Run.wait` waits for its end.
 
@@ -90,6 +93,7 @@ def submit(*program: Word, site: Path | None = None, yard: Path | None = None, *
     return Run(recorded.paths.root)
 
 
+@hints_shown()
 def runs(folder: Path | None = None, *, everywhere: bool = False, site: Path | None = None) -> list[Run]:
     """The recorded runs of a directory, oldest first.
 
@@ -101,6 +105,7 @@ def runs(folder: Path | None = None, *, everywhere: bool = False, site: Path | N
     return [Run(paths.root) for paths in known_runs(place, everywhere=everywhere)]
 
 
+@hints_shown()
 def find_run(name: str, *, site: Path | None = None) -> Run:
     """The run of a name, the end of a name, a directory, or ``last``; ``NAME.3`` is task 3 of an array.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from stackyard.errors import StackyardError
@@ -17,6 +19,18 @@ REMEDIES = {
     "lost": "see the batch log in the run directory: the job ended without recording why",
 }
 """By state, what to do where the first failure has no known cause."""
+
+
+@contextmanager
+def hints_shown() -> Iterator[None]:
+    """Show the hint of an error below its traceback, where nobody catches it (Python 3.11 and newer)."""
+    try:
+        yield
+    except StackyardError as error:
+        note = f"hint: {error.hint}"
+        if error.hint and hasattr(error, "add_note") and note not in getattr(error, "__notes__", ()):
+            error.add_note(note)
+        raise
 
 
 class RunFailed(StackyardError):

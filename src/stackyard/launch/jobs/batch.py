@@ -38,7 +38,7 @@ def batch_script(job: Job, plan: Plan, paths: RunPaths) -> str:
 
 def _typed(words: Sequence[str], program: Sequence[str]) -> tuple[str, ...]:
     """The command line that created the script: that of `stackyard`, however it was found, or of Python."""
-    return tuple(words) if words[0] == "python" else ("stackyard", *without_dry_run(words[1:], program))
+    return tuple(words) if words[:1] == ("python",) else ("stackyard", *without_dry_run(words[1:], program))
 
 
 def head_text(job: Job, plan: Plan, paths: RunPaths) -> str:
