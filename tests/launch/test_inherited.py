@@ -114,7 +114,8 @@ def test_variables_of_the_job_that_disagree_do_not_end_srun(work: Work) -> None:
 @pytest.mark.real
 def test_a_launch_in_an_interactive_step_does_not_wait_for_it(work: Work) -> None:
     """srun --pty bash: the step has all that the job was given, and its own steps would wait until it ends."""
-    line = f"timeout 60 {STACKYARD} launch -r 1 -g 0 -c 1 exit.py 0; echo status $?; {STACKYARD} launch -r 1 -g 0 -c 1 --dry-run exit.py 0"
+    launch = f"{STACKYARD} launch -r 1 -g 0 -c 1"
+    line = f"timeout 60 {launch} exit.py 0; echo status $?; {launch} --dry-run exit.py 0"
     done = _shell(work, "srun", "--partition=debug", "-N1", "-n1", "-c2", "bash", "-c", line)
     assert "rank 0 of 1" in done.stdout and "status 0" in done.stdout, done.stderr
     assert " --overlap " in done.stdout.split("status 0")[1]
