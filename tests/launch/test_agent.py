@@ -24,7 +24,7 @@ from support import torchstack
 NODE = Path(sockets.__file__).parent
 PARTS = (
     "agent", "directory", "ends", "gpuprobe", "handshake", "logs", "machine", "messages", "processes", "ranks",
-    "sockets", "stacks", "uplink", "usage",
+    "sockets", "stacks", "terminal", "uplink", "usage",
 )  # fmt: skip
 
 

@@ -22,10 +22,14 @@ if TYPE_CHECKING:
 
 
 class LaunchView:
-    """A `Listener` for a terminal or a log. A phase is one line; on a terminal, the count of nodes is redrawn."""
+    """A `Listener` for a terminal or a log. A phase is one line; on a terminal, the count of nodes is redrawn.
 
-    def __init__(self, *, quiet: bool = False) -> None:
-        self._quiet = quiet
+    Args:
+        hidden: a rank whose output is not shown, because it has the terminal itself.
+    """
+
+    def __init__(self, *, quiet: bool = False, hidden: int | None = None) -> None:
+        self._quiet, self._hidden = quiet, hidden
         self._started = time.monotonic()
         self._live = sys.stderr.isatty()
         self._open = False
@@ -53,7 +57,7 @@ class LaunchView:
 
     def output(self, task: int, text: str) -> None:
         """The output of a rank, unchanged; with the rank before each line where several ranks are shown."""
-        if self._quiet:  # standard output is for JSON only
+        if self._quiet or task == self._hidden:  # standard output is for JSON only
             return
         self._close()
         if not self._many:

@@ -33,6 +33,10 @@ EXAMPLES = (
 @click.option("--recorded", hidden=True, type=click.Path(path_type=Path), help="Carry out a recorded run (batch jobs).")
 @click.option("--with-caller", hidden=True, is_flag=True, help="End when standard input is closed (Python API).")
 @output("--stream", type=click.Choice(["first", "all", "none"]), default="first", help="Ranks whose output is shown.")
+@output(
+    "--debug-rank", type=click.IntRange(0), metavar="N", help="Give this terminal to rank N, e.g. for breakpoint()."
+)
+@output("--stdin", "stdin_rank", type=click.IntRange(0), metavar="N", help="Give standard input to rank N.")
 @output("--dry-run", is_flag=True, help="Print the exact command and the script of each rank; run nothing.")
 @output("--json", "as_json", is_flag=True, help="Print the plan or the result as JSON.")
 @click.pass_obj
@@ -93,7 +97,7 @@ def carry_out(job: Job, paths: RunPaths, stream: Stream, as_json: bool) -> None:
     from stackyard.cli.launchview import LaunchView, show_plan, show_result
     from stackyard.launch.api import jobs
 
-    view = LaunchView(quiet=as_json)
+    view = LaunchView(quiet=as_json, hidden=job.intent.debug_rank)
     if stream == "all":
         view.show_numbers()
 

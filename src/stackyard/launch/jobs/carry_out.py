@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
@@ -69,7 +69,8 @@ def carry_out(
     listener = Together(recorder, shown)
     run = _Run(job, paths, watch_options(job, stream), recorder, listener)
     try:
-        result = _attempts(run, announce)
+        with _terminal(run):
+            result = _attempts(run, announce)
     except BaseException as error:
         state = "cancelled" if isinstance(error, KeyboardInterrupt) else "failed"
         code = 130 if state == "cancelled" else getattr(error, "exit_code", 1)
@@ -157,7 +158,9 @@ def _preflight(run: _Run) -> tuple[str, ...]:
         raise StackyardError(f"{wanted} nodes requested, but this allocation has {len(everywhere)}")
 
     def plan_for(hosts: tuple[str, ...], argv: tuple[str, ...]) -> Plan:
-        narrowed = job.intent.model_copy(update={"nodes": len(hosts), "profile": ()})
+        narrowed = job.intent.model_copy(
+            update={"nodes": len(hosts), "profile": (), "debug_rank": None, "stdin_rank": None}
+        )
         return make_plan(narrowed, job.site, job.context, hosts=hosts, program=argv)
 
     def start(step: StepPaths, plan: Plan, listener: Listener) -> StepResult:
@@ -206,3 +209,17 @@ def _keep_usage(run: _Run, result: StepResult) -> None:
 
     if result.usage:
         atomic.write_json(run.paths.usage, usage_report(result.usage))
+
+
+def _terminal(run: _Run) -> AbstractContextManager[None]:
+    """Your terminal or your standard input for the rank that gets it."""
+    intent, context = run.job.intent, run.job.context
+    rank = intent.stdin_rank if intent.debug_rank is None else intent.debug_rank
+    if rank is None:
+        return nullcontext()
+    from stackyard.launch.run.terminal import for_rank
+
+    return for_rank(
+        run.paths.main, rank, "pipe" if intent.debug_rank is None else "tty", interface=run.options.interface,
+        alone=context.scheduler == "none", limit_s=run.options.start_s,
+    )  # fmt: skip

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from stackyard.errors import InputError
 from stackyard.findings import refuse
 from stackyard.launch.jobs.repeat import Repeat
 from stackyard.launch.jobs.requeue import array_index
@@ -82,6 +83,8 @@ def batch_job(workspace: Workspace, intent: Intent, again: Repeat | None = None)
         InputError: no such revision, or more nodes requested than the partition has.
         MissingError: no scheduler found.
     """
+    if intent.debug_rank is not None or intent.stdin_rank is not None:
+        raise InputError("a batch job has no terminal and no standard input", hint="use `stackyard launch`")
     stack = _stack(workspace, intent, again)
     context = replace(plan_context(workspace.site, workspace.environ, stack), allocation=None)
     need_scheduler(context)

@@ -12,7 +12,16 @@ from stackyard.findings import refuse
 from stackyard.host.secrets import is_secret
 from stackyard.launch.layout import nodes, placing
 from stackyard.launch.layout.model import Layout, Node
-from stackyard.launch.plan import backends, containers, launchers, profilers, removing, schedulers, slurm_nodes
+from stackyard.launch.plan import (
+    backends,
+    containers,
+    launchers,
+    profilers,
+    removing,
+    schedulers,
+    slurm_nodes,
+    terminals,
+)
 from stackyard.launch.plan.backends.source import module_of
 from stackyard.launch.plan.carried import is_carried
 from stackyard.launch.plan.choosing import launcher_name, with_mpi
@@ -161,8 +170,8 @@ def own_allocation(intent: Intent, site: Site, layout: Layout, context: PlanCont
 
 
 def wrappers_of(intent: Intent, site: Site, made: RankProgram, context: PlanContext) -> tuple[Wrapper, ...]:
-    """The image outermost, then the profilers: they must trace the program, not the container runtime."""
-    found: list[Wrapper] = []
+    """The terminal of a rank outermost, the image, the profilers: they must trace the program, not the runtime."""
+    found = list(terminals.wrap(intent, made))
     if intent.container:
         found.append(
             containers.wrap(

@@ -14,7 +14,7 @@ from stackyard.errors import InputError
 from stackyard.findings import refuse
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.layout.roles import PlacedRole, place_roles, together, whole_nodes
-from stackyard.launch.plan import launchers, make, removing, slurm_nodes
+from stackyard.launch.plan import launchers, make, removing, slurm_nodes, terminals
 from stackyard.launch.plan.choosing import launcher_name, with_mpi
 from stackyard.launch.plan.context import PlanContext
 from stackyard.launch.plan.model import LaunchLine, Plan, PlannedRole, RankProgram
@@ -39,6 +39,7 @@ def plan_roles(intent: Intent, site: Site, context: PlanContext, hosts: Sequence
         InputError: the request contradicts itself, the site or the allocated nodes; or the launcher cannot express it.
         MissingError: a program that the plan needs was not found.
     """
+    terminals.refuse_roles(intent)
     node = make.node_of(intent, site, context)
     names = tuple(hosts) if hosts is not None else make.hosts_of(intent, context)
     placed = place_roles(intent, node, names[: intent.nodes])

@@ -79,6 +79,11 @@ class StepPaths:
         return self.logs / "sidecar.log"
 
     @property
+    def terminal(self) -> Path:
+        """Where the rank that has your terminal connects to, with a secret; only while it runs."""
+        return self.root / "terminal.json"
+
+    @property
     def stacks(self) -> Path:
         """Stacks of hanging ranks, one file per rank."""
         return self.root / "stacks"

@@ -73,6 +73,8 @@ class Intent(Model):
     stack: str = Field("", description="A published revision, e.g. pytorch/2.13")
     container: OptionalPath = Field("", description="An image file or directory to run in")
     profile: tuple[str, ...] = Field((), description="e.g. nsys:ranks=0 or py-spy:ranks=0,8")
+    debug_rank: int | None = Field(None, ge=0, description="The rank that gets your terminal, e.g. for pdb")
+    stdin_rank: int | None = Field(None, ge=0, description="The rank that gets your standard input")
     check: bool = Field(False, description="Run the preflight before the program")
     spare: int = Field(0, ge=0, le=10_000, description="Extra nodes to replace bad ones")
     restarts: int = Field(0, ge=0, le=1000, description="Start again as often after a failure, within the allocation")

@@ -1,0 +1,176 @@
+"""Your terminal, or your standard input, for one rank: the end that `stackyard.launch.node.terminal` connects to.
+
+A connection of its own, beside those of the agents, so that neither the hub nor an agent has a part in it. The terminal
+is yours until the rank has connected and again when it has ended: in between Ctrl-C goes to the rank.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import select
+import shutil
+import signal
+import socket
+import sys
+import termios
+import threading
+import time
+from collections.abc import Iterator
+from typing import Literal
+
+from stackyard.errors import InputError
+from stackyard.launch.node.machine import addresses
+from stackyard.launch.node.sockets import accept, listen
+from stackyard.launch.records.paths import StepPaths
+from stackyard.launch.run.addresses import hub_addresses, with_port
+from stackyard.launch.run.link import Link
+from stackyard.yard.atomic import write_json
+
+END = b"\x1c"
+"""Ctrl-\\ ends the job."""
+PROVE_S, LOOK_S = 10.0, 0.2
+STRANGERS = 64
+"""Connections at most that have not proved yet that they are the rank's."""
+
+
+@contextlib.contextmanager
+def for_rank(
+    step: StepPaths, rank: int, kind: Literal["tty", "pipe"], *, interface: str, alone: bool, limit_s: float
+) -> Iterator[None]:
+    """Give standard input (and with ``tty`` the terminal) to the rank within the block.
+
+    Args:
+        alone: all ranks run on this machine.
+        limit_s: how long the rank tries to connect.
+
+    Raises:
+        InputError: ``tty``, and standard input and output are not a terminal.
+    """
+    if kind == "tty" and not (os.isatty(0) and os.isatty(1)):
+        hint = f"run it in a terminal, or use --stdin {rank} for input from a file or a pipe"
+        raise InputError("--debug-rank: standard input and output are not a terminal", hint=hint)
+    port, sockets = listen(hub_addresses(addresses(), interface, alone=alone), 1)
+    secret, size = secrets.token_hex(32), shutil.get_terminal_size()
+    told = {"hubs": with_port(hub_addresses(addresses(), interface, alone=alone), port), "secret": secret,
+            "limit_s": limit_s, "size": [size.lines, size.columns]}  # fmt: skip
+    step.root.mkdir(parents=True, exist_ok=True)
+    write_json(step.terminal, told, mode=0o600)
+    server = _Server(sockets, secret, rank, kind)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.close()
+        thread.join()
+        step.terminal.unlink(missing_ok=True)
+        for one in sockets:
+            one.close()
+
+
+class _Server:
+    """Takes the connection of the rank, and passes bytes on. Each connection has a thread, until one is the rank's."""
+
+    def __init__(self, sockets: list[socket.socket], secret: str, rank: int, kind: str) -> None:
+        self._sockets, self._secret, self._rank, self._kind = sockets, secret, rank, kind
+        self._before: list[int | list[bytes | int]] | None = None
+        self._one, self._proving = threading.Lock(), 0
+        self._over = False
+
+    def close(self) -> None:
+        """End, when all output is shown, and restore the terminal."""
+        self._over = True
+        self._one.acquire(timeout=PROVE_S)
+        self._give_back()
+
+    def run(self) -> None:
+        """Serve one connection after the other: an attempt after a restart has one of its own."""
+        while not self._over:
+            for listening in select.select(self._sockets, [], [], LOOK_S)[0]:
+                with contextlib.suppress(OSError):
+                    for made, peer in accept(listening):
+                        self._begin(made, peer)
+
+    def _begin(self, made: socket.socket, peer: str) -> None:
+        if self._proving >= STRANGERS:
+            made.close()
+            return
+        self._proving += 1
+        threading.Thread(target=self._serve, args=(made, peer), daemon=True).start()
+
+    def _serve(self, made: socket.socket, peer: str) -> None:
+        with contextlib.closing(made), contextlib.suppress(OSError):
+            try:
+                proved = self._is_rank(made, peer)
+            finally:
+                self._proving -= 1
+            if proved:
+                with self._one:
+                    self._serve_rank(made)
+
+    def _serve_rank(self, made: socket.socket) -> None:
+        made.setblocking(True)
+        if self._kind == "tty":
+            self._take_over()
+        try:
+            self._relay(made)
+        finally:
+            self._give_back()
+
+    def _is_rank(self, made: socket.socket, peer: str) -> bool:
+        """Whether the other end proves that it is a part of this launch, within a few seconds."""
+        made.settimeout(PROVE_S)
+        link = Link(made, peer, time.monotonic(), self._secret)
+        messages = link.receive()
+        while messages == [] and time.monotonic() < link.since + PROVE_S:
+            messages = link.receive()
+        return bool(messages and link.prove(messages[0])) and made.recv(1) == b"\0"
+
+    def _relay(self, made: socket.socket) -> None:
+        ends: list[int | socket.socket] = [0, made]
+        while True:
+            ready = select.select(ends, [], [], LOOK_S)[0]
+            if self._over and made not in ready:
+                return
+            if made in ready:
+                data = made.recv(1 << 16)
+                if not data:
+                    return
+                _write(data)
+            if 0 in ready and not self._from_you(made):
+                ends.remove(0)
+
+    def _from_you(self, made: socket.socket) -> bool:
+        """Pass input on; False at its end."""
+        data = os.read(0, 1 << 16)
+        if self._kind == "tty" and END in data:
+            os.kill(os.getpid(), signal.SIGINT)
+            return True
+        if data:
+            made.sendall(data)
+        else:
+            made.shutdown(socket.SHUT_WR)
+        return bool(data)
+
+    def _take_over(self) -> None:
+        """Pass every key on as it is typed, Ctrl-C too. Output is still yours: its line ends stay as they are."""
+        self._before = termios.tcgetattr(0)
+        changed = termios.tcgetattr(0)
+        changed[0] &= ~(termios.IXON | termios.ICRNL)
+        changed[3] &= ~(termios.ICANON | termios.ECHO | termios.ISIG | termios.IEXTEN)
+        termios.tcsetattr(0, termios.TCSADRAIN, changed)
+        sys.stderr.write(f"rank {self._rank} has this terminal: Ctrl-C goes to it, Ctrl-\\ ends the job\n")
+        sys.stderr.flush()
+
+    def _give_back(self) -> None:
+        """Restore the terminal."""
+        before, self._before = self._before, None
+        if before is not None:
+            termios.tcsetattr(0, termios.TCSADRAIN, before)
+
+
+def _write(data: bytes) -> None:
+    while data:
+        data = data[os.write(1, data) :]

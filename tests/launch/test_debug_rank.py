@@ -1,0 +1,247 @@
+"""``--debug-rank``: a terminal for one rank, driven like a person does, through a real pseudo-terminal; ``--stdin``."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stackyard.launch.plan.terminals import PROGRAM
+from stackyard.launch.records.paths import StepPaths
+from stackyard.launch.run.terminal import for_rank
+from support.cli import STACKYARD, stackyard
+from support.slurm import SlurmCluster
+from support.slurmcli import SHAPE, Work, working
+
+TRAIN = """\
+import os, sys
+rank = os.environ["RANK"]
+value = 40
+if rank == "1":
+    breakpoint()
+columns = os.get_terminal_size(0).columns if rank == "1" else 0
+print("rank", rank, "has", value, "and", sys.stdin.isatty(), columns, flush=True)
+"""
+
+
+class Person:
+    """Somebody at a terminal: what is on the screen, and what is typed."""
+
+    def __init__(self, argv: list[str], cwd: Path, environ: dict[str, str]) -> None:
+        self.master, slave = pty.openpty()
+        termios.tcsetwinsize(self.master, (30, 77))
+        self.before = termios.tcgetattr(slave)
+        self.slave, self.screen = slave, ""
+        self.started = subprocess.Popen(
+            ["setsid", "--ctty", *argv], cwd=cwd, env={**os.environ, **environ}, stdin=slave, stdout=slave, stderr=slave
+        )
+
+    def sees(self, pattern: str, within_s: float = 60) -> None:
+        until = time.monotonic() + within_s
+        while not re.search(pattern, self.screen):
+            assert time.monotonic() < until, f"{pattern} not in {self.screen}"
+            if select.select([self.master], [], [], 0.1)[0]:
+                self.screen += os.read(self.master, 65536).decode()
+
+    def types(self, text: str) -> None:
+        os.write(self.master, text.encode())
+
+    def ends(self, code: int) -> None:
+        """It ends with this status, and leaves the terminal as it was."""
+        until = time.monotonic() + 60
+        while self.started.poll() is None and time.monotonic() < until:
+            if select.select([self.master], [], [], 0.1)[0]:
+                self.screen += os.read(self.master, 65536).decode()
+        assert self.started.poll() == code, self.screen
+        assert termios.tcgetattr(self.slave) == self.before
+
+
+@pytest.fixture
+def sit(tmp_path: Path) -> Iterator[list[Person]]:
+    there: list[Person] = []
+    yield there
+    for one in there:
+        if one.started.poll() is None:
+            os.killpg(one.started.pid, signal.SIGTERM)
+            one.started.wait(30)
+        os.close(one.master)
+        os.close(one.slave)
+
+
+def debugging(person: Person) -> None:
+    """Through pdb: see a value, change it, go on."""
+    person.sees(r"rank 1 has this terminal")
+    person.sees(r"\(Pdb\) $")
+    person.types("p value + 2\r")
+    person.sees(r"\n42\r\n\(Pdb\) $")
+    person.types("value = 7\r")
+    person.sees(r"value = 7\r\n\(Pdb\) $")
+    person.types("c\r")
+
+
+def test_pdb_in_one_rank_while_the_others_run(tmp_path: Path, sit: list[Person]) -> None:
+    (tmp_path / "train.py").write_text(TRAIN)
+    person = Person([str(STACKYARD), "launch", "-r", "2", "--debug-rank", "1", "train.py"], tmp_path, {})
+    sit.append(person)
+    debugging(person)
+    person.ends(0)
+    assert "rank 0 has 40 and False 0" in person.screen
+    assert person.screen.count("rank 1 has 7 and True 77") == 1
+    (log,) = tmp_path.glob("runs/*/logs/rank-00001.log")
+    assert "(Pdb) " in log.read_text()
+    assert log.read_text().endswith("rank 1 has 7 and True 77\n")
+    assert not list(tmp_path.glob("runs/*/terminal.json"))
+
+
+def test_interrupt_goes_to_the_rank_and_quit_ends_the_job(tmp_path: Path, sit: list[Person]) -> None:
+    (tmp_path / "train.py").write_text(
+        "import time\ntry:\n    print('ready', flush=True)\n    time.sleep(100)\n"
+        "except KeyboardInterrupt:\n    print('caught', flush=True)\ntime.sleep(100)\n"
+    )
+    person = Person([str(STACKYARD), "launch", "-r", "1", "--debug-rank", "0", "train.py"], tmp_path, {})
+    sit.append(person)
+    person.sees("ready")
+    person.types("\x03")
+    person.sees("caught")
+    assert person.started.poll() is None
+    person.types("\x1c")
+    person.sees("cancelled: all ranks terminated")
+    person.ends(130)
+
+
+def test_the_exit_status_is_the_programs(tmp_path: Path, sit: list[Person]) -> None:
+    (tmp_path / "train.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
+    person = Person([str(STACKYARD), "launch", "-r", "1", "--debug-rank", "0", "train.py"], tmp_path, {})
+    sit.append(person)
+    person.sees("was killed by signal 11")
+    person.ends(139)
+
+
+def test_without_a_terminal(tmp_path: Path) -> None:
+    (tmp_path / "train.py").touch()
+    done = stackyard("launch", "-r", "1", "--debug-rank", "0", "train.py", cwd=tmp_path, expect=2, timeout_s=60)
+    assert "standard input and output are not a terminal" in done.err
+    assert "--stdin 0" in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--debug-rank", "2"), "valid ranks are 0 to 1"),
+        (("--stdin", "2"), "valid ranks are 0 to 1"),
+        (("--stdin", "0", "--debug-rank", "0"), "contradict each other"),
+        (("--debug-rank", "0", "--torchrun"), "needs a task for each rank"),
+    ],
+)
+def test_what_cannot_be(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    (tmp_path / "train.py").touch()
+    done = stackyard("launch", "-r", "2", *words, "--dry-run", "train.py", cwd=tmp_path, expect=2, timeout_s=60)
+    assert said in " ".join(done.err.split())
+
+
+def test_a_job_with_roles(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text("format: 1\nroles:\n  a: {program: [x]}\n  b: {program: [y]}\n")
+    words = ("launch", "--job", "job.yaml", "--stdin", "0", "--dry-run")
+    done = stackyard(*words, cwd=tmp_path, expect=2, timeout_s=60)
+    assert "--stdin: not supported in a job with roles" in done.err
+
+
+READS = """\
+import hashlib, os, sys
+data = sys.stdin.buffer.read()
+print(os.environ["RANK"], len(data), hashlib.md5(data).hexdigest(), flush=True)
+sys.exit(int(os.environ["RANK"] == "1" and not data))
+"""
+
+
+def piped(argv: list[str], folder: Path, environ: dict[str, str]) -> None:
+    """A megabyte for rank 1; nothing for the others."""
+    import hashlib
+
+    (folder / "reads.py").write_text(READS)
+    data = os.urandom(1 << 20)
+    done = subprocess.run(
+        argv, input=data, cwd=folder, env={**os.environ, **environ}, capture_output=True, timeout=100, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    logs = sorted(folder.glob("runs/*/logs/rank-*.log"))
+    assert logs[1].read_text() == f"1 {len(data)} {hashlib.md5(data).hexdigest()}\n"
+    assert logs[0].read_text().startswith("0 0 ")
+
+
+def test_standard_input_for_one_rank(tmp_path: Path) -> None:
+    piped([str(STACKYARD), "launch", "-r", "2", "--stdin", "1", "reads.py"], tmp_path, {})
+
+
+def test_a_program_that_does_not_read_it(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print('done')\n")
+    argv = [str(STACKYARD), "launch", "-r", "1", "--stdin", "0", "train.py"]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path) as started:
+        assert started.stdout is not None
+        assert started.stdout.read() == b"done\n"
+        assert started.wait(60) == 0
+
+
+def test_strangers_do_not_stop_it(tmp_path: Path) -> None:
+    step = StepPaths(tmp_path)
+    with for_rank(step, 0, "pipe", interface="", alone=True, limit_s=30):
+        told = json.loads(step.terminal.read_text())
+        assert step.terminal.stat().st_mode & 0o777 == 0o600
+        host, port = told["hubs"][0].rsplit(":", 1)
+        idle = [socket.create_connection((host, int(port))) for _ in range(5)]
+        argv = [sys.executable, "-I", "-S", str(PROGRAM), str(step.terminal), "pipe", "--", "true"]
+        assert subprocess.run(argv, timeout=60, check=False).returncode == 0
+        false = tmp_path / "false.json"
+        false.write_text(json.dumps({**told, "secret": "0" * 64, "limit_s": 1}))
+        done = subprocess.run(
+            [*argv[:4], str(false), *argv[5:]], timeout=60, check=False, capture_output=True, text=True
+        )
+        assert done.returncode == 1
+        assert "cannot connect to the terminal at" in done.stderr
+        for one in idle:
+            one.close()
+    assert not step.terminal.exists()
+
+
+@pytest.fixture
+def work(slurm: SlurmCluster, tmp_path: Path) -> Iterator[Work]:
+    with working(slurm, tmp_path) as made:
+        yield made
+
+
+@pytest.mark.real
+def test_a_rank_on_another_node(work: Work, sit: list[Person]) -> None:
+    (work.folder / "train.py").write_text(TRAIN)
+    argv = [
+        "salloc",
+        "-Q",
+        "--partition=debug",
+        "-N2",
+        str(STACKYARD),
+        "launch",
+        *SHAPE,
+        "--debug-rank",
+        "1",
+        "train.py",
+    ]
+    person = Person(argv, work.folder, work.cluster.environ())
+    sit.append(person)
+    debugging(person)
+    person.ends(0)
+    assert "rank 1 has 7 and True 77" in person.screen
+    (work.folder / "other").mkdir()
+    piped(["salloc", "-Q", "--partition=debug", "-N2", str(STACKYARD), "launch", *SHAPE, "--stdin", "1", "reads.py"],
+          work.folder / "other", work.cluster.environ())  # fmt: skip
+    work.nothing_left()
