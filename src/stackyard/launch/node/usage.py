@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from stackyard.launch.node.ranks import Rank
 
-LOOK_SHARE, FREE_S = 2000, 0.1
+LOOK_SHARE, FREE_S = 2000, 0.05
 """Looks at the memory take at most one part in so many of the time, besides this many seconds, so that the first ones
 are not far apart and a short run is seen too."""
 NO_LIMIT = 1 << 60
