@@ -370,11 +370,9 @@ class Agent:
         now = time.monotonic()
         if self.kill_at and now > self.leave_at:
             return True
-        if self._running() or self.stacks.open:
+        if self._running() or self.stacks.open or self.ends.unread(now, self.file["lost_s"]):
             return False
-        if self.kill_at:
-            return not self._left() and not self.ends.unread(now, self.file["lost_s"])
-        return len(self.ranks) == self.tasks and not self.ends.unread(now, self.file["lost_s"])
+        return not self._left() if self.kill_at else len(self.ranks) == self.tasks
 
     def _bye(self) -> "None":
         """End what the ranks left behind and the helper program, and remove the node's directory."""
