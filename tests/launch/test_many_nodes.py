@@ -102,7 +102,7 @@ def test_a_profiler_of_many_ranks_is_one_condition(tmp_path: Path) -> None:
     assert rank_sh._wrapped(Wrapper(("nsys",), tuple(range(10_000)))).count("\n") < 6
     text = rank_sh._wrapped(Wrapper(("nsys",), (0, 1, 2, 7)))
     for task, wrapped in ((0, True), (2, True), (3, False), (7, True), (8, False)):
-        script = f"sy_task={task}\nsy_words=(program)\n{text}\necho ${{sy_words[0]}}"
+        script = f"sy_rank={task}\nsy_words=(program)\n{text}\necho ${{sy_words[0]}}"
         done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
         assert done.stdout.strip() == ("nsys" if wrapped else "program")
 

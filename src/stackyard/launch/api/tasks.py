@@ -101,7 +101,7 @@ class Queue:
         self._waiting: list[Task] = []
         self._changed = threading.Condition()
         self._closed = False
-        self._thread = threading.Thread(target=self._work, name="stackyard executor", daemon=True)
+        self._thread = threading.Thread(target=self._work, name="executor", daemon=True)
         self._thread.start()
 
     def add(self, tasks: Sequence[Task]) -> None:
@@ -155,7 +155,7 @@ class Watcher:
         self._closed = False
         self._asked = 0.0
         self._pause = POLL_S
-        self._thread = threading.Thread(target=self._work, name="stackyard executor", daemon=True)
+        self._thread = threading.Thread(target=self._work, name="executor", daemon=True)
         self._thread.start()
 
     def add(self, tasks: Sequence[Task]) -> None:

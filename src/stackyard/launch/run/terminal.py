@@ -10,7 +10,6 @@ import contextlib
 import os
 import secrets
 import select
-import shutil
 import signal
 import socket
 import sys
@@ -52,7 +51,8 @@ def for_rank(
         hint = f"run it in a terminal, or use --stdin {rank} for input from a file or a pipe"
         raise InputError("--debug-rank: standard input and output are not a terminal", hint=hint)
     port, sockets = listen(hub_addresses(addresses(), interface, alone=alone), 1)
-    secret, size = secrets.token_hex(32), shutil.get_terminal_size()
+    secret = secrets.token_hex(32)
+    size = os.get_terminal_size(0) if kind == "tty" else os.terminal_size((80, 24))  # whatever $COLUMNS says
     told = {"hubs": with_port(hub_addresses(addresses(), interface, alone=alone), port), "secret": secret,
             "limit_s": limit_s, "size": [size.lines, size.columns]}  # fmt: skip
     step.root.mkdir(parents=True, exist_ok=True)
