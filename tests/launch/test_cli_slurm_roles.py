@@ -66,7 +66,9 @@ def told(work: Work) -> list[dict[str, str]]:
     return [json.loads(log.read_text().splitlines()[0]) for log in logs]
 
 
-@pytest.mark.parametrize("launcher", ["srun", "mpirun", "mpich"])
+@pytest.mark.parametrize(
+    "launcher", ["srun", *(pytest.param(one, marks=pytest.mark.long) for one in ("mpirun", "mpich"))]
+)
 def test_a_server_and_workers_on_nodes_of_their_own(work: Work, launcher: str) -> None:
     (work.folder / "job.yaml").write_text(JOB.format(launcher=launcher, workers="show.py"))
     done = work.allocated("launch", "--job", "job.yaml", salloc=("-N3", *whole(work, launcher)))

@@ -285,6 +285,7 @@ def test_a_sweep_is_one_array_of_which_tasks_fail_and_are_cancelled_alone(work: 
     work.nothing_left()
 
 
+@pytest.mark.long
 @pytest.mark.real
 def test_a_job_that_another_cancels_is_a_failure_and_a_held_one_can_be_cancelled(work: Work) -> None:
     with stackyard.Executor(**SHAPE, scheduler_args=["--hold"]) as executor:
@@ -300,6 +301,7 @@ def test_a_job_that_another_cancels_is_a_failure_and_a_held_one_can_be_cancelled
     work.nothing_left()
 
 
+@pytest.mark.long
 @pytest.mark.real
 def test_the_scheduler_is_asked_seldom_for_many_jobs(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = work.folder / "asked"
@@ -319,6 +321,7 @@ def test_the_scheduler_is_asked_seldom_for_many_jobs(work: Work, monkeypatch: py
     assert len(queries) <= 2 * (took + 2), queries  # a query that finds nothing is repeated with another program
 
 
+@pytest.mark.long
 @pytest.mark.real
 def test_within_an_allocation_functions_run_there(work: Work) -> None:
     (work.folder / "sweep.py").write_text(

@@ -127,8 +127,7 @@ def test_a_full_disk_ends_nothing(site: Site, ending: str, tmp_path: Path) -> No
     assert "No space left on device" in done.stderr
 
 
-@pytest.mark.parametrize("stream", ["stdout", "stderr", "both"])
-@pytest.mark.parametrize("ending", [0, 7])
+@pytest.mark.parametrize(("stream", "ending"), [("stdout", 7), ("stderr", 7), ("both", 0)])
 def test_a_closed_pipe_ends_nothing(site: Site, stream: str, ending: int) -> None:
     code = f"for i in 1 2 3; do echo some output; sleep 0.3; done; touch $OUT/over$RANK; exit {ending}"
     read, write = os.pipe()
@@ -143,7 +142,7 @@ def test_a_closed_pipe_ends_nothing(site: Site, stream: str, ending: int) -> Non
     assert (site.tmp / "over1").exists()
 
 
-@pytest.mark.parametrize("ending", [0, 7])
+@pytest.mark.parametrize("ending", [7])
 def test_a_full_standard_output_ends_nothing(site: Site, ending: int) -> None:
     code = f"echo some output; sleep 0.5; touch $OUT/over$RANK; exit {ending}"
     with open("/dev/full", "w") as full:

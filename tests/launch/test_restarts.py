@@ -132,7 +132,7 @@ def test_a_range_of_nodes_is_read(here: Path) -> None:
 
 @pytest.mark.real
 @pytest.mark.slow
-@pytest.mark.parametrize(("nodes", "lost"), [("2", "n2"), ("2:3", "n3")])
+@pytest.mark.parametrize(("nodes", "lost"), [("2", "n2"), pytest.param("2:3", "n3", marks=pytest.mark.long)])
 def test_a_job_goes_on_after_it_has_lost_a_node(
     slurm_exclusive: SlurmCluster, tmp_path: Path, nodes: str, lost: str
 ) -> None:
