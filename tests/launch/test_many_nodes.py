@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from stackyard.launch.api.runs import rank_log
 from stackyard.launch.node.step import PlannedSlot, StepFile
 from stackyard.launch.plan.model import Wrapper
 from stackyard.launch.records.follow import follow
@@ -161,3 +162,12 @@ def test_follow_still_sees_everything(tmp_path: Path) -> None:
     assert follow(paths, heard).state == "done"
     assert heard.text == {0: "some output\n"}
     assert heard.all("notice") == ["something"]
+
+
+def test_the_logs_of_a_run_of_a_former_version_are_found(tmp_path: Path) -> None:
+    """Its plan.json has a token, and neither an id nor a word about logs."""
+    paths = RunPaths(tmp_path / "2026-11-21-001")
+    paths.root.mkdir()
+    plan = {"run": "x", "token": "t", "hubs": ["h:1"], "family": "slurm", "nodes": 2, "tasks_per_node": 2, "format": 1}
+    paths.main.plan.write_text(json.dumps(plan))
+    assert rank_log(paths, 3) == paths.main.rank_log(3)

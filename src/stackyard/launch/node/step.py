@@ -48,7 +48,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -209,7 +209,7 @@ class StepFile:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, without the secret."""
-        return asdict(replace(self, secret=""))
+        return {name: value for name, value in asdict(self).items() if name != "secret"}
 
     def for_agents(self) -> dict[str, Any]:
         """What an agent needs to know: all but hosts and places, which are as large as the cluster."""
@@ -219,12 +219,13 @@ class StepFile:
 
     @classmethod
     def read(cls, path: Path) -> StepFile:
-        """Read plan.json. Raises OSError, ValueError, KeyError."""
+        """Read plan.json, which has no secret; of former versions it has no id. Raises OSError, ValueError, KeyError."""
         value = json.loads(path.read_text(encoding="utf-8"))
         if value["format"] != FORMAT:
             raise ValueError(f"{path}: format {value['format']}, not {FORMAT}")
         known = {f.name for f in fields(cls)}
         made: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in value.items() if k in known}
+        made = {"secret": "", "id": "", **made}
         made["slots"] = _slots(value.get("slots", ()))
         made["more_ports"] = tuple((node, count) for node, count in value.get("more_ports", ()))
         made["blocks"] = tuple(
