@@ -94,24 +94,17 @@ class Task:
         return True
 
 
-class Queue:
-    """Jobs that run here, one after the other."""
+class _Worker:
+    """A thread that works until it is closed and nothing is left."""
 
     def __init__(self) -> None:
-        self._waiting: list[Task] = []
         self._changed = threading.Condition()
         self._closed = False
         self._thread = threading.Thread(target=self._work, name="executor", daemon=True)
         self._thread.start()
 
-    def add(self, tasks: Sequence[Task]) -> None:
-        """Run them after those before."""
-        with self._changed:
-            self._waiting += tasks
-            self._changed.notify()
-
     def close(self) -> None:
-        """No more tasks come."""
+        """Nothing more comes."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -119,6 +112,23 @@ class Queue:
     def join(self) -> None:
         """Wait until all have ended."""
         self._thread.join()
+
+    def _work(self) -> None:
+        raise NotImplementedError
+
+
+class Queue(_Worker):
+    """Jobs that run here, one after the other."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Task] = []
+        super().__init__()
+
+    def add(self, tasks: Sequence[Task]) -> None:
+        """Run them after those before."""
+        with self._changed:
+            self._waiting += tasks
+            self._changed.notify()
 
     def _work(self) -> None:
         while True:
@@ -146,17 +156,14 @@ class Queue:
             task.fail(error)
 
 
-class Watcher:
+class Watcher(_Worker):
     """Jobs in the queue of a scheduler. Their files are looked at often, the scheduler is asked seldom."""
 
     def __init__(self) -> None:
         self._jobs: list[tuple[Watch, list[Task]]] = []
-        self._changed = threading.Condition()
-        self._closed = False
         self._asked = 0.0
         self._pause = POLL_S
-        self._thread = threading.Thread(target=self._work, name="executor", daemon=True)
-        self._thread.start()
+        super().__init__()
 
     def add(self, tasks: Sequence[Task]) -> None:
         """The tasks of one job that was submitted."""
@@ -164,16 +171,6 @@ class Watcher:
             self._jobs.append((Watch(tasks[0].recorded.paths), list(tasks)))
             self._pause = POLL_S
             self._changed.notify()
-
-    def close(self) -> None:
-        """No more jobs come."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify()
-
-    def join(self) -> None:
-        """Wait until all have ended."""
-        self._thread.join()
 
     def _work(self) -> None:
         while True:

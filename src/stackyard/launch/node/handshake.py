@@ -14,10 +14,13 @@ alone, few imports (see `stackyard.launch.node.agent`).
 import hashlib
 import hmac
 import os
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from stackyard.launch.node.messages import Connection
 
 
 class Host:
@@ -62,6 +65,28 @@ class Guest:
     def accepts(self, message: "dict[str, Any]") -> "bool":
         """Whether the other end has proved that it knows the secret."""
         return bool(self._expected) and _same(message.get("welcome"), self._expected)
+
+
+def introduce(connection: "Connection", secret: "str", limit_s: "float") -> "str":
+    """Prove to the listening end that this one knows the secret, and let it do so; why that has failed, or empty.
+
+    The socket waits with a time limit afterwards.
+    """
+    guest, until = Guest(secret), time.monotonic() + limit_s
+    while True:
+        connection.socket.settimeout(max(0.001, until - time.monotonic()))
+        messages = connection.receive()
+        if messages is None:
+            return connection.why
+        for message in messages:
+            answer = guest.answer(message)
+            if answer is not None:
+                connection.send(answer)
+            elif guest.accepts(message):
+                connection.trust()
+                return ""
+            else:
+                return "it does not know the secret"
 
 
 def _nonce() -> "str":

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     import socket
     from typing import Any
 
+    from stackyard.launch.node.handshake import Host
+
 LINE_LIMIT = 8 << 20
 """Bytes of the longest line that is accepted from a sender that has authenticated itself."""
 UNAUTHENTICATED_LIMIT = 1 << 10
@@ -65,6 +67,7 @@ class Connection:
         self.socket = made
         self.why = ""
         self.invalid = False
+        self._host = None  # type: Host | None
         self._decoder = Decoder(limit)
         self._outbox = bytearray()
 
@@ -72,6 +75,26 @@ class Connection:
     def waiting(self) -> "int":
         """How many bytes are still to be sent."""
         return len(self._outbox)
+
+    def demand(self, host: "Host") -> "None":
+        """Ask the other end to prove that it knows the secret; see `stackyard.launch.node.handshake`."""
+        self._host = host
+        self.send(host.challenge())
+
+    @property
+    def proved(self) -> "bool":
+        """Whether the other end has proved it, where that was demanded."""
+        return self._host is None
+
+    def prove(self, message: "dict[str, Any]") -> "bool":
+        """Whether this first message is the proof; it is answered, and long messages are accepted from now on."""
+        welcome = None if self._host is None else self._host.welcome(message)
+        if welcome is None:
+            return False
+        self._host = None
+        self.trust()
+        self.send(welcome)
+        return True
 
     def trust(self) -> "None":
         """Accept long lines from now on: the sender has authenticated itself."""

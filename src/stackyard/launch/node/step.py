@@ -219,7 +219,7 @@ class StepFile:
 
     @classmethod
     def read(cls, path: Path) -> StepFile:
-        """Read plan.json, which has no secret; of former versions it has no id. Raises OSError, ValueError, KeyError."""
+        """Read plan.json: without secret, of former versions without id. Raises OSError, ValueError, KeyError."""
         value = json.loads(path.read_text(encoding="utf-8"))
         if value["format"] != FORMAT:
             raise ValueError(f"{path}: format {value['format']}, not {FORMAT}")

@@ -7,10 +7,9 @@ library alone, few imports (see `stackyard.launch.node.agent`).
 
 import _thread
 import os
-import selectors
 import time
 
-from stackyard.launch.node.handshake import Guest
+from stackyard.launch.node.handshake import introduce
 from stackyard.launch.node.messages import Connection
 from stackyard.launch.node.sockets import connect
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
 GREET_S = 5.0
 """Time limit for what answers at an address to prove that it is the hub."""
-SILENT = "no answer"
 
 
 class Uplink:
@@ -95,35 +93,14 @@ def find(
             return None
         made, name = found
         connection = Connection(made)
-        why = _greet(connection, secret, min(deadline, time.monotonic() + GREET_S))
+        why = introduce(connection, secret, min(deadline - time.monotonic(), GREET_S))
         if not why:
-            connection.trust()
+            made.setblocking(False)
             return Uplink(connection, name)
         connection.close()
         log(f"{name} is not the hub of this launch: {why}")
         left.remove(name)
-        if why in (connection.why, SILENT) and not connection.invalid:
+        if why == connection.why and not connection.invalid:
             left.append(name)
             time.sleep(0.1 + os.urandom(1)[0] / 640.0)  # not all agents at the same time
     return None
-
-
-def _greet(connection: "Connection", secret: "str", deadline: "float") -> "str":
-    """Prove to the other end that this is an agent, and let it prove that it is the hub; why not, or empty."""
-    guest = Guest(secret)
-    with selectors.DefaultSelector() as waiting:
-        waiting.register(connection.socket, selectors.EVENT_READ)
-        while time.monotonic() < deadline:
-            waiting.select(max(0.0, deadline - time.monotonic()))
-            messages = connection.receive()
-            if messages is None:
-                return connection.why
-            for message in messages:
-                answer = guest.answer(message)
-                if answer is not None:
-                    connection.send(answer)
-                elif guest.accepts(message):
-                    return ""
-                else:
-                    return "it does not know the secret"
-    return SILENT

@@ -114,11 +114,8 @@ class Listener(Protocol):
         """Nothing more to report for the moment."""
 
 
-class Together:
-    """Several listeners as one. An error of one reaches neither the others nor the caller: reports do not decide."""
-
-    def __init__(self, *each: Listener) -> None:
-        self.each = each
+class Forwarding:
+    """A listener that passes on whatever it is told, by `_all`."""
 
     def phase(self, name: str, detail: str = "") -> None:
         """Passed on."""
@@ -147,6 +144,16 @@ class Together:
     def flush(self) -> None:
         """Passed on."""
         self._all("flush")
+
+    def _all(self, what: str, *arguments: Any) -> None:
+        raise NotImplementedError
+
+
+class Together(Forwarding):
+    """Several listeners as one. An error of one reaches neither the others nor the caller: reports do not decide."""
+
+    def __init__(self, *each: Listener) -> None:
+        self.each = each
 
     def _all(self, what: str, *arguments: Any) -> None:
         for one in self.each:

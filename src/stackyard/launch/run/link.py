@@ -19,24 +19,8 @@ class Link(Connection):
         super().__init__(made)
         self.peer = peer
         self.met = str(made.getsockname()[0])
-        self._handshake: Host | None = Host(secret)
-        self.send(self._handshake.challenge())
+        self.demand(Host(secret))
         self.since = self.heard = now
         self.node = -1
         self.host = ""
         self.hello: dict[str, Any] = {}
-
-    @property
-    def proved(self) -> bool:
-        """Whether the other end has proved that it knows the step's secret."""
-        return self._handshake is None
-
-    def prove(self, message: dict[str, Any]) -> bool:
-        """Whether this first message is the proof; the answer is sent, and long messages are accepted from now on."""
-        welcome = self._handshake.welcome(message) if self._handshake else None
-        if welcome is None:
-            return False
-        self._handshake = None
-        self.trust()
-        self.send(welcome)
-        return True

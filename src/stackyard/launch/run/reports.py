@@ -12,21 +12,18 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
-from stackyard.launch.records.outcome import Listener, Together
+from stackyard.launch.records.outcome import Forwarding, Listener, Together
 
 LATE_S = 5.0
 """After so many seconds of waiting for one listener, the others are told."""
-
-
 FLUSH_S = 1.0
 """Seconds between two flushes of a listener: a file is not written once for each of ten thousand nodes."""
 _Report = tuple[str, tuple[Any, ...]]
 
 
-class Reports:
+class Reports(Forwarding):
     """Passes on to a listener, or to each of several, what it is told, in order; it is a listener itself."""
 
     def __init__(self, listener: Listener) -> None:
@@ -37,30 +34,6 @@ class Reports:
     def waiting(self) -> int:
         """Characters of output that were not taken yet, by the listener that takes output most slowly."""
         return max(one.put - one.taken for one in self._queues)
-
-    def phase(self, name: str, detail: str = "") -> None:
-        """Passed on."""
-        self._all("phase", name, detail)
-
-    def nodes(self, there: int, expected: int) -> None:
-        """Passed on."""
-        self._all("nodes", there, expected)
-
-    def output(self, task: int, text: str) -> None:
-        """Passed on."""
-        self._all("output", task, text)
-
-    def event(self, kind: str, data: dict[str, Any]) -> None:
-        """Passed on."""
-        self._all("event", kind, data)
-
-    def notice(self, text: str) -> None:
-        """Passed on."""
-        self._all("notice", text)
-
-    def stack(self, file: Path, text: str) -> None:
-        """Passed on."""
-        self._all("stack", file, text)
 
     def flush(self) -> None:
         """Called of every listener soon after a report."""

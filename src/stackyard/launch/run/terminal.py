@@ -76,7 +76,7 @@ class _Server:
     def __init__(self, sockets: list[socket.socket], secret: str, rank: int, kind: str) -> None:
         self._sockets, self._secret, self._rank, self._kind = sockets, secret, rank, kind
         self._before: list[int | list[bytes | int]] | None = None
-        self._one, self._proving = threading.Lock(), 0
+        self._one, self._proving = threading.Lock(), threading.Semaphore(STRANGERS)
         self._over = False
 
     def close(self) -> None:
@@ -94,10 +94,9 @@ class _Server:
                         self._begin(made, peer)
 
     def _begin(self, made: socket.socket, peer: str) -> None:
-        if self._proving >= STRANGERS:
+        if not self._proving.acquire(blocking=False):
             made.close()
             return
-        self._proving += 1
         threading.Thread(target=self._serve, args=(made, peer), daemon=True).start()
 
     def _serve(self, made: socket.socket, peer: str) -> None:
@@ -105,7 +104,7 @@ class _Server:
             try:
                 proved = self._is_rank(made, peer)
             finally:
-                self._proving -= 1
+                self._proving.release()
             if proved:
                 with self._one:
                     self._serve_rank(made)

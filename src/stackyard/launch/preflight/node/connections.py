@@ -29,9 +29,7 @@ class RankConnection(Connection):
     def __init__(self, made: socket.socket, address: str, secret: str) -> None:
         super().__init__(made)
         self.address = address
-        self.since = time.monotonic()
-        self._handshake: Host | None = Host(secret)
-        self.send(self._handshake.challenge())
+        self.demand(Host(secret))
         self.hello: dict[str, Any] = {}
 
     @property
@@ -43,21 +41,6 @@ class RankConnection(Connection):
     def host(self) -> str:
         """The node it has reported."""
         return str(self.hello.get("host", self.address))
-
-    @property
-    def proved(self) -> bool:
-        """Whether the other end has proved that it is a rank of this step."""
-        return self._handshake is None
-
-    def prove(self, message: dict[str, Any]) -> bool:
-        """Whether this first message is the proof; it is answered."""
-        welcome = self._handshake.welcome(message) if self._handshake else None
-        if welcome is None:
-            return False
-        self._handshake = None
-        self.trust()
-        self.send(welcome)
-        return True
 
 
 class Connections:

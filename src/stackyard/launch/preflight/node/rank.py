@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ...node import sockets
-from ...node.handshake import Guest
+from ...node.handshake import introduce
 from ...node.messages import Connection
 from . import collective, probe, tcp
 from .groups import bracketed
@@ -44,7 +44,10 @@ class Member:
     def __init__(self, who: Identity, secret: str, limit_s: float, stop: Path) -> None:
         self.who = who
         self.connection = Connection(_connect(who, limit_s, stop))
-        _prove(self.connection, secret, limit_s)
+        why = introduce(self.connection, secret, limit_s)
+        if why:
+            raise SystemExit(f"preflight: what listens at {who.address}:{who.port} is not rank 0: {why}")
+        self.connection.socket.settimeout(None)
         self._sending = threading.Lock()
         self.commands: queue.Queue[dict[str, Any]] = queue.Queue()
         self.torch: Any = None
@@ -104,21 +107,6 @@ def _connect(who: Identity, limit_s: float, stop: Path) -> socket.socket:
     made.setblocking(True)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     return made
-
-
-def _prove(connection: Connection, secret: str, limit_s: float) -> None:
-    """Prove to rank 0 that this is a rank of the step, and let it prove that it is rank 0."""
-    guest, proved = Guest(secret), False
-    connection.socket.settimeout(limit_s)
-    while not proved:
-        for message in connection.receive() or ({},):
-            answer, proved = guest.answer(message), guest.accepts(message)
-            if answer is not None:
-                connection.send(answer)
-            elif not proved:
-                raise SystemExit(f"preflight: what listens there is not rank 0: {connection.why or 'wrong secret'}")
-    connection.trust()
-    connection.socket.settimeout(None)
 
 
 def _facts(member: Member, command: dict[str, Any]) -> dict[str, Any]:
