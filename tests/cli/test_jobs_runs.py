@@ -16,6 +16,7 @@ from stackyard.launch.jobs.requeue import job_id
 from stackyard.launch.plan.context import PlanContext
 from stackyard.launch.plan.model import Allocation
 from stackyard.launch.records import arrays
+from stackyard.launch.records import follow as following
 from stackyard.launch.records.find import known_runs
 from stackyard.launch.records.follow import follow
 from stackyard.launch.records.paths import RunPaths
@@ -136,6 +137,32 @@ def test_a_log_that_was_replaced_by_a_longer_one_is_shown_whole(tmp_path: Path) 
     log.write_text("second attempt\n")
     assert tail.new() == "second attempt\n"
     assert tail.new() == ""
+
+
+def test_a_follower_hears_an_attempt_that_was_over_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log that it reads is put aside, and the next one is complete before its name is looked up again."""
+    monkeypatch.setattr(following, "LOOK_S", 3600.0)
+    paths = made(tmp_path, state="running")
+    paths.main.logs.mkdir()
+    log = paths.main.rank_log(0)
+    log.write_text("begins at 0\n")
+
+    class Starter(Heard):
+        def output(self, rank: int, text: str) -> None:
+            super().output(rank, text)
+            if text.startswith("begins"):  # the open file is looked up now
+                with log.open("a") as out:
+                    out.write("saved 9\n")
+            elif text.startswith("saved"):
+                with log.open("a") as out:
+                    out.write("ended\n")
+                log.rename(tmp_path / "rank-00000.log")
+                log.write_text("went on from 9\n")
+                write_status(paths, RunStatus(state="done", code=0))
+
+    heard = Starter()
+    assert follow(paths, heard, poll_s=0.05).state == "done"
+    assert heard.text == {0: "begins at 0\nsaved 9\nended\nwent on from 9\n"}
 
 
 @pytest.mark.parametrize(("words", "program", "left"), [

@@ -57,17 +57,28 @@ class _Tail:
         self._stream: BinaryIO | None = None
         self._looked = 0.0
 
-    def new(self) -> str:
-        """Text appended since; empty while the file does not exist. Starts over when the file was replaced."""
+    def new(self, *, at_end: bool = False) -> str:
+        """Text appended since; empty while the file does not exist.
+
+        A file that was replaced (the run was started again) is read to its end, then the new one from its beginning.
+
+        Args:
+            at_end: nothing more is written: look the name up now, an attempt may have been shorter than `LOOK_S`.
+        """
         try:
-            if time.monotonic() > self._looked + LOOK_S:
+            data = self._read()
+            if not data and (at_end or time.monotonic() > self._looked + LOOK_S):
                 self._look()
-            data = self._stream.read(1 << 20) if self._stream else b""
+                data = self._read()
         except OSError:
             return ""
         return data.decode("utf-8", "replace")
 
+    def _read(self) -> bytes:
+        return self._stream.read(1 << 20) if self._stream else b""
+
     def _look(self) -> None:
+        """Open the file that has the name now, unless it is the open one."""
         self._looked = time.monotonic() if self._stream else 0.0
         found = self.path.stat()
         if self._stream is not None:
@@ -85,9 +96,9 @@ class _Events:
     def __init__(self, paths: RunPaths) -> None:
         self._tail, self._rest, self._first = _Tail(paths.events), "", True
 
-    def tell(self, listener: Listener) -> bool:
+    def tell(self, listener: Listener, *, at_end: bool = False) -> bool:
         """Pass on what is new; whether anything is."""
-        *lines, self._rest = (self._rest + self._tail.new()).split("\n")
+        *lines, self._rest = (self._rest + self._tail.new(at_end=at_end)).split("\n")
         found: list[dict[str, Any]] = []
         for line in lines:
             with suppress(ValueError):
@@ -131,7 +142,7 @@ def follow(paths: RunPaths, listener: Listener, *, logs: tuple[Path, ...] = (), 
                 listener.output(number, text)
         if status.over:
             _rest(tails, 1.0 if logs else 0.0, listener)
-            events.tell(listener)
+            events.tell(listener, at_end=True)
             return why_ended(paths, status)
         time.sleep(poll_s)
 
@@ -141,7 +152,7 @@ def _rest(tails: list[_Tail], wait_s: float, listener: Listener) -> None:
     until = time.monotonic() + wait_s
     while True:
         for number, tail in enumerate(tails):
-            while text := tail.new():
+            while text := tail.new(at_end=True):
                 listener.output(number, text)
         if time.monotonic() >= until:
             return
