@@ -10,12 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from stackyard.launch.layout.nodes import node_of
+from stackyard.launch.plan.allocated import as_allocated
 from stackyard.launch.plan.context import PlanContext
 from stackyard.launch.plan.inherited import is_within_step, of_launcher, of_submission
 from stackyard.launch.plan.make import make_plan
 from stackyard.launch.plan.model import Allocation
+from stackyard.launch.plan.slurm_nodes import Offer
 from stackyard.launch.request.intent import Intent
 from stackyard.spec.site import load_site
+from stackyard.spec.sitemodels import NodeKind
 from support.cli import STACKYARD
 from support.slurm import SlurmCluster
 from support.slurmcli import SHAPE, Work, working
@@ -77,6 +81,14 @@ def test_a_submission_gets_nothing_of_the_job_it_comes_from(
 ])  # fmt: skip
 def test_a_step_of_tasks_is_not_the_batch_script_nor_the_shell_of_salloc(environ: dict[str, str], within: bool) -> None:
     assert is_within_step(environ) == within
+
+
+@pytest.mark.parametrize(("step", "ranks"), [("4294967290", 2), ("4294967291", 2), ("0", None)])
+def test_the_tasks_of_an_allocation_count_in_the_shell_of_salloc_too(step: str, ranks: int | None) -> None:
+    """salloc with an interactive step, and the batch script; a step of tasks is one shell (srun --pty)."""
+    environ = {"SLURM_NTASKS_PER_NODE": "2", "SLURM_STEP_ID": step}
+    asked = as_allocated(Intent(program=("a",)), node_of("cpu", NodeKind(cores=8)), Offer(cpus=8), environ, hosts=1)
+    assert asked.ranks_per_node == ranks
 
 
 @pytest.mark.parametrize(("name", "environ", "expected"), [

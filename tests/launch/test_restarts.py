@@ -10,8 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from stackyard.errors import InputError
+from stackyard.launch.api import jobs
 from stackyard.launch.jobs.restarts import Attempts
 from stackyard.launch.records.outcome import Failure, StepResult
+from stackyard.launch.request.intent import Intent, made
+from stackyard.spec.sitemodels import NodeKind, Scheduler, Site
+from stackyard.yard.layout import Yard
 from support.cli import stackyard
 from support.slurm import SlurmCluster
 from support.slurmcli import SHAPE, working
@@ -125,6 +130,29 @@ def test_restarts_are_limited(here: Path) -> None:
 def test_a_range_of_nodes_is_read(here: Path) -> None:
     assert "the first number is larger than the second" in launch(here, "-N", "8:4", expect=2)
     assert "'x' is not a valid" in launch(here, "-N", "x", expect=2)
+
+
+def test_the_least_is_not_more_than_what_is_requested(here: Path) -> None:
+    with pytest.raises(InputError, match="least_nodes is 4, but nodes is 2"):
+        made(Intent, {"nodes": 2, "least_nodes": 4})
+    (here / "job.yaml").write_text("format: 1\nprogram: [flaky.py]\nnodes: 2\nleast_nodes: 4\n")
+    assert "least_nodes is 4, but nodes is 2" in launch(here, "--job", "job.yaml", expect=2)
+    (here / "job.yaml").write_text("format: 1\nprogram: [flaky.py]\nnodes: 2\nleast_nodes: 2\nrestarts: 3\n")
+    launch(here, "--job", "job.yaml", "-N", "1")  # no range
+
+
+def test_a_range_is_recorded_as_it_was_requested(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    environ = {"LSB_JOBID": "7", "LSB_MCPU_HOSTS": "n1 8 n2 8 n3 8"}
+    site = Site(scheduler=Scheduler(kind="lsf", csm=True), nodes={"cpu": NodeKind(cores=8)})
+    monkeypatch.chdir(here)
+    place = jobs.Workspace(site, Yard(here / "yard"), None, here / "runs", environ, ("stackyard", "launch"))
+    asked = Intent(program=("flaky.py",), nodes=4, least_nodes=2, launcher="jsrun")
+    run = jobs.record_launch(jobs.launch_job(place, asked))
+    assert run.job.intent.nodes == 3, "as many as there are"
+    assert jobs.repeat(run.paths, environ).intent.nodes == 4
+    assert "2:4" in stackyard("runs", "show", "last", cwd=here).out
+    carried, _ = jobs.recorded_job(place, run.paths.root)
+    assert (carried.intent.nodes, carried.asked.nodes) == (3, 4)
 
 
 # on Slurm

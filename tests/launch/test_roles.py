@@ -55,6 +55,7 @@ def intent(**roles: dict[str, Any]) -> Intent:
     ({"roles": {"a": {"program": ["x"]}}, "program": ["y"]}, "program belongs into a role"),
     ({"roles": {"a": {"program": ["x"], "nodes": 2}}, "nodes": 3}, "nodes is 3, but the roles have 2"),
     ({"roles": {"a": {"program": ["x"]}}, "distribution": "cyclic"}, "block distribution"),
+    ({"roles": {"a": {"program": ["x"], "nodes": 3}}, "least_nodes": 2}, "needs all of its nodes"),
     ({"roles": {"A-1": {"program": ["x"]}}}, "is not a name of a role"),
 ])  # fmt: skip
 def test_what_contradicts_itself_is_refused(values: dict[str, Any], said: str) -> None:
@@ -264,6 +265,18 @@ def test_all_roles_start_again_after_a_failure(folder: Path) -> None:
     job(f"[bash, -c, '{first}; echo went on $RANK']", more="restarts: 1\n")
     stackyard("launch", "--job", "job.yaml", "--launcher", "local")
     assert [last().main.rank_log(rank).read_text() for rank in (1, 2)] == ["went on 0\n", "went on 1\n"]
+
+
+def test_a_run_with_roles_is_listed_and_repeated(folder: Path) -> None:
+    job("[bash, -c, 'echo I am $RANK']", server="[./serve.sh]")
+    serve = folder / "serve.sh"
+    serve.write_text("#!/bin/sh\nexec sleep 300\n")
+    serve.chmod(0o755)
+    stackyard("launch", "--job", "job.yaml", "--launcher", "local")
+    assert "./serve.sh : bash -c echo I am $RANK" in stackyard("runs", "--json").out
+    assert "the program changed" not in stackyard("launch", "--again", "last", TOKEN="hidden-9").err
+    serve.write_text("#!/bin/sh\nexec sleep 301\n")
+    assert "the program changed since run" in stackyard("launch", "--again", "last", TOKEN="hidden-9").err
 
 
 def test_logs_are_found_by_role(folder: Path) -> None:

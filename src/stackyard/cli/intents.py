@@ -50,13 +50,12 @@ def _nodes(context: click.Context, option: click.Parameter, value: str | None) -
     """A number of nodes, or a range of which the second is requested and the first is enough to go on."""
     if value is None:
         return None
-    least, colon, most = value.rpartition(":")
+    least, _, most = value.rpartition(":")
     number = click.IntRange(1)
     nodes: int = number(most, option, context)
-    if colon:
-        context.params["least_nodes"] = number(least, option, context)
-        if context.params["least_nodes"] > nodes:
-            raise click.BadParameter(f"{value}: the first number is larger than the second", context, option)
+    context.params["least_nodes"] = number(least, option, context) if least else 0  # no range, whatever a file says
+    if context.params["least_nodes"] > nodes:
+        raise click.BadParameter(f"{value}: the first number is larger than the second", context, option)
     return nodes
 
 

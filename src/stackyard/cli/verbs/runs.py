@@ -189,6 +189,7 @@ def _show_facts(found: RunReport) -> None:
         "each rank": str(record.plan.get("program", "")),
         "stack": record.stack.get("module", ""),
         "code": f"{record.code.get('commit', '')} {changes}".strip(),
+        "nodes": _range(record.intent),
         "job": f"{record.scheduler} {status.job}" if status.job else "",
         "reason": status.message if status.over else "",
         "hosts": " ".join(status.hosts),
@@ -205,6 +206,11 @@ def _show_facts(found: RunReport) -> None:
     for title, text in facts.items():
         if text:
             click.echo(f"  {click.style(title.ljust(10), fg='cyan')} {text}")
+
+
+def _range(intent: dict[str, Any]) -> str:
+    """The range of nodes that was requested, as ``-N`` has it; empty without one."""
+    return f"{intent['least_nodes']}:{intent['nodes']}" if intent.get("least_nodes") else ""
 
 
 @_verb(

@@ -48,8 +48,8 @@ class Run:
 
     @cached_property
     def program(self) -> tuple[str, ...]:
-        """The words of its program."""
-        return tuple(self._record.intent.get("program", ()))
+        """The words of its program; of a job with roles that of the first."""
+        return self._record.program
 
     @property
     def nodes(self) -> int:

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Literal, TypedDict, cast
 
-from stackyard.launch.request.intent import Backend, BatchOptions, Intent, LauncherName, made
+from stackyard.launch.request.intent import BatchOptions, Intent, LauncherName, made
+from stackyard.launch.request.roles import Backend
 
 __all__ = ["OptionFields", "Path", "Word", "as_call", "intent_of"]
 

@@ -27,12 +27,24 @@ from stackyard.yard.layout import RevisionPaths, Yard
 
 @dataclass(frozen=True)
 class Job:
-    """What is requested, where, and what the plan depends on besides. `again_of`: the run that it repeats, or empty."""
+    """What is requested, where, and what the plan depends on besides.
+
+    Attributes:
+        intent: the request, with as many nodes as there are where a range was requested.
+        again_of: the run that it repeats, or empty.
+        most_nodes: the nodes that were requested.
+    """
 
     workspace: Workspace
     intent: Intent
     context: PlanContext
     again_of: str = ""
+    most_nodes: int = 0
+
+    @property
+    def asked(self) -> Intent:
+        """The request with the nodes that were requested, whatever this allocation has."""
+        return self.intent.model_copy(update={"nodes": self.most_nodes or self.intent.nodes})
 
     @property
     def site(self) -> Site:
@@ -135,11 +147,11 @@ def _stack(workspace: Workspace, intent: Intent, again: Repeat | None) -> StackI
 
 
 def _job(workspace: Workspace, intent: Intent, context: PlanContext, again: Repeat | None) -> Job:
-    context = with_offer(context, intent, workspace.site)
+    context, most = with_offer(context, intent, workspace.site), intent.nodes
     if context.allocation and intent.least_nodes:  # a range was requested: the allocation may have fewer
         fewer = max(intent.least_nodes, len(context.allocation.hosts) - intent.spare)
         intent = intent.model_copy(update={"nodes": min(intent.nodes, fewer)})
-    return Job(workspace, intent, context, str(again.run.root) if again else "")
+    return Job(workspace, intent, context, str(again.run.root) if again else "", most)
 
 
 def here(job: Job) -> tuple[str, ...]:

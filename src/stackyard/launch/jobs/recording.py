@@ -44,7 +44,7 @@ def record_run(run: Run, how: How) -> Run:
         RunRecord(
             run.paths.name, time.strftime("%Y-%m-%dT%H:%M:%S%z"), how,
             workspace.command(job.intent.program),
-            job.intent.recorded().model_dump(mode="json"), scheduler=job.context.scheduler,
+            job.asked.recorded().model_dump(mode="json"), scheduler=job.context.scheduler,
             plan=plan_json(plan, str(run.paths.root)) if plan else {},
             stack={k: v for k, v in asdict(job.context.stack).items() if k != "change" and v},
             site=_site(job), code=code_state(Path(job.intent.cwd or Path.cwd()), _program(job.intent)),

@@ -70,7 +70,7 @@ def _notices(paths: RunPaths, record: RunRecord, shell: Mapping[str, str], envir
     """What differs between the recorded run and now."""
     different = sorted(name for name, value in shell.items() if environ.get(name) != value)
     said = [f"restored from run {paths.name}, different in this shell: {', '.join(different)}"] if different else []
-    code = code_state(Path(record.code.get("folder", ".")), tuple(record.intent.get("program", ())))
+    code = code_state(Path(record.code.get("folder", ".")), record.program)
     for key, what in CODE.items():
         if record.code.get(key) != code.get(key):
             command = f"`stackyard runs diff {handle(paths)} last`"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from stackyard.launch.layout.model import Node
+from stackyard.launch.plan.inherited import is_within_step
 from stackyard.launch.plan.slurm_nodes import Offer, last_number
 from stackyard.launch.request.intent import Intent
 
@@ -34,7 +35,7 @@ def as_allocated(intent: Intent, node: Node, offer: Offer, environ: Mapping[str,
 
 def _tasks_per_node(environ: Mapping[str, str], hosts: int) -> int:
     """``--ntasks-per-node``, else ``-n`` over the nodes; 0 if neither was given, or it does not divide evenly."""
-    if "SLURM_STEP_ID" in environ:
+    if is_within_step(environ):
         return 0
     if each := environ.get("SLURM_NTASKS_PER_NODE", ""):
         return int(each) if each.isdigit() else 0

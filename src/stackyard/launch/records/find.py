@@ -155,7 +155,7 @@ def row(paths: RunPaths, record: RunRecord, status: RunStatus) -> dict[str, Any]
         "nodes": intent.get("nodes", 1),
         "created": record.created,
         "seconds": status.seconds.get("total", 0),
-        "program": " ".join(intent.get("program", ())),
+        "program": " : ".join(" ".join(words) for words in record.programs),
         "message": (status.first or {}).get("message", "") or status.message,
         "tasks": status.tasks,
     }

@@ -65,6 +65,17 @@ class RunRecord:
     again_of: str = ""
     format: int = FORMAT
 
+    @property
+    def programs(self) -> tuple[tuple[str, ...], ...]:
+        """The words of its program; of a job with roles those of each."""
+        parts = (self.intent.get("roles") or {"": self.intent}).values()
+        return tuple(tuple(part.get("program", ())) for part in parts)
+
+    @property
+    def program(self) -> tuple[str, ...]:
+        """The words of its program; of a job with roles that of the first."""
+        return self.programs[0]
+
 
 @dataclass(frozen=True)
 class RunStatus:

@@ -9,12 +9,10 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from stackyard.errors import InputError
-from stackyard.host.secrets import is_secret
-from stackyard.launch.request.roles import MOST_NODES, OWN, Count, Role, nodes_of, problem
+from stackyard.launch.request.roles import MOST_NODES, OWN, Backend, Count, Role, nodes_of, problem, without_secrets
 from stackyard.spec.base import Model
 from stackyard.spec.words import ArrayIndices, JobName, OptionalPath, RoleName, VariableName, Variables, Word
 
-Backend = Literal["auto", "torchrun", "horovod", "mpi", "deepspeed", "jax", "ray", "any"]
 LauncherName = Literal["", "srun", "jsrun", "mpirun", "mpich", "pals", "flux", "local"]
 M = TypeVar("M", bound=BaseModel)
 
@@ -100,12 +98,15 @@ class Intent(Model):
 
     def recorded(self) -> Intent:
         """The same request as files have it: of variables that may be secret only the name, in `passed`."""
-        secret = [name for name, value in self.variables.items() if is_secret(name, value)]
-        plain = {name: value for name, value in self.variables.items() if name not in secret}
-        passed = tuple(dict.fromkeys((*self.passed, *secret)))
         roles = {name: role.recorded() for name, role in self.roles.items()}
-        changed = secret or roles != self.roles
-        return self.model_copy(update={"variables": plain, "passed": passed, "roles": roles}) if changed else self
+        return self.model_copy(update={**without_secrets(self.variables, self.passed), "roles": roles})
+
+    @model_validator(mode="after")
+    def _in_range(self) -> Intent:
+        """A job goes on with fewer nodes than it requests, not with more."""
+        if not self.roles and self.least_nodes > self.nodes:
+            raise ValueError(f"least_nodes is {self.least_nodes}, but nodes is {self.nodes}: the least is larger")
+        return self
 
     @model_validator(mode="after")
     def _with_roles(self) -> Intent:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Literal
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -11,6 +11,7 @@ from stackyard.host.secrets import is_secret
 from stackyard.spec.base import Model
 from stackyard.spec.words import OptionalPath, RoleName, VariableName, Variables
 
+Backend = Literal["auto", "torchrun", "horovod", "mpi", "deepspeed", "jax", "ray", "any"]
 Count = Annotated[int, Field(ge=1, le=10_000)]
 """Something counted on one node."""
 MOST_NODES = 200_000
@@ -32,7 +33,7 @@ class Role(Model):
     threads_per_rank: Count | None = None
     gpus_per_rank: int | None = Field(None, ge=0, le=1000)
     gpu_visibility: Literal["", "auto", "all", "own"] = ""
-    backend: Literal["", "auto", "torchrun", "horovod", "mpi", "deepspeed", "jax", "ray", "any"] = ""
+    backend: Backend | Literal[""] = ""
     container: OptionalPath = Field("", description="An image file or directory to run in")
     profile: tuple[str, ...] = Field((), description="e.g. nsys:ranks=0; ranks are counted within the role")
     variables: Variables = Field({}, description="Environment variables of its ranks, besides those of the job")
@@ -41,10 +42,14 @@ class Role(Model):
 
     def recorded(self) -> Role:
         """The same role as files have it: of variables that may be secret only the name, in `passed`."""
-        secret = [name for name, value in self.variables.items() if is_secret(name, value)]
-        plain = {name: value for name, value in self.variables.items() if name not in secret}
-        passed = tuple(dict.fromkeys((*self.passed, *secret)))
-        return self.model_copy(update={"variables": plain, "passed": passed}) if secret else self
+        return self.model_copy(update=without_secrets(self.variables, self.passed))
+
+
+def without_secrets(variables: Mapping[str, str], passed: Iterable[str]) -> dict[str, Any]:
+    """The fields `variables` and `passed` as files have them: of variables that may be secret only the name."""
+    secret = [name for name, value in variables.items() if is_secret(name, value)]
+    plain = {name: value for name, value in variables.items() if name not in secret}
+    return {"variables": plain, "passed": tuple(dict.fromkeys((*passed, *secret)))}
 
 
 OWN = (
