@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -122,3 +124,27 @@ def test_a_module_on_two_nodes(work: Work) -> None:
     work.allocated("launch", *SHAPE, "-m", "pkg.main", "-N", "x")
     logs = sorted((work.last / "logs").glob("rank-*.log"))
     assert [log.read_text() for log in logs] == ["pkg 0 -N x\n", "pkg 1 -N x\n"]
+
+
+def test_a_file_is_parsed_once_for_all_that_is_asked_about_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start plans more than once, and each plan asks for the imports, the options and the DataLoaders."""
+    parsed, parse = list[str](), ast.parse
+    train = tmp_path / "train.py"
+    train.write_text("import mpi4py\n")
+    intent = Intent(program=("train.py",), cwd=str(tmp_path))
+    with monkeypatch.context() as patched:
+        patched.setattr(ast, "parse", lambda text, file: (parsed.append(file), parse(text, file))[1])
+        chosen = [choose(intent)[0] for _ in range(2)]
+        argv = get("mpi").program(intent, watched.layout(1, 1), BackendContext()).argv
+    assert chosen == ["mpi", "mpi"] and "mpi4py" in argv
+    assert parsed == [str(train)]
+    train.write_text("import deepspeed\n")
+    assert choose(intent)[0] == "deepspeed"
+
+
+def test_a_long_program_is_read_quickly(tmp_path: Path) -> None:
+    """In proportion to its length: 40,000 statements took minutes."""
+    (tmp_path / "train.py").write_text("value = 1\n" * 40_000 + "import torch\n")
+    began = time.process_time()
+    assert choose(Intent(program=("train.py",), cwd=str(tmp_path)))[0] == "torchrun"
+    assert time.process_time() - began < 20

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,7 +13,10 @@ import pytest
 
 from stackyard.errors import InputError
 from stackyard.launch.api import jobs
+from stackyard.launch.jobs.carry_out import _plan
 from stackyard.launch.jobs.restarts import Attempts
+from stackyard.launch.plan.context import PlanContext
+from stackyard.launch.plan.model import Allocation
 from stackyard.launch.records.outcome import Failure, StepResult
 from stackyard.launch.request.intent import Intent, made
 from stackyard.spec.sitemodels import NodeKind, Scheduler, Site
@@ -20,6 +24,7 @@ from stackyard.yard.layout import Yard
 from support.cli import stackyard
 from support.slurm import SlurmCluster
 from support.slurmcli import SHAPE, working
+from support.watched import Heard
 
 NODES = ("n1", "n2", "n3", "n4")
 FLAKY = """\
@@ -83,6 +88,25 @@ def test_a_node_that_fails_twice_comes_last() -> None:
     assert again.chosen == ("n2", "n3")
 
 
+def test_nodes_are_used_in_the_order_of_the_allocation(tmp_path: Path) -> None:
+    """srun numbers nodes and ranks in it, whatever order they are named in."""
+    context = PlanContext("slurm", Allocation("slurm", "7", NODES))
+    site = Site(scheduler=Scheduler(kind="slurm"), nodes={"cpu": NodeKind(cores=8)})
+    place = jobs.Workspace(site, Yard(tmp_path / "yard"), None, tmp_path / "runs", {}, ("stackyard",))
+    again = Attempts(3, NODES, 4, 4)
+    job = jobs.Job(place, Intent(program=("a",), nodes=4), context)
+    assert again.go_on(failed(host="n1")) and again.go_on(failed(host="n1"))
+    assert again.chosen == ("n2", "n3", "n4", "n1")
+    assert _plan(job, again).layout.hosts == NODES
+    assert "-w" not in _plan(job, again).line.words, "it has all of them"
+    named = replace(job, intent=Intent(program=("a",), nodes=2)).plan(hosts=("n3", "n1"))
+    assert named.layout.hosts == ("n1", "n3")
+    roles = Intent.model_validate({"roles": {"a": {"program": ["a"]}, "b": {"program": ["b"]}}})
+    several = replace(job, intent=roles).plan(hosts=("n3", "n1"))
+    assert several.layout.hosts == ("n1", "n3")
+    assert several.roles[0].plan.layout.hosts == ("n1",)
+
+
 @pytest.mark.parametrize("change", [{"state": "cancelled"}, {"warned": True}, {"state": "done"}])
 def test_what_was_ended_on_purpose_does_not_start_again(change: dict[str, object]) -> None:
     assert not attempts(3, 2, 2).go_on(replace(failed(), **change))  # type: ignore[arg-type]
@@ -119,6 +143,42 @@ def test_a_program_starts_again_and_each_attempt_is_kept(here: Path) -> None:
     shown = stackyard("runs", "show", "last", cwd=here).out
     assert "attempt 1" in shown
     assert "exited with status 2; 1 node" in shown
+
+
+class Fails(Heard):
+    """A display that cannot show that an attempt begins."""
+
+    def notice(self, text: str) -> None:
+        if text.startswith("attempt"):
+            raise RuntimeError(text)
+
+
+def descriptors() -> list[str]:
+    return [os.readlink(one) for one in Path("/proc/self/fd").iterdir() if one.is_symlink()]
+
+
+@pytest.mark.parametrize("shown", [Heard, Fails])
+def test_what_has_happened_is_kept_whatever_happens_next(
+    here: Path, monkeypatch: pytest.MonkeyPatch, shown: type[Heard]
+) -> None:
+    """Before the next attempt starts, and where an error ends the run."""
+    monkeypatch.chdir(here)
+    place = jobs.Workspace(Site(), Yard(here / "yard"), None, here / "runs", os.environ, ("stackyard", "launch"))
+    asked = Intent(program=("flaky.py",), ranks_per_node=2, cores_per_rank=1, launcher="local", oversubscribe=True,
+                   restarts=1, grace_s=1)  # fmt: skip
+    run = jobs.record_launch(jobs.launch_job(place, asked))
+    events = list[str]()
+
+    def announce(_: jobs.Plan) -> None:
+        if run.paths.attempt(1).exists():
+            events.append(run.paths.events.read_text())
+            raise RuntimeError("attempt 2")
+
+    with pytest.raises(RuntimeError, match="attempt 2"):
+        jobs.carry_out(run.job, run.paths, shown(), announce)
+    events = events or [run.paths.events.read_text()]
+    assert '"event": "restart"' in events[0]
+    assert str(run.paths.events) not in descriptors(), "it is closed"
 
 
 def test_restarts_are_limited(here: Path) -> None:

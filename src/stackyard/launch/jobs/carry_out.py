@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
@@ -65,23 +65,26 @@ def carry_out(
         ChecksFailed: the preflight found too many bad nodes.
         StackyardError, InputError, MissingError: the run could not be started.
     """
-    recorder = Recorder(paths, _running(read_status(paths), job.context))
-    listener = Together(recorder, shown)
-    run = _Run(job, paths, watch_options(job, stream), recorder, listener)
+    with closing(Recorder(paths, _running(read_status(paths), job.context))) as recorder:
+        run = _Run(job, paths, watch_options(job, stream), recorder, Together(recorder, shown))
+        return _carried_out(run, announce)
+
+
+def _carried_out(run: _Run, announce: Callable[[Plan], None]) -> StepResult:
+    job, paths = run.job, run.paths
     try:
         with _terminal(run):
             result = _attempts(run, announce)
     except BaseException as error:
         state = "cancelled" if isinstance(error, KeyboardInterrupt) else "failed"
         code = 130 if state == "cancelled" else getattr(error, "exit_code", 1)
-        recorder.change(state=state, code=code, ended=time.time(), message=str(error))
+        run.recorder.change(state=state, code=code, ended=time.time(), message=str(error))
         forget_shared(paths, job.intent.batch.array)
         raise
-    waits = reason_to_wait(job.intent, job.context, paths, listener, result)
+    waits = reason_to_wait(job.intent, job.context, paths, run.listener, result)
     _end(run, result, waits)
     if waits in (OUT_OF_TIME, PREEMPTED):
-        requeue(job.context, listener)
-    recorder.close()
+        requeue(job.context, run.listener)
     return result
 
 
@@ -107,7 +110,7 @@ def _attempts(run: _Run, announce: Callable[[Plan], None]) -> StepResult:
 def _plan(job: Job, again: Attempts) -> Plan:
     """The plan of an attempt: on fewer nodes where some are lost, and the job goes on with fewer."""
     hosts = again.chosen
-    if hosts is None or len(hosts) < again.least or hosts == here(job)[: job.intent.nodes]:
+    if hosts is None or len(hosts) < again.least or set(hosts) == set(here(job)[: job.intent.nodes]):
         return job.plan()
     return replace(job, intent=job.intent.model_copy(update={"nodes": len(hosts)})).plan(hosts=hosts)
 
@@ -120,6 +123,7 @@ def _restart(run: _Run, again: Attempts, result: StepResult) -> None:
     out = f"; left out: {', '.join(again.lost)}" if again.lost else ""
     run.listener.event("restart", {"attempt": number + 1, "after": result.state, "reason": why, "lost": again.lost})
     run.listener.notice(f"attempt {number + 1}, after: {why}{out}; {again.restarts} more restarts")
+    run.listener.flush()
     run.recorder.change(attempts=number + 1)
 
 

@@ -60,7 +60,7 @@ def make_plan(
     """The whole plan. Reads nothing but the program's imports, and looks up a container runtime on PATH.
 
     Args:
-        hosts: exactly these hosts of the allocation; None: its first ones.
+        hosts: exactly these hosts of the allocation, which are used in its own order; None: its first ones.
         head: also the head of a batch script.
         program: run this on every rank instead of the intent's program (the preflight does).
 
@@ -68,6 +68,7 @@ def make_plan(
         InputError: the request contradicts itself, the site or the allocated nodes.
         MissingError: a program that the plan needs was not found.
     """
+    hosts = as_allocated(hosts, context)
     if intent.roles and program is None:
         from stackyard.launch.plan.roles import plan_roles  # late: it is made of the parts of this module
 
@@ -137,6 +138,14 @@ def program_of(intent: Intent, layout: Layout, launcher: str, program: Sequence[
     plain = intent.model_copy(update={"program": tuple(program)})
     made = backends.get("mpi" if wired else "any").program(plain, layout, backend_context)
     return made
+
+
+def as_allocated(hosts: Sequence[str] | None, context: PlanContext) -> Sequence[str] | None:
+    """Hosts in the order of the allocation, whatever order they are named in: srun numbers nodes and ranks in it."""
+    if hosts is None or context.allocation is None:
+        return hosts
+    place = {host: number for number, host in enumerate(context.allocation.hosts)}
+    return sorted(hosts, key=lambda host: place.get(host, len(place)))
 
 
 def launch_request(

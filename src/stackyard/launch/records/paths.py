@@ -64,10 +64,6 @@ class StepPaths:
         """Both streams of all tasks of a node, where they have no files of their own."""
         return self.logs / f"node-{node:05d}.log"
 
-    def agent_log(self, host: str) -> Path:
-        """What the agent of a node has to say."""
-        return self.logs / f"agent-{host}.log"
-
     @property
     def launcher_log(self) -> Path:
         """Both streams of the launcher."""

@@ -33,9 +33,6 @@ from stackyard.launch.shim import roles, shell
 from stackyard.launch.shim.gpus import gpu_text
 from stackyard.launch.shim.identity import identity_text, names_of
 
-STOPPED = 70
-UNFIT = 71
-
 
 def shim_text(step: StepPaths, file: StepFile, plan: Plan, *, python: str = "") -> str:
     """The text of rank.sh for one step.

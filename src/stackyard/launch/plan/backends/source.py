@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from stackyard.errors import Where
@@ -23,6 +24,14 @@ class Import:
     file: str
     line: int
     surely: bool = False
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """One parsed file. `imports`: its import statements, and whether each is one of the module itself (`surely`)."""
+
+    tree: ast.Module
+    imports: tuple[tuple[ast.Import | ast.ImportFrom, bool], ...]
 
 
 @dataclass(frozen=True)
@@ -94,32 +103,46 @@ def read(intent: Intent) -> Source:
         if str(file) in trees:
             continue
         try:
-            trees[str(file)] = ast.parse(file.read_text(encoding="utf-8"), str(file))
+            parsed = _parsed(file)
         except (OSError, ValueError, SyntaxError) as error:
             if file == path:
                 return Source(str(path), unread=f"cannot read {path}: {error}")
             continue
-        for node in ast.walk(trees[str(file)]):
-            always = surely and node in trees[str(file)].body
-            imports += _imports(node, str(file), surely=always)
-            waiting += [(own, always) for own in _beside(node, file, root)]
+        trees[str(file)] = parsed.tree
+        for node, of_module in parsed.imports:
+            imports += _imports(node, str(file), surely=surely and of_module)
+            waiting += [(own, surely and of_module) for own in _beside(node, file, root)]
     return Source(str(path), tuple(imports), trees)
 
 
-def _imports(node: ast.AST, file: str, *, surely: bool) -> Iterator[Import]:
+def _parsed(file: Path) -> Parsed:
+    """A file as it is now. A launch plans several times, for the choice of the backend and for its record."""
+    now = file.stat()
+    return _parse(str(file), (now.st_ino, now.st_size, now.st_mtime_ns))
+
+
+@lru_cache(4 * MOST_FILES)
+def _parse(file: str, _version: tuple[int, ...]) -> Parsed:
+    tree = ast.parse(Path(file).read_text(encoding="utf-8"), file)
+    top = set[ast.AST](tree.body)
+    found = (node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom))
+    return Parsed(tree, tuple((node, node in top) for node in found))
+
+
+def _imports(node: ast.Import | ast.ImportFrom, file: str, *, surely: bool) -> Iterator[Import]:
     if isinstance(node, ast.Import):
         for alias in node.names:
             yield Import(alias.name.split(".")[0], file, node.lineno, surely)
-    elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+    elif node.module and not node.level:
         yield Import(node.module.split(".")[0], file, node.lineno, surely)
 
 
-def _beside(node: ast.AST, file: Path, root: Path) -> Iterator[Path]:
+def _beside(node: ast.Import | ast.ImportFrom, file: Path, root: Path) -> Iterator[Path]:
     """The program's own modules that a statement imports, absolutely or relative to its file."""
     if isinstance(node, ast.Import):
         for alias in node.names:
             yield from _module_files(root, alias.name)
-    elif isinstance(node, ast.ImportFrom):
+    else:
         base = file.parents[min(node.level, len(file.parents)) - 1] if node.level else root
         for alias in node.names:
             yield from _module_files(base, ".".join(filter(None, (node.module, alias.name))))
