@@ -9,6 +9,7 @@ import pytest
 
 from stackyard.errors import InputError, ManyErrors
 from stackyard.spec.models import Site
+from stackyard.spec.settings import Settings
 from stackyard.spec.site import load_site, merged
 from stackyard.spec.stack import stack_from_file
 from stackyard.spec.validate import plain
@@ -22,7 +23,7 @@ def write(folder: Path, text: str, name: str = "site.yaml") -> Path:
 
 
 def test_without_a_file_everything_has_a_default(tmp_path: Path) -> None:
-    site = load_site()
+    site = Settings().site()
     assert site == Site()
     assert site.modules.first_revision == 1
     assert not site.file
@@ -30,8 +31,27 @@ def test_without_a_file_everything_has_a_default(tmp_path: Path) -> None:
 
 def test_environment_variable_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STACKYARD_SITE", str(write(tmp_path, "name: here\n")))
-    assert load_site().name == "here"
-    assert load_site(write(tmp_path, "name: there\n", "other.yaml")).name == "there"
+    assert Settings().site().name == "here"
+    assert Settings(site_option=write(tmp_path, "name: there\n", "other.yaml")).site().name == "there"
+
+
+@pytest.mark.parametrize("named", ["option", "variable"])
+def test_the_file_may_be_named_by_your_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str) -> None:
+    """As a batch script names it, where no shell replaces ~."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    file = write(tmp_path, "name: here\nyard: /yards/site\n")
+    if named == "variable":
+        monkeypatch.setenv("STACKYARD_SITE", "~/site.yaml")
+    settings = Settings(site_option=Path("~/site.yaml") if named == "option" else None)
+    assert settings.site_file() == file
+    assert settings.site().name == "here"
+    with pytest.raises(InputError, match=f"no such site file: {tmp_path}/gone.yaml"):
+        Settings(site_option=Path("~/gone.yaml")).site_file()
+
+
+def test_the_file_is_named_absolutely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert Settings(site_option=write(Path(), "name: here\n")).site_file() == tmp_path / "site.yaml"
 
 
 def test_values_are_as_written(tmp_path: Path) -> None:

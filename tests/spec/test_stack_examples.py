@@ -23,7 +23,7 @@ FILES = sorted(
 def example(path: str) -> tuple[Stack, Site]:
     file = EXAMPLES / path
     site = file.parent / "site.yaml"
-    loaded = load_site(site if site.exists() else None)
+    loaded = load_site(site) if site.exists() else Site()
     return load_stack(file, loaded), loaded
 
 

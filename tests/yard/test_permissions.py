@@ -15,7 +15,7 @@ import pytest
 
 from stackyard.errors import InputError
 from stackyard.spec.models import Permissions, Site
-from stackyard.spec.site import read_site
+from stackyard.spec.site import load_site
 from stackyard.spec.siteyard import expanded, is_sites, policy, unused
 from stackyard.yard import permissions
 from stackyard.yard.atomic import write_text
@@ -48,11 +48,11 @@ def test_permissions_for_a_yard_that_is_not_named_are_said_to_be_unused(tmp_path
     file = tmp_path / "site.yaml"
     text = f"permissions: {{umask: '0027'}}\nmodules: {{root: {tmp_path}/m}}\n"
     file.write_text(text)
-    assert [line.split(" is not used")[0] for line in unused(read_site(file))] == [
+    assert [line.split(" is not used")[0] for line in unused(load_site(file))] == [
         f"{file}: `permissions`", f"{file}: `modules: root`",
     ]  # fmt: skip
     file.write_text(f"yard: {tmp_path}\n{text}")
-    assert unused(read_site(file)) == [] == unused(Site())
+    assert unused(load_site(file)) == [] == unused(Site())
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stackyard.cli.output import show_notice
+from stackyard.spec.paths import with_home
 from stackyard.spec.settings import Settings
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class Context(Settings):
         if self.yard_option is not None:
             words += ["--yard", str(self.yard_option.absolute())]
         if self.site_option is not None:
-            words += ["--site", str(self.site_option.absolute())]
+            words += ["--site", str(with_home(str(self.site_option)).absolute())]
         return shlex.join(words)
 
     def workspace(self) -> Workspace:
@@ -45,7 +46,7 @@ class Context(Settings):
 
         site, file = self.site(), self.site_file()
         return Workspace(
-            site, self.yard(), file.absolute() if file else None, Path.cwd() / site.launch.runs, os.environ,
+            site, self.yard(), file, Path.cwd() / site.launch.runs, os.environ,
             tuple(sys.argv),
         )  # fmt: skip
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from stackyard import __version__
 from stackyard.errors import InputError
 from stackyard.spec import siteyard
+from stackyard.spec.paths import with_home
 from stackyard.yard import atomic
 from stackyard.yard.caches import own_part
 from stackyard.yard.layout import Yard, default_yard_root
@@ -37,12 +38,12 @@ class Settings:
     site_option: Path | None = None
 
     def site_file(self) -> Path | None:
-        """The site.yaml in force, or None."""
-        named = self.site_option or (Path(os.environ["STACKYARD_SITE"]) if os.environ.get("STACKYARD_SITE") else None)
-        if named is not None:
-            if not named.exists():
-                raise InputError(f"no such site file: {named}", hint="check --site and $STACKYARD_SITE")
-            return named
+        """The site.yaml in force, absolute, or None."""
+        if named := str(self.site_option or os.environ.get("STACKYARD_SITE", "")):
+            file = with_home(named).absolute()
+            if not file.exists():
+                raise InputError(f"no such site file: {file}", hint="check --site and $STACKYARD_SITE")
+            return file
         return SYSTEM_SITE if SYSTEM_SITE.exists() else None
 
     def site(self) -> Site:
@@ -55,7 +56,6 @@ class Settings:
         file = self.site_file()
         if file is None:
             return Site()
-        file = file.expanduser().absolute()
         key = hashlib.sha256(f"{__version__}\0{file}\0".encode() + file.read_bytes()).hexdigest()
         cache = cache_folder() / f"site-{key}.compiled.json"
         with suppress(OSError, ValueError):

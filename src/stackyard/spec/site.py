@@ -1,4 +1,4 @@
-"""site.yaml: where it is, how it is read, and how its values are merged with those of a stack.
+"""site.yaml: how it is read, and how its values are merged with those of a stack.
 
 A machine without a site.yaml is a site too: the defaults of `models.Site`; platform, C library, driver and cores are
 those of the machine.
@@ -6,7 +6,6 @@ those of the machine.
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,31 +23,15 @@ from stackyard.spec.stackfile import StackFile
 from stackyard.spec.validate import plain, unknown_key, validate
 from stackyard.spec.yamlfile import Document, Node, raise_problems, read_yaml
 
-SYSTEM_SITE = Path("/etc/stackyard/site.yaml")
-VARIABLE = "STACKYARD_SITE"
 _TYPED = (("condarc", "extra"),)
 
 
-def load_site(path: Path | str | None = None) -> Site:
-    """The site in force: the given file, else ``$STACKYARD_SITE``, else /etc/stackyard/site.yaml, else the defaults.
+def load_site(file: Path) -> Site:
+    """One site.yaml. Which one is in force: `settings.Settings`.
 
     Raises:
         InputError: the file does not exist or is invalid; all problems at once, each with its place.
     """
-    file = site_file(path)
-    return Site() if file is None else read_site(file)
-
-
-def site_file(path: Path | str | None = None) -> Path | None:
-    """The site.yaml in force, absolute, or None where there is none."""
-    named = path or os.environ.get(VARIABLE)
-    if named:
-        return with_home(str(named)).absolute()
-    return SYSTEM_SITE if SYSTEM_SITE.exists() else None
-
-
-def read_site(file: Path) -> Site:
-    """One site.yaml. Raises as `load_site`."""
     document = read_yaml(file)
     problems: list[InputError] = []
     if document.root is not None and document.root.kind != "mapping":

@@ -120,7 +120,7 @@ def workspace_of(site: Path | None, yard: Path | None) -> jobs.Workspace:
     settings = Settings(FilePath(yard) if yard else None, FilePath(site) if site else None)
     found, file = settings.site(), settings.site_file()
     return jobs.Workspace(
-        found, settings.yard(), file.absolute() if file else None, FilePath.cwd() / found.launch.runs,
+        found, settings.yard(), file, FilePath.cwd() / found.launch.runs,
         dict(os.environ), ("python",),
     )  # fmt: skip
 
