@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from support.slurm import SlurmCluster
 
 NODES, PER_NODE = 4, 2
-MORE_S = 0.4
+MORE_S = 0.2
 WAIT_S = 60
 WORD = "rank 0 is there"
 SITE = """\

@@ -27,7 +27,7 @@ from stackyard.progress import Progress
 from stackyard.yard import disk, formats, lease
 from stackyard.yard.layout import RevisionPaths, Yard
 from stackyard.yard.lease import Lease
-from stackyard.yard.record import Activation, BuildRecord, DiskUse, PackageRecord, now, read_record
+from stackyard.yard.record import Activation, BuildRecord, PackageRecord, now, read_record
 
 if TYPE_CHECKING:
     from stackyard.build.pip import Wheel
@@ -196,7 +196,7 @@ class _Steps:
         tools: Mapping[str, Tool],
         compiled: Sequence[Compiled],
         activation: Activation,
-        use: DiskUse,
+        use: disk.DiskUse,
     ) -> BuildRecord:
         job, variant = self.job, self.job.variant
         return BuildRecord(

@@ -43,15 +43,21 @@ def temporary(path: Path) -> Path:
     return path.with_name(f".{path.name}.{process_token()}")
 
 
-def write_text(path: Path, text: str, *, mode: int | None = None) -> None:
-    """Write a file completely or not at all; `mode` None follows the umask."""
+def write_text(path: Path, text: str, *, mode: int | None = None, synced: bool = True) -> None:
+    """Write a file completely or not at all.
+
+    Args:
+        mode: None follows the umask.
+        synced: wait until it is on the disk; not for a file that is of no use after a crash of the machine.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as stream:
             stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
+            if synced:
+                stream.flush()
+                os.fsync(stream.fileno())
         Path(name).chmod(file_mode() if mode is None else mode)
         fault_point("write")
         os.replace(name, path)
@@ -60,15 +66,15 @@ def write_text(path: Path, text: str, *, mode: int | None = None) -> None:
         raise
 
 
-def write_json(path: Path, value: Any, *, checked: bool = False, mode: int | None = None) -> None:
+def write_json(path: Path, value: Any, *, checked: bool = False, mode: int | None = None, synced: bool = True) -> None:
     """Write a JSON file: indented by two spaces, sorted keys, newline at the end.
 
     Args:
         checked: with a checksum of itself, which `formats.load` compares.
-        mode: as for `write_text`.
+        mode, synced: as for `write_text`.
     """
     text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-    write_text(path, checksum.add(text) if checked else text, mode=mode)
+    write_text(path, checksum.add(text) if checked else text, mode=mode, synced=synced)
 
 
 def replace_symlink(link: Path, target: str) -> None:

@@ -14,12 +14,12 @@ import stat
 import threading
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from stackyard.errors import StackyardError
 from stackyard.host import space
 from stackyard.host.identity import process_token
-from stackyard.yard.record import DiskUse
 
 HARDLINK, REFLINK, COPY, MIXED = "hardlink", "reflink", "copy", "mixed"
 _FICLONE = 0x40049409  # linux/fs.h: _IOW(0x94, 9, int)
@@ -28,6 +28,17 @@ ABSENT = (FileNotFoundError, NotADirectoryError)
 """The errors by which nothing has a path; after any other one that is not known."""
 _REMOVED = ".removed-"
 _BLOCK = 512  # st_blocks counts units of 512 bytes whatever the file system's own block is
+
+
+@dataclass(frozen=True)
+class DiskUse:
+    """What a build uses: bytes and inodes of its own (`new`) and those linked from the cache (`shared`)."""
+
+    link_mode: str = "copy"
+    bytes_new: int = 0
+    bytes_shared: int = 0
+    inodes_new: int = 0
+    inodes_shared: int = 0
 
 
 def link_or_copy(source: str | Path, target: str | Path, *, link: bool = True) -> str:

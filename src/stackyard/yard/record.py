@@ -14,6 +14,7 @@ from typing import Any, Literal
 from stackyard import grammar
 from stackyard.change import EnvironmentChange
 from stackyard.yard import formats, members
+from stackyard.yard.disk import DiskUse
 from stackyard.yard.origin import Origin, UsedFile
 from stackyard.yard.payload import Payload, payload_of
 
@@ -40,17 +41,6 @@ class PackageRecord:
     sha256: str = ""
     size: int = 0
     requires: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class DiskUse:
-    """What a build uses: bytes and inodes of its own (`new`) and those linked from the cache (`shared`)."""
-
-    link_mode: str = "copy"
-    bytes_new: int = 0
-    bytes_shared: int = 0
-    inodes_new: int = 0
-    inodes_shared: int = 0
 
 
 @dataclass(frozen=True)

@@ -122,12 +122,12 @@ def prepare(step: StepPaths, plan: Plan, file: StepFile, *, python: str) -> tupl
     _set_aside(step)
     step.logs.mkdir(parents=True, exist_ok=True)
     if plan.private:
-        write_text(step.private, private_text(file, plan), mode=0o600)
-    write_json(step.plan, file.to_json(), mode=0o600)
-    write_text(step.agent, agent_text(file), mode=0o600)
-    write_text(step.shim, shim_text(step, file, plan, python=python), mode=0o700)
+        write_text(step.private, private_text(file, plan), mode=0o600, synced=False)
+    write_json(step.plan, file.to_json(), mode=0o600, synced=False)
+    write_text(step.agent, agent_text(file), mode=0o600, synced=False)
+    write_text(step.shim, shim_text(step, file, plan, python=python), mode=0o700, synced=False)
     for name, text in plan.line.files.items():
-        write_text(step.root / Path(name).name, text.replace("{step}", str(step.root)))
+        write_text(step.root / Path(name).name, text.replace("{step}", str(step.root)), synced=False)
     return (*(word.replace("{step}", str(step.root)) for word in plan.line.words), str(step.shim))
 
 
