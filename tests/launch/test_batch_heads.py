@@ -177,6 +177,17 @@ def test_a_user_may_have_less_than_the_sites_whole_nodes() -> None:
     assert ("-x",) not in schedulers.get("lsf").head(request(PLAIN, LSF, exclusive=False)).directives
 
 
+def test_conditions_of_lsf_are_joined_as_its_select_string_has_them() -> None:
+    def selected(constraint: str, disk: str) -> str:
+        asked = replace(request(PLAIN, LSF, constraint=constraint), disk_constraint=disk)
+        words = [words for words in schedulers.get("lsf").head(asked).directives if words[0] == "-R"]
+        return words[0][1].split(" span")[0]
+
+    assert selected("ib", "ssd") == "select[ib && ssd]"
+    assert selected("ib || eth", "ssd") == "select[(ib || eth) && ssd]"
+    assert selected("ib || eth", "") == "select[ib || eth]"
+
+
 def test_an_unknown_scheduler_names_the_known_ones() -> None:
     with pytest.raises(InputError) as caught:
         schedulers.get("sge")

@@ -12,8 +12,9 @@ from launcherbed import CPU, CSM, HERE, LUMI_G, PERLMUTTER, SLURM, SUMMIT, WORKS
 
 from stackyard.errors import InputError
 from stackyard.launch.layout.model import Block, Layout
+from stackyard.launch.layout.ranges import ranges
 from stackyard.launch.plan.launchers import TABLE, get
-from stackyard.launch.plan.launchers.words import mask, ranges, version_of
+from stackyard.launch.plan.launchers.words import mask, version_of
 from stackyard.launch.plan.model import LaunchLine, LaunchRequest
 from stackyard.spec.models import Scheduler
 

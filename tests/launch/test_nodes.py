@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from stackyard.errors import InputError
 from stackyard.launch.layout.model import Node, NodeDomain
-from stackyard.launch.layout.nodes import core_list, core_ranges, node_of, pick_kind, this_node
+from stackyard.launch.layout.nodes import core_list, node_of, pick_kind, this_node
+from stackyard.launch.layout.ranges import ranges
 from stackyard.launch.layout.this_node import THIS
 from stackyard.launch.request.intent import Intent
 from stackyard.spec.models import NodeKind, Site
@@ -52,7 +53,7 @@ def test_core_list_refuses(text: str) -> None:
 @settings(deadline=None)
 @given(st.frozensets(st.integers(0, 400), min_size=1))
 def test_ranges_are_read_back(cores: frozenset[int]) -> None:
-    assert frozenset(core_list(core_ranges(cores))) == cores
+    assert frozenset(core_list(ranges(cores))) == cores
 
 
 def test_said_domains() -> None:
@@ -95,7 +96,7 @@ def test_split_of_what_does_not_divide() -> None:
 
 def test_kept_cores_are_the_last_of_each_socket() -> None:
     made = node(cores=42, all_cores=44, sockets=2)
-    assert [core_ranges(d.cores) for d in made.domains] == ["0-20", "22-42"]
+    assert [ranges(d.cores) for d in made.domains] == ["0-20", "22-42"]
     assert any("the 2 reserved cores of batch" in sentence for sentence in made.assumed)
 
 

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from stackyard.launch.layout.ranges import ranges
 from stackyard.launch.node.step import PlannedSlot, StepFile
 from stackyard.launch.records.outcome import Placement
 from stackyard.launch.records.paths import RunPaths
-from stackyard.launch.run.placement import fold, placement_report, ranges
+from stackyard.launch.run.placement import fold, placement_report
 
 SLOTS = tuple(PlannedSlot(tuple(range(7 * i, 7 * i + 7)), (i,)) for i in range(2))
 

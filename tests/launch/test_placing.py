@@ -12,8 +12,8 @@ from stackyard.errors import InputError
 from stackyard.findings import Finding, refuse
 from stackyard.launch.layout.cores import packed, straddlers
 from stackyard.launch.layout.model import Layout, Node, NodeDomain
-from stackyard.launch.layout.nodes import core_ranges
 from stackyard.launch.layout.placing import masks, plan_layout
+from stackyard.launch.layout.ranges import ranges
 from stackyard.launch.request.intent import BatchOptions, Intent
 from support.layoutnodes import LAPTOP, LUMI, PLAIN, SUMMIT, nodes
 
@@ -23,7 +23,7 @@ def plan(node: Node, **asked: Any) -> Layout:
 
 
 def cores(layout: Layout) -> list[str]:
-    return [core_ranges(slot.cores) for slot in layout.slots]
+    return [ranges(slot.cores) for slot in layout.slots]
 
 
 def rules(layout: Layout) -> dict[str, str]:

@@ -9,9 +9,10 @@ import pytest
 from pydantic import BaseModel
 
 from stackyard.launch.layout.model import Layout, Node
-from stackyard.launch.layout.nodes import core_ranges, node_of, pick_kind
+from stackyard.launch.layout.nodes import node_of, pick_kind
 from stackyard.launch.layout.picture import draw
 from stackyard.launch.layout.placing import masks, plan_layout
+from stackyard.launch.layout.ranges import ranges
 from stackyard.launch.request.intent import Intent
 from stackyard.spec.models import ContainerPolicy, Domain, LaunchPolicy, NodeKind, Reference, Scheduler, Site
 from stackyard.spec.site import load_site
@@ -81,7 +82,7 @@ MACHINES = {
 def test_cores_of_each_rank(name: str, kind: str) -> None:
     layout = usual(name, kind)
     assert [
-        core_ranges(layout.node.os_core(core) for core in slot.cores) for slot in layout.slots
+        ranges(layout.node.os_core(core) for core in slot.cores) for slot in layout.slots
     ] == MACHINES[(name, kind)]  # fmt: skip
 
 

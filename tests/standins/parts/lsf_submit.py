@@ -280,7 +280,8 @@ def _plain(given: Given, machine: Machine) -> tuple[int, dict[str, object]]:
     if tasks < 1:
         raise Refused("0: Bad number of processors. Job not submitted.", 255)
     text = " ".join(given.lists.get("R", []))
-    if any(text.count(a) != text.count(b) for a, b in ("[]", "()", "{}")):
+    single = re.search(r"(?<![&|])[&|](?![&|])", text)
+    if single or any(text.count(a) != text.count(b) for a, b in ("[]", "()", "{}")):
         raise Refused(f"Bad resource requirement syntax: {text}. Job not submitted.", 255)
     for section in re.findall(r"([a-z_0-9]+)\[", text):
         if section not in ("select", "order", "span", "cu", "rusage", "same", "affinity"):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stackyard.errors import InputError, StackyardError
-from stackyard.launch.api.handles import Run
+from stackyard.launch.api.handles import POLL_MOST_S, POLL_S, Run
 from stackyard.launch.api.results import failure_of, is_complete, outcomes_in, values_of
 from stackyard.launch.jobs.here import Here
 from stackyard.launch.jobs.recording import Run as Recorded
@@ -22,8 +22,6 @@ from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.record import RunStatus, read_status, write_status
 from stackyard.launch.records.status import array_tasks, cancel, cancel_task, current_status, why_ended
 
-POLL_S, POLL_MOST_S = 0.1, 2.0
-"""Seconds between looks at the files of the jobs."""
 LOOKS_PER_S = 200
 """Files looked at in a second at most, on average."""
 ASK_S = 1.0

@@ -99,19 +99,15 @@ def _own(intent: Intent, site: Site, context: PlanContext) -> str:
 def _drawings(plan: Plan) -> tuple[tuple[tuple[str, ...], Layout], ...]:
     """The nodes of a job with several roles, block by block: which ranks of which role, with what."""
     found = []
-    for block, part in zip(plan.layout.blocks, _parts(plan.layout), strict=True):
+    for block, part in zip(plan.layout.blocks, plan.layout.parts, strict=True):
         last = block.first + block.count - 1
         which = f"node {block.first}" if block.count == 1 else f"nodes {block.first} to {last}, each"
         lines = [f"{which} of {plan.layout.node.kind}"]
         for index in dict.fromkeys(block.roles):
             locals_ = [local for local, role in enumerate(block.roles) if role == index]
             lines.append(f"{_span(locals_)}: {plan.roles[index].name}, {_each(plan.roles[index].plan.layout)}")
-        found.append((tuple(lines), part))
+        found.append((tuple(lines), replace(part, hosts=())))
     return tuple(found) if plan.roles else ()
-
-
-def _parts(layout: Layout) -> list[Layout]:
-    return [replace(layout, blocks=(replace(block, first=0),), hosts=()) for block in layout.blocks]
 
 
 def _span(numbers: list[int]) -> str:

@@ -172,10 +172,8 @@ class Layout:
         raise IndexError(host)
 
     @property
-    def alike(self) -> tuple[Layout, ...]:
-        """Layouts of hosts that are alike, in the order of hosts: this one alone where all of them are."""
-        if len({(block.slots, block.gpu_visibility or self.gpu_visibility) for block in self.blocks}) == 1:
-            return (self,)
+    def parts(self) -> tuple[Layout, ...]:
+        """The layout of each block alone."""
         return tuple(
             replace(
                 self, blocks=(replace(block, first=0),), hosts=self.hosts[block.first : block.first + block.count],
@@ -183,6 +181,13 @@ class Layout:
             )
             for block in self.blocks
         )  # fmt: skip
+
+    @property
+    def alike(self) -> tuple[Layout, ...]:
+        """Layouts of hosts that are alike, in the order of hosts: this one alone where all of them are."""
+        if len({(block.slots, block.gpu_visibility or self.gpu_visibility) for block in self.blocks}) == 1:
+            return (self,)
+        return self.parts
 
     @property
     def hosts_differ(self) -> bool:

@@ -7,15 +7,16 @@ a sentence in `Node.assumed`, which a picture or a plan can show.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from stackyard.errors import InputError
 from stackyard.launch.layout.model import Node, NodeDomain
+from stackyard.launch.layout.ranges import ranges
 from stackyard.launch.layout.this_node import this_node
 from stackyard.launch.request.intent import Intent
 from stackyard.spec.sitemodels import NodeKind, Site
 
-__all__ = ["core_list", "core_ranges", "even_split", "node_of", "pick_kind", "this_node"]
+__all__ = ["core_list", "even_split", "node_of", "pick_kind", "this_node"]
 
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
@@ -97,17 +98,6 @@ def core_list(text: str) -> tuple[int, ...]:
     return tuple(cores)
 
 
-def core_ranges(cores: Iterable[int]) -> str:
-    """Numbers as a list of ranges, ``0-20,22``: what `core_list` reads."""
-    parts: list[list[int]] = []
-    for core in sorted(set(cores)):
-        if parts and core == parts[-1][1] + 1:
-            parts[-1][1] = core
-        else:
-            parts.append([core, core])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
-
-
 def even_split(total: int, parts: int) -> tuple[int, ...]:
     """`total` items over `parts` places as evenly as possible; the first places get the remainder."""
     each, rest = divmod(total, parts)
@@ -167,9 +157,9 @@ def _check(name: str, kind: NodeKind, domains: Sequence[NodeDomain], all_cores: 
     if any(not domain.cores for domain in domains):
         raise InputError(f"{at}: a domain has no cores", hint=f"list its cores under nodes.{name}.domains")
     if twice := _repeated(cores):
-        raise InputError(f"{at}: core {core_ranges(twice)} is in two domains", hint="list each core in one domain")
+        raise InputError(f"{at}: core {ranges(twice)} is in two domains", hint="list each core in one domain")
     if twice := _repeated(gpus):
-        raise InputError(f"{at}: GPU {core_ranges(twice)} is in two domains", hint="list each GPU in one domain")
+        raise InputError(f"{at}: GPU {ranges(twice)} is in two domains", hint="list each GPU in one domain")
     if kind.cores and len(cores) != kind.cores:
         raise InputError(f"{at}: cores is {kind.cores}, but its domains have {len(cores)}", hint="use the same number")
     if max(cores) >= all_cores:

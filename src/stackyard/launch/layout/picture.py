@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from stackyard.findings import counted
 from stackyard.launch.layout.cores import domain_cores, straddlers
 from stackyard.launch.layout.model import Layout, Node
-from stackyard.launch.layout.nodes import core_ranges
+from stackyard.launch.layout.ranges import ranges
 from stackyard.launch.layout.this_node import THIS
 
 IDLE, KEPT, STRADDLES, SHARED = "·", "×", "!", "+"
@@ -135,7 +135,7 @@ def _box(layout: Layout, index: int, cells: dict[int, _Cell], sizes: tuple[int, 
     body = [*rows, *_gpu_rows(layout, index, columns, limit)]
     if domain.nics:
         body += [((line, ""),) for line in textwrap.wrap(f"NIC {', '.join(domain.nics)}", limit)]
-    title = f" cores {core_ranges(cells)} "
+    title = f" cores {ranges(cells)} "
     if len(title) > limit:
         title = f" {counted(len(cells), 'core')} "
     inner = max(len(title) + 1, *(2 + _length(line) for line in body))
@@ -220,7 +220,7 @@ def _aligned(items: Sequence[tuple[int, str, int]]) -> tuple[Segment, ...]:
 def _who(ranks: Sequence[int]) -> str:
     if not ranks:
         return "idle"
-    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {core_ranges(ranks)}"
+    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {ranges(ranks)}"
 
 
 def _flow(boxes: Sequence[_Box], width: int) -> list[tuple[Segment, ...]]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from stackyard.launch.layout.ranges import ranges, runs
 from stackyard.launch.node.step import PlannedSlot, StepFile
 from stackyard.launch.plan.schedulers.hostlist import same_host
 from stackyard.launch.records.outcome import Placement
@@ -204,17 +205,6 @@ def _reasons(seen: Iterable[tuple[TaskPlace, ...]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(reasons))
 
 
-def ranges(numbers: Iterable[int]) -> str:
-    """``0-6,42-48`` for a set of numbers."""
-    found: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if found and number == found[-1][1] + 1:
-            found[-1][1] = number
-        else:
-            found.append([number, number])
-    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in found)
-
-
 def fold(hosts: Sequence[str]) -> str:
     """``n[1-4,7],login`` for host names that end in numbers; leading zeros are kept."""
     groups: dict[tuple[str, int], list[int]] = {}
@@ -233,5 +223,5 @@ def fold(hosts: Sequence[str]) -> str:
 def _folded(stem: str, width: int, numbers: Sequence[int]) -> str:
     if len(numbers) == 1:
         return f"{stem}{numbers[0]:0{width}d}"
-    parts = (part.split("-") for part in ranges(numbers).split(","))
-    return f"{stem}[{','.join('-'.join(f'{int(end):0{width}d}' for end in part) for part in parts)}]"
+    parts = ("-".join(f"{end:0{width}d}" for end in dict.fromkeys(run)) for run in runs(numbers))
+    return f"{stem}[{','.join(parts)}]"

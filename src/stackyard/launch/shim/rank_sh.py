@@ -25,8 +25,8 @@ import shlex
 import sys
 from pathlib import Path
 
+from stackyard.launch.layout.ranges import runs
 from stackyard.launch.node.step import StepFile
-from stackyard.launch.plan.launchers.words import ranges
 from stackyard.launch.plan.model import Plan, Wrapper
 from stackyard.launch.records.paths import StepPaths
 from stackyard.launch.shim import roles, shell
@@ -377,8 +377,7 @@ def _wrapped(wrapper: Wrapper) -> str:
 
 def _is_one_of(tasks: tuple[int, ...]) -> str:
     """The condition of these tasks, with one part for each run of numbers, however many ranks there are."""
-    found = (part.partition("-") for part in ranges(tasks).split(","))
-    return " || ".join(f"sy_rank >= {low} && sy_rank <= {high or low}" for low, _, high in found)
+    return " || ".join(f"sy_rank >= {first} && sy_rank <= {last}" for first, last in runs(tasks))
 
 
 _RUN = """trap : HUP INT QUIT TERM USR1 USR2

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from stackyard.errors import InputError
 from stackyard.launch.layout.model import Layout
-from stackyard.launch.plan.launchers.words import Words, equal, need_hosts, ranges, shares_cores, threads_of, uniform
+from stackyard.launch.layout.ranges import ranges
+from stackyard.launch.plan.launchers.words import Words, equal, need_hosts, shares_cores, threads_of, uniform
 from stackyard.launch.plan.model import LaunchLine, LaunchRequest
 from stackyard.launch.plan.schedulers.hostlist import compress
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 from stackyard.findings import Finding, counted
 from stackyard.launch.layout.model import Layout, Slot
-from stackyard.launch.plan.launchers.words import Words, equal, need_hosts, ranges, shares_cores
+from stackyard.launch.layout.ranges import ranges
+from stackyard.launch.plan.launchers.words import Words, equal, need_hosts, shares_cores
 from stackyard.launch.plan.model import LaunchLine, LaunchRequest
 from stackyard.spec.sitemodels import Scheduler
 

@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 from stackyard.errors import InputError
-from stackyard.launch.plan.launchers.words import Words, ranges, threads_of
+from stackyard.launch.layout.ranges import ranges
+from stackyard.launch.plan.launchers.words import Words, threads_of
 from stackyard.launch.plan.model import LaunchLine, LaunchRequest
 
 SPAWN = Path(__file__).resolve().parents[2] / "node" / "spawn.py"

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from stackyard.errors import InputError
 from stackyard.findings import Finding
 from stackyard.launch.layout.model import Layout, Slot
-from stackyard.launch.plan.launchers.words import Words, ranges, shares_cores
+from stackyard.launch.layout.ranges import ranges
+from stackyard.launch.plan.launchers.words import Words, shares_cores
 from stackyard.launch.plan.model import LaunchLine, LaunchRequest
 
 

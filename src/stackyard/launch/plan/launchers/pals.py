@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from stackyard.findings import Finding
 from stackyard.launch.layout.model import Layout
+from stackyard.launch.layout.ranges import ranges
 from stackyard.launch.plan.launchers.words import (
     Words,
     common_threads,
     need_hosts,
-    ranges,
     refuse_cyclic,
     threads_of,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import chain
 
 from stackyard.errors import InputError
@@ -46,24 +46,9 @@ class Words:
         return tuple(self._reasons)
 
 
-def ranges(numbers: Iterable[int]) -> str:
-    """Numbers as a list of ranges, ``0-6,8``, in ascending order without repetition."""
-    return ",".join(f"{a}-{b}" if b > a else str(a) for a, b in _runs(sorted(set(numbers))))
-
-
 def mask(numbers: Iterable[int]) -> str:
     """Numbers as the bits of a hexadecimal mask: 1 to 3 are ``0xe``."""
     return hex(sum(1 << number for number in set(numbers)))
-
-
-def _runs(ascending: Sequence[int]) -> list[tuple[int, int]]:
-    runs: list[tuple[int, int]] = []
-    for number in ascending:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1] = (runs[-1][0], number)
-        else:
-            runs.append((number, number))
-    return runs
 
 
 def version_of(text: str) -> tuple[int, ...]:

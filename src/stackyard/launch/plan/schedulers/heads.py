@@ -97,7 +97,12 @@ def queue(request: BatchRequest) -> str:
 
 def constraint(request: BatchRequest, both: str = "&") -> str:
     """The required node features; `both` joins that of the nodes and that of their local disks."""
-    return both.join(filter(None, (request.options.constraint or request.constraint, request.disk_constraint)))
+    return both.join(features(request))
+
+
+def features(request: BatchRequest) -> tuple[str, ...]:
+    """The feature of the nodes and that of their local disks, as far as they are required."""
+    return tuple(filter(None, (request.options.constraint or request.constraint, request.disk_constraint)))
 
 
 def output(request: BatchRequest, index: str = "") -> str:

@@ -212,7 +212,7 @@ def _plain(made: heads.Directives, request: BatchRequest) -> None:
     parts = [f"span[ptile={per_node}]"]
     says = [f"{counted(per_node, 'slot')} per node"]
     if heads.constraint(request):
-        parts.insert(0, f"select[{heads.constraint(request)}]")
+        parts.insert(0, f"select[{_selection(request)}]")
         says.append("only matching nodes")
     if options.memory_gib:
         parts.append(f"rusage[mem={round(options.memory_gib * 1024)}M]")
@@ -230,6 +230,12 @@ def _plain(made: heads.Directives, request: BatchRequest) -> None:
         )  # fmt: skip
     if heads.exclusive(request):
         made.add("exclusive nodes, not shared with other jobs", "-x")
+
+
+def _selection(request: BatchRequest) -> str:
+    """All conditions, in C's logical operators (select string of the resource requirement): ``&&`` before ``||``."""
+    every = heads.features(request)
+    return " && ".join(f"({each})" if len(every) > 1 and "||" in each else each for each in every)
 
 
 def _life(made: heads.Directives, request: BatchRequest) -> None:

@@ -1,0 +1,21 @@
+"""Lists of numbers as ranges, as the kernel, launchers and people write them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """The first and the last of each run of numbers, in ascending order without repetition."""
+    found: list[tuple[int, int]] = []
+    for number in sorted(set(numbers)):
+        if found and number == found[-1][1] + 1:
+            found[-1] = (found[-1][0], number)
+        else:
+            found.append((number, number))
+    return found
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Numbers as a list of ranges, ``0-6,8``: what `nodes.core_list` reads."""
+    return ",".join(f"{first}-{last}" if last > first else str(first) for first, last in runs(numbers))
