@@ -151,11 +151,34 @@ def test_what_cannot_be(tmp_path: Path, words: tuple[str, ...], said: str) -> No
     assert said in " ".join(done.err.split())
 
 
-def test_a_job_with_roles(tmp_path: Path) -> None:
-    (tmp_path / "job.yaml").write_text("format: 1\nroles:\n  a: {program: [x]}\n  b: {program: [y]}\n")
-    words = ("launch", "--job", "job.yaml", "--stdin", "0", "--dry-run")
-    done = stackyard(*words, cwd=tmp_path, expect=2, timeout_s=60)
-    assert "--stdin: not supported in a job with roles" in done.err
+ROLES = """\
+format: 1
+oversubscribe: true
+launcher: local
+roles:
+  first: {program: [other.py], ranks_per_node: 1, cores_per_rank: 1, gpus_per_rank: 0}
+  second: {program: [train.py], beside: first, ranks_per_node: 2, cores_per_rank: 1}
+"""
+
+
+def test_a_rank_of_a_role(tmp_path: Path, sit: list[Person]) -> None:
+    """Its number is the one among all roles."""
+    (tmp_path / "job.yaml").write_text(ROLES)
+    (tmp_path / "train.py").write_text(TRAIN)
+    (tmp_path / "other.py").write_text("import sys\nprint('other', sys.stdin.isatty(), len(sys.stdin.read()))\n")
+    person = Person([str(STACKYARD), "launch", "--job", "job.yaml", "--debug-rank", "2"], tmp_path, {})
+    sit.append(person)
+    person.sees("rank 2 has this terminal")
+    person.sees(r"\(Pdb\) $")
+    person.types("c\r")
+    person.ends(0)
+    assert person.screen.count("rank 1 has 40 and True 77") == 1
+    assert "rank 0 has 40 and False 0" in person.screen
+    argv = [str(STACKYARD), "launch", "--job", "job.yaml", "--stdin", "0", "--env", "PYTHONBREAKPOINT=0"]
+    given = subprocess.run(argv, cwd=tmp_path, input=b"seven..", capture_output=True, timeout=60, check=False)
+    assert b"other False 7" in given.stdout, given.stderr
+    done = stackyard(*argv[1:4], "--stdin", "3", "--dry-run", cwd=tmp_path, expect=2, timeout_s=60)
+    assert "--stdin 3 is out of range: valid ranks are 0 to 2" in done.err
 
 
 READS = """\

@@ -14,7 +14,7 @@ from launcherbed import CPU, PERLMUTTER, SUMMIT
 from stackyard.errors import InputError
 from stackyard.host.command import run
 from stackyard.launch.api import runs
-from stackyard.launch.layout.roles import place_roles, together, whole_nodes
+from stackyard.launch.layout.roles import place_roles, rank_in_role, together, whole_nodes
 from stackyard.launch.node.step import PlannedBlock, PlannedRole, PlannedSlot, StepFile
 from stackyard.launch.plan.context import PlanContext
 from stackyard.launch.plan.make import make_plan
@@ -119,6 +119,26 @@ def test_mpi_and_other_programs_cannot_share_a_launch_line() -> None:
     roles["b"] |= {"backend": "mpi", "serves": True}
     with pytest.raises(InputError, match="b is an MPI program and cannot serve"):
         planned(intent(**roles))
+
+
+def test_the_rendezvous_server_of_gloo_is_for_a_job_with_one_program() -> None:
+    roles = {"a": {"backend": "horovod"}, "b": {"backend": "any", "beside": "a", "cores_per_rank": 1}}
+    with pytest.raises(InputError, match="cannot start a as a role: its backend needs a helper program") as caught:
+        planned(intent(**roles))
+    assert "use controller: mpi" in str(caught.value.hint)
+
+
+def test_the_rank_of_a_role_that_has_the_terminal() -> None:
+    asked = intent(server={"beside": "workers", "nodes": 1, "ranks_per_node": 2, "cores_per_rank": 2,
+                           "gpus_per_rank": 0},
+                   workers={"nodes": 2, "ranks_per_node": 6}, viewer={"nodes": 1, "ranks_per_node": 1})  # fmt: skip
+    placed = place_roles(asked, SUMMIT)
+    layout = together(placed)
+    places = [rank_in_role(layout, placed, rank) for rank in range(layout.ranks)]
+    workers = [("workers", rank) for rank in range(12)]
+    assert places == [("server", 0), ("server", 1), *workers, ("viewer", 0)]
+    with pytest.raises(IndexError):
+        rank_in_role(layout, placed, 15)
 
 
 def file() -> StepFile:
