@@ -1,8 +1,9 @@
 """A healthy job whose run directory hangs for a minute, beside the same job without that.
 
-The run directory is on a file system in user space whose server is stopped (SIGSTOP) while the ranks work: no call there
-returns, for the hub, the agents and everybody else. Four nodes of a Slurm of its own, two ranks each; a rank writes a line
-before and a line after the stall. The job has to take no longer, exit with 0, and have all lines in its logs.
+The run directory is on a file system in user space whose server is stopped (SIGSTOP) while the ranks work: no call
+there returns, for the hub, the agents and everybody else. Four nodes of a Slurm of its own, two ranks each; a rank
+writes a line before and a line after the stall. The job has to take no longer, exit with 0, and have all lines in its
+logs.
 """
 
 from __future__ import annotations
