@@ -12,6 +12,7 @@ import click
 from stackyard.cli.findings import show_finding
 from stackyard.cli.output import only_shown, show_error, show_notice
 from stackyard.errors import StackyardError
+from stackyard.findings import counted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -121,10 +122,9 @@ def show_plan(plan: Plan, step: str, *, err: bool = True) -> None:
 
 
 def _ranks(layout: Layout) -> str:
-    gpus = f", {layout.gpus_per_rank} GPU{'s' * (layout.gpus_per_rank != 1)}" if layout.gpus_per_rank else ""
-    cores = f"{layout.cores_per_rank} core{'s' * (layout.cores_per_rank != 1)}"
-    nodes = f"{layout.nodes} node{'s' * (layout.nodes != 1)}"
-    return f"{layout.ranks} rank{'s' * (layout.ranks != 1)} on {nodes}: {cores}{gpus} each"
+    gpus = f", {counted(layout.gpus_per_rank, 'GPU')}" if layout.gpus_per_rank else ""
+    where = f"{counted(layout.ranks, 'rank')} on {counted(layout.nodes, 'node')}"
+    return f"{where}: {counted(layout.cores_per_rank, 'core')}{gpus} each"
 
 
 def show_findings(plan: Plan, *, err: bool = True) -> None:

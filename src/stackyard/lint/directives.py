@@ -19,6 +19,7 @@ _TAG = re.compile(
     r"^(?P<lead>[ \t]*)(?P<hash>#+)(?P<gap>[ \t]*)"
     r"(?P<tag>SBATCH|BSUB|PBS|COBALT|flux:|FLUX:|\$(?=\s+-))(?P<rest>.*)$"
 )
+TAGS = {"slurm": "#SBATCH", "lsf": "#BSUB", "pbs": "#PBS", "flux": "# flux:"}
 _KINDS = {
     "SBATCH": "slurm",
     "BSUB": "lsf",
@@ -36,7 +37,7 @@ class Directive:
 
     `state`: "read" by the scheduler; or why it does not count: "spaced", "late", "disabled" (``##SBATCH``), "component"
     (of a heterogeneous job's further components: the request is that of the first), "changed" (a Flux directive that
-    does not begin as the first one).
+    does not begin as the first one). `written`: how a Flux directive begins in the script.
     """
 
     kind: str
@@ -44,6 +45,12 @@ class Directive:
     text: str
     options: tuple[Option, ...] = ()
     state: str = "read"
+    written: str = ""
+
+    @property
+    def tag(self) -> str:
+        """How a directive of this script begins: Flux reads ``#FLUX:`` and ``# flux:`` alike, the others one form."""
+        return self.written or TAGS.get(self.kind, "")
 
 
 def read_directives(text: str, inner: set[int]) -> tuple[Directive, ...]:
@@ -59,7 +66,8 @@ def read_directives(text: str, inner: set[int]) -> tuple[Directive, ...]:
             further = further or (made.state == "read" and made.text.split()[:1] in (["hetjob"], ["packjob"]))
             if made.kind == "flux":
                 sentinel = sentinel or row[: match.end("tag")]
-                made = replace(made, state="late" if over else "read" if row.startswith(sentinel) else "changed")
+                state = "late" if over else "read" if row.startswith(sentinel) else "changed"
+                made = replace(made, state=state, written=sentinel.strip())
             found.append(replace(made, state="component") if further and made.state == "read" else made)
         elif row.strip() and not row.lstrip().startswith(("#", "{{")):
             begun, over = not template, bool(sentinel) and not template

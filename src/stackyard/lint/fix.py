@@ -11,9 +11,9 @@ from stackyard.lint.fixhead import head
 from stackyard.lint.fixprogram import container, interpreter_kept, named_image, plain_words, program_of_shell
 from stackyard.lint.fixrest import left_out
 from stackyard.lint.fixsize import sizes
-from stackyard.lint.launches import AGENTS, Launch, python_program
+from stackyard.lint.launches import AGENTS, Launch, python_program, unwrapped
 from stackyard.lint.making import Making
-from stackyard.lint.prologue import OWN_VARIABLES, lines_before
+from stackyard.lint.prologue import OWN_VARIABLES, is_quiet, lines_before, prepares
 from stackyard.lint.report import LintReport
 from stackyard.lint.rules.base import Case
 from stackyard.lint.scope import Resolved
@@ -43,7 +43,7 @@ def to_intent(script: Script, report: LintReport | None = None) -> tuple[Intent,
         started: Resolved | None = main.command
     else:
         started = _plain_program(case, making, ray)
-    end = ray[0].line if ray else started.line if started else len(script.text)
+    end = ray[0].line if ray else started.line if started else len(script.text.splitlines()) + 1
     before = lines_before(script, end)
     making.notes += before.notes
     making.note_lines(before.quiet, "only prints, looks or waits")
@@ -128,14 +128,18 @@ def _plain_program(case: Case, making: Making, ray: list[Launch]) -> Resolved | 
     Ray: the last Python command, bare or as a launch of its own; `backend: ray` starts the head and the workers.
     """
     request = making.script.request
-    started = _last_program(case)
+    started = _last_program(case) or (None if ray else _last_command(case))
     line = started[0].line if started else 1
-    sizes(case, making, None, line)
+    sizes(case, making, None, line, whole=bool(ray) or started is None)
     making.values["backend"] = "ray" if ray else "any"
     if ray:
         making.notes.append("the lines that start, await and stop Ray: backend: ray does this")
         making.values["cores_per_rank"], making.values["gpus_per_rank"] = request.cpus_per_task, request.node_gpus
         making.values["ranks_per_node"] = 1
+        own = [*(each.command for each in ray), *(started or ())[:1]]
+        for other in case.launches:
+            if not other.via and all(other.command is not each for each in own):
+                making.note(other.line, f"a further launch, {' '.join(other.words)}")
     if started:
         making.values["program"] = _known_words(making, line, plain_words(started[1]))
         _variables(making, started[0], None)
@@ -150,12 +154,21 @@ def _last_program(case: Case) -> tuple[Resolved, tuple[str, ...]] | None:
         starts = [each for each in case.launches if each.command is resolved]
         if any(each.kind == "ray" for each in starts) or resolved.command.within("function"):
             continue
-        words = tuple(starts[-1].program) if starts else resolved.argv
+        words = tuple(starts[-1].program) if starts else tuple(unwrapped(list(resolved.argv)))
         if starts and not python_program(words):
             inner = (each.resolved.argv for each in case.script.inner if each.launch in starts)
             words = next((each for each in inner if (python_program(each) or ("-c",))[0] != "-c"), ())
         if python_program(words):
             return resolved, words
+    return None
+
+
+def _last_command(case: Case) -> tuple[Resolved, tuple[str, ...]] | None:
+    """The last command that does more than prepare the run, print or wait, with its words."""
+    for resolved in reversed(case.script.commands):
+        words, command = tuple(unwrapped(list(resolved.argv))), resolved.command
+        if words and is_known(words[0]) and not (prepares(words) or is_quiet(words)) and not command.within("function"):
+            return (resolved, words) if not (command.piped or command.fed or command.conditional) else None
     return None
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from stackyard.lint.directives import Directive
 from stackyard.lint.making import Making
 from stackyard.lint.options import Option
-from stackyard.lint.request import gpus_of, mebibytes, number
+from stackyard.lint.request import gpus_of, number
 from stackyard.lint.rules.base import is_template
 
 _NAMES = {
@@ -40,6 +40,11 @@ _SIZES = {
     "pbs": set[str](),
     "flux": {"nodes", "nslots", "cores-per-slot", "gpus-per-slot"},
 }  # fmt: skip
+_CHUNK = ("ncpus", "mpiprocs", "ngpus", "ppn", "gpus")
+_WHOLE_NODES = {"lsf": "x", "flux": "exclusive"}
+"""The option whose only effect is the request's `exclusive`."""
+_PATTERNS = {"slurm": r"%\d*[AaJjNnstuxb](?![A-Z])", "lsf": r"%[JI]", "flux": r"\{\{[\w.]+\}\}"}
+"""What a scheduler fills in itself in the names of output files."""
 _ONLY_NOTED = {
     "slurm": {"export", "export-file", "wait", "test-only", "parsable", "quiet", "verbose", "wrap", "help", "signal"},
     "lsf": {"e", "eo", "env", "I", "Ip", "Is", "IS", "ISp", "ISs", "IX", "K", "V", "h", "jsdl", "json", "yaml"},
@@ -56,6 +61,10 @@ def head(making: Making) -> None:
     script, request = making.script, making.script.request
     if request.time_min and request.time_min != float("inf"):
         making.batch["time_min"] = request.time_min
+    if request.memory_mib:
+        making.batch["memory_gib"] = round(request.memory_mib / 1024, 6)
+    if request.exclusive:
+        making.batch["exclusive"] = True
     read = [each for each in script.directives if each.state == "read" and each.kind == script.scheduler]
     options = [(each, option) for each in read for option in each.options]
     last = {option.name: at for at, (_, option) in enumerate(options)}
@@ -68,8 +77,6 @@ def head(making: Making) -> None:
         if each.state in ("late", "spaced", "component", "changed") and each.kind == script.scheduler:
             making.note(each.line, f"not read by the scheduler, or of a further component: {each.text}")
     _split_array(making)
-    if request.exclusive:
-        making.batch["exclusive"] = True
 
 
 def _carry(making: Making, directive: Directive, option: Option) -> None:
@@ -78,16 +85,26 @@ def _carry(making: Making, directive: Directive, option: Option) -> None:
     if not name:
         if option.written not in ("image", "container-image") or not value:
             making.note(directive.line, (value and f"--{option.written} {value}") or directive.text)
-    elif is_template(re.sub("[{}]", "", value) if name == "R" else value) or ("$" in value and kind != "pbs"):
+    elif is_template(_plain(kind, name, value)) or ("$" in value and kind != "pbs"):
         making.note(directive.line, f"{name}: {value} is a placeholder: fill it in")
     elif known:
         making.batch[known] = value
+    elif name == _WHOLE_NODES.get(kind):
+        return
     elif name in _SIZES.get(kind, ()):
         _size(making, directive, option)
     elif name in _ONLY_NOTED.get(kind, ()):
         making.note(directive.line, f"the option {_written(kind, name, value)}")
     elif not _SPECIAL.get(kind, _slurm)(making, directive, option):
         _pass(making, kind, name, value)
+
+
+def _plain(kind: str, name: str, value: str) -> str:
+    """A value without the marks that have a meaning of their own: braces of LSF's -R, patterns of output files."""
+    if name == "R":
+        return re.sub("[{}]", "", value)
+    is_file = name in ("output", "error", "input", "o", "oo", "e", "eo", "i")
+    return re.sub(_PATTERNS[kind], "", value) if is_file and kind in _PATTERNS else value
 
 
 def _size(making: Making, directive: Directive, option: Option) -> None:
@@ -124,10 +141,7 @@ def _slurm(making: Making, directive: Directive, option: Option) -> bool:
         if value:
             making.note(directive.line, f"--exclusive={value}: the job gets whole nodes")
     elif name == "mem":
-        size = mebibytes(value)
-        if not size:
-            return False
-        making.batch["memory_gib"] = round(size / 1024, 6)
+        return bool(making.script.request.memory_mib)
     elif name == "requeue":
         making.batch["requeue"] = True
     elif name == "chdir" and value.startswith("/"):
@@ -167,8 +181,6 @@ def _lsf(making: Making, directive: Directive, option: Option) -> bool:
             making.note(directive.line, f"the wall time {value}: check time_min")
     elif name in ("N", "B"):
         _mail(making, directive, ["END" if name == "N" else "BEGIN"])
-    elif name == "x":
-        making.batch["exclusive"] = True
     elif name == "oo":
         making.batch["output"] = value
         making.note(directive.line, "-oo overwrites the output file; the job file appends to it")
@@ -226,8 +238,12 @@ def _pbs_resource(making: Making, directive: Directive, item: str) -> None:
     elif name == "place":
         if not set(re.split(r":", value)) <= {"scatter", "excl", "exclhost", "free", "vscatter"}:
             making.note(directive.line, f"-l {item}")
-    elif name == "mem" and _mib(value):
+    elif name in ("ncpus", "ngpus", "mem") and not making.script.request.values.keys() & {"l.select", "l.nodes"}:
+        making.note(directive.line, f"-l {item} without select is for the whole job: taken as that of one node")
+    elif name == "mem" and not making.script.request.memory_mib:
         making.note(directive.line, f"-l {item} is for the whole job: set memory_gib for each node")
+    elif name == "mem":
+        return
     else:
         _pass(making, "pbs", "l", item)
 
@@ -240,28 +256,19 @@ def _chunk(making: Making, directive: Directive, value: str) -> None:
         return
     for item in items:
         name, _, size = item.partition("=")
-        if name == "mem" and _mib(size):
-            making.batch["memory_gib"] = round((_mib(size) or 0) / 1024, 6)
-        elif name == "ompthreads" and number(size):
+        if name == "ompthreads" and number(size):
             making.values["threads_per_rank"] = number(size)
-        elif name not in ("ncpus", "mpiprocs", "ngpus", "ppn", "gpus"):
+        elif name not in _CHUNK and not (name == "mem" and request.memory_mib):
             making.note(directive.line, f"{item} of the chunk {value}")
     spread = (request.values.get("l.place") or "").partition(":")[0] in ("scatter", "excl", "vscatter")
     if (number(count) or 1) > 1 and not spread and "l.select" in request.values:
         making.note(directive.line, f"{count} chunks are taken as {count} nodes")
 
 
-def _mib(text: str) -> float | None:
-    """PBS sizes: a number with kb, mb, gb, tb (or without b)."""
-    return mebibytes(text[:-1] if text[-1:] in "bB" and not text[-2:-1].isdigit() else text)
-
-
 def _flux(making: Making, directive: Directive, option: Option) -> bool:
     if option.name == "time-limit" and "time_min" not in making.batch:
         making.note(directive.line, f"the wall time {option.value}: set time_min")
-    if option.name == "exclusive":
-        making.batch["exclusive"] = True
-    return option.name in ("time-limit", "exclusive")
+    return option.name == "time-limit"
 
 
 _SPECIAL: dict[str, Callable[[Making, Directive, Option], bool]] = {

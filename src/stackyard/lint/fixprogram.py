@@ -36,6 +36,8 @@ def container(making: Making, launch: Launch) -> None:
     words = launch.words[: len(launch.words) - len(launch.program)]
     image = words[-1] if words and "shifter" not in launch.word else launch.get("image") or _head_image(making)
     named_image(making, launch.line, image)
+    if words[1:2] == ("run",):
+        making.note(launch.line, f"the run script of the image, which {launch.word} run starts")
     for option in launch.reading.options:
         if option.name not in ("nv", "rocm", "nvccli", "image"):
             making.note(launch.line, f"the container option --{option.name or option.written} {option.value}".strip())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from stackyard.lint.launches import Launch
+from stackyard.lint.launches import Launch, unwrapped
 from stackyard.lint.making import Making
 from stackyard.lint.prologue import is_quiet
 from stackyard.lint.rules.base import Case
@@ -44,16 +44,19 @@ def left_out(case: Case, making: Making, started: Resolved | None, main: Launch 
     """Note what the launch line, the shells of its tasks and the commands after it do beyond the job file."""
     _head_line(making)
     if started is None:
+        _after(case, making, None, end)
         return
     _around(making, started)
     chain = [main, *(each for each in case.launches if main in each.via)] if main else []
     for launch in chain:
         _options(making, launch)
-        _inner(case, making, launch, chain)
+        _inner(making, launch, chain)
     for outer, inner in pairwise(chain):
         _wrapped(making, outer.line, outer.program, inner.words)
     if main:
         _wrapped(making, main.line, started.argv, main.words)
+    else:
+        _wrapped(making, started.line, started.argv, tuple(unwrapped(list(started.argv))))
     _after(case, making, started, end)
 
 
@@ -72,7 +75,10 @@ def _around(making: Making, started: Resolved) -> None:
     """Redirections, pipes, background, and the blocks around the launch."""
     command = started.command
     for operator, word in command.redirects:
-        making.note(started.line, f"the redirection {operator}{word.raw}: runs logs has the output of each rank")
+        means = "launch --stdin" if operator.startswith("<") else "runs logs has the output of each rank"
+        making.note(started.line, f"the redirection {operator}{word.raw}: {means}")
+    if command.fed:
+        making.note(started.line, "the pipe into the launch, its standard input: launch --stdin")
     if command.piped:
         making.note(started.line, "the pipe behind the launch: runs logs has the output of each rank")
     if command.here:
@@ -109,7 +115,7 @@ def _options(making: Making, launch: Launch) -> None:
         making.note(launch.line, f"the path of {launch.word}")
 
 
-def _inner(case: Case, making: Making, launch: Launch, chain: list[Launch]) -> None:
+def _inner(making: Making, launch: Launch, chain: list[Launch]) -> None:
     """The other commands of the shell that each task runs."""
     own = {id(each.command) for each in chain}
     program = making.values.get("program") or ()
@@ -134,28 +140,25 @@ def _wrapped(making: Making, line: int, words: tuple[str, ...], inner: tuple[str
         making.note(line, f"{' '.join(before)} before {inner[0]}")
 
 
-def _after(case: Case, making: Making, started: Resolved, end: int) -> None:
+def _after(case: Case, making: Making, started: Resolved | None, end: int) -> None:
     """Commands behind the launch: a job file ends with its program."""
     launched = {id(each.command) for each in case.launches if not each.via}
+    ray = any(each.kind == "ray" for each in case.launches)
     quiet: list[str] = []
     for resolved in case.script.commands:
         if (
             resolved.line < end
             or resolved is started
             or id(resolved) in launched
-            or (resolved.line == started.line and resolved.argv[:1] == ("eval",))  # its text is the launch
+            or (started and resolved.line == started.line and resolved.argv[:1] == ("eval",))  # its text is the launch
         ):
             continue
         text = " ".join(_text(resolved))
         if resolved.argv and is_quiet(resolved.argv) and not resolved.command.background:
             quiet.append(str(resolved.line))
-        elif text and not (case.script.launches and _is_ray(text)):
+        elif text and not (ray and resolved.argv[:2] == ("ray", "stop")):
             making.note(resolved.line, f"after the launch: {text}")
     making.note_lines(quiet, "after the launch: only prints, looks or waits")
-
-
-def _is_ray(text: str) -> bool:
-    return text.startswith("ray stop")
 
 
 def _text(resolved: Resolved) -> Iterator[str]:

@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
-from stackyard.lint.launches import AGENTS, Launch
+from stackyard.findings import counted
+from stackyard.lint.launches import AGENTS, RANKS, Launch
 from stackyard.lint.making import Making
+from stackyard.lint.request import number
 from stackyard.lint.rules.base import Case
 from stackyard.lint.rules.jsrun import Sets, sets_of
 from stackyard.lint.rules.resources import launch_gpus
 from stackyard.lint.rules.torch import nnodes, ranks_per_agent
-from stackyard.lint.words import is_known, shown
+from stackyard.lint.words import shown
 
-_COUNTS = ("nodes", "ntasks", "ntasks-per-node", "cpus-per-task", "np", "ppn", "nrs", "rs_per_host", "tasks_per_rs")
+_COUNTS = {
+    *("nodes", "ntasks", "ntasks-per-node", "cpus-per-task", "np", "ppn", "nrs", "rs_per_host", "tasks_per_rs"),
+    *("cpu_per_rs", "cores-per-task", "tasks-per-node", "depth", "nnodes", "num_machines", "num_nodes"),
+}
+_GPUS = {"gpus-per-node", "gpus-per-task", "gpu_per_rs", "gpus", "gres"}
 
 
-def sizes(case: Case, making: Making, launch: Launch | None, line: int) -> None:
-    """Nodes, ranks on each, their cores and GPUs; a note for each number that the script does not determine."""
-    inner = _agent(case, launch)
+def sizes(case: Case, making: Making, launch: Launch | None, line: int, *, whole: bool = False) -> None:
+    """Nodes, ranks on each, their cores and GPUs; a note for each number that the script does not determine.
+
+    A launch that starts no ranks itself (a container) is one process, as a program without any launch is.
+    `whole`: it uses all nodes of the job in its own way, as Ray does.
+    """
+    options = launch.reading.options if launch else ()
+    threads = launch
+    if launch and not _starts_ranks(case, launch):
+        launch = None
+    inner, total = _agent(case, launch), None if whole else _all_ranks(case, launch)
     sets = sets_of(launch) if launch else None
-    nodes = _nodes(case, making, launch, line)
-    per_node = _per_node(case, launch, nodes)
-    cores, gpus = _cores(case, launch, per_node), _gpus(case, launch)
+    nodes = _nodes(case, making, launch, inner, total, line)
+    per_node = _per_node(case, launch, nodes, total)
+    cores, gpus = _cores(case, launch, per_node), _gpus(case, launch, total)
     if sets:
         nodes, cores, gpus = _of_sets(making, sets, nodes)
         host = sets.host or _even(sets, nodes)
@@ -27,15 +41,22 @@ def sizes(case: Case, making: Making, launch: Launch | None, line: int) -> None:
         if host and not sets.host and nodes and nodes > 1:
             making.note(line, f"jsrun without -r fills one node after the other: here {per_node} ranks on each")
     if inner:
-        per_node, cores = _of_agent(case, making, inner, launch, nodes, cores)
+        per_node, cores = _of_agent(case, making, inner, launch, nodes, cores, gpus)
     making.values["nodes"], making.values["ranks_per_node"] = nodes, per_node
     making.values["cores_per_rank"] = cores or None
-    _check_ranks(case, making, launch, line)
-    _share_gpus(making, line, gpus, per_node)
-    _threads(making, launch)
-    for option in launch.reading.options if launch else ():
-        if option.name in _COUNTS and not is_known(option.value):
-            making.note(line, f"{option.name} is {shown(option.value)}: check nodes and ranks_per_node")
+    _check_ranks(making, total if launch and inner is None else None, inner is not None, line)
+    if not whole:
+        _check_cores(case, making, line)
+    _share_gpus(making, line, gpus, per_node, any(option.name in _GPUS for option in options))
+    _threads(making, threads)
+    for option in (*options, *(inner.reading.options if inner and inner is not launch else ())):
+        if option.name in _COUNTS and number(option.value) is None:
+            making.note(line, f"{option.name} is {shown(option.value)}: check nodes, ranks_per_node and cores_per_rank")
+
+
+def _starts_ranks(case: Case, launch: Launch) -> bool:
+    chain = (launch, *(each for each in case.launches if launch in each.via))
+    return any(each.kind in (*RANKS, *AGENTS, "horovodrun") for each in chain)
 
 
 def _agent(case: Case, launch: Launch | None) -> Launch | None:
@@ -43,18 +64,27 @@ def _agent(case: Case, launch: Launch | None) -> Launch | None:
     return next(inside, None)
 
 
-def _nodes(case: Case, making: Making, launch: Launch | None, line: int) -> int | None:
+def _nodes(
+    case: Case, making: Making, launch: Launch | None, inner: Launch | None, total: int | None, line: int
+) -> int | None:
     request = case.script.request
     step = case.step(launch).nodes if launch and launch.given("nodes", "nodelist") else None
     if launch and launch.kind == "flux" and launch.given("nodes"):
         step = launch.count("nodes")
+    if inner and request.nodes and nnodes(inner) == request.nodes:
+        step = None  # one agent for each node, started in a loop
+    if step is None and total and request.nodes and total < request.nodes and inner is None:
+        step = total
     if step and request.nodes and step != request.nodes:
         making.note(line, f"the job has {request.nodes} nodes, and this launch uses {step}: nodes is {step}")
     nodes = step or request.nodes
-    if nodes is None and _all_ranks(case, launch):
+    each = request.tasks_per_node
+    if nodes is None and request.tasks and each and request.tasks % each == 0:
+        return request.tasks // each
+    if nodes is None and total:
         together = "hosts=1" in (request.values.get("R") or "").replace(" ", "")
-        if (_all_ranks(case, launch) or 1) > 1 and not together:
-            making.note(line, f"{_all_ranks(case, launch)} ranks on nodes that the scheduler chooses: nodes is 1")
+        if total > 1 and not together:
+            making.note(line, f"{total} ranks on nodes that the scheduler chooses: nodes is 1")
         return 1
     if nodes is None:
         making.note(line, "the number of nodes is not in the script: nodes is 1")
@@ -64,11 +94,13 @@ def _nodes(case: Case, making: Making, launch: Launch | None, line: int) -> int 
 def _all_ranks(case: Case, launch: Launch | None) -> int | None:
     """Ranks in all: those of the launch, else those of the head, else one."""
     request = case.script.request
-    if launch and (launch.given("ntasks", "np", "nrs") or launch.kind == "jsrun"):
+    if launch is None:
+        return 1
+    if launch.given("ntasks", "np", "nrs") or launch.kind == "jsrun":
         return _step_tasks(case, launch)
-    if launch and launch.kind in AGENTS:
+    if launch.kind in AGENTS:
         return None if request.tasks else 1
-    own = (_step_tasks(case, launch) if launch else 1) or request.all_tasks
+    own = _step_tasks(case, launch) or request.all_tasks
     sized = {"ntasks", "ntasks-per-node", "n", "nslots", "ntasks-per-gpu", "l.select", "l.nodes"}
     return own or (None if request.values.keys() & sized else 1)
 
@@ -84,17 +116,17 @@ def _step_tasks(case: Case, launch: Launch) -> int | None:
     return case.step(launch).tasks
 
 
-def _per_node(case: Case, launch: Launch | None, nodes: int | None) -> int | None:
+def _per_node(case: Case, launch: Launch | None, nodes: int | None, total: int | None) -> int | None:
     if launch is None:
         return 1
     step, request = case.step(launch), case.script.request
-    ranks = _step_tasks(case, launch) if launch.given("ntasks", "np") or launch.kind == "flux" else None
+    own = launch.given("ntasks", "np") or launch.kind == "flux"
+    ranks = _step_tasks(case, launch) if own else None
     if ranks and nodes and not launch.given("ppn"):
         return ranks // nodes if ranks % nodes == 0 else None
     if step.per_node:
         return step.per_node
     each = launch.count("ppn") or launch.count("tasks-per-node")
-    total = _all_ranks(case, launch)
     even = total // nodes if total and nodes and total % nodes == 0 else None
     sizeless = launch.kind in ("mpirun", "ibrun", "aprun") and not launch.given("np", "ppn")
     return each or (request.node_tasks if sizeless else None) or (None if launch.given("np", "nrs") else even)
@@ -105,27 +137,31 @@ def _cores(case: Case, launch: Launch | None, per_node: int | None) -> int | Non
     if launch and launch.kind == "srun":
         return case.step(launch).cpus
     if launch and launch.kind == "flux":
-        return launch.count("cores-per-task") or request.cpus_per_task
+        return launch.count("cores-per-task") or (None if launch.given("exclusive") else 1)
     if launch and launch.kind == "mpirun" and launch.count("depth"):
         return launch.count("depth")
     if per_node and (launch is None or launch.kind in AGENTS):  # all cores of the job on its node
         cores = _node_cores(case)
         return cores // per_node if cores else None
+    if per_node and request.node_cpus and not request.tasks_per_node:
+        return request.node_cpus // per_node
     return request.cpus_per_task
 
 
 def _node_cores(case: Case) -> int | None:
     """The cores of the job on a node: those of its tasks, of which each has one unless the head says more."""
     request = case.script.request
+    if request.node_cpus:
+        return request.node_cpus
     if not request.cpus_per_task and not request.node_tasks:
         return None
     return (request.cpus_per_task or 1) * (request.node_tasks or 1)
 
 
-def _gpus(case: Case, launch: Launch | None) -> int | None:
+def _gpus(case: Case, launch: Launch | None, total: int | None) -> int | None:
     request = case.script.request
     if launch and launch.kind == "srun":
-        each, per_node = launch.count("gpus-per-task"), case.step(launch).per_node or _per_node(case, launch, 1)
+        each, per_node = launch.count("gpus-per-task"), case.step(launch).per_node or _per_node(case, launch, 1, total)
         given = each * per_node if each and per_node else launch_gpus(case, launch)
         return given or (request.gpus_per_task * per_node if request.gpus_per_task and per_node else given)
     if launch and launch.kind == "flux":
@@ -158,10 +194,16 @@ def _even(sets: Sets, nodes: int | None) -> int | None:
 
 
 def _of_agent(
-    case: Case, making: Making, inner: Launch, launch: Launch | None, nodes: int | None, cores: int | None
+    case: Case,
+    making: Making,
+    inner: Launch,
+    launch: Launch | None,
+    nodes: int | None,
+    cores: int | None,
+    node_gpus: int | None,
 ) -> tuple[int | None, int | None]:
     """Ranks on each node and their cores under torchrun, accelerate or deepspeed."""
-    ranks = ranks_per_agent(inner) or _gpus(case, launch)
+    ranks = ranks_per_agent(inner) or node_gpus
     if inner is launch:  # in the batch script itself: all cores of the job on its node
         cores = _node_cores(case)
     if ranks_per_agent(inner) is None and ranks:
@@ -176,19 +218,31 @@ def _of_agent(
     return ranks, cores // ranks if cores and ranks else cores
 
 
-def _check_ranks(case: Case, making: Making, launch: Launch | None, line: int) -> None:
+def _check_ranks(making: Making, wanted: int | None, agent: bool, line: int) -> None:
     nodes, per_node = making.values["nodes"], making.values["ranks_per_node"]
-    agent = _agent(case, launch)
-    wanted = _all_ranks(case, launch) if launch and agent is None else None
-    if per_node is None and agent is None:
+    if per_node is None and not agent:
         text = f"{wanted} ranks on {nodes} nodes" if wanted else "the ranks on each node are not in the script"
         making.note(line, f"{text}: check ranks_per_node")
     elif wanted and nodes and per_node and nodes * per_node != wanted:
         making.note(line, f"{wanted} ranks are wanted; the job file starts {nodes} x {per_node}")
 
 
-def _share_gpus(making: Making, line: int, gpus: int | None, per_node: int | None) -> None:
-    if gpus is None:
+def _check_cores(case: Case, making: Making, line: int) -> None:
+    """Cores that the head requests and the ranks of the job file do not."""
+    nodes, per_node, cores = (making.values[name] for name in ("nodes", "ranks_per_node", "cores_per_rank"))
+    asked = case.script.request.cores
+    if asked is None or not per_node or case.script.request.exclusive:
+        return
+    got = (nodes or 1) * per_node * (cores or 1)
+    if got != asked:
+        each = f"{nodes or 1} x {counted(per_node, 'rank')} x {counted(cores or 1, 'core')}"
+        making.note(line, f"the head requests {counted(asked, 'core')}, the job file {each}: check cores_per_rank")
+
+
+def _share_gpus(making: Making, line: int, gpus: int | None, per_node: int | None, given: bool) -> None:
+    if gpus is None and given:
+        making.note(line, "the GPUs of the launch are no plain number for each node: check gpus_per_rank")
+    elif gpus is None:
         making.notes.append("GPUs are not requested in the script: gpus_per_rank follows from the site's nodes")
     elif not per_node or gpus % per_node:
         making.note(line, f"{gpus} GPUs on each node for {per_node or 'some'} ranks: check gpus_per_rank")

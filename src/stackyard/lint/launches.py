@@ -47,8 +47,9 @@ STARTERS: dict[str, tuple[str, Table]] = {
 RANKS = ("srun", "jsrun", "mpirun", "ibrun", "aprun", "flux")
 AGENTS = ("torchrun", "deepspeed", "accelerate")
 REMOTE = ("ssh", "pdsh", "clush", "blaunch", "parallel", "pbsdsh", "pssh", "xargs")
-_PLAIN = ("exec", "time", "nohup", "command", "/usr/bin/time", "catchsegv", "unbuffer", "builtin")
+_PLAIN = ("exec", "nohup", "command", "catchsegv", "unbuffer", "builtin")
 _VALUED = {  # wrappers: options that take a value, and how many words of their own follow
+    "time": ("-f -o --format --output", 0),
     "timeout": ("-k -s --signal --kill-after", 1),
     "nice": ("-n", 0),
     "stdbuf": ("-i -o -e", 0),

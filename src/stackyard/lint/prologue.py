@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from stackyard.host.quoting import cut
@@ -12,7 +13,7 @@ from stackyard.lint.script import Script
 from stackyard.lint.words import is_known, shown
 
 OWN_VARIABLES = re.compile(
-    r"^(?:MASTER_|RANK$|LOCAL_RANK$|WORLD_SIZE$|NODE_RANK$|SLURM_|SRUN_CPUS|LSB_|PBS_|HOSTFILE|NNODES|RDZV|OMP_NUM_THREADS$"
+    r"^(?:MASTER_(?:ADDR|PORT)$|RANK$|LOCAL_RANK$|WORLD_SIZE$|NODE_RANK$|SLURM_|SRUN_CPUS|LSB_|PBS_|OMP_NUM_THREADS$"
     r"|CUDA_VISIBLE_DEVICES$|ROCR_VISIBLE|HIP_VISIBLE)"
 )
 """Variables that Stackyard sets for every rank."""
@@ -22,19 +23,37 @@ _CARRIED_WORDS = (
     "rm touch sbcast lfs cat tee setenv alias shopt trap"
 )
 _CARRIED = frozenset(_CARRIED_WORDS.split())
+_PREPARING_WORDS = "cd pushd popd deactivate pip chmod sed awk grep git make cmake sbatch qsub bsub seff exit"
+_PREPARING = frozenset(_PREPARING_WORDS.split())
 _SILENT_WORDS = (
-    "echo printf date hostname env printenv set pwd ls nvidia-smi rocm-smi true : wait exit time sleep squeue "
+    "echo printf date hostname env printenv set pwd ls nvidia-smi rocm-smi true : wait time sleep squeue "
     "[ [[ test shift break continue return which scontrol df free lscpu"
 )
 _SILENT = frozenset(_SILENT_WORDS.split())
 
 
+_FILTER_WORDS = "awk cut egrep grep head jq perl sed sort tail tr uniq wc xxd"
+_FILTERS = frozenset(_FILTER_WORDS.split())
+"""Commands that a pipe into a file goes through."""
+
+
 def is_quiet(argv: Sequence[str]) -> bool:
     """Whether a command only prints, looks or waits, so that a run does not need it."""
-    return bool(argv) and argv[0] in _SILENT and not (argv[0] == "set" and ("-a" in argv or "allexport" in argv))
+    return bool(argv) and argv[0] in _SILENT and not (argv[0] == "set" and not _only_traces(argv))
 
 
-_FOLDERS = re.compile(r"^\S*(?:PBS_O_WORKDIR|SLURM_SUBMIT_DIR|LS_SUBCWD)\S*$")
+def prepares(argv: Sequence[str]) -> bool:
+    """Whether a command prepares a run or cleans up after it: modules, environments, variables, files."""
+    return argv[0] in _CARRIED or argv[0] in _PREPARING
+
+
+def _only_traces(argv: Sequence[str]) -> bool:
+    """Whether ``set`` changes what is printed, and not how the script ends or what it exports."""
+    return all(re.fullmatch(r"[-+][xv]+", word) for word in argv[1:])
+
+
+_FOLDERS = re.compile(r"\$\{?(?:PBS_O_WORKDIR|SLURM_SUBMIT_DIR|LS_SUBCWD)(?::?-[^}]*)?\}?/?")
+"""The directory of submission itself, which is where a job file's program starts."""
 
 
 @dataclass
@@ -59,13 +78,44 @@ def lines_before(script: Script, end: int) -> Before:
     """
     before = Before()
     started = {id(each.command) for each in script.launches}
-    for resolved in script.commands:
-        if resolved.line >= end:
-            break
-        if id(resolved) not in started:
-            _carry(script, before, resolved)
+    for pipe in pipelines(each for each in script.commands if each.line < end and id(each) not in started):
+        if len(pipe) > 1:
+            _carry_pipe(before, pipe)
+        else:
+            _carry(script, before, pipe[0])
     _prune(before)
     return before
+
+
+def pipelines(commands: Iterable[Resolved]) -> Iterator[list[Resolved]]:
+    """The commands in groups: those that a pipe joins together."""
+    pipe: list[Resolved] = []
+    for resolved in commands:
+        if pipe and not resolved.command.fed:
+            yield pipe
+            pipe = []
+        pipe.append(resolved)
+    if pipe:
+        yield pipe
+
+
+def pipe_text(pipe: Sequence[Resolved]) -> str:
+    """A pipeline as one line."""
+    return " | ".join(_joined(" ".join(w.raw for w in each.command.words) + "".join(_redirects(each))) for each in pipe)
+
+
+def _carry_pipe(before: Before, pipe: Sequence[Resolved]) -> None:
+    """A pipeline whose commands only print or filter is carried over whole if it writes a file."""
+    first, last, text = pipe[0], pipe[-1].command, pipe_text(pipe)
+    plain = all(each.argv and (is_quiet(each.argv) or each.argv[0] in _FILTERS | _CARRIED) for each in pipe)
+    nested = any(first.command.within(kind) for kind in ("branch", "loop", "function"))
+    writes = any(_acts(each) or each.argv[:1] == ("tee",) for each in pipe)
+    if plain and not writes:
+        before.quiet.append(str(first.line))
+    elif plain and not (nested or last.background or first.command.conditional or last.here):
+        before.lines.append(text)
+    else:
+        before.notes.append(f"line {first.line}: piped: {cut(shown(text), 80)}")
 
 
 def _prune(before: Before) -> None:
@@ -83,13 +133,12 @@ def _prune(before: Before) -> None:
 
 def _carry(script: Script, before: Before, resolved: Resolved) -> None:
     command, name = resolved.command, resolved.argv[0] if resolved.argv else ""
+    text = " ".join(word.raw for word in command.words)
     if command.within("function"):
-        before.notes.append(
-            f"line {resolved.line}: in a function: {cut(shown(' '.join(w.raw for w in command.words)), 80)}"
-        )
+        text = text or " ".join(f"{each.name}={each.raw}" for each in command.assignments)
+        before.notes.append(f"line {resolved.line}: in a function: {cut(shown(text), 80)}")
         return
     nested = command.within("branch") or command.within("loop")
-    text = " ".join(word.raw for word in command.words)
     if not command.words:
         _assignments(before, resolved, nested)
     elif name in ("cd", "pushd"):
@@ -143,13 +192,14 @@ def _exports(before: Before, resolved: Resolved) -> None:
 def _folder(before: Before, resolved: Resolved) -> None:
     """``cd``: the working directory of the program and of later lines."""
     path = resolved.argv[1] if len(resolved.argv) > 1 else ""
-    if not path or _FOLDERS.match(shown(path)):
+    if path in (".", "./") or _FOLDERS.fullmatch(shown(path)):
+        before.folder = ""
         return
     before.lines.append(_joined(" ".join(word.raw for word in resolved.command.words)))
-    if is_known(path) and path.startswith("/"):
-        before.folder = path
-    else:
-        before.notes.append(f"line {resolved.line}: cd {shown(path)}: set cwd, or submit from there")
+    known = bool(path) and is_known(path) and path != "-" and (path.startswith("/") or bool(before.folder))
+    before.folder = posixpath.normpath(posixpath.join(before.folder, path)) if known else ""
+    if not known:
+        before.notes.append(f"line {resolved.line}: {f'cd {shown(path)}'.strip()}: set cwd, or submit from there")
 
 
 def _source(script: Script, resolved: Resolved) -> Sequence[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from stackyard.lint.directives import Directive
@@ -13,6 +13,7 @@ from stackyard.lint.directives import Directive
 class Request:
     """Nodes, tasks, cores, GPUs, time and names. None and "": not given, or not a plain number.
 
+    `node_cpus`: cores of each node where the head gives these, and not those of a task (PBS, ncpus).
     `lines` has the line of each option by its canonical name; `values` the last value of each.
     """
 
@@ -24,6 +25,7 @@ class Request:
     gpus_per_node: int | None = None
     gpus_per_task: int | None = None
     memory_mib: float | None = None
+    node_cpus: int | None = None
     time_min: float | None = None
     exclusive: bool | None = None
     account: str = ""
@@ -54,6 +56,16 @@ class Request:
         if self.tasks:
             return self.tasks
         return self.nodes * self.tasks_per_node if self.nodes and self.tasks_per_node else None
+
+    @property
+    def cores(self) -> int | None:
+        """Cores of the whole job, if the head determines them: one for each task unless it says more."""
+        if self.node_cpus:
+            return self.node_cpus * self.nodes if self.nodes else None
+        counted = self.values.keys() & {"ntasks", "ntasks-per-node", "n", "nslots", "ntasks-per-gpu", "cpus-per-gpu"}
+        tasks = self.all_tasks or (None if counted else self.nodes)
+        sized = self.scheduler in ("slurm", "flux") or self.tasks_per_node
+        return tasks * (self.cpus_per_task or 1) if tasks and sized and "nnodes" not in self.values else None
 
     @property
     def node_gpus(self) -> int | None:
@@ -194,17 +206,30 @@ def _pbs(request: Request) -> None:
     chunk = get("l.select")
     if chunk and "+" not in chunk:
         head, *rest = chunk.split(":")
-        items = dict(each.partition("=")[::2] for each in rest)
         request.nodes = number(head) if head.isdecimal() else 1
-        request.tasks_per_node = number(items.get("mpiprocs"))
-        request.gpus_per_node = number(items.get("ngpus"))
-        cpus = number(items.get("ncpus"))
-        if cpus and request.tasks_per_node and cpus % request.tasks_per_node == 0:
-            request.cpus_per_task = cpus // request.tasks_per_node
+        _pbs_chunk(request, dict(each.partition("=")[::2] for each in rest))
+    elif not chunk and "l.nodes" not in request.values and request.values.keys() & {"l.ncpus", "l.ngpus", "l.mem"}:
+        request.nodes = 1
+        _pbs_chunk(request, {name: get(f"l.{name}") or "" for name in ("ncpus", "ngpus", "mpiprocs", "mem")})
     nodes = re.fullmatch(r"(\d+)(?::ppn=(\d+))?(?::gpus=(\d+))?(?::[\w=]+)*", get("l.nodes") or "")
     if nodes and not chunk:
         request.nodes, request.tasks_per_node = int(nodes[1]), number(nodes[2])
         request.gpus_per_node = number(nodes[3])
+        request.memory_mib = pbs_mebibytes(get("l.mem") or "") if request.nodes == 1 else None
+
+
+def _pbs_chunk(request: Request, items: Mapping[str, str]) -> None:
+    request.tasks_per_node = number(items.get("mpiprocs"))
+    request.gpus_per_node = number(items.get("ngpus"))
+    request.memory_mib = pbs_mebibytes(items.get("mem") or "")
+    cpus = request.node_cpus = number(items.get("ncpus"))
+    if cpus and request.tasks_per_node and cpus % request.tasks_per_node == 0:
+        request.cpus_per_task = cpus // request.tasks_per_node
+
+
+def pbs_mebibytes(text: str) -> float | None:
+    """PBS sizes: a number with kb, mb, gb, tb (or without b)."""
+    return mebibytes(text[:-1] if text[-1:] in "bB" and not text[-2:-1].isdigit() else text)
 
 
 def _flux(request: Request) -> None:

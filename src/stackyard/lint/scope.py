@@ -148,7 +148,18 @@ class Scope:
 
     def text(self, word: Word) -> str:
         """A word's text without field splitting."""
-        return "".join(self._part(part) for part in word.parts)
+        return "".join(self._part(part) for part in self._home(word.parts))
+
+    def _home(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        """The parts of a word with an unquoted ``~`` or ``~user`` at its start as a value known only at run time."""
+        first = parts[0] if parts else None
+        home = (
+            re.match(r"~[\w.-]*(?=/|$)", first.text) if first and first.kind == "literal" and not first.quoted else None
+        )
+        if first is None or home is None or ("/" not in first.text and len(parts) > 1):
+            return parts
+        rest = Part("literal", self._unknown(home.group()) + first.text[home.end() :])
+        return (rest, *parts[1:])
 
     def expand(self, word: Word) -> list[str]:
         """The fields that a word becomes."""
@@ -160,7 +171,7 @@ class Scope:
         if all(part.kind == "literal" or part.quoted for part in word.parts):
             return [self.text(word)]
         pieces: list[list[str]] = [[""]]
-        for part in word.parts:
+        for part in self._home(word.parts):
             text = self._part(part)
             if part.kind == "literal" or part.quoted:
                 pieces[-1].append(text)

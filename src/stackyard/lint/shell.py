@@ -32,7 +32,10 @@ class Assignment:
 
 @dataclass
 class Command:
-    """One simple command. `blocks` are (number, kind) of its enclosing blocks, outermost first."""
+    """One simple command. `blocks` are (number, kind) of its enclosing blocks, outermost first.
+
+    `piped`: a pipe reads its output; `fed`: it reads from a pipe.
+    """
 
     line: int
     words: list[Word] = field(default_factory=list)
@@ -41,6 +44,7 @@ class Command:
     blocks: tuple[tuple[int, str], ...] = ()
     background: bool = False
     piped: bool = False
+    fed: bool = False
     conditional: bool = False
     here: str = ""
     here_line: int = 0
@@ -77,6 +81,7 @@ class _Reader:
         self._here: list[tuple[Command, str, bool]] = []
         self._closed: int | None = None
         self._conditional = False
+        self._fed = False
         self._function = False
 
     def run(self) -> list[Command]:
@@ -139,6 +144,7 @@ class _Reader:
             if self._now:
                 self._now.piped = True
             self._end()
+            self._fed = True
         elif text[at] == "&":
             self.at += 1
             self._into_background()
@@ -197,7 +203,8 @@ class _Reader:
 
     def _current(self) -> Command:
         if self._now is None:
-            self._now = Command(self._line(), blocks=tuple(self._blocks[-_DEEPEST:]), conditional=self._conditional)
+            blocks = tuple(self._blocks[-_DEEPEST:])
+            self._now = Command(self._line(), blocks=blocks, conditional=self._conditional, fed=self._fed)
         return self._now
 
     def _end(self) -> None:
@@ -205,6 +212,7 @@ class _Reader:
         if now and (now.words or now.assignments or now.redirects):
             self.commands.append(now)
             self._closed = None
+            self._fed = False
 
     def _redirect(self) -> None:
         match = _REDIRECT.match(self.text, self.at)

@@ -30,7 +30,7 @@ class Source:
 
 def source_of(program: tuple[str, ...], folders: tuple[Path, ...]) -> Source | None:
     """The facts about the Python file of a program's words, if it is found relative to one of the directories."""
-    found = find_file(program, folders)
+    found = find_program(program, folders)
     if found is None:
         return None
     file, folder = found
@@ -38,13 +38,20 @@ def source_of(program: tuple[str, ...], folders: tuple[Path, ...]) -> Source | N
     return read_source(file.read_text(errors="replace"), str(name))
 
 
-def find_file(program: tuple[str, ...], folders: tuple[Path, ...]) -> tuple[Path, Path] | None:
-    """The Python file of a program's words and the directory it is relative to, of ``-m`` too; None if not found."""
-    module = len(program) > 1 and program[0] == "-m"
-    name = program[1].replace(".", "/") + ".py" if module else program[0] if program else ""
-    if not name.endswith(".py") or not is_known(name):
-        return None
-    for folder in folders:
+def find_program(program: tuple[str, ...], folders: tuple[Path, ...]) -> tuple[Path, Path] | None:
+    """The Python file of a program's words and the directory it is relative to; None if not found.
+
+    ``-m package.module`` is ``package/module.py``, and ``-m package`` is ``package/__main__.py``.
+    """
+    if len(program) > 1 and program[0] == "-m":
+        base = program[1].replace(".", "/")
+        return find_file(f"{base}.py", folders) or find_file(f"{base}/__main__.py", folders)
+    return find_file(program[0], folders) if program and program[0].endswith(".py") else None
+
+
+def find_file(name: str, folders: tuple[Path, ...]) -> tuple[Path, Path] | None:
+    """A file that a script names, and which of the directories it is relative to; None if not found or too large."""
+    for folder in folders if is_known(name) else ():
         file = folder / name
         try:
             if file.is_file() and file.stat().st_size < _LARGEST:

@@ -16,6 +16,7 @@ from stackyard.cli.findings import WORDS, show_finding
 from stackyard.cli.help import Verb
 from stackyard.cli.output import show_json
 from stackyard.errors import Where
+from stackyard.findings import counted
 
 if TYPE_CHECKING:
     from stackyard.findings import Finding
@@ -91,7 +92,7 @@ def _show_group(place: str, group: Sequence[Finding], rows: Sequence[str], said:
 def _counted(findings: Iterable[Finding]) -> str:
     """``1 error, 2 warnings, 3 notes``, or ``clean``."""
     count: Counter[str] = Counter(finding.severity for finding in findings)
-    said = [f"{count[kind]} {word}{'s' * (count[kind] != 1)}" for kind, (word, _) in WORDS.items() if count[kind]]
+    said = [counted(count[kind], word) for kind, (word, _) in WORDS.items() if count[kind]]
     found = count["refused"] + count["warning"]
     return ", ".join(said if found else [click.style("clean", fg="green"), *said])
 

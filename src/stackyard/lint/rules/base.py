@@ -16,7 +16,7 @@ from stackyard.lint.launches import RANKS, Launch, python_program
 from stackyard.lint.scope import Resolved, resolve
 from stackyard.lint.script import Script
 from stackyard.lint.shell import parse_shell
-from stackyard.lint.source import Source, find_file, source_of
+from stackyard.lint.source import Source, find_file, find_program, source_of
 from stackyard.lint.words import is_known, shown
 from stackyard.spec.sitemodels import NodeKind, Site
 
@@ -58,6 +58,7 @@ class Case:
     folders: tuple[Path, ...] = ()
     _sources: dict[int, Source | None] = field(default_factory=dict)
     _groups: dict[int, Group | None] = field(default_factory=dict)
+    _workers: dict[int, list[Resolved]] = field(default_factory=dict)
 
     @property
     def launches(self) -> tuple[Launch, ...]:
@@ -113,7 +114,7 @@ class Case:
     def group(self, launch: Launch) -> Group | None:
         """How the Python program of a launch joins its process group; None if it joins none, or is not found."""
         if id(launch) not in self._groups:
-            found = find_file(self.python(launch) or (), self.folders)
+            found = find_program(self.python(launch) or (), self.folders)
             self._groups[id(launch)] = group_of(*found) if found else None
         return self._groups[id(launch)]
 
@@ -128,10 +129,16 @@ class Case:
 
     def worker(self, launch: Launch) -> list[Resolved]:
         """The commands of the shell script that every task of a launch runs, if it is found."""
-        words = [word for word in launch.program[:2] if word.endswith((".sh", ".bash")) and is_known(word)]
-        files = (folder / word for word in words for folder in self.folders)
-        file = next((each for each in files if each.is_file()), None)
-        return resolve(parse_shell(file.read_text(errors="replace"))) if file else []
+        if id(launch) not in self._workers:
+            texts = (self.text_of(word) for word in launch.program[:2] if word.endswith((".sh", ".bash")))
+            text = next((each for each in texts if each is not None), "")
+            self._workers[id(launch)] = resolve(parse_shell(text))
+        return self._workers[id(launch)]
+
+    def text_of(self, name: str) -> str | None:
+        """The text of a file that the script names; None if it is not found."""
+        found = find_file(name, self.folders)
+        return found[0].read_text(errors="replace") if found else None
 
     def is_helper(self, launch: Launch) -> bool:
         """Whether a launch only runs a small system command."""

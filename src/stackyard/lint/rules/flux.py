@@ -27,7 +27,8 @@ def flux_directive(case: Case) -> Iterator[Hit]:
     """A Flux directive that begins in another way than the first, or that comes after a command."""
     for each in case.script.directives if case.script.scheduler == "flux" else ():
         if each.kind == "flux" and each.state == "changed":
-            yield Hit(each.line, "this directive does not begin as the first one does", "begin all of them alike")
+            text = "this directive does not begin as the first one does"
+            yield Hit(each.line, text, f"{each.tag} {each.text}   (all of them alike)")
         elif each.kind == "flux" and each.state == "late":
             yield Hit(each.line, "this directive comes after a command", "move it above the first command")
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from stackyard.lint.directives import Directive, split_directive
+from stackyard.lint.directives import TAGS, Directive, split_directive
 from stackyard.lint.options import read_options
 from stackyard.lint.request import mebibytes, minutes
 from stackyard.lint.rules.base import Case, Hit, is_template, rule
 from stackyard.lint.tables import HEADS
 
-TAGS = {"slurm": "#SBATCH", "lsf": "#BSUB", "pbs": "#PBS", "flux": "# flux:"}
 _SIZES = {
     "nodes",
     "ntasks",
@@ -77,7 +76,7 @@ def directive_late(case: Case) -> Iterator[Hit]:
         if each.kind == kind and each.state == "late" and each.options and active:
             yield Hit(
                 each.line,
-                f"{TAGS[kind]} after the first command is ignored: {each.text}",
+                f"{each.tag} after the first command is ignored: {each.text}",
                 "move it above the first command",
             )
 
@@ -206,7 +205,7 @@ def time_format(case: Case) -> Iterator[Hit]:
         yield Hit(
             case.script.request.line(name),
             f"{text!r} is not a valid wall time for {NAMES[kind]}",
-            f"{TAGS[kind]} {forms[kind]}",
+            f"{read_by_scheduler(case)[0].tag} {forms[kind]}",
         )
 
 

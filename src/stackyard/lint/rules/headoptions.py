@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from difflib import get_close_matches
 
-from stackyard.lint.directives import split_directive, would_be_directives
+from stackyard.lint.directives import TAGS, Directive, split_directive, would_be_directives
 from stackyard.lint.options import Option, read_options
 from stackyard.lint.rules.base import Case, Hit, is_template, rule
-from stackyard.lint.rules.head import NAMES, TAGS, read_by_scheduler
+from stackyard.lint.rules.head import NAMES, read_by_scheduler
 from stackyard.lint.shell import lines_inside
 from stackyard.lint.tables import HEADS, PLUGIN_OPTIONS, SBATCH, SRUN
 
@@ -30,11 +31,11 @@ def unknown_option(case: Case) -> Iterator[Hit]:
         for option in each.options:
             plugin = option.written in PLUGIN_OPTIONS and case.script.scheduler == "slurm"
             if not option.name and not plugin and not is_template(option.written):
-                yield _unknown(case.script.scheduler, each.line, option)
+                yield _unknown(case.script.scheduler, each, option)
 
 
-def _unknown(scheduler: str, line: int, option: Option) -> Hit:
-    table, tag, name = HEADS[scheduler], TAGS[scheduler], option.written
+def _unknown(scheduler: str, directive: Directive, option: Option) -> Hit:
+    table, line, tag, name = HEADS[scheduler], directive.line, directive.tag, option.written
     near, shortest = table.nearest(name), len(name) == 1
     begins = sorted(known for known in table.valued if known.startswith(name) and len(name) > 2)
     hyphens = "-" if shortest or scheduler in ("lsf", "pbs") else "--"
@@ -45,7 +46,8 @@ def _unknown(scheduler: str, line: int, option: Option) -> Hit:
         return Hit(line, f"{hyphens}{name} is an option of srun, not of sbatch", f"srun {hyphens}{name} ...")
     if near and len(name) > 3:
         text = f"unknown option {name!r}: did you mean {near!r}?"
-        return Hit(line, text, f"{tag} --{near}={option.value}" if scheduler == "slurm" else f"{tag} -{near}")
+        mended = re.sub(rf"(?<![\w-])(-+){re.escape(name)}(?![\w-])", rf"\g<1>{near}", directive.text)
+        return Hit(line, text, f"{tag} {mended}")
     text = f"{_PROGRAMS[scheduler]} has no option {hyphens}{name}"
     if scheduler == "slurm" and not shortest:
         return Hit(line, f"{text}, unless a plugin of the site adds it", "remove it, or run sbatch --help", "warning")
@@ -110,3 +112,27 @@ def no_directive_read(case: Case) -> Iterator[Hit]:
         verb = "is not read" if len(lines) == 1 else "is read"
         message = f"{count} {verb}: {NAMES[first.kind]} reads lines that start with {TAGS[first.kind]} and a blank"
         yield Hit(first.line, message, f"{TAGS[first.kind]} {first.text}")
+
+
+_LIKE_A_TAG = re.compile(r"^#([A-Z]{4,8})[ \t]+(?=-)(.*)$")
+
+
+@rule(
+    "directive-misspelt",
+    why="The scheduler reads only lines that start exactly with its tag; other lines are comments",
+    example="#SBTACH --gres=gpu:4",
+    instead="#SBATCH --gres=gpu:4",
+)
+def directive_misspelt(case: Case) -> Iterator[Hit]:
+    """A comment whose first word is nearly a scheduler's tag, with options that the scheduler has."""
+    script, inner = case.script, lines_inside(case.script.text)
+    for number, row in enumerate(script.text.splitlines(), 1):
+        match = _LIKE_A_TAG.match(row) if number not in inner else None
+        tags = {tag[1:]: kind for kind, tag in TAGS.items() if script.scheduler in (kind, "")}
+        near = get_close_matches(match[1], tags, n=1, cutoff=0.75) if match else []
+        if not match or not near or match[1] in tags:
+            continue
+        reading = read_options(HEADS[tags[near[0]]], split_directive(match[2]))
+        if reading.options and all(each.name for each in reading.options) and not reading.rest:
+            name = NAMES[tags[near[0]]]
+            yield Hit(number, f"{name} reads this line as a comment: #{match[1]}", f"#{near[0]} {match[2].strip()}")

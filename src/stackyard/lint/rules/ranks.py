@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 from stackyard.lint.launches import AGENTS, RANKS, Launch
 from stackyard.lint.rules.base import Case, Hit, rule
-from stackyard.lint.scope import Resolved, resolve
-from stackyard.lint.shell import parse_shell
+from stackyard.lint.scope import Resolved
 from stackyard.lint.words import OPEN, TASK
 
 _PER_TASK = re.compile(
@@ -154,14 +153,13 @@ def activate_per_rank_in_script(case: Case) -> Iterator[Hit]:
     """conda activate or module load in a shell script that every task runs, if that script is found."""
     for launch in case.steps:
         step = case.step(launch)
-        words = [word for word in launch.program[:2] if word.endswith(".sh") and OPEN not in word]
-        file = next((folder / word for word in words for folder in case.folders if (folder / word).is_file()), None)
-        if file is None or step.tasks == 1 or step.per_node == 1 or _in_image(case, launch):
+        if step.tasks == 1 or step.per_node == 1 or _in_image(case, launch):
             continue
-        for resolved in resolve(parse_shell(file.read_text(errors="replace"))):
+        name = next((word for word in launch.program[:2] if word.endswith((".sh", ".bash"))), "")
+        for resolved in case.worker(launch):
             argv = resolved.argv
             if argv[:2] in (("conda", "activate"), ("module", "load")) or (argv[:1] == ("source",) and len(argv) == 3):
-                text = f"{words[0]}:{resolved.line}: every task runs {' '.join(argv[:3])}"
+                text = f"{name}:{resolved.line}: every task runs {' '.join(argv[:3])}"
                 known = step.tasks is not None or step.per_node is not None
                 yield Hit(
                     launch.line, text, f"{' '.join(argv[:3])}   (before {launch.kind})", None if known else "note"

@@ -42,13 +42,17 @@ def group_without_variables(case: Case) -> Iterator[Hit]:
             continue
         missing = [name for name in group.needs if not _is_set(case, launch, name)]
         if missing:
-            yield _without(case, launch, group, missing)
+            yield _without(case, launch, outer, group, missing)
 
 
-def _without(case: Case, launch: Launch, group: Group, missing: list[str]) -> Hit:
+def _without(case: Case, launch: Launch, outer: Launch, group: Group, missing: list[str]) -> Hit:
     text = f"{group.file}:{group.line} joins a process group, but nothing sets {', '.join(missing)}"
     start = _EVERY_TASK.get(case.script.scheduler, "RANK=... WORLD_SIZE=...")
-    remedy = f"export MASTER_ADDR=... ; {launch.word} bash -c '{start} exec python {group.file}'"
+    own = outer.program
+    if own and own[0].rsplit("/", 1)[-1] in ("bash", "sh"):
+        own = ("python", *(case.python(launch) or ()))
+    head = outer.words[: len(outer.words) - len(outer.program)]
+    remedy = f"export MASTER_ADDR=... ; {shown(' '.join(head))} bash -c '{start} exec {shown(' '.join(own))}'"
     unread = any(text is None for text in _sourced(case, launch))
     if group.guarded:
         return Hit(launch.line, f"{text}: every task runs alone", remedy, "note" if unread else "warning")
@@ -73,11 +77,9 @@ def _sourced(case: Case, launch: Launch) -> Iterator[str | None]:
     for resolved in commands:
         if resolved.argv[:1] in (("source",), (".",)) and len(resolved.argv) > 1:
             name = shown(resolved.argv[1])
-            file = next((folder / name for folder in case.folders if (folder / name).is_file()), None)
-            if file is not None:
-                yield file.read_text(errors="replace")
-            elif not _SMALL_FILES.search(name):
-                yield None
+            text = case.text_of(name)
+            if text is not None or not _SMALL_FILES.search(name):
+                yield text
 
 
 @rule(
@@ -94,7 +96,7 @@ def torchrun_no_rendezvous(case: Case) -> Iterator[Hit]:
             continue
         if not launch.ranks_of and not launch.remote and not launch.command.command.background:
             continue  # torchrun-first-node-only has said so
-        missing = _torchrun(case, launch) if launch.kind == "torchrun" else _accelerate(case, launch)
+        missing = _torchrun(case, launch) if launch.kind == "torchrun" else _accelerate(launch)
         if missing:
             yield Hit(launch.line, f"{agents} {launch.kind} agents, but {missing[0]}", missing[1])
 
@@ -113,7 +115,7 @@ def _torchrun(case: Case, launch: Launch) -> tuple[str, str] | None:
     return None
 
 
-def _accelerate(case: Case, launch: Launch) -> tuple[str, str] | None:
+def _accelerate(launch: Launch) -> tuple[str, str] | None:
     dynamic = launch.get("rdzv_backend") not in (None, "static")
     if not launch.given("main_process_ip"):
         return (

@@ -159,7 +159,7 @@ _DRIVERS = frozenset({"ray", "dask", "distributed", "dask_jobqueue", "pyspark", 
 def only_first_node(case: Case) -> Iterator[Hit]:
     """A Python program without a launcher in a job of several nodes; a note unless its source is distributed."""
     from stackyard.lint.launches import python_program
-    from stackyard.lint.source import read_source
+    from stackyard.lint.source import source_of
 
     nodes = case.script.request.nodes
     if not nodes or nodes == 1 or case.launches or not case.script.scheduler or _CLUSTER.search(case.script.code):
@@ -168,8 +168,7 @@ def only_first_node(case: Case) -> Iterator[Hit]:
         program = python_program(resolved.argv)
         if not program or not program[0].endswith(".py"):
             continue
-        file = next((folder / program[0] for folder in case.folders if (folder / program[0]).is_file()), None)
-        source = read_source(file.read_text(errors="replace"), program[0]) if file else None
+        source = source_of(program, case.folders)
         if source and source.imports & _DRIVERS:
             continue
         sure = bool(source and (source.group_line or source.imports & {"horovod", "mpi4py"}))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from stackyard.findings import counted
 from stackyard.lint.launches import AGENTS, Launch
 from stackyard.lint.rules.base import Case, Hit, rule
 from stackyard.lint.rules.resources import launch_gpus
@@ -169,7 +170,7 @@ def ranks_over_gpus(case: Case) -> Iterator[Hit]:
         ):
             yield Hit(
                 launch.line,
-                f"{ranks} ranks on each node leave {gpus - ranks} of {gpus} GPUs idle",
+                f"{counted(ranks, 'rank')} on each node leave {gpus - ranks} of {gpus} GPUs idle",
                 f"--nproc_per_node={gpus}",
                 "note" if ranks == 1 else None,
             )

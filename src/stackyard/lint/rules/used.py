@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from stackyard.findings import counted
 from stackyard.lint.launches import AGENTS, Launch, python_program
 from stackyard.lint.request import number
 from stackyard.lint.rules.base import Case, Hit, rule
 from stackyard.lint.rules.jsrun import sets_of
 from stackyard.lint.rules.resources import launch_gpus
 from stackyard.lint.rules.torch import ranks_per_agent
-from stackyard.lint.source import find_file
+from stackyard.lint.source import find_program
 from stackyard.lint.words import is_known
 
 _MANY_GPUS = re.compile(
@@ -37,7 +38,7 @@ def ranks_share_a_core(case: Case) -> Iterator[Hit]:
         cores = _cores(case, launch) if ranks and ranks > 1 else None
         if cores is None or not ranks or cores >= ranks or launch.doubtful:
             continue
-        text = f"{launch.kind} starts {ranks} ranks in a task with {cores} core{'s' if cores > 1 else ''}"
+        text = f"{launch.kind} starts {ranks} ranks in a task with {counted(cores, 'core')}"
         remedy = f"#SBATCH --cpus-per-task={8 * ranks}" + (f"\nsrun -c {8 * ranks} ..." if launch.ranks_of else "")
         yield Hit(launch.line, text, remedy, "note" if case.shares_nodes is False else None)
 
@@ -72,7 +73,7 @@ def world_size(case: Case) -> Iterator[Hit]:
         size = number(value.text) if value and value.exported else None
         if value is None or inside or not size or not tasks or size == tasks or not _alone(case, launch):
             continue
-        text = f"WORLD_SIZE is {size}, but {launch.word} starts {tasks} task{'s' if tasks > 1 else ''}"
+        text = f"WORLD_SIZE is {size}, but {launch.word} starts {counted(tasks, 'task')}"
         yield Hit(launch.line, text, f"export WORLD_SIZE={tasks}, or start {size} tasks")
 
 
@@ -92,8 +93,8 @@ def lightning_devices(case: Case) -> Iterator[Hit]:
         if launch.kind != "srun" or inside or source is None or not source.devices or source.devices < 1:
             continue
         if per_node and per_node != source.devices:
-            tasks = f"{per_node} task{'s' if per_node > 1 else ''}"
-            text = f"{source.file} has {source.devices} devices, but srun starts {tasks} on each node"
+            devices, tasks = counted(source.devices, "device"), counted(per_node, "task")
+            text = f"{source.file} has {devices}, but srun starts {tasks} on each node"
             yield Hit(launch.line, text, f"#SBATCH --ntasks-per-node={source.devices}")
 
 
@@ -155,7 +156,7 @@ def _plain(case: Case, have: int) -> Iterator[Hit]:
 
 
 def _by_source(case: Case, line: int, program: tuple[str, ...], have: int, text: str) -> Iterator[Hit]:
-    file = find_file(program, case.folders)
+    file = find_program(program, case.folders)
     options = " ".join(program[1:])
     if file is None:
         spread = _MANY_GPUS.search(options) or not all(is_known(word) for word in program)
@@ -186,5 +187,15 @@ def jsrun_one_gpu(case: Case) -> Iterator[Hit]:
             continue
         used = sets.count * sets.gpus if sets.count else nodes * sets.gpus * (sets.host or have)
         if used <= nodes and not any(each.kind in AGENTS for each in case.launches):
-            text = f"jsrun uses {used} GPU{'s' if used > 1 else ''} on {nodes} whole node{'s' if nodes > 1 else ''}"
-            yield Hit(launch.line, text, "jsrun -r6 -a1 -c7 -g1 ...   (one rank per GPU)")
+            text = f"jsrun uses {counted(used, 'GPU')} on {counted(nodes, 'whole node')}"
+            yield Hit(launch.line, text, f"{_rank_per_gpu(case, nodes)} ...   (one rank per GPU)")
+
+
+def _rank_per_gpu(case: Case, nodes: int) -> str:
+    """The resource sets that use all GPUs of the site's nodes; with placeholders where these are not known."""
+    kind = case.node_kind
+    if not kind or not kind.gpu.count:
+        return "jsrun -r GPUS_OF_A_NODE -a1 -g1 -c CORES_OF_A_GPU"
+    cores = kind.cores // kind.gpu.count if kind.cores else 1
+    each, count = kind.gpu.count, kind.gpu.count * nodes
+    return f"jsrun -n{count} -r{each} -a1 -g1 -c{cores}" + (f" -bpacked:{cores}" if cores > 1 else "")

@@ -1,0 +1,146 @@
+"""`lint --fix` on what scripts of the field have: pipes, bare programs, sizes that differ, names of files."""
+
+from __future__ import annotations
+
+import pytest
+
+from stackyard.launch.request.intent import Intent
+from stackyard.lint import lint_text, to_intent
+
+HEAD = "#!/bin/bash\n#SBATCH -t 10 {}\n"
+
+
+def fixed(text: str) -> tuple[Intent, str]:
+    """The intent of a script, and its notes as one text."""
+    intent, notes = to_intent(lint_text(text, name="job.sh").script)
+    return intent, "\n".join(notes)
+
+
+@pytest.mark.parametrize(
+    ("lines", "prologue", "said"),
+    [
+        ("echo \"$A\" | sed 's/x/y/' > hosts", ("echo \"$A\" | sed 's/x/y/' >hosts",), ""),
+        ("cat a | sort | tee b", ("cat a | sort | tee b",), ""),
+        ("env | grep A", (), "line 3: only prints"),
+        ("./make | jq . > b", (), "line 3: piped: ./make | jq . >b"),
+        ("if a; then\necho 1 | tee x\nfi", (), "piped: echo 1 | tee x"),
+        ("julia make.jl > in.txt", ("julia make.jl > in.txt",), ""),
+        ("set -x", (), "line 3: only prints"),
+        ("set -euo pipefail", (), "line 3: set -euo pipefail"),
+        ("[ -e x ] || exit 1", (), "conditional: exit 1"),
+        ("f() { A=1; }", (), "in a function: A=1"),
+        ("HOSTFILE=h\ncat a > $HOSTFILE", ("HOSTFILE=h", "cat a > $HOSTFILE"), ""),
+    ],
+)
+def test_what_stands_before_the_launch(lines: str, prologue: tuple[str, ...], said: str) -> None:
+    intent, notes = fixed(HEAD.format("-n 1") + lines + "\nsrun ./a\n")
+    assert intent.prologue == prologue and said in notes
+
+
+@pytest.mark.parametrize(
+    ("lines", "cwd", "said"),
+    [
+        ("cd $SLURM_SUBMIT_DIR", "", ""),
+        ('cd "${SLURM_SUBMIT_DIR:-.}/"', "", ""),
+        ("cd $SLURM_SUBMIT_DIR/out", "", "cd $SLURM_SUBMIT_DIR/out: set cwd"),
+        ("cd", "", "line 3: cd: set cwd"),
+        ("cd /a\ncd b/../c", "/a/c", ""),
+        ("cd /a\ncd $B", "", "cd $B: set cwd"),
+        ("cd ~/runs", "", "cd ~/runs: set cwd"),
+    ],
+)
+def test_the_working_directory(lines: str, cwd: str, said: str) -> None:
+    intent, notes = fixed(HEAD.format("-n 1") + lines + "\nsrun ./a\n")
+    assert intent.cwd == cwd and said in notes and ("set cwd" in notes) == ("set cwd" in said)
+    assert intent.prologue == (() if cwd == "" and not said else tuple(lines.splitlines()))
+
+
+def test_a_home_directory_is_known_only_at_run_time() -> None:
+    _, notes = fixed(HEAD.format("-n 1") + "OUT=~/out\nsrun ./a --out $OUT/x '~/y' a~b\n")
+    assert "variables of the script in ~/out/x" in notes and "~/y" not in notes and "a~b" not in notes
+
+
+@pytest.mark.parametrize(
+    ("head", "line", "sizes", "said"),
+    [
+        ("-n 16 --ntasks-per-node=4", "srun ./a", (4, 4, None, None), ""),
+        ("-n 20 --gres=gpu:2", "mpiexec -n 2 ./a", (1, 2, None, 1), "the head requests 20 cores, the job file 1 x 2"),
+        ("-N 1 --gres=gpu:8", "torchrun --nproc_per_node=8 a.py", (1, 8, None, 1), "the head requests 1 core, the"),
+        ("-N 1 -c 10 --gres=gpu:4", "torchrun --nproc_per_node=4 a.py", (1, 4, 2, 1), "the head requests 10 cores"),
+        ("-N 1 -c 8 --gres=gpu:4", "torchrun --nproc_per_node=4 a.py", (1, 4, 2, 1), ""),
+        ("-N 1 -c 9 --exclusive", "torchrun --nproc_per_node=4 a.py", (1, 4, 2, None), ""),
+        ("-N 1 -n 8 -c 2 --gres=gpu:8", "singularity run a.sif ./a", (1, 1, 16, 8), "run script of the image"),
+        ("-N 2 -c 4 --gres=gpu:2", "for i in 0 1; do\nsrun -N1 -n1 -w $i torchrun --nnodes=2 --nproc_per_node=2 "
+         "--node_rank=$i --master_addr=a a.py &\ndone", (2, 2, 2, 1), "in a loop"),
+        ("-N 4 -n 4", "srun -n 2 ./a", (2, 1, None, None), "the head requests 4 cores"),
+        ("-N 2 -c 4", "./a", (1, 1, 4, None), "the head requests 8 cores"),
+    ],
+)  # fmt: skip
+def test_the_sizes_of_the_job(head: str, line: str, sizes: tuple[int | None, ...], said: str) -> None:
+    intent, notes = fixed(HEAD.format(head) + line + "\n")
+    assert (intent.nodes, intent.ranks_per_node, intent.cores_per_rank, intent.gpus_per_rank) == sizes, notes
+    assert said in notes and ("the head requests" in notes) == ("the head requests" in said)
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [("-c 7$ -g1", "cpu_per_rs is 7$"), ("-c ALL_CPUS -g ALL_GPUS", "the GPUs of the launch are no plain number")],
+)
+def test_sizes_that_are_no_numbers(option: str, said: str) -> None:
+    _, notes = fixed(f"#BSUB -nnodes 2 -W 10\njsrun -n2 -r1 -a1 {option} ./a\n")
+    assert said in notes and "GPUs are not requested" not in notes
+
+
+def test_pbs_resources_without_select() -> None:
+    intent, notes = fixed("#PBS -l ncpus=12,ngpus=1,mem=10gb\n#PBS -l walltime=10:00\n/usr/bin/time -v python a.py\n")
+    assert (intent.nodes, intent.cores_per_rank, intent.gpus_per_rank, intent.batch.memory_gib) == (1, 12, 1, 10)
+    assert intent.program == ("a.py",) and "time -v before python" in notes and not intent.batch.scheduler_args
+    intent, notes = fixed("#PBS -l nodes=1:ppn=4,mem=6gb\n#PBS -l walltime=10:00\nmpirun ./a\n")
+    assert intent.batch.memory_gib == 6 and "memory_gib" not in notes
+    intent, notes = fixed("#PBS -l select=2:ncpus=64\nmpiexec -n 8 --ppn 4 ./a\n")
+    assert (intent.nodes, intent.ranks_per_node, intent.cores_per_rank) == (2, 4, 16)
+
+
+@pytest.mark.parametrize(
+    ("lines", "program", "said"),
+    [
+        ("julia main.jl in.json &> out.txt", ("julia", "main.jl", "in.json"), "the redirection &>out.txt"),
+        ("module load R\n./a -x\nrm -f tmp", ("./a", "-x"), "after the launch: rm -f tmp"),
+        ("./a\n./b", ("./b",), "line 3: ./a"),
+        ("$MPI_EXEC -n 4 ./a", (), "fill in program"),
+        ("./a | tee log", (), "piped: ./a | tee log"),
+    ],
+)
+def test_a_program_that_is_no_python(lines: str, program: tuple[str, ...], said: str) -> None:
+    intent, notes = fixed(HEAD.format("-n 1") + lines + "\n")
+    assert intent.program == program and said in notes
+
+
+def test_standard_input_of_the_launch() -> None:
+    _, notes = fixed(HEAD.format("-n 1") + "echo 1 | srun ./a < in.txt\n")
+    assert "the pipe into the launch, its standard input" in notes
+    assert "the redirection <in.txt: launch --stdin" in notes
+
+
+def test_a_ray_driver_that_is_not_found_is_not_lost() -> None:
+    text = HEAD.format("-N 2 --exclusive") + (
+        "ip=$(hostname)\nsrun -N1 -n1 hostname\nsrun -N1 -n1 ray start --head --block &\nsrun -n 1 $1\n$DRIVER --go\n"
+    )
+    intent, notes = fixed(text)
+    assert (intent.nodes, intent.backend, intent.program) == (2, "ray", ())
+    for part in ("a further launch, srun -n 1 $1", "srun -N1 -n1 hostname", "after the launch: $DRIVER --go"):
+        assert part in notes
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "output"),
+    [
+        ("#SBATCH -n 1 -o log_%N_%A_%a_%4t.txt", "slurm", "log_%N_%A_%a_%4t.txt"),
+        ("#SBATCH -n 1 -o log_%NAME%.txt", "slurm", ""),
+        ("#SBATCH -n 1 -o {{name}}.txt", "slurm", ""),
+        ("#FLUX: -n 1\n#FLUX: --output={{name}}.{{id}}.log", "flux", "{{name}}.{{id}}.log"),
+    ],
+)
+def test_what_the_scheduler_fills_in_is_no_placeholder(text: str, name: str, output: str) -> None:
+    intent, notes = fixed(f"#!/bin/bash\n{text}\n./a\n")
+    assert intent.batch.output == output and ("is a placeholder" in notes) == (not output)
