@@ -141,3 +141,13 @@ def test_accelerate_meets_by_its_own_options() -> None:
     assert "no --machine_rank" in rendezvous("--main_process_ip=$HEAD", script)[0]
     assert not rendezvous("--main_process_ip=$HEAD --machine_rank=$SLURM_NODEID", script)
     assert not rendezvous("--config_file=x.yaml", script)
+
+
+def test_modules_above_and_below_the_program_are_read(tmp_path: Path) -> None:
+    for name, text in (("run/__init__.py", ""), ("run/train.py", "from ..common.join import start\n")):
+        (tmp_path / "package" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "package" / name).write_text(text)
+    (tmp_path / "package" / "common").mkdir()
+    (tmp_path / "package" / "common" / "join.py").write_text(JOIN)
+    (said,) = found(tmp_path, "srun -c 8 python -m package.run.train")
+    assert "package/common/join.py:2 joins a process group" in said

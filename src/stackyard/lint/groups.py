@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from stackyard.pymodules import modules
+
 NEEDED = ("MASTER_ADDR", "RANK", "WORLD_SIZE")
-_MOST_FILES = 30
-_LARGEST = 2_000_000
 _OTHERS = {"mpi4py", "idr_torch", "hostlist", "horovod", "pytorch_lightning", "lightning", "accelerate", "deepspeed"}
 """Packages that find out ranks and addresses themselves."""
 
@@ -34,7 +34,10 @@ class Group:
 
 def group_of(file: Path, folder: Path) -> Group | None:
     """The group that a program joins, with the modules beside it that it imports; None if it joins none."""
-    trees = list(_trees(file, folder))
+    try:
+        trees = [(each.file, each.parsed.tree) for each in modules(file, (file.parent, folder))]
+    except (OSError, ValueError, SyntaxError, RecursionError):
+        return None
     nodes = [node for _, tree in trees for node in ast.walk(tree)]
     calls = [
         (path, call) for path, tree in trees for call in ast.walk(tree)
@@ -49,42 +52,6 @@ def group_of(file: Path, folder: Path) -> Group | None:
     path, call = calls[0]
     name = str(path.relative_to(folder)) if path.is_relative_to(folder) else path.name
     return Group(name, call.lineno, tuple(each for each in NEEDED if each in needs), _is_guarded(nodes))
-
-
-def _trees(file: Path, folder: Path) -> Iterator[tuple[Path, ast.Module]]:
-    """The program and the modules beside it or in the folder that it imports, directly or not."""
-    waiting, seen = [file], set[Path]()
-    while waiting and len(seen) < _MOST_FILES:
-        path = waiting.pop(0)
-        if path in seen:
-            continue
-        seen.add(path)
-        try:
-            if path.stat().st_size > _LARGEST:
-                continue
-            tree = ast.parse(path.read_text(errors="replace"))
-        except (OSError, SyntaxError, ValueError, RecursionError):
-            continue
-        yield path, tree
-        waiting += [each for name in _modules(tree) for each in _files(name, (path.parent, file.parent, folder))]
-
-
-def _modules(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield from ([node.module] if node.module else [])
-            yield from (f"{node.module}.{alias.name}" if node.module else alias.name for alias in node.names)
-
-
-def _files(module: str, folders: tuple[Path, ...]) -> Iterator[Path]:
-    for folder in dict.fromkeys(folders):
-        base = folder / module.replace(".", "/")
-        for path in (base.with_suffix(".py"), base / "__init__.py"):
-            if path.is_file():
-                yield path
-                return
 
 
 def _last(func: ast.expr) -> str:

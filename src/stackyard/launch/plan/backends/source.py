@@ -5,15 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 
 from stackyard.errors import Where
 from stackyard.findings import Finding
 from stackyard.launch.request.intent import Intent
-
-MOST_FILES = 40
-"""The most modules of the program's own directory that are parsed."""
+from stackyard.pymodules import module_files, modules
 
 
 @dataclass(frozen=True)
@@ -24,14 +21,6 @@ class Import:
     file: str
     line: int
     surely: bool = False
-
-
-@dataclass(frozen=True)
-class Parsed:
-    """One parsed file. `imports`: its import statements, and whether each is one of the module itself (`surely`)."""
-
-    tree: ast.Module
-    imports: tuple[tuple[ast.Import | ast.ImportFrom, bool], ...]
 
 
 @dataclass(frozen=True)
@@ -94,39 +83,17 @@ def read(intent: Intent) -> Source:
         where = f"module {module} not found in {cwd.absolute()}" if module else ""
         return Source(unread=where or "the program is not a *.py file")
     root = cwd if module else path.parent
-    packages = _module_files(cwd, module) if module else []
+    packages = module_files(cwd, module) if module else []
     trees: dict[str, ast.Module] = {}
-    waiting = [(file, True) for file in (path, *packages)]
     imports: list[Import] = []
-    while waiting and len(trees) < MOST_FILES:
-        file, surely = waiting.pop(0)
-        if str(file) in trees:
-            continue
-        try:
-            parsed = _parsed(file)
-        except (OSError, ValueError, SyntaxError) as error:
-            if file == path:
-                return Source(str(path), unread=f"cannot read {path}: {error}")
-            continue
-        trees[str(file)] = parsed.tree
-        for node, of_module in parsed.imports:
-            imports += _imports(node, str(file), surely=surely and of_module)
-            waiting += [(own, surely and of_module) for own in _beside(node, file, root)]
+    try:
+        for each in modules(path, (root,), *packages):
+            trees[str(each.file)] = each.parsed.tree
+            for node, of_module in each.parsed.imports:
+                imports += _imports(node, str(each.file), surely=each.surely and of_module)
+    except (OSError, ValueError, SyntaxError, RecursionError) as error:
+        return Source(str(path), unread=f"cannot read {path}: {error}")
     return Source(str(path), tuple(imports), trees)
-
-
-def _parsed(file: Path) -> Parsed:
-    """A file as it is now. A launch plans several times, for the choice of the backend and for its record."""
-    now = file.stat()
-    return _parse(str(file), (now.st_ino, now.st_size, now.st_mtime_ns))
-
-
-@lru_cache(4 * MOST_FILES)
-def _parse(file: str, _version: tuple[int, ...]) -> Parsed:
-    tree = ast.parse(Path(file).read_text(encoding="utf-8"), file)
-    top = set[ast.AST](tree.body)
-    found = (node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom))
-    return Parsed(tree, tuple((node, node in top) for node in found))
 
 
 def _imports(node: ast.Import | ast.ImportFrom, file: str, *, surely: bool) -> Iterator[Import]:
@@ -135,26 +102,6 @@ def _imports(node: ast.Import | ast.ImportFrom, file: str, *, surely: bool) -> I
             yield Import(alias.name.split(".")[0], file, node.lineno, surely)
     elif node.module and not node.level:
         yield Import(node.module.split(".")[0], file, node.lineno, surely)
-
-
-def _beside(node: ast.Import | ast.ImportFrom, file: Path, root: Path) -> Iterator[Path]:
-    """The program's own modules that a statement imports, absolutely or relative to its file."""
-    if isinstance(node, ast.Import):
-        for alias in node.names:
-            yield from _module_files(root, alias.name)
-    else:
-        base = file.parents[min(node.level, len(file.parents)) - 1] if node.level else root
-        for alias in node.names:
-            yield from _module_files(base, ".".join(filter(None, (node.module, alias.name))))
-
-
-def _module_files(folder: Path, name: str) -> list[Path]:
-    """The files of a module below a directory: its packages', then its own."""
-    found = []
-    for part in name.split("."):
-        found += [path for path in (folder / f"{part}.py", folder / part / "__init__.py") if path.is_file()]
-        folder /= part
-    return found
 
 
 def fork_findings(source: Source) -> tuple[Finding, ...]:
