@@ -132,6 +132,19 @@ def _visibility(here: Mapping[int, Layout]) -> Literal["all", "own"]:
     return next(iter(found))[0] if len(found) == 1 else "all"
 
 
+def rank_in_role(layout: Layout, roles: Sequence[PlacedRole], rank: int) -> tuple[str, int]:
+    """The role of a rank, of those of all roles, and its number within the role. Raises IndexError: no such rank."""
+    for block in layout.blocks:
+        each = len(block.slots)
+        if rank < block.count * each:
+            node, local = block.first + rank // each, rank % each
+            own = roles[block.roles[local]]
+            before = block.roles[:local].count(block.roles[local])
+            return own.name, (node - own.first) * own.layout.ranks_per_node + before
+        rank -= block.count * each
+    raise IndexError(rank)
+
+
 def _all(findings: Iterable[tuple[Finding, ...]]) -> tuple[Finding, ...]:
     return tuple(dict.fromkeys(finding for each in findings for finding in each))
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from stackyard.errors import InputError
 from stackyard.findings import refuse
 from stackyard.launch.layout.model import Layout
-from stackyard.launch.layout.roles import PlacedRole, place_roles, together, whole_nodes
+from stackyard.launch.layout.roles import PlacedRole, place_roles, rank_in_role, together, whole_nodes
 from stackyard.launch.plan import launchers, make, removing, slurm_nodes, terminals
 from stackyard.launch.plan.choosing import launcher_name, with_mpi
 from stackyard.launch.plan.context import PlanContext
@@ -24,12 +24,13 @@ from stackyard.spec.sitemodels import Site
 
 @dataclass(frozen=True)
 class _Case:
-    """What the plan of every role depends on."""
+    """What the plan of every role depends on. `attached`: which rank of which role gets your terminal or input."""
 
     intent: Intent
     site: Site
     context: PlanContext
     launcher: str
+    attached: tuple[str, int] = ("", 0)
 
 
 def plan_roles(intent: Intent, site: Site, context: PlanContext, hosts: Sequence[str] | None, head: bool) -> Plan:
@@ -39,7 +40,6 @@ def plan_roles(intent: Intent, site: Site, context: PlanContext, hosts: Sequence
         InputError: the request contradicts itself, the site or the allocated nodes; or the launcher cannot express it.
         MissingError: a program that the plan needs was not found.
     """
-    terminals.refuse_roles(intent)
     node = make.node_of(intent, site, context)
     names = tuple(hosts) if hosts is not None else make.hosts_of(intent, context)
     placed = place_roles(intent, node, names[: intent.nodes])
@@ -53,6 +53,8 @@ def plan_roles(intent: Intent, site: Site, context: PlanContext, hosts: Sequence
     if context.allocation is not None and context.offer is not None:
         for part in layout.alike:
             slurm_nodes.need(whole_nodes(part), context.offer, oversubscribe=intent.oversubscribe)
+    rank = terminals.rank_of(intent, every)
+    case = case if rank is None else replace(case, attached=rank_in_role(every, tasks, rank))
     program = RankProgram(every, (), mpi=any(made.mpi for made in programs))
     line = _line(case, program, layout, hosts, head)
     roles = tuple(_role(case, role, made, line) for role, made in zip(placed, programs, strict=True))
@@ -78,8 +80,9 @@ def _check(intent: Intent, placed: Sequence[PlacedRole], programs: Sequence[Rank
         refuse(made.findings)
         if made.sidecar:
             raise InputError(
-                f"{role.name}: this backend needs a helper program beside its ranks, which a role cannot have",
-                hint="use controller: mpi for Horovod",
+                f"cannot start {role.name} as a role: its backend needs a helper program on the first node (the "
+                "rendezvous server of Horovod's gloo controller), which a job has for one program only",
+                hint="use controller: mpi, with which all roles are MPI programs; or start it as a job of its own",
             )
     mpi = [role.name for role, made in zip(placed, programs, strict=True) if made.mpi]
     others = [role.name for role in placed if role.name not in mpi]
@@ -114,7 +117,8 @@ def _line(case: _Case, program: RankProgram, layout: Layout, hosts: Sequence[str
 
 def _role(case: _Case, role: PlacedRole, made: RankProgram, line: LaunchLine) -> PlannedRole:
     """The plan of a role, as if it were alone."""
-    own, site, context = case.intent.of_role(role.name), case.site, case.context
+    site, context, (name, rank) = case.site, case.context, case.attached
+    own = terminals.in_role(case.intent.of_role(role.name), rank if name == role.name else None)
     wrappers = make.wrappers_of(own, site, made, context)
     plain, private = make.variables_of(own, site, role.layout.node.kind, context)
     plan = Plan(

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from stackyard.errors import InputError
+from stackyard.launch.layout.model import Layout
 from stackyard.launch.plan.model import RankProgram, Reason, Wrapper
 from stackyard.launch.request.intent import Intent
 
@@ -18,17 +19,12 @@ def wrap(intent: Intent, made: RankProgram) -> tuple[Wrapper, ...]:
     Raises:
         InputError: both are requested, no such rank, or the ranks are not the launcher's tasks.
     """
-    terminal, pipe = intent.debug_rank, intent.stdin_rank
-    rank = pipe if terminal is None else terminal
+    pipe, option = intent.stdin_rank, _option(intent)
+    if made.ranks_per_task > 1 and (intent.debug_rank, pipe) != (None, None):
+        raise InputError(f"{option} needs a task for each rank", hint="leave out --torchrun; Ray's workers have none")
+    rank = rank_of(intent, made.layout)
     if rank is None:
         return ()
-    option = "--stdin" if terminal is None else "--debug-rank"
-    if terminal is not None and pipe is not None:
-        raise InputError("--debug-rank and --stdin contradict each other", hint="leave out one of them")
-    if made.ranks_per_task > 1:
-        raise InputError(f"{option} needs a task for each rank", hint="leave out --torchrun; Ray's workers have none")
-    if rank >= made.layout.ranks:
-        raise InputError(f"{option} {rank} is out of range: valid ranks are 0 to {made.layout.ranks - 1}")
     words = (
         sys.executable,
         "-I",
@@ -37,12 +33,29 @@ def wrap(intent: Intent, made: RankProgram) -> tuple[Wrapper, ...]:
         "${STACKYARD_STEP}/terminal.json",
         "tty" if pipe is None else "pipe",
     )
-    what = "your standard input" if terminal is None else "your terminal: Ctrl-C goes to it, Ctrl-\\ ends the job"
+    what = "your standard input" if pipe is not None else "your terminal: Ctrl-C goes to it, Ctrl-\\ ends the job"
     return (Wrapper((*words, "--"), (rank,), reasons=(Reason((option, str(rank)), f"rank {rank} has {what}"),)),)
 
 
-def refuse_roles(intent: Intent) -> None:
-    """Raise InputError where a rank of a job with several roles is to get it: which one is not told by its number."""
-    if intent.debug_rank is not None or intent.stdin_rank is not None:
-        option = "--stdin" if intent.debug_rank is None else "--debug-rank"
-        raise InputError(f"{option}: not supported in a job with roles", hint="start the program of that role alone")
+def rank_of(intent: Intent, layout: Layout) -> int | None:
+    """The rank that gets your terminal or your standard input, or None.
+
+    Raises:
+        InputError: both are requested, or no such rank.
+    """
+    rank = intent.stdin_rank if intent.debug_rank is None else intent.debug_rank
+    if intent.debug_rank is not None and intent.stdin_rank is not None:
+        raise InputError("--debug-rank and --stdin contradict each other", hint="leave out one of them")
+    if rank is not None and rank >= layout.ranks:
+        raise InputError(f"{_option(intent)} {rank} is out of range: valid ranks are 0 to {layout.ranks - 1}")
+    return rank
+
+
+def in_role(own: Intent, rank: int | None) -> Intent:
+    """The request of a role, with the number within the role of the rank that gets it; None: a rank of another one."""
+    numbers = {name: rank for name in ("debug_rank", "stdin_rank") if getattr(own, name) is not None}
+    return own.model_copy(update=numbers)
+
+
+def _option(intent: Intent) -> str:
+    return "--stdin" if intent.debug_rank is None else "--debug-rank"
