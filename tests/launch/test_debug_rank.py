@@ -121,6 +121,24 @@ def test_interrupt_goes_to_the_rank_and_quit_ends_the_job(tmp_path: Path, sit: l
     person.ends(130)
 
 
+def test_the_window_may_change_its_size(tmp_path: Path, sit: list[Person]) -> None:
+    (tmp_path / "train.py").write_text(
+        "import os, signal, time\nseen = []\n"
+        "signal.signal(signal.SIGWINCH, lambda *_: seen.append(os.get_terminal_size(0)))\n"
+        "print('ready', *os.get_terminal_size(0), flush=True)\n"
+        "while not seen:\n    time.sleep(0.02)\n"
+        "print('now', *seen[-1], flush=True)\nprint('typed', input(), flush=True)\n"
+    )
+    person = Person([str(STACKYARD), "launch", "-r", "1", "--debug-rank", "0", "train.py"], tmp_path, {})
+    sit.append(person)
+    person.sees("ready 77 30")
+    termios.tcsetwinsize(person.master, (41, 99))
+    person.sees("now 99 41")
+    person.types("grüße\r")
+    person.sees("typed grüße")
+    person.ends(0)
+
+
 def test_the_exit_status_is_the_programs(tmp_path: Path, sit: list[Person]) -> None:
     (tmp_path / "train.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
     person = Person([str(STACKYARD), "launch", "-r", "1", "--debug-rank", "0", "train.py"], tmp_path, {})

@@ -2,6 +2,7 @@
 
 It connects to `stackyard.launch.run.terminal`, which FILE names and whose secret it has, and passes bytes on. With
 ``tty`` the program gets a pseudo-terminal of its own, as its controlling terminal: pdb works, and Ctrl-C interrupts it.
+Then what comes is messages: ``{"keys": text}``, one letter a byte, and ``{"size": [rows, columns]}`` of your terminal.
 What it writes goes to standard output too, which is the rank's log. The exit status is that of the program, 128 + the
 signal's number after a signal. Any Python from 3.6 on, standard library alone.
 """
@@ -18,6 +19,7 @@ import time
 if not __package__:  # started as a script with an empty path
     sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", "..")))
 
+from stackyard.launch.node.messages import LINE_LIMIT, Decoder
 from stackyard.launch.node.uplink import find
 
 TYPE_CHECKING = False
@@ -55,12 +57,13 @@ def with_terminal(user: "socket.socket", program: "list[str]", size: "list[int]"
         _become(program, size)
     _pass_signals(pid)
     ends: list[Any] = [master, user]
+    typed = Decoder(LINE_LIMIT)
     status = None  # type: int | None
     while True:
         ready, _, _ = select.select(ends, [], [], LOOK_S)
         if master in ready and not _from_program(master, user):
             break
-        if user in ready and not _from_user(master, user):
+        if user in ready and not _from_user(master, user, typed):
             ends.remove(user)
         if not ready and status is not None:
             break  # what it has left running may hold the terminal
@@ -70,20 +73,27 @@ def with_terminal(user: "socket.socket", program: "list[str]", size: "list[int]"
 
 def _become(program: "list[str]", size: "list[int]") -> "None":
     """Turn the new process into the program. Line ends are left to the user's terminal, for the log's sake."""
-    import fcntl
-    import struct
     import termios
 
     try:
         attributes = termios.tcgetattr(0)
         attributes[1] &= ~termios.OPOST
         termios.tcsetattr(0, termios.TCSANOW, attributes)
-        fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", size[0], size[1], 0, 0))
+        _resize(0, size)
         os.execvp(program[0], program)
     except OSError as error:
         _say(f"{program[0]}: {error.strerror}")
     finally:
         os._exit(127)
+
+
+def _resize(terminal: "int", size: "list[int]") -> "None":
+    """Set rows and columns; the kernel tells the program (SIGWINCH)."""
+    import fcntl
+    import struct
+    import termios
+
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", size[0], size[1], 0, 0))
 
 
 def _pass_signals(pid: "int") -> "None":
@@ -110,18 +120,19 @@ def _from_program(master: "int", user: "socket.socket") -> "bool":
     return True
 
 
-def _from_user(master: "int", user: "socket.socket") -> "bool":
+def _from_user(master: "int", user: "socket.socket", typed: "Decoder") -> "bool":
     """Pass input on; False where there is none any more."""
     try:
         data = user.recv(1 << 12)
     except OSError:
         return False
-    while data:
-        sent = os.write(master, data)
-        data = data[sent:]
-        if not data:
-            return True
-    return False
+    for message in typed.feed(data):
+        if "size" in message:
+            _resize(master, message["size"])
+        keys = message.get("keys", "").encode("latin-1")
+        while keys:
+            keys = keys[os.write(master, keys) :]
+    return bool(data)
 
 
 def _ended(pid: "int") -> "int | None":

@@ -21,6 +21,7 @@ from typing import Literal
 
 from stackyard.errors import InputError
 from stackyard.launch.node.machine import addresses
+from stackyard.launch.node.messages import encode
 from stackyard.launch.node.sockets import accept, listen
 from stackyard.launch.records.paths import StepPaths
 from stackyard.launch.run.addresses import hub_addresses, with_port
@@ -57,7 +58,7 @@ def for_rank(
             "limit_s": limit_s, "size": [size.lines, size.columns]}  # fmt: skip
     step.root.mkdir(parents=True, exist_ok=True)
     write_json(step.terminal, told, mode=0o600)
-    server = _Server(sockets, secret, rank, kind)
+    server = _Server(sockets, secret, rank, kind, size)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:
@@ -73,8 +74,9 @@ def for_rank(
 class _Server:
     """Takes the connection of the rank, and passes bytes on. Each connection has a thread, until one is the rank's."""
 
-    def __init__(self, sockets: list[socket.socket], secret: str, rank: int, kind: str) -> None:
+    def __init__(self, sockets: list[socket.socket], secret: str, rank: int, kind: str, size: os.terminal_size) -> None:
         self._sockets, self._secret, self._rank, self._kind = sockets, secret, rank, kind
+        self._told = size
         self._before: list[int | list[bytes | int]] | None = None
         self._one, self._proving = threading.Lock(), threading.Semaphore(STRANGERS)
         self._over = False
@@ -129,7 +131,9 @@ class _Server:
 
     def _relay(self, made: socket.socket) -> None:
         ends: list[int | socket.socket] = [0, made]
+        size = self._told
         while True:
+            size = self._follow(made, size) if self._kind == "tty" and 0 in ends else size
             ready = select.select(ends, [], [], LOOK_S)[0]
             if self._over and made not in ready:
                 return
@@ -141,6 +145,15 @@ class _Server:
             if 0 in ready and not self._from_you(made):
                 ends.remove(0)
 
+    def _follow(self, made: socket.socket, known: os.terminal_size) -> os.terminal_size:
+        """Tell the rank the size of your terminal where it has changed. SIGWINCH reaches only the main thread."""
+        with contextlib.suppress(OSError):
+            size = os.get_terminal_size(0)
+            if size != known:
+                made.sendall(encode({"size": [size.lines, size.columns]}))
+            return size
+        return known
+
     def _from_you(self, made: socket.socket) -> bool:
         """Pass input on; False at its end."""
         data = os.read(0, 1 << 16)
@@ -148,7 +161,7 @@ class _Server:
             os.kill(os.getpid(), signal.SIGINT)
             return True
         if data:
-            made.sendall(data)
+            made.sendall(encode({"keys": data.decode("latin-1")}) if self._kind == "tty" else data)
         else:
             made.shutdown(socket.SHUT_WR)
         return bool(data)
