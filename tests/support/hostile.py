@@ -276,22 +276,22 @@ def loaded_rightly(bench: Bench, system: str, shell: str, case: Case, got: Outco
 SCENARIOS = ("unload", "swap", "purge after a rollback", "nested")
 
 
-def chosen(number: int, shell: str) -> tuple[str, ...]:
-    """Two scenarios for a case: the first, and one of the others, so that the shells together try all with each."""
-    others = SCENARIOS[1:]
-    return SCENARIOS[0], others[(number + modules.SHELLS.index(shell)) % len(others)]
+def chosen(number: int, shell: str) -> str:
+    """The scenario of a case in a shell, so that the shells together try all with each case."""
+    return SCENARIOS[(number + modules.SHELLS.index(shell)) % len(SCENARIOS)]
 
 
 def examine(
-    bench: Bench, system: str, shell: str, tree: Path | None = None, only: str | None = None, *, every: bool = True
-) -> list[str]:
-    """Each case in every scenario, or in those `chosen` for it; the sentences of all that is wrong."""
+    bench: Bench, system: str, shell: str, tree: Path | None = None, only: str | None = None, *,
+    scenarios: tuple[str, ...] = (),
+) -> list[str]:  # fmt: skip
+    """Each case in these scenarios, or in the one `chosen` for it; the sentences of all that is wrong."""
 
     def one(item: tuple[int, tuple[str, Case]]) -> list[str]:
         number, (name, case) = item
         found = []
         controls: dict[str, Outcome] = {}
-        for scenario in SCENARIOS if every else chosen(number, shell):
+        for scenario in scenarios or (chosen(number, shell),):
             got = play(bench, system, shell, name, case, scenario, tree)
             wrong = judge(case, got, None, names=scenario != "nested")
             if wrong:  # only then the control is asked whether it does better
@@ -299,7 +299,7 @@ def examine(
                 if kind not in controls:
                     controls[kind] = play(bench, system, shell, name, case, kind, bench.control)
                 wrong = judge(case, got, controls[kind], names=scenario != "nested")
-            if scenario == "unload" and tree is None:
+            if tree is None:
                 wrong += loaded_rightly(bench, system, shell, case, got)
             found += [f"[{name}, {scenario}] {text}" for text in wrong]
         return found
