@@ -68,7 +68,7 @@ def make_plan(
         InputError: the request contradicts itself, the site or the allocated nodes.
         MissingError: a program that the plan needs was not found.
     """
-    hosts = as_allocated(hosts, context)
+    hosts = in_order(hosts, context)
     if intent.roles and program is None:
         from stackyard.launch.plan.roles import plan_roles  # late: it is made of the parts of this module
 
@@ -140,7 +140,7 @@ def program_of(intent: Intent, layout: Layout, launcher: str, program: Sequence[
     return made
 
 
-def as_allocated(hosts: Sequence[str] | None, context: PlanContext) -> Sequence[str] | None:
+def in_order(hosts: Sequence[str] | None, context: PlanContext) -> Sequence[str] | None:
     """Hosts in the order of the allocation, whatever order they are named in: srun numbers nodes and ranks in it."""
     if hosts is None or context.allocation is None:
         return hosts
