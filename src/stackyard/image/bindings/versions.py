@@ -1,0 +1,85 @@
+"""The symbol versions of an ELF file: which it needs of which library, and which it defines (.gnu.version_r and _d).
+
+The loader refuses a file whose needed version the library does not define: ``version `GLIBC_2.34' not found``. The rule
+holds for every library with versions, also for libstdc++, libgfortran and UCX.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+_WEAK = 0x2
+"""VER_FLG_WEAK: the loader only warns."""
+
+
+@dataclass(frozen=True)
+class Versions:
+    """`needed`: library to the versions that must be defined in it; `defined`: versions of this file."""
+
+    needed: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    defined: frozenset[str] = frozenset()
+
+
+@lru_cache(maxsize=4096)
+def read_versions(path: Path) -> Versions:
+    """The symbol versions of a file; none for a file that is not ELF or is damaged."""
+    from elftools.common.exceptions import ELFError
+
+    try:
+        with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return _read(cast(BinaryIO, data))
+    except (OSError, ValueError, ELFError, AssertionError, KeyError):
+        return Versions()
+
+
+def _read(data: BinaryIO) -> Versions:
+    from elftools.elf.elffile import ELFFile
+    from elftools.elf.gnuversions import GNUVerDefSection, GNUVerNeedSection
+
+    needed: dict[str, frozenset[str]] = {}
+    defined: set[str] = set()
+    for section in ELFFile(data).iter_sections():
+        if isinstance(section, GNUVerNeedSection):
+            for library, wanted in section.iter_versions():
+                names = frozenset(each.name for each in wanted if not each.entry.vna_flags & _WEAK)
+                name = str(library.name)
+                needed[name] = needed.get(name, frozenset()) | names
+        elif isinstance(section, GNUVerDefSection):
+            defined |= {_first(names) for _, names in section.iter_versions()}
+    return Versions(needed, frozenset(defined))
+
+
+def _first(names: Any) -> str:
+    """The name of a version; those after it are what it inherits from."""
+    return str(next(iter(names)).name)
+
+
+def text_of(path: Path, symbol: str) -> str:
+    """The text that an exported constant holds, e.g. ``ompi_version_string``; empty without it."""
+    from elftools.common.exceptions import ELFError
+
+    try:
+        with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return _text(cast(BinaryIO, data), symbol)
+    except (OSError, ValueError, ELFError, AssertionError):
+        return ""
+
+
+def _text(data: BinaryIO, symbol: str) -> str:
+    from elftools.elf.elffile import ELFFile
+    from elftools.elf.sections import SymbolTableSection
+
+    file = ELFFile(data)
+    table = file.get_section_by_name(".dynsym")
+    found = table.get_symbol_by_name(symbol) if isinstance(table, SymbolTableSection) else None
+    for entry in found or ():
+        offset = next(iter(file.address_offsets(entry["st_value"], 1)), None)
+        if offset is not None and entry["st_shndx"] != "SHN_UNDEF":
+            data.seek(offset)
+            return data.read(max(entry["st_size"], 1)).split(b"\0")[0].decode("utf-8", "replace")
+    return ""

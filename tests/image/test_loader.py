@@ -1,0 +1,159 @@
+"""The rules of the loader: the same files as this machine's own loader takes, and the same in another root."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from image.elfbed import build, loaded_by_system, names
+from stackyard.image.bindings.ldcache import read_cache
+from stackyard.image.bindings.loader import Loader, is_c_library
+from stackyard.image.bindings.tree import Tree
+from stackyard.image.bindings.versions import read_versions, text_of
+from support import programs
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture(autouse=True)
+def _gcc() -> None:
+    programs.need("gcc")
+
+
+def ours(program: Path, *library_path: str, tree: Tree | None = None) -> dict[str, str]:
+    found = Loader(tree or Tree(), library_path).closure([str(program)])
+    return names({item.name: item.inside for item in found.loaded if item.by is not None})
+
+
+@pytest.mark.parametrize("kind", ["none", "rpath", "runpath", "rpath-of-program", "runpath-of-program", "origin"])
+@pytest.mark.parametrize("given", [True, False])
+def test_as_this_machine_does(tmp_path: Path, kind: str, given: bool) -> None:
+    """The same two libraries in two directories: which is loaded depends on RPATH, RUNPATH and LD_LIBRARY_PATH."""
+    inner, outer = tmp_path / "image", tmp_path / "host"
+    for folder in (inner, outer):
+        build(folder / "libdeep.so.1")
+    options = {"rpath": {"rpath": str(inner)}, "runpath": {"runpath": str(inner)}, "origin": {"runpath": "$ORIGIN"}}
+    for folder in (inner, outer):
+        build(folder / "libtop.so.1", needs=(folder / "libdeep.so.1",), **options.get(kind, {}))  # type: ignore[arg-type]
+    own = {"rpath-of-program": {"rpath": str(inner)}, "runpath-of-program": {"runpath": str(inner)}}
+    app = build(tmp_path / "app", needs=(inner / "libtop.so.1",), program=True, **own.get(kind, {}))  # type: ignore[arg-type]
+    environ = {"LD_LIBRARY_PATH": str(outer)} if given else {}
+    expected = {k: v for k, v in loaded_by_system(app, **environ).items() if v != "not found"}
+    assert ours(app, *environ.values()) == names(expected)
+
+
+def test_the_programs_of_this_machine() -> None:
+    for name in ("bash", "gcc", "ip"):
+        path = shutil.which(name)
+        if path:
+            assert ours(Path(path)) == names(loaded_by_system(Path(path)))
+
+
+def test_the_cache_is_what_ldconfig_prints() -> None:
+    listing = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=True).stdout
+    lines = [line.split(" => ") for line in listing.splitlines() if " => " in line and "hwcap" not in line]
+    cache = read_cache(Path("/etc/ld.so.cache"))
+    assert len(lines) > 20
+    for name, path in lines:
+        assert path in cache[name.split()[0]]
+
+
+def test_a_damaged_cache_is_empty(tmp_path: Path) -> None:
+    file = tmp_path / "cache"
+    whole = Path("/etc/ld.so.cache").read_bytes()
+    for data in (b"", b"x" * 100, whole[:60], whole[:-40], b"glibc-ld.so.cache1.1" + b"\xff" * 200):
+        file.write_bytes(data)
+        read_cache(file)
+    assert read_cache(tmp_path / "none") == {}
+
+
+def test_another_root_has_its_own_links_and_cache(tmp_path: Path) -> None:
+    """Absolute links lead into the image; the image's own cache counts; the machine's libraries are never seen."""
+    root = tmp_path / "root"
+    real = build(root / "opt/mpi/libmpi.so.12.3", soname="libmpi.so.12")
+    (root / "usr/lib64").mkdir(parents=True)
+    (root / "usr/lib64/libmpi.so.12").symlink_to("/opt/mpi/libmpi.so.12.3")
+    (root / "lib64").symlink_to("usr/lib64")
+    app = build(tmp_path / "app", needs=(real,), program=True)
+    shutil.copy(app, root / "app")
+    found = Loader(Tree((root,))).closure(["/app"])
+    assert found.loaded[1].inside == "/lib64/libmpi.so.12" and found.loaded[1].elf.path == real
+    assert [each.name for each in found.missing] == ["libc.so.6"]
+    (root / "etc").mkdir()
+    (root / "usr/lib64/libmpi.so.12").unlink()
+    (root / "etc/ld.so.conf").write_text("/opt/mpi\n")
+    subprocess.run(["/sbin/ldconfig", "-r", root], check=True)
+    found = Loader(Tree((root,))).closure(["/app"])
+    assert (found.loaded[1].inside, found.loaded[1].rule) == ("/opt/mpi/libmpi.so.12", "ld.so.cache")
+
+
+def test_what_is_bound_hides_what_is_below(tmp_path: Path) -> None:
+    root, host = tmp_path / "root", tmp_path / "host"
+    build(root / "lib/libmpi.so.12")
+    build(host / "libmpi.so.12")
+    build(root / "app", needs=(root / "lib/libmpi.so.12",), program=True)
+    tree = Tree((root,)).bound({"/.singularity.d/libs/libmpi.so.12": host / "libmpi.so.12"})
+    assert ours(Path("/app"), tree=tree) == {"libmpi.so.12": "/lib/libmpi.so.12"}
+    assert ours(Path("/app"), "/.singularity.d/libs", tree=tree) == {
+        "libmpi.so.12": "/.singularity.d/libs/libmpi.so.12"
+    }
+    over = Loader(Tree((root,)).bound({"/lib": host})).closure(["/app"])
+    assert over.loaded[1].elf.path == host / "libmpi.so.12"
+    assert tree.names("/.singularity.d/libs") == ["libmpi.so.12"] and tree.names("/none") == []
+
+
+def test_an_upper_layer_hides_a_lower_one(tmp_path: Path) -> None:
+    upper, lower = tmp_path / "upper", tmp_path / "lower"
+    for layer, text in ((upper, "new"), (lower, "old")):
+        (layer / "etc").mkdir(parents=True)
+        (layer / "etc/x").write_text(text)
+    (lower / "etc/y").write_text("old")
+    tree = Tree((upper, lower))
+    found = tree.find("/etc/x")
+    assert found is not None and found.outside.read_text() == "new"
+    assert tree.names("/etc") == ["x", "y"]
+
+
+def test_links_in_circles_end(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    assert Tree((tmp_path,)).find("/a") is None
+    (tmp_path / "up").symlink_to("../../../..")
+    found = Tree((tmp_path,)).find("/up/a/..")
+    assert found is None
+    up = Tree((tmp_path,)).find("/up")
+    assert up is not None and up.outside == tmp_path
+
+
+def test_symbol_versions(tmp_path: Path) -> None:
+    lib = build(tmp_path / "libucp.so.0", version="UCP_1.12")
+    app = build(tmp_path / "app", needs=(lib,), program=True)
+    assert "UCP_1.12" in read_versions(lib).defined
+    needed = read_versions(app).needed
+    assert needed["libucp.so.0"] == {"UCP_1.12"}
+    assert any(version.startswith("GLIBC_") for version in needed["libc.so.6"])
+    (tmp_path / "text").write_text("no ELF")
+    assert not read_versions(tmp_path / "text").needed
+
+
+def test_a_text_in_a_library(tmp_path: Path) -> None:
+    text = 'const char ompi_version_string[] = "4.1.4"; int x(void) { return 0; }'
+    lib = build(tmp_path / "libmpi.so.40", source=text)
+    assert text_of(lib, "ompi_version_string") == "4.1.4"
+    assert text_of(lib, "other") == ""
+
+
+def test_the_c_library_is_known() -> None:
+    own = [
+        "libc.so.6",
+        "ld-linux-x86-64.so.2",
+        "ld64.so.2",
+        "ld-linux-aarch64.so.1",
+        "libm.so.6",
+        "ld-musl-x86_64.so.1",
+    ]
+    assert all(map(is_c_library, own))
+    assert not any(map(is_c_library, ["libmpi.so.12", "libcrypt.so.1", "libstdc++.so.6", "ld.py"]))
