@@ -26,6 +26,7 @@ def fixed(text: str) -> tuple[Intent, str]:
         ("if a; then\necho 1 | tee x\nfi", (), "piped: echo 1 | tee x"),
         ("julia make.jl > in.txt", ("julia make.jl > in.txt",), ""),
         ("set -x", (), "line 3: only prints"),
+        ("cd /a && mkdir b &&", ("cd /a",), "conditional: mkdir b"),
         ("set -euo pipefail", (), "line 3: set -euo pipefail"),
         ("[ -e x ] || exit 1", (), "conditional: exit 1"),
         ("f() { A=1; }", (), "in a function: A=1"),
@@ -33,8 +34,8 @@ def fixed(text: str) -> tuple[Intent, str]:
     ],
 )
 def test_what_stands_before_the_launch(lines: str, prologue: tuple[str, ...], said: str) -> None:
-    intent, notes = fixed(HEAD.format("-n 1") + lines + "\nsrun ./a\n")
-    assert intent.prologue == prologue and said in notes
+    intent, notes = fixed(HEAD.format("-n 1") + lines + ("" if lines.endswith("&&") else "\n") + " srun ./a\n")
+    assert intent.prologue == prologue and said in notes and "after the launch" not in notes
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ def test_a_home_directory_is_known_only_at_run_time() -> None:
     ("head", "line", "sizes", "said"),
     [
         ("-n 16 --ntasks-per-node=4", "srun ./a", (4, 4, None, None), ""),
-        ("-n 20 --gres=gpu:2", "mpiexec -n 2 ./a", (1, 2, None, 1), "the head requests 20 cores, the job file 1 x 2"),
+        ("-n 20 --gres=gpu:2", "mpiexec -n 2 ./a", (1, 2, 10, 1), ""),
         ("-N 1 --gres=gpu:8", "torchrun --nproc_per_node=8 a.py", (1, 8, None, 1), "the head requests 1 core, the"),
         ("-N 1 -c 10 --gres=gpu:4", "torchrun --nproc_per_node=4 a.py", (1, 4, 2, 1), "the head requests 10 cores"),
         ("-N 1 -c 8 --gres=gpu:4", "torchrun --nproc_per_node=4 a.py", (1, 4, 2, 1), ""),
@@ -72,6 +73,11 @@ def test_a_home_directory_is_known_only_at_run_time() -> None:
         ("-N 1 -n 8 -c 2 --gres=gpu:8", "singularity run a.sif ./a", (1, 1, 16, 8), "run script of the image"),
         ("-N 2 -c 4 --gres=gpu:2", "for i in 0 1; do\nsrun -N1 -n1 -w $i torchrun --nnodes=2 --nproc_per_node=2 "
          "--node_rank=$i --master_addr=a a.py &\ndone", (2, 2, 2, 1), "in a loop"),
+        ("-N 1 -n 1 -c 32", "mpirun -np 16 ./a", (1, 16, 2, None), ""),
+        ("-N 2 -c 8", "mpirun -np 32 ./a", (2, 16, 1, None), "the head requests 16 cores, the job file 2 x 16 ranks"),
+        ("-N 2", "srun -n 8 -c 4 --gpus-per-task=1 $EXE -x", (2, 4, 4, 1), "the head requests 2 cores"),
+        ("--gres=gpu:2", "srun torchrun --nproc_per_node=2 a.py", (1, 2, None, 1), "the head requests 1 core, the job"),
+        ("--gres=gpu:2 --mincpus=8", "srun torchrun --nproc_per_node=2 a.py", (1, 2, None, 1), ""),
         ("-N 4 -n 4", "srun -n 2 ./a", (2, 1, None, None), "the head requests 4 cores"),
         ("-N 2 -c 4", "./a", (1, 1, 4, None), "the head requests 8 cores"),
     ],
@@ -89,6 +95,13 @@ def test_the_sizes_of_the_job(head: str, line: str, sizes: tuple[int | None, ...
 def test_sizes_that_are_no_numbers(option: str, said: str) -> None:
     _, notes = fixed(f"#BSUB -nnodes 2 -W 10\njsrun -n2 -r1 -a1 {option} ./a\n")
     assert said in notes and "GPUs are not requested" not in notes
+
+
+def test_slots_of_one_host_are_the_cores_of_a_plain_program() -> None:
+    intent, _ = fixed('#BSUB -n 4 -W 10\n#BSUB -R "span[hosts=1]"\npython a.py\n')
+    assert (intent.nodes, intent.ranks_per_node, intent.cores_per_rank) == (1, 1, 4)
+    intent, notes = fixed("#BSUB -n 4 -W 10\npython a.py\n")
+    assert (intent.nodes, intent.ranks_per_node) == (1, 1) and "the head requests 4 cores" in notes
 
 
 def test_pbs_resources_without_select() -> None:
@@ -135,7 +148,7 @@ def test_a_ray_driver_that_is_not_found_is_not_lost() -> None:
 @pytest.mark.parametrize(
     ("text", "name", "output"),
     [
-        ("#SBATCH -n 1 -o log_%N_%A_%a_%4t.txt", "slurm", "log_%N_%A_%a_%4t.txt"),
+        ("#SBATCH -n 1 -o log.%j.%N_%A_%a_%4t.txt", "slurm", "log.%j.%N_%A_%a_%4t.txt"),
         ("#SBATCH -n 1 -o log_%NAME%.txt", "slurm", ""),
         ("#SBATCH -n 1 -o {{name}}.txt", "slurm", ""),
         ("#FLUX: -n 1\n#FLUX: --output={{name}}.{{id}}.log", "flux", "{{name}}.{{id}}.log"),
@@ -144,3 +157,22 @@ def test_a_ray_driver_that_is_not_found_is_not_lost() -> None:
 def test_what_the_scheduler_fills_in_is_no_placeholder(text: str, name: str, output: str) -> None:
     intent, notes = fixed(f"#!/bin/bash\n{text}\n./a\n")
     assert intent.batch.output == output and ("is a placeholder" in notes) == (not output)
+
+
+def test_threads_of_another_function_are_not_those_of_the_launch() -> None:
+    text = HEAD.format("-N 1") + "export OMP_NUM_THREADS=4\na() {{\nOMP_NUM_THREADS=1\n}}\n{}\n"
+    assert fixed(text.format("srun -c 8 ./a"))[0].threads_per_rank is None
+    assert fixed(text.format("b() {\nOMP_NUM_THREADS=2\nsrun -c 8 ./a\n}"))[0].threads_per_rank == 2
+
+
+def test_the_other_commands_of_an_eval() -> None:
+    lines = 'CMD="module load a; export B=1; torchrun --nproc_per_node=2 a.py"\neval $CMD\n'
+    intent, notes = fixed(HEAD.format("-N 1 -c 2") + lines)
+    assert intent.program == ("a.py",)
+    assert "in eval: module load a" in notes and "in eval: export B=1" in notes and "in eval: torchrun" not in notes
+
+
+def test_small_launches_beside_a_plain_program() -> None:
+    intent, notes = fixed("#BSUB -nnodes 1 -W 10\n#BSUB -N a@b.c\njsrun -n1 -g1 nvidia-smi -L; python a.py\n")
+    assert intent.program == ("a.py",) and "a small command on the nodes, jsrun -n1 -g1 nvidia-smi -L" in notes
+    assert "line 2: words that belong to no option: a@b.c" in notes

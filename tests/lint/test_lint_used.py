@@ -199,3 +199,16 @@ def test_the_driver_of_a_cluster_belongs_on_the_first_node(tmp_path: Path, line:
 def test_other_programs_run_only_on_the_first_node(tmp_path: Path) -> None:
     text = "#!/bin/bash\n#SBATCH --time=10 --nodes=2\npython train.py\n"
     assert hits(text, "only-first-node")[0].startswith("note")
+
+
+def test_a_setting_in_a_comment_is_no_evidence() -> None:
+    text = "#BSUB -nnodes 1 -W 10\n{}\njsrun -n6 -a1 -c7 -g1 -bpacked:7 ./solver\n"
+    assert not hits(text.format("#export HOROVOD_GPU_ALLGATHER=MPI"), "smpiargs-gpu")
+    assert hits(text.format("export HOROVOD_GPU_ALLGATHER=MPI"), "smpiargs-gpu")
+    assert hits(text.format("# a CUDA-aware example"), "smpiargs-gpu")
+
+
+@pytest.mark.parametrize(("queue", "severity"), [("compute_full_node", "note"), ("gpu", "warning")])
+def test_a_queue_of_whole_nodes_by_its_name(queue: str, severity: str) -> None:
+    said = hits(ONE.format(f"-p {queue}") + "torchrun --nproc_per_node=4 a.py", "ranks-share-a-core")
+    assert said[0].startswith(severity)

@@ -6,11 +6,12 @@ import re
 import shlex
 from collections.abc import Callable
 
-from stackyard.lint.directives import Directive
+from stackyard.lint.directives import Directive, split_directive
 from stackyard.lint.making import Making
-from stackyard.lint.options import Option
+from stackyard.lint.options import Option, read_options
 from stackyard.lint.request import gpus_of, number
 from stackyard.lint.rules.base import is_template
+from stackyard.lint.tables import HEADS
 
 _NAMES = {
     "slurm": {
@@ -76,6 +77,10 @@ def head(making: Making) -> None:
     for each in script.directives:
         if each.state in ("late", "spaced", "component", "changed") and each.kind == script.scheduler:
             making.note(each.line, f"not read by the scheduler, or of a further component: {each.text}")
+    for each in read:
+        rest = read_options(HEADS[each.kind], split_directive(each.text)).rest if each.kind in HEADS else ()
+        if rest and not any(word.startswith("-") for word in rest):
+            making.note(each.line, f"words that belong to no option: {' '.join(rest)}")
     _split_array(making)
 
 
@@ -104,7 +109,7 @@ def _plain(kind: str, name: str, value: str) -> str:
     if name == "R":
         return re.sub("[{}]", "", value)
     is_file = name in ("output", "error", "input", "o", "oo", "e", "eo", "i")
-    return re.sub(_PATTERNS[kind], "", value) if is_file and kind in _PATTERNS else value
+    return re.sub(_PATTERNS[kind], "x", value) if is_file and kind in _PATTERNS else value
 
 
 def _size(making: Making, directive: Directive, option: Option) -> None:

@@ -10,6 +10,7 @@ from stackyard.lint.making import Making
 from stackyard.lint.prologue import is_quiet
 from stackyard.lint.rules.base import Case
 from stackyard.lint.scope import Resolved
+from stackyard.lint.shell import parse_shell
 from stackyard.lint.words import shown
 
 _CARRIED = {
@@ -40,13 +41,14 @@ _PLACING = {
 }
 
 
-def left_out(case: Case, making: Making, started: Resolved | None, main: Launch | None, end: int) -> None:
+def left_out(case: Case, making: Making, started: Resolved | None, main: Launch | None, place: int) -> None:
     """Note what the launch line, the shells of its tasks and the commands after it do beyond the job file."""
     _head_line(making)
     if started is None:
-        _after(case, making, None, end)
+        _after(case, making, None, place)
         return
     _around(making, started)
+    _evaluated(making, started, main)
     chain = [main, *(each for each in case.launches if main in each.via)] if main else []
     for launch in chain:
         _options(making, launch)
@@ -57,7 +59,7 @@ def left_out(case: Case, making: Making, started: Resolved | None, main: Launch 
         _wrapped(making, main.line, started.argv, main.words)
     else:
         _wrapped(making, started.line, started.argv, tuple(unwrapped(list(started.argv))))
-    _after(case, making, started, end)
+    _after(case, making, started, place)
 
 
 def _head_line(making: Making) -> None:
@@ -92,6 +94,16 @@ def _around(making: Making, started: Resolved) -> None:
         making.note(started.line, "the launch depends on the command before it")
     if command.background:
         making.note(started.line, "the launch is in the background; the job ends with it")
+
+
+def _evaluated(making: Making, started: Resolved, main: Launch | None) -> None:
+    """The other commands in the text of an ``eval`` that has the launch."""
+    evals = [each for each in making.script.commands if each.line == started.line and each.argv[:1] == ("eval",)]
+    for command in parse_shell(" ".join(evals[0].argv[1:]), started.line) if evals else ():
+        text = " ".join([*(f"{each.name}={each.raw}" for each in command.assignments), *(w.raw for w in command.words)])
+        if command.words and main and command.words[0].raw == main.word:
+            continue
+        making.note(started.line, f"in eval: {text}")
 
 
 def _options(making: Making, launch: Launch) -> None:
@@ -140,15 +152,14 @@ def _wrapped(making: Making, line: int, words: tuple[str, ...], inner: tuple[str
         making.note(line, f"{' '.join(before)} before {inner[0]}")
 
 
-def _after(case: Case, making: Making, started: Resolved | None, end: int) -> None:
+def _after(case: Case, making: Making, started: Resolved | None, place: int) -> None:
     """Commands behind the launch: a job file ends with its program."""
     launched = {id(each.command) for each in case.launches if not each.via}
     ray = any(each.kind == "ray" for each in case.launches)
     quiet: list[str] = []
-    for resolved in case.script.commands:
+    for resolved in case.script.commands[place:]:
         if (
-            resolved.line < end
-            or resolved is started
+            resolved is started
             or id(resolved) in launched
             or (started and resolved.line == started.line and resolved.argv[:1] == ("eval",))  # its text is the launch
         ):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from stackyard.findings import counted
 from stackyard.lint.launches import AGENTS, RANKS, Launch
 from stackyard.lint.making import Making
@@ -29,11 +31,12 @@ def sizes(case: Case, making: Making, launch: Launch | None, line: int, *, whole
     threads = launch
     if launch and not _starts_ranks(case, launch):
         launch = None
-    inner, total = _agent(case, launch), None if whole else _all_ranks(case, launch)
+    launch = launch and replace(launch, doubtful=False)  # a program in a variable is taken as the program
+    inner, total = _agent(case, threads if launch else None), None if whole else _all_ranks(case, launch)
     sets = sets_of(launch) if launch else None
     nodes = _nodes(case, making, launch, inner, total, line)
     per_node = _per_node(case, launch, nodes, total)
-    cores, gpus = _cores(case, launch, per_node), _gpus(case, launch, total)
+    cores, gpus = _cores(case, launch, nodes, per_node), _gpus(case, launch, total)
     if sets:
         nodes, cores, gpus = _of_sets(making, sets, nodes)
         host = sets.host or _even(sets, nodes)
@@ -49,7 +52,7 @@ def sizes(case: Case, making: Making, launch: Launch | None, line: int, *, whole
         _check_cores(case, making, line)
     _share_gpus(making, line, gpus, per_node, any(option.name in _GPUS for option in options))
     _threads(making, threads)
-    for option in (*options, *(inner.reading.options if inner and inner is not launch else ())):
+    for option in (*options, *(inner.reading.options if inner and inner is not threads else ())):
         if option.name in _COUNTS and number(option.value) is None:
             making.note(line, f"{option.name} is {shown(option.value)}: check nodes, ranks_per_node and cores_per_rank")
 
@@ -132,7 +135,7 @@ def _per_node(case: Case, launch: Launch | None, nodes: int | None, total: int |
     return each or (request.node_tasks if sizeless else None) or (None if launch.given("np", "nrs") else even)
 
 
-def _cores(case: Case, launch: Launch | None, per_node: int | None) -> int | None:
+def _cores(case: Case, launch: Launch | None, nodes: int | None, per_node: int | None) -> int | None:
     request = case.script.request
     if launch and launch.kind == "srun":
         return case.step(launch).cpus
@@ -143,9 +146,10 @@ def _cores(case: Case, launch: Launch | None, per_node: int | None) -> int | Non
     if per_node and (launch is None or launch.kind in AGENTS):  # all cores of the job on its node
         cores = _node_cores(case)
         return cores // per_node if cores else None
-    if per_node and request.node_cpus and not request.tasks_per_node:
-        return request.node_cpus // per_node
-    return request.cpus_per_task
+    if not request.cores or not per_node:
+        return request.cpus_per_task
+    each = max(1, request.cores // ((nodes or 1) * per_node))
+    return each if each > 1 or request.cpus_per_task else None
 
 
 def _node_cores(case: Case) -> int | None:
@@ -204,7 +208,7 @@ def _of_agent(
 ) -> tuple[int | None, int | None]:
     """Ranks on each node and their cores under torchrun, accelerate or deepspeed."""
     ranks = ranks_per_agent(inner) or node_gpus
-    if inner is launch:  # in the batch script itself: all cores of the job on its node
+    if launch and launch.kind in AGENTS:  # in the batch script itself: all cores of the job on its node
         cores = _node_cores(case)
     if ranks_per_agent(inner) is None and ranks:
         making.note(inner.line, f"the ranks of {inner.kind} are not in the script: one for each of {ranks} GPUs")
@@ -252,8 +256,12 @@ def _share_gpus(making: Making, line: int, gpus: int | None, per_node: int | Non
 
 def _threads(making: Making, launch: Launch | None) -> None:
     threads = launch.environment.get("OMP_NUM_THREADS") if launch else None
-    if not threads or not threads.text.isdecimal() or not int(threads.text):
+    if not launch or not threads or not threads.text.isdecimal() or not int(threads.text):
         return
+    if any(
+        kind == "function" and (number, kind) not in launch.command.command.blocks for number, kind in threads.blocks
+    ):
+        return  # another function's
     if int(threads.text) > (making.values["cores_per_rank"] or int(threads.text)):
         making.note(threads.line, f"{threads.text} threads on fewer cores: one thread for each core")
     else:

@@ -71,14 +71,26 @@ class Before:
     quiet: list[str] = field(default_factory=list)
 
 
-def lines_before(script: Script, end: int) -> Before:
-    """The commands above line `end` that prepare the run: modules, environments, variables, directories, files.
+def place_of(script: Script, first: Resolved | None) -> int:
+    """The number of commands before one of the script, or before the line that has it (``eval``); all without one."""
+    for number, resolved in enumerate(script.commands):
+        if first is not None and (resolved is first or resolved.line > first.line or _evaluates(resolved, first)):
+            return number
+    return len(script.commands)
+
+
+def _evaluates(resolved: Resolved, first: Resolved) -> bool:
+    return resolved.line == first.line and resolved.argv[:1] == ("eval",)
+
+
+def lines_before(script: Script, place: int) -> Before:
+    """The first `place` commands of a script that prepare the run: modules, environments, variables, files.
 
     Their order and text stay. Variables that Stackyard sets, and commands in a condition or a loop, are noted.
     """
     before = Before()
     started = {id(each.command) for each in script.launches}
-    for pipe in pipelines(each for each in script.commands if each.line < end and id(each) not in started):
+    for pipe in pipelines(each for each in script.commands[:place] if id(each) not in started):
         if len(pipe) > 1:
             _carry_pipe(before, pipe)
         else:

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 
 from stackyard.lint.directives import Directive
 
+_OTHER_CORES = {"cpus-per-gpu", "mincpus", "cores-per-socket", "nnodes", "csm", "l.ncpus", "tres-per-task"}
+"""Options that determine cores in another way than by tasks."""
+
 
 @dataclass
 class Request:
@@ -62,10 +65,12 @@ class Request:
         """Cores of the whole job, if the head determines them: one for each task unless it says more."""
         if self.node_cpus:
             return self.node_cpus * self.nodes if self.nodes else None
-        counted = self.values.keys() & {"ntasks", "ntasks-per-node", "n", "nslots", "ntasks-per-gpu", "cpus-per-gpu"}
-        tasks = self.all_tasks or (None if counted else self.nodes)
-        sized = self.scheduler in ("slurm", "flux") or self.tasks_per_node
-        return tasks * (self.cpus_per_task or 1) if tasks and sized and "nnodes" not in self.values else None
+        if self.values.keys() & _OTHER_CORES or self.scheduler not in ("slurm", "flux", "lsf", "pbs"):
+            return None
+        counted = self.values.keys() & {"ntasks", "ntasks-per-node", "n", "nslots", "ntasks-per-gpu"}
+        alone = self.nodes or (1 if self.scheduler == "slurm" else None)
+        tasks = self.all_tasks or (None if counted or self.scheduler in ("lsf", "pbs") else alone)
+        return tasks * (self.cpus_per_task or 1) if tasks else None
 
     @property
     def node_gpus(self) -> int | None:
@@ -181,6 +186,8 @@ def _lsf(request: Request) -> None:
     request.tasks = number(get("n")) if not request.nodes and "csm" not in request.values else None
     spread = re.search(r"span\[\s*ptile\s*=\s*(\d+)", get("R") or "")
     request.tasks_per_node = int(spread[1]) if spread and request.tasks else None
+    if request.tasks and re.search(r"span\[\s*hosts\s*=\s*1\b", get("R") or ""):
+        request.tasks_per_node = request.tasks
     if request.tasks and request.tasks_per_node:
         request.nodes = -(-request.tasks // request.tasks_per_node)
     gpus = re.search(r"\bnum=(\d+)", get("gpu") or "")
