@@ -7,13 +7,11 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from support.slurm import SlurmCluster
-from support.slurmcli import SHAPE, Work, working
+from support.slurmcli import SHAPE, Work
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
@@ -24,12 +22,6 @@ print("finished", flush=True)
 """
 BEFORE = (130, 143, 1, -signal.SIGINT, -signal.SIGTERM)
 """Also the codes of a Python that a signal ends before it has read the command line; salloc makes 1 of its death."""
-
-
-@pytest.fixture
-def work(slurm: SlurmCluster, tmp_path: Path) -> Iterator[Work]:
-    with working(slurm, tmp_path) as made:
-        yield made
 
 
 @pytest.mark.parametrize("after_s", [0.3, 0.6, 0.9, 1.4])
