@@ -78,6 +78,8 @@ def test_a_home_directory_is_known_only_at_run_time() -> None:
         ("-N 2", "srun -n 8 -c 4 --gpus-per-task=1 $EXE -x", (2, 4, 4, 1), "the head requests 2 cores"),
         ("--gres=gpu:2", "srun torchrun --nproc_per_node=2 a.py", (1, 2, None, 1), "the head requests 1 core, the job"),
         ("--gres=gpu:2 --mincpus=8", "srun torchrun --nproc_per_node=2 a.py", (1, 2, None, 1), ""),
+        ("-n 1 -c 6 -G 1", "srun ./a", (1, 1, 6, 1), ""),
+        ("-n 8 -G 8", "srun ./a", (1, 8, None, None), "--gpus=8 is not a whole number for each node"),
         ("-N 4 -n 4", "srun -n 2 ./a", (2, 1, None, None), "the head requests 4 cores"),
         ("-N 2 -c 4", "./a", (1, 1, 4, None), "the head requests 8 cores"),
     ],
@@ -120,6 +122,7 @@ def test_pbs_resources_without_select() -> None:
         ("julia main.jl in.json &> out.txt", ("julia", "main.jl", "in.json"), "the redirection &>out.txt"),
         ("module load R\n./a -x\nrm -f tmp", ("./a", "-x"), "after the launch: rm -f tmp"),
         ("./a\n./b", ("./b",), "line 3: ./a"),
+        ("time -p ./a -x", ("./a", "-x"), ""),
         ("$MPI_EXEC -n 4 ./a", (), "fill in program"),
         ("./a | tee log", (), "piped: ./a | tee log"),
     ],
@@ -176,3 +179,25 @@ def test_small_launches_beside_a_plain_program() -> None:
     intent, notes = fixed("#BSUB -nnodes 1 -W 10\n#BSUB -N a@b.c\njsrun -n1 -g1 nvidia-smi -L; python a.py\n")
     assert intent.program == ("a.py",) and "a small command on the nodes, jsrun -n1 -g1 nvidia-smi -L" in notes
     assert "line 2: words that belong to no option: a@b.c" in notes
+
+
+def test_what_a_template_engine_fills_in_is_one_word() -> None:
+    text = (
+        "#!/bin/bash\n#BSUB -q {{ queue }}\n#BSUB -nnodes 2 -W 10\n"
+        "export OMP_NUM_THREADS={{ threads }}\nexport A={{ a }}\n"
+        "jsrun -r {{ sets | int }} -a1 -c 7 -g 1 python {{ trainer }} --in {{ yaml }}\n"
+    )
+    intent, notes = fixed(text)
+    assert intent.program == ("python", "{{ trainer }}", "--in", "{{ yaml }}")
+    assert intent.prologue == ("export A={{ a }}",)
+    assert "q: {{queue}} is a placeholder" in notes and "rs_per_host is {{ sets | int }}" in notes
+    assert "belong to no option" not in notes
+
+
+def test_options_without_their_value() -> None:
+    intent, notes = fixed(
+        "#!/bin/bash\n#SBATCH -n 1 --partition= # a name\n#SBATCH -w  # a node\n#SBATCH -A # you\n./a\n"
+    )
+    assert not intent.batch.scheduler_args
+    for name in ("partition", "nodelist", "account"):
+        assert f"{name} has no value: fill it in" in notes

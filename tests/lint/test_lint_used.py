@@ -212,3 +212,9 @@ def test_a_setting_in_a_comment_is_no_evidence() -> None:
 def test_a_queue_of_whole_nodes_by_its_name(queue: str, severity: str) -> None:
     said = hits(ONE.format(f"-p {queue}") + "torchrun --nproc_per_node=4 a.py", "ranks-share-a-core")
     assert said[0].startswith(severity)
+
+
+def test_a_line_that_is_filled_in_ends_no_head() -> None:
+    text = "#!/bin/bash\n${PARTITION_OPTION}\n#SBATCH --nodes=2\n#SBATCH -t 1\n./a\n"
+    assert not hits(text, "no-directive-read") and not hits(text, "directive-late")
+    assert hits(text.replace("${PARTITION_OPTION}", "module load a"), "no-directive-read")

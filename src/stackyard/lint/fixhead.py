@@ -92,6 +92,8 @@ def _carry(making: Making, directive: Directive, option: Option) -> None:
             making.note(directive.line, (value and f"--{option.written} {value}") or directive.text)
     elif is_template(_plain(kind, name, value)) or ("$" in value and kind != "pbs"):
         making.note(directive.line, f"{name}: {value} is a placeholder: fill it in")
+    elif not value and name in HEADS[kind].valued.values() and name not in HEADS[kind].optional.values():
+        making.note(directive.line, f"{name} has no value: fill it in")
     elif known:
         making.batch[known] = value
     elif name == _WHOLE_NODES.get(kind):

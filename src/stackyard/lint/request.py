@@ -169,8 +169,9 @@ def _slurm(request: Request) -> None:
     per_node = number((get("gpus-per-node") or "").split(":")[-1])
     request.gpus_per_node = per_node if per_node is not None else gpus_of(get("gres") or "")
     total = number((get("gpus") or "").split(":")[-1])
-    if request.gpus_per_node is None and total and request.nodes and total % request.nodes == 0:
-        request.gpus_per_node = total // request.nodes
+    nodes = request.nodes or (1 if total == 1 or ((request.tasks or 1) == 1 and not request.tasks_per_node) else None)
+    if request.gpus_per_node is None and total and nodes and total % nodes == 0:
+        request.gpus_per_node = total // nodes
     request.memory_mib = mebibytes(get("mem") or "")
     request.time_min = minutes(get("time") or "", "slurm")
     request.exclusive = (

@@ -292,6 +292,8 @@ class _Reader:
         text = word.plain
         if text in ("then", "do", "!", "time", "coproc"):
             self._now = None
+            option = re.compile(r"[ \t]+-p\b").match(self.text, self.at) if text == "time" else None
+            self.at = option.end() if option else self.at
         elif text in ("else", "elif"):
             self._now = None
             self._branch_again()
