@@ -24,8 +24,8 @@ from support.processes import wait_for
 
 NODE = Path(sockets.__file__).parent
 PARTS = (
-    "agent", "directory", "ends", "gpuprobe", "handshake", "logs", "machine", "messages", "processes", "ranks",
-    "sockets", "stacks", "terminal", "uplink", "usage",
+    "agent", "directory", "ends", "gpuprobe", "handshake", "logs", "machine", "messages", "pack", "processes",
+    "ranks", "sockets", "stacks", "stage", "staged", "stagedir", "terminal", "unpack", "uplink", "usage",
 )  # fmt: skip
 
 

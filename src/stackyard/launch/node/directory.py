@@ -39,16 +39,23 @@ class NodeDirectory:
 
     def go(self, variables: "dict[str, Any]") -> "None":
         """Let the shims start their programs, with these variables."""
-        self._put("go", "".join(f"{name}={_quoted(str(value))}\n" for name, value in variables.items()))
+        self.put("go", "".join(f"{name}={_quoted(str(value))}\n" for name, value in variables.items()))
 
     def stop(self, message: "str") -> "None":
         """Let the shims end without starting their programs."""
-        self._put("stop", message + "\n")
+        self.put("stop", message + "\n")
 
     def acknowledge(self, local: "int") -> "None":
         """Let a shim leave: the hub has received its exit status. Where this fails the shim leaves by itself."""
         with contextlib.suppress(OSError):
-            self._put(f"ack.{local}", "")
+            self.put(f"ack.{local}", "")
+
+    def put(self, name: "str", text: "str") -> "None":
+        """Write a file whole. Raises OSError."""
+        path = os.path.join(self.path, name)
+        with open(path + ".new", "w") as stream:
+            stream.write(text)
+        os.rename(path + ".new", path)
 
     def remove(self) -> "None":
         """Remove the directory with everything in it."""
@@ -56,13 +63,6 @@ class NodeDirectory:
             for name in listed(self.path):
                 os.unlink(os.path.join(self.path, name))
             os.rmdir(self.path)
-
-    def _put(self, name: "str", text: "str") -> "None":
-        """Write a file whole."""
-        path = os.path.join(self.path, name)
-        with open(path + ".new", "w") as stream:
-            stream.write(text)
-        os.rename(path + ".new", path)
 
 
 def _quoted(value: "str") -> "str":
