@@ -120,6 +120,7 @@ def test_pbs_resources_without_select() -> None:
     ("lines", "program", "said"),
     [
         ("julia main.jl in.json &> out.txt", ("julia", "main.jl", "in.json"), "the redirection &>out.txt"),
+        ("./a\nfor i in 1 2; do\necho $i >> done.txt\ndone", ("./a",), "after the launch: echo $i"),
         ("module load R\n./a -x\nrm -f tmp", ("./a", "-x"), "after the launch: rm -f tmp"),
         ("./a\n./b", ("./b",), "line 3: ./a"),
         ("time -p ./a -x", ("./a", "-x"), ""),
@@ -132,6 +133,15 @@ def test_a_program_that_is_no_python(lines: str, program: tuple[str, ...], said:
     assert intent.program == program and said in notes
 
 
+def test_container_options_in_a_variable() -> None:
+    lines = 'BIND=""\nif a; then\nBIND="--bind /a"\nfi\nsingularity exec --nv $BIND $DIR/a.sif jupyter --port 1\n'
+    intent, notes = fixed(HEAD.format("-n 1") + lines)
+    assert intent.program == ("jupyter", "--port", "1")
+    assert "the container options in $BIND" in notes and "the container image $DIR/a.sif" in notes
+    intent, notes = fixed(HEAD.format("-n 1") + "singularity exec $IMAGE ./a\n")
+    assert intent.program == ("./a",) and "the container image $IMAGE" in notes
+
+
 def test_standard_input_of_the_launch() -> None:
     _, notes = fixed(HEAD.format("-n 1") + "echo 1 | srun ./a < in.txt\n")
     assert "the pipe into the launch, its standard input" in notes
@@ -140,10 +150,11 @@ def test_standard_input_of_the_launch() -> None:
 
 def test_a_ray_driver_that_is_not_found_is_not_lost() -> None:
     text = HEAD.format("-N 2 --exclusive") + (
-        "ip=$(hostname)\nsrun -N1 -n1 hostname\nsrun -N1 -n1 ray start --head --block &\nsrun -n 1 $1\n$DRIVER --go\n"
+        "ip=$(hostname)\nsrun -N1 -n1 hostname\n"
+        "srun -N1 -n1 --gres=gpu:4 ray start --head --block &\nsrun -n 1 $1\n$DRIVER --go\n"
     )
     intent, notes = fixed(text)
-    assert (intent.nodes, intent.backend, intent.program) == (2, "ray", ())
+    assert (intent.nodes, intent.backend, intent.program, intent.gpus_per_rank) == (2, "ray", (), 4)
     for part in ("a further launch, srun -n 1 $1", "srun -N1 -n1 hostname", "after the launch: $DRIVER --go"):
         assert part in notes
 
@@ -199,5 +210,9 @@ def test_options_without_their_value() -> None:
         "#!/bin/bash\n#SBATCH -n 1 --partition= # a name\n#SBATCH -w  # a node\n#SBATCH -A # you\n./a\n"
     )
     assert not intent.batch.scheduler_args
+    assert "belong to no option" not in notes
+    _, notes = fixed("#BSUB !MAIL -u a@b.c more -W 10\n./a\n")
+    assert "line 1: words that belong to no option: !MAIL more" in notes
+    _, notes = fixed("#!/bin/bash\n#SBATCH -n 1 --partition= # a name\n#SBATCH -w  # a node\n#SBATCH -A # you\n./a\n")
     for name in ("partition", "nodelist", "account"):
         assert f"{name} has no value: fill it in" in notes

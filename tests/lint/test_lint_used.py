@@ -218,3 +218,5 @@ def test_a_line_that_is_filled_in_ends_no_head() -> None:
     text = "#!/bin/bash\n${PARTITION_OPTION}\n#SBATCH --nodes=2\n#SBATCH -t 1\n./a\n"
     assert not hits(text, "no-directive-read") and not hits(text, "directive-late")
     assert hits(text.replace("${PARTITION_OPTION}", "module load a"), "no-directive-read")
+    assert not hits(text.replace("=2", "=${NODES}"), "directive-variable")
+    assert hits(text.replace("=2", "=${NODES}").replace("${PARTITION_OPTION}", ""), "directive-variable")

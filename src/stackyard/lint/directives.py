@@ -20,7 +20,7 @@ _TAG = re.compile(
     r"^(?P<lead>[ \t]*)(?P<hash>#+)(?P<gap>[ \t]*)"
     r"(?P<tag>SBATCH|BSUB|PBS|COBALT|flux:|FLUX:|\$(?=\s+-))(?P<rest>.*)$"
 )
-_FILLED_IN = re.compile(r"\s*\$\{[A-Z][A-Z0-9_]*\}\s*")
+FILLED_IN = re.compile(r"\s*\$\{[A-Z][A-Z0-9_]*\}\s*")
 """A line of a head that some program fills in with directives."""
 TAGS = {"slurm": "#SBATCH", "lsf": "#BSUB", "pbs": "#PBS", "flux": "# flux:"}
 _KINDS = {
@@ -72,7 +72,7 @@ def read_directives(text: str, inner: set[int]) -> tuple[Directive, ...]:
                 state = "late" if over else "read" if row.startswith(sentinel) else "changed"
                 made = replace(made, state=state, written=sentinel.strip())
             found.append(replace(made, state="component") if further and made.state == "read" else made)
-        elif row.strip() and not row.lstrip().startswith(("#", "{{")) and not _FILLED_IN.fullmatch(row):
+        elif row.strip() and not row.lstrip().startswith(("#", "{{")) and not FILLED_IN.fullmatch(row):
             begun, over = not template, bool(sentinel) and not template
     return tuple(found)
 

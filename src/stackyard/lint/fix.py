@@ -135,7 +135,7 @@ def _plain_program(case: Case, making: Making, ray: list[Launch]) -> Resolved | 
     making.values["backend"] = "ray" if ray else "any"
     if ray:
         making.notes.append("the lines that start, await and stop Ray: backend: ray does this")
-        making.values["cores_per_rank"], making.values["gpus_per_rank"] = request.cpus_per_task, request.node_gpus
+        making.values["cores_per_rank"] = request.cpus_per_task
         making.values["ranks_per_node"] = 1
     own = [*(each.command for each in ray), *(started or ())[:1]]
     for other in case.launches:

@@ -78,10 +78,21 @@ def head(making: Making) -> None:
         if each.state in ("late", "spaced", "component", "changed") and each.kind == script.scheduler:
             making.note(each.line, f"not read by the scheduler, or of a further component: {each.text}")
     for each in read:
-        rest = read_options(HEADS[each.kind], split_directive(each.text)).rest if each.kind in HEADS else ()
-        if rest and not any(word.startswith("-") for word in rest):
-            making.note(each.line, f"words that belong to no option: {' '.join(rest)}")
+        if words := _stray(each):
+            making.note(each.line, f"words that belong to no option: {' '.join(words)}")
     _split_array(making)
+
+
+def _stray(directive: Directive) -> list[str]:
+    """The words of a directive that are neither options nor values of options that the scheduler has."""
+    words, found = tuple(split_directive(directive.text)), list[str]()
+    while directive.kind in HEADS and words:
+        reading = read_options(HEADS[directive.kind], words)
+        if any(not option.name for option in reading.options):
+            break  # the words after an unknown option may be its values
+        words = reading.rest[1:]
+        found += reading.rest[:1]
+    return found
 
 
 def _carry(making: Making, directive: Directive, option: Option) -> None:

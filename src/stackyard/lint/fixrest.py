@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from stackyard.lint.launches import Launch, unwrapped
 from stackyard.lint.making import Making
-from stackyard.lint.prologue import is_quiet
+from stackyard.lint.prologue import acts, is_quiet
 from stackyard.lint.rules.base import Case
 from stackyard.lint.scope import Resolved
 from stackyard.lint.shell import parse_shell
@@ -165,7 +165,7 @@ def _after(case: Case, making: Making, started: Resolved | None, place: int) -> 
         ):
             continue
         text = " ".join(_text(resolved))
-        if resolved.argv and is_quiet(resolved.argv) and not resolved.command.background:
+        if resolved.argv and is_quiet(resolved.argv) and not resolved.command.background and not acts(resolved):
             quiet.append(str(resolved.line))
         elif text and not (ray and resolved.argv[:2] == ("ray", "stop")):
             making.note(resolved.line, f"after the launch: {text}")

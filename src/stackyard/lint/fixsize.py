@@ -37,6 +37,8 @@ def sizes(case: Case, making: Making, launch: Launch | None, line: int, *, whole
     nodes = _nodes(case, making, launch, inner, total, line)
     per_node = _per_node(case, launch, nodes, total)
     cores, gpus = _cores(case, launch, nodes, per_node), _gpus(case, launch, total)
+    if whole and gpus is None:
+        gpus = next((launch_gpus(case, each) for each in case.launches if each.kind == "ray"), None)
     if sets:
         nodes, cores, gpus = _of_sets(making, sets, nodes)
         host = sets.host or _even(sets, nodes)

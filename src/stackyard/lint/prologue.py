@@ -121,7 +121,7 @@ def _carry_pipe(before: Before, pipe: Sequence[Resolved]) -> None:
     first, last, text = pipe[0], pipe[-1].command, pipe_text(pipe)
     plain = all(each.argv and (is_quiet(each.argv) or each.argv[0] in _FILTERS | _CARRIED) for each in pipe)
     nested = any(first.command.within(kind) for kind in ("branch", "loop", "function"))
-    writes = any(_acts(each) or each.argv[:1] == ("tee",) for each in pipe)
+    writes = any(acts(each) or each.argv[:1] == ("tee",) for each in pipe)
     if plain and not writes:
         before.quiet.append(str(first.line))
     elif plain and not (nested or last.background or first.command.conditional or last.here):
@@ -155,20 +155,20 @@ def _carry(script: Script, before: Before, resolved: Resolved) -> None:
         _assignments(before, resolved, nested)
     elif name in ("cd", "pushd"):
         _folder(before, resolved)
-    elif is_quiet(resolved.argv) and not command.background and not _acts(resolved):
+    elif is_quiet(resolved.argv) and not command.background and not acts(resolved):
         before.quiet.append(str(resolved.line))
     elif nested or command.background or command.piped or command.conditional:
         why = "in the background" if command.background else "piped" if command.piped else "conditional"
         before.notes.append(f"line {resolved.line}: {why}: {cut(shown(text), 80)}")
     elif name in ("export", "declare"):
         _exports(before, resolved)
-    elif name in _CARRIED or _acts(resolved):
+    elif name in _CARRIED or acts(resolved):
         before.lines += _source(script, resolved)
     else:
         before.notes.append(f"line {resolved.line}: {cut(shown(text), 80)}")
 
 
-def _acts(resolved: Resolved) -> bool:
+def acts(resolved: Resolved) -> bool:
     """Whether a command of those that print writes a file, or gives a variable its default: ``: "${A:=1}"``."""
     if resolved.argv[:1] == (":",) and any("=" in word.raw for word in resolved.command.words):
         return True
