@@ -80,6 +80,7 @@ def test_a_home_directory_is_known_only_at_run_time() -> None:
         ("--gres=gpu:2 --mincpus=8", "srun torchrun --nproc_per_node=2 a.py", (1, 2, None, 1), ""),
         ("-n 1 -c 6 -G 1", "srun ./a", (1, 1, 6, 1), ""),
         ("-n 8 -G 8", "srun ./a", (1, 8, None, None), "--gpus=8 is not a whole number for each node"),
+        ("-N 1 --ntasks-per-node=8 --cpus-per-gpu=6", "torchrun --nproc_per_node=8 a.py", (1, 8, None, None), ""),
         ("-N 4 -n 4", "srun -n 2 ./a", (2, 1, None, None), "the head requests 4 cores"),
         ("-N 2 -c 4", "./a", (1, 1, 4, None), "the head requests 8 cores"),
     ],
@@ -88,6 +89,20 @@ def test_the_sizes_of_the_job(head: str, line: str, sizes: tuple[int | None, ...
     intent, notes = fixed(HEAD.format(head) + line + "\n")
     assert (intent.nodes, intent.ranks_per_node, intent.cores_per_rank, intent.gpus_per_rank) == sizes, notes
     assert said in notes and ("the head requests" in notes) == ("the head requests" in said)
+
+
+@pytest.mark.parametrize(
+    ("head", "line", "said"),
+    [
+        ("-n 1 --gpus=a100:1", "srun ./a", "line 2: the kind of GPU in gpu:a100:1"),
+        ("-N 1 --gres=gpu:8", "srun -n 1 --gres=gpu:2 ./a", "the head requests 8 GPUs on each node, the launch 2"),
+        ("-n 1", "srun --jobid=77 ./a", "the option jobid 77 of srun"),
+    ],
+)
+def test_gpus_and_jobs_of_the_launch(head: str, line: str, said: str) -> None:
+    assert said in fixed(HEAD.format(head) + line + "\n")[1]
+    own = fixed(HEAD.format("-n 1 --gpus=1") + "srun --gpus=1 --jobid=$SLURM_JOB_ID ./a\n")[1]
+    assert not any(part in own for part in ("kind of GPU", "the head requests", "jobid"))
 
 
 @pytest.mark.parametrize(
@@ -134,10 +149,16 @@ def test_a_program_that_is_no_python(lines: str, program: tuple[str, ...], said:
 
 
 def test_container_options_in_a_variable() -> None:
-    lines = 'BIND=""\nif a; then\nBIND="--bind /a"\nfi\nsingularity exec --nv $BIND $DIR/a.sif jupyter --port 1\n'
+    lines = (
+        'BIND=""\nif a; then\nBIND="--bind /a"\nfi\nsingularity exec --nv --bind $B $BIND $DIR/a.sif jupyter --port 1\n'
+    )
     intent, notes = fixed(HEAD.format("-n 1") + lines)
     assert intent.program == ("jupyter", "--port", "1")
-    assert "the container options in $BIND" in notes and "the container image $DIR/a.sif" in notes
+    assert (
+        "the container options in $BIND" in notes
+        and "the container options in $B\n" not in notes
+        and "the container image $DIR/a.sif" in notes
+    )
     intent, notes = fixed(HEAD.format("-n 1") + "singularity exec $IMAGE ./a\n")
     assert intent.program == ("./a",) and "the container image $IMAGE" in notes
 

@@ -172,9 +172,8 @@ def _slurm(making: Making, directive: Directive, option: Option) -> bool:
 
 
 def _gres(making: Making, directive: Directive, name: str, value: str) -> None:
-    parts = value.split(",") if name == "gres" else []
-    for part in parts:
-        if gpus_of(part) is None:
+    for part in value.split(",") if name == "gres" else [f"gpu:{value}"]:
+        if gpus_of(part) is None and name == "gres":
             making.note(directive.line, f"--gres={part}")
         elif part.count(":") > 1 or (":" in part and not part.rsplit(":", 1)[1][:1].isdigit()):
             making.note(directive.line, f"the kind of GPU in {part}: the site's node kind decides")

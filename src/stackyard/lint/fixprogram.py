@@ -38,8 +38,9 @@ def container(making: Making, launch: Launch) -> None:
     named_image(making, launch.line, image)
     if words[1:2] == ("run",):
         making.note(launch.line, f"the run script of the image, which {launch.word} run starts")
-    for word in words[:-1]:
-        if not is_known(word) and word.startswith(OPEN) and word.endswith(CLOSE) and "shifter" not in launch.word:
+    values = {option.value for option in launch.reading.options}
+    for word in words[:-1] if "shifter" not in launch.word else ():
+        if word.startswith(OPEN) and word.endswith(CLOSE) and word not in values:
             making.note(launch.line, f"the container options in {word}")
     for option in launch.reading.options:
         if option.name not in ("nv", "rocm", "nvccli", "image"):

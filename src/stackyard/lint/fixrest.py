@@ -15,7 +15,7 @@ from stackyard.lint.words import shown
 
 _CARRIED = {
     "srun": "nodes ntasks ntasks-per-node cpus-per-task gpus-per-node gpus-per-task gres gpus export container-image "
-    "label kill-on-bad-exit wait unbuffered jobid verbose",
+    "label kill-on-bad-exit wait unbuffered verbose",
     "jsrun": "nrs rs_per_host tasks_per_rs cpu_per_rs gpu_per_rs env",
     "mpirun": "np ppn depth x env",
     "flux": "nodes ntasks cores-per-task gpus-per-task gpus-per-node tasks-per-node env exclusive label-io unbuffered",
@@ -115,6 +115,8 @@ def _options(making: Making, launch: Launch) -> None:
         cores = making.values.get("cores_per_rank")
         if launch.kind == "jsrun" and option.name == "bind" and option.value == f"packed:{cores}":
             continue
+        if option.name == "jobid" and "SLURM_JOB" in option.value:
+            continue  # its own job
         if option.name in _PLACING:
             making.note(launch.line, f"the option {text} of {launch.word}: Stackyard places the ranks")
         elif option.name not in carried or not option.name:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from stackyard.findings import counted
 from stackyard.lint.launches import AGENTS, RANKS, Launch
 from stackyard.lint.making import Making
-from stackyard.lint.request import number
+from stackyard.lint.request import OTHER_CORES, number
 from stackyard.lint.rules.base import Case
 from stackyard.lint.rules.jsrun import Sets, sets_of
 from stackyard.lint.rules.resources import launch_gpus
@@ -52,6 +52,9 @@ def sizes(case: Case, making: Making, launch: Launch | None, line: int, *, whole
     _check_ranks(making, total if launch and inner is None else None, inner is not None, line)
     if not whole:
         _check_cores(case, making, line)
+    have = case.script.request.node_gpus
+    if gpus is not None and have is not None and gpus != have:
+        making.note(line, f"the head requests {counted(have, 'GPU')} on each node, the launch {gpus}")
     _share_gpus(making, line, gpus, per_node, any(option.name in _GPUS for option in options))
     _threads(making, threads)
     for option in (*options, *(inner.reading.options if inner and inner is not threads else ())):
@@ -159,8 +162,8 @@ def _node_cores(case: Case) -> int | None:
     request = case.script.request
     if request.node_cpus:
         return request.node_cpus
-    if not request.cpus_per_task and not request.node_tasks:
-        return None
+    if request.values.keys() & OTHER_CORES or not (request.cpus_per_task or request.node_tasks):
+        return request.cpus_per_task
     return (request.cpus_per_task or 1) * (request.node_tasks or 1)
 
 

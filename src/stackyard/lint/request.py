@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from stackyard.lint.directives import Directive
 
-_OTHER_CORES = {"cpus-per-gpu", "mincpus", "cores-per-socket", "nnodes", "csm", "l.ncpus", "tres-per-task"}
+OTHER_CORES = {"cpus-per-gpu", "mincpus", "cores-per-socket", "nnodes", "csm", "l.ncpus", "tres-per-task"}
 """Options that determine cores in another way than by tasks."""
 
 
@@ -65,7 +65,7 @@ class Request:
         """Cores of the whole job, if the head determines them: one for each task unless it says more."""
         if self.node_cpus:
             return self.node_cpus * self.nodes if self.nodes else None
-        if self.values.keys() & _OTHER_CORES or self.scheduler not in ("slurm", "flux", "lsf", "pbs"):
+        if self.values.keys() & OTHER_CORES or self.scheduler not in ("slurm", "flux", "lsf", "pbs"):
             return None
         counted = self.values.keys() & {"ntasks", "ntasks-per-node", "n", "nslots", "ntasks-per-gpu"}
         alone = self.nodes or (1 if self.scheduler == "slurm" else None)
