@@ -84,7 +84,7 @@ def test_a_launch_is_cancelled_from_another_shell(work: Work) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("verb", "how"), [("launch", "cut"), ("submit", "power")])
+@pytest.mark.parametrize(("verb", "how"), [pytest.param("launch", "cut", marks=pytest.mark.long), ("submit", "power")])
 def test_a_lost_node_is_named_within_seconds(
     slurm_exclusive: SlurmCluster, tmp_path: Path, verb: str, how: Loss
 ) -> None:

@@ -225,7 +225,8 @@ def test_a_job_goes_on_after_it_has_lost_a_node(
 ) -> None:
     """On a node of the allocation that was not in use, or on those that are left; from its checkpoint."""
     with working(slurm_exclusive, tmp_path, counts=COUNTS) as work:
-        words = ("launch", "-N", nodes, *SHAPE[2:], "--restarts", "1", "--grace", "1", "counts.py")
+        options = ("--restarts", "1", "--grace", "1", "--lost-timeout", "5")
+        words = ("launch", "-N", nodes, *SHAPE[2:], *options, "counts.py")
         started = work.start(*words, salloc=("-N3", "--no-kill"))
         wait_for(lambda: "step 4" in log(work.folder) or started.poll() is not None, 60)
         assert started.poll() is None, started.communicate()
