@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from support.cli import Done, stackyard
+from support.cli import Done, inside
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -12,4 +12,4 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 def submit(site: str, *words: str, expect: int = 0) -> Done:
     """``submit --dry-run train.py`` with these words."""
     file = EXAMPLES / site / "site.yaml"
-    return stackyard("--site", file, "submit", *words, "--dry-run", "train.py", expect=expect)
+    return inside("--site", file, "submit", *words, "--dry-run", "train.py", expect=expect)

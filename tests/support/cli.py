@@ -49,13 +49,14 @@ def stackyard(
     return Done(done.returncode, done.stdout, done.stderr)
 
 
-def inside(*words: str | Path, expect: int | None = 0) -> Done:
+def inside(*words: str | Path, expect: int | None = 0, **variables: str) -> Done:
     """The same in this process, which saves the second in which Python starts and imports. For many small steps."""
     from stackyard.cli import main
 
     out, err = io.StringIO(), io.StringIO()
     argv = [str(STACKYARD), *map(str, words)]
-    with mock.patch.object(sys, "argv", argv), redirect_stdout(out), redirect_stderr(err):
+    environ, said = mock.patch.dict(os.environ, variables), mock.patch.object(sys, "argv", argv)
+    with environ, said, redirect_stdout(out), redirect_stderr(err):
         try:
             main._run()
         except SystemExit as leaving:
