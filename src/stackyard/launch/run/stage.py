@@ -126,7 +126,9 @@ class Staging:
             return {}
         self.told = True
         has_failed = any(seen.codes.values()) if seen.state is None else seen.state not in ("done", "cancelled")
-        lost = len(seen.lost) or int(seen.blamed is not None and seen.state == "no-start")
+        if seen.state == "no-start" and not (seen.blamed and seen.blamed.host):
+            has_failed = False  # no node is to blame: it would fail again
+        lost = len(seen.lost) or int(seen.state == "no-start")
         return {"leave": has_failed and not seen.warned and lost <= may_lose}
 
     @property
