@@ -23,7 +23,11 @@ from stackyard.launch.node import stage as staging
 from stackyard.launch.node.handshake import Guest
 from stackyard.launch.node.messages import Connection
 from stackyard.launch.node.pack import key_of
+from stackyard.launch.node.step import PlannedStage, StepFile
 from stackyard.launch.plan.model import Plan, Stage
+from stackyard.launch.run.link import Link
+from stackyard.launch.run.reports import Reports
+from stackyard.launch.run.stage import Staging
 from support import programs
 from support.cli import STACKYARD, stackyard
 from support.watched import Heard, Running, local_line, make_plan
@@ -72,7 +76,7 @@ def agents(place: Path, node: int) -> list[int]:
             words = Path(f"/proc/{pid}/cmdline").read_bytes()
         except OSError:
             continue
-        if f"STACKYARD_NODE={node}".encode() in environ and f"{place}/step/agent.py".encode() in words:
+        if f"STACKYARD_NODE={node}".encode() in environ and str(place).encode() in words and b"/agent.py" in words:
             found.append(int(pid))
     return found
 
@@ -159,15 +163,20 @@ def test_a_node_that_is_lost_meanwhile_is_named(place: Path) -> None:
     assert [path.parent.name for path in left] == ["1"], "only what the killed one had"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_is_cancelled_meanwhile(place: Path, number: int) -> None:
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -signal.SIGKILL)]
+)
+def test_nothing_is_left_of_a_launch_that_ends_meanwhile(place: Path, number: int, code: int) -> None:
     argv = [str(STACKYARD), "launch", "--launcher", "local", "-r", "1", "-c", "1", "--stage", str(big(place)), "true"]
     with subprocess.Popen(argv, cwd=place, stderr=subprocess.PIPE, text=True) as made:
         assert made.stderr is not None
         while "staging" not in (line := made.stderr.readline()):
             assert line, "it has ended"
         made.send_signal(number)
-        assert made.wait(30) == 128 + number
+        assert made.wait(30) == code
+    end = time.monotonic() + 30
+    while agents(place, 0) and time.monotonic() < end:
+        time.sleep(0.05)
     assert nothing_staged(place)
 
 
@@ -282,3 +291,26 @@ def test_what_proves_itself_to_the_hub_is_not_an_agent_to_agents(parent: tuple[s
             (challenge,) = connection.receive() or [{}]
             connection.send(guest.answer(challenge) or {})
             assert bool(connection.receive()) == welcome
+
+
+def test_the_cause_is_named_whichever_is_heard_first() -> None:
+    """A node whose disk is full leaves its children alone, and these may be heard first."""
+    stage = PlannedStage((("data", "/data"),), "key")
+    file = StepFile("r", "secret", "id", (), "stackyard", 2, 1, stage=stage)
+    told = Staging(file, Reports(Heard()), 300)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        links = {}
+        for node in range(2):
+            socket.create_connection(server.getsockname())
+            links[node] = Link(server.accept()[0], "127.0.0.1", 0, "secret")
+            links[node].host, links[node].node = f"n{node}", node
+            links[node].hello = {"stage": {"have": False, "port": 1, "place": "/tmp"}, "facts": {"interfaces": {}}}
+    told.begin(links, "")
+    told.heard(links[1], "unstaged", {"why": "lost", "consequence": True, "of_node": False})
+    told.heard(links[0], "unstaged", {"why": "full", "consequence": False, "of_node": True})
+    assert told.trouble(time.monotonic(), quiet=False) is None, "more may be heard"
+    found = told.trouble(time.monotonic() + 2, quiet=True)
+    assert found is not None
+    assert (found.host, found.text) == ("n0", "cannot stage: n0: full")
+    for link in links.values():
+        link.close()
