@@ -24,6 +24,7 @@ def fixed(text: str) -> tuple[Intent, str]:
         ("env | grep A", (), "line 3: only prints"),
         ("./make | jq . > b", (), "line 3: piped: ./make | jq . >b"),
         ("if a; then\necho 1 | tee x\nfi", (), "piped: echo 1 | tee x"),
+        ("for i in 1 2; do\necho $i\ndone > hosts", (), "line 5: the redirection >hosts of the commands before it"),
         ("julia make.jl > in.txt", ("julia make.jl > in.txt",), ""),
         ("set -x", (), "line 3: only prints"),
         ("cd /a && mkdir b &&", ("cd /a",), "conditional: mkdir b"),
@@ -127,6 +128,8 @@ def test_pbs_resources_without_select() -> None:
     assert intent.program == ("a.py",) and "time -v before python" in notes and not intent.batch.scheduler_args
     intent, notes = fixed("#PBS -l nodes=1:ppn=4,mem=6gb\n#PBS -l walltime=10:00\nmpirun ./a\n")
     assert intent.batch.memory_gib == 6 and "memory_gib" not in notes
+    intent, notes = fixed("#PBS -l nodes=4:big:ppn=2:gpus=1\n#PBS -l walltime=10:00\nmpirun ./a\n")
+    assert (intent.nodes, intent.ranks_per_node) == (4, 2) and "ranks on each node" not in notes
     intent, notes = fixed("#PBS -l select=2:ncpus=64\nmpiexec -n 8 --ppn 4 ./a\n")
     assert (intent.nodes, intent.ranks_per_node, intent.cores_per_rank) == (2, 4, 16)
 
@@ -136,8 +139,10 @@ def test_pbs_resources_without_select() -> None:
     [
         ("julia main.jl in.json &> out.txt", ("julia", "main.jl", "in.json"), "the redirection &>out.txt"),
         ("./a\nfor i in 1 2; do\necho $i >> done.txt\ndone", ("./a",), "after the launch: echo $i"),
+        ("for i in 1 2; do\n./a $i\ndone > log 2>&1", ("./a", "$i"), "after the launch: the redirection >log"),
         ("module load R\n./a -x\nrm -f tmp", ("./a", "-x"), "after the launch: rm -f tmp"),
         ("./a\n./b", ("./b",), "line 3: ./a"),
+        ("while read -r line; do\necho $line\ndone\neval $text", (), "fill in program"),
         ("time -p ./a -x", ("./a", "-x"), ""),
         ("$MPI_EXEC -n 4 ./a", (), "fill in program"),
         ("./a | tee log", (), "piped: ./a | tee log"),

@@ -220,3 +220,8 @@ def test_a_line_that_is_filled_in_ends_no_head() -> None:
     assert hits(text.replace("${PARTITION_OPTION}", "module load a"), "no-directive-read")
     assert not hits(text.replace("=2", "=${NODES}"), "directive-variable")
     assert hits(text.replace("=2", "=${NODES}").replace("${PARTITION_OPTION}", ""), "directive-variable")
+
+
+@pytest.mark.parametrize(("time", "found"), [("WTIME:00", False), ("2h30", True), ("2:00", False)])
+def test_a_wall_time_that_is_to_be_filled_in(time: str, found: bool) -> None:
+    assert bool(hits(f"#BSUB -nnodes 1 -W {time}\njsrun -n1 ./a\n", "time-format")) == found

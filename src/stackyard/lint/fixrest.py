@@ -166,12 +166,18 @@ def _after(case: Case, making: Making, started: Resolved | None, place: int) -> 
             or (started and resolved.line == started.line and resolved.argv[:1] == ("eval",))  # its text is the launch
         ):
             continue
-        text = " ".join(_text(resolved))
+        text = " ".join(_text(resolved)) or _of_block(resolved)
         if resolved.argv and is_quiet(resolved.argv) and not resolved.command.background and not acts(resolved):
             quiet.append(str(resolved.line))
         elif text and not (ray and resolved.argv[:2] == ("ray", "stop")):
             making.note(resolved.line, f"after the launch: {text}")
     making.note_lines(quiet, "after the launch: only prints, looks or waits")
+
+
+def _of_block(resolved: Resolved) -> str:
+    """The redirection of a whole loop or condition: ``done > log``."""
+    files = " ".join(f"{operator}{word.raw}" for operator, word in resolved.command.redirects)
+    return f"the redirection {files} of the commands before it" if files else ""
 
 
 def _text(resolved: Resolved) -> Iterator[str]:

@@ -23,7 +23,10 @@ _CARRIED_WORDS = (
     "rm touch sbcast lfs cat tee setenv alias shopt trap"
 )
 _CARRIED = frozenset(_CARRIED_WORDS.split())
-_PREPARING_WORDS = "cd pushd popd deactivate pip chmod sed awk grep git make cmake sbatch qsub bsub seff exit"
+_PREPARING_WORDS = (
+    "cd pushd popd deactivate pip chmod sed awk grep git make cmake sbatch qsub bsub seff exit "
+    "read readarray mapfile let local getopts eval"
+)
 _PREPARING = frozenset(_PREPARING_WORDS.split())
 _SILENT_WORDS = (
     "echo printf date hostname env printenv set pwd ls nvidia-smi rocm-smi true : wait time sleep squeue "
@@ -151,7 +154,10 @@ def _carry(script: Script, before: Before, resolved: Resolved) -> None:
         before.notes.append(f"line {resolved.line}: in a function: {cut(shown(text), 80)}")
         return
     nested = command.within("branch") or command.within("loop")
-    if not command.words:
+    if not command.words and not command.assignments:
+        files = "".join(_redirects(resolved)).strip()
+        before.notes.append(f"line {resolved.line}: the redirection {files} of the commands before it")
+    elif not command.words:
         _assignments(before, resolved, nested)
     elif name in ("cd", "pushd"):
         _folder(before, resolved)

@@ -219,10 +219,11 @@ def _pbs(request: Request) -> None:
     elif not chunk and "l.nodes" not in request.values and request.values.keys() & {"l.ncpus", "l.ngpus", "l.mem"}:
         request.nodes = 1
         _pbs_chunk(request, {name: get(f"l.{name}") or "" for name in ("ncpus", "ngpus", "mpiprocs", "mem")})
-    nodes = re.fullmatch(r"(\d+)(?::ppn=(\d+))?(?::gpus=(\d+))?(?::[\w=]+)*", get("l.nodes") or "")
+    nodes = re.fullmatch(r"(\d+)((?::[\w=.-]+)*)", get("l.nodes") or "")
     if nodes and not chunk:
-        request.nodes, request.tasks_per_node = int(nodes[1]), number(nodes[2])
-        request.gpus_per_node = number(nodes[3])
+        items = dict(each.partition("=")[::2] for each in nodes[2].split(":"))
+        request.nodes, request.tasks_per_node = int(nodes[1]), number(items.get("ppn"))
+        request.gpus_per_node = number(items.get("gpus"))
         request.memory_mib = pbs_mebibytes(get("l.mem") or "") if request.nodes == 1 else None
 
 

@@ -199,7 +199,8 @@ def time_format(case: Case) -> Iterator[Hit]:
     kind, values = case.script.scheduler, case.script.request.values
     name = {"slurm": "time", "lsf": "W", "pbs": "l.walltime", "flux": "time-limit"}.get(kind, "")
     text = values.get(name, "")
-    if not text or is_template(text) or not re.search(r"\d", text) or re.search(r"hh|mm|\$", text.lower()):
+    unfilled = re.search(r"hh|mm|\$", text.lower()) or (re.search(r"[A-Z]{3}", text) and kind != "slurm")
+    if not text or is_template(text) or not re.search(r"\d", text) or unfilled:
         return
     if minutes(text.split()[0], kind) is None:
         forms = {"slurm": "--time=2:00:00", "lsf": "-W 2:00", "pbs": "-l walltime=2:00:00", "flux": "-t 2h"}
