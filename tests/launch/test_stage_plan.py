@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import stackyard as api
-from stackyard.errors import InputError
+from stackyard.errors import InputError, MissingError
 from stackyard.launch.plan.context import PlanContext, StackInUse
-from stackyard.launch.plan.staging import plan_stage
+from stackyard.launch.plan.staging import check_stage, plan_stage
 from stackyard.launch.request.intent import Intent
 from stackyard.spec.sitemodels import NodeKind
+from support import images
 from support.accounts import Accounts
 from support.cli import Done, stackyard
 
@@ -93,6 +95,32 @@ def test_the_ranks_run_from_the_staged_image(work: Path, monkeypatch: pytest.Mon
     plan = run(work, *words, "--stage", "a/data", "true").value
     assert f"{work}/image.sif" in plan["program"]
     assert "STACKYARD_STAGE" not in run(work, *words, "true").value["program"]
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("image", [images.image_sif, images.image_squashfs])
+def test_ranks_run_in_the_copy_of_the_image(work: Path, image: Callable[[], Path]) -> None:
+    try:
+        path = image()
+    except MissingError as error:
+        pytest.skip(str(error))
+    (work / "x").write_text("staged")
+    program = ("sh", "-c", "cat $STACKYARD_STAGE/x; echo; echo $APPTAINER_CONTAINER; ls -d /work")
+    words = (*LAUNCH, "--container", path, "--stage", "stack", "--stage", "x")
+    done = stackyard(*words, *program, cwd=work, **images.environ(STACKYARD_TMP=str(work)))
+    x, container, inside = done.out.splitlines()[-3:]
+    assert (x, inside) == ("staged", "/work")
+    assert re.fullmatch(rf"{work}/stackyard-stage-.*/files/{path.name}", container)
+
+
+def test_an_image_that_is_a_directory_is_refused(work: Path) -> None:
+    intent = Intent.model_validate({"program": ["true"], "stage": ["stack"], "cwd": str(work), "container": "a"})
+    with pytest.raises(InputError, match="is a directory, and only a file can be staged"):
+        check_stage(intent)
+    role = {"program": ["true"], "container": "a"}
+    intent = Intent.model_validate({"roles": {"one": role}, "stage": ["a"], "cwd": str(work)})
+    with pytest.raises(InputError, match="is a directory, and only a file can be staged"):
+        check_stage(intent)
 
 
 SITE = """\

@@ -54,14 +54,19 @@ def staged_paths(intent: Intent) -> list[str]:
 
 def staged_image(intent: Intent) -> str:
     """The image's path on a node, with a variable of its ranks, where the image is staged; else nothing."""
-    if not intent.container or not intent.stage:
+    path = _image_path(intent)
+    return f"${{{VARIABLE}}}/{Path(path).name}" if path and path in staged_paths(intent) else ""
+
+
+def _image_path(intent: Intent) -> str:
+    if not intent.container:
         return ""
-    path = os.path.normpath(Path(intent.cwd or Path.cwd(), intent.container).absolute())
-    return f"${{{VARIABLE}}}/{Path(path).name}" if path in staged_paths(intent) else ""
+    return os.path.normpath(Path(intent.cwd or Path.cwd(), intent.container).absolute())
 
 
 def check_stage(intent: Intent) -> None:
     """Raise InputError where something is not there or cannot be read. What is in a directory, only the job sees."""
+    images = {_image_path(one) for one in (intent, *map(intent.of_role, intent.roles))}
     for path in staged_paths(intent):
         if not Path(path).exists():
             hint = "give a path on a file system that the nodes share"
@@ -70,6 +75,9 @@ def check_stage(intent: Intent) -> None:
             raise InputError(f"--stage: cannot read {path}: permission denied", hint="ask its owner, or stage a copy")
         if not (Path(path).is_dir() or Path(path).is_file()):
             raise InputError(f"--stage: {path} is neither a file nor a directory", hint="stage what a program reads")
+        if path in images and Path(path).is_dir():  # its links are meant from within
+            hint = "make a file of it, e.g. mksquashfs DIRECTORY image.sqfs"
+            raise InputError(f"--stage: the image {path} is a directory, and only a file can be staged", hint=hint)
         if (Path(path) / "conda-meta").is_dir() or (Path(path) / "pyvenv.cfg").is_file():
             raise _prefix(path)
 
