@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -170,8 +171,15 @@ def _last_command(case: Case) -> tuple[Resolved, tuple[str, ...]] | None:
     for resolved in reversed(case.script.commands):
         words, command = tuple(unwrapped(list(resolved.argv))), resolved.command
         if words and is_known(words[0]) and not (prepares(words) or is_quiet(words)) and not command.within("function"):
-            return (resolved, words) if not (command.piped or command.fed or command.conditional) else None
+            joined = command.piped or command.fed or command.conditional
+            return (resolved, words) if not joined and not _is_of_the_shell(case, words[0]) else None
     return None
+
+
+def _is_of_the_shell(case: Case, name: str) -> bool:
+    """Whether a name is a function or an alias of the script, which only its shell can run."""
+    made = rf"^\s*(?:function\s+{re.escape(name)}\b|{re.escape(name)}\s*\(\s*\)|alias\s+{re.escape(name)}=)"
+    return bool(re.search(made, case.script.code, re.M))
 
 
 def _known_words(making: Making, line: int, words: tuple[str, ...]) -> tuple[str, ...]:

@@ -27,12 +27,11 @@ def sizes(case: Case, making: Making, launch: Launch | None, line: int, *, whole
     A launch that starts no ranks itself (a container) is one process, as a program without any launch is.
     `whole`: it uses all nodes of the job in its own way, as Ray does.
     """
-    options = launch.reading.options if launch else ()
-    threads = launch
+    given = launch
     if launch and not _starts_ranks(case, launch):
         launch = None
     launch = launch and replace(launch, doubtful=False)  # a program in a variable is taken as the program
-    inner, total = _agent(case, threads if launch else None), None if whole else _all_ranks(case, launch)
+    inner, total = _agent(case, given if launch else None), None if whole else _all_ranks(case, launch)
     sets = sets_of(launch) if launch else None
     nodes = _nodes(case, making, launch, inner, total, line)
     per_node = _per_node(case, launch, nodes, total)
@@ -52,12 +51,14 @@ def sizes(case: Case, making: Making, launch: Launch | None, line: int, *, whole
     _check_ranks(making, total if launch and inner is None else None, inner is not None, line)
     if not whole:
         _check_cores(case, making, line)
-    have = case.script.request.node_gpus
-    if gpus is not None and have is not None and gpus != have:
-        making.note(line, f"the head requests {counted(have, 'GPU')} on each node, the launch {gpus}")
-    _share_gpus(making, line, gpus, per_node, any(option.name in _GPUS for option in options))
-    _threads(making, threads)
-    for option in (*options, *(inner.reading.options if inner and inner is not threads else ())):
+    _share_gpus(making, line, gpus, per_node, given)
+    _threads(making, given)
+    for each in (given, inner if inner is not given else None):
+        _unknown_counts(making, each, line)
+
+
+def _unknown_counts(making: Making, launch: Launch | None, line: int) -> None:
+    for option in launch.reading.options if launch else ():
         if option.name in _COUNTS and number(option.value) is None:
             making.note(line, f"{option.name} is {shown(option.value)}: check nodes, ranks_per_node and cores_per_rank")
 
@@ -248,8 +249,11 @@ def _check_cores(case: Case, making: Making, line: int) -> None:
         making.note(line, f"the head requests {counted(asked, 'core')}, the job file {each}: check cores_per_rank")
 
 
-def _share_gpus(making: Making, line: int, gpus: int | None, per_node: int | None, given: bool) -> None:
-    if gpus is None and given:
+def _share_gpus(making: Making, line: int, gpus: int | None, per_node: int | None, launch: Launch | None) -> None:
+    have = making.script.request.node_gpus
+    if gpus is not None and have is not None and gpus != have:
+        making.note(line, f"the head requests {counted(have, 'GPU')} on each node, the launch {gpus}")
+    if gpus is None and launch and launch.given(*_GPUS):
         making.note(line, "the GPUs of the launch are no plain number for each node: check gpus_per_rank")
     elif gpus is None:
         making.notes.append("GPUs are not requested in the script: gpus_per_rank follows from the site's nodes")

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from stackyard.host.quoting import cut
+from stackyard.lint.launches import unwrapped
 from stackyard.lint.scope import Resolved
 from stackyard.lint.script import Script
 from stackyard.lint.words import is_known, shown
@@ -42,7 +43,8 @@ _FILTERS = frozenset(_FILTER_WORDS.split())
 
 def is_quiet(argv: Sequence[str]) -> bool:
     """Whether a command only prints, looks or waits, so that a run does not need it."""
-    return bool(argv) and argv[0] in _SILENT and not (argv[0] == "set" and not _only_traces(argv))
+    words = list(unwrapped(list(argv))) or list(argv)  # `time ./a` is no `time`
+    return bool(words) and words[0] in _SILENT and not (words[0] == "set" and not _only_traces(words))
 
 
 def prepares(argv: Sequence[str]) -> bool:
@@ -116,7 +118,13 @@ def pipelines(commands: Iterable[Resolved]) -> Iterator[list[Resolved]]:
 
 def pipe_text(pipe: Sequence[Resolved]) -> str:
     """A pipeline as one line."""
-    return " | ".join(_joined(" ".join(w.raw for w in each.command.words) + "".join(_redirects(each))) for each in pipe)
+    words = ([*_settings(each), *(word.raw for word in each.command.words)] for each in pipe)
+    return " | ".join(_joined(" ".join(own) + "".join(_redirects(each))) for own, each in zip(words, pipe, strict=True))
+
+
+def _settings(resolved: Resolved) -> Iterator[str]:
+    """The variables set for one command: ``A=1 ./a``."""
+    yield from (f"{each.name}={each.raw}" for each in resolved.command.assignments)
 
 
 def _carry_pipe(before: Before, pipe: Sequence[Resolved]) -> None:
@@ -127,7 +135,7 @@ def _carry_pipe(before: Before, pipe: Sequence[Resolved]) -> None:
     writes = any(acts(each) or each.argv[:1] == ("tee",) for each in pipe)
     if plain and not writes:
         before.quiet.append(str(first.line))
-    elif plain and not (nested or last.background or first.command.conditional or last.here):
+    elif plain and not (nested or last.background or first.command.conditional or any(e.command.here for e in pipe)):
         before.lines.append(text)
     else:
         before.notes.append(f"line {first.line}: piped: {cut(shown(text), 80)}")
@@ -148,7 +156,7 @@ def _prune(before: Before) -> None:
 
 def _carry(script: Script, before: Before, resolved: Resolved) -> None:
     command, name = resolved.command, resolved.argv[0] if resolved.argv else ""
-    text = " ".join(word.raw for word in command.words)
+    text = _joined(" ".join(word.raw for word in command.words))
     if command.within("function"):
         text = text or " ".join(f"{each.name}={each.raw}" for each in command.assignments)
         before.notes.append(f"line {resolved.line}: in a function: {cut(shown(text), 80)}")
