@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stackyard.launch.node import stagedir
-from stackyard.launch.node.pack import Packer, Unstaged, line_of, mac_of
+from stackyard.launch.node.pack import SMALL, Packer, Unstaged, line_of, mac_of
 from stackyard.launch.node.stagedir import StageDirectory
 from stackyard.launch.node.unpack import LINE_LIMIT, Unpacker
 
@@ -79,6 +79,22 @@ def test_a_tree_arrives_as_it_was(data: Path, tmp_path: Path, step: int) -> None
         assert copy.stat().st_mtime_ns == path.stat().st_mtime_ns
     assert os.readlink(to / "data/deep/up") == "../big"
     assert not (to / "data/out").is_symlink()
+
+
+def test_many_small_files_are_read_ahead_and_arrive_each_in_its_place(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    for number in range(500):
+        (data / f"{number}").write_text(f"content of {number}" * (number % 7))
+    (data / "large").write_bytes(os.urandom(SMALL + 1))
+    assert unpacked(packed(data), tmp_path / "to", "data").done
+    for path in data.iterdir():
+        assert (tmp_path / "to/data" / path.name).read_bytes() == path.read_bytes()
+    packer = Packer([(b"data", os.fsencode(data))], SECRET)
+    packer.survey()
+    (data / "321").unlink()
+    with pytest.raises(Unstaged, match=r"cannot read .*/data/321: No such file"):
+        list(packer.chunks())
 
 
 OUTSIDE = ("../x", "/etc/x", "data/../../x", "other", "data/no/x", "data/link/x", "", "data/", ".")
@@ -187,6 +203,7 @@ def test_a_name_of_another_user_is_passed_over(tmp_path: Path, monkeypatch: pyte
 
 def test_only_what_a_killed_agent_has_left_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STACKYARD_TMP", str(tmp_path))
+    (tmp_path / f"stackyard-stage-{os.getuid()}-left-host").symlink_to("/tmp")  # so another name is taken
     left, used, fresh, own = (StageDirectory("", key, "host") for key in ("left", "used", "fresh", "own"))
     for one in (left, used, fresh, own):
         one.claim()
@@ -196,6 +213,7 @@ def test_only_what_a_killed_agent_has_left_is_removed(tmp_path: Path, monkeypatc
     for one in (left, used):
         os.utime(one.path, (0, 0))
     own.sweep()
+    assert left.path.endswith(".1")
     assert not Path(left.path).exists()
     assert all(Path(one.path).exists() for one in (used, fresh, own))
 

@@ -14,19 +14,26 @@ Python from 3.6 on, standard library alone (see `stackyard.launch.node.agent`).
 """
 # ruff: noqa: PTH115, PTH118, PTH120, PTH208
 
+import _thread
+import collections
 import hashlib
 import hmac
 import json
 import os
+import queue
 import stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Any
+
+    Entry = tuple[bytes, bytes, os.stat_result, bytes]
 
 CHUNK = 1 << 20
 """Bytes that are passed on at a time."""
+SMALL, READ_AHEAD, READERS = 1 << 18, 64, 8
+"""Files of at most so many bytes are read before their turn: so many, by so many threads."""
 
 
 class Unstaged(Exception):
@@ -65,7 +72,7 @@ class Packer:
 
     def __init__(self, items: "list[tuple[bytes, bytes]]", secret: "str") -> "None":
         self._items, self._mac = items, mac_of(secret)
-        self._found = []  # type: list[tuple[bytes, bytes, os.stat_result, bytes]]
+        self._found = []  # type: list[Entry]
         self._out = bytearray()
         self.total = self.files = 0
 
@@ -82,7 +89,7 @@ class Packer:
     def chunks(self) -> "Iterator[bytes]":
         """The stream, in pieces of about `CHUNK` bytes. Raises Unstaged."""
         self._line({"total": self.total, "files": self.files})
-        for name, path, info, target in self._found:
+        for (name, path, info, target), content in _ahead(self._found):
             record = {"name": name.decode("latin-1"), "mode": info.st_mode & 0o777, "mtime_ns": info.st_mtime_ns}
             if target:
                 self._line(dict(record, kind="link", target=target.decode("latin-1")))
@@ -90,7 +97,7 @@ class Packer:
                 self._line(dict(record, kind="folder"))
             else:
                 self._line(dict(record, kind="file", size=info.st_size))
-                yield from self._content(path, info)
+                yield from self._content(_pieces(path, info) if content is None else _taken_from(content))
             if len(self._out) >= CHUNK:
                 yield self._taken()
         self._out += line_of({"end": self._mac.hexdigest()})
@@ -105,33 +112,81 @@ class Packer:
         out, self._out = bytes(self._out), bytearray()
         return out
 
-    def _content(self, path: "bytes", seen: "os.stat_result") -> "Iterator[bytes]":
+    def _content(self, pieces: "Iterable[bytes]") -> "Iterator[bytes]":
         """The bytes of a file with what was not yielded before, and its checksum."""
-        digest, left = hashlib.sha256(), seen.st_size
-        try:
-            file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        except OSError as error:
-            raise _unreadable(path, error) from None
-        try:
-            _compare(path, seen, os.fstat(file))
-            while left:
-                data = os.read(file, min(CHUNK, left))
-                if not data:
-                    raise _changed(path)
-                left -= len(data)
-                digest.update(data)
-                self._out += data
-                if len(self._out) >= CHUNK:
-                    yield self._taken()
-            _compare(path, seen, os.fstat(file))
-        except OSError as error:
-            raise _unreadable(path, error) from None
-        finally:
-            os.close(file)
+        digest = hashlib.sha256()
+        for data in pieces:
+            digest.update(data)
+            self._out += data
+            if len(self._out) >= CHUNK:
+                yield self._taken()
         self._line({"sha256": digest.hexdigest()})
 
 
-def _walk(name: "bytes", path: "bytes") -> "Iterator[tuple[bytes, bytes, os.stat_result, bytes]]":
+def _pieces(path: "bytes", seen: "os.stat_result") -> "Iterator[bytes]":
+    """The bytes of a file, which must stay as it was seen. Raises Unstaged."""
+    left = seen.st_size
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    try:
+        _compare(path, seen, os.fstat(file))
+        while left:
+            data = os.read(file, min(CHUNK, left))
+            if not data:
+                raise _changed(path)
+            left -= len(data)
+            yield data
+        _compare(path, seen, os.fstat(file))
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    finally:
+        os.close(file)
+
+
+def _ahead(found: "list[Entry]") -> "Iterator[tuple[Entry, queue.Queue[Any] | None]]":
+    """Every entry; of a small file with the queue that its content comes in, or why it cannot be read.
+
+    Opening a file on a shared file system takes a millisecond or more, so the next ones are opened meanwhile. These are
+    bare threads: those of `concurrent.futures` would hold the agent up at its end, where the file system stalls.
+    """
+    todo = queue.Queue()  # type: queue.Queue[Any]
+    for _ in range(READERS):
+        _thread.start_new_thread(_read_each, (todo,))
+    waiting = collections.deque()  # type: collections.deque[tuple[Entry, queue.Queue[Any] | None]]
+    try:
+        for entry in found:
+            content = None  # type: queue.Queue[Any] | None
+            if stat.S_ISREG(entry[2].st_mode) and entry[2].st_size <= SMALL:
+                content = queue.Queue(1)
+                todo.put((content, entry[1], entry[2]))
+            waiting.append((entry, content))
+            if len(waiting) > READ_AHEAD:
+                yield waiting.popleft()
+        while waiting:
+            yield waiting.popleft()
+    finally:
+        for _ in range(READERS):
+            todo.put(None)
+
+
+def _read_each(todo: "queue.Queue[Any]") -> "None":
+    for content, path, info in iter(todo.get, None):
+        try:
+            content.put(b"".join(_pieces(path, info)))
+        except Exception as error:
+            content.put(error)
+
+
+def _taken_from(content: "queue.Queue[Any]") -> "tuple[bytes, ...]":
+    found = content.get()
+    if isinstance(found, Exception):
+        raise found
+    return (found,)
+
+
+def _walk(name: "bytes", path: "bytes") -> "Iterator[Entry]":
     """Everything at and below a path: name in the stream, path, what lstat says, and the target of a link."""
     todo = [(name, path)]
     while todo:

@@ -10,6 +10,7 @@ staged: any Python from 3.6 on, standard library alone (see `stackyard.launch.no
 import contextlib
 import fcntl
 import os
+import re
 import stat
 import time
 
@@ -73,9 +74,10 @@ class StageDirectory:
     def sweep(self) -> "None":
         """Remove what was left of other jobs of this user."""
         base = os.path.dirname(self.path)
+        own = re.compile(re.escape(_prefix()) + "[0-9a-z]+-" + re.escape(self._host) + r"(\.\d)?")
         for name in listed(base):
             path = os.path.join(base, name)
-            if name.startswith(_prefix()) and name.endswith("-" + self._host) and path != self.path:
+            if own.fullmatch(name) and path != self.path:
                 with contextlib.suppress(OSError):
                     _remove_if_left(path)
 
