@@ -98,7 +98,8 @@ def trains(
 @pytest.mark.parametrize(("nodes", "per_node", "words"), [
     pytest.param(4, 2, (DDP,), id="8 ranks", marks=pytest.mark.long),
     pytest.param(2, 2, (*TORCHRUN, DDP), id="torchrun, 4 ranks", marks=pytest.mark.long),
-    pytest.param(2, 2, (MPI,), id="MPI, 4 ranks"),
+    pytest.param(2, 1, (MPI,), id="MPI, 2 ranks"),
+    pytest.param(2, 2, (MPI,), id="MPI, 4 ranks", marks=pytest.mark.long),
     pytest.param(4, 1, (DDP,), id="4 ranks", marks=pytest.mark.long),
     pytest.param(4, 2, (*TORCHRUN, DDP), id="torchrun, 8 ranks", marks=pytest.mark.long),
     pytest.param(4, 2, (MPI,), id="MPI, 8 ranks", marks=pytest.mark.long),

@@ -100,7 +100,7 @@ def runs_on(slurm: SlurmCluster, node: str, mark: str) -> bool:
     return any(mark in line for line in slurm.processes(node).values())
 
 
-@pytest.mark.parametrize("how", ["cut", "kill", "power"])
+@pytest.mark.parametrize("how", ["cut", *(pytest.param(how, marks=pytest.mark.long) for how in ("kill", "power"))])
 def test_a_node_is_lost_and_comes_back(slurm_exclusive: SlurmCluster, tmp_path: Path, how: Loss) -> None:
     slurm = slurm_exclusive
     job = slurm.submit("-N2", "--nodelist=n2,n3", script(tmp_path, "srun sleep 3218"))
