@@ -2,7 +2,7 @@
 
 Part of the agent: any Python from 3.6 on, standard library alone, few imports (see `stackyard.launch.node.agent`).
 """
-# ruff: noqa: PTH106, PTH108, PTH116, PTH118, PTH123
+# ruff: noqa: PTH106, PTH108, PTH110, PTH116, PTH118, PTH123
 
 import contextlib
 import os
@@ -42,8 +42,9 @@ class NodeDirectory:
         self.put("go", "".join(f"{name}={_quoted(str(value))}\n" for name, value in variables.items()))
 
     def stop(self, message: "str") -> "None":
-        """Let the shims end without starting their programs."""
-        self.put("stop", message + "\n")
+        """Let the shims end without starting their programs. The first message counts: others follow from it."""
+        if not os.path.exists(os.path.join(self.path, "stop")):
+            self.put("stop", message + "\n")
 
     def acknowledge(self, local: "int") -> "None":
         """Let a shim leave: the hub has received its exit status. Where this fails the shim leaves by itself."""

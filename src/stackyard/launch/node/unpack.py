@@ -155,7 +155,8 @@ class Unpacker:
 
     def _no_room(self, need: "int", free: "int") -> "Unstaged":
         where = shown(os.path.dirname(os.path.dirname(self._root)))
-        return Unstaged(f"{_exactly(need)} needed in {where}, {_exactly(free)} free", of_node=True)
+        text = f"{_exactly(need)} needed in {where}, {_exactly(free)} free"
+        return Unstaged(f"{text}: stage less, or set STACKYARD_TMP to a larger disk of the nodes", of_node=True)
 
 
 def _exactly(size: "int") -> "str":
