@@ -209,7 +209,7 @@ def test_the_display_is_slow_and_no_line_is_lost(own_tmp: Path, monkeypatch: pyt
             super().output(task, text)
 
     code = f"yes {'x' * 99} | head -c 12000000"
-    run = Running(own_tmp / "step", make_plan(local_line(1, 1), 1, 1, "sh", "-c", code), heard=Slow(), lost_s=5)
+    run = Running(own_tmp / "step", make_plan(local_line(1, 1), 1, 1, "sh", "-c", code), heard=Slow(), lost_s=60)
     assert run.end().state == "done"
     assert len(run.heard.text[0]) == 12_000_000
 

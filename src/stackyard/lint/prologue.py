@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from stackyard.host.quoting import cut
+from stackyard.host.secrets import is_secret_name
 from stackyard.lint.launches import unwrapped
 from stackyard.lint.scope import Resolved
 from stackyard.lint.script import Script
@@ -57,6 +58,8 @@ def _only_traces(argv: Sequence[str]) -> bool:
     return all(re.fullmatch(r"[-+][xv]+", word) for word in argv[1:])
 
 
+_SET_HERE = re.compile(r"(?:^|(?<=\s))([A-Za-z_]\w*)=(?![\"']?[$`]|\s|$)")
+"""A variable that is set to a value which stands in the line itself."""
 _FOLDERS = re.compile(r"\$\{?(?:PBS_O_WORKDIR|SLURM_SUBMIT_DIR|LS_SUBCWD)(?::?-[^}]*)?\}?/?")
 """The directory of submission itself, which is where a job file's program starts."""
 
@@ -101,7 +104,21 @@ def lines_before(script: Script, place: int) -> Before:
         else:
             _carry(script, before, pipe[0])
     _prune(before)
+    _leave_out_secrets(before)
     return before
+
+
+def _leave_out_secrets(before: Before) -> None:
+    """A job file is kept, shown and sent on: a secret that the script has in it stays there."""
+    kept: list[str] = []
+    for line in before.lines:
+        names = [name for name in _SET_HERE.findall(line) if is_secret_name(name)]
+        if not names:
+            kept.append(line)
+        for name in names:
+            how = f"export it in your shell and submit with `--env {name}`"
+            before.notes.append(f"{name}: its value may be a secret, which a job file must not hold: {how}")
+    before.lines = kept
 
 
 def pipelines(commands: Iterable[Resolved]) -> Iterator[list[Resolved]]:
