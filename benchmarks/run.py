@@ -22,6 +22,7 @@ BENCHMARKS = {
     "sharing": "a second variant that shares most packages",
     "starting_ranks": "eight ranks on four nodes",
     "many_nodes": "the hub with 10,000 simulated agents",
+    "staging": "files on 64 nodes, by the agents and without",
     "stalled": "a job whose run directory hangs for a minute",
     "agent_cpu": "the agent beside 8 ranks of 390 threads",
     "layout": "layouts and launch lines for 10,000 nodes",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from support import modules, programs
-from support.cli import stackyard
+from support.cli import stackyard, warm
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +145,9 @@ def _tree(root: Path) -> list[tuple[str, int]]:
     return sorted((str(p), p.lstat().st_mtime_ns) for p in root.rglob("*"))
 
 
-def test_a_failing_check_is_not_published_and_the_other_variant_is(real_channel: Path, tmp_path: Path) -> None:
+def test_a_failing_check_is_not_published_and_the_other_variant_is(
+    yard: Path, real_channel: Path, tmp_path: Path
+) -> None:
     stack = tmp_path / "stack.yaml"
     stack.write_text(
         f"""
@@ -160,7 +162,7 @@ checks:
     run: [python, -c, "import sys; sys.exit('{{flavour}}' == 'bad')"]
 """
     )
-    told = stackyard("--yard", tmp_path / "y", "deploy", stack, "--json", expect=3).value
+    told = stackyard("--yard", warm(tmp_path / "y", yard), "deploy", stack, "--json", expect=3).value
     assert {r["module"]: r["status"] for r in told["revisions"]} == {
         "two/1-good-1": "published",
         "two/1-bad-1": "failed",
@@ -174,7 +176,7 @@ checks:
     assert (tmp_path / "y/stacks/two/1-bad-1/report.xml").exists()
 
 
-def test_a_check_for_another_node_leaves_it_unverified(real_channel: Path, tmp_path: Path) -> None:
+def test_a_check_for_another_node_leaves_it_unverified(yard: Path, real_channel: Path, tmp_path: Path) -> None:
     stack = tmp_path / "stack.yaml"
     stack.write_text(
         f"""
@@ -189,7 +191,7 @@ checks:
     needs: {{arch: m68k}}
 """
     )
-    held = stackyard("--yard", tmp_path / "y", "deploy", stack, expect=3)
+    held = stackyard("--yard", warm(tmp_path / "y", yard), "deploy", stack, expect=3)
     assert "--allow-unverified" in held.out
     assert stackyard("--yard", tmp_path / "y", "list", "--json").value == []
     stackyard("--yard", tmp_path / "y", "deploy", stack, "--allow-unverified")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stackyard.cli.intents import Duration
-from support.cli import stackyard
+from support.cli import inside, stackyard
 
 LAPTOP = "name: laptop\nscheduler: {kind: none}\nnodes: {here: {cores: 6, sockets: 2}}\n"
 WRONG = {
@@ -37,7 +37,7 @@ def test_a_wrong_request_is_refused_with_what_to_do(case: str, tmp_path: Path, m
     monkeypatch.chdir(tmp_path)
     (tmp_path / "site.yaml").write_text(LAPTOP)
     (tmp_path / "hello.py").write_text("print('hello')\n")
-    done = stackyard("--site", "site.yaml", "launch", *words, expect=2)
+    done = inside("--site", "site.yaml", "launch", *words, expect=2)
     assert message in done.err and "Traceback" not in done.err
     assert not (tmp_path / "runs").exists()
 

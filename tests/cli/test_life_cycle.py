@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from support import modules
-from support.cli import STACKYARD, Done, inside, stackyard
+from support.cli import STACKYARD, Done, inside, stackyard, warm
 
 STACK = """
 name: tools
@@ -104,13 +104,13 @@ def test_labels_change_without_a_build_and_reach_all_revisions_of_the_variant(
 
 @pytest.mark.parametrize(("rule", "default"), [("newest", "b"), ("first", "a")])
 def test_the_sites_rule_says_which_variant_the_bare_name_means(
-    rule: str, default: str, tmp_path: Path, real_channel: Path
+    rule: str, default: str, yard: Path, tmp_path: Path, real_channel: Path
 ) -> None:
     site = tmp_path / "site.yaml"
     site.write_text(f"modules: {{default: {rule}}}\n")
     file = write_stack(tmp_path / "s", real_channel)
     file.write_text(file.read_text() + "matrix: {letter: [a, b]}\n")
-    stackyard("--yard", tmp_path / "y", "--site", site, "deploy", file)
+    stackyard("--yard", warm(tmp_path / "y", yard), "--site", site, "deploy", file)
     rows = stackyard("--yard", tmp_path / "y", "list", "--json").value
     assert {r["variant"]: "tools/1" in r["aliases"] and r["default"] for r in rows} == {
         letter: letter == default for letter in "ab"
@@ -144,13 +144,13 @@ def _may_give(gid: int) -> bool:
     return os.geteuid() == 0 or gid in os.getgroups()
 
 
-def test_an_unverified_revision_becomes_verified(tmp_path: Path, real_channel: Path) -> None:
+def test_an_unverified_revision_becomes_verified(yard: Path, tmp_path: Path, real_channel: Path) -> None:
     site = tmp_path / "site.yaml"
     nodes = "nodes: {{big: {{platform: linux-64, gpu: {{count: {}}}}}}}\n"
     site.write_text(nodes.format(4000))
     file = write_stack(tmp_path / "s", real_channel)
     file.write_text(file.read_text() + "checks: [{name: on a big node, run: [true], needs: {node_kind: big}}]\n")
-    words = ("--yard", tmp_path / "y", "--site", site)
+    words = ("--yard", warm(tmp_path / "y", yard), "--site", site)
     stackyard(*words, "deploy", file, "--allow-unverified")
     assert [r["state"] for r in stackyard(*words, "list", "--json").value] == ["unverified"]
     assert "skipped: on a big node" in stackyard(*words, "verify", "tools", expect=3).out
@@ -161,10 +161,10 @@ def test_an_unverified_revision_becomes_verified(tmp_path: Path, real_channel: P
     assert [r["state"] for r in stackyard(*words, "list", "--json").value] == ["published"]
 
 
-def test_damage_is_found_named_and_mended(tmp_path: Path, real_channel: Path) -> None:
+def test_damage_is_found_named_and_mended(yard: Path, tmp_path: Path, real_channel: Path) -> None:
     file = write_stack(tmp_path / "s", real_channel)
     file.write_text(file.read_text().replace("six=1.16", "numpy"))
-    stackyard("--yard", tmp_path / "y", "deploy", file)
+    stackyard("--yard", warm(tmp_path / "y", yard), "deploy", file)
     folder = tmp_path / "y/stacks/tools/1-py311-1"
     next(folder.rglob("_multiarray_umath*.so")).unlink()
     told = stackyard("--yard", tmp_path / "y", "verify", expect=3).out
@@ -208,13 +208,13 @@ def wheel(folder: Path, name: str, modules: dict[str, str], script: str) -> Path
     return path
 
 
-def test_a_newcomer_is_told_what_to_write_for_an_exception(tmp_path: Path, real_channel: Path) -> None:
+def test_a_newcomer_is_told_what_to_write_for_an_exception(yard: Path, tmp_path: Path, real_channel: Path) -> None:
     odd = wheel(tmp_path, "odd", {"odd.py": "import absent_thing\n"}, "odd:main")
     file = tmp_path / "environment.yml"
     file.write_text(
         f"name: newcomer\nchannels: [{real_channel.as_uri()}]\ndependencies: [python=3.11, pip, {{pip: ['{odd}']}}]\n"
     )
-    words = ("--yard", tmp_path / "y", "deploy")
+    words = ("--yard", warm(tmp_path / "y", yard), "deploy")
     told = stackyard(*words, file, "--version", "1.0", expect=3).out
     block = told.partition("and deploy that:\n")[2].partition("    investigate")[0]
     assert "environment: environment.yml" in block and 'imports: ["odd"]' in block and 'commands: ["odd"]' in block

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stackyard.cli.typed import as_typed
-from support.cli import Done, stackyard
+from support.cli import Done, inside, stackyard
 
 CASES = {
     "misspelt key": (
@@ -102,7 +102,7 @@ def test_the_line_and_the_remedy(case: str, tmp_path: Path, monkeypatch: pytest.
     (folder / name).write_text(text)
     monkeypatch.chdir(tmp_path)
     settings = {"PIP_CONFIG_FILE": os.devnull, "COLUMNS": "40"}  # a narrow terminal folds nobody's reasons
-    done = stackyard("--yard", tmp_path / "y", "lock", f"project/{name}", expect=code, **settings)
+    done = inside("--yard", tmp_path / "y", "lock", f"project/{name}", expect=code, **settings)
     first = next(line for line in done.err.splitlines() if line.startswith("error: "))
     assert re.match(rf"error: project/{place}", first), done.err
     assert remedy in (done.err.partition("hint: ")[2] or done.err)
@@ -142,7 +142,7 @@ def test_two_files_of_one_stack_and_version(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(folder)
     for verb in ("lock", "deploy"):
         files = ("environment.yml", "requirements.txt")
-        done = stackyard("--yard", tmp_path / "y", verb, *files, "--dry-run", expect=2)
+        done = inside("--yard", tmp_path / "y", verb, *files, "--dry-run", expect=2)
         assert "environment.yml and requirements.txt both define both/" in done.err
         assert "requirements.txt --name both-requirements" in done.err
 

@@ -14,6 +14,7 @@ import pytest
 from stackyard.errors import MissingError, StackyardError
 from stackyard.host import command
 from stackyard.host.command import GUARDED_FROM_S, CommandError, run
+from support.processes import wait_for
 
 
 def ignored(status: str) -> int:
@@ -121,9 +122,7 @@ def test_all_that_was_started_ends_with_this_process(number: int, tmp_path: Path
             assert time.monotonic() < until
             time.sleep(0.01)
         process.send_signal(number)
-    while alive(" ".join(pids)):
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    wait_for(lambda: not alive(" ".join(pids)))
 
 
 def test_much_output_and_much_input() -> None:

@@ -20,11 +20,12 @@ from stackyard.launch.node import machine, processes, sockets
 from stackyard.launch.node.logs import Log
 from stackyard.launch.node.ranks import Rank
 from support import torchstack
+from support.processes import wait_for
 
 NODE = Path(sockets.__file__).parent
 PARTS = (
-    "agent", "directory", "ends", "gpuprobe", "handshake", "logs", "machine", "messages", "processes", "ranks",
-    "sockets", "stacks", "terminal", "uplink", "usage",
+    "agent", "directory", "ends", "gpuprobe", "handshake", "logs", "machine", "messages", "pack", "processes",
+    "ranks", "sockets", "stacks", "stage", "staged", "stagedir", "terminal", "unpack", "uplink", "usage",
 )  # fmt: skip
 
 
@@ -133,9 +134,7 @@ def test_facts_are_real() -> None:
 def test_processes_below_a_shell() -> None:
     shell = subprocess.Popen(["/bin/sh", "-c", "sleep 60 & (sleep 61; true); true"], start_new_session=True)
     try:
-        end = time.monotonic() + 5
-        while len(list(processes.descendants(shell.pid))) < 3 and time.monotonic() < end:
-            time.sleep(0.02)
+        wait_for(lambda: len(list(processes.descendants(shell.pid))) >= 3)
         below = dict(processes.descendants(shell.pid))
         assert len(below) == 3
         assert all(processes.alive(pid, born) for pid, born in below.items())
@@ -144,10 +143,7 @@ def test_processes_below_a_shell() -> None:
     finally:
         os.killpg(shell.pid, signal.SIGKILL)
         shell.wait()
-    end = time.monotonic() + 10  # the kernel takes its time to end what was killed
-    while any(processes.alive(pid, born) for pid, born in below.items()) and time.monotonic() < end:
-        time.sleep(0.02)
-    assert not any(processes.alive(pid, born) for pid, born in below.items())
+    wait_for(lambda: not any(processes.alive(pid, born) for pid, born in below.items()))  # the kernel takes its time
 
 
 def test_a_warning_reaches_only_who_handles_it(tmp_path: Path) -> None:

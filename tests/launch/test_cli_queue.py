@@ -5,21 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from sitesubmit import EXAMPLES, submit
 
-from support.cli import Done, stackyard
-
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+from support.cli import stackyard
 
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "train.py").write_text("import torch\n")
     monkeypatch.chdir(tmp_path)
-
-
-def submit(site: str, *words: str, expect: int = 0) -> Done:
-    file = EXAMPLES / site / "site.yaml"
-    return stackyard("--site", file, "submit", "-N", "2", *words, "--dry-run", "train.py", expect=expect)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +28,7 @@ def submit(site: str, *words: str, expect: int = 0) -> Done:
     ],
 )
 def test_a_queue_by_its_short_name(site: str, kind: str, words: tuple[str, ...], directive: str) -> None:
-    script = submit(site, "--node-kind", kind, *words).out.splitlines()
+    script = submit(site, "-N", "2", "--node-kind", kind, *words).out.splitlines()
     assert directive in script
     assert sum("debug" in line for line in script if line.startswith(("#SBATCH", "#BSUB", "#PBS"))) == 1
 
@@ -48,5 +42,5 @@ def test_a_deploy_as_a_job_reads_it_likewise() -> None:
 
 
 def test_two_names_are_refused() -> None:
-    done = submit("lumi", "-q", "debug", "--qos", "normal", expect=2)
+    done = submit("lumi", "-N", "2", "-q", "debug", "--qos", "normal", expect=2)
     assert "-q debug contradicts --qos normal" in done.err

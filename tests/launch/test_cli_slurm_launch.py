@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,6 @@ from support.slurmcli import SHAPE, Work, working
 
 pytestmark = pytest.mark.real
 RANKS = SHAPE[2:]
-
-
-@pytest.fixture
-def work(slurm: SlurmCluster, tmp_path: Path) -> Iterator[Work]:
-    with working(slurm, tmp_path) as made:
-        yield made
 
 
 def test_a_rank_that_fails_ends_those_that_wait(work: Work) -> None:
@@ -91,7 +84,7 @@ def test_a_launch_is_cancelled_from_another_shell(work: Work) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("verb", "how"), [("launch", "cut"), ("submit", "power")])
+@pytest.mark.parametrize(("verb", "how"), [pytest.param("launch", "cut", marks=pytest.mark.long), ("submit", "power")])
 def test_a_lost_node_is_named_within_seconds(
     slurm_exclusive: SlurmCluster, tmp_path: Path, verb: str, how: Loss
 ) -> None:

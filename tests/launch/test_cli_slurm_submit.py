@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,12 +13,6 @@ from support.slurm import SlurmCluster
 from support.slurmcli import SHAPE, Work, working
 
 pytestmark = pytest.mark.real
-
-
-@pytest.fixture
-def work(slurm: SlurmCluster, tmp_path: Path) -> Iterator[Work]:
-    with working(slurm, tmp_path) as made:
-        yield made
 
 
 def test_the_script_of_a_dry_run_is_the_one_that_is_submitted(work: Work) -> None:

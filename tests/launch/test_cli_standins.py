@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from support.processes import wait_for
 from support.standinsites import REAL_MPIRUN, SITES, Cluster, missing
 
 HELLO = Path(__file__).parent / "programs" / "hello.py"
@@ -206,10 +207,7 @@ def test_an_array_that_is_cancelled(cluster: Cluster) -> None:
     """One task runs, one waits: both are ended, and neither is said to have failed by itself."""
     cluster.submit("-a", "1-2", "--no-follow", "hello.py", "wait")
     run = cluster.last()
-    until = time.monotonic() + 60
-    while not list(run.glob("array/*/ranks/000.json")):  # either may be first
-        assert time.monotonic() < until, cluster.logs()
-        time.sleep(0.05)
+    wait_for(lambda: list(run.glob("array/*/ranks/000.json")), 60, cluster.logs)  # either may be first
     cluster.run("runs", "cancel", run.name)
     done = cluster.run("runs", "attach", run.name, expect=None)
     assert done.code not in (0, None)

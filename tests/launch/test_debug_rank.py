@@ -22,8 +22,7 @@ from stackyard.launch.plan.terminals import PROGRAM
 from stackyard.launch.records.paths import StepPaths
 from stackyard.launch.run.terminal import for_rank
 from support.cli import STACKYARD, stackyard
-from support.slurm import SlurmCluster
-from support.slurmcli import SHAPE, Work, working
+from support.slurmcli import SHAPE, Work
 
 TRAIN = """\
 import os, sys
@@ -254,12 +253,6 @@ def test_strangers_do_not_stop_it(tmp_path: Path) -> None:
         for one in idle:
             one.close()
     assert not step.terminal.exists()
-
-
-@pytest.fixture
-def work(slurm: SlurmCluster, tmp_path: Path) -> Iterator[Work]:
-    with working(slurm, tmp_path) as made:
-        yield made
 
 
 @pytest.mark.real

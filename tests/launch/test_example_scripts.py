@@ -15,11 +15,12 @@ import subprocess
 import textwrap
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from stackyard.spec.site import load_site
-from support.cli import STACKYARD
+from support.cli import STACKYARD, inside
 from support.slurm import SlurmCluster
 from support.standins import MACHINES, Family, standins
 
@@ -44,8 +45,9 @@ IDS = [f"{site}-{name}" for site, name in JOBS]
 
 
 @pytest.fixture
-def work(tmp_path: Path) -> Path:
-    """A folder with a program and images; what is in them matters to nobody here."""
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current directory, with a program and images; what is in them matters to nobody here."""
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text("import torch\n")
     for image in ("powerai.sif", "pytorch.sif"):
         (tmp_path / image).touch()
@@ -63,6 +65,12 @@ def submit(work: Path, site: str, *words: str) -> subprocess.CompletedProcess[st
     done = subprocess.run(argv, cwd=work, env=small(work), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done
+
+
+def planned(work: Path, site: str, *words: str) -> str:
+    """The same script, made in this process."""
+    with mock.patch.dict(os.environ, small(work), clear=True):
+        return inside("--site", EXAMPLES / site / "site.yaml", "submit", *words, "--dry-run", "train.py").out
 
 
 def golden(text: str, work: Path) -> str:
@@ -118,7 +126,7 @@ def test_the_scheduler_and_the_launcher_take_it(site: str, name: str, work: Path
     family, machine, nodes = OTHERS[site]
     grown = dict(MACHINES[machine], hosts=[f"n{number:03d}" for number in range(nodes)])
     env = standins(work / "state", family, machine=grown)
-    script = submit(work, site, *JOBS[site, name]).stdout
+    script = planned(work, site, *JOBS[site, name])
     (work / "job.sh").write_text(re.sub(r"(?m)^(cd|exec) .*", "exit 0", script))
     csm = family == "lsf"
     taken = _run(["bsub" if csm else "qsub", "job.sh"], work, env)
@@ -156,7 +164,7 @@ def _commented(script: str, title: str) -> list[str]:
 def test_a_real_slurm_reads_the_head(site: str, name: str, work: Path, slurm: SlurmCluster) -> None:
     """sbatch --test-only: every option is known and well formed. What this cluster lacks (a partition of that name, so
     many cores, features) is taken out or cut down first."""
-    script = submit(work, site, *JOBS[site, name]).stdout
+    script = planned(work, site, *JOBS[site, name])
     kept = [
         line for line in script.splitlines() if not re.match(r"#SBATCH --(partition|account|qos|constraint)=", line)
     ]
@@ -230,7 +238,8 @@ def test_every_site_shows_how_it_launches() -> None:
 def test_a_command_of_a_readme(site: str, line: str, work: Path) -> None:
     shutil.copy(EXAMPLES / site / "site.yaml", work)
     words = shlex.split(line)
-    out = _run([str(STACKYARD), *words[1:]], work, small(work))
+    with mock.patch.dict(os.environ, small(work), clear=True):
+        out = inside(*words[1:]).out
     assert out.startswith("#!/bin/bash\n#" if "submit" in words else re.match(r"\d+ ranks? on", out)[0])  # type: ignore[index]
     assert sorted(path.name for path in work.iterdir() if path.name[0] != ".") == [
         "powerai.sif",

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from stackyard.spec.site import load_site
-from support.cli import Done, stackyard
+from support.cli import Done, inside, stackyard
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SITES = sorted(path.parent.name for path in EXAMPLES.glob("*/site.yaml"))
@@ -29,7 +29,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def explain(site: str, *words: str, expect: int = 0, **variables: str) -> Done:
     file = EXAMPLES / site / "site.yaml"
-    return stackyard("--site", file, "explain", *words, *PROGRAM[1:], expect=expect, COLUMNS="80", **variables)
+    return inside("--site", file, "explain", *words, *PROGRAM[1:], expect=expect, COLUMNS="80", **variables)
 
 
 def nodes_of(site: str) -> str:
@@ -51,7 +51,7 @@ def test_it_says_what_submit_does(site: str, kind: str) -> None:
         assert told["head"] == []
         return
     file = EXAMPLES / site / "site.yaml"
-    plan = stackyard("--site", file, "submit", *words, "--dry-run", "--json", *PROGRAM[1:]).value
+    plan = inside("--site", file, "submit", *words, "--dry-run", "--json", *PROGRAM[1:]).value
     script = [line for line in plan["script"].splitlines() if line.startswith("#") and line[1] in "SBPf"]
     assert [shlex.split(line["line"]) for line in told["head"]] == [
         shlex.split(line.replace('"', "'")) for line in script

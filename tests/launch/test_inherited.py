@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,8 +20,7 @@ from stackyard.launch.request.intent import Intent
 from stackyard.spec.site import load_site
 from stackyard.spec.sitemodels import NodeKind
 from support.cli import STACKYARD
-from support.slurm import SlurmCluster
-from support.slurmcli import SHAPE, Work, working
+from support.slurmcli import SHAPE, Work
 
 NEWER_SRUN = """\
 #!/bin/bash
@@ -35,12 +33,6 @@ if [ -n "$tres" ] && [ -n "$SLURM_CPUS_PER_TASK" ] && [ "$tres" != "$SLURM_CPUS_
 fi
 exec {srun} "$@"
 """
-
-
-@pytest.fixture
-def work(slurm: SlurmCluster, tmp_path: Path) -> Iterator[Work]:
-    with working(slurm, tmp_path) as made:
-        yield made
 
 
 def test_a_launcher_gets_no_option_but_its_words() -> None:

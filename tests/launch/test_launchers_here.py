@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from stackyard.launch.plan.launchers import get
 from stackyard.launch.plan.launchers.local import SPAWN
 from stackyard.launch.plan.model import LaunchRequest
 from stackyard.spec.models import Scheduler
+from support.processes import wait_for
 
 CPUS = sorted(os.sched_getaffinity(0))
 SHOW = "grep Cpus_allowed_list /proc/self/status | sed 's/.*:.//'"
@@ -93,13 +93,10 @@ def test_signals_reach_all_ranks_and_what_they_started(number: signal.Signals, t
     process = subprocess.Popen(argv, start_new_session=True)
     expected = 2 if number == signal.SIGINT else 4
     try:
-        until = time.monotonic() + 20
-        while time.monotonic() < until and _lines(tmp_path / "up") < 2:
-            time.sleep(0.02)
+        wait_for(lambda: _lines(tmp_path / "up") >= 2)
         process.send_signal(number)
         assert process.wait(20) == 5
-        while time.monotonic() < until and _lines(tmp_path / "got") < expected:
-            time.sleep(0.02)
+        wait_for(lambda: _lines(tmp_path / "got") >= expected)
         got = sorted((tmp_path / "got").read_text().split())
         name = f"got-{number.name.removeprefix('SIG')}"
         # a shell's background child ignores SIGINT, as POSIX has it

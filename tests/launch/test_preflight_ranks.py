@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from stackyard.errors import MissingError
 from stackyard.launch.preflight import PreflightOptions, trial
 from stackyard.launch.preflight.node import probe
 from support import torchstack
+from support.processes import wait_for
 
 QUICK = PreflightOptions(seconds=0.1, speed_seconds=0.05, start_s=10, answer_s=40, connect_s=20, collective_s=6)
 
@@ -76,13 +77,6 @@ def torch_python() -> Path:
         return torchstack.python(torchstack.torch_yard())
     except MissingError as error:
         pytest.skip(f"{error}; {error.detail}")
-
-
-def until(done: Callable[[], bool], limit_s: float = 30) -> None:
-    end = time.monotonic() + limit_s
-    while not done():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def test_ranks_of_one_node_say_who_and_what_they_are(ranks: Ranks) -> None:
@@ -155,7 +149,7 @@ def test_a_stranger_is_not_taken_for_a_rank(ranks: Ranks) -> None:
         except ConnectionRefusedError:
             return False
 
-    until(greeted)
+    wait_for(greeted)
     ranks.rank(1, 2)
     assert ranks.end() == [0, 0]
 
@@ -168,7 +162,7 @@ def test_the_stop_file_ends_everything_in_seconds(ranks: Ranks) -> None:
         with socket.socket() as sock:
             return sock.connect_ex(("127.0.0.1", ranks.port)) == 0
 
-    until(listening)
+    wait_for(listening)
     ranks.rank(1, 3)
     time.sleep(1)
     (ranks.step / "stop").touch()
@@ -182,7 +176,7 @@ def test_gloo_within_a_node_measures_and_a_stopped_rank_is_named(tmp_path: Path,
     ranks = Ranks(tmp_path, torch_python)
     ranks.spec("identity", "libraries", "gloo", "node", "all", options=QUICK)
     started = [ranks.rank(rank, 2) for rank in range(2)]
-    until(lambda: (ranks.step / "result.json").exists() and "gloo" in ranks.stages(), 60)
+    wait_for(lambda: (ranks.step / "result.json").exists() and "gloo" in ranks.stages(), 60)
     started[1].send_signal(signal.SIGSTOP)
     started[0].communicate(timeout=60)
     started[1].kill()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from stackyard.launch.records.status import cancel
 from stackyard.spec.sitemodels import Site
 from stackyard.yard.layout import Yard
 from support.accounts import Accounts
+from support.processes import wait_for
 
 VALUE = 'it\'s $(a) "se\\cret"\nof two lines'
 
@@ -176,8 +176,5 @@ def test_nobody_else_reads_what_holds_an_environment(accounts: Accounts, common:
 
 
 def _started(work: Path) -> Path:
-    end = time.monotonic() + 60
-    while not any("started" in log.read_text() for log in work.glob("runs/*/logs/rank-*.log")):
-        assert time.monotonic() < end
-        time.sleep(0.1)
+    wait_for(lambda: any("started" in log.read_text() for log in work.glob("runs/*/logs/rank-*.log")), 60)
     return next(work.glob("runs/*"))

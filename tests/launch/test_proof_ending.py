@@ -7,13 +7,11 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from support.slurm import SlurmCluster
-from support.slurmcli import SHAPE, Work, working
+from support.slurmcli import SHAPE, Work
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
@@ -26,15 +24,15 @@ BEFORE = (130, 143, 1, -signal.SIGINT, -signal.SIGTERM)
 """Also the codes of a Python that a signal ends before it has read the command line; salloc makes 1 of its death."""
 
 
-@pytest.fixture
-def work(slurm: SlurmCluster, tmp_path: Path) -> Iterator[Work]:
-    with working(slurm, tmp_path) as made:
-        yield made
+MOMENTS = [
+    pytest.param(*how, after_s, marks=() if after_s in often else pytest.mark.long)
+    for how, often in (((signal.SIGINT, None), (0.3, 0.9)), ((signal.SIGTERM, ("-N2",)), (0.6, 1.4)))
+    for after_s in (0.3, 0.6, 0.9, 1.4)
+]
 
 
-@pytest.mark.parametrize("after_s", [0.3, 0.6, 0.9, 1.4])
-@pytest.mark.parametrize(("number", "allocation"), [(signal.SIGINT, None), (signal.SIGTERM, ("-N2",))])
-def test_at_any_moment(work: Work, after_s: float, number: signal.Signals, allocation: tuple[str, ...] | None) -> None:
+@pytest.mark.parametrize(("number", "allocation", "after_s"), MOMENTS)
+def test_at_any_moment(work: Work, number: signal.Signals, allocation: tuple[str, ...] | None, after_s: float) -> None:
     before = _jobs(work)
     started = work.start("launch", *SHAPE[2:] if allocation else SHAPE, "block.py", salloc=allocation)
     if allocation:

@@ -7,8 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args, get_type_hints
 
@@ -20,8 +18,8 @@ from stackyard.errors import InputError, MissingError
 from stackyard.launch.api.options import OptionFields
 from stackyard.launch.request.intent import BatchOptions, Intent
 from support.cli import stackyard as stackyard_command
-from support.slurm import SlurmCluster
-from support.slurmcli import Work, working
+from support.processes import wait_for
+from support.slurmcli import Work
 
 HELLO = "import os, sys\nprint('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'], *sys.argv[1:], flush=True)\n"
 FAIL = HELLO + "if os.environ['RANK'] == '1': sys.exit(3)\nimport time; time.sleep(60)\n"
@@ -127,7 +125,7 @@ def test_a_launch_from_a_thread_is_cancelled_by_another(here: Path) -> None:
 
     thread = threading.Thread(target=work)
     thread.start()
-    _until(lambda: bool(stackyard.runs()) and "rank 0" in _log(stackyard.runs()[0]))
+    wait_for(lambda: bool(stackyard.runs()) and "rank 0" in _log(stackyard.runs()[0]))
     run = stackyard.find_run("last")
     with pytest.raises(TimeoutError, match=r"is running after 0\.2 s"):
         run.wait(timeout=0.2)
@@ -139,9 +137,9 @@ def test_a_launch_from_a_thread_is_cancelled_by_another(here: Path) -> None:
 def test_the_ranks_end_with_a_program_that_is_killed(here: Path) -> None:
     text = "import stackyard, sys; stackyard.launch('block.py', cores_per_rank=1, ranks_per_node=1, launcher='local')"
     with subprocess.Popen([sys.executable, "-c", text], cwd=here) as caller:
-        _until(lambda: bool(stackyard.runs()) and "rank 0" in _log(stackyard.runs()[0]))
+        wait_for(lambda: bool(stackyard.runs()) and "rank 0" in _log(stackyard.runs()[0]))
         caller.kill()
-    _until(lambda: stackyard.runs()[0].status.over)
+    wait_for(lambda: stackyard.runs()[0].status.over)
     assert stackyard.runs()[0].state == "cancelled"
 
 
@@ -156,23 +154,8 @@ def _log(run: stackyard.Run) -> str:
     return path.read_text() if path.exists() else ""
 
 
-def _until(good: object, timeout_s: float = 30) -> None:
-    assert callable(good)
-    until = time.monotonic() + timeout_s
-    while not good():
-        assert time.monotonic() < until, "timed out"
-        time.sleep(0.05)
-
-
-@pytest.fixture
-def work(slurm: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Work]:
-    with working(slurm, tmp_path) as made:
-        monkeypatch.chdir(made.folder)
-        yield made
-
-
 @pytest.mark.real
-def test_a_program_is_submitted_waited_for_and_cancelled(work: Work) -> None:
+def test_a_program_is_submitted_waited_for_and_cancelled(work_here: Work) -> None:
     shape = OptionFields(nodes=2, ranks_per_node=1, cores_per_rank=1, gpus_per_rank=0, time_min=5)
     first, second = (stackyard.submit("exit.py", code, **shape) for code in (0, 4))
     assert first.job and first.wait(timeout=60).state == "done" and len(first.hosts) == 2
@@ -180,10 +163,10 @@ def test_a_program_is_submitted_waited_for_and_cancelled(work: Work) -> None:
     with pytest.raises(stackyard.RunFailed, match="exited with status 4"):
         second.wait(timeout=60)
     third = stackyard.submit("block.py", **shape)
-    work.up()
+    work_here.up()
     third.cancel()
     assert third.wait(timeout=60, raises=False).state == "cancelled"
     array = stackyard.submit("exit.py", 0, **{**shape, "nodes": 1}, array="0-1")
     array.wait(timeout=60)
     assert array.task_states() == {"0": "done", "1": "done"} and [task.log() for task in array.tasks]
-    work.nothing_left()
+    work_here.nothing_left()

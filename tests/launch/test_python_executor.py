@@ -10,10 +10,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import CancelledError, as_completed, wait
 from pathlib import Path
-from typing import Any
 
 import cloudpickle
 import pytest
@@ -21,8 +19,8 @@ import pytest
 import stackyard
 from stackyard.errors import InputError, MissingError
 from stackyard.launch.api.options import OptionFields
-from support.slurm import SlurmCluster
-from support.slurmcli import Work, working
+from support.processes import wait_for
+from support.slurmcli import Work
 
 ONE = OptionFields(cores_per_rank=1, launcher="local", oversubscribe=True)
 TWO = OptionFields(ranks_per_node=2, **ONE)
@@ -161,7 +159,7 @@ def test_what_is_returned_must_be_plain_enough(here: Path) -> None:
 def test_running_and_waiting_jobs_are_cancelled(here: Path) -> None:
     with stackyard.Executor(**ONE) as executor:
         first, second = executor.submit_each(time.sleep, [60, 60])
-        _until(first.running)
+        wait_for(first.running)
         assert second.cancel() and first.cancel() and first.cancelled()
         assert not wait([first, second], timeout=5).not_done
         with pytest.raises(CancelledError):
@@ -172,7 +170,7 @@ def test_running_and_waiting_jobs_are_cancelled(here: Path) -> None:
 def test_an_interrupt_of_the_block_ends_what_runs_here(here: Path) -> None:
     with pytest.raises(KeyboardInterrupt), stackyard.Executor(**ONE) as executor:
         future = executor.submit(time.sleep, 60)
-        _until(future.running)
+        wait_for(future.running)
         signal.raise_signal(signal.SIGINT)
     assert future.cancelled() and future.run.state == "cancelled"
 
@@ -237,25 +235,11 @@ def test_modules_beside_a_script_are_found(here: Path) -> None:
     assert done.stdout == "42 True 8\n", done.stderr
 
 
-def _until(good: Any, timeout_s: float = 30) -> None:
-    until = time.monotonic() + timeout_s
-    while not good():
-        assert time.monotonic() < until, "timed out"
-        time.sleep(0.05)
-
-
 SHAPE = OptionFields(cores_per_rank=1, gpus_per_rank=0, time_min=5)
 
 
-@pytest.fixture
-def work(slurm: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Work]:
-    with working(slurm, tmp_path) as made:
-        monkeypatch.chdir(made.folder)
-        yield made
-
-
 @pytest.mark.real
-def test_functions_run_on_the_nodes_of_a_cluster(work: Work) -> None:
+def test_functions_run_on_the_nodes_of_a_cluster(work_here: Work) -> None:
     with stackyard.Executor(**SHAPE, nodes=2, ranks_per_node=1) as executor:
         good, bad = executor.submit(whereabouts), executor.submit(scaled, -1)
         places = good.results(timeout=90)
@@ -267,7 +251,7 @@ def test_functions_run_on_the_nodes_of_a_cluster(work: Work) -> None:
 
 
 @pytest.mark.real
-def test_a_sweep_is_one_array_of_which_tasks_fail_and_are_cancelled_alone(work: Work) -> None:
+def test_a_sweep_is_one_array_of_which_tasks_fail_and_are_cancelled_alone(work_here: Work) -> None:
     def task(rate: float) -> float:
         if rate == 9:
             time.sleep(300)
@@ -277,43 +261,43 @@ def test_a_sweep_is_one_array_of_which_tasks_fail_and_are_cancelled_alone(work: 
         good, bad, long = executor.submit_each(task, [1, -1, 9])
         assert len(stackyard.runs()) == 1 and good.result(timeout=90) == 1
         assert isinstance(bad.exception(timeout=90), Diverged)
-        _until(long.running)
+        wait_for(long.running)
         assert long.run.folder.name == "3" and long.cancel() and long.cancelled()
     assert "--array=1-3%3" in (stackyard.find_run("last").folder / "job.sh").read_text()
     assert stackyard.find_run("last").code == 1  # as recorded
     assert stackyard.find_run("last").status.tasks == {"done": 1, "failed": 1, "cancelled": 1}
-    work.nothing_left()
+    work_here.nothing_left()
 
 
 @pytest.mark.long
 @pytest.mark.real
-def test_a_job_that_another_cancels_is_a_failure_and_a_held_one_can_be_cancelled(work: Work) -> None:
+def test_a_job_that_another_cancels_is_a_failure_and_a_held_one_can_be_cancelled(work_here: Work) -> None:
     with stackyard.Executor(**SHAPE, scheduler_args=["--hold"]) as executor:
         held = executor.submit_each(time.sleep, [1, 1])
         assert [future.cancel() for future in held] == [True, True]
     with stackyard.Executor(**SHAPE) as executor:
         future = executor.submit(time.sleep, 300)
-        _until(future.running, 60)
-        work.cluster.run("scancel", future.run.job)
+        wait_for(future.running, 60)
+        work_here.cluster.run("scancel", future.run.job)
         with pytest.raises(stackyard.RunFailed, match="cancelled") as caught:
             future.result(timeout=60)
     assert caught.value.state == "cancelled"
-    work.nothing_left()
+    work_here.nothing_left()
 
 
 @pytest.mark.long
 @pytest.mark.real
-def test_the_scheduler_is_asked_seldom_for_many_jobs(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = work.folder / "asked"
-    (work.folder / "bin").mkdir()
+def test_the_scheduler_is_asked_seldom_for_many_jobs(work_here: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = work_here.folder / "asked"
+    (work_here.folder / "bin").mkdir()
     for name in ("squeue", "scontrol", "sacct"):
-        script = work.folder / "bin" / name
+        script = work_here.folder / "bin" / name
         script.write_text(f'#!/bin/sh\necho "{name} $*" >> {asked}\nexec {shutil.which(name) or "false"} "$@"\n')
         script.chmod(0o755)
     with stackyard.Executor(**SHAPE) as executor:
         began = time.monotonic()
         futures = [executor.submit(time.sleep, 3) for _ in range(4)]
-        monkeypatch.setenv("PATH", f"{work.folder / 'bin'}:{os.environ['PATH']}")
+        monkeypatch.setenv("PATH", f"{work_here.folder / 'bin'}:{os.environ['PATH']}")
         wait(futures, timeout=120)
         took = time.monotonic() - began
     queries = asked.read_text().splitlines() if asked.exists() else []
@@ -323,8 +307,8 @@ def test_the_scheduler_is_asked_seldom_for_many_jobs(work: Work, monkeypatch: py
 
 @pytest.mark.long
 @pytest.mark.real
-def test_within_an_allocation_functions_run_there(work: Work) -> None:
-    (work.folder / "sweep.py").write_text(
+def test_within_an_allocation_functions_run_there(work_here: Work) -> None:
+    (work_here.folder / "sweep.py").write_text(
         "import os, stackyard\n"
         "def where(number): return number, os.environ['RANK'], os.uname().nodename\n"
         f"with stackyard.Executor(**{dict(SHAPE)}, nodes=2, ranks_per_node=1) as executor:\n"
@@ -332,6 +316,7 @@ def test_within_an_allocation_functions_run_there(work: Work) -> None:
         "    print(list(executor.map(where, [2, 3])), [run.how for run in stackyard.runs()])\n"
     )
     argv = ["salloc", "-Q", "--partition=debug", "-N2", sys.executable, "-W", "ignore", "sweep.py"]
-    done = subprocess.run(argv, env=work.cluster.environ(), capture_output=True, text=True, timeout=120, check=False)
+    environ = work_here.cluster.environ()
+    done = subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=120, check=False)
     assert "(1, '0', 'n" in done.stdout and "(1, '1', 'n" in done.stdout, done.stdout + done.stderr
     assert done.stdout.count("(3, '0', ") == 1 and "['launch', 'launch', 'launch']" in done.stdout

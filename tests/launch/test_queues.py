@@ -5,22 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from sitesubmit import EXAMPLES, submit
 
 from stackyard.spec.site import load_site
-from support.cli import Done, stackyard
-
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "train.py").write_text("import torch\n")
     monkeypatch.chdir(tmp_path)
-
-
-def submit(site: str, *words: str, expect: int = 0) -> Done:
-    file = EXAMPLES / site / "site.yaml"
-    return stackyard("--site", file, "submit", *words, "--dry-run", "train.py", expect=expect)
 
 
 @pytest.mark.parametrize(

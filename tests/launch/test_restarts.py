@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +20,7 @@ from stackyard.launch.request.intent import Intent, made
 from stackyard.spec.sitemodels import NodeKind, Scheduler, Site
 from stackyard.yard.layout import Yard
 from support.cli import stackyard
+from support.processes import wait_for
 from support.slurm import SlurmCluster
 from support.slurmcli import SHAPE, working
 from support.watched import Heard
@@ -226,9 +225,10 @@ def test_a_job_goes_on_after_it_has_lost_a_node(
 ) -> None:
     """On a node of the allocation that was not in use, or on those that are left; from its checkpoint."""
     with working(slurm_exclusive, tmp_path, counts=COUNTS) as work:
-        words = ("launch", "-N", nodes, *SHAPE[2:], "--restarts", "1", "--grace", "1", "counts.py")
+        options = ("--restarts", "1", "--grace", "1", "--lost-timeout", "5")
+        words = ("launch", "-N", nodes, *SHAPE[2:], *options, "counts.py")
         started = work.start(*words, salloc=("-N3", "--no-kill"))
-        until(lambda: "step 4" in log(work.folder) or started.poll() is not None)
+        wait_for(lambda: "step 4" in log(work.folder) or started.poll() is not None, 60)
         assert started.poll() is None, started.communicate()
         slurm_exclusive.lose_node(lost, "cut")
         _, err = started.communicate(timeout=120)
@@ -244,10 +244,3 @@ def test_a_job_goes_on_after_it_has_lost_a_node(
 def log(folder: Path) -> str:
     found = sorted((folder / "runs").glob("*/logs/rank-00000.log"))
     return found[-1].read_text() if found else ""
-
-
-def until(done: Callable[[], bool], timeout_s: float = 60) -> None:
-    end = time.monotonic() + timeout_s
-    while not done():
-        assert time.monotonic() < end, "timed out"
-        time.sleep(0.05)

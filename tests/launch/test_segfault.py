@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from stackyard.launch.node.logs import STACK_LINES, TAIL_LINES, Log
 from support.cli import stackyard
-from support.slurm import SlurmCluster
-from support.slurmcli import SHAPE, Work, working
+from support.slurmcli import SHAPE, Work
 
 CRASH = """\
 import ctypes, os, threading, time
@@ -80,12 +78,6 @@ def test_the_last_lines_of_a_crash(tmp_path: Path, lines: list[str], last: list[
     tail = Log(str(tmp_path / "log"), False).tail()
     assert len(tail) == TAIL_LINES
     assert tail == [*before, *last][-TAIL_LINES:]
-
-
-@pytest.fixture
-def work(slurm: SlurmCluster, tmp_path: Path) -> Iterator[Work]:
-    with working(slurm, tmp_path) as made:
-        yield made
 
 
 @pytest.mark.real

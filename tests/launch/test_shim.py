@@ -19,7 +19,8 @@ from stackyard.launch.node.step import PlannedSlot
 from stackyard.launch.plan.model import Wrapper
 from stackyard.launch.shim import rank_sh, shell
 from support import programs
-from support.shimstep import SHOW, Step, error_of, standing_in, text_of, wait_for
+from support.processes import wait_for
+from support.shimstep import SHOW, Step, error_of, standing_in, text_of
 
 
 @pytest.fixture

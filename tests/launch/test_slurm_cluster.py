@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from support import programs
+from support.processes import wait_for
 from support.slurm import Loss, SlurmCluster
 from support.slurmconf import port
 
@@ -24,14 +25,10 @@ def script(folder: Path, *lines: str) -> Path:
     return path
 
 
-def wait_for(path: Path, text: str, timeout_s: float = 30) -> str:
+def said(path: Path, text: str, timeout_s: float = 30) -> str:
     """Wait until a file holds a text."""
-    until = time.monotonic() + timeout_s
-    while time.monotonic() < until:
-        if path.exists() and text in (found := path.read_text()):
-            return found
-        time.sleep(0.05)
-    raise AssertionError(f"no {text!r} in {path}: {path.read_text() if path.exists() else 'not there'}")
+    wait_for(lambda: path.exists() and text in path.read_text(), timeout_s, lambda: f"no {text!r} in {path}")
+    return path.read_text()
 
 
 def test_every_task_has_its_own_host_and_address(slurm: SlurmCluster) -> None:
@@ -66,13 +63,10 @@ def test_an_array_has_a_job_for_every_index(slurm: SlurmCluster, tmp_path: Path)
 
 def test_a_cancelled_job_is_over_and_leaves_no_process(slurm: SlurmCluster, tmp_path: Path) -> None:
     job = slurm.submit("-N2", script(tmp_path, "echo begun", "srun sleep 3217"))
-    wait_for(tmp_path / "out.txt", "begun")
+    said(tmp_path / "out.txt", "begun")
     slurm.run("scancel", job)
     assert slurm.wait_job(job)["JobState"] == "CANCELLED"
-    until = time.monotonic() + 15
-    while left := [line for line in slurm.processes().values() if "3217" in line]:
-        assert time.monotonic() < until, left
-        time.sleep(0.1)
+    wait_for(lambda: not [line for line in slurm.processes().values() if "3217" in line], said=slurm.processes)
 
 
 @pytest.mark.long
@@ -89,9 +83,9 @@ def test_a_preempted_job_is_told_and_starts_again(slurm_exclusive: SlurmCluster,
     body = ("trap 'echo told $SLURM_RESTART_COUNT' USR1", "echo begun ${SLURM_RESTART_COUNT:-0}",
             "while [ -z $SLURM_RESTART_COUNT ]; do sleep 0.1; done")  # fmt: skip
     job = slurm.submit("-N3", "--requeue", "--signal=B:USR1@1", script(tmp_path, *body))
-    wait_for(tmp_path / "out.txt", "begun 0")
+    said(tmp_path / "out.txt", "begun 0")
     slurm.run("srun", "--partition=urgent", "-N3", "hostname")
-    assert "told" in wait_for(tmp_path / "out.txt", "begun 1", 60)
+    assert "told" in said(tmp_path / "out.txt", "begun 1", 60)
     assert slurm.wait_job(job)["Restarts"] == "1"
 
 
@@ -102,24 +96,19 @@ def answers(slurm: SlurmCluster, node: str) -> bool:
 
 
 def runs_on(slurm: SlurmCluster, node: str, mark: str) -> bool:
-    """Whether a process with a word in its command line is there within some seconds."""
-    until = time.monotonic() + 20
-    while time.monotonic() < until:
-        if any(mark in line for line in slurm.processes(node).values()):
-            return True
-        time.sleep(0.1)
-    return False
+    """Whether a process with a word in its command line is there."""
+    return any(mark in line for line in slurm.processes(node).values())
 
 
-@pytest.mark.parametrize("how", ["cut", "kill", "power"])
+@pytest.mark.parametrize("how", ["cut", *(pytest.param(how, marks=pytest.mark.long) for how in ("kill", "power"))])
 def test_a_node_is_lost_and_comes_back(slurm_exclusive: SlurmCluster, tmp_path: Path, how: Loss) -> None:
     slurm = slurm_exclusive
     job = slurm.submit("-N2", "--nodelist=n2,n3", script(tmp_path, "srun sleep 3218"))
-    assert runs_on(slurm, "n3", "sleep 3218")
+    wait_for(lambda: runs_on(slurm, "n3", "sleep 3218"))
     assert answers(slurm, "n3")
     slurm.lose_node("n3", how)
     assert not answers(slurm, "n3")
-    assert any("sleep 3218" in line for line in slurm.processes("n3").values()) is (how == "cut")
+    assert runs_on(slurm, "n3", "sleep 3218") is (how == "cut")
     if how != "kill":  # then the connections of its programs are closed, which srun sees
         time.sleep(2)
         assert slurm.job(job)["JobState"] == "RUNNING"  # Slurm alone notices late

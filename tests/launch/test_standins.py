@@ -10,12 +10,12 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from stackyard.host.command import run, which
+from support.processes import wait_for
 from support.standins import FOLDER, Family, placed, standins
 
 FILES = FOLDER / "files"
@@ -64,7 +64,7 @@ def test_a_right_command_is_taken(tmp_path: Path, where: str, command: str, what
     assert bool(jobs(env)) == submitted
     assert submitted or placed(env)
     for number in jobs(env):
-        wait(lambda n=number: job(env, n)["state"] == "ended")  # type: ignore[misc]
+        wait_for(lambda n=number: job(env, n)["state"] == "ended")  # type: ignore[misc]
         assert job(env, number)["result"] == "done"
 
 
@@ -175,23 +175,16 @@ def test_ranks_end_with_their_launcher(tmp_path: Path) -> None:
     mark = tmp_path / "alive"
     command = ["jsrun", "-r1", "sh", "-c", f"echo $$ >> {mark}; exec sleep 300"]
     process = subprocess.Popen(command, env=env, cwd=tmp_path)
-    wait(lambda: mark.exists() and len(mark.read_text().split()) == 2)
+    wait_for(lambda: mark.exists() and len(mark.read_text().split()) == 2)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    wait(lambda: not any(Path(f"/proc/{pid}/cmdline").exists() and b"sleep" in Path(f"/proc/{pid}/cmdline").read_bytes()
-                         for pid in mark.read_text().split()))  # fmt: skip
+    lines = [Path(f"/proc/{pid}/cmdline") for pid in mark.read_text().split()]
+    wait_for(lambda: not any(line.exists() and b"sleep" in line.read_bytes() for line in lines))
 
 
 def job(env: dict[str, str], number: str) -> dict[str, object]:
     value: dict[str, object] = json.loads((Path(env["STANDIN_STATE"]) / "jobs" / number / "job.json").read_text())
     return value
-
-
-def wait(good: Callable[[], bool], patience_s: float = 30) -> None:
-    until = time.monotonic() + patience_s
-    while not good():
-        assert time.monotonic() < until, "nothing happened"
-        time.sleep(0.05)
 
 
 def test_jobs_wait_for_hosts_and_for_each_other(tmp_path: Path) -> None:
@@ -204,11 +197,11 @@ def test_jobs_wait_for_hosts_and_for_each_other(tmp_path: Path) -> None:
     third = run(
         [*ask, "-W", f"depend=afterok:{first}", str(script)], env=env, cwd=tmp_path, leaves_others=True
     ).stdout.strip()
-    wait(lambda: job(env, first.split(".")[0])["state"] == "running")
+    wait_for(lambda: job(env, first.split(".")[0])["state"] == "running")
     shown = json.loads(run(["qstat", "-f", "-F", "json", second, third], env=env).stdout)["Jobs"]
     assert [shown[name]["job_state"] for name in (second, third)] == ["Q", "H"]
     for name in (first, second, third):
-        wait(lambda n=name: job(env, n.split(".")[0])["state"] == "ended")  # type: ignore[misc]
+        wait_for(lambda n=name: job(env, n.split(".")[0])["state"] == "ended")  # type: ignore[misc]
 
 
 def test_the_programs_of_a_family_are_found_and_no_others(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from stackyard.launch.node.messages import Connection, encode
 from stackyard.launch.run.addresses import hub_addresses, master_address
 from stackyard.launch.run.agentfile import plan_of
 from stackyard.launch.run.door import STRANGERS
+from support.processes import wait_for
 from support.watched import Running, local_line, make_plan, mentions
 
 SLEEP = "echo ready; while [ ! -e $STACKYARD_STEP/over ]; do sleep 0.05; done"
@@ -73,10 +74,7 @@ def test_idle_connections_end_no_job_and_are_few(run: Running) -> None:
     """1,100 of them, opened at once: the hub keeps a limited number, and its job goes on."""
     opened = [socket.create_connection(hub_of(run), 5) for _ in range(1100)]
     hub = os.getpid()
-    end = time.monotonic() + 10
-    while sockets_at(hub, hub_of(run)[1]) > STRANGERS + 4 and time.monotonic() < end:
-        time.sleep(0.05)
-    assert sockets_at(hub, hub_of(run)[1]) <= STRANGERS + 4
+    wait_for(lambda: sockets_at(hub, hub_of(run)[1]) <= STRANGERS + 4)
     for one in opened:
         one.close()
     run.step.root.joinpath("over").touch()
@@ -104,8 +102,7 @@ def test_an_agent_comes_through_beside_idle_connections(tmp_path: Path, monkeypa
     line = local_line(1, 1)
     slow = type(line)(("sh", "-c", 'sleep 1.5; exec "$@"', "sh", *line.words), line.family)
     run = Running(tmp_path / "step", make_plan(slow, 1, 1, "echo", "here"), start_s=20)
-    while not run.step.plan.exists():
-        time.sleep(0.02)
+    wait_for(run.step.plan.exists)
     opened = [socket.create_connection(hub_of(run), 5) for _ in range(400)]
     assert run.end().state == "done"
     for one in opened:

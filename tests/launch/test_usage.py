@@ -21,8 +21,8 @@ from stackyard.launch.records.outcome import Cause
 from stackyard.launch.run import causes
 from stackyard.launch.run.usage import ranks_usage, usage_report, with_usage
 from support.cli import stackyard
-from support.slurm import SlurmCluster
-from support.slurmcli import SHAPE, Work, working
+from support.processes import wait_for
+from support.slurmcli import SHAPE, Work
 
 GIB, MIB = 1 << 30, 1 << 20
 USES = """\
@@ -64,9 +64,7 @@ def sleeper() -> Iterator[Rank]:
     text = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'x = bytearray(50_000_000); input()'])"
     started = subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE)
     rank = Rank(3, 0, started.pid)
-    until = time.monotonic() + 20
-    while time.monotonic() < until and not Path(f"/proc/{started.pid}/task/{started.pid}/children").read_text():
-        time.sleep(0.02)
+    wait_for(Path(f"/proc/{started.pid}/task/{started.pid}/children").read_text)
     yield rank
     started.communicate(b"\n")
 
@@ -153,20 +151,17 @@ def vendors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "count"
 
 
-def until(probe: GpuProbe, now: float) -> None:
-    """One run of the program."""
+def ended(probe: GpuProbe, now: float) -> bool:
+    """Whether its program, if it is started at all, has ended and was read."""
     probe.step(now)
-    end = time.monotonic() + 20
-    while probe._running is not None and time.monotonic() < end:
-        time.sleep(0.02)
-        probe.step(now)
+    return probe._running is None
 
 
 @pytest.mark.parametrize("vendor", ["nvidia", "amd"])
 def test_the_peaks_of_the_gpus(vendors: Path, vendor: str) -> None:
     probe = GpuProbe(vendor)
     for now in (100.0, 104.0, 105.0, 105.1, 2000.0):
-        until(probe, now)
+        wait_for(lambda now=now: ended(probe, now))  # type: ignore[misc]
     assert len(vendors.read_text().split()) == 2  # 5 s after the first look, and then seldom
     assert probe.peaks["0"][0] == 70000 * MIB
     assert probe.peaks["0"][2] == 90
@@ -186,7 +181,7 @@ def test_a_program_that_fails_is_not_started_again(vendors: Path) -> None:
     (vendors.parent / "nvidia-smi").write_text(f"#!/bin/sh\necho x >> {vendors}\nexit 9\n")
     probe = GpuProbe("nvidia")
     for now in (100.0, 105.0, 5000.0, 9000.0):
-        until(probe, now)
+        wait_for(lambda now=now: ended(probe, now))  # type: ignore[misc]
     assert vendors.read_text() == "x\n"
     assert probe.peaks == {}
 
@@ -196,7 +191,7 @@ def test_without_a_program_nothing_is_known(vendor: str, tmp_path: Path, monkeyp
     monkeypatch.setenv("PATH", str(tmp_path))
     probe = GpuProbe(vendor)
     for now in (100.0, 105.0, 205.0, 305.0):
-        until(probe, now)
+        wait_for(lambda now=now: ended(probe, now))  # type: ignore[misc]
     assert (probe.peaks, probe._programs) == ({}, [])
 
 
@@ -229,12 +224,6 @@ def test_memory_that_was_used_up_is_in_the_remedy() -> None:
     gpu = with_usage(Cause("gpu-memory", "a", "b"), 3, {"gpus": {"0": [79 * GIB, 80 * GIB, 3]}})
     assert gpu is not None
     assert gpu.remedy == "in use on its node, seen every few seconds: GPU 0 79.0 GiB of 80.0 GiB; b"
-
-
-@pytest.fixture
-def work(slurm: SlurmCluster, tmp_path: Path) -> Iterator[Work]:
-    with working(slurm, tmp_path) as made:
-        yield made
 
 
 @pytest.mark.real

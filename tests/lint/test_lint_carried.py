@@ -24,17 +24,21 @@ def fixed(text: str) -> tuple[Intent, str]:
         ("env | grep A", (), "line 3: only prints"),
         ("./make | jq . > b", (), "line 3: piped: ./make | jq . >b"),
         ("if a; then\necho 1 | tee x\nfi", (), "piped: echo 1 | tee x"),
+        ("for i in 1 2; do\necho $i\ndone > hosts", (), "line 5: the redirection >hosts of the commands before it"),
         ("julia make.jl > in.txt", ("julia make.jl > in.txt",), ""),
         ("set -x", (), "line 3: only prints"),
+        ("cd /a && mkdir b &&", ("cd /a",), "conditional: mkdir b"),
         ("set -euo pipefail", (), "line 3: set -euo pipefail"),
         ("[ -e x ] || exit 1", (), "conditional: exit 1"),
         ("f() { A=1; }", (), "in a function: A=1"),
+        ("export HF_TOKEN=abc X=1", (), "HF_TOKEN: its value may be a secret"),
+        ("export HF_TOKEN=$(cat ~/.token)", ("export HF_TOKEN=$(cat ~/.token)",), ""),
         ("HOSTFILE=h\ncat a > $HOSTFILE", ("HOSTFILE=h", "cat a > $HOSTFILE"), ""),
     ],
 )
 def test_what_stands_before_the_launch(lines: str, prologue: tuple[str, ...], said: str) -> None:
-    intent, notes = fixed(HEAD.format("-n 1") + lines + "\nsrun ./a\n")
-    assert intent.prologue == prologue and said in notes
+    intent, notes = fixed(HEAD.format("-n 1") + lines + ("" if lines.endswith("&&") else "\n") + " srun ./a\n")
+    assert intent.prologue == prologue and said in notes and "after the launch" not in notes
 
 
 @pytest.mark.parametrize(
@@ -64,7 +68,7 @@ def test_a_home_directory_is_known_only_at_run_time() -> None:
     ("head", "line", "sizes", "said"),
     [
         ("-n 16 --ntasks-per-node=4", "srun ./a", (4, 4, None, None), ""),
-        ("-n 20 --gres=gpu:2", "mpiexec -n 2 ./a", (1, 2, None, 1), "the head requests 20 cores, the job file 1 x 2"),
+        ("-n 20 --gres=gpu:2", "mpiexec -n 2 ./a", (1, 2, 10, 1), ""),
         ("-N 1 --gres=gpu:8", "torchrun --nproc_per_node=8 a.py", (1, 8, None, 1), "the head requests 1 core, the"),
         ("-N 1 -c 10 --gres=gpu:4", "torchrun --nproc_per_node=4 a.py", (1, 4, 2, 1), "the head requests 10 cores"),
         ("-N 1 -c 8 --gres=gpu:4", "torchrun --nproc_per_node=4 a.py", (1, 4, 2, 1), ""),
@@ -72,6 +76,14 @@ def test_a_home_directory_is_known_only_at_run_time() -> None:
         ("-N 1 -n 8 -c 2 --gres=gpu:8", "singularity run a.sif ./a", (1, 1, 16, 8), "run script of the image"),
         ("-N 2 -c 4 --gres=gpu:2", "for i in 0 1; do\nsrun -N1 -n1 -w $i torchrun --nnodes=2 --nproc_per_node=2 "
          "--node_rank=$i --master_addr=a a.py &\ndone", (2, 2, 2, 1), "in a loop"),
+        ("-N 1 -n 1 -c 32", "mpirun -np 16 ./a", (1, 16, 2, None), ""),
+        ("-N 2 -c 8", "mpirun -np 32 ./a", (2, 16, 1, None), "the head requests 16 cores, the job file 2 x 16 ranks"),
+        ("-N 2", "srun -n 8 -c 4 --gpus-per-task=1 $EXE -x", (2, 4, 4, 1), "the head requests 2 cores"),
+        ("--gres=gpu:2", "srun torchrun --nproc_per_node=2 a.py", (1, 2, None, 1), "the head requests 1 core, the job"),
+        ("--gres=gpu:2 --mincpus=8", "srun torchrun --nproc_per_node=2 a.py", (1, 2, None, 1), ""),
+        ("-n 1 -c 6 -G 1", "srun ./a", (1, 1, 6, 1), ""),
+        ("-n 8 -G 8", "srun ./a", (1, 8, None, None), "--gpus=8 is not a whole number for each node"),
+        ("-N 1 --ntasks-per-node=8 --cpus-per-gpu=6", "torchrun --nproc_per_node=8 a.py", (1, 8, None, None), ""),
         ("-N 4 -n 4", "srun -n 2 ./a", (2, 1, None, None), "the head requests 4 cores"),
         ("-N 2 -c 4", "./a", (1, 1, 4, None), "the head requests 8 cores"),
     ],
@@ -83,6 +95,20 @@ def test_the_sizes_of_the_job(head: str, line: str, sizes: tuple[int | None, ...
 
 
 @pytest.mark.parametrize(
+    ("head", "line", "said"),
+    [
+        ("-n 1 --gpus=a100:1", "srun ./a", "line 2: the kind of GPU in gpu:a100:1"),
+        ("-N 1 --gres=gpu:8", "srun -n 1 --gres=gpu:2 ./a", "the head requests 8 GPUs on each node, the launch 2"),
+        ("-n 1", "srun --jobid=77 ./a", "the option jobid 77 of srun"),
+    ],
+)
+def test_gpus_and_jobs_of_the_launch(head: str, line: str, said: str) -> None:
+    assert said in fixed(HEAD.format(head) + line + "\n")[1]
+    own = fixed(HEAD.format("-n 1 --gpus=1") + "srun --gpus=1 --jobid=$SLURM_JOB_ID ./a\n")[1]
+    assert not any(part in own for part in ("kind of GPU", "the head requests", "jobid"))
+
+
+@pytest.mark.parametrize(
     ("option", "said"),
     [("-c 7$ -g1", "cpu_per_rs is 7$"), ("-c ALL_CPUS -g ALL_GPUS", "the GPUs of the launch are no plain number")],
 )
@@ -91,12 +117,21 @@ def test_sizes_that_are_no_numbers(option: str, said: str) -> None:
     assert said in notes and "GPUs are not requested" not in notes
 
 
+def test_slots_of_one_host_are_the_cores_of_a_plain_program() -> None:
+    intent, _ = fixed('#BSUB -n 4 -W 10\n#BSUB -R "span[hosts=1]"\npython a.py\n')
+    assert (intent.nodes, intent.ranks_per_node, intent.cores_per_rank) == (1, 1, 4)
+    intent, notes = fixed("#BSUB -n 4 -W 10\npython a.py\n")
+    assert (intent.nodes, intent.ranks_per_node) == (1, 1) and "the head requests 4 cores" in notes
+
+
 def test_pbs_resources_without_select() -> None:
     intent, notes = fixed("#PBS -l ncpus=12,ngpus=1,mem=10gb\n#PBS -l walltime=10:00\n/usr/bin/time -v python a.py\n")
     assert (intent.nodes, intent.cores_per_rank, intent.gpus_per_rank, intent.batch.memory_gib) == (1, 12, 1, 10)
     assert intent.program == ("a.py",) and "time -v before python" in notes and not intent.batch.scheduler_args
     intent, notes = fixed("#PBS -l nodes=1:ppn=4,mem=6gb\n#PBS -l walltime=10:00\nmpirun ./a\n")
     assert intent.batch.memory_gib == 6 and "memory_gib" not in notes
+    intent, notes = fixed("#PBS -l nodes=4:big:ppn=2:gpus=1\n#PBS -l walltime=10:00\nmpirun ./a\n")
+    assert (intent.nodes, intent.ranks_per_node) == (4, 2) and "ranks on each node" not in notes
     intent, notes = fixed("#PBS -l select=2:ncpus=64\nmpiexec -n 8 --ppn 4 ./a\n")
     assert (intent.nodes, intent.ranks_per_node, intent.cores_per_rank) == (2, 4, 16)
 
@@ -105,8 +140,15 @@ def test_pbs_resources_without_select() -> None:
     ("lines", "program", "said"),
     [
         ("julia main.jl in.json &> out.txt", ("julia", "main.jl", "in.json"), "the redirection &>out.txt"),
+        ("./a\nfor i in 1 2; do\necho $i >> done.txt\ndone", ("./a",), "after the launch: echo $i"),
+        ("for i in 1 2; do\n./a $i\ndone > log 2>&1", ("./a", "$i"), "after the launch: the redirection >log"),
         ("module load R\n./a -x\nrm -f tmp", ("./a", "-x"), "after the launch: rm -f tmp"),
         ("./a\n./b", ("./b",), "line 3: ./a"),
+        ("while read -r line; do\necho $line\ndone\neval $text", (), "fill in program"),
+        ("A=1 time relax <<EOF | tee in.txt\n1 2\nEOF", (), "line 3: piped: A=1 time relax | tee in.txt"),
+        ("alias run='torchrun --nproc_per_node=2'\nrun a.py", (), "line 4: run a.py"),
+        ("go() {\n./a\n}\ngo 1", (), "line 6: go 1"),
+        ("time -p ./a -x", ("./a", "-x"), ""),
         ("$MPI_EXEC -n 4 ./a", (), "fill in program"),
         ("./a | tee log", (), "piped: ./a | tee log"),
     ],
@@ -114,6 +156,21 @@ def test_pbs_resources_without_select() -> None:
 def test_a_program_that_is_no_python(lines: str, program: tuple[str, ...], said: str) -> None:
     intent, notes = fixed(HEAD.format("-n 1") + lines + "\n")
     assert intent.program == program and said in notes
+
+
+def test_container_options_in_a_variable() -> None:
+    lines = (
+        'BIND=""\nif a; then\nBIND="--bind /a"\nfi\nsingularity exec --nv --bind $B $BIND $DIR/a.sif jupyter --port 1\n'
+    )
+    intent, notes = fixed(HEAD.format("-n 1") + lines)
+    assert intent.program == ("jupyter", "--port", "1")
+    assert (
+        "the container options in $BIND" in notes
+        and "the container options in $B\n" not in notes
+        and "the container image $DIR/a.sif" in notes
+    )
+    intent, notes = fixed(HEAD.format("-n 1") + "singularity exec $IMAGE ./a\n")
+    assert intent.program == ("./a",) and "the container image $IMAGE" in notes
 
 
 def test_standard_input_of_the_launch() -> None:
@@ -124,10 +181,11 @@ def test_standard_input_of_the_launch() -> None:
 
 def test_a_ray_driver_that_is_not_found_is_not_lost() -> None:
     text = HEAD.format("-N 2 --exclusive") + (
-        "ip=$(hostname)\nsrun -N1 -n1 hostname\nsrun -N1 -n1 ray start --head --block &\nsrun -n 1 $1\n$DRIVER --go\n"
+        "ip=$(hostname)\nsrun -N1 -n1 hostname\n"
+        "srun -N1 -n1 --gres=gpu:4 ray start --head --block &\nsrun -n 1 $1\n$DRIVER --go\n"
     )
     intent, notes = fixed(text)
-    assert (intent.nodes, intent.backend, intent.program) == (2, "ray", ())
+    assert (intent.nodes, intent.backend, intent.program, intent.gpus_per_rank) == (2, "ray", (), 4)
     for part in ("a further launch, srun -n 1 $1", "srun -N1 -n1 hostname", "after the launch: $DRIVER --go"):
         assert part in notes
 
@@ -135,7 +193,7 @@ def test_a_ray_driver_that_is_not_found_is_not_lost() -> None:
 @pytest.mark.parametrize(
     ("text", "name", "output"),
     [
-        ("#SBATCH -n 1 -o log_%N_%A_%a_%4t.txt", "slurm", "log_%N_%A_%a_%4t.txt"),
+        ("#SBATCH -n 1 -o log.%j.%N_%A_%a_%4t.txt", "slurm", "log.%j.%N_%A_%a_%4t.txt"),
         ("#SBATCH -n 1 -o log_%NAME%.txt", "slurm", ""),
         ("#SBATCH -n 1 -o {{name}}.txt", "slurm", ""),
         ("#FLUX: -n 1\n#FLUX: --output={{name}}.{{id}}.log", "flux", "{{name}}.{{id}}.log"),
@@ -144,3 +202,48 @@ def test_a_ray_driver_that_is_not_found_is_not_lost() -> None:
 def test_what_the_scheduler_fills_in_is_no_placeholder(text: str, name: str, output: str) -> None:
     intent, notes = fixed(f"#!/bin/bash\n{text}\n./a\n")
     assert intent.batch.output == output and ("is a placeholder" in notes) == (not output)
+
+
+def test_threads_of_another_function_are_not_those_of_the_launch() -> None:
+    text = HEAD.format("-N 1") + "export OMP_NUM_THREADS=4\na() {{\nOMP_NUM_THREADS=1\n}}\n{}\n"
+    assert fixed(text.format("srun -c 8 ./a"))[0].threads_per_rank is None
+    assert fixed(text.format("b() {\nOMP_NUM_THREADS=2\nsrun -c 8 ./a\n}"))[0].threads_per_rank == 2
+
+
+def test_the_other_commands_of_an_eval() -> None:
+    lines = 'CMD="module load a; export B=1; torchrun --nproc_per_node=2 a.py"\neval $CMD\n'
+    intent, notes = fixed(HEAD.format("-N 1 -c 2") + lines)
+    assert intent.program == ("a.py",)
+    assert "in eval: module load a" in notes and "in eval: export B=1" in notes and "in eval: torchrun" not in notes
+
+
+def test_small_launches_beside_a_plain_program() -> None:
+    intent, notes = fixed("#BSUB -nnodes 1 -W 10\n#BSUB -N a@b.c\njsrun -n1 -g1 nvidia-smi -L; python a.py\n")
+    assert intent.program == ("a.py",) and "a small command on the nodes, jsrun -n1 -g1 nvidia-smi -L" in notes
+    assert "line 2: words that belong to no option: a@b.c" in notes
+
+
+def test_what_a_template_engine_fills_in_is_one_word() -> None:
+    text = (
+        "#!/bin/bash\n#BSUB -q {{ queue }}\n#BSUB -nnodes 2 -W 10\n"
+        "export OMP_NUM_THREADS={{ threads }}\nexport A={{ a }}\n"
+        "jsrun -r {{ sets | int }} -a1 -c 7 -g 1 python {{ trainer }} --in {{ yaml }}\n"
+    )
+    intent, notes = fixed(text)
+    assert intent.program == ("python", "{{ trainer }}", "--in", "{{ yaml }}")
+    assert intent.prologue == ("export A={{ a }}",)
+    assert "q: {{queue}} is a placeholder" in notes and "rs_per_host is {{ sets | int }}" in notes
+    assert "belong to no option" not in notes
+
+
+def test_options_without_their_value() -> None:
+    intent, notes = fixed(
+        "#!/bin/bash\n#SBATCH -n 1 --partition= # a name\n#SBATCH -w  # a node\n#SBATCH -A # you\n./a\n"
+    )
+    assert not intent.batch.scheduler_args
+    assert "belong to no option" not in notes
+    _, notes = fixed("#BSUB !MAIL -u a@b.c more -W 10\n./a\n")
+    assert "line 1: words that belong to no option: !MAIL more" in notes
+    _, notes = fixed("#!/bin/bash\n#SBATCH -n 1 --partition= # a name\n#SBATCH -w  # a node\n#SBATCH -A # you\n./a\n")
+    for name in ("partition", "nodelist", "account"):
+        assert f"{name} has no value: fill it in" in notes

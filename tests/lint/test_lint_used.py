@@ -199,3 +199,29 @@ def test_the_driver_of_a_cluster_belongs_on_the_first_node(tmp_path: Path, line:
 def test_other_programs_run_only_on_the_first_node(tmp_path: Path) -> None:
     text = "#!/bin/bash\n#SBATCH --time=10 --nodes=2\npython train.py\n"
     assert hits(text, "only-first-node")[0].startswith("note")
+
+
+def test_a_setting_in_a_comment_is_no_evidence() -> None:
+    text = "#BSUB -nnodes 1 -W 10\n{}\njsrun -n6 -a1 -c7 -g1 -bpacked:7 ./solver\n"
+    assert not hits(text.format("#export HOROVOD_GPU_ALLGATHER=MPI"), "smpiargs-gpu")
+    assert hits(text.format("export HOROVOD_GPU_ALLGATHER=MPI"), "smpiargs-gpu")
+    assert hits(text.format("# a CUDA-aware example"), "smpiargs-gpu")
+
+
+@pytest.mark.parametrize(("queue", "severity"), [("compute_full_node", "note"), ("gpu", "warning")])
+def test_a_queue_of_whole_nodes_by_its_name(queue: str, severity: str) -> None:
+    said = hits(ONE.format(f"-p {queue}") + "torchrun --nproc_per_node=4 a.py", "ranks-share-a-core")
+    assert said[0].startswith(severity)
+
+
+def test_a_line_that_is_filled_in_ends_no_head() -> None:
+    text = "#!/bin/bash\n${PARTITION_OPTION}\n#SBATCH --nodes=2\n#SBATCH -t 1\n./a\n"
+    assert not hits(text, "no-directive-read") and not hits(text, "directive-late")
+    assert hits(text.replace("${PARTITION_OPTION}", "module load a"), "no-directive-read")
+    assert not hits(text.replace("=2", "=${NODES}"), "directive-variable")
+    assert hits(text.replace("=2", "=${NODES}").replace("${PARTITION_OPTION}", ""), "directive-variable")
+
+
+@pytest.mark.parametrize(("time", "found"), [("WTIME:00", False), ("2h30", True), ("2:00", False)])
+def test_a_wall_time_that_is_to_be_filled_in(time: str, found: bool) -> None:
+    assert bool(hits(f"#BSUB -nnodes 1 -W {time}\njsrun -n1 ./a\n", "time-format")) == found

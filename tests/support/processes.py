@@ -6,12 +6,21 @@ import contextlib
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from stackyard.errors import StackyardError
 from stackyard.host.command import run
 
 KILL_S = 30
+
+
+def wait_for(good: Callable[[], object], timeout_s: float = 30, said: Callable[[], object] = lambda: "") -> None:
+    """Wait until something holds; where it does not in time the test fails with what `said` returns."""
+    until = time.monotonic() + timeout_s
+    while not good():
+        assert time.monotonic() < until, f"waited {timeout_s:g} s in vain; {said()}"
+        time.sleep(0.02)
 
 
 def kill_daemon(pid_file: Path, folder: Path) -> None:

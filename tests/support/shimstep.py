@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -122,13 +122,6 @@ def error_of(process: subprocess.Popen[str]) -> str:
     process.wait(30)
     assert process.stderr is not None
     return process.stderr.read()
-
-
-def wait_for(condition: Callable[[], bool], timeout_s: float = 20) -> None:
-    until = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < until, "waited in vain"
-        time.sleep(0.01)
 
 
 def text_of(path: Path) -> str:

@@ -75,7 +75,7 @@ def missing(name: str) -> str:
                                                              check=False).stdout:  # fmt: skip
             return "Open MPI's mpirun is not here"
         if len(os.sched_getaffinity(0)) < 2:
-            return "this machine has one core"
+            return "one CPU only"
     return ""
 
 

@@ -107,6 +107,12 @@ PROGRAM = (
         multiple=True,
         help="Extra word of the launch line, unchanged; ~--FLAG removes a generated one.",
     ),
+    program_option(
+        "--stage",
+        metavar="PATH",
+        multiple=True,
+        help="Copy a file or directory to every node before the ranks start; stack: the image. In $STACKYARD_STAGE.",
+    ),
     program_option("--profile", multiple=True, metavar="WHAT", help="e.g. nsys:ranks=0 or py-spy:ranks=0,8."),
     program_option(
         "--env",

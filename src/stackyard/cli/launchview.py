@@ -118,6 +118,9 @@ def show_plan(plan: Plan, step: str, *, err: bool = True) -> None:
         click.echo(click.style(f"  {role.name}: ", dim=True) + program_text(role.plan), err=err)
     if not plan.roles:
         click.echo(click.style("  each: ", dim=True) + program_text(plan), err=err)
+    where = plan.stage.base or "the disk of each node"
+    for _, path in plan.stage.items:
+        click.echo(click.style("  stage: ", dim=True) + f"{path} to {where}", err=err)
     show_findings(plan, err=err)
 
 

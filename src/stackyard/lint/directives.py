@@ -14,11 +14,14 @@ from dataclasses import dataclass, replace
 
 from stackyard.lint.options import Option, read_options
 from stackyard.lint.tables import HEADS
+from stackyard.lint.words import PLACEHOLDER
 
 _TAG = re.compile(
     r"^(?P<lead>[ \t]*)(?P<hash>#+)(?P<gap>[ \t]*)"
     r"(?P<tag>SBATCH|BSUB|PBS|COBALT|flux:|FLUX:|\$(?=\s+-))(?P<rest>.*)$"
 )
+FILLED_IN = re.compile(r"\s*\$\{[A-Z][A-Z0-9_]*\}\s*")
+"""A line of a head that some program fills in with directives."""
 TAGS = {"slurm": "#SBATCH", "lsf": "#BSUB", "pbs": "#PBS", "flux": "# flux:"}
 _KINDS = {
     "SBATCH": "slurm",
@@ -69,7 +72,7 @@ def read_directives(text: str, inner: set[int]) -> tuple[Directive, ...]:
                 state = "late" if over else "read" if row.startswith(sentinel) else "changed"
                 made = replace(made, state=state, written=sentinel.strip())
             found.append(replace(made, state="component") if further and made.state == "read" else made)
-        elif row.strip() and not row.lstrip().startswith(("#", "{{")):
+        elif row.strip() and not row.lstrip().startswith(("#", "{{")) and not FILLED_IN.fullmatch(row):
             begun, over = not template, bool(sentinel) and not template
     return tuple(found)
 
@@ -91,6 +94,7 @@ def _directive(match: re.Match[str], number: int, begun: bool) -> Directive:
 
 def split_directive(text: str) -> list[str]:
     """The words of a directive: quotes group, ``#`` at the start of a word begins a comment."""
+    text = PLACEHOLDER.sub(lambda hole: re.sub(r"\s+", "", hole.group()), text)
     lexer = shlex.shlex(text, posix=True, punctuation_chars=False)
     lexer.whitespace_split = True
     lexer.commenters = ""

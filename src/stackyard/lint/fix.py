@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -13,7 +14,7 @@ from stackyard.lint.fixrest import left_out
 from stackyard.lint.fixsize import sizes
 from stackyard.lint.launches import AGENTS, Launch, python_program, unwrapped
 from stackyard.lint.making import Making
-from stackyard.lint.prologue import OWN_VARIABLES, is_quiet, lines_before, prepares
+from stackyard.lint.prologue import OWN_VARIABLES, is_quiet, lines_before, place_of, prepares
 from stackyard.lint.report import LintReport
 from stackyard.lint.rules.base import Case
 from stackyard.lint.scope import Resolved
@@ -43,13 +44,14 @@ def to_intent(script: Script, report: LintReport | None = None) -> tuple[Intent,
         started: Resolved | None = main.command
     else:
         started = _plain_program(case, making, ray)
-    end = ray[0].line if ray else started.line if started else len(script.text.splitlines()) + 1
-    before = lines_before(script, end)
+    first = ray[0].command if ray else started
+    place = place_of(script, first)
+    before = lines_before(script, place)
     making.notes += before.notes
     making.note_lines(before.quiet, "only prints, looks or waits")
     making.values["prologue"] = tuple(before.lines) or None
     making.values["cwd"] = before.folder or making.values.get("cwd")
-    left_out(case, making, started, main, end)
+    left_out(case, making, started, main, place)
     for finding in report.findings if report else ():
         if finding.severity != "note" and finding.where:
             making.notes.append(f"line {finding.where.line}: {finding.message} ({finding.rule})")
@@ -134,12 +136,13 @@ def _plain_program(case: Case, making: Making, ray: list[Launch]) -> Resolved | 
     making.values["backend"] = "ray" if ray else "any"
     if ray:
         making.notes.append("the lines that start, await and stop Ray: backend: ray does this")
-        making.values["cores_per_rank"], making.values["gpus_per_rank"] = request.cpus_per_task, request.node_gpus
+        making.values["cores_per_rank"] = request.cpus_per_task
         making.values["ranks_per_node"] = 1
-        own = [*(each.command for each in ray), *(started or ())[:1]]
-        for other in case.launches:
-            if not other.via and all(other.command is not each for each in own):
-                making.note(other.line, f"a further launch, {' '.join(other.words)}")
+    own = [*(each.command for each in ray), *(started or ())[:1]]
+    for other in case.launches:
+        if not other.via and all(other.command is not each for each in own):
+            kind = "a small command on the nodes" if case.is_helper(other) else "a further launch"
+            making.note(other.line, f"{kind}, {' '.join(other.words)}")
     if started:
         making.values["program"] = _known_words(making, line, plain_words(started[1]))
         _variables(making, started[0], None)
@@ -168,8 +171,15 @@ def _last_command(case: Case) -> tuple[Resolved, tuple[str, ...]] | None:
     for resolved in reversed(case.script.commands):
         words, command = tuple(unwrapped(list(resolved.argv))), resolved.command
         if words and is_known(words[0]) and not (prepares(words) or is_quiet(words)) and not command.within("function"):
-            return (resolved, words) if not (command.piped or command.fed or command.conditional) else None
+            joined = command.piped or command.fed or command.conditional
+            return (resolved, words) if not joined and not _is_of_the_shell(case, words[0]) else None
     return None
+
+
+def _is_of_the_shell(case: Case, name: str) -> bool:
+    """Whether a name is a function or an alias of the script, which only its shell can run."""
+    made = rf"^\s*(?:function\s+{re.escape(name)}\b|{re.escape(name)}\s*\(\s*\)|alias\s+{re.escape(name)}=)"
+    return bool(re.search(made, case.script.code, re.M))
 
 
 def _known_words(making: Making, line: int, words: tuple[str, ...]) -> tuple[str, ...]:

@@ -6,11 +6,12 @@ import re
 import shlex
 from collections.abc import Callable
 
-from stackyard.lint.directives import Directive
+from stackyard.lint.directives import Directive, split_directive
 from stackyard.lint.making import Making
-from stackyard.lint.options import Option
+from stackyard.lint.options import Option, read_options
 from stackyard.lint.request import gpus_of, number
 from stackyard.lint.rules.base import is_template
+from stackyard.lint.tables import HEADS
 
 _NAMES = {
     "slurm": {
@@ -76,7 +77,22 @@ def head(making: Making) -> None:
     for each in script.directives:
         if each.state in ("late", "spaced", "component", "changed") and each.kind == script.scheduler:
             making.note(each.line, f"not read by the scheduler, or of a further component: {each.text}")
+    for each in read:
+        if words := _stray(each):
+            making.note(each.line, f"words that belong to no option: {' '.join(words)}")
     _split_array(making)
+
+
+def _stray(directive: Directive) -> list[str]:
+    """The words of a directive that are neither options nor values of options that the scheduler has."""
+    words, found = tuple(split_directive(directive.text)), list[str]()
+    while directive.kind in HEADS and words:
+        reading = read_options(HEADS[directive.kind], words)
+        if any(not option.name for option in reading.options):
+            break  # the words after an unknown option may be its values
+        words = reading.rest[1:]
+        found += reading.rest[:1]
+    return found
 
 
 def _carry(making: Making, directive: Directive, option: Option) -> None:
@@ -87,6 +103,8 @@ def _carry(making: Making, directive: Directive, option: Option) -> None:
             making.note(directive.line, (value and f"--{option.written} {value}") or directive.text)
     elif is_template(_plain(kind, name, value)) or ("$" in value and kind != "pbs"):
         making.note(directive.line, f"{name}: {value} is a placeholder: fill it in")
+    elif not value and name in HEADS[kind].valued.values() and name not in HEADS[kind].optional.values():
+        making.note(directive.line, f"{name} has no value: fill it in")
     elif known:
         making.batch[known] = value
     elif name == _WHOLE_NODES.get(kind):
@@ -104,7 +122,7 @@ def _plain(kind: str, name: str, value: str) -> str:
     if name == "R":
         return re.sub("[{}]", "", value)
     is_file = name in ("output", "error", "input", "o", "oo", "e", "eo", "i")
-    return re.sub(_PATTERNS[kind], "", value) if is_file and kind in _PATTERNS else value
+    return re.sub(_PATTERNS[kind], "x", value) if is_file and kind in _PATTERNS else value
 
 
 def _size(making: Making, directive: Directive, option: Option) -> None:
@@ -154,9 +172,8 @@ def _slurm(making: Making, directive: Directive, option: Option) -> bool:
 
 
 def _gres(making: Making, directive: Directive, name: str, value: str) -> None:
-    parts = value.split(",") if name == "gres" else []
-    for part in parts:
-        if gpus_of(part) is None:
+    for part in value.split(",") if name == "gres" else [f"gpu:{value}"]:
+        if gpus_of(part) is None and name == "gres":
             making.note(directive.line, f"--gres={part}")
         elif part.count(":") > 1 or (":" in part and not part.rsplit(":", 1)[1][:1].isdigit()):
             making.note(directive.line, f"the kind of GPU in {part}: the site's node kind decides")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from stackyard.lint.launches import Launch, python_program
+from stackyard.lint.launches import IMAGES, Launch, python_program
 from stackyard.lint.making import Making
 from stackyard.lint.rules.base import Case
-from stackyard.lint.words import is_known, shown
+from stackyard.lint.words import CLOSE, OPEN, is_known, shown
 
 
 def plain_words(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -38,6 +38,10 @@ def container(making: Making, launch: Launch) -> None:
     named_image(making, launch.line, image)
     if words[1:2] == ("run",):
         making.note(launch.line, f"the run script of the image, which {launch.word} run starts")
+    values = {option.value for option in launch.reading.options}
+    for word in words[:-1] if "shifter" not in launch.word else ():
+        if word.startswith(OPEN) and word.endswith(CLOSE) and word not in values:
+            making.note(launch.line, f"the container options in {word}")
     for option in launch.reading.options:
         if option.name not in ("nv", "rocm", "nvccli", "image"):
             making.note(launch.line, f"the container option --{option.name or option.written} {option.value}".strip())
@@ -49,7 +53,7 @@ def named_image(making: Making, line: int, image: str) -> None:
         making.note(line, f"the container image {shown(image) or 'is not found'}")
         return
     making.values["container"] = image
-    if not image.endswith((".sif", ".sqsh", ".squashfs", ".img")) and not image.startswith(("/", "./")):
+    if not image.endswith(IMAGES) and not image.startswith(("/", "./")):
         making.note(line, f"the container image {image}: a job file takes a file or a directory")
 
 

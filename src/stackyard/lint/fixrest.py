@@ -7,14 +7,15 @@ from itertools import pairwise
 
 from stackyard.lint.launches import Launch, unwrapped
 from stackyard.lint.making import Making
-from stackyard.lint.prologue import is_quiet
+from stackyard.lint.prologue import acts, is_quiet
 from stackyard.lint.rules.base import Case
 from stackyard.lint.scope import Resolved
+from stackyard.lint.shell import parse_shell
 from stackyard.lint.words import shown
 
 _CARRIED = {
     "srun": "nodes ntasks ntasks-per-node cpus-per-task gpus-per-node gpus-per-task gres gpus export container-image "
-    "label kill-on-bad-exit wait unbuffered jobid verbose",
+    "label kill-on-bad-exit wait unbuffered verbose",
     "jsrun": "nrs rs_per_host tasks_per_rs cpu_per_rs gpu_per_rs env",
     "mpirun": "np ppn depth x env",
     "flux": "nodes ntasks cores-per-task gpus-per-task gpus-per-node tasks-per-node env exclusive label-io unbuffered",
@@ -40,13 +41,14 @@ _PLACING = {
 }
 
 
-def left_out(case: Case, making: Making, started: Resolved | None, main: Launch | None, end: int) -> None:
+def left_out(case: Case, making: Making, started: Resolved | None, main: Launch | None, place: int) -> None:
     """Note what the launch line, the shells of its tasks and the commands after it do beyond the job file."""
     _head_line(making)
     if started is None:
-        _after(case, making, None, end)
+        _after(case, making, None, place)
         return
     _around(making, started)
+    _evaluated(making, started, main)
     chain = [main, *(each for each in case.launches if main in each.via)] if main else []
     for launch in chain:
         _options(making, launch)
@@ -57,7 +59,7 @@ def left_out(case: Case, making: Making, started: Resolved | None, main: Launch 
         _wrapped(making, main.line, started.argv, main.words)
     else:
         _wrapped(making, started.line, started.argv, tuple(unwrapped(list(started.argv))))
-    _after(case, making, started, end)
+    _after(case, making, started, place)
 
 
 def _head_line(making: Making) -> None:
@@ -94,6 +96,16 @@ def _around(making: Making, started: Resolved) -> None:
         making.note(started.line, "the launch is in the background; the job ends with it")
 
 
+def _evaluated(making: Making, started: Resolved, main: Launch | None) -> None:
+    """The other commands in the text of an ``eval`` that has the launch."""
+    evals = [each for each in making.script.commands if each.line == started.line and each.argv[:1] == ("eval",)]
+    for command in parse_shell(" ".join(evals[0].argv[1:]), started.line) if evals else ():
+        text = " ".join([*(f"{each.name}={each.raw}" for each in command.assignments), *(w.raw for w in command.words)])
+        if command.words and main and command.words[0].raw == main.word:
+            continue
+        making.note(started.line, f"in eval: {text}")
+
+
 def _options(making: Making, launch: Launch) -> None:
     carried = set(_CARRIED.get(launch.kind, "").split())
     if launch.kind == "container":
@@ -103,6 +115,8 @@ def _options(making: Making, launch: Launch) -> None:
         cores = making.values.get("cores_per_rank")
         if launch.kind == "jsrun" and option.name == "bind" and option.value == f"packed:{cores}":
             continue
+        if option.name == "jobid" and "SLURM_JOB" in option.value:
+            continue  # its own job
         if option.name in _PLACING:
             making.note(launch.line, f"the option {text} of {launch.word}: Stackyard places the ranks")
         elif option.name not in carried or not option.name:
@@ -140,25 +154,30 @@ def _wrapped(making: Making, line: int, words: tuple[str, ...], inner: tuple[str
         making.note(line, f"{' '.join(before)} before {inner[0]}")
 
 
-def _after(case: Case, making: Making, started: Resolved | None, end: int) -> None:
+def _after(case: Case, making: Making, started: Resolved | None, place: int) -> None:
     """Commands behind the launch: a job file ends with its program."""
     launched = {id(each.command) for each in case.launches if not each.via}
     ray = any(each.kind == "ray" for each in case.launches)
     quiet: list[str] = []
-    for resolved in case.script.commands:
+    for resolved in case.script.commands[place:]:
         if (
-            resolved.line < end
-            or resolved is started
+            resolved is started
             or id(resolved) in launched
             or (started and resolved.line == started.line and resolved.argv[:1] == ("eval",))  # its text is the launch
         ):
             continue
-        text = " ".join(_text(resolved))
-        if resolved.argv and is_quiet(resolved.argv) and not resolved.command.background:
+        text = " ".join(_text(resolved)) or _of_block(resolved)
+        if resolved.argv and is_quiet(resolved.argv) and not resolved.command.background and not acts(resolved):
             quiet.append(str(resolved.line))
         elif text and not (ray and resolved.argv[:2] == ("ray", "stop")):
             making.note(resolved.line, f"after the launch: {text}")
     making.note_lines(quiet, "after the launch: only prints, looks or waits")
+
+
+def _of_block(resolved: Resolved) -> str:
+    """The redirection of a whole loop or condition: ``done > log``."""
+    files = " ".join(f"{operator}{word.raw}" for operator, word in resolved.command.redirects)
+    return f"the redirection {files} of the commands before it" if files else ""
 
 
 def _text(resolved: Resolved) -> Iterator[str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from stackyard.findings import counted
 from stackyard.lint.launches import AGENTS, RANKS, Launch
 from stackyard.lint.making import Making
-from stackyard.lint.request import number
+from stackyard.lint.request import OTHER_CORES, number
 from stackyard.lint.rules.base import Case
 from stackyard.lint.rules.jsrun import Sets, sets_of
 from stackyard.lint.rules.resources import launch_gpus
@@ -25,15 +27,17 @@ def sizes(case: Case, making: Making, launch: Launch | None, line: int, *, whole
     A launch that starts no ranks itself (a container) is one process, as a program without any launch is.
     `whole`: it uses all nodes of the job in its own way, as Ray does.
     """
-    options = launch.reading.options if launch else ()
-    threads = launch
+    given = launch
     if launch and not _starts_ranks(case, launch):
         launch = None
-    inner, total = _agent(case, launch), None if whole else _all_ranks(case, launch)
+    launch = launch and replace(launch, doubtful=False)  # a program in a variable is taken as the program
+    inner, total = _agent(case, given if launch else None), None if whole else _all_ranks(case, launch)
     sets = sets_of(launch) if launch else None
     nodes = _nodes(case, making, launch, inner, total, line)
     per_node = _per_node(case, launch, nodes, total)
-    cores, gpus = _cores(case, launch, per_node), _gpus(case, launch, total)
+    cores, gpus = _cores(case, launch, nodes, per_node), _gpus(case, launch, total)
+    if whole and gpus is None:
+        gpus = next((launch_gpus(case, each) for each in case.launches if each.kind == "ray"), None)
     if sets:
         nodes, cores, gpus = _of_sets(making, sets, nodes)
         host = sets.host or _even(sets, nodes)
@@ -47,9 +51,14 @@ def sizes(case: Case, making: Making, launch: Launch | None, line: int, *, whole
     _check_ranks(making, total if launch and inner is None else None, inner is not None, line)
     if not whole:
         _check_cores(case, making, line)
-    _share_gpus(making, line, gpus, per_node, any(option.name in _GPUS for option in options))
-    _threads(making, threads)
-    for option in (*options, *(inner.reading.options if inner and inner is not launch else ())):
+    _share_gpus(making, line, gpus, per_node, given)
+    _threads(making, given)
+    for each in (given, inner if inner is not given else None):
+        _unknown_counts(making, each, line)
+
+
+def _unknown_counts(making: Making, launch: Launch | None, line: int) -> None:
+    for option in launch.reading.options if launch else ():
         if option.name in _COUNTS and number(option.value) is None:
             making.note(line, f"{option.name} is {shown(option.value)}: check nodes, ranks_per_node and cores_per_rank")
 
@@ -132,7 +141,7 @@ def _per_node(case: Case, launch: Launch | None, nodes: int | None, total: int |
     return each or (request.node_tasks if sizeless else None) or (None if launch.given("np", "nrs") else even)
 
 
-def _cores(case: Case, launch: Launch | None, per_node: int | None) -> int | None:
+def _cores(case: Case, launch: Launch | None, nodes: int | None, per_node: int | None) -> int | None:
     request = case.script.request
     if launch and launch.kind == "srun":
         return case.step(launch).cpus
@@ -143,9 +152,10 @@ def _cores(case: Case, launch: Launch | None, per_node: int | None) -> int | Non
     if per_node and (launch is None or launch.kind in AGENTS):  # all cores of the job on its node
         cores = _node_cores(case)
         return cores // per_node if cores else None
-    if per_node and request.node_cpus and not request.tasks_per_node:
-        return request.node_cpus // per_node
-    return request.cpus_per_task
+    if not request.cores or not per_node:
+        return request.cpus_per_task
+    each = max(1, request.cores // ((nodes or 1) * per_node))
+    return each if each > 1 or request.cpus_per_task else None
 
 
 def _node_cores(case: Case) -> int | None:
@@ -153,8 +163,8 @@ def _node_cores(case: Case) -> int | None:
     request = case.script.request
     if request.node_cpus:
         return request.node_cpus
-    if not request.cpus_per_task and not request.node_tasks:
-        return None
+    if request.values.keys() & OTHER_CORES or not (request.cpus_per_task or request.node_tasks):
+        return request.cpus_per_task
     return (request.cpus_per_task or 1) * (request.node_tasks or 1)
 
 
@@ -204,7 +214,7 @@ def _of_agent(
 ) -> tuple[int | None, int | None]:
     """Ranks on each node and their cores under torchrun, accelerate or deepspeed."""
     ranks = ranks_per_agent(inner) or node_gpus
-    if inner is launch:  # in the batch script itself: all cores of the job on its node
+    if launch and launch.kind in AGENTS:  # in the batch script itself: all cores of the job on its node
         cores = _node_cores(case)
     if ranks_per_agent(inner) is None and ranks:
         making.note(inner.line, f"the ranks of {inner.kind} are not in the script: one for each of {ranks} GPUs")
@@ -239,8 +249,11 @@ def _check_cores(case: Case, making: Making, line: int) -> None:
         making.note(line, f"the head requests {counted(asked, 'core')}, the job file {each}: check cores_per_rank")
 
 
-def _share_gpus(making: Making, line: int, gpus: int | None, per_node: int | None, given: bool) -> None:
-    if gpus is None and given:
+def _share_gpus(making: Making, line: int, gpus: int | None, per_node: int | None, launch: Launch | None) -> None:
+    have = making.script.request.node_gpus
+    if gpus is not None and have is not None and gpus != have:
+        making.note(line, f"the head requests {counted(have, 'GPU')} on each node, the launch {gpus}")
+    if gpus is None and launch and launch.given(*_GPUS):
         making.note(line, "the GPUs of the launch are no plain number for each node: check gpus_per_rank")
     elif gpus is None:
         making.notes.append("GPUs are not requested in the script: gpus_per_rank follows from the site's nodes")
@@ -252,8 +265,12 @@ def _share_gpus(making: Making, line: int, gpus: int | None, per_node: int | Non
 
 def _threads(making: Making, launch: Launch | None) -> None:
     threads = launch.environment.get("OMP_NUM_THREADS") if launch else None
-    if not threads or not threads.text.isdecimal() or not int(threads.text):
+    if not launch or not threads or not threads.text.isdecimal() or not int(threads.text):
         return
+    if any(
+        kind == "function" and (number, kind) not in launch.command.command.blocks for number, kind in threads.blocks
+    ):
+        return  # another function's
     if int(threads.text) > (making.values["cores_per_rank"] or int(threads.text)):
         making.note(threads.line, f"{threads.text} threads on fewer cores: one thread for each core")
     else:

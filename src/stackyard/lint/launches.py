@@ -8,7 +8,7 @@ each with `via`, the launches around it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from stackyard.lint.options import Option, Reading, Table, read_options
@@ -29,7 +29,7 @@ from stackyard.lint.tables import (
     SRUN,
     TORCHRUN,
 )
-from stackyard.lint.words import OPEN
+from stackyard.lint.words import CLOSE, OPEN
 
 STARTERS: dict[str, tuple[str, Table]] = {
     "srun": ("srun", SRUN),
@@ -274,11 +274,23 @@ def starter(words: list[str]) -> tuple[str, Reading] | None:
         return "ray", Reading(tuple(Option(w.lstrip("-").partition("=")[0], w) for w in words[2:] if w[:2] == "--"), ())
     if name in ("singularity", "apptainer") and (verb := _container_verb(words)):
         reading = read_options(CONTAINER, words[verb + 1 :])
-        return "container", Reading(reading.options, reading.rest[1:], reading.doubtful)
+        image = _image_at(reading.rest)
+        return "container", Reading(reading.options, reading.rest[image + 1 :], reading.doubtful or image > 0)
     if name == "shifter":
         reading = read_options(SHIFTER, words[1:])
         return "container", reading
     return _python_module(words)
+
+
+IMAGES = (".sif", ".simg", ".img", ".sqsh", ".squashfs", ".SIF")
+
+
+def _image_at(rest: Sequence[str]) -> int:
+    """Where the image is: behind words known only at run time, which may be options, if its name is that of one."""
+    at = 0
+    while at < len(rest) and rest[at].startswith(OPEN) and rest[at].endswith(CLOSE):
+        at += 1
+    return at if at < len(rest) and rest[at].endswith(IMAGES) else 0
 
 
 def _container_verb(words: list[str]) -> int | None:

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from stackyard.host.quoting import cut
+from stackyard.host.secrets import is_secret_name
+from stackyard.lint.launches import unwrapped
 from stackyard.lint.scope import Resolved
 from stackyard.lint.script import Script
 from stackyard.lint.words import is_known, shown
@@ -23,7 +25,10 @@ _CARRIED_WORDS = (
     "rm touch sbcast lfs cat tee setenv alias shopt trap"
 )
 _CARRIED = frozenset(_CARRIED_WORDS.split())
-_PREPARING_WORDS = "cd pushd popd deactivate pip chmod sed awk grep git make cmake sbatch qsub bsub seff exit"
+_PREPARING_WORDS = (
+    "cd pushd popd deactivate pip chmod sed awk grep git make cmake sbatch qsub bsub seff exit "
+    "read readarray mapfile let local getopts eval"
+)
 _PREPARING = frozenset(_PREPARING_WORDS.split())
 _SILENT_WORDS = (
     "echo printf date hostname env printenv set pwd ls nvidia-smi rocm-smi true : wait time sleep squeue "
@@ -39,7 +44,8 @@ _FILTERS = frozenset(_FILTER_WORDS.split())
 
 def is_quiet(argv: Sequence[str]) -> bool:
     """Whether a command only prints, looks or waits, so that a run does not need it."""
-    return bool(argv) and argv[0] in _SILENT and not (argv[0] == "set" and not _only_traces(argv))
+    words = list(unwrapped(list(argv))) or list(argv)  # `time ./a` is no `time`
+    return bool(words) and words[0] in _SILENT and not (words[0] == "set" and not _only_traces(words))
 
 
 def prepares(argv: Sequence[str]) -> bool:
@@ -52,6 +58,8 @@ def _only_traces(argv: Sequence[str]) -> bool:
     return all(re.fullmatch(r"[-+][xv]+", word) for word in argv[1:])
 
 
+_SET_HERE = re.compile(r"(?:^|(?<=\s))([A-Za-z_]\w*)=(?![\"']?[$`]|\s|$)")
+"""A variable that is set to a value which stands in the line itself."""
 _FOLDERS = re.compile(r"\$\{?(?:PBS_O_WORKDIR|SLURM_SUBMIT_DIR|LS_SUBCWD)(?::?-[^}]*)?\}?/?")
 """The directory of submission itself, which is where a job file's program starts."""
 
@@ -71,20 +79,46 @@ class Before:
     quiet: list[str] = field(default_factory=list)
 
 
-def lines_before(script: Script, end: int) -> Before:
-    """The commands above line `end` that prepare the run: modules, environments, variables, directories, files.
+def place_of(script: Script, first: Resolved | None) -> int:
+    """The number of commands before one of the script, or before the line that has it (``eval``); all without one."""
+    for number, resolved in enumerate(script.commands):
+        if first is not None and (resolved is first or resolved.line > first.line or _evaluates(resolved, first)):
+            return number
+    return len(script.commands)
+
+
+def _evaluates(resolved: Resolved, first: Resolved) -> bool:
+    return resolved.line == first.line and resolved.argv[:1] == ("eval",)
+
+
+def lines_before(script: Script, place: int) -> Before:
+    """The first `place` commands of a script that prepare the run: modules, environments, variables, files.
 
     Their order and text stay. Variables that Stackyard sets, and commands in a condition or a loop, are noted.
     """
     before = Before()
     started = {id(each.command) for each in script.launches}
-    for pipe in pipelines(each for each in script.commands if each.line < end and id(each) not in started):
+    for pipe in pipelines(each for each in script.commands[:place] if id(each) not in started):
         if len(pipe) > 1:
             _carry_pipe(before, pipe)
         else:
             _carry(script, before, pipe[0])
     _prune(before)
+    _leave_out_secrets(before)
     return before
+
+
+def _leave_out_secrets(before: Before) -> None:
+    """A job file is kept, shown and sent on: a secret that the script has in it stays there."""
+    kept: list[str] = []
+    for line in before.lines:
+        names = [name for name in _SET_HERE.findall(line) if is_secret_name(name)]
+        if not names:
+            kept.append(line)
+        for name in names:
+            how = f"export it in your shell and submit with `--env {name}`"
+            before.notes.append(f"{name}: its value may be a secret, which a job file must not hold: {how}")
+    before.lines = kept
 
 
 def pipelines(commands: Iterable[Resolved]) -> Iterator[list[Resolved]]:
@@ -101,7 +135,13 @@ def pipelines(commands: Iterable[Resolved]) -> Iterator[list[Resolved]]:
 
 def pipe_text(pipe: Sequence[Resolved]) -> str:
     """A pipeline as one line."""
-    return " | ".join(_joined(" ".join(w.raw for w in each.command.words) + "".join(_redirects(each))) for each in pipe)
+    words = ([*_settings(each), *(word.raw for word in each.command.words)] for each in pipe)
+    return " | ".join(_joined(" ".join(own) + "".join(_redirects(each))) for own, each in zip(words, pipe, strict=True))
+
+
+def _settings(resolved: Resolved) -> Iterator[str]:
+    """The variables set for one command: ``A=1 ./a``."""
+    yield from (f"{each.name}={each.raw}" for each in resolved.command.assignments)
 
 
 def _carry_pipe(before: Before, pipe: Sequence[Resolved]) -> None:
@@ -109,10 +149,10 @@ def _carry_pipe(before: Before, pipe: Sequence[Resolved]) -> None:
     first, last, text = pipe[0], pipe[-1].command, pipe_text(pipe)
     plain = all(each.argv and (is_quiet(each.argv) or each.argv[0] in _FILTERS | _CARRIED) for each in pipe)
     nested = any(first.command.within(kind) for kind in ("branch", "loop", "function"))
-    writes = any(_acts(each) or each.argv[:1] == ("tee",) for each in pipe)
+    writes = any(acts(each) or each.argv[:1] == ("tee",) for each in pipe)
     if plain and not writes:
         before.quiet.append(str(first.line))
-    elif plain and not (nested or last.background or first.command.conditional or last.here):
+    elif plain and not (nested or last.background or first.command.conditional or any(e.command.here for e in pipe)):
         before.lines.append(text)
     else:
         before.notes.append(f"line {first.line}: piped: {cut(shown(text), 80)}")
@@ -133,30 +173,33 @@ def _prune(before: Before) -> None:
 
 def _carry(script: Script, before: Before, resolved: Resolved) -> None:
     command, name = resolved.command, resolved.argv[0] if resolved.argv else ""
-    text = " ".join(word.raw for word in command.words)
+    text = _joined(" ".join(word.raw for word in command.words))
     if command.within("function"):
         text = text or " ".join(f"{each.name}={each.raw}" for each in command.assignments)
         before.notes.append(f"line {resolved.line}: in a function: {cut(shown(text), 80)}")
         return
     nested = command.within("branch") or command.within("loop")
-    if not command.words:
+    if not command.words and not command.assignments:
+        files = "".join(_redirects(resolved)).strip()
+        before.notes.append(f"line {resolved.line}: the redirection {files} of the commands before it")
+    elif not command.words:
         _assignments(before, resolved, nested)
     elif name in ("cd", "pushd"):
         _folder(before, resolved)
-    elif is_quiet(resolved.argv) and not command.background and not _acts(resolved):
+    elif is_quiet(resolved.argv) and not command.background and not acts(resolved):
         before.quiet.append(str(resolved.line))
     elif nested or command.background or command.piped or command.conditional:
         why = "in the background" if command.background else "piped" if command.piped else "conditional"
         before.notes.append(f"line {resolved.line}: {why}: {cut(shown(text), 80)}")
     elif name in ("export", "declare"):
         _exports(before, resolved)
-    elif name in _CARRIED or _acts(resolved):
+    elif name in _CARRIED or acts(resolved):
         before.lines += _source(script, resolved)
     else:
         before.notes.append(f"line {resolved.line}: {cut(shown(text), 80)}")
 
 
-def _acts(resolved: Resolved) -> bool:
+def acts(resolved: Resolved) -> bool:
     """Whether a command of those that print writes a file, or gives a variable its default: ``: "${A:=1}"``."""
     if resolved.argv[:1] == (":",) and any("=" in word.raw for word in resolved.command.words):
         return True

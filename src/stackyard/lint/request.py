@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 
 from stackyard.lint.directives import Directive
 
+OTHER_CORES = {"cpus-per-gpu", "mincpus", "cores-per-socket", "nnodes", "csm", "l.ncpus", "tres-per-task"}
+"""Options that determine cores in another way than by tasks."""
+
 
 @dataclass
 class Request:
@@ -62,10 +65,12 @@ class Request:
         """Cores of the whole job, if the head determines them: one for each task unless it says more."""
         if self.node_cpus:
             return self.node_cpus * self.nodes if self.nodes else None
-        counted = self.values.keys() & {"ntasks", "ntasks-per-node", "n", "nslots", "ntasks-per-gpu", "cpus-per-gpu"}
-        tasks = self.all_tasks or (None if counted else self.nodes)
-        sized = self.scheduler in ("slurm", "flux") or self.tasks_per_node
-        return tasks * (self.cpus_per_task or 1) if tasks and sized and "nnodes" not in self.values else None
+        if self.values.keys() & OTHER_CORES or self.scheduler not in ("slurm", "flux", "lsf", "pbs"):
+            return None
+        counted = self.values.keys() & {"ntasks", "ntasks-per-node", "n", "nslots", "ntasks-per-gpu"}
+        alone = self.nodes or (1 if self.scheduler == "slurm" else None)
+        tasks = self.all_tasks or (None if counted or self.scheduler in ("lsf", "pbs") else alone)
+        return tasks * (self.cpus_per_task or 1) if tasks else None
 
     @property
     def node_gpus(self) -> int | None:
@@ -164,8 +169,9 @@ def _slurm(request: Request) -> None:
     per_node = number((get("gpus-per-node") or "").split(":")[-1])
     request.gpus_per_node = per_node if per_node is not None else gpus_of(get("gres") or "")
     total = number((get("gpus") or "").split(":")[-1])
-    if request.gpus_per_node is None and total and request.nodes and total % request.nodes == 0:
-        request.gpus_per_node = total // request.nodes
+    nodes = request.nodes or (1 if total == 1 or ((request.tasks or 1) == 1 and not request.tasks_per_node) else None)
+    if request.gpus_per_node is None and total and nodes and total % nodes == 0:
+        request.gpus_per_node = total // nodes
     request.memory_mib = mebibytes(get("mem") or "")
     request.time_min = minutes(get("time") or "", "slurm")
     request.exclusive = (
@@ -181,6 +187,8 @@ def _lsf(request: Request) -> None:
     request.tasks = number(get("n")) if not request.nodes and "csm" not in request.values else None
     spread = re.search(r"span\[\s*ptile\s*=\s*(\d+)", get("R") or "")
     request.tasks_per_node = int(spread[1]) if spread and request.tasks else None
+    if request.tasks and re.search(r"span\[\s*hosts\s*=\s*1\b", get("R") or ""):
+        request.tasks_per_node = request.tasks
     if request.tasks and request.tasks_per_node:
         request.nodes = -(-request.tasks // request.tasks_per_node)
     gpus = re.search(r"\bnum=(\d+)", get("gpu") or "")
@@ -211,10 +219,11 @@ def _pbs(request: Request) -> None:
     elif not chunk and "l.nodes" not in request.values and request.values.keys() & {"l.ncpus", "l.ngpus", "l.mem"}:
         request.nodes = 1
         _pbs_chunk(request, {name: get(f"l.{name}") or "" for name in ("ncpus", "ngpus", "mpiprocs", "mem")})
-    nodes = re.fullmatch(r"(\d+)(?::ppn=(\d+))?(?::gpus=(\d+))?(?::[\w=]+)*", get("l.nodes") or "")
+    nodes = re.fullmatch(r"(\d+)((?::[\w=.-]+)*)", get("l.nodes") or "")
     if nodes and not chunk:
-        request.nodes, request.tasks_per_node = int(nodes[1]), number(nodes[2])
-        request.gpus_per_node = number(nodes[3])
+        items = dict(each.partition("=")[::2] for each in nodes[2].split(":"))
+        request.nodes, request.tasks_per_node = int(nodes[1]), number(items.get("ppn"))
+        request.gpus_per_node = number(items.get("gpus"))
         request.memory_mib = pbs_mebibytes(get("l.mem") or "") if request.nodes == 1 else None
 
 

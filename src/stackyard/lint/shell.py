@@ -218,7 +218,7 @@ class _Reader:
         match = _REDIRECT.match(self.text, self.at)
         assert match
         after_block = self._now is None and self._closed is not None  # `done > file &`
-        command = Command(self._line()) if after_block else self._current()
+        command = Command(self._line(), blocks=tuple(self._blocks[-_DEEPEST:])) if after_block else self._current()
         operator = match.group().lstrip("0123456789")
         self.at = match.end()
         while self.text[self.at : self.at + 1] in (" ", "\t"):
@@ -232,6 +232,8 @@ class _Reader:
             self._here.append((command, tag, operator == "<<-"))
         else:
             command.redirects.append((match.group(), word))
+            if after_block:
+                self.commands.append(command)
 
     def _read_here(self) -> None:
         for command, tag, indented in self._here:
@@ -292,6 +294,8 @@ class _Reader:
         text = word.plain
         if text in ("then", "do", "!", "time", "coproc"):
             self._now = None
+            option = re.compile(r"[ \t]+-p\b").match(self.text, self.at) if text == "time" else None
+            self.at = option.end() if option else self.at
         elif text in ("else", "elif"):
             self._now = None
             self._branch_again()

@@ -6,6 +6,7 @@ The grammar is that of POSIX "Token Recognition" and "Quoting" (Shell Command La
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,6 +16,8 @@ OPEN, CLOSE, TASK = "\ue000", "\ue001", "\ue002"
 TASK follows OPEN where not the batch script but a shell of each task fills the piece in.
 """
 
+PLACEHOLDER = re.compile(r"\{\{[^{}\n]*\}\}")
+"""What a template engine fills in: one piece of a word, whatever blanks it has."""
 _META = set(" \t\n;&|<>()")
 
 
@@ -127,6 +130,9 @@ class WordReader:
             self._marker()
         elif char in "$`":
             self._dollar(False)
+        elif hole := PLACEHOLDER.match(self.text, self.at):
+            self._buffer.append(hole.group())
+            self.at = hole.end()
         else:
             self._buffer.append(char)
             self.at += 1

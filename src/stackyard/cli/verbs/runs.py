@@ -168,7 +168,7 @@ def _report_json(found: RunReport) -> dict[str, Any]:
     tasks = {index: asdict(each) for index, each in found.tasks.items()}
     parts = {
         "tasks": tasks, "placement": found.placement, "preflight": found.preflight, "usage": found.usage,
-        "attempts": found.attempts,
+        "staged": found.staged, "attempts": found.attempts,
     }  # fmt: skip
     return {
         "record": asdict(found.record),
@@ -194,6 +194,7 @@ def _show_facts(found: RunReport) -> None:
         "reason": status.message if status.over else "",
         "hosts": " ".join(status.hosts),
         "placement": str(found.placement.get("summary", "")),
+        "staged": str(found.staged.get("summary", "")),
         "memory": str(found.usage.get("memory", "")),
         "GPUs": str(found.usage.get("gpus", "")),
         "seconds": ", ".join(f"{k} {v:.1f}" for k, v in status.seconds.items()),
@@ -202,7 +203,9 @@ def _show_facts(found: RunReport) -> None:
     for number, before in found.attempts.items():
         if before:
             why = before["first"].get("message") or before["state"]
-            facts[f"attempt {number}"] = f"{why}; {counted(len(before['hosts']), 'node')}"
+            staged = before.get("staged", {}).get("summary", "")
+            copied = f"; staged {staged}" if staged else ""
+            facts[f"attempt {number}"] = f"{why}; {counted(len(before['hosts']), 'node')}{copied}"
     for title, text in facts.items():
         if text:
             click.echo(f"  {click.style(title.ljust(10), fg='cyan')} {text}")

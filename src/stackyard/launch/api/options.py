@@ -41,6 +41,7 @@ class OptionFields(TypedDict, total=False):
     launcher_args: Sequence[str]
     stack: str
     container: Path
+    stage: Sequence[Path]
     profile: Sequence[str]
     check: bool
     spare: int
@@ -108,5 +109,7 @@ def as_call(how: str, intent: Intent) -> tuple[str, ...]:
 
 
 def _plain(value: Any) -> Any:
-    """Paths as text."""
+    """Paths as text, in lists too."""
+    if isinstance(value, list | tuple):
+        return tuple(map(_plain, value))
     return os.fspath(value) if isinstance(value, os.PathLike) else value

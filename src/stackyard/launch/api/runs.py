@@ -45,6 +45,7 @@ class RunReport:
         tasks: the status of each task of an array, by its index.
         placement: planned and actual places of the ranks; empty before the end.
         usage: the memory and the GPUs that the ranks used; empty before the end.
+        staged: what was copied to the nodes, and how fast; empty before the end, and where nothing was.
         preflight: what the preflight measured; empty without one.
         attempts: the results of earlier attempts, by their number.
     """
@@ -56,6 +57,7 @@ class RunReport:
     placement: dict[str, Any]
     preflight: dict[str, Any]
     usage: dict[str, Any]
+    staged: dict[str, Any]
     attempts: dict[int, dict[str, Any]]
 
 
@@ -72,7 +74,7 @@ def report(paths: RunPaths) -> RunReport:
     """
     record, status = read_run(paths), why_ended(paths, current_status(paths), patience_s=0)
     before = {number: _json(paths.attempt(number) / "result.json") for number in range(1, max(1, status.attempts))}
-    of_ranks = (_json(paths.placement), _json(paths.preflight), _json(paths.usage))
+    of_ranks = (_json(paths.placement), _json(paths.preflight), _json(paths.usage), _json(paths.staged))
     return RunReport(paths, record, status, array_tasks(paths), *of_ranks, before)
 
 

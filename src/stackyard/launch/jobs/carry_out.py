@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
@@ -98,7 +99,7 @@ def _attempts(run: _Run, announce: Callable[[Plan], None]) -> StepResult:
     while True:
         plan = _plan(job, again)
         announce(plan)
-        options = replace(run.options, attempt=run.recorder.status.attempts)
+        options = replace(run.options, attempt=run.recorder.status.attempts, may_lose=again.may_lose)
         result = run_step(paths.main, plan, listener, run=paths.name, options=options)
         if not again.go_on(result):
             if again.why_not:
@@ -137,7 +138,7 @@ def watch_options(job: Job, stream: Stream) -> WatchOptions:
         grace_s=site.grace_s if own.grace_s is None else own.grace_s,
         end_within_s=max(1.0, batch.signal_s - LEAVE_S) if batch.requeue and batch.signal_s else 0.0,
         hang_min=job.intent.hang_min, stream=stream, logs=own.logs, interface=job.site.launch.interface,
-        py_spy=str(spy) if spy else "",
+        py_spy=str(spy) if spy else "", stage_key=secrets.token_hex(8),
         queued=job.context.scheduler != "none" and job.context.allocation is None,
     )  # fmt: skip
 
@@ -186,6 +187,7 @@ def _end(run: _Run, result: StepResult, waits: str) -> None:
     with suppress(OSError, ValueError, KeyError):
         _keep_placement(run, result)
         _keep_usage(run, result)
+        _keep_staged(run, result)
     first = asdict(result.first) if result.first else {}
     run.listener.event("end", {"state": result.state, "code": result.code})
     run.listener.flush()
@@ -213,6 +215,11 @@ def _keep_usage(run: _Run, result: StepResult) -> None:
 
     if result.usage:
         atomic.write_json(run.paths.usage, usage_report(result.usage))
+
+
+def _keep_staged(run: _Run, result: StepResult) -> None:
+    if result.staged:
+        atomic.write_json(run.paths.staged, result.staged.to_json())
 
 
 def _terminal(run: _Run) -> AbstractContextManager[None]:

@@ -85,7 +85,7 @@ def explain(workspace: Workspace, intent: Intent, names: Iterable[str]) -> Expla
     return Explained(
         layout, own, {name: _line(made) for name, made in plans.items()},
         (head.prefix, _in_run(head.reasons, str(next_run(workspace.runs).root))),
-        (program_text(plan), _of_each_rank(plan)), head.findings,
+        (program_text(plan), (*_of_each_rank(plan), *plan.stage.reasons)), head.findings,
         ALONE if plan.program.ranks_per_task > 1 else IDENTITY, _drawings(plan),
     )  # fmt: skip
 

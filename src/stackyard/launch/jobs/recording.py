@@ -86,6 +86,7 @@ def plan_json(plan: Plan, step: str) -> dict[str, Any]:
         "layout": _layout_json(plan),
         "files": dict(plan.line.files),
         "variables": plan.shown,
+        **({"stage": [list(item) for item in plan.stage.items]} if plan.stage.items else {}),
         "reasons": [asdict(reason) for reason in plan.reasons],
         "findings": [finding.to_json() for finding in plan.findings],
         **({"roles": [_role_json(plan, index) for index in range(len(plan.roles))]} if plan.roles else {}),

@@ -41,6 +41,11 @@ class Attempts:
     _failures: Counter[str] = field(default_factory=Counter)
 
     @property
+    def may_lose(self) -> int:
+        """How many nodes another attempt can do without; -1: there is no other."""
+        return max(0, len(self.hosts) - self.least) if self.restarts else -1
+
+    @property
     def chosen(self) -> tuple[str, ...] | None:
         """The nodes of the attempt; None where they are not named."""
         return self.hosts[: self.wanted] if self.hosts else None
@@ -51,7 +56,7 @@ class Attempts:
             return False
         gone = self._gone(result)
         if result.state == "no-start" and not gone:
-            self.why_not = "not restarted: no node has reported"
+            self.why_not = "not restarted: " + ("it would fail again" if result.hosts else "no node has reported")
             return False
         self.lost += gone
         left = [host for host in self.hosts if host not in gone]
@@ -70,6 +75,8 @@ class Attempts:
         """The nodes that cannot be used again."""
         if result.state == "node-lost" and result.first is not None:
             return [host for host in self.hosts if same_host(host, result.first.host)]
+        if result.state == "no-start" and result.first is not None and result.first.host:
+            return [host for host in self.hosts if same_host(host, result.first.host)]
         if result.state == "no-start" and result.hosts:
             used = self.chosen or ()
             return [host for host in used if not any(same_host(host, one) for one in result.hosts)]
@@ -85,4 +92,5 @@ def keep(paths: RunPaths, number: int, result: StepResult) -> None:
         record.set_aside(paths, number)
         values = {"state": result.state, "code": result.code, "hosts": result.hosts, "seconds": result.seconds}
         first = asdict(result.first) if result.first else {}
-        atomic.write_json(paths.attempt(number) / "result.json", {**values, "first": first})
+        staged = result.staged.to_json() if result.staged else {}
+        atomic.write_json(paths.attempt(number) / "result.json", {**values, "first": first, "staged": staged})

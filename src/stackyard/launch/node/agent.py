@@ -22,12 +22,13 @@ import time
 
 from stackyard.launch.node.directory import NodeDirectory
 from stackyard.launch.node.ends import Ends
-from stackyard.launch.node.logs import READ_MOST, Logs
+from stackyard.launch.node.logs import READ_MOST, Logs, log_path
 from stackyard.launch.node.machine import detach, facts
 from stackyard.launch.node.processes import beside, end_rest, send_signal
-from stackyard.launch.node.ranks import Rank, tasks_of
+from stackyard.launch.node.ranks import Rank, below, tasks_of
 from stackyard.launch.node.sockets import hold_port
 from stackyard.launch.node.stacks import Stacks
+from stackyard.launch.node.staged import Staged
 from stackyard.launch.node.uplink import find
 from stackyard.launch.node.usage import Usage
 
@@ -70,11 +71,13 @@ class Agent:
         self.kill_at = self.leave_at = self.next_watch = self.next_refresh = 0.0
         self.stacks = Stacks(self.directory.path, self.file["py_spy"])
         self.usage = Usage(self.file["gpu_vendor"])
+        self.staged = Staged(self.file, self.directory, self.host)
 
     def run(self) -> "int":
         """Run until all ranks of this node have ended; 0, or 1 where the hub could not be reached."""
         self.selector.register(self.directory.pipe, selectors.EVENT_READ, self._from_pipe)
         self.selector.register(self.logs.ready, selectors.EVENT_READ, self._from_logs)
+        self.staged.watch(self.selector, self.send)
         if not self._connect():
             self._stop("cannot connect to the hub at " + ", ".join(self.file["hubs"]) + " from " + self.host)
             self._bye()
@@ -122,19 +125,13 @@ class Agent:
     def _started(self, local: "int", task: "int", pid: "int", more: "list[str]") -> "None":
         stream = self.file["stream"]
         self.ranks[local] = Rank(task, local, pid)
-        self.logs.watch(task, self._log_of(task), stream == "all" or (stream == "first" and task in self.file["shown"]))
+        path = log_path(self.file, self.folder, self.directory.path, self.node, task)
+        self.logs.watch(task, path, stream == "all" or (stream == "first" and task in self.file["shown"]))
         cpus, seen = [*more, "-", "-"][:2]
         place = {"task": task, "local": local, "pid": pid, "cpus": cpus.strip("-"), "gpus": seen}
         self.starts.append(place)
         if self.hub is not None:
             self.send("start", place)
-
-    def _log_of(self, task: "int") -> "str":
-        """Where the shim of a task puts its output."""
-        if self.file["logs"] == "node" and task:
-            return os.path.join(self.folder, f"node-{self.node:05d}.log")
-        folder = self.directory.path if self.file["logs"] == "first" and task else self.folder
-        return os.path.join(folder, f"rank-{task:05d}.log")
 
     def _ended(self, local: "int", code: "int", how: "str" = "") -> "None":
         rank = self.ranks[local]
@@ -184,6 +181,7 @@ class Agent:
         every = [one for addresses in found["interfaces"].values() for one in addresses]
         hello = {
             "host": self.host, "addresses": every, "node": self.node, "pid": os.getpid(), "facts": found,
+            "stage": self.staged.hello(),
         }  # fmt: skip
         messages = [{"hello": hello}, *self._ports(), *({"start": one} for one in self.starts), *self.unsent]
         self.unsent = []
@@ -236,6 +234,8 @@ class Agent:
             self._end(value)
         elif kind == "hold":
             self.hub_holds = bool(value)
+        elif kind in ("stage", "leave"):
+            self.staged.obey(kind, value)
 
     def _go(self, variables: "dict[str, Any]") -> "None":
         if not all(VARIABLE.fullmatch(name) for name in variables):
@@ -245,7 +245,7 @@ class Agent:
         self.logs.hurry()
         try:
             self._sidecar(variables)
-            self.directory.go(variables)
+            self.directory.go(dict(variables, **self.staged.variables))
         except OSError as error:
             self.send("unable", f"cannot write in {self.directory.path}: {error.strerror}")
 
@@ -256,6 +256,7 @@ class Agent:
         self.hub.close()
         self.hub = None
         self.logs.hold(False)
+        self.staged.obey("leave", False)
         self.logs.write(f"lost connection to the hub: {why}")
         self._stop(f"launcher process died or cannot be reached ({why}); ranks terminated")
         for rank in self.ranks.values():
@@ -304,7 +305,7 @@ class Agent:
             code, self.sidecar = self.sidecar.returncode, None
             if self._running() and not self.kill_at:
                 self.ends.begin("sidecar", SIDECAR, {"code": code or 1, "status": code})
-        if not self.went and now > self.deadline and not self.kill_at:
+        if not (self.went or self.staged.begun or self.kill_at) and now > self.deadline:
             self._stop("timed out after {:g} s waiting for all nodes".format(self.file["start_s"]))
             self._end(self.file["grace_s"])
 
@@ -343,11 +344,7 @@ class Agent:
         self.leave_at = self.kill_at + 5
 
     def _left(self) -> "dict[int, int]":
-        found = {}  # type: dict[int, int]
-        for rank in self.ranks.values():
-            rank.refresh()
-            found.update(rank.below)
-        return found
+        return below(self.ranks.values())
 
     def _signal_all(self, number: "int") -> "None":
         for pid in self._left():
@@ -372,12 +369,14 @@ class Agent:
             return True
         if self._running() or self.stacks.open or self.ends.unread(now, self.file["lost_s"]):
             return False
-        return not self._left() if self.kill_at else len(self.ranks) == self.tasks
+        ended = not self._left() if self.kill_at else len(self.ranks) == self.tasks
+        return ended and self.staged.may_leave
 
     def _bye(self) -> "None":
         """End what the ranks left behind and the helper program, and remove the node's directory."""
         end_rest(self.directory.path, {rank.pid for rank in self.ranks.values()}, self.sidecar, self.logs.write)
         self._from_logs(0)
+        self.staged.close(self.send)
         if self.hub is not None:
             self.hub.send({"bye": {}})
             self.hub.finish(3)

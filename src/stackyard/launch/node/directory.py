@@ -2,7 +2,7 @@
 
 Part of the agent: any Python from 3.6 on, standard library alone, few imports (see `stackyard.launch.node.agent`).
 """
-# ruff: noqa: PTH106, PTH108, PTH116, PTH118, PTH123
+# ruff: noqa: PTH106, PTH108, PTH110, PTH116, PTH118, PTH123
 
 import contextlib
 import os
@@ -39,16 +39,24 @@ class NodeDirectory:
 
     def go(self, variables: "dict[str, Any]") -> "None":
         """Let the shims start their programs, with these variables."""
-        self._put("go", "".join(f"{name}={_quoted(str(value))}\n" for name, value in variables.items()))
+        self.put("go", "".join(f"{name}={_quoted(str(value))}\n" for name, value in variables.items()))
 
     def stop(self, message: "str") -> "None":
-        """Let the shims end without starting their programs."""
-        self._put("stop", message + "\n")
+        """Let the shims end without starting their programs. The first message counts: others follow from it."""
+        if not os.path.exists(os.path.join(self.path, "stop")):
+            self.put("stop", message + "\n")
 
     def acknowledge(self, local: "int") -> "None":
         """Let a shim leave: the hub has received its exit status. Where this fails the shim leaves by itself."""
         with contextlib.suppress(OSError):
-            self._put(f"ack.{local}", "")
+            self.put(f"ack.{local}", "")
+
+    def put(self, name: "str", text: "str") -> "None":
+        """Write a file whole. Raises OSError."""
+        path = os.path.join(self.path, name)
+        with open(path + ".new", "w") as stream:
+            stream.write(text)
+        os.rename(path + ".new", path)
 
     def remove(self) -> "None":
         """Remove the directory with everything in it."""
@@ -56,13 +64,6 @@ class NodeDirectory:
             for name in listed(self.path):
                 os.unlink(os.path.join(self.path, name))
             os.rmdir(self.path)
-
-    def _put(self, name: "str", text: "str") -> "None":
-        """Write a file whole."""
-        path = os.path.join(self.path, name)
-        with open(path + ".new", "w") as stream:
-            stream.write(text)
-        os.rename(path + ".new", path)
 
 
 def _quoted(value: "str") -> "str":

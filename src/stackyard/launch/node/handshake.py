@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from stackyard.launch.node.messages import Connection
 
 
+READY = b"\0"
+"""Sent by a connecting end that goes on with something else than messages, once the other one has proved itself."""
+
+
 class Host:
     """The listening end of one connection."""
 
@@ -87,6 +91,20 @@ def introduce(connection: "Connection", secret: "str", limit_s: "float") -> "str
                 return ""
             else:
                 return "it does not know the secret"
+
+
+def admit(connection: "Connection", secret: "str", limit_s: "float") -> "bool":
+    """Whether the connecting end proves within `limit_s` that it knows the secret, and then sends `READY`.
+
+    The socket waits with a time limit afterwards. Raises OSError.
+    """
+    until = time.monotonic() + limit_s
+    connection.socket.settimeout(limit_s)
+    connection.demand(Host(secret))
+    messages = connection.receive()
+    while messages == [] and time.monotonic() < until:
+        messages = connection.receive()
+    return bool(messages and connection.prove(messages[0])) and connection.socket.recv(1) == READY
 
 
 def _nonce() -> "str":

@@ -4,7 +4,7 @@ The file system may stall for minutes or be full. The agent's loop therefore onl
 it, and no error here ends it. Part of the agent: any Python from 3.6 on, standard library alone, few imports (see
 `stackyard.launch.node.agent`).
 """
-# ruff: noqa: PTH116, PTH123
+# ruff: noqa: PTH116, PTH118, PTH123
 
 import _thread
 import collections
@@ -202,6 +202,13 @@ class Logs:
         self.found.append((kind, task, value))
         with contextlib.suppress(BlockingIOError):
             os.write(self._wake, b".")
+
+
+def log_path(file: "dict[str, Any]", folder: "str", private: "str", node: "int", task: "int") -> "str":
+    """Where the shim of a task of a node puts its output: in the logs of the step or the node's own directory."""
+    if file["logs"] == "node" and task:
+        return os.path.join(folder, f"node-{node:05d}.log")
+    return os.path.join(private if file["logs"] == "first" and task else folder, f"rank-{task:05d}.log")
 
 
 def _last(lines: "list[str]") -> "list[str]":

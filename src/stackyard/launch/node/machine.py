@@ -88,6 +88,16 @@ def listed(folder: "str") -> "list[str]":
         return []
 
 
+def size_text(size: "float") -> "str":
+    """A number of bytes for people: ``3.2 GiB``."""
+    unit = "bytes"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if size < 1024:
+            break
+        size, unit = size / 1024.0, larger
+    return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
+
+
 def facts() -> "dict[str, Any]":
     """All of this module. `time` is the node's clock now, from which the hub computes an offset."""
     uname = os.uname()

@@ -7,6 +7,7 @@ from stackyard.launch.node.processes import alive, catches, children, descendant
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
 
@@ -47,6 +48,15 @@ class Rank:
             else:
                 queue.extend(children(pid))
         return count
+
+
+def below(ranks: "Iterable[Rank]") -> "dict[int, int]":
+    """The processes of these ranks as they are now, with the time at which each began."""
+    found = {}  # type: dict[int, int]
+    for rank in ranks:
+        rank.refresh()
+        found.update(rank.below)
+    return found
 
 
 def tasks_of(plan: "dict[str, Any]", node: "int") -> "int":

@@ -10,6 +10,8 @@ that several simulated nodes on one machine have one each). Where another user h
     go          shell assignments from the hub: MASTER_ADDR, MASTER_PORT, STACKYARD_PORT_1 ...; written once all nodes
                 have reported
     stop        a message: the shim prints it and exits with status 70 without starting its program
+    staging     the agent's process id, from the first file that is staged until all are removed: the shims wait
+                meanwhile, as long as that process lives (`launch.node.stage`)
     ack.<local> the hub has received this task's exit status; the shim exits then (at most 2 s later)
 
 **Order.** The launcher starts `rank.sh` for every task. Each shim reads its identity (a complete set of one launcher's
@@ -25,7 +27,7 @@ foreground, both streams into the rank's log.
 
     agent to hub                                                hub to agent
     {"hello": {"host", "addresses": [..], "node",               {"go": {"MASTER_ADDR": .., "MASTER_PORT": ..}}
-               "pid", "facts": {..}}}
+               "pid", "facts", "stage"}}
     {"ports": [29411, ..]}          (first node of a role)      {"stop": "message"}
     {"start": {"task", "local", "pid", "cpus", "gpus"}}         {"signal": "USR1"}      to the topmost processes of each
     {"exit": {"task", "code", "tail": ["last lines"],                                   rank that handle it, no others
@@ -39,6 +41,11 @@ foreground, both streams into the rank's log.
     {"stacks": {"task", "text"}}    {"bye": {}}
     {"signalled": {"task", "signal", "processes"}}
     {"sidecar": {"code", "tail"}}   it ended before the ranks
+    {"staging": {"total", "files"}} what is read to be staged   {"stage": {"from": [..], "children", "needs"}}
+    {"staging": {"bytes"}}          how far this node is        {"leave": true}     all ranks have ended; keep what is
+    {"staged": {"bytes"}}           it has everything                               staged for the next attempt
+    {"unstaged": {"why", ..}}       it cannot go on
+    {"unstaging": true}             it removes what was staged
 
 A node from which the hub has received no message for `lost_s` (heartbeat timeout) is lost. An agent that loses its
 connection to the hub ends its ranks.
@@ -94,6 +101,25 @@ class PlannedRole:
 
 
 @dataclass(frozen=True)
+class PlannedStage:
+    """What is copied to every node before the ranks start.
+
+    Attributes:
+        items: (name, path) of each: read at the path, found by the ranks under the name.
+        key: of the run, the same in all its attempts, in the name of the nodes' directories.
+        base: the site's directory for it, with variables of the node; empty: chosen on the node.
+        interface: as in `WatchOptions`.
+        again: another attempt may follow, so the nodes wait for the hub's word before they remove anything.
+    """
+
+    items: tuple[tuple[str, str], ...]
+    key: str
+    base: str = ""
+    interface: str = ""
+    again: bool = False
+
+
+@dataclass(frozen=True)
 class StepFile:
     """plan.json of a step. Times in seconds; `hubs` are ``address:port``, tried in this order.
 
@@ -138,6 +164,7 @@ class StepFile:
     start_s: float = 60.0
     sizes_s: float = 0.0
     py_spy: str = ""
+    stage: PlannedStage | None = None
     format: int = FORMAT
 
     @property
@@ -231,6 +258,8 @@ class StepFile:
         made["blocks"] = tuple(
             PlannedBlock(b["nodes"], _slots(b["slots"]), tuple(b["roles"])) for b in value.get("blocks", ())
         )
+        if stage := value.get("stage"):
+            made["stage"] = PlannedStage(**{**stage, "items": tuple((name, path) for name, path in stage["items"])})
         made["roles"] = tuple(PlannedRole(**role) for role in value.get("roles", ()))
         return cls(**made)
 

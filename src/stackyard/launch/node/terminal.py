@@ -19,6 +19,7 @@ import time
 if not __package__:  # started as a script with an empty path
     sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", "..")))
 
+from stackyard.launch.node.handshake import READY
 from stackyard.launch.node.messages import LINE_LIMIT, Decoder
 from stackyard.launch.node.uplink import find
 
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 PASSED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
 """Signals that a launcher sends to this process and not to the program, which is in a session of its own."""
 LOOK_S = 0.2
-READY = b"\0"
-"""Sent once the other end has proved itself; it sends nothing before."""
 
 
 def main(arguments: "list[str]") -> "int":

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from stackyard.change import EnvironmentChange, Prepend
@@ -22,6 +22,7 @@ from stackyard.launch.layout.model import Layout
 from stackyard.launch.plan.backends import source
 from stackyard.launch.plan.backends.base import HELPERS
 from stackyard.launch.plan.model import RankProgram, Reason, Wrapper
+from stackyard.launch.plan.staging import staged_image
 from stackyard.launch.request.intent import Intent
 from stackyard.spec.sitemodels import ContainerPolicy, Site
 
@@ -74,12 +75,15 @@ def wrap(
     image = _image(intent)
     runtime = _runtime(policy, image, environ)
     cwd = intent.cwd or str(Path.cwd())
+    staged = ("${STACKYARD_STAGE}",) if intent.stage else ()
     fixed = [cwd, *_script_folder(intent, cwd), *_helpers(intent, program), *((stack_root,) if stack_root else ())]
     wire = WIRE_UP if runtime != "charliecloud" or (program is not None and program.mpi) else WIRE_UP[:1]
-    binds = (*policy.binds, *(b for b in dict.fromkeys(fixed) if b not in policy.binds), *wire)
+    binds = (*policy.binds, *(b for b in dict.fromkeys(fixed) if b not in policy.binds), *wire, *staged)
     path = tuple(reversed([o.directory for o in change if isinstance(o, Prepend) and o.variable == "PATH"]))
     gpu = layout.node.gpu_vendor if layout.gpus_per_rank else ""
-    inside = Inside(image, cwd, policy, gpu, binds, path, dict(policy.variables))
+    inside = Inside(staged_image(intent) or image, cwd, policy, gpu, binds, path, dict(policy.variables))
+    if runtime == "charliecloud":
+        _mount_points(replace(inside, image=image))
     return _charliecloud(inside) if runtime == "charliecloud" else _apptainer(runtime, inside)
 
 
@@ -158,7 +162,6 @@ def _apptainer(runtime: str, inside: Inside) -> Wrapper:
 
 def _charliecloud(inside: Inside) -> Wrapper:
     """``ch-run`` (0.26 and newer: ``--set-env=NAME=VALUE``); all variables of the host are passed, PATH too."""
-    _mount_points(inside)
     words = ["ch-run"]
     for bind in inside.binds:
         words += ["-b", bind.removesuffix(":ro").removesuffix(":rw")]

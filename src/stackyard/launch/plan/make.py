@@ -34,9 +34,11 @@ from stackyard.launch.plan.model import (
     LaunchRequest,
     Plan,
     RankProgram,
+    Stage,
     Wrapper,
 )
 from stackyard.launch.plan.queues import queue_findings
+from stackyard.launch.plan.staging import check_stage, plan_stage
 from stackyard.launch.request.intent import Intent
 from stackyard.spec.naming import safe
 from stackyard.spec.sitemodels import NodeKind, Site
@@ -90,13 +92,15 @@ def make_plan(
         line = own_allocation(intent, site, layout, context, line)
     wrappers = wrappers_of(intent, site, made, context)
     plain, private = variables_of(intent, site, node.kind, context)
+    stage = stage_of(intent, site, layout, context) if program is None else Stage()
     return Plan(
         layout, made, line, wrappers, context.stack.change,
         variables={**job_variables(layout, line, context), **plain}, private=private,
         cwd=intent.cwd or str(Path.cwd()),
         head=head_of(intent, site, layout, context) if head else None,
-        reasons=(*made.reasons, *line.reasons, *(r for w in wrappers for r in w.reasons)),
+        reasons=(*made.reasons, *line.reasons, *(r for w in wrappers for r in w.reasons), *stage.reasons),
         findings=(*layout.findings, *made.findings, *line.findings, *(f for w in wrappers for f in w.findings)),
+        stage=stage,
     )  # fmt: skip
 
 
@@ -191,6 +195,11 @@ def wrappers_of(intent: Intent, site: Site, made: RankProgram, context: PlanCont
     return (*found, *profilers.wrap(intent.profile, made.layout.ranks))
 
 
+def stage_of(intent: Intent, site: Site, layout: Layout, context: PlanContext) -> Stage:
+    """What is copied to the nodes before the ranks start. Raises InputError."""
+    return plan_stage(intent, site.nodes.get(layout.node.kind, NodeKind()), context)
+
+
 def rank_variables(intent: Intent, site: Site, kind: str) -> dict[str, str]:
     """The variables of every rank: the network interfaces of the node kind, the site's, the kind's, your own.
 
@@ -274,15 +283,19 @@ def unused(given: Iterable[str], context: PlanContext) -> list[str]:
 
 
 def check_program(intent: Intent) -> None:
-    """Raise InputError where the program is a script that does not exist.
+    """Raise InputError where the program is a script that does not exist, or what is to be staged does not.
 
     Programs without a directory in their name are looked up on the nodes, with the stack's PATH; files inside an image
     are not visible here.
     """
+    check_stage(intent)
     for name in intent.roles:
-        check_program(intent.of_role(name))
-    if intent.roles:
-        return
+        _check_script(intent.of_role(name))
+    if not intent.roles:
+        _check_script(intent)
+
+
+def _check_script(intent: Intent) -> None:
     _check_program(intent, None)
     word = intent.program[0]
     if word == "-m":

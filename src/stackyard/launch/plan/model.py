@@ -232,6 +232,18 @@ class Wrapper:
 
 
 @dataclass(frozen=True)
+class Stage:
+    """What is copied to every node before the ranks start: (name, path) of each, read at the path.
+
+    `base`: the directory of the nodes that the site names for it; empty: chosen on the node.
+    """
+
+    items: tuple[tuple[str, str], ...] = ()
+    base: str = ""
+    reasons: tuple[Reason, ...] = ()
+
+
+@dataclass(frozen=True)
 class PlannedRole:
     """One of several programs of a job: its plan, with its own layout and program, as if it were alone.
 
@@ -267,6 +279,7 @@ class Plan:
     reasons: tuple[Reason, ...] = ()
     findings: tuple[Finding, ...] = ()
     roles: tuple[PlannedRole, ...] = ()
+    stage: Stage = Stage()
 
     @property
     def shown(self) -> dict[str, str]:

@@ -58,14 +58,15 @@ def plan_roles(intent: Intent, site: Site, context: PlanContext, hosts: Sequence
     program = RankProgram(every, (), mpi=any(made.mpi for made in programs))
     line = _line(case, program, layout, hosts, head)
     roles = tuple(_role(case, role, made, line) for role, made in zip(placed, programs, strict=True))
+    stage = make.stage_of(intent, site, layout, context)
     return Plan(
         layout, program, line, (), context.stack.change,
         variables=_common(roles), private=_private(roles),
         cwd=intent.cwd or str(Path.cwd()),
         head=make.head_of(intent, site, whole_nodes(layout), context) if head else None,
-        reasons=(*line.reasons, *(reason for role in roles for reason in role.plan.reasons)),
+        reasons=(*line.reasons, *(reason for role in roles for reason in role.plan.reasons), *stage.reasons),
         findings=(*layout.findings, *line.findings, *(finding for role in roles for finding in role.plan.findings)),
-        roles=roles,
+        roles=roles, stage=stage,
     )  # fmt: skip
 
 

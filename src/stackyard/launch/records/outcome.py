@@ -66,6 +66,32 @@ class Failure:
 
 
 @dataclass(frozen=True)
+class StagedFiles:
+    """What was copied to the nodes before the ranks started.
+
+    Attributes:
+        size: bytes on each node.
+        nodes: how many it was copied to: not to those that had it from an earlier attempt.
+        seconds: from the first request to a node until the last one had everything.
+        source: the node that has read it.
+        place: the directory on that node.
+        summary: all of it in one line.
+    """
+
+    size: int
+    files: int
+    nodes: int
+    seconds: float
+    source: str
+    place: str
+    summary: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
 class StepResult:
     """How a step ended. `code` is the exit status of `stackyard launch`: 0, or that of the first failure.
 
@@ -83,6 +109,7 @@ class StepResult:
     failed_tasks: int = 0
     warned: bool = False
     usage: tuple[RankUsage, ...] = ()
+    staged: StagedFiles | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""

@@ -6,6 +6,7 @@
   status.json                 how it stands, replaced as it changes; holds the end once there is one
   events.jsonl                phases, failures, lost nodes: one JSON object a line, in the order they happened
   placement.json              planned and actual places of the ranks
+  stage.json                  what was copied to the nodes, how fast
   preflight.json              what the preflight measured
   batch.log                   the batch script's own output
   stacks/                     stacks of ranks that hung
@@ -143,6 +144,11 @@ class RunPaths:
     def usage(self) -> Path:
         """The memory and the GPUs that the ranks used."""
         return self.root / "usage.json"
+
+    @property
+    def staged(self) -> Path:
+        """What was copied to the nodes before the ranks started."""
+        return self.root / "stage.json"
 
     @property
     def preflight(self) -> Path:

@@ -235,7 +235,7 @@ def set_aside(paths: RunPaths, attempt: int) -> None:
     step = paths.main
     old = paths.attempt(attempt)
     of_step = (step.logs, step.plan, step.agent, step.shim, step.stacks)
-    for path in (*of_step, paths.placement, paths.usage, paths.preflight, paths.preflight_steps):
+    for path in (*of_step, paths.placement, paths.usage, paths.staged, paths.preflight, paths.preflight_steps):
         if path.exists():
             old.mkdir(parents=True, exist_ok=True)
             shutil.move(str(path), str(old / path.name))

@@ -11,7 +11,16 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 from stackyard.errors import InputError
 from stackyard.launch.request.roles import MOST_NODES, OWN, Backend, Count, Role, nodes_of, problem, without_secrets
 from stackyard.spec.base import Model
-from stackyard.spec.words import ArrayIndices, JobName, OptionalPath, RoleName, VariableName, Variables, Word
+from stackyard.spec.words import (
+    ArrayIndices,
+    JobName,
+    OptionalPath,
+    RoleName,
+    StagedPath,
+    VariableName,
+    Variables,
+    Word,
+)
 
 LauncherName = Literal["", "srun", "jsrun", "mpirun", "mpich", "pals", "flux", "local"]
 M = TypeVar("M", bound=BaseModel)
@@ -70,6 +79,9 @@ class Intent(Model):
     launcher_args: tuple[str, ...] = Field((), description="Extra words of the launch line; ~--flag removes one")
     stack: str = Field("", description="A published revision, e.g. pytorch/2.13")
     container: OptionalPath = Field("", description="An image file or directory to run in")
+    stage: tuple[StagedPath, ...] = Field(
+        (), description="Files and directories to copy to every node before the ranks start; stack: the image"
+    )
     profile: tuple[str, ...] = Field((), description="e.g. nsys:ranks=0 or py-spy:ranks=0,8")
     debug_rank: int | None = Field(None, ge=0, description="The rank that gets your terminal, e.g. for pdb")
     stdin_rank: int | None = Field(None, ge=0, description="The rank that gets your standard input")

@@ -60,7 +60,11 @@ def agent_text(file: StepFile) -> str:
     """
     packages = tuple(PACKAGE.rsplit(".", depth)[0] if depth else PACKAGE for depth in (2, 1, 0))
     return _TEXT.format(
-        run=file.run, package=PACKAGE, packages=packages, parts=_parts(), plan=json.dumps(file.for_agents())
+        run=file.run,
+        package=PACKAGE,
+        packages=packages,
+        parts=_parts(file.stage is not None),
+        plan=json.dumps(file.for_agents()),
     )
 
 
@@ -73,8 +77,8 @@ def plan_of(text: str) -> dict[str, Any]:
 
 
 @cache
-def _parts() -> tuple[tuple[str, str], ...]:
-    """Name and text of every module of the agent, each after those that it imports."""
+def _parts(stage: bool) -> tuple[tuple[str, str], ...]:
+    """Name and text of every module of the agent, each after those that it imports; those for `stage` if needed."""
     order: list[tuple[str, str]] = []
     seen: set[str] = set()
 
@@ -82,7 +86,7 @@ def _parts() -> tuple[tuple[str, str], ...]:
         seen.add(name)
         text = (PARTS / f"{name}.py").read_text(encoding="utf-8")
         for needed in _IMPORT.findall(text):
-            if needed not in seen:
+            if needed not in seen and (stage or needed != "stage"):
                 add(needed)
         order.append((f"{PACKAGE}.{name}", text))
 

@@ -19,9 +19,11 @@ from stackyard.launch.records.outcome import State
 from stackyard.launch.records.paths import StepPaths
 from stackyard.launch.run.door import Door
 from stackyard.launch.run.go import bound, go_variables
+from stackyard.launch.run.launcher import Launcher
 from stackyard.launch.run.link import Link
 from stackyard.launch.run.reports import Reports
 from stackyard.launch.run.seen import Seen
+from stackyard.launch.run.stage import STAGING, Staging
 from stackyard.launch.run.start import WatchOptions
 from stackyard.launch.run.verdict import Ended, is_consequence
 
@@ -32,11 +34,6 @@ STACKS_S = 30.0
 """Time limit for the stack traces of hanging ranks."""
 HOLD_BYTES = 4 << 20
 """Output that the display has not taken yet, from which on the agents send no more."""
-LAUNCHER_S = 3.0
-"""Time in which a launcher exits by itself after its last task, before it is signalled (`LAUNCHER_SIGNALS`)."""
-LAUNCHER_SIGNALS = ((0.0, signal.SIGTERM), (1.5, signal.SIGTERM), (8.0, signal.SIGKILL))
-"""Signals for a launcher that does not exit, with the seconds: srun requires SIGTERM twice, and releases its allocation
-before it exits."""
 
 
 class Hub:
@@ -47,19 +44,20 @@ class Hub:
         sockets: list[socket.socket], launcher: process.Child, signals: list[int],
     ) -> None:  # fmt: skip
         self.step, self.file, self.reports, self.options = step, file, reports, options
-        self.launcher, self.signals = launcher, signals
+        self.signals = signals
         self.began = self.tick = self.expected_since = time.monotonic()
         self.seen = Seen(step, file, launcher)
+        self.launcher = Launcher(launcher, self.seen)
         self.links: dict[int, Link] = {}
         self.said: set[str] = set()
         self.held = False
         self.ports: dict[int, tuple[int, ...]] = {}
         self.selector = selectors.DefaultSelector()
         self.door = Door(self.selector, sockets, file)
+        self.staging = Staging(file, reports, options.stall_s)
         self.state: State | None = None
         self.went = self.suspect = self.stacks_until = self.end_until = 0.0
-        self.output_at = self.launcher_ended = 0.0
-        self.launcher_signals: list[tuple[float, int]] = []
+        self.output_at = 0.0
         self.next_look = self.end_at = 0.0
 
     # the loop
@@ -67,7 +65,7 @@ class Hub:
     def loop(self) -> None:
         """Run until the launcher has exited and every agent has disconnected."""
         self._phase("queued" if self.options.queued else "nodes", f"0 of {self.file.nodes}")
-        while not (self.launcher_ended and not self.links and self._drained()):
+        while not (self.launcher.ended and not self.links and self._drained()):
             for key, mask in self.selector.select(TICK_S):
                 if key.data is None:
                     self.door.accept(key.fileobj, len(self.links))
@@ -76,7 +74,7 @@ class Hub:
                 else:
                     self._flush(key.data)
             self._now(time.monotonic())
-        self.seen.total_s = time.monotonic() - self.began
+        self.seen.total_s, self.seen.staged = time.monotonic() - self.began, self.staging.result
         self.reports.event("exits", {"code": 0, "count": list(self.seen.codes.values()).count(0)})
         for sentence in self.door.said():
             self.reports.notice(sentence)
@@ -90,7 +88,7 @@ class Hub:
 
     def _drained(self) -> bool:
         """Shortly after the launcher has exited, so that an agent that was just started is still answered."""
-        return bool(self.seen.left == self.file.nodes or time.monotonic() > self.launcher_ended + 0.5)
+        return bool(self.seen.left == self.file.nodes or time.monotonic() > self.launcher.ended + 0.5)
 
     def _now(self, now: float) -> None:
         paused, self.tick = now - self.tick > self.file.lost_s / 2, now
@@ -98,7 +96,9 @@ class Hub:
             link.heard = max(link.heard, now)
         while self.signals:
             self._signal(self.signals.pop(0), now)
-        self._launcher(now)
+        self.launcher.look(now, alone=not self.links)
+        for kind, value in self.staging.leave(self.seen, self.options.may_lose).items():
+            self._send(kind, value)
         if not self.state and not self.went:
             self._begin(now)  # at once: every rank waits for it
         if now < self.next_look:
@@ -196,7 +196,10 @@ class Hub:
 
     def _heard(self, link: Link, kind: str, value: Any) -> None:
         now = time.monotonic()
-        if kind == "grew":
+        if kind in STAGING:
+            self.staging.heard(link, kind, value)
+            self.end_until = max(self.end_until, self.staging.remove_until)
+        elif kind == "grew":
             self._output(now)
         elif kind == "out":
             self._output(now)
@@ -254,22 +257,42 @@ class Hub:
     # decisions
 
     def _begin(self, now: float) -> None:
-        """Send ``go`` once all nodes have reported; fail where some do not in time."""
+        """Send ``go`` once all nodes have reported and have what is staged; fail where some do not in time."""
         if len(self.links) == self.file.nodes and bound(self.file, self.ports):
+            if not self._staged(now):
+                return
             try:
                 variables = go_variables(self.file, self.ports, self.links, self.options.interface)
             except StackyardError as error:
                 self._fail("no-start", error.message)
                 return
             self.went = now
-            self.seen.nodes_s = now - self.began
+            self.seen.nodes_s = self.seen.nodes_s or now - self.began
             self._send("go", variables)
             self._phase("first output")
-        elif self.launcher_ended and now > self.launcher_ended + 0.3:
+        elif self.launcher.ended and now > self.launcher.ended + 0.3:
             self._fail("no-start", self.seen.not_there("the launcher exited"), code=self.seen.launcher_code or 1)
-        elif now > self.expected_since + self.options.start_s and (self.seen.hosts or not self.options.queued):
+        elif not self.staging.begun and self._late(now):
             when = f"timed out after {self.options.start_s:g} s waiting for all nodes"
             self._fail("no-start", self.seen.not_there(when))
+
+    def _late(self, now: float) -> bool:
+        """Whether the time for all nodes to report is over; it begins when the nodes are allocated."""
+        return now > self.expected_since + self.options.start_s and bool(self.seen.hosts or not self.options.queued)
+
+    def _staged(self, now: float) -> bool:
+        """Whether the nodes have what is staged; it begins once all have reported."""
+        if self.staging.wanted and not self.staging.begun:
+            self.seen.nodes_s = now - self.began
+            self.staging.begin(self.links, self.options.interface)
+        trouble = self.staging.trouble(now, quiet=bool(self._quiet(now)))
+        if trouble is not None:
+            self._fail("no-start", trouble.text, host=trouble.host)
+        return self.staging.done
+
+    def _quiet(self, now: float) -> list[Link]:
+        """The agents that miss a heartbeat: soon they send something, or are lost."""
+        return [one for one in self.links.values() if now > one.heard + 2 * self.file.beat_s]
 
     def _silent(self, now: float) -> None:
         """Heartbeat timeouts, connections without hello, ranks that did not start, a launcher that exited too early."""
@@ -282,7 +305,7 @@ class Hub:
             self.suspect = self.suspect or now
         if self.went and now > self.went + self.options.start_s and len(self.seen.places) < self.file.tasks:
             self._fail("no-start", self.seen.not_started())
-        if self.went and self.launcher_ended and now > self.launcher_ended + COLLECT_S + 1 and self.links:
+        if self.went and self.launcher.ended and now > self.launcher.ended + COLLECT_S + 1 and self.links:
             self._fail("failed", "the launcher exited while ranks were running", code=self.seen.launcher_code or 1)
 
     def _judge(self, now: float) -> None:
@@ -291,12 +314,11 @@ class Hub:
             return self._end("done", self.options.grace_s)
         if not self.suspect or now < self.suspect or self.state:
             return
-        quiet = [one for one in self.links.values() if now > one.heard + 2 * self.file.beat_s]
-        if quiet and not self.seen.lost and all(is_consequence(one) for one in self.seen.failures):
+        if self._quiet(now) and not self.seen.lost and all(is_consequence(one) for one in self.seen.failures):
             return  # ranks lost a peer, and a node is silent: soon it sends something, or is the cause
         if self.seen.lost and all(is_consequence(one) for one in self.seen.failures):
             host, text = self.seen.lost[0]
-            if self.launcher_ended:
+            if self.launcher.ended:
                 self._fail("failed", f"the launcher exited, which ended the ranks on {host}",
                            code=self.seen.launcher_code or 1, host=host)  # fmt: skip
             else:
@@ -339,7 +361,7 @@ class Hub:
         else:
             self._send("end", 0)
             self.end_until = min(self.end_until, now + 2)
-            self._end_launcher(now)
+            self.launcher.end(now)
 
     def _end(self, state: State, grace_s: float) -> None:
         """End all ranks: the agents do it, and disconnect when none is left."""
@@ -351,35 +373,13 @@ class Hub:
             self._send("stop", self.seen.reason or "the launch was ended before it started")
         self.end_until = time.monotonic() + grace_s + 8
         if not self.links or self.seen.lost:
-            self._end_launcher(time.monotonic() + (grace_s if self.links else 0))
+            self.launcher.end(time.monotonic() + (grace_s if self.links else 0))
 
     def _give_up(self) -> None:
         """Close the connections of agents that do not disconnect; they end their ranks then."""
         for link in list(self.links.values()):
             self.reports.notice(f"the agent on {link.host} did not confirm that its ranks have ended")
             self._drop(link)
-
-    def _end_launcher(self, now: float) -> None:
-        """See `LAUNCHER_SIGNALS`."""
-        if not self.launcher_signals:
-            self.launcher_signals = [(now + after_s, number) for after_s, number in LAUNCHER_SIGNALS]
-
-    def _launcher(self, now: float) -> None:
-        if not self.launcher_ended:
-            code = self.launcher.poll()
-            if code is not None:
-                self.launcher_ended, self.seen.launcher_code = now, code
-            elif self.seen.hosts and not self.links and not self.launcher_signals:
-                self._end_launcher(now + LAUNCHER_S)
-            elif self.launcher_signals and (now > self.launcher_signals[0][0] or self._only_launcher_left()):
-                _, number = self.launcher_signals.pop(0)
-                self.seen.launcher_ended_by_us = True
-                self.launcher.signal(number, whole=number != signal.SIGKILL)  # see Child.end
-
-    def _only_launcher_left(self) -> bool:
-        """Whether all agents have disconnected and the launcher has not been signalled yet."""
-        unsignalled = len(self.launcher_signals) == len(LAUNCHER_SIGNALS)
-        return self.state not in (None, "done") and not self.links and unsignalled
 
     def _hold(self) -> None:
         """Ask the agents to send no output while the display is slow; what is in the logs is not lost."""

@@ -12,7 +12,7 @@ from stackyard.host.process import Child
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.plan.model import Plan
 from stackyard.launch.plan.schedulers.hostlist import short_host
-from stackyard.launch.records.outcome import Cause, Failure, Listener, Placement, State, StepResult
+from stackyard.launch.records.outcome import Cause, Failure, Listener, Placement, StagedFiles, State, StepResult
 from stackyard.launch.records.paths import StepPaths
 from stackyard.launch.run.causes import BY_SCHEDULER, explain
 from stackyard.launch.run.usage import oom_kills, ranks_usage, with_usage
@@ -57,6 +57,7 @@ class Seen:
         self.blamed: Failure | None = None
         self.launcher_code: int | None = None
         self.launcher_ended_by_us = False
+        self.staged: StagedFiles | None = None
         self.nodes_s = self.first_output_s = self.total_s = 0.0
 
     @property
@@ -137,7 +138,8 @@ class Seen:
     @property
     def seconds(self) -> dict[str, float]:
         """Times from the start of the launcher; only of what has happened."""
-        found = {"nodes": self.nodes_s, "first_output": self.first_output_s, "total": self.total_s}
+        staging = self.staged.seconds if self.staged else 0.0
+        found = {"nodes": self.nodes_s, "staging": staging, "first_output": self.first_output_s, "total": self.total_s}
         return {name: round(value, 3) for name, value in found.items() if value}
 
 
@@ -168,7 +170,7 @@ def result(seen: Seen, plan: Plan, listener: Listener) -> StepResult:
     placements = tuple(seen.places[task] for task in sorted(seen.places))
     return StepResult(
         state, code, first, placements, hosts, seen.seconds, output, len(seen.failures), seen.warned,
-        usage=ranks_usage(seen.file, seen.usage),
+        usage=ranks_usage(seen.file, seen.usage), staged=seen.staged,
     )  # fmt: skip
 
 

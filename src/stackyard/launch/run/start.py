@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from stackyard.errors import StackyardError
 from stackyard.launch.layout.model import Layout
-from stackyard.launch.node.step import PlannedBlock, PlannedRole, PlannedSlot, StepFile
+from stackyard.launch.node.step import PlannedBlock, PlannedRole, PlannedSlot, PlannedStage, StepFile
 from stackyard.launch.plan.command import first_rank
 from stackyard.launch.plan.model import Plan
 from stackyard.launch.records.paths import StepPaths
@@ -42,6 +42,9 @@ class WatchOptions:
         queued: the launcher waits in a queue for its nodes (srun outside of an allocation); `start_s` begins with the
             first node.
         attempt: counts the starts of the program within one allocation.
+        stage_key: names the nodes' directories for what is staged, in all attempts of a run; empty: a new name.
+        stall_s: how long nothing may move while files are staged.
+        may_lose: another attempt follows a failure as long as no more nodes are lost by it; -1: none follows.
     """
 
     start_s: float = 60.0
@@ -57,6 +60,9 @@ class WatchOptions:
     py_spy: str = ""
     queued: bool = False
     attempt: int = 1
+    stage_key: str = ""
+    stall_s: float = 300.0
+    may_lose: int = -1
 
 
 def step_file(step: StepPaths, plan: Plan, *, run: str, hubs: tuple[str, ...], options: WatchOptions) -> StepFile:
@@ -72,8 +78,15 @@ def step_file(step: StepPaths, plan: Plan, *, run: str, hubs: tuple[str, ...], o
         attempt=options.attempt,
         beat_s=options.beat_s,
         lost_s=max(options.lost_s, 2 * options.beat_s), grace_s=options.grace_s, start_s=options.start_s,
-        sizes_s=min(10.0, options.hang_min * 12), py_spy=options.py_spy,
+        sizes_s=min(10.0, options.hang_min * 12), py_spy=options.py_spy, stage=_stage(plan, options),
     )  # fmt: skip
+
+
+def _stage(plan: Plan, options: WatchOptions) -> PlannedStage | None:
+    if not plan.stage.items:
+        return None
+    key = options.stage_key or secrets.token_hex(8)
+    return PlannedStage(plan.stage.items, key, plan.stage.base, options.interface, again=options.may_lose >= 0)
 
 
 def _roles(plan: Plan) -> dict[str, Any]:

@@ -15,17 +15,16 @@ import socket
 import sys
 import termios
 import threading
-import time
 from collections.abc import Iterator
 from typing import Literal
 
 from stackyard.errors import InputError
+from stackyard.launch.node.handshake import admit
 from stackyard.launch.node.machine import addresses
-from stackyard.launch.node.messages import encode
+from stackyard.launch.node.messages import Connection, encode
 from stackyard.launch.node.sockets import accept, listen
 from stackyard.launch.records.paths import StepPaths
 from stackyard.launch.run.addresses import hub_addresses, with_port
-from stackyard.launch.run.link import Link
 from stackyard.yard.atomic import write_json
 
 END = b"\x1c"
@@ -92,19 +91,19 @@ class _Server:
         while not self._over:
             for listening in select.select(self._sockets, [], [], LOOK_S)[0]:
                 with contextlib.suppress(OSError):
-                    for made, peer in accept(listening):
-                        self._begin(made, peer)
+                    for made, _ in accept(listening):
+                        self._begin(made)
 
-    def _begin(self, made: socket.socket, peer: str) -> None:
+    def _begin(self, made: socket.socket) -> None:
         if not self._proving.acquire(blocking=False):
             made.close()
             return
-        threading.Thread(target=self._serve, args=(made, peer), daemon=True).start()
+        threading.Thread(target=self._serve, args=(made,), daemon=True).start()
 
-    def _serve(self, made: socket.socket, peer: str) -> None:
+    def _serve(self, made: socket.socket) -> None:
         with contextlib.closing(made), contextlib.suppress(OSError):
             try:
-                proved = self._is_rank(made, peer)
+                proved = self._is_rank(made)
             finally:
                 self._proving.release()
             if proved:
@@ -120,14 +119,9 @@ class _Server:
         finally:
             self._give_back()
 
-    def _is_rank(self, made: socket.socket, peer: str) -> bool:
+    def _is_rank(self, made: socket.socket) -> bool:
         """Whether the other end proves that it is a part of this launch, within a few seconds."""
-        made.settimeout(PROVE_S)
-        link = Link(made, peer, time.monotonic(), self._secret)
-        messages = link.receive()
-        while messages == [] and time.monotonic() < link.since + PROVE_S:
-            messages = link.receive()
-        return bool(messages and link.prove(messages[0])) and made.recv(1) == b"\0"
+        return admit(Connection(made), self._secret, PROVE_S)
 
     def _relay(self, made: socket.socket) -> None:
         ends: list[int | socket.socket] = [0, made]

@@ -29,7 +29,7 @@ from stackyard.launch.layout.ranges import runs
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.plan.model import Plan, Wrapper
 from stackyard.launch.records.paths import StepPaths
-from stackyard.launch.shim import roles, shell
+from stackyard.launch.shim import roles, shell, staging
 from stackyard.launch.shim.gpus import gpu_text
 from stackyard.launch.shim.identity import identity_text, names_of
 
@@ -49,8 +49,10 @@ def shim_text(step: StepPaths, file: StepFile, plan: Plan, *, python: str = "") 
         _folder(step, python),
         _LOG[file.logs].format(logs=shlex.quote(str(step.logs))),
         _OPEN,
+        staging.FUNCTIONS if file.stage else "",
         roles.gpus_text(file) if plan.roles else gpu_text(file),
         "sy_start\n",
+        staging.WAIT if file.stage else "",
         _GO,
         roles.ADDRESS if plan.roles else "",
         _loopback(file),
@@ -113,10 +115,12 @@ sy_pause() {{
 sy_report() {{
   printf 'exit %d %d\\n' "$sy_local" "$1" >&"$sy_pipe"
   for (( sy_i = 0; sy_i < 200; sy_i++ )); do
-    [[ -e $sy_dir/ack.$sy_local || ! -d $sy_dir ]] && return
+    [[ -e $sy_dir/ack.$sy_local || ! -d $sy_dir ]] && break
     sy_pause
   done
+  sy_unstaged
 }}
+sy_unstaged() {{ :; }}
 
 sy_until() {{
   sy_end=$(( SECONDS + sy_start_s ))
@@ -324,6 +328,7 @@ if [[ -e $sy_dir/stop ]]; then
   IFS= read -r -d '' sy_text < "$sy_dir/stop"
   (( sy_local == 0 )) && printf 'stackyard: %s\\n' "${sy_text%$'\\n'}" >&2
   printf 'exit %d 70\\n' "$sy_local" >&"$sy_pipe"
+  sy_unstaged
   exit 70
 fi
 set -a

@@ -28,6 +28,10 @@ _HELPERS_WORDS = (
 _HELPERS = frozenset(_HELPERS_WORDS.split())
 
 
+_WHOLE_NODES = re.compile(r"(?:full|whole)[-_]?nodes?|exclusive", re.I)
+"""Names of queues whose jobs have their nodes for themselves."""
+
+
 @dataclass(frozen=True)
 class Hit:
     """What a rule found. `severity` overrides the rule's own, for a case without its evidence."""
@@ -103,7 +107,9 @@ class Case:
         """Whether other jobs can run on the same node; None if neither script nor site specifies it."""
         if self.script.request.exclusive is not None:
             return not self.script.request.exclusive
-        return not self.site.scheduler.exclusive if self.site and self.site.scheduler.kind else None
+        if self.site and self.site.scheduler.kind:
+            return not self.site.scheduler.exclusive
+        return False if _WHOLE_NODES.search(self.script.request.queue) else None
 
     def source(self, launch: Launch) -> Source | None:
         """The facts about the Python program of a launch; None if its file is not found."""

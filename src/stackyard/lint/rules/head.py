@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from stackyard.lint.directives import TAGS, Directive, split_directive
+from stackyard.lint.directives import FILLED_IN, TAGS, Directive, split_directive
 from stackyard.lint.options import read_options
 from stackyard.lint.request import mebibytes, minutes
 from stackyard.lint.rules.base import Case, Hit, is_template, rule
@@ -129,8 +129,9 @@ NAMES = {"slurm": "Slurm", "lsf": "LSF", "pbs": "PBS", "flux": "Flux"}
 )
 def directive_variable(case: Case) -> Iterator[Hit]:
     """A shell variable in an #SBATCH line."""
-    if case.script.scheduler != "slurm":
-        return
+    rows = case.script.text.splitlines()[: case.script.commands[0].line if case.script.commands else None]
+    if case.script.scheduler != "slurm" or any(FILLED_IN.fullmatch(row) for row in rows):
+        return  # what fills in whole lines of the head fills in these, too
     for each in read_by_scheduler(case):
         for option in each.options:
             found = re.search(r"\$\{?\w+\}?|\$\(", option.value)
@@ -198,7 +199,8 @@ def time_format(case: Case) -> Iterator[Hit]:
     kind, values = case.script.scheduler, case.script.request.values
     name = {"slurm": "time", "lsf": "W", "pbs": "l.walltime", "flux": "time-limit"}.get(kind, "")
     text = values.get(name, "")
-    if not text or is_template(text) or not re.search(r"\d", text) or re.search(r"hh|mm|\$", text.lower()):
+    unfilled = re.search(r"hh|mm|\$", text.lower()) or (re.search(r"[A-Z]{3}", text) and kind != "slurm")
+    if not text or is_template(text) or not re.search(r"\d", text) or unfilled:
         return
     if minutes(text.split()[0], kind) is None:
         forms = {"slurm": "--time=2:00:00", "lsf": "-W 2:00", "pbs": "-l walltime=2:00:00", "flux": "-t 2h"}

@@ -21,6 +21,8 @@ _GPU_AWARE = re.compile(
     r"|(?:MPICH_GPU_SUPPORT_ENABLED|MPICH_RDMA_ENABLED_CUDA|MV2_USE_CUDA|pami_enable_cuda)[= ][\"']?1",
     re.I,
 )
+_TURNED_OFF = re.compile(r"^[ \t]*#+[ \t]*(?:export[ \t]+)?\w+=.*$", re.M)
+"""A setting in a comment: it says that the script once had it."""
 _GPU_BENCHMARK = re.compile(r"\bosu_\w+\b.*(?:\s(?:-d|--accelerator)[ =]?(?:cuda|managed)\b|\sD D\b|\sD H\b|\sH D\b)")
 """The OSU benchmarks with buffers on the GPU: ``-d cuda``, ``D D`` (their README)."""
 
@@ -279,7 +281,7 @@ def jsrun_more_than_job(case: Case) -> Iterator[Hit]:
 )
 def smpiargs_gpu(case: Case) -> Iterator[Hit]:
     """A program that passes GPU pointers to MPI, by its script or its source, without --smpiargs=-gpu."""
-    shared = _GPU_AWARE.search(case.script.text)
+    shared = _GPU_AWARE.search(_TURNED_OFF.sub("", case.script.text))
     for launch, sets in _sets(case):
         args = " ".join(option.value for option in launch.reading.options if option.name == "smpiargs")
         if "gpu" in args or args.strip() in ("off", "none") or not sets.gpus or "\ue000" in args:

@@ -170,7 +170,7 @@ def ranks_over_gpus(case: Case) -> Iterator[Hit]:
         ):
             yield Hit(
                 launch.line,
-                f"{counted(ranks, 'rank')} on each node leave {gpus - ranks} of {gpus} GPUs idle",
+                f"{counted(ranks, 'rank')} on each node: {gpus - ranks} of {gpus} GPUs idle",
                 f"--nproc_per_node={gpus}",
                 "note" if ranks == 1 else None,
             )

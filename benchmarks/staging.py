@@ -1,0 +1,113 @@
+"""Files staged on 64 nodes by the tree of the agents, beside 64 nodes that each read them from the shared file system.
+
+The nodes are real agents and ranks on this machine, each with a directory of its own. The shared file system is bindfs,
+which gives all of its readers together `RATE` bytes a second: one file server. What is copied between nodes here costs
+this machine's two cores, which the nodes of a cluster do not share: the tree's time is that of 64 checksums and copies.
+Bytes are those that the FUSE server was asked for, by its own reads (/proc/PID/io).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.measure import Figure, shown
+from benchmarks.tools import scratch
+
+NODES = 64
+SIZE = 32 << 20
+RATE = 100_000_000
+
+
+def measure(pairs: int = 1) -> list[Figure]:
+    """Bytes read from the shared file system, and seconds until all nodes have the files."""
+    found = [(staged(), each_by_itself()) for _ in range(pairs)]
+    (ours_s, ours_read), (theirs_s, theirs_read) = found[-1]
+    where = f"{SIZE >> 20} MiB staged on {NODES} nodes"
+    against = "every node reads it by itself"
+    return [
+        Figure(f"{where}: bytes read from the shared file system", against, tuple(a[1] / b[1] for a, b in found),
+               1.5 / NODES, absolute=f"{shown(ours_read, '')} : {shown(theirs_read, '')}"),
+        Figure(f"{where}: time, at {RATE // 1_000_000} MB/s for all readers", against,
+               tuple(a[0] / b[0] for a, b in found), 0.5, absolute=f"{ours_s:.1f} s : {theirs_s:.1f} s"),
+    ]  # fmt: skip
+
+
+def staged() -> tuple[float, int]:
+    """Seconds of staging, and the bytes that were read for it."""
+    from stackyard.launch.plan.model import Stage
+
+    with shared() as (folder, source, read):
+        plan = replace(_plan("true"), stage=Stage(((source.name, str(source)),)))
+        result = _run(folder, plan)
+        assert result.staged is not None and result.staged.nodes == NODES
+        return result.staged.seconds, read()
+
+
+def each_by_itself() -> tuple[float, int]:
+    """The same for ranks that copy the file to their node's directory, from the first that begins to the last."""
+    with shared() as (folder, source, read):
+        times = folder / "times"
+        times.mkdir()
+        code = f"date +%s.%N > {times}/$RANK; cp {source} $STACKYARD_DIR/copy; date +%s.%N >> {times}/$RANK"
+        _run(folder, _plan("sh", "-c", code))
+        both = [[float(line) for line in file.read_text().split()] for file in times.iterdir()]
+        assert len(both) == NODES
+        return max(end for _, end in both) - min(begin for begin, _ in both), read()
+
+
+def _plan(*argv: str) -> Any:
+    from support.watched import local_line, make_plan
+
+    return make_plan(local_line(NODES, 1), NODES, 1, *argv)
+
+
+def _run(folder: Path, plan: Any) -> Any:
+    from stackyard.launch.records.paths import StepPaths
+    from stackyard.launch.run.step import WatchOptions, run_step
+    from support.watched import Heard
+
+    os.environ["STACKYARD_TMP"] = str(folder / "disks")
+    result = run_step(StepPaths(folder / "run"), plan, Heard(), run="x", options=WatchOptions(start_s=300))
+    if result.state != "done":
+        raise SystemExit(f"{result.first}\n{result.launcher_output}")
+    return result
+
+
+@contextmanager
+def shared() -> Iterator[tuple[Path, Path, Callable[[], int]]]:
+    """A directory, a file in a file system of limited speed, and what says how much of it was read."""
+    with scratch("staging") as folder:
+        for name in ("below", "shared", "disks"):
+            (folder / name).mkdir()
+        (folder / "below/data").write_bytes(os.urandom(SIZE))
+        words = [
+            "bindfs",
+            "-f",
+            f"--read-rate={RATE}",
+            "-o",
+            "direct_io",
+            str(folder / "below"),
+            str(folder / "shared"),
+        ]
+        server = subprocess.Popen(words)
+        try:
+            while not os.path.ismount(folder / "shared"):
+                time.sleep(0.02)
+            before = _read_by(server.pid)
+            yield folder, folder / "shared/data", lambda: _read_by(server.pid) - before
+        finally:
+            subprocess.run(["fusermount3", "-u", "-z", str(folder / "shared")], check=False)
+            server.wait(10)
+
+
+def _read_by(pid: int) -> int:
+    """Bytes that a process has read, from wherever: of a FUSE server also its requests, which are small."""
+    lines = Path(f"/proc/{pid}/io").read_text().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith("rchar")))

@@ -1,0 +1,293 @@
+"""Files that are copied to this node before its ranks start: its own directory for them, and its place in the tree.
+
+The hub says from which node this one gets the files and how many it passes them on to. It passes on what comes while it
+comes, so the depth of the tree costs a few chunks and not copies. `StageDirectory` is where the files go; `Stage` does
+the work in threads, none of which the agent's loop waits for. Part of the agent where something is staged: any Python
+from 3.6 on, standard library alone (see `stackyard.launch.node.agent`).
+"""
+# ruff: noqa: PTH118
+
+import _thread
+import collections
+import contextlib
+import os
+import queue
+import select
+import socket
+import time
+
+from stackyard.launch.node.handshake import READY, admit
+from stackyard.launch.node.machine import addresses
+from stackyard.launch.node.messages import Connection
+from stackyard.launch.node.pack import CHUNK, Packer, Unstaged, key_of
+from stackyard.launch.node.sockets import accept, listen
+from stackyard.launch.node.stagedir import StageDirectory
+from stackyard.launch.node.unpack import Unpacker
+from stackyard.launch.node.uplink import find
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+AHEAD = 8
+"""Chunks that wait for one child, or for the disk, before the node reads on."""
+PROVE_S = 10.0
+STRANGERS = 64
+"""Connections at most that have not proved yet that they are an agent's."""
+REPORT_S = 1.0
+LOOK_S = 0.1
+LOST = "lost the node that passes the files on"
+SETTLE_S = 5.0
+"""How long the end waits for the thread that writes, before it removes what was written."""
+
+
+class Stage:
+    """What the agent's loop knows of it. `ready` becomes readable when `report` has a message for the hub."""
+
+    def __init__(self, told: "dict[str, Any]", secret: "str", host: "str", start_s: "float") -> "None":
+        self._told, self._secret, self._start_s = told, secret, start_s
+        self._names = [os.fsencode(name) for name, _ in told["items"]]
+        self._found = collections.deque()  # type: collections.deque[tuple[str, Any]]
+        self.ready, self._wake = os.pipe()
+        for end in (self.ready, self._wake):
+            os.set_blocking(end, False)
+        self._directory = StageDirectory(told["base"], told["key"], host)
+        self._sockets = []  # type: list[socket.socket]
+        self._over = self._writing = False
+        self._sinks = []  # type: list[_Sink]
+        self.keeps = False
+        self.may_leave = not told["again"]
+
+    @property
+    def variables(self) -> "dict[str, str]":
+        """What the ranks of this node get."""
+        return {"STACKYARD_STAGE": self._directory.files}
+
+    def hello(self, alone: "bool") -> "dict[str, Any]":
+        """What the hub needs to know to plan the tree. Where others may come, this listens from now on."""
+        try:
+            self._directory.claim()
+            port = 0
+            if not alone:
+                port, self._sockets = listen(_own_addresses(self._told["interface"]), STRANGERS)
+            return {"have": self._directory.complete, "port": port, "place": self._directory.path}
+        except Unstaged as error:
+            return {"why": str(error)}
+        except OSError as error:
+            return {"why": "cannot prepare for what is staged: " + (error.strerror or str(error))}
+
+    def begin(self, value: "dict[str, Any]") -> "None":
+        """Do what the hub has planned: ``from``, addresses of another node, or none; ``children``, how many come."""
+        _thread.start_new_thread(self._run, (value["from"], value["children"], value["needs"]))
+
+    def report(self, send: "Callable[[str, Any], None]") -> "None":
+        """Send the hub what has happened."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self.ready, 65536)
+        while self._found:
+            send(*self._found.popleft())
+
+    def leave(self, keeps: "bool") -> "None":
+        """The job is over on all nodes; `keeps`: the next attempt uses what is here."""
+        self.keeps, self.may_leave = keeps, True
+
+    def close(self) -> "None":
+        """End what is going on, and remove what was staged unless the next attempt uses it."""
+        self._over = True
+        for one in self._sockets:
+            one.close()
+        until = time.monotonic() + SETTLE_S
+        while self._writing and time.monotonic() < until:
+            time.sleep(0.02)
+        self._directory.release(self.keeps and self._directory.complete)
+
+    # in the thread
+
+    def _tell(self, kind: "str", value: "dict[str, Any]") -> "None":
+        self._found.append((kind, value))
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._wake, b".")
+
+    def _run(self, parents: "list[str]", children: "int", needs: "bool") -> "None":
+        try:
+            source = self._source(parents)
+            self._pass_on(source, self._children(children), needs)
+        except Unstaged as error:
+            self._fail(error)
+        except Exception as error:
+            self._fail(Unstaged("internal error: " + repr(error)))
+
+    def _fail(self, error: "Unstaged") -> "None":
+        if not self._over:
+            told = {"why": str(error), "consequence": error.is_consequence, "of_node": error.of_node}
+            self._tell("unstaged", told)
+            self._over = True
+        for sink in self._sinks:
+            sink.end()
+
+    def _source(self, parents: "list[str]") -> "Iterator[bytes]":
+        """The stream: from another node, from what is here already, or from the shared file system."""
+        if parents:
+            return _received(self._connect(parents), lambda: self._over)
+        folder = os.fsencode(self._directory.files)
+        items = [(os.fsencode(name), os.fsencode(path)) for name, path in self._told["items"]]
+        if self._directory.complete:
+            items = [(name, os.path.join(folder, name)) for name in self._names]
+        packer = Packer(items, self._secret)
+        packer.survey()
+        self._tell("staging", {"total": packer.total, "files": packer.files})
+        return packer.chunks()
+
+    def _connect(self, parents: "list[str]") -> "socket.socket":
+        said = []  # type: list[str]
+        until = time.monotonic() + self._start_s
+        found = find(parents, key_of(self._secret), until, lambda: not self._over, said.append)
+        if found is None:
+            why = "".join("; " + text for text in said)
+            raise Unstaged("cannot connect to the node that passes the files on, at " + ", ".join(parents) + why)
+        found.socket.setblocking(True)
+        found.socket.sendall(READY)
+        return found.socket
+
+    def _children(self, count: "int") -> "list[_Sink]":
+        """A sink for each of the nodes that this one passes the files on to; waits until all have come."""
+        door = _Door(key_of(self._secret))
+        while len(door.proved) < count and not self._over:
+            for listening in select.select(self._sockets, [], [], LOOK_S)[0]:
+                with contextlib.suppress(OSError):
+                    for made, _ in accept(listening):
+                        door.open(made)
+        return [_Sink(made.sendall, made.close) for made in list(door.proved)[:count]]
+
+    def _pass_on(self, source: "Iterator[bytes]", sinks: "list[_Sink]", needs: "bool") -> "None":
+        self._sinks = sinks
+        if needs:
+            self._write(sinks)
+        for chunk in source:
+            for sink in sinks:
+                sink.put(chunk, lambda: self._over)
+            if self._over:
+                break
+        for sink in sinks:
+            sink.end()
+
+    def _write(self, sinks: "list[_Sink]") -> "None":
+        """Write to this node's own disk, in a thread of its own, too."""
+        self._directory.sweep()
+        writer = Unpacker(self._directory.partial(), self._names, self._secret)
+        reported = [time.monotonic()]
+
+        def feed(chunk: "bytes") -> "None":
+            writer.feed(chunk)
+            if writer.done:
+                self._directory.finish()
+                self._tell("staged", {"bytes": writer.written})
+            elif time.monotonic() > reported[0] + REPORT_S:
+                reported[0] = time.monotonic()
+                self._tell("staging", {"bytes": writer.written})
+
+        def close() -> "None":
+            writer.close()
+            if not writer.done:
+                self._fail(Unstaged(LOST, is_consequence=True))
+            self._writing = False
+
+        self._writing = True
+        sinks.append(_Sink(feed, close, self._fail))
+
+
+class _Door:
+    """Lets nodes in that prove that they are of this launch; each has a thread until then, and some seconds."""
+
+    def __init__(self, key: "str") -> "None":
+        self.proved = collections.deque()  # type: collections.deque[socket.socket]
+        self._key, self._waiting = key, set()  # type: str, set[socket.socket]
+
+    def open(self, made: "socket.socket") -> "None":
+        """Take a connection that has arrived."""
+        if len(self._waiting) >= STRANGERS:
+            made.close()
+            return
+        self._waiting.add(made)
+        _thread.start_new_thread(self._prove, (made,))
+
+    def _prove(self, made: "socket.socket") -> "None":
+        proved = False
+        with contextlib.suppress(OSError):
+            proved = admit(Connection(made), self._key, PROVE_S)
+            made.settimeout(None)
+        if proved:
+            self.proved.append(made)
+        else:
+            made.close()
+        self._waiting.discard(made)
+
+
+class _Sink:
+    """What takes the stream at its own pace, in a thread: a child, or this node's disk."""
+
+    def __init__(
+        self, take: "Callable[[bytes], Any]", close: "Callable[[], None]",
+        failed: "Callable[[Unstaged], None] | None" = None,
+    ) -> "None":  # fmt: skip
+        self._take, self._close, self._failed = take, close, failed
+        self._queue = queue.Queue(AHEAD)  # type: queue.Queue[bytes]
+        self._dead = self._ended = False
+        _thread.start_new_thread(self._run, ())
+
+    def put(self, chunk: "bytes", is_over: "Callable[[], bool]") -> "None":
+        """Pass a chunk on, when there is room; a sink that has failed takes nothing more."""
+        while not (self._dead or is_over()):
+            try:
+                return self._queue.put(chunk, True, LOOK_S)
+            except queue.Full:
+                continue
+
+    def end(self) -> "None":
+        """Nothing more comes."""
+        self._ended = True
+
+    def _run(self) -> "None":
+        try:
+            for chunk in self._chunks():
+                self._take(chunk)
+        except Unstaged as error:
+            if self._failed is not None:
+                self._failed(error)
+        except OSError:
+            pass  # a node that is gone: the hub finds out by itself
+        finally:
+            self._dead = True
+            self._close()
+
+    def _chunks(self) -> "Iterator[bytes]":
+        while True:
+            try:
+                yield self._queue.get(True, LOOK_S)
+            except queue.Empty:
+                if self._ended and self._queue.empty():
+                    return
+
+
+def _received(connection: "socket.socket", is_over: "Callable[[], bool]") -> "Iterator[bytes]":
+    """The stream of another node, to its end."""
+    with contextlib.closing(connection):
+        while not is_over():
+            if not select.select([connection], [], [], LOOK_S)[0]:
+                continue
+            try:
+                data = connection.recv(CHUNK)
+            except OSError as error:
+                raise Unstaged(f"{LOST}: {error.strerror}", is_consequence=True) from None
+            if not data:
+                return
+            yield data
+
+
+def _own_addresses(interface: "str") -> "list[str]":
+    """Where other nodes reach this one: on the site's interfaces, or all where it has none of those."""
+    wanted = tuple(name for name in interface.split(",") if name)
+    found = addresses()
+    named = [one for name, every in found.items() if wanted and name.startswith(wanted) for one in every]
+    return named or (["0.0.0.0", "::"] if any(":" in one for every in found.values() for one in every) else ["0.0.0.0"])

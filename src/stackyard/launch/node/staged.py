@@ -1,0 +1,68 @@
+"""What the agent does about files that are staged: nothing, where none are, or what `stage` knows how to do.
+
+Part of the agent: any Python from 3.6 on, standard library alone, few imports (see `stackyard.launch.node.agent`).
+`stage` and what it needs is imported, and part of agent.py, only where something is staged.
+"""
+
+import contextlib
+import os
+import selectors
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from stackyard.launch.node.directory import NodeDirectory
+
+
+class Staged:
+    """The files of a job that are copied to this node. `begun`: the hub has said how, and watches how it goes on."""
+
+    def __init__(self, file: "dict[str, Any]", directory: "NodeDirectory", host: "str") -> "None":
+        self._alone, self._directory = file["nodes"] == 1, directory
+        self._stage = None  # type: Any
+        self.begun = False
+        if file["stage"]:
+            from stackyard.launch.node.stage import Stage
+
+            self._stage = Stage(file["stage"], file["secret"], host, file["start_s"])
+
+    def watch(self, selector: "selectors.BaseSelector", send: "Callable[[str, Any], None]") -> "None":
+        """Send the hub what is to be said about it, as it comes."""
+        stage = self._stage
+        if stage is not None:
+            selector.register(stage.ready, selectors.EVENT_READ, lambda _: stage.report(send))
+
+    def hello(self) -> "dict[str, Any] | None":
+        """What the hub needs to know."""
+        return None if self._stage is None else self._stage.hello(self._alone)
+
+    def obey(self, kind: "str", value: "Any") -> "None":
+        """``stage``: where the files come from. ``leave``: the job is over; true: the next attempt uses the files."""
+        if self._stage is None:
+            return
+        if kind == "leave":
+            self._stage.leave(value)
+            return
+        self.begun = True
+        self._directory.put("staging", f"{os.getpid()}\n")  # the shims may wait for longer than for the nodes
+        self._stage.begin(value)
+
+    @property
+    def may_leave(self) -> "bool":
+        """Whether it is known what is to become of the files."""
+        return self._stage is None or self._stage.may_leave
+
+    @property
+    def variables(self) -> "dict[str, str]":
+        """What the ranks of this node find the files by."""
+        return {} if self._stage is None else self._stage.variables
+
+    def close(self, send: "Callable[[str, Any], None]") -> "None":
+        """Remove the files, which the hub and the shims wait for."""
+        if self._stage is not None:
+            send("unstaging", True)
+            self._stage.close()
+            with contextlib.suppress(OSError):
+                os.unlink(self._directory.path + "/staging")  # noqa: PTH108

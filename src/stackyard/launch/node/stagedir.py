@@ -1,0 +1,162 @@
+"""The directory of a job on one node for what is staged there: found, locked, kept between attempts, removed.
+
+``stackyard-stage-<uid>-<key>-<hostname>``, where the key is that of the run, so that another attempt finds it. An agent
+holds the lock of the directory as long as it lives. One that nobody holds was left by an agent that was killed, or by
+an attempt that had no next one: it is removed by the next agent of the same user. Part of the agent where something is
+staged: any Python from 3.6 on, standard library alone (see `stackyard.launch.node.agent`).
+"""
+# ruff: noqa: PTH101, PTH102, PTH106, PTH108, PTH112, PTH116, PTH118, PTH120, PTH208
+
+import contextlib
+import fcntl
+import os
+import re
+import stat
+import time
+
+from stackyard.launch.node.machine import listed, slurp
+from stackyard.launch.node.pack import Unstaged
+
+NETWORK = frozenset((
+    "nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "fuse.ceph", "cifs", "smb3", "afs", "panfs", "pvfs2", "orangefs",
+    "glusterfs", "fuse.glusterfs", "wekafs", "daos", "fuse.daos", "fuse.dfuse", "fuse.sshfs", "9p",
+))  # fmt: skip
+"""File systems that are not a node's own."""
+LEFT_S = 600.0
+"""A directory that nobody holds is left alone for so long: the next attempt of a job may come."""
+
+
+class StageDirectory:
+    """`path` is known after `claim`; the ranks find the files in `files`."""
+
+    def __init__(self, base: "str", key: "str", host: "str") -> "None":
+        self._base, self._key, self._host = base, key, host
+        self._lock = -1
+        self.path = ""
+
+    @property
+    def files(self) -> "str":
+        """Where the files are once they are complete."""
+        return os.path.join(self.path, "files")
+
+    @property
+    def complete(self) -> "bool":
+        """Whether everything is there."""
+        return bool(self.path) and os.path.isdir(self.files)
+
+    def claim(self) -> "None":
+        """Create the directory, or take that of an earlier attempt. Raises Unstaged, OSError."""
+        base = place_of(self._base)
+        start = os.path.join(base, f"{_prefix()}{self._key}-{self._host}")
+        for suffix in ("", *(f".{number}" for number in range(1, 10))):
+            try:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(start + suffix, 0o700)
+            except OSError as error:
+                raise Unstaged(f"cannot create a directory in {base}: {error.strerror}") from None
+            if _is_private(start + suffix):
+                self._lock = _locked(start + suffix)
+            if self._lock >= 0:
+                self.path = start + suffix
+                return
+        raise Unstaged(f"{start} belongs to another user, or another agent uses it")
+
+    def partial(self) -> "str":
+        """Where the files are written before they are complete; nothing of an earlier attempt is there."""
+        path = os.path.join(self.path, "partial")
+        remove(path)
+        return path
+
+    def finish(self) -> "None":
+        """They are complete."""
+        os.rename(os.path.join(self.path, "partial"), self.files)
+
+    def sweep(self) -> "None":
+        """Remove what was left of other jobs of this user."""
+        base = os.path.dirname(self.path)
+        own = re.compile(re.escape(_prefix()) + "[0-9a-z]+-" + re.escape(self._host) + r"(\.\d)?")
+        for name in listed(base):
+            path = os.path.join(base, name)
+            if own.fullmatch(name) and path != self.path:
+                with contextlib.suppress(OSError):
+                    _remove_if_left(path)
+
+    def release(self, keeps: "bool") -> "None":
+        """Remove it, or leave it to the next attempt."""
+        if self._lock < 0:
+            return
+        if keeps:
+            os.utime(self.path)
+        else:
+            remove(self.path)
+        os.close(self._lock)
+        self._lock = -1
+
+
+def place_of(base: "str") -> "str":
+    """The node's own disk: STACKYARD_TMP, what the site says, SLURM_TMPDIR, TMPDIR, /tmp. Raises Unstaged."""
+    own, sites = os.environ.get("STACKYARD_TMP", ""), os.path.expandvars(base)
+    if own or sites:
+        if not os.path.isdir(own or sites):
+            who = "STACKYARD_TMP" if own else "local_disk of this kind of node in site.yaml"
+            raise Unstaged(f"{own or sites} not found, which {who} names")
+        return own or sites
+    for variable in ("SLURM_TMPDIR", "TMPDIR"):
+        path = os.environ.get(variable, "")
+        if os.path.isdir(path) and os.access(path, os.W_OK | os.X_OK) and file_system(path) not in NETWORK:
+            return path
+    return "/tmp"
+
+
+def file_system(path: "str", mounts: "str" = "") -> "str":
+    """The type of the file system that a path is on, by /proc/self/mountinfo (proc(5))."""
+    path, best, found = os.path.realpath(path), -1, ""
+    for line in (mounts or slurp("/proc/self/mountinfo", 1 << 20)).splitlines():
+        before, _, after = line.partition(" - ")
+        point = before.split(" ")[4].encode().decode("unicode_escape")
+        if (path + "/").startswith(point.rstrip("/") + "/") and len(point) >= best:
+            best, found = len(point), after.split(" ")[0]
+    return found
+
+
+def remove(path: "str") -> "None":
+    """Remove a tree, however its directories are protected; links are not followed."""
+    try:
+        if not stat.S_ISDIR(os.lstat(path).st_mode):
+            os.unlink(path)
+            return
+        os.chmod(path, 0o700)
+        for name in os.listdir(path):
+            remove(os.path.join(path, name))
+        os.rmdir(path)
+    except OSError:
+        pass
+
+
+def _prefix() -> "str":
+    return f"stackyard-stage-{os.getuid()}-"
+
+
+def _is_private(path: "str") -> "bool":
+    found = os.lstat(path)
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
+
+
+def _locked(path: "str") -> "int":
+    """The descriptor that holds the lock of a directory; -1 where another process holds it."""
+    lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        return -1
+    return lock
+
+
+def _remove_if_left(path: "str") -> "None":
+    if time.time() - os.stat(path).st_mtime < LEFT_S or not _is_private(path):
+        return
+    lock = _locked(path)
+    if lock >= 0:
+        remove(path)
+        os.close(lock)

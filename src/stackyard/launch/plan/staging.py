@@ -1,0 +1,107 @@
+"""What ``--stage`` copies to the nodes, and where: planned without reading it. `check_stage` looks at the files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from stackyard.errors import InputError
+from stackyard.launch.plan.context import PlanContext
+from stackyard.launch.plan.model import Reason, Stage
+from stackyard.launch.request.intent import Intent
+from stackyard.spec.sitemodels import NodeKind
+
+STACK = "stack"
+"""The word for the image that the ranks run in; a file of that name is ./stack."""
+VARIABLE = "STACKYARD_STAGE"
+
+
+def plan_stage(intent: Intent, kind: NodeKind, context: PlanContext) -> Stage:
+    """The files and directories of a job that every node gets a copy of.
+
+    Raises:
+        InputError: two have the same name, one is a prefix, or ``stack`` is not an image.
+    """
+    paths = staged_paths(intent)
+    names: dict[str, str] = {}
+    for path in paths:
+        if context.stack.prefix and Path(context.stack.prefix).is_relative_to(path):
+            raise _prefix(path)
+        name = Path(path).name
+        if not name:
+            raise InputError(f"--stage {path} has no name", hint="name a file or a directory below it")
+        if name in names:
+            hint = "rename one of them, or stage the directory that has both"
+            raise InputError(f"--stage: {names[name]} and {path} have the same name on the nodes", hint=hint)
+        names[name] = path
+    if not names:
+        return Stage()
+    base = _base(intent, kind, context)
+    where = f"in {base} of each node" if base else "on each node's own disk"
+    reasons = tuple(
+        Reason((f"${VARIABLE}/{name}",), f"a copy of {path} {where}, made before the ranks start")
+        for name, path in names.items()
+    )
+    return Stage(tuple(names.items()), base, reasons)
+
+
+def staged_paths(intent: Intent) -> list[str]:
+    """The paths, absolute. Raises InputError: ``stack`` is staged, and the ranks do not run in an image."""
+    cwd = Path(intent.cwd or Path.cwd()).absolute()
+    found = (os.path.normpath(cwd / (_image(intent) if word == STACK else word)) for word in intent.stage)
+    return list(dict.fromkeys(found))
+
+
+def staged_image(intent: Intent) -> str:
+    """The image's path on a node, with a variable of its ranks, where the image is staged; else nothing."""
+    path = _image_path(intent)
+    return f"${{{VARIABLE}}}/{Path(path).name}" if path and path in staged_paths(intent) else ""
+
+
+def _image_path(intent: Intent) -> str:
+    if not intent.container:
+        return ""
+    return os.path.normpath(Path(intent.cwd or Path.cwd(), intent.container).absolute())
+
+
+def check_stage(intent: Intent) -> None:
+    """Raise InputError where something is not there or cannot be read. What is in a directory, only the job sees."""
+    images = {_image_path(one) for one in (intent, *map(intent.of_role, intent.roles))}
+    for path in staged_paths(intent):
+        if not Path(path).exists():
+            hint = "give a path on a file system that the nodes share"
+            raise InputError(f"--stage: {path} not found", hint=hint)
+        if not os.access(path, os.R_OK | (os.X_OK if Path(path).is_dir() else 0)):
+            raise InputError(f"--stage: cannot read {path}: permission denied", hint="ask its owner, or stage a copy")
+        if not (Path(path).is_dir() or Path(path).is_file()):
+            raise InputError(f"--stage: {path} is neither a file nor a directory", hint="stage what a program reads")
+        if path in images and Path(path).is_dir():  # its links are meant from within
+            hint = "make a file of it, e.g. mksquashfs DIRECTORY image.sqfs"
+            raise InputError(f"--stage: the image {path} is a directory, and only a file can be staged", hint=hint)
+        if (Path(path) / "conda-meta").is_dir() or (Path(path) / "pyvenv.cfg").is_file():
+            raise _prefix(path)
+
+
+def _image(intent: Intent) -> str:
+    if intent.container:
+        return intent.container
+    if any(role.container for role in intent.roles.values()):
+        raise InputError("--stage stack: the roles have images of their own", hint="name them: --stage IMAGE")
+    raise InputError(
+        "--stage stack: this job runs in no image, and the prefix of a stack does not work at another path",
+        hint="use an image: --container IMAGE --stage stack; for a file called stack write ./stack",
+    )
+
+
+def _prefix(path: str) -> InputError:
+    """A prefix has its own path in its programs: what is copied would be read at the old place, or not at all."""
+    return InputError(
+        f"--stage {path}: a prefix does not work at another path, since its programs contain its own",
+        hint="make an image of it, and use --container IMAGE --stage stack",
+    )
+
+
+def _base(intent: Intent, kind: NodeKind, context: PlanContext) -> str:
+    """The node's local disk, where the job has it: requested, or there for every job."""
+    on_request = bool(kind.local_disk_constraint) or context.scheduler == "lsf"
+    return kind.local_disk if intent.batch.local_disk or not on_request else ""
