@@ -106,7 +106,7 @@ def _begin(job: Job, digest: str) -> Lease:
 
 
 def _clear(job: Job) -> None:
-    for path in (job.prefix, job.work, *disk.leftovers(job.paths.root)):
+    for path in (job.prefix, job.work, job.paths.image, job.paths.launcher, *disk.leftovers(job.paths.root)):
         disk.remove_tree(path)
 
 

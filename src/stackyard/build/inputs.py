@@ -28,7 +28,19 @@ if TYPE_CHECKING:
 BUILD_FORMAT = 2
 """Increased when a new version of the program builds something else from the same inputs, or hashes them otherwise."""
 
-_FROM_VARIANT = {"stack", "version", "name", "axes", "summary", "run_variables", "build", "post", "licences", "modules"}
+_FROM_VARIANT = {
+    "stack",
+    "version",
+    "name",
+    "axes",
+    "summary",
+    "run_variables",
+    "build",
+    "post",
+    "licences",
+    "modules",
+    "image",
+}
 _FROM_SITE: dict[str, Any] = {
     "run_variables": True,
     "permissions": True,

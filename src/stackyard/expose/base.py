@@ -26,6 +26,7 @@ from stackyard.expose.conda import conda_operations
 from stackyard.host.names import brings_conda
 from stackyard.spec.siteyard import in_sites_yard
 from stackyard.yard.layout import RevisionPaths
+from stackyard.yard.payload import IMAGES
 from stackyard.yard.record import BuildRecord
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def base_change(record: BuildRecord, site: Site) -> EnvironmentChange:
     prefix, payload = record.prefix, record.payload
     operations: list[Operation] = [
         *(Prepend("PATH", str(folder)) for folder in reversed(payload.program_folders)),
+        *(Prepend(IMAGES, str(revision)) for revision in payload.listed),
         Prepend("MANPATH", str(payload.manuals), keep_system=True),
         SetRestorable("PYTHONNOUSERSITE", "1"),
         SetRestorable("PYTHONHOME", None),

@@ -16,6 +16,7 @@ from stackyard.expose.published import follow_policy, users_policy
 from stackyard.expose.root import make_root
 from stackyard.findings import counted
 from stackyard.host.probe import machine
+from stackyard.image import form
 from stackyard.lock import solve
 from stackyard.lock.prefer import NOTHING, Update, require_known
 from stackyard.progress import Progress
@@ -237,11 +238,15 @@ def _ensure_built(task: Task, request: Request, progress: Progress, held: Held) 
             progress,
             licences=agreed,
         )
+        if task.variant.image == "squashfs":
+            progress.phase(task.module, "image", task.paths.image.name)
+            record = form.squash(record)
         held.check()
         revisions.mark(record)
     except OSError as error:
         if not disk.is_there(task.paths.record):
             disk.remove_tree(task.paths.prefix)
+            task.paths.image.unlink(missing_ok=True)
         raise disk.failure(error, f"building {task.module}") from error
     progress.phase(task.module, "built")
     return replace(task, record=record)

@@ -45,6 +45,7 @@ from stackyard.spec.words import (
     VariableName,
     Variables,
 )
+from stackyard.yard.payload import FormKind
 
 __all__ = [
     "BuildSpec",
@@ -315,6 +316,7 @@ class Variant(Model):
     exceptions: CheckExceptions = CheckExceptions()
     licences: tuple[Licence, ...] = ()
     modules: ModuleSettings = ModuleSettings()
+    image: FormKind = Field("prefix", description="How its files are kept: each for itself, or in one SquashFS image")
     platforms: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
     files: tuple[str, ...] = ()

@@ -163,6 +163,7 @@ class _Maker:
             run_variables=joining.variables(file),
             build=BuildSpec(**{key: getattr(file.build, key) for key in BuildSpec.model_fields}),
             post=file.post,
+            image=file.image,
             checks=tuple(_check(check) for check in file.checks),
             exceptions=self._exceptions(file),
             licences=file.licences,

@@ -26,6 +26,7 @@ from stackyard.spec.models import (
     ModuleSettings,
 )
 from stackyard.spec.words import LoadedVariables, Text
+from stackyard.yard.payload import FormKind
 
 
 def _as_list(value: Any) -> Any:
@@ -164,6 +165,7 @@ class StackFile(Model):
     variables: LoadedVariables = Field({}, description="The same as run: variables:")
     run: RunBlock = RunBlock()
     build: BuildBlock = BuildBlock()
+    image: FormKind = Field("prefix", description="squashfs: all files in one image, mounted when it is used")
     post: str = Field("", description="A script run in the activated prefix at the end of the build")
     checks: tuple[CheckItem, ...] = Field((), description="The stack's own checks, run before publication")
     exceptions: CheckExceptions = CheckExceptions()

@@ -39,6 +39,7 @@ from stackyard.verify.libraries import check_libraries
 from stackyard.verify.loading import Loaded, check_loading
 from stackyard.verify.own import check_own
 from stackyard.verify.report import KINDS, CheckResult, Kind, Report
+from stackyard.verify.within import within
 from stackyard.yard.contents import Tree
 from stackyard.yard.layout import RevisionPaths, Yard
 from stackyard.yard.record import BuildRecord, now
@@ -84,6 +85,12 @@ def verify(
     kinds = _kinds(only)
     progress = progress or Silent()
     expectations = expectations or in_force(record)
+    if not record.payload.is_visible:
+        progress.phase(record.module, "verify", "in its image")
+        return within(
+            record, modules, site, environ=environ, variables=variables, only=only, deep=deep,
+            expectations=expectations, yards=tuple(yards),
+        )  # fmt: skip
     record = expectations.applied(record)
     started = time.monotonic()
     with scratch("verify") as work:

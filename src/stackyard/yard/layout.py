@@ -5,7 +5,7 @@
   cache/accounts/<uid>/{conda,...}/   the same for each further account that writes to this yard
   locks/<spec hash>.lock  locks/files/<hash of a path>.lock
   stacks/<stack>/<version>-<variant>-<revision>/
-      {lock/stack.lock,prefix/,recipe/,commands/,checks/}  condarc
+      {lock/stack.lock,prefix/,recipe/,commands/,checks/}  condarc  [image.sqsh launch]
       {record,record.spare,files,module,checks,damaged,report}.json  report.xml  build.log
       building/<n>/{owner.json,beat}  .work/     while it is built
   generations/<n>/{manifest.json,modules/}       `.draft-<host>-<pid>-<random>` while it is written
@@ -49,6 +49,16 @@ class RevisionPaths:
     def prefix(self) -> Path:
         """The installed software; never changed after the record is written."""
         return self.root / "prefix"
+
+    @property
+    def image(self) -> Path:
+        """All files of the prefix in one, where the revision is an image; `prefix` then holds stubs."""
+        return self.root / "image.sqsh"
+
+    @property
+    def launcher(self) -> Path:
+        """The program behind each stub: it mounts the image where that is not mounted, and runs the command in it."""
+        return self.root / "launch"
 
     @property
     def lock(self) -> Path:

@@ -13,8 +13,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-Form = Literal["prefix"]
-FORMS: tuple[Form, ...] = get_args(Form)
+FormKind = Literal["prefix", "squashfs"]
+FORMS: tuple[FormKind, ...] = get_args(FormKind)
+STUB = ".stub"
+"""The file in a tree of stubs: where it is visible, the image is not mounted on the prefix."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """How the files of a revision are kept.
+
+    Attributes:
+        kind: ``prefix``: each for itself; ``squashfs``: in one image, which is mounted on the prefix when it is used.
+        file: the image, relative to the revision; `sha256`, `bytes` and `entries` (files, links, directories) are its.
+        packed_with: the program that packed it, and how.
+        order: the files that a start reads first, in the order in which they lie in the image.
+    """
+
+    kind: FormKind = "prefix"
+    file: str = ""
+    sha256: str = ""
+    bytes: int = 0
+    entries: int = 0
+    packed_with: str = ""
+    order: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -78,17 +100,56 @@ class Prefix:
         """
         return list(argv), dict(environ)
 
+    @property
+    def is_visible(self) -> bool:
+        """Whether its files can be read by this process, at their paths."""
+        return True
 
-Payload = Prefix
-"""Every form of payload; one so far."""
+    @property
+    def listed(self) -> tuple[Path, ...]:
+        """What the variable `IMAGES` names for it."""
+        return ()
 
 
-def payload_of(form: str, root: str) -> Payload:
+IMAGES = "STACKYARD_IMAGES"
+"""The revisions whose images the launcher has to mount in one namespace: those whose modules are loaded."""
+
+
+@dataclass(frozen=True)
+class Image(Prefix):
+    """The same files in one image, which is mounted on `root`. Where it is not, `root` holds stubs: one link for each
+    command, to a program that mounts it in a namespace of the user's and executes the same path again."""
+
+    @property
+    def launcher(self) -> Path:
+        """The program behind the stubs. With a command, it runs that where the image is mounted."""
+        return self.root.parent / "launch"
+
+    @property
+    def is_visible(self) -> bool:
+        """Whether the image is mounted in the namespace of this process."""
+        return not (self.root / STUB).exists()
+
+    @property
+    def listed(self) -> tuple[Path, ...]:
+        """The revision."""
+        return (self.root.parent,)
+
+    def command(self, argv: Sequence[str], environ: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
+        """As that of a prefix, begun by the launcher."""
+        return [str(self.launcher), *argv], dict(environ)
+
+
+Payload = Prefix | Image
+"""Every form of payload."""
+
+
+def payload_of(form: Form, root: str) -> Payload:
     """The payload of a record.
 
     Raises:
         ValueError: the form is unknown.
     """
-    if form not in FORMS:
-        raise ValueError(f"unknown form {form!r} (known: {', '.join(FORMS)})")
-    return Prefix(Path(root))
+    if form.kind not in FORMS:
+        raise ValueError(f"unknown form {form.kind!r} (known: {', '.join(FORMS)})")
+    return Image(Path(root)) if form.kind == "squashfs" else Prefix(Path(root))

@@ -16,9 +16,9 @@ from stackyard.change import EnvironmentChange
 from stackyard.yard import formats, members
 from stackyard.yard.disk import DiskUse
 from stackyard.yard.origin import Origin, UsedFile
-from stackyard.yard.payload import Payload, payload_of
+from stackyard.yard.payload import Form, Payload, payload_of
 
-RECORD_FORMAT = 4
+RECORD_FORMAT = 5
 MANIFEST_FORMAT = 3
 State = Literal["published", "unverified", "failed", "withdrawn", "missing", "built", "held"]
 
@@ -71,7 +71,7 @@ class BuildRecord:
         settings: the module settings (family, conflict, depends_on, aliases ...) as the spec gave them.
         checks: the stack's own checks, as `spec.models.Check` dumps them.
         exceptions: declared exceptions for verification, as `spec.models.CheckExceptions` dumps them.
-        form: what is at `prefix`, one of `payload.FORMS`.
+        form: how its files are kept.
         files_sha256: sha256 of the revision's ``files.json``; empty in a revision of an earlier version.
         hash_format: how `input_hash` was computed (`build.inputs.BUILD_FORMAT`).
     """
@@ -100,7 +100,7 @@ class BuildRecord:
     timings_s: Mapping[str, float] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
     tree_hash: str = ""
-    form: str = "prefix"
+    form: Form = field(default_factory=Form)
     files_sha256: str = ""
     hash_format: int = 2
 
@@ -132,6 +132,7 @@ def _record(value: dict[str, Any]) -> BuildRecord:
             "packages": [members.make(PackageRecord, package) for package in value.get("packages", ())],
             "activation": members.make(Activation, {**activation, "change": change}),
             "disk": members.make(DiskUse, value.get("disk", {})),
+            "form": members.make(Form, value.get("form", {})),
         },
     )
     payload_of(made.form, made.prefix)
@@ -183,10 +184,15 @@ def _with_former_hash(value: dict[str, Any]) -> dict[str, Any]:
     return {**value, "hash_format": 1}
 
 
+def _with_image(value: dict[str, Any]) -> dict[str, Any]:
+    """Format 5 describes the form, which may be an image."""
+    return {**value, "form": {"kind": value["form"]}}
+
+
 RECORD = formats.Kind(
     RECORD_FORMAT,
     _record,
-    {1: _with_form, 2: _without_files, 3: _with_former_hash},
+    {1: _with_form, 2: _without_files, 3: _with_former_hash, 4: _with_image},
     lambda path: f"restore it: `stackyard verify --repair`; or move {path.parent} away and deploy its file again",
     checked_since=3,
 )

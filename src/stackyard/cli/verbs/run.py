@@ -43,7 +43,7 @@ def command(context: Context, rev: str, argv: tuple[str, ...], dry_run: bool) ->
         return
     if not words:
         raise InputError("no command given", hint=f"add one: stackyard run {rev} -- {example(record)}")
+    if which(words[0], environ) is None:
+        raise MissingError(f"{words[0]} not found in {record.module} or on PATH")
     program = which(inside[0], environ)
-    if program is None:
-        raise MissingError(f"{inside[0]} not found in {record.module} or on PATH")
-    os.execve(program, inside, environ)
+    os.execve(program or inside[0], inside, environ)

@@ -1,0 +1,36 @@
+"""Making the launcher of a revision: compiled where there is a compiler, else a shell script that does the same."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from stackyard.host.command import run, which
+
+SOURCE = Path(__file__).with_name("launch.c")
+SCRIPT = Path(__file__).with_name("launch.sh")
+_COMPILERS = ("cc", "gcc", "clang")
+_WAYS = (("-static",), ())
+"""A static program starts in half the time, where the C library can be linked statically."""
+
+
+def make(target: Path) -> str:
+    """Write the launcher of a revision; return what it is, for the record.
+
+    Compiled it adds some 2 ms to a command, as a script some 5 ms.
+    """
+    compiler = next((found for name in _COMPILERS if (found := which(name))), None)
+    for way in _WAYS if compiler else ():
+        words = [compiler, "-O2", "-s", *way, "-o", target, SOURCE]
+        if not run([str(word) for word in words], check=False, timeout_s=120).returncode and _works(target):
+            target.chmod(0o755)
+            return f"compiled by {compiler}"
+    target.unlink(missing_ok=True)
+    target.write_bytes(SCRIPT.read_bytes())
+    target.chmod(0o755)
+    return "shell script"
+
+
+def _works(program: Path) -> bool:
+    """Whether it runs here: started without a command it says how it is used, with status 2."""
+    return run([program], check=False, timeout_s=20, env={"PATH": os.defpath}).returncode == 2

@@ -1,0 +1,314 @@
+/* The program behind every command of a revision whose files are in one image, image.sqsh.
+ *
+ * The revision's prefix on disk is a tree of stubs: `.stub`, and in bin/ one link to this program per command. Where the
+ * image is mounted on the prefix the stubs are hidden and nothing here runs. Where it is not, this program enters a user
+ * and mount namespace in which it is, and executes the same path again, with the same arguments:
+ *
+ *   1. this user's namespace of this job step, if one of its file system servers is alive: join it;
+ *   2. else a new one, with a file system server (squashfuse_ll) in it;
+ *   3. where the kernel gives no user namespaces: fusermount3, on a prefix that belongs to this user.
+ *
+ * One namespace serves all images of a step (STACKYARD_IMAGES lists the revisions whose modules are loaded), because
+ * processes of one user in two user namespaces cannot attach to each other's memory, which MPI within a node needs.
+ * The server ends by itself when no file of its image has been open for a while; the kernel counts.
+ *
+ * Started by its own name it runs a command within: launch COMMAND [ARGUMENT...].
+ * Exit status: that of the command; 4: the image cannot be mounted here; 126, 127: as a shell has them.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <limits.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NAME 256
+#define TEXT 4096
+#define LIMIT_S 60  /* for another process that mounts, and for a mount */
+#define IDLE_S "300" /* until an image that no process uses is unmounted */
+#define SERVERS 64
+
+static char root[PATH_MAX];  /* the revision */
+
+static void fail(int status, const char *hint, const char *format, ...) {
+  va_list words;
+  fputs("stackyard: ", stderr);
+  va_start(words, format);
+  vfprintf(stderr, format, words);
+  va_end(words);
+  fputc('\n', stderr);
+  if (hint) fprintf(stderr, "  hint: %s\n", hint);
+  _exit(status);
+}
+
+static void join_path(char *to, const char *folder, const char *name) {
+  if (snprintf(to, PATH_MAX, "%s/%s", folder, name) >= PATH_MAX) fail(126, NULL, "path too long: %s/%s", folder, name);
+}
+
+/* Whether the stubs of a revision are visible: its image is not mounted here. */
+static int is_stub(const char *revision) {
+  char path[PATH_MAX];
+  join_path(path, revision, "prefix/.stub");
+  return access(path, F_OK) == 0;
+}
+
+static double now(void) {
+  struct timespec at;
+  clock_gettime(CLOCK_MONOTONIC, &at);
+  return at.tv_sec + at.tv_nsec / 1e9;
+}
+
+static void pause_ms(long ms) {
+  struct timespec span = {ms / 1000, ms % 1000 * 1000000};
+  nanosleep(&span, NULL);
+}
+
+static ssize_t slurp(const char *path, char *to, size_t size) {
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return -1;
+  size_t all = 0;
+  ssize_t one;
+  while (all < size - 1 && (one = read(file, to + all, size - 1 - all)) > 0) all += one;
+  close(file);
+  to[all] = 0;
+  return all;
+}
+
+/* When a process began, in clock ticks since the machine did; 0: it is not there. A number alone may be another's now. */
+static unsigned long long started(int pid) {
+  char path[NAME], text[TEXT];
+  snprintf(path, sizeof path, "/proc/%d/stat", pid);
+  if (slurp(path, text, sizeof text) <= 0) return 0;
+  char *at = strrchr(text, ')');
+  if (!at || at[1] != ' ' || at[2] == 'Z') return 0;
+  at += 2;
+  for (int field = 3; field < 22 && at; field++) at = strchr(at, ' ') ? strchr(at, ' ') + 1 : NULL;
+  return at ? strtoull(at, NULL, 10) : 0;
+}
+
+/* The directory for notes about this user's namespaces: on the node, and nobody else's. */
+static void open_folder(char *folder) {
+  const char *above = getenv("STACKYARD_TMP");
+  struct stat found;
+  for (int i = 0; i < 10; i++) {
+    char name[NAME];
+    snprintf(name, sizeof name, i ? ".stackyard-images-%u.%d" : ".stackyard-images-%u", geteuid(), i);
+    join_path(folder, above && *above == '/' ? above : "/tmp", name);
+    if (mkdir(folder, 0700) && errno != EEXIST) break;
+    if (!lstat(folder, &found) && S_ISDIR(found.st_mode) && found.st_uid == geteuid() && !(found.st_mode & 077)) return;
+  }
+  fail(4, "set STACKYARD_TMP to a directory on this node that you can write",
+       "cannot create a private directory in %s: %s", above && *above == '/' ? above : "/tmp", strerror(errno));
+}
+
+/* What a namespace can be shared by: the mounts that the caller sees, and who is ended with it. A job step's cgroup is
+ * cut after the step: below it every task may have its own. */
+static unsigned long long key_of(void) {
+  unsigned long long key = 1469598103934665603ull;
+  char text[TEXT * 4], *line, *rest = text;
+  struct stat space;
+  if (!stat("/proc/self/ns/mnt", &space)) key = (key ^ space.st_ino) * 1099511628211ull;
+  if (slurp("/proc/self/cgroup", text, sizeof text) < 0) return key;
+  while ((line = strsep(&rest, "\n"))) {
+    char *step = strstr(line, "/step_");
+    size_t length = step ? (size_t)(step - line) + 1 + strcspn(step + 1, "/") : strlen(line);
+    for (size_t i = 0; i < length; i++) key = (key ^ (unsigned char)line[i]) * 1099511628211ull;
+  }
+  return key;
+}
+
+/* Open and lock the note on this step's namespace. */
+static int lock_note(const char *folder, char *path) {
+  char name[NAME];
+  snprintf(name, sizeof name, "%016llx", key_of());
+  join_path(path, folder, name);
+  int note = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (note < 0) fail(4, NULL, "cannot open %s: %s", path, strerror(errno));
+  for (double until = now() + LIMIT_S; flock(note, LOCK_EX | LOCK_NB); pause_ms(2))
+    if (now() > until) fail(4, "see whether a process hangs on a shared file system: fuser -v FILE",
+                            "timed out after %d s waiting for another process that mounts an image: %s", LIMIT_S, path);
+  return note;
+}
+
+static int enter(int pid) {
+  char path[NAME];
+  snprintf(path, sizeof path, "/proc/%d/ns/user", pid);
+  int user = open(path, O_RDONLY | O_CLOEXEC);
+  snprintf(path, sizeof path, "/proc/%d/ns/mnt", pid);
+  int mounts = open(path, O_RDONLY | O_CLOEXEC);
+  int done = user >= 0 && mounts >= 0 && !setns(user, CLONE_NEWUSER) && !setns(mounts, CLONE_NEWNS);
+  if (user >= 0) close(user);
+  if (mounts >= 0) close(mounts);
+  return done;
+}
+
+/* Join the namespace of a living server among those in the note. */
+static int join_note(int note) {
+  char text[TEXT], *line, *rest = text;
+  ssize_t size = pread(note, text, sizeof text - 1, 0);
+  if (size <= 0) return 0;
+  text[size] = 0;
+  while ((line = strsep(&rest, "\n"))) {
+    int pid;
+    unsigned long long start;
+    if (sscanf(line, "%d %llu", &pid, &start) == 2 && start && started(pid) == start && enter(pid)) return 1;
+  }
+  return 0;
+}
+
+static int put(const char *path, const char *text) {
+  int file = open(path, O_WRONLY | O_CLOEXEC);
+  if (file < 0) return -1;
+  ssize_t done = write(file, text, strlen(text));
+  close(file);
+  return done < 0 ? -1 : 0;
+}
+
+/* A user namespace in which this user keeps the own numbers, and a mount namespace: what others mount is seen in it. */
+static int make_namespace(void) {
+  char user[NAME], group[NAME];
+  snprintf(user, sizeof user, "%u %u 1", geteuid(), geteuid());
+  snprintf(group, sizeof group, "%u %u 1", getegid(), getegid());
+  if (unshare(CLONE_NEWUSER | CLONE_NEWNS)) return -1;
+  put("/proc/self/setgroups", "deny");
+  return put("/proc/self/uid_map", user) || put("/proc/self/gid_map", group) ? -1 : 0;
+}
+
+/* Give the right to mount, which this process has in its own user namespace, to the program that it becomes. */
+static void keep_rights(void) {
+  struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+  struct __user_cap_data_struct caps[2];
+  if (syscall(SYS_capget, &header, caps)) return;
+  for (int i = 0; i < 2; i++) caps[i].inheritable = caps[i].permitted;
+  syscall(SYS_capset, &header, caps);
+  prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_SYS_ADMIN, 0, 0);
+}
+
+static void serve(const char *image, const char *prefix, const char *log) {
+  char options[NAME];
+  const char *idle = getenv("STACKYARD_IMAGE_IDLE_S");
+  int nothing = open("/dev/null", O_RDWR), said = open(log, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0600);
+  keep_rights();
+  setsid();
+  dup2(nothing, 0);
+  dup2(said >= 0 ? said : nothing, 1);
+  dup2(said >= 0 ? said : nothing, 2);
+  if (syscall(SYS_close_range, 3, ~0U, 0))
+    for (int i = 3; i < 4096; i++) close(i);
+  if (chdir("/")) _exit(127);
+  snprintf(options, sizeof options, "ro,nosuid,nodev,timeout=%s", idle && *idle ? idle : IDLE_S);
+  unsetenv("LD_PRELOAD");
+  unsetenv("LD_LIBRARY_PATH");
+  execlp("squashfuse_ll", "squashfuse_ll", "-f", "-o", options, image, prefix, NULL);
+  execl("/usr/bin/squashfuse_ll", "squashfuse_ll", "-f", "-o", options, image, prefix, NULL);
+  dprintf(2, "squashfuse_ll: %s\n", strerror(errno));
+  _exit(127);
+}
+
+/* Mount the image of a revision; the process id of its server, or -1. */
+static int mount_image(const char *revision, const char *log) {
+  char image[PATH_MAX], prefix[PATH_MAX];
+  join_path(image, revision, "image.sqsh");
+  join_path(prefix, revision, "prefix");
+  int server = fork();
+  if (server == 0) serve(image, prefix, log);
+  for (double until = now() + LIMIT_S; server > 0 && now() < until; pause_ms(1)) {
+    if (!is_stub(revision)) return server;
+    if (waitpid(server, NULL, WNOHANG) == server) return -1;
+  }
+  if (server > 0) kill(server, SIGKILL);
+  return -1;
+}
+
+/* Note a server, so that others join its namespace. */
+static void add_to_note(int note, int server) {
+  char line[NAME];
+  int size = snprintf(line, sizeof line, "%d %llu\n", server, started(server));
+  if (lseek(note, 0, SEEK_END) < 0 || write(note, line, size) != size) kill(server, SIGTERM);
+}
+
+static void not_mounted(const char *why, const char *log) {
+  char text[TEXT];
+  fprintf(stderr, "stackyard: cannot mount %s/image.sqsh: %s\n", root, why);
+  if (slurp(log, text, sizeof text) > 0) fprintf(stderr, "%s", text);
+  fail(4, "`stackyard image status` says which ways this machine has; root can mount it for all (`stackyard image autofs`)",
+       "%s is not usable on this machine", root);
+}
+
+/* Let every other image whose module is loaded be in this namespace too. */
+static void mount_others(int note, const char *log) {
+  const char *listed = getenv("STACKYARD_IMAGES");
+  char *list = listed ? strdup(listed) : NULL, *rest = list, *revision;
+  while (rest && (revision = strsep(&rest, ":"))) {
+    if (*revision != '/' || !strcmp(revision, root) || !is_stub(revision)) continue;
+    int server = mount_image(revision, log);
+    if (server > 0) add_to_note(note, server);
+  }
+  free(list);
+}
+
+static void mount_here(void) {
+  char folder[PATH_MAX], path[PATH_MAX], log[PATH_MAX], *cwd = get_current_dir_name();
+  open_folder(folder);
+  int note = lock_note(folder, path);
+  snprintf(log, sizeof log, "%.*s.log", PATH_MAX - 8, path);
+  int joined = join_note(note), alone = 0;
+  if (!joined && (ftruncate(note, 0) || unlink(log)) && errno != ENOENT) fail(4, NULL, "%s: %s", path, strerror(errno));
+  if (!joined && make_namespace()) {
+    const char *why = strerror(errno);
+    struct stat prefix;
+    char name[PATH_MAX];
+    join_path(name, root, "prefix");
+    if (stat(name, &prefix) || prefix.st_uid != geteuid())
+      not_mounted(errno == ENOSPC ? "user namespaces are switched off on this machine" : why, log);
+    alone = 1;
+  }
+  if (is_stub(root)) {
+    int server = mount_image(root, log);
+    if (server < 0) not_mounted(alone ? "fusermount3 could not do it" : "its file system server ended", log);
+    if (!alone) add_to_note(note, server);
+  }
+  if (!alone) mount_others(note, log);
+  close(note);
+  if (cwd && chdir(cwd)) fail(126, NULL, "cannot enter %s: %s", cwd, strerror(errno));
+  free(cwd);
+}
+
+/* The path that was asked for: argv[0] where it has a slash, as with a #! line, else what the kernel executed. */
+static const char *asked(char **argv) {
+  return argv[0] && strchr(argv[0], '/') ? argv[0] : (const char *)getauxval(AT_EXECFN);
+}
+
+int main(int argc, char **argv) {
+  char own[PATH_MAX], leads[PATH_MAX], *end;
+  const char *path = asked(argv);
+  struct stat link;
+  ssize_t size = readlink("/proc/self/exe", root, sizeof root - 1);
+  if (size < 0 || !path) fail(126, NULL, "cannot find out which command this is: %s", strerror(errno));
+  root[size] = 0;
+  strcpy(own, root);
+  if ((end = strrchr(root, '/'))) *end = 0;
+  int direct = !lstat(path, &link) && S_ISREG(link.st_mode);
+  if (direct && argc < 2) fail(2, NULL, "usage: %s COMMAND [ARGUMENT...]", path);
+  if (is_stub(root)) mount_here();
+  if (direct) {
+    execvp(argv[1], argv + 1);
+    fail(errno == ENOENT ? 127 : 126, NULL, "%s: %s", argv[1], strerror(errno));
+  }
+  if (realpath(path, leads) && !strcmp(leads, own)) fail(127, NULL, "%s: not a command of %s", path, root);
+  execv(path, argv);
+  fail(errno == ENOENT ? 127 : 126, NULL, "%s: %s", path, strerror(errno));
+}

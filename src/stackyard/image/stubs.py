@@ -1,0 +1,73 @@
+"""The tree of stubs that lies under a mounted image: where the image is not mounted, it makes every command work.
+
+PATH, ``#!`` lines, absolute paths and the modulefile name the same paths with and without the image.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from stackyard.change import EnvironmentChange
+from stackyard.yard.payload import STUB, Prefix
+
+LARGEST_COPY = 4 << 20
+"""Bytes of a file that a variable names, up to which it is copied beside the stubs."""
+_TEXT = """The files of this revision are in ../image.sqsh, which is mounted here when it is used.
+The commands in bin/ do that by themselves. To look at the files: stackyard run MODULE -- ls {prefix}
+"""
+
+
+def make(tree: Path, stubs: Path, prefix: Path, change: EnvironmentChange) -> list[str]:
+    """Make the stubs of a tree; return sentences about variables that name what only the image has.
+
+    Args:
+        stubs: the directory to make; it is then moved to `prefix`.
+        change: what the module does: a file that one of its variables names is read by programs of the host too
+            (SSL_CERT_FILE), so it is copied.
+    """
+    stubs.mkdir(parents=True)
+    (stubs / STUB).write_text(_TEXT.format(prefix=prefix), encoding="utf-8")
+    for folder in Prefix(tree).program_folders:
+        inside = folder.relative_to(tree)
+        (stubs / inside).mkdir(parents=True)
+        up = "/".join([".."] * (len(inside.parts) + 1))
+        for name in commands(folder):
+            (stubs / inside / name).symlink_to(f"{up}/launch")
+    return [sentence for variable, value in _values(change) for sentence in _kept(variable, value, tree, stubs, prefix)]
+
+
+def commands(folder: Path) -> list[str]:
+    """The programs of a directory: what may be executed, followed through links within."""
+    found = []
+    for entry in sorted(os.scandir(folder), key=lambda each: each.name) if folder.is_dir() else ():
+        try:
+            mode = entry.stat().st_mode
+        except OSError:  # a link that leads nowhere
+            continue
+        if stat.S_ISREG(mode) and mode & 0o111:
+            found.append(entry.name)
+    return found
+
+
+def _values(change: EnvironmentChange) -> Iterator[tuple[str, str]]:
+    for operation in change:
+        value = getattr(operation, "value", None)
+        if isinstance(value, str) and hasattr(operation, "variable"):
+            yield operation.variable, value
+
+
+def _kept(variable: str, value: str, tree: Path, stubs: Path, prefix: Path) -> Iterator[str]:
+    if not value.startswith(f"{prefix}/"):
+        return
+    inside = Path(value).relative_to(prefix)
+    source, target = tree / inside, stubs / inside
+    if source.is_file() and source.stat().st_size <= LARGEST_COPY:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not target.exists():
+            shutil.copyfile(source, target)
+    elif source.exists():
+        yield f"{variable} names {value}, which only programs of the stack can read: it is in the image"
