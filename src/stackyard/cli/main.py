@@ -24,6 +24,8 @@ VERBS = {
     "diff": "what changed between two revisions or locks",
     "why": "why a package is in a revision",
     "run": "run a command in a revision, without a module system",
+    "shell": "a shell in a revision, which sees the files of its image",
+    "image": "revisions whose files are in one image: how they are mounted, what they hold",
     "verify": "run the checks of a revision again, on this machine",
     "rollback": "go back to the previous generation",
     "history": "what was published when, by whom and from which files",

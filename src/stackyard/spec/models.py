@@ -333,3 +333,8 @@ class Stack(Model):
     kind: Literal["stack", "environment", "requirements"] = "stack"
     file: str = ""
     dated: bool = Field(False, description="The version is a date because none was given")
+
+    def in_form(self, image: FormKind) -> Stack:
+        """The same stack with the files of each variant kept in another form."""
+        variants = tuple(variant.model_copy(update={"image": image}) for variant in self.variants)
+        return self.model_copy(update={"variants": variants})

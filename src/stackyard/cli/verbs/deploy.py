@@ -30,6 +30,7 @@ EXAMPLES = (
 @click.option("--version", help="Version of the stack (default: version: in FILE, else today's date).")
 @click.option("--locked", is_flag=True, help="Fail if a lock is missing or stale instead of solving again.")
 @click.option("--allow-unverified", is_flag=True, help="Publish even if a required check was skipped.")
+@click.option("--image", type=click.Choice(["prefix", "squashfs"]), help="How the files are kept, whatever FILE says.")
 @click.option("--accept-licence", "accept", multiple=True, metavar="NAME", help="Accept a licence under your name.")
 @click.option("--on", metavar="KIND", help="Build in a batch job on a node of this kind (gpu: the one with GPUs).")
 @click.option("-t", "--time", "time_min", type=Duration(), help="With --on: wall time.")
@@ -115,6 +116,8 @@ def _request(context: Context, yard: Yard, files: tuple[Path, ...], options: dic
         raise InputError("--name and --version require exactly one FILE", hint="deploy the files one by one")
     site = context.site()
     stacks = load_stacks(files, site, options["name"], options["version"])
+    if options["image"]:
+        stacks = tuple(stack.in_form(options["image"]) for stack in stacks)
     return Request(
         stacks,
         site,

@@ -1,0 +1,197 @@
+"""``stackyard image``: revisions whose files are in one image, and how they are mounted."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stackyard.cli.context import Context
+from stackyard.cli.help import Verb, VerbGroup
+from stackyard.cli.output import human_bytes, show_json, show_table
+from stackyard.errors import InputError, StackyardError
+from stackyard.yard import catalogue, generations, revisions
+from stackyard.yard.layout import RevisionPaths
+
+if TYPE_CHECKING:
+    from stackyard.yard.record import BuildRecord
+
+Function = Callable[..., None]
+"""What a verb does."""
+
+
+@click.group(cls=VerbGroup, short_help="images: how they are mounted, what they hold", examples=(
+    ("the images of this yard and how this machine mounts them", "stackyard image status"),
+    ("the maps by which root mounts all images at their first use", "stackyard image autofs"),
+))  # fmt: skip
+def command() -> None:
+    """Look after revisions whose files are in one SquashFS image (`image: squashfs` in a stack.yaml).
+
+    Their commands need nothing of this: they mount the image by themselves, for you and for as long as it is used.
+    """
+
+
+def _json(function: Function) -> Function:
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
+
+
+def _verb(name: str, short: str, example: str, text: str) -> Callable[[Function], click.Command]:
+    return command.command(name, cls=Verb, short_help=short, examples=((text, example),))
+
+
+@_verb("status", "which images are mounted, and how", "stackyard image status", "every image of the yard")
+@click.argument("rev", required=False, metavar="[REV]")
+@_json
+@click.pass_obj
+def status(context: Context, rev: str | None, as_json: bool) -> None:
+    """Say of REV, or of every image, whether it is mounted for all processes here, and how its commands mount it else.
+
+    Exit status 4: an image is not mounted, and this machine has no way to mount it.
+    """
+    from stackyard.image import mounts
+
+    ways = mounts.ways()
+    rows = []
+    for record in _records(context, rev):
+        found = mounts.mounted(record)
+        rows.append({"module": record.module, "mounted": found.kind if found else "", "prefix": record.prefix})
+    usable = any(way.works for way in ways[1:])
+    if as_json:
+        show_json({"images": rows, "ways": [vars(way) for way in ways]})
+    else:
+        show_table([{**row, "mounted": row["mounted"] or "when it is used"} for row in rows], ["module", "mounted"])
+        click.echo("\nways to mount an image on this machine, in the order in which they are tried:")
+        for way in ways:
+            click.echo(f"  {'✔' if way.works else '✘'} {way.name}: {way.detail}")
+    if not usable and any(not row["mounted"] for row in rows):
+        sys.exit(4)
+
+
+@_verb("list", "the images of this yard", "stackyard image list", "with their sizes")
+@_json
+@click.pass_obj
+def list_(context: Context, as_json: bool) -> None:
+    """List the images of this yard: bytes, files, and what packed them."""
+    rows = [{"module": record.module, **_form(record)} for record in _records(context, None)]
+    if as_json:
+        show_json(rows)
+        return
+    if not rows:
+        click.echo("no images; `image: squashfs` in a stack.yaml, or `stackyard deploy --image squashfs`, makes one")
+        return
+    shown = [{**row, "bytes": human_bytes(row["bytes"]), "entries": f"{row['entries']:,}"} for row in rows]
+    show_table([{key: str(value) for key, value in row.items()} for row in shown], ["module", "bytes", "entries"])
+
+
+@_verb("inspect", "one image: hash, size, how it was packed", "stackyard image inspect pytorch", "of a revision")
+@click.argument("rev", metavar="REV")
+@_json
+@click.pass_obj
+def inspect(context: Context, rev: str, as_json: bool) -> None:
+    """Show the form of REV as its record has it, and what its image says of itself."""
+    from dataclasses import asdict
+
+    from stackyard.image.squashfs import superblock
+
+    record = _one(context, rev)
+    image = RevisionPaths.of(record.path).image
+    value = {"module": record.module, "image": str(image), **_form(record), "superblock": asdict(superblock(image))}
+    if as_json:
+        show_json(value)
+        return
+    for key in ("module", "image", "sha256", "entries", "packed_with"):
+        click.echo(f"{key.replace('_', ' ')}: {value[key]}")
+    block = value["superblock"]
+    click.echo(
+        f"size: {human_bytes(record.form.bytes)}, {block['compressor']}, blocks of {human_bytes(block['block'])}"
+    )
+
+
+@_verb("check", "compare an image with its record, every byte", "stackyard image check pytorch", "of a revision")
+@click.argument("rev", metavar="REV")
+@click.pass_obj
+def check(context: Context, rev: str) -> None:
+    """Read the whole image of REV and compare its hash with that in the record. Exit status 3: it differs."""
+    from stackyard.host.hashing import sha256_file
+    from stackyard.image.squashfs import superblock
+
+    record = _one(context, rev)
+    image = RevisionPaths.of(record.path).image
+    superblock(image)
+    if sha256_file(image) != record.form.sha256:
+        error = StackyardError(f"{image} has changed: its hash is not the one in the record",
+                               hint=f"restore it from a copy, or move {record.path} away and deploy again")  # fmt: skip
+        error.exit_code = 3
+        raise error
+    click.echo(f"{record.module}: {image.name} is as it was packed ({human_bytes(record.form.bytes)})")
+
+
+@_verb("mount", "mount an image for all your processes", "stackyard image mount pytorch", "of a revision")
+@click.argument("rev", metavar="REV")
+@click.pass_obj
+def mount(context: Context, rev: str) -> None:
+    """Mount the image of REV on its prefix: as root for everybody on this node, else for your processes.
+
+    Its commands do not need it; editors, debuggers and file listings then see the files too.
+    """
+    from stackyard.image import mounts
+
+    record = _one(context, rev)
+    click.echo(f"{record.module} is mounted on {record.prefix} {mounts.mount(record)}")
+
+
+@_verb("unmount", "undo `image mount`", "stackyard image unmount pytorch", "of a revision")
+@click.argument("rev", metavar="REV")
+@click.pass_obj
+def unmount(context: Context, rev: str) -> None:
+    """Unmount the image of REV."""
+    from stackyard.image import mounts
+
+    record = _one(context, rev)
+    mounts.unmount(record)
+    click.echo(f"{record.module} is unmounted")
+
+
+@_verb("autofs", "the maps for root's automounter", "stackyard image autofs", "of all images of the yard")
+@_json
+@click.pass_obj
+def autofs(context: Context, as_json: bool) -> None:
+    """Print the files by which root lets the kernel mount every image of this yard at its first use, on each node.
+
+    Loading a module then costs nothing more than with files, for everybody; write them again after a deploy.
+    """
+    from stackyard.image.mounts import autofs_maps
+
+    maps = autofs_maps(_records(context, None))
+    if as_json:
+        show_json(maps)
+        return
+    for path, text in maps.items():
+        click.echo(f"# {path}\n{text}")
+    click.echo("# then, on each node: systemctl reload autofs")
+
+
+def _records(context: Context, rev: str | None) -> Iterator[BuildRecord]:
+    """One revision, or those of the current generation whose files are in an image."""
+    if rev is not None:
+        yield _one(context, rev)
+        return
+    for entry in generations.entries(context.yard()):
+        record = revisions.readable(RevisionPaths.of(entry.folder))
+        if record is not None and record.form.kind == "squashfs":
+            yield record
+
+
+def _one(context: Context, rev: str) -> BuildRecord:
+    record = catalogue.record_of(context.yard(), rev)
+    if record.form.kind != "squashfs":
+        raise InputError(f"{record.module} has no image: its files are in {record.prefix}",
+                         hint="`stackyard deploy --image squashfs FILE` makes a revision with one")  # fmt: skip
+    return record
+
+
+def _form(record: BuildRecord) -> dict[str, Any]:
+    form = record.form
+    return {"sha256": form.sha256, "bytes": form.bytes, "entries": form.entries, "packed_with": form.packed_with}

@@ -1,0 +1,42 @@
+"""``stackyard shell``: a shell in the environment of a revision."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from stackyard.cli.context import Context
+from stackyard.cli.help import Verb
+from stackyard.errors import MissingError
+from stackyard.host.command import which
+from stackyard.yard import catalogue
+
+EXAMPLES = (
+    ("a shell with the programs of a revision", "stackyard shell pytorch/2.13"),
+    ("look at the files of an image", "stackyard shell pytorch/2.13 -- -c 'ls $CONDA_PREFIX/lib'"),
+)
+
+
+@click.command(
+    cls=Verb, examples=EXAMPLES, short_help="a shell in a revision",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)  # fmt: skip
+@click.argument("rev", metavar="REV")
+@click.argument("argv", nargs=-1, metavar="[-- ARGUMENT...]", type=click.UNPROCESSED)
+@click.pass_obj
+def command(context: Context, rev: str, argv: tuple[str, ...]) -> None:
+    """Start $SHELL in the environment that loading REV sets up; where REV is an image, its files are visible in it.
+
+    The shell replaces this process. Your own start-up files run in it and may change what REV has set.
+    """
+    from stackyard.expose.published import change_of
+
+    record = catalogue.record_of(context.yard(), rev)
+    shell = os.environ.get("SHELL") or "/bin/sh"
+    words = argv[1:] if argv[:1] == ("--",) else argv
+    inside, environ = record.payload.command([shell, *words], change_of(record, context.site).apply(os.environ))
+    if which(shell, environ) is None:
+        raise MissingError(f"{shell} not found", hint="set SHELL")
+    program = which(inside[0], environ) or inside[0]
+    os.execve(program, inside, {**environ, "STACKYARD_SHELL": record.module})
