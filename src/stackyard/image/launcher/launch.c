@@ -218,11 +218,28 @@ static void serve(const char *image, const char *prefix, const char *log) {
   _exit(127);
 }
 
+/* Why an image cannot be mounted: a server mounts a truncated one too, in which nothing can be read. */
+static const char *damage(const char *image) {
+  struct stat found;
+  unsigned char first[48];
+  unsigned long long size = 0;
+  int file = open(image, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return strerror(errno);
+  ssize_t got = pread(file, first, sizeof first, 0);
+  int known = !fstat(file, &found);
+  close(file);
+  if (got < 0) return strerror(errno);
+  if (got < (ssize_t)sizeof first || memcmp(first, "hsqs", 4)) return "not a SquashFS image";
+  for (int i = 7; i >= 0; i--) size = size << 8 | first[40 + i];
+  return known && (unsigned long long)found.st_size < size ? "it is truncated" : NULL;
+}
+
 /* Mount the image of a revision; the process id of its server, or -1. */
 static int mount_image(const char *revision, const char *log) {
   char image[PATH_MAX], prefix[PATH_MAX];
   join_path(image, revision, "image.sqsh");
   join_path(prefix, revision, "prefix");
+  if (damage(image)) return -1;
   int server = fork();
   if (server == 0) serve(image, prefix, log);
   for (double until = now() + LIMIT_S; server > 0 && now() < until; pause_ms(1)) {
@@ -277,7 +294,10 @@ static void mount_here(void) {
     alone = 1;
   }
   if (is_stub(root)) {
+    char image[PATH_MAX];
+    join_path(image, root, "image.sqsh");
     int server = mount_image(root, log);
+    if (server < 0 && damage(image)) not_mounted(damage(image), log);
     if (server < 0) not_mounted(alone ? "fusermount3 could not do it" : "its file system server ended", log);
     if (!alone) add_to_note(note, server);
   }

@@ -14,6 +14,12 @@ sy_fail() {
 
 sy_is_stub() { [ -e "$1/prefix/.stub" ]; }
 
+# Whether an image has all bytes that it says it has: a server can mount a truncated one, in which nothing can be read.
+sy_is_whole() {
+  set -- "$(od -A n -t u4 -N 4 -- "$1")" "$(od -A n -t u8 -j 40 -N 8 -- "$1")" "$(stat -L -c %s -- "$1")"
+  [ "${1:-0}" -eq 1936814952 ] && [ "${2:-0}" -le "${3:-0}" ]
+} 2>/dev/null
+
 # Whether a process with this number and this start time is there, and is not a zombie.
 sy_lives() {
   { read -r sy_stat < "/proc/$1/stat"; } 2>/dev/null || return 1
@@ -50,12 +56,16 @@ sy_within() {
     case $sy_list in *:*) sy_list=${sy_list#*:} ;; *) sy_list= ;; esac
     case $sy_rev in /*) ;; *) continue ;; esac
     sy_is_stub "$sy_rev" || continue
-    (
+    sy_is_whole "$sy_rev/image.sqsh" || {
+      [ "$sy_rev" != "$sy_root" ] || sy_unmounted 'it cannot be read, is not a SquashFS image, or is truncated'
+      continue
+    }
+    # no `&`: that would ignore SIGINT, by which squashfuse_ll ends itself
+    sy_server=$(
       unset LD_PRELOAD LD_LIBRARY_PATH
-      cd / && exec setsid squashfuse_ll -f -o "ro,nosuid,nodev,timeout=${STACKYARD_IMAGE_IDLE_S:-300}" \
-        "$sy_rev/image.sqsh" "$sy_rev/prefix" </dev/null >> "$sy_note.log" 2>&1 9>&-
-    ) &
-    sy_server=$!
+      cd / && setsid --fork sh -c 'echo $$; exec squashfuse_ll -f -o "$1" "$2" "$3" </dev/null >> "$4" 2>&1 9>&-' sh \
+        "ro,nosuid,nodev,timeout=${STACKYARD_IMAGE_IDLE_S:-300}" "$sy_rev/image.sqsh" "$sy_rev/prefix" "$sy_note.log"
+    )
     sy_i=0
     while sy_is_stub "$sy_rev" && kill -0 "$sy_server" 2>/dev/null && [ "$sy_i" -lt 3000 ]; do
       sleep 0.02

@@ -1,0 +1,99 @@
+"""A small revision that is an image: a few scripts and files, stubs, and a launcher; without a deploy."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from stackyard.change import EnvironmentChange
+from stackyard.image import launcher, squashfs, stubs
+from stackyard.yard.layout import RevisionPaths
+
+COMMANDS = {
+    "say": '#!/bin/sh\nprintf "%s|" "$@"; echo; pwd\n',
+    "code": '#!/bin/sh\nexit "$1"\n',
+    "wait": "#!/bin/sh\necho ready; exec sleep 60\n",
+    "copy": "#!/bin/sh\ncat\n",
+    "space": "#!/bin/sh\nreadlink /proc/self/ns/mnt\n",
+    "pick": '#!/bin/sh\ncat "${0%/bin/*}/share/data"\n',
+}
+
+
+@dataclass
+class Revision:
+    """A revision's directory, and how its commands are run."""
+
+    paths: RevisionPaths
+    tmp: Path
+    environ: Mapping[str, str] = field(default_factory=dict)
+
+    def command(self, name: str) -> str:
+        return str(self.paths.prefix / "bin" / name)
+
+    def env(self, **variables: str) -> dict[str, str]:
+        kept = {"PATH": os.environ["PATH"], "STACKYARD_TMP": str(self.tmp), "STACKYARD_IMAGE_IDLE_S": "5"}
+        return {**kept, **self.environ, **variables}
+
+    def run(
+        self, *words: str, expect: int = 0, stdin: str = "", cwd: Path | None = None, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(words, env=self.env(**variables), input=stdin, cwd=cwd, capture_output=True, text=True,
+                              timeout=90, check=False)  # fmt: skip
+        assert done.returncode == expect, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    def servers(self) -> list[int]:
+        """The file system servers of this revision."""
+        found = []
+        for folder in Path("/proc").iterdir():
+            if folder.name.isdigit():
+                try:
+                    words = (folder / "cmdline").read_bytes().split(b"\0")
+                except OSError:
+                    continue
+                if words[0].endswith(b"squashfuse_ll") and os.fsencode(self.paths.image) in words:
+                    found.append(int(folder.name))
+        return found
+
+    def end(self) -> None:
+        for pid in self.servers():
+            os.kill(pid, 9)
+        until = time.monotonic() + 10
+        while self.servers() and time.monotonic() < until:
+            time.sleep(0.02)
+
+
+def make(folder: Path, name: str = "demo", *, script: bool = False, data: str = "data\n") -> Revision:
+    """Pack a tree and make what lies around its image."""
+    paths = RevisionPaths(folder / name)
+    tree = folder / f"{name}-tree"
+    (tree / "bin").mkdir(parents=True)
+    (tree / "share").mkdir()
+    (tree / "share" / "data").write_text(data)
+    for command, text in COMMANDS.items():
+        (tree / "bin" / command).write_text(text)
+        (tree / "bin" / command).chmod(0o755)
+    (tree / "bin" / "python").symlink_to("say")
+    (tree / "bin" / "greet").write_text(f"#!{paths.prefix}/bin/python -x\n")
+    (tree / "bin" / "greet").chmod(0o755)
+    paths.root.mkdir()
+    squashfs.pack(tree, paths.image)
+    stubs.make(tree, paths.prefix, paths.prefix, EnvironmentChange())
+    if script:
+        paths.launcher.write_bytes(launcher.SCRIPT.read_bytes())
+        paths.launcher.chmod(0o755)
+    else:
+        assert launcher.make(paths.launcher).startswith("compiled")
+    tmp = folder / "node"
+    tmp.mkdir(exist_ok=True)
+    return Revision(paths, tmp)
+
+
+def confined(set_up: str, *words: str) -> list[str]:
+    """The words, run in a mount namespace of its own after a piece of shell."""
+    return ["unshare", "--mount", "--propagation", "private", "sh", "-ec", f"{set_up}\nexec {shlex.join(words)}"]

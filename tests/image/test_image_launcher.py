@@ -1,0 +1,189 @@
+"""The launcher of an image, compiled and as a script: what it keeps of a command, and what it does on bad days."""
+
+from __future__ import annotations
+
+import os
+import pty
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from image_bed import Revision, confined, make
+
+from support import programs
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture(params=["compiled", "script"])
+def demo(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Revision]:
+    for name in ("mksquashfs", "squashfuse", "unshare"):
+        programs.need(name)
+    made = make(tmp_path, script=request.param == "script")
+    yield made
+    made.end()
+
+
+def test_a_command_keeps_its_arguments_and_its_working_directory(demo: Revision, tmp_path: Path) -> None:
+    words = ["a b", "", "*", "'\"$HOME", "\n", "ü"]
+    place = tmp_path / "some where"
+    place.mkdir()
+    done = demo.run(demo.command("say"), *words, cwd=place)
+    assert done.stdout == "a b||*|'\"$HOME|\n|ü|\n" + f"{place}\n"
+    assert not done.stderr
+
+
+def test_a_hundred_thousand_arguments(demo: Revision) -> None:
+    words = [str(number) for number in range(100_000)]
+    assert demo.run(demo.command("say"), *words).stdout.splitlines()[0] == "|".join(words) + "|"
+
+
+def test_a_script_of_the_image_finds_its_interpreter(demo: Revision, tmp_path: Path) -> None:
+    assert demo.run(demo.command("greet"), "x").stdout.splitlines()[0] == f"-x|{demo.command('greet')}|x|"
+    own = tmp_path / "own"
+    own.write_text(f"#!{demo.command('python')}\n")
+    own.chmod(0o755)
+    assert demo.run(str(own), "y").stdout.splitlines()[0] == f"{own}|y|"
+    by_path = demo.run("env", "say", "z", PATH=f"{demo.paths.prefix}/bin:{os.environ['PATH']}")
+    assert by_path.stdout.splitlines()[0] == "z|"
+
+
+@pytest.mark.parametrize("code", [0, 1, 4, 126, 255])
+def test_the_exit_status_is_that_of_the_command(demo: Revision, code: int) -> None:
+    demo.run(demo.command("code"), str(code), expect=code)
+
+
+def test_standard_input_and_a_terminal_reach_the_command(demo: Revision) -> None:
+    assert demo.run(demo.command("copy"), stdin="one\ntwo\n").stdout == "one\ntwo\n"
+    here, there = pty.openpty()
+    with subprocess.Popen(
+        [str(demo.paths.launcher), "tty"], env=demo.env(), stdin=there, stdout=subprocess.PIPE
+    ) as made:
+        assert made.communicate(timeout=30)[0].decode().strip() == os.ttyname(there)
+    os.close(here)
+    os.close(there)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_signal_reaches_the_command(demo: Revision, number: signal.Signals) -> None:
+    with subprocess.Popen(
+        [demo.command("wait")], env=demo.env(), stdout=subprocess.PIPE, start_new_session=True
+    ) as made:
+        assert made.stdout
+        assert made.stdout.readline() == b"ready\n"
+        os.killpg(made.pid, number)
+        assert made.wait(30) == -number
+
+
+def test_fifty_commands_at_once_share_one_namespace_and_one_server(demo: Revision) -> None:
+    with ThreadPoolExecutor(50) as pool:
+        spaces = {done.stdout for done in pool.map(lambda _: demo.run(demo.command("space")), range(50))}
+    assert len(spaces) == 1
+    assert spaces != {f"{Path('/proc/self/ns/mnt').readlink()}\n"}
+    assert len(demo.servers()) == 1
+
+
+def test_after_its_server_was_killed_the_next_command_has_a_new_one(demo: Revision) -> None:
+    demo.run(demo.command("pick"))
+    (before,) = demo.servers()
+    os.kill(before, signal.SIGKILL)
+    assert demo.run(demo.command("pick")).stdout == "data\n"
+    assert before not in demo.servers()
+
+
+def test_a_note_with_the_number_of_another_process_is_not_believed(demo: Revision) -> None:
+    demo.run(demo.command("pick"))
+    demo.end()
+    for note in (demo.tmp / f".stackyard-images-{os.geteuid()}").iterdir():
+        if not note.name.endswith(".log"):
+            note.write_text(f"{os.getpid()} 1\n")
+    assert demo.run(demo.command("pick")).stdout == "data\n"
+
+
+def test_an_image_that_is_not_used_is_unmounted(demo: Revision) -> None:
+    demo.run(demo.command("pick"), STACKYARD_IMAGE_IDLE_S="1")
+    until = time.monotonic() + 30
+    while demo.servers():
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    assert demo.run(demo.command("pick")).stdout == "data\n"
+
+
+def test_within_its_namespace_nothing_is_entered_again(demo: Revision) -> None:
+    both = f"readlink /proc/self/ns/mnt; {demo.command('space')}"
+    first, second = demo.run(str(demo.paths.launcher), "sh", "-c", both).stdout.split()
+    assert first == second
+
+
+def test_where_root_has_mounted_it_the_launcher_is_not_run(demo: Revision) -> None:
+    words = confined(f"mount -o loop {demo.paths.image} {demo.paths.prefix}", demo.command("pick"))
+    assert demo.run(*words).stdout == "data\n"
+    assert not demo.servers()
+
+
+def test_a_command_that_the_image_has_not(demo: Revision) -> None:
+    (demo.paths.prefix / "bin" / "gone").symlink_to("../../launch")
+    done = demo.run(demo.command("gone"), expect=127)
+    assert "gone" in done.stderr
+    assert "usage:" in demo.run(str(demo.paths.launcher), expect=2).stderr
+    assert demo.run(str(demo.paths.launcher), "no-such-command", expect=127).stderr
+
+
+def test_without_user_namespaces_it_says_so(demo: Revision) -> None:
+    script = 'echo 0 > /proc/sys/user/max_user_namespaces; exec "$@"'
+    folder = demo.paths.prefix
+    shutil.chown(folder, "nobody")
+    words = ["unshare", "-Ur", "sh", "-c", script, "sh", demo.command("pick")]
+    done = demo.run(*words, expect=4)
+    assert f"cannot mount {demo.paths.image}" in done.stderr
+    assert "stackyard image status" in done.stderr
+
+
+def test_without_fuse_it_says_so(demo: Revision) -> None:
+    done = demo.run(*confined("mount --bind /dev/null /dev/fuse", demo.command("pick")), expect=4)
+    assert f"cannot mount {demo.paths.image}" in done.stderr
+
+
+def test_a_truncated_image_is_an_error_and_not_an_empty_directory(demo: Revision) -> None:
+    for size in (300, 40, 0):
+        os.truncate(demo.paths.image, size)
+        done = demo.run(demo.command("pick"), expect=4)
+        assert f"cannot mount {demo.paths.image}" in done.stderr
+        assert "truncated" in done.stderr or size < 48
+
+
+def test_an_image_may_be_replaced_while_it_is_mounted(demo: Revision, tmp_path: Path) -> None:
+    demo.run(demo.command("pick"))
+    shutil.copy(demo.paths.image, tmp_path / "new")
+    (tmp_path / "new").replace(demo.paths.image)
+    assert demo.run(demo.command("pick")).stdout == "data\n"
+
+
+def test_a_directory_that_another_user_made_first_is_passed_over(demo: Revision) -> None:
+    taken = demo.tmp / f".stackyard-images-{os.geteuid()}"
+    taken.mkdir(mode=0o777)
+    shutil.chown(taken, "nobody")
+    assert demo.run(demo.command("pick")).stdout == "data\n"
+    assert not list(taken.iterdir())
+    assert (demo.tmp / f"{taken.name}.1").stat().st_mode & 0o777 == 0o700
+
+
+def test_two_images_are_in_one_namespace(tmp_path: Path) -> None:
+    """As MPI needs it: what a program of the one starts of the other shares its memory."""
+    one, two = make(tmp_path, "one"), make(tmp_path, "two", data="of two\n")
+    loaded = f"{two.paths.root}:{one.paths.root}"
+    try:
+        inner = f"readlink /proc/self/ns/mnt; {two.command('space')}; {two.command('pick')}"
+        done = one.run(str(one.paths.launcher), "sh", "-c", inner, STACKYARD_IMAGES=loaded)
+        space, other, data = done.stdout.splitlines()
+        assert (space, data) == (other, "of two")
+        later = one.run(two.command("space"), STACKYARD_IMAGES=loaded).stdout.strip()
+        assert later == space, "also from outside"
+    finally:
+        one.end()
+        two.end()
