@@ -45,13 +45,21 @@ def load_site(file: Path) -> Site:
         _check(site, document, problems)
     raise_problems(problems)
     assert site is not None
-    return site.model_copy(update={"file": str(file), "pip": _pip(site, file.parent)})
+    changes = {"file": str(file), "pip": _pip(site, file.parent), "launch": _launch(site, file.parent)}
+    return site.model_copy(update=changes)
 
 
 def _pip(site: Site, folder: Path) -> Any:
     """The pip policy with paths relative to the site.yaml made absolute."""
     links = tuple(link if "://" in link else str(folder / with_home(link)) for link in site.pip.find_links)
     return site.pip.model_copy(update={"find_links": links})
+
+
+def _launch(site: Site, folder: Path) -> Any:
+    """The launch policy with the path of its bindings made absolute."""
+    container = site.launch.container
+    file = str((folder / with_home(container.bindings)).absolute()) if container.bindings else ""
+    return site.launch.model_copy(update={"container": container.model_copy(update={"bindings": file})})
 
 
 def _check(site: Site, document: Document, problems: list[InputError]) -> None:

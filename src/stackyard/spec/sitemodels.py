@@ -244,7 +244,13 @@ class ContainerPolicy(Model):
     binds: tuple[str, ...] = Field((), description="Directories and files of the host: src[:dst[:opts]], for --bind")
     options: tuple[str, ...] = Field((), description="More options of its exec command")
     variables: Variables = Field({}, description="Variables set in the container, e.g. LD_LIBRARY_PATH, LD_PRELOAD")
-    libraries: tuple[str, ...] = Field((), description="Host files added to the container's library path (CONTAINLIBS)")
+    libraries: tuple[str, ...] = Field(
+        (), description="Host files added to the container's library path (CONTAINLIBS); * is expanded on the node"
+    )
+    bindings: OptionalPath = Field(
+        "",
+        description="A bindings.yaml (stackyard bindings detect), relative to site.yaml: what images get from the host",
+    )
 
 
 class LaunchPolicy(Model):

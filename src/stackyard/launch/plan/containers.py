@@ -71,7 +71,7 @@ def wrap(
         InputError: the image does not exist, or the runtime does not support its format.
         MissingError: the site names no runtime and none is found.
     """
-    policy = site.launch.container
+    policy, needed = _policy(site)
     image = _image(intent)
     runtime = _runtime(policy, image, environ)
     cwd = intent.cwd or str(Path.cwd())
@@ -84,7 +84,19 @@ def wrap(
     inside = Inside(staged_image(intent) or image, cwd, policy, gpu, binds, path, dict(policy.variables))
     if runtime == "charliecloud":
         _mount_points(replace(inside, image=image))
-    return _charliecloud(inside) if runtime == "charliecloud" else _apptainer(runtime, inside)
+    made = _charliecloud(inside) if runtime == "charliecloud" else _apptainer(runtime, inside)
+    return replace(made, needed=needed)
+
+
+def _policy(site: Site) -> tuple[ContainerPolicy, tuple[str, ...]]:
+    """The site's policy with its bindings in it, and the files that all nodes must have for them."""
+    policy = site.launch.container
+    if not policy.bindings:
+        return policy, ()
+    from stackyard.spec.bindings import load_bindings
+
+    bindings = load_bindings(Path(policy.bindings))
+    return bindings.applied(policy), bindings.needed
 
 
 def _script_folder(intent: Intent, cwd: str) -> tuple[str, ...]:
@@ -154,10 +166,14 @@ def _apptainer(runtime: str, inside: Inside) -> Wrapper:
     if inside.path:
         variables[f"{prefix}ENV_PREPEND_PATH"] = ":".join(inside.path)
         reasons.append(Reason((f"{prefix}ENV_PREPEND_PATH",), "prepends the stack's programs to the image's PATH"))
-    if inside.policy.libraries:
-        variables[f"{prefix}_CONTAINLIBS"] = ",".join(inside.policy.libraries)
+    libraries, lists = inside.policy.libraries, {}
+    if any("*" in path for path in libraries):
+        lists = {f"{prefix}_CONTAINLIBS": libraries}
+    elif libraries:
+        variables[f"{prefix}_CONTAINLIBS"] = ",".join(libraries)
+    if libraries:
         reasons.append(Reason((f"{prefix}_CONTAINLIBS",), "the host libraries that the site names"))
-    return Wrapper(tuple(words), variables=variables, reasons=tuple(reasons), findings=_cleaned(inside))
+    return Wrapper(tuple(words), variables=variables, reasons=tuple(reasons), findings=_cleaned(inside), lists=lists)
 
 
 def _charliecloud(inside: Inside) -> Wrapper:

@@ -222,6 +222,8 @@ class Wrapper:
     """Words put before the program of some tasks: a container's exec, a profiler. `tasks` None means all.
 
     Words may hold ``${NAME}`` of the rank's variables, as in `RankProgram.argv`. The first wrapper is the outermost.
+    `lists` are variables with names of files, joined by commas; a ``*`` in one is expanded on the node. `needed`: files
+    that every node must have.
     """
 
     argv: tuple[str, ...]
@@ -229,6 +231,8 @@ class Wrapper:
     variables: dict[str, str] = field(default_factory=dict)
     reasons: tuple[Reason, ...] = ()
     findings: tuple[Finding, ...] = ()
+    lists: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    needed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -130,3 +130,16 @@ def site_variables(variables: Mapping[str, str], run: str) -> str:
         text = "".join(shown[p] if i % 2 else shlex.quote(p) if p else "" for i, p in enumerate(parts))
         lines.append(f"export {name}={text or chr(39) * 2}\n")
     return "".join(lines)
+
+
+_GLOBBED = re.compile(r"[\w./+*-]+", re.ASCII)
+
+
+def lists(variables: Mapping[str, Iterable[str]]) -> str:
+    """Variables that hold names of files, joined by commas; bash expands a ``*``, and leaves out what matches none."""
+    text = ""
+    for name, words in variables.items():
+        inside = " ".join(word if "*" in word and _GLOBBED.fullmatch(word) else filled(word) for word in words)
+        text += f"shopt -s nullglob; sy_list=({inside}); shopt -u nullglob\n"
+        text += f'printf -v {name} \'%s,\' "${{sy_list[@]}}"; export {name}="${{{name}%,}}"\n'
+    return text
