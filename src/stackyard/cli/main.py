@@ -27,6 +27,7 @@ VERBS = {
     "shell": "a shell in a revision, which sees the files of its image",
     "image": "revisions whose files are in one image: how they are mounted, what they hold",
     "verify": "run the checks of a revision again, on this machine",
+    "bindings": "what images get from this host: its MPI, network and GPU libraries, found and checked",
     "rollback": "go back to the previous generation",
     "history": "what was published when, by whom and from which files",
     "launch": "start ranks on the nodes of this allocation, or on this machine",

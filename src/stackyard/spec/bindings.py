@@ -27,6 +27,9 @@ FORMAT = 1
 LIBRARIES = "/.singularity.d/libs"
 """Where Apptainer and Singularity bind the files of CONTAINLIBS, each under its own name."""
 
+CLEANING = ("--cleanenv", "-e", "--containall", "-C", "--unset-env=*")
+"""Options of the runtimes that remove the variables of the ranks and of their launcher."""
+
 Family = Literal["openmpi", "mpich", "cray-mpich", "intel-mpi", "mvapich", "spectrum-mpi", "none"]
 
 
@@ -94,8 +97,10 @@ class HostBindings(Model):
     mpi: HostMpi = HostMpi()
     libraries: tuple[BoundPath, ...] = Field((), description="Files added to the library path, by their own names")
     binds: tuple[Bind, ...] = Field((), description="Files and directories, at their own path or another one")
-    preload: tuple[BoundPath, ...] = Field((), description="Libraries for LD_PRELOAD")
-    library_path: tuple[BoundPath, ...] = Field((), description="Directories of `binds`, searched for libraries first")
+    preload: tuple[BoundPath, ...] = Field((), description="Libraries for LD_PRELOAD: below a bind, else of the host")
+    library_path: tuple[BoundPath, ...] = Field(
+        (), description="Directories in the image, searched for libraries first"
+    )
     variables: tuple[BoundVariable, ...] = ()
     options: tuple[BoundOption, ...] = ()
     sources: tuple[str, ...] = Field((), description="Where this is documented")
@@ -104,7 +109,7 @@ class HostBindings(Model):
     @property
     def needed(self) -> tuple[str, ...]:
         """The paths without which no program starts: a runtime refuses to bind what does not exist."""
-        every = (*self.binds, *self.libraries, *self.preload)
+        every = (*self.binds, *self.libraries, *(each for each in self.preload if not self._is_bound(each.path)))
         return tuple(dict.fromkeys(each.path for each in every if "*" not in each.path))
 
     def applied(self, policy: ContainerPolicy) -> ContainerPolicy:
@@ -130,7 +135,7 @@ class HostBindings(Model):
         )
 
     def _is_bound(self, path: str) -> bool:
-        return any(not each.to and Path(path).is_relative_to(each.path) for each in self.binds)
+        return any(Path(path).is_relative_to(each.to or each.path) for each in self.binds)
 
 
 def load_bindings(file: Path) -> HostBindings:

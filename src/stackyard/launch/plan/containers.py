@@ -33,8 +33,6 @@ WIRE_UP = ("${STACKYARD_STEP}", "${STACKYARD_WIRE_1}", "${STACKYARD_WIRE_2}")
 """Directories that the shim knows at run time: the run directory and the directories of the launcher's PMIx or PALS
 server. Without them every rank inside is "rank 0 of 1" or hangs in MPI_Init."""
 
-CLEANING = ("--cleanenv", "-e", "--containall", "-C", "--unset-env=*")
-
 
 @dataclass(frozen=True)
 class Inside:
@@ -229,6 +227,8 @@ def _beyond_charliecloud(inside: Inside) -> tuple[Finding, ...]:
 
 def _cleaned(inside: Inside) -> tuple[Finding, ...]:
     """A warning if the site's options remove the ranks' variables."""
+    from stackyard.spec.bindings import CLEANING
+
     cleaning = [option for option in inside.policy.options if option in CLEANING]
     if not cleaning:
         return ()

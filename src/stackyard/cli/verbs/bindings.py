@@ -1,0 +1,276 @@
+"""``stackyard bindings``: what an image gets from the host when it runs, found, shown and checked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from stackyard.cli.context import Context
+from stackyard.cli.findings import show_finding
+from stackyard.cli.help import Verb, VerbGroup
+from stackyard.cli.output import show_json
+from stackyard.errors import InputError
+
+if TYPE_CHECKING:
+    from stackyard.findings import Finding
+    from stackyard.image.bindings.check import Asked, Checked
+    from stackyard.image.bindings.maps import Rank
+    from stackyard.spec.bindings import HostBindings
+
+FILE = "bindings.yaml"
+KINDS = ("bindings", "site", "lua", "tcl")
+
+
+@click.group(cls=VerbGroup, short_help="what images get from this host", examples=(
+    ("find the loaded MPI and all that it needs, and write bindings.yaml", "stackyard bindings detect"),
+    ("whether an image can use it, and why not", "stackyard bindings check app.sif"),
+))  # fmt: skip
+def command() -> None:
+    """What an image gets from this host when it runs: the MPI, the network's and the GPUs' libraries.
+
+    `detect` writes them to a file with the reason of each; `launch.container.bindings` of site.yaml names it.
+    """
+
+
+@command.command(cls=Verb, short_help="find the host's MPI and all that it needs", examples=(
+    ("the MPI that is loaded, and all that it needs", "stackyard bindings detect"),
+    ("another MPI, printed only", "stackyard bindings detect --mpi /opt/openmpi-4.1.4 --dry-run"),
+    ("as documented for a machine, with its modules loaded", "stackyard bindings detect --profile frontier"),
+    ("with what a program opens on a node", 'stackyard bindings detect --trace "srun -n2 --mpi=pmi2" -- ./app'),
+))  # fmt: skip
+@click.argument("program", nargs=-1, type=click.UNPROCESSED)
+@click.option(
+    "--mpi", default="", metavar="PATH", help="An MPI: its library, its mpiexec, or the directory above its lib."
+)
+@click.option("--profile", default="", metavar="NAME", help="As documented for a machine (see `show --profiles`).")
+@click.option(
+    "--trace", default="", metavar="LAUNCHER", help="Also what PROGRAM opens, started by LAUNCHER under strace."
+)
+@click.option("-o", "--output", type=click.Path(path_type=Path), default=FILE, show_default=True, help="File to write.")
+@click.option("--replace", is_flag=True, help="Write over a file that exists.")
+@click.option("--dry-run", is_flag=True, help="Print the file only.")
+@click.option("--json", "as_json", is_flag=True, help="Print the bindings as JSON; write nothing.")
+@click.pass_obj
+def detect(
+    context: Context, program: tuple[str, ...], mpi: str, profile: str, trace: str, output: Path, replace: bool,
+    dry_run: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Write a bindings.yaml for the MPI of this machine, each path with its reason. Run it on a compute node.
+
+    Libraries are found by the loader's rules, from the MPI's own; components that it opens by dlopen with their
+    directories. Without --mpi and --profile: the MPI that LD_LIBRARY_PATH or the first mpiexec on PATH leads to.
+    """
+    bindings, notes = _detected(mpi, profile)
+    if program and not trace:
+        raise InputError("cannot run PROGRAM: no launcher given", hint='name it: --trace "srun -n2 --mpi=pmi2"')
+    if trace:
+        from stackyard.image.bindings.trace import traced
+
+        bindings = traced(bindings, trace, program)
+    for note in notes:
+        context.notice(note)
+    if as_json:
+        show_json(bindings.model_dump())
+    else:
+        _write(context, bindings, None if dry_run else output, replace)
+
+
+def _detected(mpi: str, profile: str) -> tuple[HostBindings, tuple[str, ...]]:
+    from stackyard.image.bindings.profiles import of_this_machine, read_profile, tested
+
+    if mpi and profile:
+        raise InputError("cannot use --mpi with --profile: a profile names its MPI", hint="leave one of them out")
+    if profile:
+        bindings, left = of_this_machine(read_profile(profile, os.environ))
+        return bindings, tuple(f"left out: {path} does not exist on this machine" for path in left)
+    from stackyard.image.bindings.detect import detect as detected
+
+    found = detected(os.environ, mpi=mpi)
+    return tested(found.bindings), found.notes
+
+
+def _write(context: Context, bindings: HostBindings, output: Path | None, replace: bool) -> None:
+    from stackyard.image.bindings.written import bindings_text
+    from stackyard.yard import atomic
+
+    text = bindings_text(bindings, (f"{bindings.summary}. Review it; each path has its reason.",))
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    if output.exists() and not replace:
+        raise InputError(f"cannot write {output}: it exists", hint="--replace writes over it, -o names another file")
+    atomic.write_text(output, text)
+    paths = len(bindings.libraries) + len(bindings.binds)
+    click.echo(f"wrote {output}: {bindings.summary}, {paths} paths")
+    click.echo(f"    in site.yaml: launch: {{container: {{bindings: {output}}}}}")
+
+
+@command.command(cls=Verb, short_help="the bindings as a file, as settings of a site, or as a module", examples=(
+    ("what images get from this host, and why", "stackyard bindings show"),
+    ("for those who call the runtime themselves: a module", "stackyard bindings show --as lua > bindings.lua"),
+    ("the machines with a profile", "stackyard bindings show --profiles"),
+))  # fmt: skip
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.option("--as", "kind", type=click.Choice(KINDS), default="bindings", help="In which form.")
+@click.option("--runtime", type=click.Choice(("apptainer", "singularity")), default="apptainer", help="For a module.")
+@click.option("--profiles", is_flag=True, help="List the machines with a profile.")
+@click.option("--json", "as_json", is_flag=True, help="Print the bindings as JSON.")
+@click.pass_obj
+def show(context: Context, file: Path | None, kind: str, runtime: str, profiles: bool, as_json: bool) -> None:
+    """Show FILE, else the file that site.yaml names, else bindings.yaml of this directory.
+
+    Exit status 4: a path does not exist on this machine; no program would start in an image.
+    """
+    from stackyard.image.bindings.profiles import missing_here, profile_names
+
+    if profiles:
+        show_json(profile_names()) if as_json else click.echo("\n".join(profile_names()))
+        return
+    bindings = _bindings(context, file)
+    missing = missing_here(bindings)
+    if as_json:
+        show_json({**bindings.model_dump(), "missing": missing})
+    else:
+        click.echo(_text(bindings, kind, runtime), nl=False)
+    for path in missing:
+        context.notice(f"{path} does not exist on this machine")
+    if missing:
+        raise click.exceptions.Exit(4)
+
+
+def _text(bindings: HostBindings, kind: str, runtime: str) -> str:
+    from stackyard.image.bindings.profiles import expanded
+    from stackyard.image.bindings.written import bindings_text, container_text
+    from stackyard.spec.sitemodels import ContainerPolicy
+
+    if kind == "bindings":
+        return bindings_text(bindings)
+    if kind == "site":
+        return container_text(bindings.applied(ContainerPolicy()))
+    return _module(expanded(bindings), kind, runtime)
+
+
+def _module(bindings: HostBindings, kind: str, runtime: str) -> str:
+    """The modulefile ``stackyard-bindings``."""
+    from stackyard.expose import lua, tcl
+    from stackyard.expose.page import Page
+    from stackyard.image.bindings.written import as_change
+
+    text = f"{bindings.summary}, for images that are run with {runtime}. Unload it before you build an image."
+    content = Page(
+        module="stackyard-bindings", stack="stackyard-bindings", help=text, whatis=(("Description", text),), family="",
+        conflict=(), depends_on=(), extensions=(), deprecated="", notice="", change=as_change(bindings, runtime),
+    )  # fmt: skip
+    return lua.render_page(content) if kind == "lua" else tcl.render_page(content)
+
+
+def _bindings(context: Context, file: Path | None) -> HostBindings:
+    from stackyard.spec.bindings import load_bindings
+
+    return load_bindings(_file(context, file))
+
+
+@command.command(cls=Verb, short_help="whether an image can use the host's libraries", examples=(
+    ("what stops an image from using the host's MPI, and what to do", "stackyard bindings check app.sif"),
+    ("make its RPATHs harmless, by copies that are bound over", "stackyard bindings check --repair lib app.sif"),
+    ("what each rank loads", 'stackyard bindings check --run "srun -N2 --mpi=pmi2" app.sif -- /app'),
+))  # fmt: skip
+@click.argument("image", type=click.Path(path_type=Path))
+@click.argument("program", nargs=-1, type=click.UNPROCESSED)
+@click.option("--bindings", "file", type=click.Path(path_type=Path), help="The bindings (default: as for `show`).")
+@click.option("--pmi", default="", metavar="KIND", help="As srun --mpi names it (default: scheduler.mpi of site.yaml).")
+@click.option(
+    "--repair", type=click.Path(path_type=Path), metavar="DIR", help="Keep repaired copies in DIR; bind them."
+)
+@click.option("--run", "launcher", metavar="LAUNCHER", help="Start PROGRAM in the image, and see what each rank loads.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
+@click.pass_obj
+def check(
+    context: Context, image: Path, program: tuple[str, ...], file: Path | None, pmi: str, repair: Path | None,
+    launcher: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Check whether the programs of IMAGE load the host's MPI, and whether its libraries can run there.
+
+    IMAGE is a directory, a SquashFS file or a SIF file; nothing in it is run without --run. Exit status 3: they do not.
+    """
+    from stackyard.image.bindings.check import check as checked
+
+    asked = _asked(context, file, pmi)
+    done = checked(image, asked)
+    if repair is not None and done.rpaths:
+        asked = _repair(context, image, done, asked, repair, file)
+        done = checked(image, asked)
+    ranks = _ranks(context, image, asked, launcher, program) if launcher is not None else []
+    findings = [*done.findings, *(finding for rank in ranks for finding in rank.findings)]
+    if as_json:
+        both = {"findings": [each.to_json() for each in findings], "ranks": [rank.to_json() for rank in ranks]}
+        show_json({**done.to_json(), **both})
+    else:
+        _show_checked(done, findings, ranks)
+    if any(finding.severity == "refused" for finding in findings):
+        raise click.exceptions.Exit(3)
+
+
+def _asked(context: Context, file: Path | None, pmi: str) -> Asked:
+    """What the site and the bindings want of an image."""
+    from stackyard.host.probe import machine
+    from stackyard.image.bindings.check import Asked, drivers_of
+    from stackyard.image.bindings.drivers import Driver
+
+    site, here = context.site(), machine()
+    own = Driver("nvidia", here.nvidia_driver, "this machine", here.cuda) if here.nvidia_driver else None
+    return Asked(_bindings(context, file), site.launch.container, pmi or site.scheduler.mpi, drivers_of(site, own))
+
+
+def _repair(
+    context: Context, image: Path, done: Checked, asked: Asked, folder: Path, file: Path | None
+) -> Asked:  # fmt: skip
+    """Keep repaired copies of the image's files, and note them in the bindings."""
+    from dataclasses import replace
+
+    from stackyard.image.bindings.repair import repaired
+    from stackyard.image.bindings.written import bindings_text
+    from stackyard.yard import atomic
+
+    bindings = repaired(image, done.rpaths, folder, asked.bindings)
+    target = _file(context, file)
+    comments = [line[2:] for line in target.read_text(encoding="utf-8").splitlines() if line.startswith("# ")]
+    atomic.write_text(target, bindings_text(bindings, comments))
+    click.echo(f"repaired {', '.join(done.rpaths)}: copies in {folder}, bound by {target}", err=True)
+    return replace(asked, bindings=bindings)
+
+
+def _ranks(context: Context, image: Path, asked: Asked, launcher: str, program: Sequence[str]) -> list[Rank]:
+    from stackyard.image.bindings.maps import run_ranks
+
+    policy = asked.bindings.applied(asked.policy)
+    ranks, done = run_ranks(image, policy, Path(asked.bindings.mpi.library), launcher, program)
+    click.echo(done.output, err=True)
+    return ranks
+
+
+def _show_checked(done: Checked, findings: Sequence[Finding], ranks: Sequence[Rank]) -> None:
+    """The findings, what each rank has loaded, and the verdict."""
+    for finding in findings:
+        show_finding(finding)
+    for rank in ranks:
+        whose = "the host's" if rank.is_host else "not the host's"
+        click.echo(f"rank {rank.rank} on {rank.node}: {rank.library or 'no MPI'}, {whose}")
+    refused = sum(finding.severity == "refused" for finding in findings)
+    of_host = sum(loaded.startswith("host:") for loaded in done.loads.values())
+    verdict = f"{refused} problem{'s' * (refused != 1)}" if refused else "no problem found"
+    click.echo(f"{done.image}: {verdict}; {of_host} of {len(done.loads)} programs and libraries load the host's MPI")
+
+
+def _file(context: Context, file: Path | None) -> Path:
+    """The bindings in force: the file that is named, or that of site.yaml, or that of this directory."""
+    if file is not None:
+        return file
+    named = context.site().launch.container.bindings
+    if not named and not Path(FILE).exists():
+        raise InputError("no bindings: site.yaml names none", hint="write a file: stackyard bindings detect")
+    return Path(named or FILE)

@@ -1,0 +1,131 @@
+"""What each rank really has loaded, by /proc/PID/maps: the last word, whatever the files promise.
+
+A rank that uses the image's own MPI, or is alone in its world, exits with status 0. Whether a mapped file is the
+host's is told by its device and inode, not by its name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from stackyard.errors import InputError, MissingError
+from stackyard.findings import Finding
+from stackyard.host.command import Result, run, which
+from stackyard.image.bindings import watch
+from stackyard.image.bindings.families import mpi_sonames
+from stackyard.image.bindings.profiles import files_of
+from stackyard.spec.sitemodels import ContainerPolicy
+
+RUN_S = 1800
+RUNTIMES = ("apptainer", "singularity")
+
+
+@dataclass(frozen=True)
+class Rank:
+    """One rank. `library`: the MPI that it has mapped, as it sees it; `is_host`: whether that file is the host's."""
+
+    rank: int
+    node: str
+    code: int
+    library: str
+    is_host: bool
+    findings: tuple[Finding, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The rank as JSON values."""
+        return {**asdict(self), "findings": [each.to_json() for each in self.findings]}
+
+
+def run_ranks(
+    image: Path, policy: ContainerPolicy, library: Path, launcher: str, program: Sequence[str]
+) -> tuple[list[Rank], Result]:
+    """Start a program in an image and say what each of its ranks has loaded.
+
+    Args:
+        policy: the site's settings, the bindings among them.
+        library: the host's MPI.
+        launcher: starts the ranks, e.g. ``srun -N2 --mpi=pmi2``; empty: one process, here.
+
+    Raises:
+        InputError: no program is given.
+        MissingError: neither Apptainer nor Singularity is installed.
+    """
+    if not program:
+        raise InputError("cannot run: no program given", hint="write it after --, with its path in the image")
+    with tempfile.TemporaryDirectory(prefix=".stackyard-maps-", dir=Path.cwd()) as name:  # the nodes see it
+        folder = Path(name)
+        script = folder / "rank.sh"
+        script.write_text(_script(image, policy, folder, program))
+        script.chmod(0o755)
+        done = run([*shlex.split(launcher), str(script)], timeout_s=RUN_S, check=False)
+        said = [json.loads(file.read_text()) for file in sorted(folder.glob("rank-*.json"))]
+    return sorted((_rank(each, library) for each in said), key=lambda rank: (rank.rank, rank.node)), done
+
+
+def _script(image: Path, policy: ContainerPolicy, folder: Path, program: Sequence[str]) -> str:
+    """The program of a rank: the runtime in the image, watched from outside."""
+    runtime: str = policy.runtime or next((name for name in RUNTIMES if which(name)), "")
+    if runtime not in RUNTIMES:
+        raise MissingError(
+            "cannot run the image: apptainer and singularity not found on PATH", hint="load the module of one of them"
+        )
+    prefix = runtime.upper()
+    variables = {f"{prefix}ENV_{name}": value for name, value in policy.variables.items()}
+    libraries = [file for path in policy.libraries for file in files_of(path)]
+    if libraries:
+        variables[f"{prefix}_CONTAINLIBS"] = ",".join(libraries)
+    words = [runtime, "exec", *(word for bind in policy.binds for word in ("--bind", bind)), *policy.options]
+    own = [sys.executable, "-I", "-S", watch.__file__, str(folder)]
+    lines = ["#!/bin/sh", *(f"export {name}={shlex.quote(value)}" for name, value in variables.items())]
+    return "\n".join([*lines, f"exec {shlex.join([*own, *words, str(image.absolute()), *program])}", ""])
+
+
+def _rank(said: dict[str, Any], library: Path) -> Rank:
+    names = mpi_sonames()
+    mapped = {path: where for path, where in said["files"].items() if _is_mpi(path, names)}
+    own = {path for path, where in mapped.items() if _is_file(where, library)}
+    path = next(iter(sorted(own) or sorted(mapped)), "")
+    rank = Rank(said["rank"], said["host"], said["code"], path, bool(own) and len(own) == len(mapped))
+    return replace(rank, findings=_findings(rank, mapped, library))
+
+
+def _findings(rank: Rank, mapped: dict[str, Any], library: Path) -> tuple[Finding, ...]:
+    who = f"rank {rank.rank} on {rank.node}"
+    if rank.code:
+        what = f"exited with status {rank.code}"
+        return (Finding("rank-failed", "refused", f"{who} {what}", "", "its messages are above"),)
+    if rank.is_host:
+        return ()
+    if not mapped:
+        why = "its program is not linked to an MPI, or ended before it was seen"
+        return (
+            Finding("rank-mpi", "refused", f"{who} has loaded no MPI", why, "use a program that runs for a second"),
+        )
+    return (
+        Finding(
+            "rank-mpi", "refused", f"{who} has loaded {', '.join(sorted(mapped))}, not {library}",
+            "the image's own MPI ran, with exit status 0", "stackyard bindings check IMAGE says why",
+        ),
+    )  # fmt: skip
+
+
+def _is_mpi(path: str, names: frozenset[str]) -> bool:
+    name = path.rpartition("/")[2]
+    return any(name == each or name.startswith(f"{each}.") for each in names)
+
+
+def _is_file(where: Sequence[int], library: Path) -> bool:
+    """Whether a mapped file is this one, by device and inode."""
+    try:
+        stat = library.stat()
+    except OSError:
+        return False
+    return where[2] == stat.st_ino and (where[0], where[1]) == (os.major(stat.st_dev), os.minor(stat.st_dev))

@@ -1,0 +1,82 @@
+"""Run a command, and note which shared libraries its processes have mapped: one file per rank. Runs on the nodes.
+
+    python watch.py FOLDER COMMAND...
+
+It stays outside of the image and reads /proc/PID/maps of what it has started, so the image needs nothing for it. The
+maps are read again and again until the command ends, because libraries come and go. Standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+RANKS = (
+    "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PALS_RANKID", "FLUX_TASK_RANK",
+    "JSM_NAMESPACE_RANK",
+)  # fmt: skip
+FIRST_S, LATER_S, FIRST_READS = 0.005, 0.1, 400
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process has started."""
+    found: list[int] = []
+    for file in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            found += [int(word) for word in file.read_text().split()]
+        except OSError:
+            continue
+    return found
+
+
+def descendants(pid: int) -> list[int]:
+    """A process and all below it."""
+    found, queue = [], [pid]
+    while queue:
+        each = queue.pop()
+        found.append(each)
+        queue += children(each)
+    return found
+
+
+def mapped(pid: int) -> dict[str, list[int]]:
+    """The shared libraries that a process has mapped, as it sees them: path to device (major, minor) and inode."""
+    files: dict[str, list[int]] = {}
+    try:
+        lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
+    except OSError:  # it has ended
+        return files
+    for line in lines:
+        words = line.split(None, 5)
+        if len(words) == 6 and ".so" in words[5]:
+            major, _, minor = words[3].partition(":")
+            files[words[5]] = [int(major, 16), int(minor, 16), int(words[4])]
+    return files
+
+
+def main() -> int:
+    """Run the command, write what its processes had mapped, and exit as it does."""
+    folder, command = Path(sys.argv[1]), sys.argv[2:]
+    process = subprocess.Popen(command)
+    files: dict[str, list[int]] = {}
+    reads = 0
+    while process.poll() is None:
+        for pid in descendants(process.pid):
+            files.update(mapped(pid))
+        reads += 1
+        time.sleep(FIRST_S if reads < FIRST_READS else LATER_S)
+    rank = next((os.environ[name] for name in RANKS if name in os.environ), "0")
+    said = {"rank": int(rank), "host": socket.gethostname(), "code": process.returncode, "files": files}
+    place = folder / f"rank-{rank}-{os.getpid()}-{socket.gethostname()}.json"
+    place.with_suffix(".new").write_text(json.dumps(said))
+    place.with_suffix(".new").replace(place)
+    return process.returncode if process.returncode >= 0 else 128 - process.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

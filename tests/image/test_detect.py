@@ -1,0 +1,209 @@
+"""Detection: the MPIs of this machine and of a made one, each path with its reason; and the file that is written."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from image.elfbed import build
+from image.mpibed import mpi
+from stackyard.errors import InputError, MissingError
+from stackyard.image.bindings.detect import detect
+from stackyard.image.bindings.families import known_mpi
+from stackyard.image.bindings.profiles import expanded, of_this_machine, profile_names, read_profile
+from stackyard.image.bindings.trace import opened_paths, with_opened
+from stackyard.image.bindings.tree import Tree
+from stackyard.image.bindings.written import bindings_text, for_building
+from stackyard.spec.bindings import Bind, BoundPath, BoundVariable, HostBindings, load_bindings
+from stackyard.spec.sitemodels import ContainerPolicy
+from support import programs
+from support.cli import stackyard
+
+pytestmark = pytest.mark.real
+
+
+def names(rows: tuple[BoundPath, ...]) -> set[str]:
+    return {Path(row.path).name for row in rows}
+
+
+def test_open_mpi_of_this_machine() -> None:
+    """What runs Debian's Open MPI in another system's image, as found by hand: libraries and four directories."""
+    programs.need("mpirun.openmpi")
+    library = next(Path("/usr/lib").glob("*/libmpi.so.40"))
+    found = detect({"PATH": os.environ["PATH"]}, mpi=str(library)).bindings
+    assert (found.mpi.family, found.mpi.library, found.mpi.pmi) == ("openmpi", str(library), ("pmix",))
+    assert found.mpi.version == subprocess.run(
+        ["mpirun.openmpi", "--version"], capture_output=True, text=True, check=True
+    ).stdout.split()[2]  # fmt: skip
+    assert {"libmpi.so.40", "libopen-pal.so.40", "libpmix.so.2", "libhwloc.so.15"} <= names(found.libraries)
+    assert not {"libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1"} & names(found.libraries)
+    folder = library.parent
+    assert {f"{folder}/openmpi", f"{folder}/pmix2", "/etc/openmpi", "/usr/share/openmpi"} <= {
+        b.path for b in found.binds
+    }
+    assert all(row.why for row in (*found.libraries, *found.binds))
+    assert {v.name for v in found.variables} == {"OMPI_MCA_btl_vader_single_copy_mechanism", "UCX_POSIX_USE_PROC_LINK"}
+
+
+def test_an_mpi_with_a_directory_of_its_own_is_bound_with_it(tmp_path: Path) -> None:
+    """Its RUNPATH and its components hold only there; what it takes from the system goes in alone."""
+    prefix = tmp_path / "opt/mpich-5"
+    fabric = build(tmp_path / "usr/lib64/libfabric.so.1")
+    inner = build(prefix / "lib/mpich/libucp.so.0")
+    provider_needs = build(tmp_path / "usr/lib64/libcxi.so.1")
+    build(tmp_path / "usr/lib64/libfabric/libcxi-fi.so", needs=(provider_needs,))
+    mpi(prefix / "lib/libmpi.so.12", "mpich", "5.0.2", needs=(inner, fabric), runpath="$ORIGIN:$ORIGIN/mpich")
+    found = detect({"LD_LIBRARY_PATH": "/opt/mpich-5/lib"}, tree=Tree((tmp_path,)))
+    bindings = found.bindings
+    assert bindings.mpi.model_dump() == {
+        "family": "mpich", "version": "5.0.2", "library": "/opt/mpich-5/lib/libmpi.so.12", "pmi": ("pmi2",),
+    }  # fmt: skip
+    assert [row.path for row in bindings.binds] == ["/opt/mpich-5", "/usr/lib64/libfabric"]
+    assert [row.path for row in bindings.library_path] == ["/opt/mpich-5/lib"]
+    libraries = {row.path: row.why for row in bindings.libraries}
+    assert libraries == {
+        "/usr/lib64/libfabric.so.1": "required by libmpi.so.12",
+        "/usr/lib64/libcxi.so.1": "required by libcxi-fi.so",
+    }
+
+
+def test_what_is_not_found_is_noted(tmp_path: Path) -> None:
+    lost = build(tmp_path / "usr/lib64/liblost.so.1")
+    mpi(tmp_path / "usr/lib64/libmpi.so.12", "mpich", "4.3.2", needs=(lost,))
+    lost.unlink()
+    found = detect({}, mpi="/usr/lib64/libmpi.so.12", tree=Tree((tmp_path,)))
+    assert "liblost.so.1, required by libmpi.so.12, not found" in found.notes
+    with pytest.raises(InputError, match="no MPI found in /usr/lib64/none"):
+        detect({}, mpi="/usr/lib64/none", tree=Tree((tmp_path,)))
+    with pytest.raises(MissingError, match="no MPI found"):
+        detect({}, tree=Tree((tmp_path / "usr",)))
+
+
+@pytest.mark.parametrize(("family", "name"), [("openmpi", "openmpi"), ("mpich", "mpich"), ("cray", "cray-mpich")])
+def test_families(tmp_path: Path, family: str, name: str) -> None:
+    known = known_mpi(mpi(tmp_path / "libmpi.so.12", family, "8.1.29"))
+    assert known is not None and (known.family.name, known.version) == (name, "8.1.29")
+    assert known_mpi(build(tmp_path / "libz.so.1")) is None
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    programs.need("mpirun.openmpi")
+    found = detect({"PATH": os.environ["PATH"]}).bindings
+    odd = BoundVariable(name="X", value="a: 'b' # \"c\" ${D}", why="no: [yes]")
+    found = found.model_copy(update={"variables": (odd,), "binds": (Bind(path="/a", to="/b", why="x"),)})
+    (tmp_path / "b.yaml").write_text(bindings_text(found, ("a comment",)))
+    assert load_bindings(tmp_path / "b.yaml") == found
+
+
+@pytest.mark.parametrize("name", profile_names())
+def test_profiles_have_reasons_and_sources(name: str) -> None:
+    environ = {
+        "CRAY_MPICH_DIR": "/opt/cray/pe/mpich/9.0.1/ofi/gnu/12.3",
+        "CRAY_MPICH_ROOTDIR": "/opt/cray/pe/mpich/9.0.1",
+    }
+    profile = read_profile(name, environ)
+    assert profile.sources and all(source.startswith("https://") for source in profile.sources)
+    assert all(row.why for row in (*profile.libraries, *profile.binds, *profile.preload, *profile.library_path))
+    applied = profile.applied(ContainerPolicy())
+    assert applied.binds or applied.libraries
+    if name != "lumi-ai":
+        with pytest.raises(MissingError, match="does not exist on this machine"):
+            of_this_machine(profile)
+
+
+def test_a_profile_needs_its_modules() -> None:
+    with pytest.raises(InputError, match="profile frontier: CRAY_MPICH_DIR is not set"):
+        read_profile("frontier", {})
+    with pytest.raises(InputError, match="no such profile: hal"):
+        read_profile("hal", {})
+
+
+def test_summit_preloads_the_hook_from_the_libraries() -> None:
+    """IBM's page copies the file to a directory that images see; among CONTAINLIBS it is seen without."""
+    policy = read_profile("summit", {}).applied(ContainerPolicy())
+    assert policy.variables["LD_PRELOAD"] == "/.singularity.d/libs/libpami_cudahook.so"
+    assert "/opt/ibm/spectrum_mpi/lib/libpami_cudahook.so" in policy.libraries
+
+
+def test_only_what_exists_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "libx.so.1").touch()
+    bindings = HostBindings(
+        libraries=(BoundPath(path=f"{tmp_path}/libx*"), BoundPath(path=f"{tmp_path}/liby*")),
+        binds=(Bind(path=str(tmp_path)), Bind(path="/none")),
+    )
+    kept, left = of_this_machine(bindings)
+    assert [row.path for row in kept.binds] == [str(tmp_path)] and left == (f"{tmp_path}/liby*", "/none")
+    assert [row.path for row in expanded(kept).libraries] == [f"{tmp_path}/libx.so.1"]
+    assert kept.tested.host and kept.tested.time.endswith("Z")
+
+
+def test_what_a_trace_shows_is_added() -> None:
+    fabric = next(Path("/usr/lib").glob("*/libudev.so.1"))
+    lines = [
+        f'12 openat(AT_FDCWD, "{fabric}", O_RDONLY|O_CLOEXEC) = 3',
+        'openat(AT_FDCWD, "/etc/shells", O_RDONLY) = 4',
+        'openat(AT_FDCWD, "/etc/hosts", O_RDONLY) = 4',
+        'openat(AT_FDCWD, "/etc/none", O_RDONLY) = -1 ENOENT (No such file or directory)',
+        'openat(AT_FDCWD, "/etc/openmpi/x", O_RDONLY) = 4',
+    ]
+    paths = opened_paths(lines)
+    assert paths == [str(fabric), "/etc/shells", "/etc/hosts", "/etc/openmpi/x"]
+    more = with_opened(HostBindings(binds=(Bind(path="/etc/openmpi"),)), paths, "app")
+    assert [row.path for row in more.libraries] == [str(fabric)]
+    assert [(row.path, row.why) for row in more.binds] == [("/etc/openmpi", ""), ("/etc/shells", "opened by app")]
+
+
+def test_a_traced_program(tmp_path: Path) -> None:
+    programs.need("strace", "gcc")
+    source = '#include <stdio.h>\nint main(void) { return fopen("/etc/shells", "r") == 0; }'
+    app = build(tmp_path / "app", source=source, program=True)
+    made = stackyard(
+        "bindings", "detect", "--dry-run", "--trace", "env", "--", app, cwd=tmp_path, expect=None
+    )  # fmt: skip
+    assert made.code == 0, made.err
+    assert "{path: /etc/shells, why: opened by app}" in made.out
+
+
+def test_verbs(tmp_path: Path) -> None:
+    """Detected, shown in each form, refused to be overwritten; a module that Lmod loads and unloads."""
+    programs.need("mpirun.openmpi", "lmod")
+    made = stackyard("bindings", "detect", cwd=tmp_path)
+    assert "wrote bindings.yaml: Open MPI" in made.out
+    again = stackyard("bindings", "detect", cwd=tmp_path, expect=2)
+    assert "error: cannot write bindings.yaml: it exists" in again.err
+    stackyard("bindings", "detect", "--replace", cwd=tmp_path)
+    shown = stackyard("bindings", "show", "--json", cwd=tmp_path).value
+    assert shown["mpi"]["family"] == "openmpi" and shown["missing"] == []
+    site = stackyard("bindings", "show", "--as", "site", cwd=tmp_path).out
+    (tmp_path / "site.yaml").write_text(site)
+    from stackyard.spec.site import load_site
+
+    assert load_site(tmp_path / "site.yaml").launch.container == load_bindings(tmp_path / "bindings.yaml").applied(
+        ContainerPolicy()
+    )
+    for kind, name in (("lua", "stackyard-bindings.lua"), ("tcl", "stackyard-bindings")):
+        (tmp_path / kind).mkdir()
+        (tmp_path / kind / name).write_text(stackyard("bindings", "show", "--as", kind, cwd=tmp_path).out)
+        script = (
+            f". /usr/share/lmod/lmod/init/bash; module use {tmp_path / kind}; module load stackyard-bindings;"
+            'echo "$APPTAINER_CONTAINLIBS|$APPTAINERENV_LD_LIBRARY_PATH"; module unload stackyard-bindings;'
+            'echo "${APPTAINER_CONTAINLIBS-unset}"'
+        )
+        done = subprocess.run(["bash", "--norc", "-c", script], capture_output=True, text=True, check=True)
+        loaded, unloaded = done.stdout.splitlines()
+        assert "libmpi.so.40" in loaded and loaded.endswith(
+            "|/.singularity.d/libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+        )
+        assert unloaded == "unset"
+    (tmp_path / "bindings.yaml").write_text("format: 1\nbinds:\n  - {path: /none/x, why: y}\n")
+    gone = stackyard("bindings", "show", cwd=tmp_path, expect=4)
+    assert "/none/x does not exist on this machine" in gone.err
+
+
+def test_nothing_leaks_into_builds() -> None:
+    kept = {"APPTAINER_CACHEDIR": "/c", "APPTAINER_TMPDIR": "/t", "PATH": "/bin"}
+    leaks = ("APPTAINER_BIND", "SINGULARITY_CONTAINLIBS", "APPTAINERENV_LD_PRELOAD", "SINGULARITY_NV")
+    assert for_building({**kept, **dict.fromkeys(leaks, "x")}) == kept
