@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 import stackyard
-from stackyard.yard.payload import Prefix, payload_of
+from stackyard.yard.payload import STUB, Form, Image, Prefix, payload_of
 
 SPELLED = re.compile(r"""prefix\}?/bin|prefix(\}|"?\))? / "bin"|"bin" /|/ "bin" """)
 
 
 def test_a_prefix() -> None:
-    payload = payload_of("prefix", "/sw/p")
+    payload = payload_of(Form(), "/sw/p")
     assert payload == Prefix(Path("/sw/p"))
     assert [str(p) for p in payload.program_folders] == ["/sw/p/bin"]
     assert str(payload.python) == "/sw/p/bin/python"
@@ -25,9 +25,23 @@ def test_a_prefix() -> None:
     assert payload.command(("python", "-V"), {"PATH": "/x"}) == (["python", "-V"], {"PATH": "/x"})
 
 
+def test_an_image_is_used_at_the_same_paths(tmp_path: Path) -> None:
+    prefix = tmp_path / "r" / "prefix"
+    payload = payload_of(Form("squashfs"), str(prefix))
+    assert isinstance(payload, Image)
+    assert payload.program_folders == Prefix(prefix).program_folders
+    assert payload.command(("python", "-V"), {}) == ([f"{tmp_path}/r/launch", "python", "-V"], {})
+    assert payload.listed == (tmp_path / "r",)
+    assert Prefix(prefix).listed == ()
+    prefix.mkdir(parents=True)
+    assert payload.is_visible, "as where it is mounted"
+    (prefix / STUB).touch()
+    assert not payload.is_visible
+
+
 def test_an_unknown_form_is_refused() -> None:
     with pytest.raises(ValueError, match="unknown form 'tape'"):
-        payload_of("tape", "/sw/p")
+        payload_of(Form("tape"), "/sw/p")  # type: ignore[arg-type]
 
 
 def test_only_the_payload_knows_the_inside_of_a_prefix() -> None:

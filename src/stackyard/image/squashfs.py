@@ -87,7 +87,7 @@ def pack(tree: Path, file: Path, *, order: Sequence[str] = (), processors: int =
     with scratch("pack") as work:
         words = [*_words(program, tree, file), "-processors", str(processors or len(os.sched_getaffinity(0)))]
         if order:
-            (work / "order").write_text(_sorted(order), encoding="utf-8")
+            (work / "order").write_text(_sorted(tree, order), encoding="utf-8")
             words += ["-sort", str(work / "order")]
         try:
             run(words, env={**os.environ, "SOURCE_DATE_EPOCH": "0"}, timeout_s=PACK_TIMEOUT_S)
@@ -144,9 +144,9 @@ def special(tree: Path) -> Iterable[tuple[str, str]]:
                 yield os.path.relpath(path, tree), "special file"
 
 
-def _sorted(order: Sequence[str]) -> str:
+def _sorted(tree: Path, order: Sequence[str]) -> str:
     """mksquashfs' sort file: a path and its priority, the highest first. It cannot express a space or a line's end."""
-    names = [name for name in dict.fromkeys(order) if not set(name) & set(" \t\n\\\"'")]
+    names = [name for name in dict.fromkeys(order) if not set(name) & set(" \t\n\\\"'") and (tree / name).is_file()]
     last = -_FIRST_PRIORITY
     return "".join(f"{name} {max(last, _FIRST_PRIORITY - place)}\n" for place, name in enumerate(names))
 

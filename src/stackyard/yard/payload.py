@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 FormKind = Literal["prefix", "squashfs"]
 FORMS: tuple[FormKind, ...] = get_args(FormKind)
@@ -37,6 +37,10 @@ class Form:
     entries: int = 0
     packed_with: str = ""
     order: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The form as JSON values: of a prefix only its kind."""
+        return asdict(self) if self.kind != "prefix" else {"kind": self.kind}
 
 
 @dataclass(frozen=True)

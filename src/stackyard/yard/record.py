@@ -113,6 +113,7 @@ class BuildRecord:
         """The record as JSON values."""
         value = asdict(self)
         value["format"] = RECORD_FORMAT
+        value["form"] = self.form.to_json()
         value["activation"]["change"] = self.activation.change.to_json()
         return value
 

@@ -1,0 +1,136 @@
+"""Packing a tree: the same bytes every time, nothing lost in silence, and what an image says of itself."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from stackyard.errors import StackyardError
+from stackyard.image import squashfs
+from support import programs
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    programs.need("mksquashfs")
+    root = tmp_path / "tree"
+    for name, text in (("bin/tool", "#!/bin/sh\n"), ("lib/a b", "two words\n"), ("lib/private", "x" * 300_000)):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    (root / "bin/tool").chmod(0o750)
+    (root / "lib/private").chmod(0o600)
+    (root / "lib").chmod(0o700)
+    (root / "bin/link").symlink_to("tool")
+    return root
+
+
+def listed(image: Path) -> dict[str, str]:
+    """The modes of what is in an image, by path."""
+    out = subprocess.run(["unsquashfs", "-lln", image], capture_output=True, text=True, check=True).stdout
+    rows = [line.split(maxsplit=5) for line in out.splitlines() if line[:1] in "-dl"]
+    return {row[5].split(" -> ")[0].removeprefix("squashfs-root").lstrip("/"): row[0] for row in rows}
+
+
+def test_everybody_may_read_and_nobody_write(tree: Path, tmp_path: Path) -> None:
+    packed = squashfs.pack(tree, tmp_path / "a.sqsh")
+    assert listed(tmp_path / "a.sqsh") == {
+        "": "dr-xr-xr-x", "bin": "dr-xr-xr-x", "bin/link": "lrwxrwxrwx", "bin/tool": "-r-xr-xr-x",
+        "lib": "dr-xr-xr-x", "lib/a b": "-r--r--r--", "lib/private": "-r--r--r--",
+    }  # fmt: skip
+    found = squashfs.superblock(tmp_path / "a.sqsh")
+    assert (found.compressor, found.block, found.entries) == ("zstd", 128 << 10, packed.entries) and packed.entries == 7
+    assert packed.size == (tmp_path / "a.sqsh").stat().st_size
+    assert packed.tool.startswith("mksquashfs version")
+
+
+def test_the_same_tree_gives_the_same_image(tree: Path, tmp_path: Path) -> None:
+    """With another order of names, other times and owners, hard links, one processor, and a second later."""
+    order = ["lib/private", "lib/a b", "no/such/file", "bin/tool"]
+    first = squashfs.pack(tree, tmp_path / "a.sqsh", order=order)
+    copy = tmp_path / "copy"
+    shutil.copytree(tree, copy, symlinks=True)
+    for path in sorted(copy.rglob("*"), reverse=True):
+        os.utime(path, (1, 1), follow_symlinks=False)
+        if os.geteuid() == 0:
+            os.chown(path, 12345, 54321, follow_symlinks=False)
+    (tmp_path / "other name").hardlink_to(copy / "bin/tool")
+    time.sleep(1.1)
+    assert squashfs.pack(copy, tmp_path / "b.sqsh", order=order, processors=1).sha256 == first.sha256
+    assert squashfs.pack(tree, tmp_path / "c.sqsh").sha256 != first.sha256, "the order counts"
+
+
+@pytest.mark.parametrize("what", ["set-user-ID", "special file"])
+def test_what_an_image_may_not_hold_is_named(tree: Path, tmp_path: Path, what: str) -> None:
+    if what == "special file":
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(str(tree / "bin" / "odd"))
+    else:
+        (tree / "bin" / "odd").write_text("")
+        (tree / "bin" / "odd").chmod(0o4755)
+    with pytest.raises(StackyardError, match=f"{what}.*: bin/odd"):
+        squashfs.pack(tree, tmp_path / "a.sqsh")
+    assert not (tmp_path / "a.sqsh").exists()
+
+
+def test_a_file_that_cannot_be_read_is_no_empty_file(tree: Path, tmp_path: Path) -> None:
+    """mksquashfs by itself would pack an empty one and exit with status 0."""
+    script = f"""
+import sys
+from pathlib import Path
+from stackyard.errors import StackyardError
+from stackyard.image import squashfs
+try:
+    squashfs.pack(Path({str(tree)!r}), Path({str(tmp_path / "out" / "a.sqsh")!r}))
+except StackyardError as error:
+    print(error.message, error.detail)
+"""
+    (tmp_path / "out").mkdir(mode=0o777)
+    (tmp_path / "out").chmod(0o777)
+    (tree / "lib").chmod(0o755)
+    (tree / "lib/private").chmod(0)
+    if os.geteuid() == 0:  # who may read everything gives that right up
+        words = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search",
+                 "--inh-caps", "-dac_override,-dac_read_search", "sh", "-c", 'exec "$@"', "sh"]  # fmt: skip
+    else:
+        words = []
+    done = subprocess.run([*words, sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert "lib/private" in done.stdout, done.stderr
+    assert not (tmp_path / "out" / "a.sqsh").exists()
+
+
+def test_a_full_disk_leaves_nothing(tree: Path, tmp_path: Path) -> None:
+    programs.need("mount")
+    (tree / "lib" / "noise").write_bytes(os.urandom(3_000_000))
+    (tmp_path / "small").mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", tmp_path / "small"], check=False)
+    if mounted.returncode:
+        pytest.skip("mounting needs root")
+    try:
+        with pytest.raises(StackyardError, match="no space left on device"):
+            squashfs.pack(tree, tmp_path / "small" / "a.sqsh")
+        assert not list((tmp_path / "small").iterdir())
+    finally:
+        subprocess.run(["umount", tmp_path / "small"], check=True)
+
+
+@pytest.mark.parametrize(("change", "said"), [
+    (lambda data: data[: int.from_bytes(data[40:48], "little") - 1], "is truncated"), (lambda data: b"x" + data[1:], "is not a SquashFS image"),
+    (lambda data: b"", "is not a SquashFS image"),
+])  # fmt: skip
+def test_a_damaged_image_is_recognised(tree: Path, tmp_path: Path, change: object, said: str) -> None:
+    file = tmp_path / "a.sqsh"
+    squashfs.pack(tree, file)
+    file.write_bytes(change(file.read_bytes()))  # type: ignore[operator]
+    with pytest.raises(StackyardError, match=said):
+        squashfs.superblock(file)
+    with pytest.raises(StackyardError, match=r"cannot read .*: No such file"):
+        squashfs.superblock(tmp_path / "none")
