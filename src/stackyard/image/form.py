@@ -13,21 +13,19 @@ from dataclasses import replace
 from pathlib import Path
 
 from stackyard.build.seal import PARTS
-from stackyard.errors import MissingError, StackyardError
+from stackyard.errors import StackyardError
 from stackyard.findings import some
-from stackyard.host.command import run
 from stackyard.host.hashing import sha256_text
 from stackyard.image import launcher, squashfs, stubs
+from stackyard.image.enter import run_within
 from stackyard.yard import contents, disk, formats
 from stackyard.yard.atomic import write_text
 from stackyard.yard.contents import Contents
 from stackyard.yard.layout import RevisionPaths
-from stackyard.yard.payload import Form
+from stackyard.yard.payload import IMAGES, Form
 from stackyard.yard.permissions import file_mode
 from stackyard.yard.record import BuildRecord
 
-CANNOT_MOUNT = 4
-"""The exit status of the launcher where the image cannot be mounted on this machine."""
 COMPARE_S = 3600.0
 
 
@@ -92,10 +90,8 @@ def _use(paths: RevisionPaths, packed: squashfs.Packed) -> disk.DiskUse:
 
 def _read_back(record: BuildRecord) -> None:
     """Compare every byte of the mounted image with what was built."""
-    words = [str(record.payload.command((), {})[0][0]), sys.executable, "-m", "stackyard.image.compare", record.path]
-    done = run(words, check=False, timeout_s=COMPARE_S, leaves_others=True, env={**os.environ, "STACKYARD_IMAGES": ""})
-    if done.returncode == CANNOT_MOUNT:
-        raise MissingError(done.stderr.strip().removeprefix("stackyard: "))
+    words = [sys.executable, "-m", "stackyard.image.compare", record.path]
+    done = run_within(record.payload, words, timeout_s=COMPARE_S, environ={**os.environ, IMAGES: ""})
     if done.returncode:
         differs = done.stdout.splitlines() or [done.stderr.strip()]
         raise StackyardError(

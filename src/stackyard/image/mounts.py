@@ -18,6 +18,7 @@ from stackyard.yard.layout import RevisionPaths
 from stackyard.yard.record import BuildRecord
 
 _ESCAPE = re.compile(r"\\([0-7]{3})")
+_FUSE = os.makedev(10, 229)  # the kernel's Documentation/admin-guide/devices.txt
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
 
 
@@ -82,10 +83,13 @@ def _way(name: str, lacks: list[str], detail: str) -> Way:
 def _fuse_device() -> str:
     """Why /dev/fuse cannot be used; empty: it can."""
     try:
-        os.close(os.open("/dev/fuse", os.O_RDWR))
+        handle = os.open("/dev/fuse", os.O_RDWR)
     except OSError as error:
         return f"/dev/fuse: {cause(error)}"
-    return ""
+    try:
+        return "" if os.fstat(handle).st_rdev == _FUSE else "/dev/fuse: not the device of FUSE"
+    finally:
+        os.close(handle)
 
 
 def _namespace() -> str:

@@ -8,20 +8,17 @@ Outside, only stubs are visible: what checks files would find none, and pass.
 from __future__ import annotations
 
 import json
-import os
 import pickle
 import sys
 from pathlib import Path
 from typing import Any
 
-from stackyard.errors import MissingError, StackyardError
-from stackyard.host.command import run
+from stackyard.errors import StackyardError
 from stackyard.host.scratch import scratch
+from stackyard.image.enter import run_within
 from stackyard.verify.report import Report
 from stackyard.yard.record import BuildRecord
 
-CANNOT_MOUNT = 4
-"""The exit status of the launcher where the image cannot be mounted."""
 LIMIT_S = 6 * 3600.0
 
 
@@ -34,10 +31,8 @@ def within(record: BuildRecord, *asked: Any, **options: Any) -> Report:
     """
     with scratch("within") as work:
         (work / "asked").write_bytes(pickle.dumps((record, asked, options)))
-        words, environ = record.payload.command([sys.executable, "-m", __name__, str(work)], os.environ)
-        done = run(words, env=environ, check=False, timeout_s=LIMIT_S, leaves_others=True)
-        if done.returncode == CANNOT_MOUNT:
-            raise MissingError(done.stderr.strip().removeprefix("stackyard: "))
+        words = [sys.executable, "-m", __name__, str(work)]
+        done = run_within(record.payload, words, timeout_s=LIMIT_S)
         if done.returncode:
             raise StackyardError(f"verifying {record.module} exited with status {done.returncode}", detail=done.output)
         return Report.from_json(json.loads((work / "report.json").read_text(encoding="utf-8")))

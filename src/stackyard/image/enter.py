@@ -1,0 +1,32 @@
+"""Running a program of our own where the image of a revision is mounted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from stackyard.errors import MissingError
+from stackyard.host.command import Result, run
+from stackyard.yard.payload import Payload
+
+CANNOT_MOUNT = 4
+"""The exit status of the launcher where the image cannot be mounted on this machine."""
+
+
+def run_within(
+    payload: Payload, argv: Sequence[str], *, timeout_s: float, environ: Mapping[str, str] | None = None
+) -> Result:
+    """Run a program by the launcher of an image; its file system server may go on afterwards.
+
+    Raises:
+        MissingError: the image cannot be mounted on this machine.
+        CommandError: it timed out.
+    """
+    words, env = payload.command(argv, os.environ if environ is None else environ)
+    done = run(words, env=env, check=False, timeout_s=timeout_s, leaves_others=True)
+    if done.returncode == CANNOT_MOUNT and "stackyard: " in done.stderr:
+        first, *rest = done.stderr.strip().splitlines()
+        hint = next((line.removeprefix("  hint: ") for line in rest if line.startswith("  hint: ")), None)
+        detail = "\n".join(line for line in rest if not line.startswith("  hint: "))
+        raise MissingError(first.removeprefix("stackyard: "), hint=hint, detail=detail)
+    return done

@@ -1,0 +1,196 @@
+"""A revision whose files are in an image, the whole way: deployed, loaded, run, verified, damaged, killed, shared."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from stackyard.yard.layout import RevisionPaths
+from support import modules, programs, testbed
+from support.accounts import Accounts
+from support.cli import STACKYARD, Done, stackyard
+
+pytestmark = [pytest.mark.real, pytest.mark.slow]
+
+CODE = "import idna, sys; print(idna.encode('ö.de').decode(), sys.executable)"
+
+
+@dataclass
+class Bed:
+    """A small stack on the host's Python, and its yard."""
+
+    folder: Path
+
+    @property
+    def yard(self) -> Path:
+        return self.folder / "yard"
+
+    @property
+    def paths(self) -> RevisionPaths:
+        return RevisionPaths(self.yard / "stacks/demo/1-py3-1")
+
+    def write(self, *lines: str) -> Path:
+        file = self.folder / "stack.yaml"
+        wheels = testbed.wheels(testbed.HERE / "wheels.txt")
+        file.write_text(
+            "name: demo\nversion: '1'\nimage: squashfs\n"
+            f"environment:\n  dependencies:\n    - pip: [--no-index, '--find-links={wheels}', idna]\n"
+            f"checks: [{{name: it encodes, run: [python, -c, 'import idna']}}]\n"
+            + "".join(f"{line}\n" for line in lines)
+        )
+        return file
+
+    def stackyard(self, *words: str | Path, expect: int = 0, **variables: str) -> Done:
+        own = {"HOME": str(self.folder / "home"), "STACKYARD_IMAGE_IDLE_S": "20", "STACKYARD_TMP": str(self.folder)}
+        return stackyard("--yard", self.yard, *words, expect=expect, **own, **variables)
+
+
+@pytest.fixture(scope="module")
+def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
+    for name in ("mksquashfs", "squashfuse", "unshare"):
+        programs.need(name)
+    made = Bed(tmp_path_factory.mktemp("image"))
+    (made.folder / "home").mkdir()
+    made.stackyard("deploy", made.write())
+    yield made
+    end_servers(made.folder)
+
+
+def end_servers(folder: Path) -> None:
+    subprocess.run(["pkill", "-9", "-f", f"squashfuse_ll .*{folder}/"], check=False)
+
+
+def test_its_files_are_in_one_file(bed: Bed) -> None:
+    record = json.loads(bed.paths.record.read_text())
+    form = record["form"]
+    assert (form["kind"], form["file"], form["bytes"]) == ("squashfs", "image.sqsh", bed.paths.image.stat().st_size)
+    on_disk = [path for path in bed.paths.prefix.rglob("*") if not path.is_symlink() and path.is_file()]
+    assert [path.name for path in on_disk] == [".stub"]
+    assert (bed.paths.prefix / "bin" / "python").readlink() == Path("../../launch")
+    (row,) = bed.stackyard("image", "list", "--json").value
+    assert (row["module"], row["sha256"]) == ("demo/1-py3-1", form["sha256"])
+    assert "image.sqsh is as it was packed" in bed.stackyard("image", "check", "demo").out
+    status = bed.stackyard("image", "status", "--json").value
+    assert status["images"][0]["mounted"] == ""
+    assert "user namespace" in [way["name"] for way in status["ways"] if way["works"]]
+
+
+def test_the_same_file_does_nothing_and_a_prefix_is_another_revision(bed: Bed) -> None:
+    assert bed.stackyard("deploy", bed.write(), "--json").value["revisions"][0]["status"] == "unchanged"
+    plan = bed.stackyard("deploy", bed.write(), "--image", "prefix", "--dry-run", "--json").value["revisions"]
+    assert [(row["module"], row["action"]) for row in plan] == [("demo/1-py3-2", "build")]
+
+
+def test_it_is_run_and_looked_at_without_a_module_system(bed: Bed) -> None:
+    host, python = bed.stackyard("run", "demo", "--", "python", "-c", CODE).out.split()
+    assert (host, python) == ("xn--nda.de", str(bed.paths.prefix / "bin/python"))
+    assert "lib" in bed.stackyard("shell", "demo", "--", "-c", "ls $CONDA_PREFIX", SHELL="/bin/sh").out.split()
+    assert "not found" in bed.stackyard("run", "demo", "--", "no-such-program", expect=4).err
+
+
+@pytest.mark.parametrize("system", ["lmod", "environment-modules"])
+def test_its_module_is_loaded_and_unloaded(bed: Bed, system: str) -> None:
+    if why := modules.missing(system, "bash"):
+        pytest.skip(why)
+    code = (
+        f"{modules.initialise(system, 'bash')}\nmodule use {bed.yard}/modules; module load demo; "
+        f'python -c {shlex.quote(CODE)}; echo $STACKYARD_IMAGES; module unload demo; echo "[${{STACKYARD_IMAGES-}}]"'
+    )
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(bed.folder / "home"), "STACKYARD_TMP": str(bed.folder)}
+    out = modules.run("bash", code, environ, bed.folder)
+    assert out.split() == ["xn--nda.de", str(bed.paths.prefix / "bin/python"), str(bed.paths.root), "[]"]
+
+
+def test_it_is_verified_where_it_is_mounted(bed: Bed) -> None:
+    report = bed.stackyard("verify", "demo", "--deep", "--json").value["demo/1-py3-1"]
+    assert report["state"] == "passed"
+    kinds = {check["kind"] for check in report["checks"] if check["status"] == "passed"}
+    assert {"content", "import", "library", "consistency", "own"} <= kinds, "bare stubs would pass a part only"
+
+
+def test_where_it_cannot_be_mounted_nothing_passes(bed: Bed) -> None:
+    end_servers(bed.folder)
+    argv = ["unshare", "--mount", "--propagation", "private", "sh", "-c", 'mount --bind /dev/null /dev/fuse; exec "$@"']
+    for words in (["verify", "demo"], ["run", "demo", "--", "python", "-c", CODE], ["image", "status"]):
+        stack = [str(word) for word in (*argv, "sh", STACKYARD, "--yard", bed.yard, *words)]
+        done = subprocess.run(stack, capture_output=True, text=True, check=False,
+                              env={**os.environ, "STACKYARD_TMP": str(bed.folder)})  # fmt: skip
+        assert done.returncode == (3 if words[0] == "verify" else 4), done.stdout + done.stderr
+        assert "cannot mount" in done.stdout + done.stderr or "/dev/fuse" in done.stdout
+        assert "passed" not in done.stdout
+
+
+def test_a_changed_byte_is_found(bed: Bed, tmp_path: Path) -> None:
+    whole = bed.paths.image.read_bytes()
+    end_servers(bed.folder)
+    bed.paths.image.chmod(0o644)
+    try:
+        for damaged, said in ((whole[:5000] + b"\0" + whole[5001:], "has changed"), (whole[:-4096], "is truncated")):
+            bed.paths.image.write_bytes(damaged)
+            assert said in bed.stackyard("image", "check", "demo", expect=1 if said == "is truncated" else 3).err
+    finally:
+        bed.paths.image.write_bytes(whole)
+        bed.paths.image.chmod(0o444)
+
+
+@pytest.mark.parametrize("point", ["marker-before:1", "marker-after:1"])
+def test_a_deploy_that_was_killed_is_repeated(bed: Bed, tmp_path: Path, point: str) -> None:
+    other = Bed(tmp_path)
+    (tmp_path / "home").mkdir()
+    try:
+        other.stackyard("deploy", other.write(), STACKYARD_FAULT=point, expect=-signal.SIGKILL)
+        other.stackyard("deploy", other.write())
+        module = other.stackyard("list", "--json").value[0]["module"]
+        assert module == "demo/1-py3-1"
+        assert other.stackyard("run", "demo", "--", "python", "-c", CODE).out.startswith("xn--nda.de")
+    finally:
+        end_servers(tmp_path)
+
+
+def test_an_image_that_cannot_be_packed_leaves_nothing(tmp_path: Path) -> None:
+    """The post script makes a pipe."""
+    other = Bed(tmp_path)
+    (tmp_path / "home").mkdir()
+    (tmp_path / "post.sh").write_text("#!/bin/sh\nmkfifo $CONDA_PREFIX/bin/odd\n")
+    (tmp_path / "post.sh").chmod(0o755)
+    done = other.stackyard("deploy", other.write("post: post.sh"), expect=1)
+    assert "special file: bin/odd" in done.err + done.out
+    assert other.stackyard("list", "--json").value == []
+    other.stackyard("deploy", other.write())
+
+
+def test_two_users_use_one_image(bed: Bed, accounts: Accounts) -> None:
+    """Each in a namespace of its own, from a yard that neither of them can write."""
+    anna, bert = accounts.user("anna"), accounts.user("bert")
+    place = accounts.place / "images"
+    place.mkdir(mode=0o755, exist_ok=True)
+    subprocess.run(["cp", "-a", bed.paths.root, place / "r"], check=True)
+    subprocess.run(["chmod", "-R", "a+rX", place / "r"], check=True)
+    fuse = place / "fuse"
+    if not fuse.exists():
+        subprocess.run(["mknod", "-m", "666", fuse, "c", "10", "229"], check=True)
+    script = [f"mount --bind {fuse} /dev/fuse"]
+    for one in (anna, bert):
+        command = f"{place}/r/launch sh -c 'id -u; ls {place}/r/prefix; readlink /proc/self/ns/mnt'"
+        script += [
+            f"setpriv --reuid {one.uid} --regid {one.gid} --clear-groups env -i PATH=/usr/bin:/bin {command}",
+            f"setpriv --reuid {one.uid} --regid {one.gid} --clear-groups env -i PATH=/usr/bin:/bin {command}",
+        ]
+    words = ["unshare", "--mount", "--propagation", "private", "sh", "-ec", "\n".join(script)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    each = len(lines) // 4
+    spaces = [lines[each * (number + 1) - 1] for number in range(4)]
+    assert spaces[0] == spaces[1] != spaces[2] == spaces[3]
+    assert [lines[each * number] for number in range(4)] == [str(anna.uid)] * 2 + [str(bert.uid)] * 2
+    assert "lib" in lines
+    end_servers(place)
