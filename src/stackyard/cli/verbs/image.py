@@ -37,11 +37,15 @@ def _json(function: Function) -> Function:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
 
 
-def _verb(name: str, short: str, example: str, text: str) -> Callable[[Function], click.Command]:
-    return command.command(name, cls=Verb, short_help=short, examples=((text, example),))
+def _verb(name: str, short: str, *examples: tuple[str, str]) -> Callable[[Function], click.Command]:
+    return command.command(name, cls=Verb, short_help=short, examples=examples)
 
 
-@_verb("status", "which images are mounted, and how", "stackyard image status", "every image of the yard")
+@_verb(
+    "status", "which images are mounted, and how",
+    ("every image of the yard, and the ways of this machine", "stackyard image status"),
+    ("one of them, for a script", "stackyard image status pytorch/2.13 --json"),
+)  # fmt: skip
 @click.argument("rev", required=False, metavar="[REV]")
 @_json
 @click.pass_obj
@@ -69,7 +73,11 @@ def status(context: Context, rev: str | None, as_json: bool) -> None:
         sys.exit(4)
 
 
-@_verb("list", "the images of this yard", "stackyard image list", "with their sizes")
+@_verb(
+    "list", "the images of this yard",
+    ("with their sizes", "stackyard image list"),
+    ("for a script", "stackyard image list --json"),
+)  # fmt: skip
 @_json
 @click.pass_obj
 def list_(context: Context, as_json: bool) -> None:
@@ -85,7 +93,11 @@ def list_(context: Context, as_json: bool) -> None:
     show_table([{key: str(value) for key, value in row.items()} for row in shown], ["module", "bytes", "entries"])
 
 
-@_verb("inspect", "one image: hash, size, how it was packed", "stackyard image inspect pytorch", "of a revision")
+@_verb(
+    "inspect", "one image: hash, size, how it was packed",
+    ("how it was packed", "stackyard image inspect pytorch/2.13"),
+    ("for a script", "stackyard image inspect pytorch/2.13 --json"),
+)  # fmt: skip
 @click.argument("rev", metavar="REV")
 @_json
 @click.pass_obj
@@ -109,7 +121,11 @@ def inspect(context: Context, rev: str, as_json: bool) -> None:
     )
 
 
-@_verb("check", "compare an image with its record, every byte", "stackyard image check pytorch", "of a revision")
+@_verb(
+    "check", "compare an image with its record, every byte",
+    ("after a copy or a failure of the disk", "stackyard image check pytorch/2.13"),
+    ("another revision", "stackyard image check pytorch/2.12-py311-1"),
+)  # fmt: skip
 @click.argument("rev", metavar="REV")
 @click.pass_obj
 def check(context: Context, rev: str) -> None:
@@ -128,7 +144,11 @@ def check(context: Context, rev: str) -> None:
     click.echo(f"{record.module}: {image.name} is as it was packed ({human_bytes(record.form.bytes)})")
 
 
-@_verb("mount", "mount an image for all your processes", "stackyard image mount pytorch", "of a revision")
+@_verb(
+    "mount", "mount an image for all your processes",
+    ("so that an editor sees the files", "stackyard image mount pytorch/2.13"),
+    ("a certain revision; as root for everybody on this node", "stackyard image mount pytorch/2.13-py311-2"),
+)  # fmt: skip
 @click.argument("rev", metavar="REV")
 @click.pass_obj
 def mount(context: Context, rev: str) -> None:
@@ -142,7 +162,11 @@ def mount(context: Context, rev: str) -> None:
     click.echo(f"{record.module} is mounted on {record.prefix} {mounts.mount(record)}")
 
 
-@_verb("unmount", "undo `image mount`", "stackyard image unmount pytorch", "of a revision")
+@_verb(
+    "unmount", "undo `image mount`",
+    ("when nothing of yours uses it any more", "stackyard image unmount pytorch/2.13"),
+    ("a certain revision", "stackyard image unmount pytorch/2.13-py311-2"),
+)  # fmt: skip
 @click.argument("rev", metavar="REV")
 @click.pass_obj
 def unmount(context: Context, rev: str) -> None:
@@ -154,7 +178,11 @@ def unmount(context: Context, rev: str) -> None:
     click.echo(f"{record.module} is unmounted")
 
 
-@_verb("autofs", "the maps for root's automounter", "stackyard image autofs", "of all images of the yard")
+@_verb(
+    "autofs", "the maps for root's automounter",
+    ("for every image of the yard", "stackyard image autofs"),
+    ("the files by their path, for configuration management", "stackyard image autofs --json"),
+)  # fmt: skip
 @_json
 @click.pass_obj
 def autofs(context: Context, as_json: bool) -> None:
