@@ -67,7 +67,7 @@ def test_two_jobs_stage_the_same_at_the_same_time(work: Work) -> None:
     assert nothing_staged(work)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_node_that_is_lost_while_files_are_staged(slurm_exclusive: SlurmCluster, tmp_path: Path) -> None:
     """It is named, its place is taken by a spare one, and what the other one has is not copied again."""
     with working(slurm_exclusive, tmp_path, read=READ) as work:

@@ -106,15 +106,32 @@ def test_seven_nodes_have_it_and_it_is_read_once(place: Path, data: Path) -> Non
     assert nothing_staged(place)
 
 
-def test_shims_wait_for_longer_than_for_the_nodes(place: Path) -> None:
-    """A second is enough for the nodes; the agent that reads the files is stopped for longer."""
-    plan = plan_of(2, big(place), "sh", "-c", "stat -c %s $STACKYARD_STAGE/data")
-    run = Running(place / "step", plan, start_s=1)
-    wait_for(run.heard, "staging")
-    (agent,) = agents(place, 0)
-    os.kill(agent, signal.SIGSTOP)
-    time.sleep(3)
-    os.kill(agent, signal.SIGCONT)
+@pytest.fixture
+def shared(place: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The server of a file system, with a file that takes its time: stopped, no call there returns."""
+    programs.need("bindfs")
+    for name in ("mounted", "below"):
+        (place / name).mkdir()
+    big(place).rename(place / "below/data")
+    server = subprocess.Popen(["bindfs", "-f", str(place / "below"), str(place / "mounted")])
+    try:
+        while not os.path.ismount(place / "mounted"):
+            time.sleep(0.02)
+        yield server
+    finally:
+        server.send_signal(signal.SIGCONT)
+        subprocess.run(["fusermount3", "-u", "-z", str(place / "mounted")], check=False)
+        server.wait(10)
+
+
+@pytest.mark.real
+def test_staging_may_take_longer_than_the_nodes_to_report(place: Path, shared: subprocess.Popen[bytes]) -> None:
+    """The shims wait, and the nodes stay connected, while the first look at the files takes long."""
+    shared.send_signal(signal.SIGSTOP)
+    plan = plan_of(2, place / "mounted/data", "sh", "-c", "stat -c %s $STACKYARD_STAGE/data")
+    run = Running(place / "step", plan, start_s=3)
+    time.sleep(5)
+    shared.send_signal(signal.SIGCONT)
     result = run.end(120)
     assert result.state == "done", (result.first, result.launcher_output)
     assert nothing_staged(place)
@@ -182,25 +199,12 @@ def test_nothing_is_left_of_a_launch_that_ends_meanwhile(place: Path, number: in
 
 
 @pytest.mark.real
-def test_a_file_system_that_stalls_is_waited_for_and_named(place: Path) -> None:
+def test_a_file_system_that_stalls_is_waited_for_and_named(place: Path, shared: subprocess.Popen[bytes]) -> None:
     """No node looks lost while it waits for the file system; after a limit the launch ends."""
-    programs.need("bindfs")
-    big(place)
-    (place / "mounted").mkdir()
-    (place / "below").mkdir()
-    (place / "data").rename(place / "below/data")
-    server = subprocess.Popen(["bindfs", "-f", str(place / "below"), str(place / "mounted")])
-    try:
-        while not os.path.ismount(place / "mounted"):
-            time.sleep(0.02)
-        run = Running(place / "step", plan_of(2, place / "mounted/data"), start_s=20, lost_s=2, stall_s=4)
-        wait_for(run.heard, "staging")
-        server.send_signal(signal.SIGSTOP)
-        result = run.end()
-    finally:
-        server.send_signal(signal.SIGCONT)
-        subprocess.run(["fusermount3", "-u", "-z", str(place / "mounted")], check=False)
-        server.wait(10)
+    run = Running(place / "step", plan_of(2, place / "mounted/data"), start_s=20, lost_s=2, stall_s=2)
+    wait_for(run.heard, "staging")
+    shared.send_signal(signal.SIGSTOP)
+    result = run.end()
     assert result.state == "no-start"
     assert result.first is not None
     said = r"staging timed out: nothing has moved for \d s, .* of 512\.0 MiB are on all nodes; .* reads .*/mounted/data"

@@ -190,7 +190,7 @@ def job(env: dict[str, str], number: str) -> dict[str, object]:
 def test_jobs_wait_for_hosts_and_for_each_other(tmp_path: Path) -> None:
     env = environment(tmp_path, "pbs-outside")
     script = tmp_path / "job.sh"
-    script.write_text("#!/bin/sh\nsleep 1\ndate +%s.%N\n")
+    script.write_text(f"#!/bin/sh\nwhile ! [ -e {tmp_path}/seen ]; do sleep 0.1; done\n")
     ask = ["qsub", "-l", "select=5:ncpus=1", "-l", "place=scatter"]
     first = run([*ask, str(script)], env=env, cwd=tmp_path, leaves_others=True).stdout.strip()
     second = run([*ask, str(script)], env=env, cwd=tmp_path, leaves_others=True).stdout.strip()
@@ -200,6 +200,7 @@ def test_jobs_wait_for_hosts_and_for_each_other(tmp_path: Path) -> None:
     wait_for(lambda: job(env, first.split(".")[0])["state"] == "running")
     shown = json.loads(run(["qstat", "-f", "-F", "json", second, third], env=env).stdout)["Jobs"]
     assert [shown[name]["job_state"] for name in (second, third)] == ["Q", "H"]
+    (tmp_path / "seen").touch()
     for name in (first, second, third):
         wait_for(lambda n=name: job(env, n.split(".")[0])["state"] == "ended")  # type: ignore[misc]
 

@@ -25,7 +25,7 @@ import stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
     Entry = tuple[bytes, bytes, os.stat_result, bytes]
@@ -76,11 +76,12 @@ class Packer:
         self._out = bytearray()
         self.total = self.files = 0
 
-    def survey(self) -> "None":
-        """Look at every file without reading it. Raises Unstaged."""
+    def survey(self, tick: "Callable[[], None]" = lambda: None) -> "None":
+        """Look at every file without reading it, and call `tick` for each. Raises Unstaged."""
         for name, path in self._items:
             root = os.path.realpath(path)
             for found in _walk(name, root):
+                tick()
                 self._found.append(found)
                 if stat.S_ISREG(found[2].st_mode):
                     self.files += 1

@@ -56,6 +56,7 @@ class Stage:
         self._sockets = []  # type: list[socket.socket]
         self._over = self._writing = False
         self._sinks = []  # type: list[_Sink]
+        self._ticked = 0.0
         self.keeps = False
         self.may_leave = not told["again"]
 
@@ -111,8 +112,8 @@ class Stage:
 
     def _run(self, parents: "list[str]", children: "int", needs: "bool") -> "None":
         try:
-            source = self._source(parents)
-            self._pass_on(source, self._children(children), needs)
+            sinks = self._children(children)  # first, since to look at a million files takes its time
+            self._pass_on(self._source(parents), sinks, needs)
         except Unstaged as error:
             self._fail(error)
         except Exception as error:
@@ -135,9 +136,16 @@ class Stage:
         if self._directory.complete:
             items = [(name, os.path.join(folder, name)) for name in self._names]
         packer = Packer(items, self._secret)
-        packer.survey()
+        packer.survey(self._tick)
         self._tell("staging", {"total": packer.total, "files": packer.files})
         return packer.chunks()
+
+    def _tick(self) -> "None":
+        """Say now and then that something moves: there is nothing to count yet."""
+        now = time.monotonic()
+        if now > self._ticked + REPORT_S:
+            self._ticked = now
+            self._tell("staging", {"bytes": 0})
 
     def _connect(self, parents: "list[str]") -> "socket.socket":
         said = []  # type: list[str]
