@@ -1,0 +1,64 @@
+"""Ranks of a Slurm job from an image: one namespace on each node, and MPI within and between nodes."""
+
+from __future__ import annotations
+
+import shutil
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from support import programs
+from support.cli import stackyard
+from support.slurm import SlurmCluster
+from support.slurmcli import working
+
+pytestmark = [pytest.mark.real, pytest.mark.long]
+
+PROGRAM = """\
+import os, time
+from mpi4py import MPI
+import numpy
+world = MPI.COMM_WORLD
+total = numpy.zeros(200_000)
+world.Allreduce(numpy.full(200_000, world.rank + 1.0), total)  # above the size from which ranks attach to each other
+print(world.rank, world.size, int(total[-1]), os.uname().nodename, os.readlink("/proc/self/ns/mnt"),
+      numpy.__file__, flush=True)
+"""
+
+
+def test_mpi_from_an_image_on_two_nodes(slurm: SlurmCluster, tmp_path: Path) -> None:
+    for name in ("mksquashfs", "squashfuse", "unshare"):
+        programs.need(name)
+    example = Path(__file__).parents[2] / "examples" / "quickstart"
+    for file in ("stack.yaml", "requirements.txt"):
+        shutil.copy(example / file, tmp_path)
+    yard = tmp_path / "yard"
+    stackyard("--yard", yard, "deploy", "--image", "squashfs", tmp_path / "stack.yaml")
+    with working(slurm, tmp_path, program=PROGRAM) as work:
+        words = (
+            "--yard",
+            str(yard),
+            "launch",
+            "--with",
+            "quickstart",
+            "--stream",
+            "all",
+            "-N",
+            "2",
+            "-r",
+            "2",
+            "-c",
+            "1",
+        )
+        done = work.run(*words, "-g", "0", "--launcher-arg=--mpi=pmi2", "program.py", STACKYARD_TMP=str(tmp_path))
+        rows = [line.split()[1:] for line in done.out.splitlines() if line.startswith("[")]
+        rows = [row for row in rows if len(row) == 6 and row[0].isdigit()]  # UCX says something too
+        assert sorted(row[:3] for row in rows) == [[str(rank), "4", "10"] for rank in range(4)]
+        spaces = defaultdict(set)
+        for row in rows:
+            spaces[row[3]].add(row[4])
+            assert row[5].startswith(str(yard))
+        assert [len(each) for each in spaces.values()] == [1, 1], "the ranks of a node share one"
+        assert len(set.union(*spaces.values())) == 2
+        work.nothing_left()
