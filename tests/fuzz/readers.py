@@ -129,6 +129,21 @@ batch:
   queue: batch
   array: 1-4
 """
+BINDINGS = b"""format: 1
+name: mpich-5.0.2
+mpi: {family: mpich, version: "5.0.2", library: /opt/mpich/lib/libmpi.so.12, pmi: [pmi2]}
+libraries:
+  - {path: "/usr/lib64/libucp.so*", why: required by libmpi.so.12}
+binds:
+  - {path: /opt/mpich, to: /host/mpich, why: MPICH}
+preload:
+  - {path: /opt/mpich/lib/libhook.so, why: GPU buffers}
+variables:
+  - {name: UCX_POSIX_USE_PROC_LINK, value: n, why: "a: b"}
+options:
+  - {option: --sharens, why: shared memory}
+tested: {host: n1, time: "2026-11-22T22:27Z", glibc: "2.36"}
+"""
 HOSTS = b"n[1-4,7]\nr[0-1]n[01-12]\nbatch5 h41n08 h41n08\n0-7,16-23\n0-63:2\ngpu-[001-003]-ib,login1\n"
 PIP_CONFIG = b"""[global]
 index-url = https://u:p@pypi.example/simple
@@ -159,6 +174,11 @@ READERS = {
         commands("lint {}", "lint --json --fix {}"),
     ),
     "lock": Reader("stack.yaml.lock", _files("formats/*.lock", where=DATA), _lock),
+    "bindings": Reader(
+        "bindings.yaml",
+        [BINDINGS],
+        commands("bindings show {}", "bindings show --as site {}", "bindings show --as lua {}"),
+    ),
     "hosts": Reader("hosts", [HOSTS], _hosts),
     "pip.conf": Reader("pip.conf", [PIP_CONFIG], _pip_config),
     "run record": Reader(

@@ -86,6 +86,15 @@ def debian(suite: str, *packages: str) -> Iterator[System]:
         yield system
 
 
+def archive(suite: str, *packages: str) -> Path:
+    """The same system as a tar file, to be unpacked as an image.
+
+    Raises:
+        MissingError: this machine cannot make one.
+    """
+    return _archive(suite, packages, suites.debian(suite))
+
+
 @contextmanager
 def ubuntu(suite: str, *packages: str) -> Iterator[System]:
     """The same for Ubuntu."""

@@ -39,7 +39,7 @@ def read_elf(path: Path) -> ElfFile | None:
                 return None
             with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 return _read(path, data)
-    except (OSError, ValueError, ELFError, AssertionError):
+    except (OSError, ValueError, OverflowError, ELFError, AssertionError):
         return None
 
 

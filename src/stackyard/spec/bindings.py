@@ -35,8 +35,8 @@ Family = Literal["openmpi", "mpich", "cray-mpich", "intel-mpi", "mvapich", "spec
 
 def _bindable(text: str) -> str:
     """A path that stands in ``--bind``, in a list that is split at commas, and in a shell's glob."""
-    if not text.startswith("/") or any(c in text for c in ":,\n\0 '\"\\$`"):
-        raise ValueError(f"{text!r} is not an absolute path without blanks, colons, commas, quotes and $")
+    if not text.startswith("/") or "**" in text or any(c in text for c in ":,\n\0 '\"\\$`"):
+        raise ValueError(f"{text!r} is not an absolute path without blanks, colons, commas, quotes, $ and **")
     return text
 
 

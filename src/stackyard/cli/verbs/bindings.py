@@ -182,7 +182,7 @@ def _bindings(context: Context, file: Path | None) -> HostBindings:
 @click.argument("image", type=click.Path(path_type=Path))
 @click.argument("program", nargs=-1, type=click.UNPROCESSED)
 @click.option("--bindings", "file", type=click.Path(path_type=Path), help="The bindings (default: as for `show`).")
-@click.option("--pmi", default="", metavar="KIND", help="As srun --mpi names it (default: scheduler.mpi of site.yaml).")
+@click.option("--pmi", default="", metavar="KIND", help="As srun --mpi names it (default: site.yaml's, else Slurm's).")
 @click.option(
     "--repair", type=click.Path(path_type=Path), metavar="DIR", help="Keep repaired copies in DIR; bind them."
 )
@@ -219,11 +219,13 @@ def _asked(context: Context, file: Path | None, pmi: str) -> Asked:
     """What the site and the bindings want of an image."""
     from stackyard.host.probe import machine
     from stackyard.image.bindings.check import Asked, drivers_of
+    from stackyard.image.bindings.daemons import daemons
     from stackyard.image.bindings.drivers import Driver
 
     site, here = context.site(), machine()
     own = Driver("nvidia", here.nvidia_driver, "this machine", here.cuda) if here.nvidia_driver else None
-    return Asked(_bindings(context, file), site.launch.container, pmi or site.scheduler.mpi, drivers_of(site, own))
+    pmi = pmi or site.scheduler.mpi or daemons(os.environ).pmi
+    return Asked(_bindings(context, file), site.launch.container, pmi, drivers_of(site, own))
 
 
 def _repair(

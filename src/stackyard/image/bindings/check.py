@@ -24,6 +24,11 @@ from stackyard.spec.bindings import CLEANING, LIBRARIES, HostBindings
 from stackyard.spec.sitemodels import ContainerPolicy, Gpu, Site
 
 _SHOWN = 4
+_OF_AN_MPI = (
+    "mca_", "libmca_", "libompi", "ompi_", "oshmem_", "orte-", "libmpi_", "liboshmem", "libmpifort", "libmpicxx",
+    "libmpich", "mpichversion", "mpivars", "mpirun", "mpiexec",
+)  # fmt: skip
+"""How the files of an MPI itself begin, which are no programs of the image."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +98,7 @@ def _driver(gpu: Gpu, where: str) -> Driver:
 
 def _counts(user: User, seen: View) -> bool:
     """Whether a user of an MPI is a program's: not a component of the image's own MPI, nor hidden by a bind."""
-    if Path(user.path).name.startswith(("mca_", "libmca_", "libompi")):
+    if Path(user.path).name.startswith(_OF_AN_MPI):
         return False
     found = seen.loader.tree.find(user.path)
     elf = read_elf(found.outside) if found else None  # a repaired copy may be bound there, or a directory of the host

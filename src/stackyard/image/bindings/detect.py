@@ -16,7 +16,8 @@ from pathlib import Path
 
 from stackyard.errors import InputError, MissingError
 from stackyard.host.command import which
-from stackyard.image.bindings.families import KnownMpi, asked_version, known_mpi, mpi_sonames, parts, pmi_kinds, sockets
+from stackyard.image.bindings.daemons import daemons
+from stackyard.image.bindings.families import KnownMpi, asked_version, known_mpi, mpi_sonames, parts, pmi_kinds
 from stackyard.image.bindings.loader import Closure, Loaded, Loader, is_c_library
 from stackyard.image.bindings.tree import Tree
 from stackyard.spec.bindings import Bind, BoundPath, BoundVariable, HostBindings, HostMpi
@@ -84,9 +85,8 @@ def detect(environ: Mapping[str, str], *, mpi: str = "", tree: Tree | None = Non
         _place(loader, item, known, found)
     notes = [f"{each.name}, required by {each.by.name}, not found" for each in closure.missing]
     notes += _open_components(loader, closure, found)
-    for place, why in sockets().items():
-        if loader.tree.find(place):
-            _bind(place, why, found)
+    for place, why in daemons(environ).sockets.items() if tree is None else ():
+        _bind(place, why, found)
     return Detected(_bindings(loader.tree, main, known, closure, found), tuple(notes))
 
 

@@ -84,8 +84,17 @@ def _script(image: Path, policy: ContainerPolicy, folder: Path, program: Sequenc
         variables[f"{prefix}_CONTAINLIBS"] = ",".join(libraries)
     words = [runtime, "exec", *(word for bind in policy.binds for word in ("--bind", bind)), *policy.options]
     own = [sys.executable, "-I", "-S", watch.__file__, str(folder)]
-    lines = ["#!/bin/sh", *(f"export {name}={shlex.quote(value)}" for name, value in variables.items())]
-    return "\n".join([*lines, f"exec {shlex.join([*own, *words, str(image.absolute()), *program])}", ""])
+    lines = ["#!/bin/sh", *(f"export {name}={shlex.quote(value)}" for name, value in variables.items()), _WIRE]
+    return "\n".join(
+        [*lines, f'exec {shlex.join([*own, *words])} "$@" {shlex.join([str(image.absolute()), *program])}\n']
+    )
+
+
+_WIRE = """set --
+for path in "$PMIX_SERVER_TMPDIR" /run/spmix* "$PALS_SPOOL_DIR"; do
+  if [ -n "$path" ] && [ -d "$path" ]; then set -- "$@" --bind "$path"; fi
+done"""
+"""The directories of the job's PMIx or PALS server, whose names only a rank has. `stackyard launch` binds them too."""
 
 
 def _rank(said: dict[str, Any], library: Path) -> Rank:

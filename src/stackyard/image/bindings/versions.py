@@ -33,7 +33,7 @@ def read_versions(path: Path) -> Versions:
     try:
         with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return _read(cast(BinaryIO, data))
-    except (OSError, ValueError, ELFError, AssertionError, KeyError):
+    except (OSError, ValueError, OverflowError, ELFError, AssertionError, KeyError):
         return Versions()
 
 
@@ -66,7 +66,7 @@ def text_of(path: Path, symbol: str) -> str:
     try:
         with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return _text(cast(BinaryIO, data), symbol)
-    except (OSError, ValueError, ELFError, AssertionError):
+    except (OSError, ValueError, OverflowError, ELFError, AssertionError):
         return ""
 
 

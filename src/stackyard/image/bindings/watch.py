@@ -26,11 +26,11 @@ FIRST_S, LATER_S, FIRST_READS = 0.005, 0.1, 400
 def children(pid: int) -> list[int]:
     """The processes that a process has started."""
     found: list[int] = []
-    for file in Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
-            found += [int(word) for word in file.read_text().split()]
-        except OSError:
-            continue
+    try:
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            found += [int(word) for word in (thread / "children").read_text().split()]
+    except OSError:  # it, or one of its threads, has just ended
+        pass
     return found
 
 
@@ -62,7 +62,7 @@ def mapped(pid: int) -> dict[str, list[int]]:
 def main() -> int:
     """Run the command, write what its processes had mapped, and exit as it does."""
     folder, command = Path(sys.argv[1]), sys.argv[2:]
-    process = subprocess.Popen(command)
+    process = subprocess.Popen(command, close_fds=False)  # PMI_FD is one of them
     files: dict[str, list[int]] = {}
     reads = 0
     while process.poll() is None:

@@ -1,0 +1,52 @@
+"""The daemons that start ranks on this machine: where they have their sockets, and which PMI they offer by default."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from stackyard.errors import StackyardError
+from stackyard.host.command import run, which
+from stackyard.image.bindings.families import sockets
+
+_ASK_S = 20
+
+
+@dataclass(frozen=True)
+class Daemons:
+    """`sockets`: directories that ranks need, and whose they are. `pmi`: the kind without --mpi; empty: unknown."""
+
+    sockets: Mapping[str, str]
+    pmi: str = ""
+
+
+def daemons(environ: Mapping[str, str]) -> Daemons:
+    """Those of this machine. A cluster may have Slurm's directories anywhere: its configuration says where."""
+    found = {path: why for path, why in sockets().items() if Path(path).is_dir()}
+    settings = slurm_settings(environ)
+    for name, why in (("PMIxCliTmpDirBase", "Slurm's PMIx server"), ("SlurmdSpoolDir", "Slurm's PMIx server")):
+        path = _whole(settings.get(name, ""))
+        if path and Path(path).is_dir():
+            found[path] = why
+    return Daemons(found, settings.get("MpiDefault", ""))
+
+
+def slurm_settings(environ: Mapping[str, str]) -> dict[str, str]:
+    """The configuration of this machine's Slurm; empty without one, or while it does not answer."""
+    if which("scontrol", environ) is None:
+        return {}
+    try:
+        said = run(["scontrol", "show", "config"], env=dict(environ), check=False, timeout_s=_ASK_S)
+    except StackyardError:
+        return {}
+    lines = re.findall(r"^(\w+)\s*= (.*)$", said.stdout, re.MULTILINE) if said.returncode == 0 else []
+    return {name: value.strip() for name, value in lines if value.strip() != "(null)"}
+
+
+def _whole(path: str) -> str:
+    """A directory of all nodes: without the part that is a node's own (``/var/spool/%n``). /tmp is always bound."""
+    fixed = path.split("%", maxsplit=1)[0]
+    folder = path if fixed == path else fixed.rpartition("/")[0]
+    return "" if folder in ("", "/", "/tmp", "/var", "/run") else folder

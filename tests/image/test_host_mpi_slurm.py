@@ -1,0 +1,169 @@
+"""The host's MPI in an image over two Slurm nodes: right sums, and every rank's maps; and what fails with status 0."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from image import hostmpi
+from stackyard.errors import MissingError
+from stackyard.image.bindings.written import bindings_text
+from stackyard.spec.bindings import load_bindings
+from support import images, programs
+from support.cli import Done, stackyard
+from support.slurm import SlurmCluster
+
+pytestmark = [pytest.mark.real, pytest.mark.long]
+
+SRUN = "srun -N2 --ntasks-per-node=2"
+RANKS = [f"rank {rank} of 4: sum 10, last 4" for rank in range(4)]
+ALONE = ["rank 0 of 1: sum 1, last 1"] * 4
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    programs.need("gcc")
+    try:
+        images.apptainer()
+        return hostmpi.image_with_mpich(tmp_path_factory.mktemp("image") / "root")
+    except MissingError as error:
+        pytest.skip(f"{error}; {error.detail}")
+
+
+@pytest.fixture
+def check(slurm: SlurmCluster, image: Path, tmp_path: Path) -> Any:
+    """`stackyard bindings check` with the ranks of a program on two nodes."""
+
+    def run(*words: str | Path, mpi: str = "pmi2", root: Path = image, expect: int = 0) -> Done:
+        variables = slurm.environ(**{name: images.environ()[name] for name in ("PATH", "APPTAINER_USERNS")})
+        argv = ["bindings", "check", root, "--pmi", mpi, "--json", *words, "--run", f"{SRUN} --mpi={mpi}"]
+        return stackyard(*argv, "--", "/app", cwd=tmp_path, expect=expect, **variables)
+
+    return run
+
+
+def detected(folder: Path, prefix: Path | str) -> Path:
+    """Also the directories of the cluster's PMIx servers, by SLURM_CONF."""
+    stackyard("bindings", "detect", "--mpi", prefix, cwd=folder)
+    return folder / "bindings.yaml"
+
+
+def said(done: Done) -> list[str]:
+    """What the ranks said, without their library."""
+    return sorted(line.rpartition(",")[0] for line in done.err.splitlines() if line.startswith("rank "))
+
+
+def libraries(done: Done) -> set[str]:
+    return set(re.findall(r"last \d+, (.*)", done.err))
+
+
+def rules(done: Done) -> set[str]:
+    return {finding["rule"] for finding in done.value["findings"]}
+
+
+def test_a_newer_mpich_takes_the_place_of_the_images(check: Any, tmp_path: Path) -> None:
+    prefix = hostmpi.mpich("of-host")
+    detected(tmp_path, prefix)
+    done = check()
+    assert said(done) == RANKS
+    assert {" ".join(text.split()) for text in libraries(done)} == {"MPICH Version: 5.0.2"}
+    ranks = done.value["ranks"]
+    assert [rank["rank"] for rank in ranks] == [0, 1, 2, 3] and len({rank["node"] for rank in ranks}) == 2
+    assert all(rank["is_host"] and rank["library"] == f"{prefix}/lib/libmpi.so.12" for rank in ranks)
+
+
+def test_the_images_own_without_bindings(check: Any, tmp_path: Path) -> None:
+    """The control: the image runs by itself, and the ranks' maps say whose MPI it is."""
+    library = hostmpi.mpich("of-host") / "lib/libmpi.so.12"
+    variables = (
+        "variables:\n  - {name: MPIR_CVAR_CH4_CMA_ENABLE, value: '0'}\n  - {name: UCX_POSIX_USE_PROC_LINK, value: n}\n"
+    )
+    (tmp_path / "bindings.yaml").write_text(f"format: 1\nmpi: {{family: mpich, library: {library}}}\n{variables}")
+    done = check(expect=3)
+    assert said(done) == RANKS, done.err
+    assert {" ".join(text.split()) for text in libraries(done)} == {"MPICH Version: 4.3.2"}
+    assert rules(done) == {"mpi-own", "rank-mpi"}
+    assert all(rank["library"] == "/opt/mpich/lib/libmpi.so.12" and not rank["is_host"] for rank in done.value["ranks"])
+
+
+def test_without_pmi_every_rank_is_alone(check: Any, tmp_path: Path) -> None:
+    """Status 0 four times; the finding says why."""
+    detected(tmp_path, hostmpi.mpich("of-host"))
+    done = check(mpi="none", expect=3)
+    assert said(done) == ALONE
+    assert rules(done) == {"pmi"} and all(rank["code"] == 0 for rank in done.value["ranks"])
+    assert "rank 0 of 1" in done.value["findings"][0]["reason"]
+
+
+def test_an_rpath_beats_the_bound_library_until_it_is_repaired(check: Any, image: Path, tmp_path: Path) -> None:
+    app = image / "app"
+    kept = app.read_bytes()
+    try:
+        hostmpi.compiled(app, hostmpi.mpich("of-image"), "-Wl,-rpath,/opt/mpich/lib", "-Wl,--disable-new-dtags")
+        detected(tmp_path, hostmpi.mpich("of-host"))
+        done = check(expect=3)
+        assert said(done) == RANKS, done.err
+        assert rules(done) == {"rpath", "rank-mpi"}
+        fine = check("--repair", tmp_path / "fixed")
+        assert said(fine) == RANKS and all(rank["is_host"] for rank in fine.value["ranks"])
+    finally:
+        app.write_bytes(kept)
+
+
+def test_an_older_open_mpi_takes_the_place_of_a_newer_one(check: Any, tmp_path: Path) -> None:
+    """Open MPI 4.1 of this machine in an image with 5.0: libraries, components, parameters, PMIx."""
+    programs.need("mpirun.openmpi")
+    try:
+        root = hostmpi.image_with_openmpi()
+    except MissingError as error:
+        pytest.skip(f"{error}; {error.detail}")
+    library = next(Path("/usr/lib").glob("*/libmpi.so.40"))
+    detected(tmp_path, library)
+    done = check(mpi="pmix", root=root)
+    assert said(done) == RANKS, done.err
+    assert {text.split()[2] for text in libraries(done)} == {"v4.1.4"}
+    assert all(rank["is_host"] for rank in done.value["ranks"])
+
+
+def test_resolved_names_in_containlibs_use_the_images(check: Any, tmp_path: Path) -> None:
+    """Status 0, right sums, and the image's own MPICH: the file is bound under a name that nothing asks for."""
+    prefix = hostmpi.mpich("of-host")
+    (tmp_path / "lib").mkdir()
+    for path in (prefix / "lib").rglob("*.so*"):
+        if path.is_file() and path.name != "libmpi.so":
+            (tmp_path / "lib" / path.name).hardlink_to(path)
+    real = (tmp_path / "lib/libmpi.so.12").rename(tmp_path / "lib/libmpi.so.12.9.9")
+    (tmp_path / "lib/libmpi.so.12").symlink_to(real.name)
+    own = "MPIR_CVAR_CH4_CMA_ENABLE, value: '0'}\n  - {name: UCX_POSIX_USE_PROC_LINK, value: n}\n"
+    text = f"format: 1\nmpi: {{family: mpich, library: {tmp_path}/lib/libmpi.so.12, pmi: [pmi2]}}\n"
+    text += f"libraries:\n  - {{path: {real}}}\nvariables:\n  - {{name: {own}"
+    (tmp_path / "bindings.yaml").write_text(text)
+    done = check(expect=3)
+    assert said(done) == RANKS, done.err
+    assert {" ".join(text.split()) for text in libraries(done)} == {"MPICH Version: 4.3.2"}
+    assert all(rank["code"] == 0 for rank in done.value["ranks"])
+    assert rules(done) == {"library-name", "mpi-own", "rank-mpi"}
+
+
+def test_another_family_uses_the_images(check: Any, tmp_path: Path) -> None:
+    """MPICH given to a program of Open MPI: it runs its own, with status 0."""
+    programs.need("mpirun.openmpi")
+    try:
+        root = hostmpi.image_with_openmpi()
+    except MissingError as error:
+        pytest.skip(f"{error}; {error.detail}")
+    file = detected(tmp_path, hostmpi.mpich("of-host"))
+    loud = check(mpi="pmix", root=root, expect=3)
+    assert "EFA_1.3' not found" in loud.err  # the image's libfabric is newer than the host's libefa
+    found = next(each for each in loud.value["findings"] if each["rule"] == "symbol-version")
+    assert "EFA_1.3 of libefa.so.1" in found["message"] and found["better"].startswith("remove libefa.so.1")
+    alone = load_bindings(file).model_copy(update={"libraries": ()})
+    file.write_text(bindings_text(alone))
+    done = check(mpi="pmix", root=root, expect=3)
+    assert said(done) == RANKS, done.err
+    assert {text.split()[2][:2] for text in libraries(done)} == {"v5"}
+    assert all(rank["code"] == 0 for rank in done.value["ranks"])
+    assert rules(done) == {"mpi-family", "pmi", "rank-mpi"}
