@@ -141,6 +141,24 @@ def test_a_changed_byte_is_found(bed: Bed, tmp_path: Path) -> None:
         bed.paths.image.chmod(0o444)
 
 
+def test_ranks_mount_the_copy_on_their_own_node(bed: Bed) -> None:
+    """With --stage stack the shared file system is read once, by one node."""
+    end_servers(bed.folder)
+    code = (
+        "import idna, pathlib; print(*[file.read_bytes().split(b'\\0')[4].decode() for file in"
+        " pathlib.Path('/proc').glob('[0-9]*/cmdline') if file.read_bytes().startswith(b'squashfuse_ll')], sep='\\n')"
+    )
+    (bed.folder / "who.py").write_text(code)
+    words = ("launch", "--with", "demo", "--stage", "stack", "-r", "2", "-c", "1", "--oversubscribe")
+    done = bed.stackyard(*words, "--backend", "any", bed.folder / "who.py")
+    used = [line for line in done.out.splitlines() if str(bed.folder) in line]
+    assert len(used) == 1
+    assert "/stackyard-stage-" in used[0]
+    assert "image.sqsh" in bed.stackyard(*words, "--dry-run", "true").out
+    done = bed.stackyard(*words[:3], "--stage", bed.paths.prefix, *words[5:], "true", expect=2)
+    assert "a prefix does not work at another path" in done.err
+
+
 @pytest.mark.parametrize("point", ["marker-before:1", "marker-after:1"])
 def test_a_deploy_that_was_killed_is_repeated(bed: Bed, tmp_path: Path, point: str) -> None:
     other = Bed(tmp_path)

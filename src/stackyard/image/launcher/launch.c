@@ -28,6 +28,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/file.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -234,10 +235,20 @@ static const char *damage(const char *image) {
   return known && (unsigned long long)found.st_size < size ? "it is truncated" : NULL;
 }
 
+/* The image of a revision: the copy on this node's own disk, where the launch has made one (--stage stack). */
+static void image_of(char *to, const char *revision) {
+  const char *staged = getenv("STACKYARD_STAGED_IMAGE"), *folder = getenv("STACKYARD_STAGE");
+  if (staged && folder && *folder == '/' && !strcmp(staged, revision)) {
+    join_path(to, folder, "image.sqsh");
+    if (!damage(to)) return;
+  }
+  join_path(to, revision, "image.sqsh");
+}
+
 /* Mount the image of a revision; the process id of its server, or -1. */
 static int mount_image(const char *revision, const char *log) {
   char image[PATH_MAX], prefix[PATH_MAX];
-  join_path(image, revision, "image.sqsh");
+  image_of(image, revision);
   join_path(prefix, revision, "prefix");
   if (damage(image)) return -1;
   int server = fork();
@@ -265,12 +276,22 @@ static void not_mounted(const char *why, const char *log) {
        "%s is not usable on this machine", root);
 }
 
+/* Take away the mount of a server that has ended without unmounting: nothing below it can be reached any more. */
+static void clear_dead(const char *revision) {
+  char prefix[PATH_MAX];
+  struct stat found;
+  join_path(prefix, revision, "prefix");
+  if (stat(prefix, &found) && errno != ENOENT && errno != EACCES) umount2(prefix, MNT_DETACH);
+}
+
 /* Let every other image whose module is loaded be in this namespace too. */
 static void mount_others(int note, const char *log) {
   const char *listed = getenv("STACKYARD_IMAGES");
   char *list = listed ? strdup(listed) : NULL, *rest = list, *revision;
   while (rest && (revision = strsep(&rest, ":"))) {
-    if (*revision != '/' || !strcmp(revision, root) || !is_stub(revision)) continue;
+    if (*revision != '/' || !strcmp(revision, root)) continue;
+    clear_dead(revision);
+    if (!is_stub(revision)) continue;
     int server = mount_image(revision, log);
     if (server > 0) add_to_note(note, server);
   }
@@ -293,9 +314,10 @@ static void mount_here(void) {
       not_mounted(errno == ENOSPC ? "user namespaces are switched off on this machine" : why, log);
     alone = 1;
   }
+  if (joined) clear_dead(root);
   if (is_stub(root)) {
     char image[PATH_MAX];
-    join_path(image, root, "image.sqsh");
+    image_of(image, root);
     int server = mount_image(root, log);
     if (server < 0 && damage(image)) not_mounted(damage(image), log);
     if (server < 0) not_mounted(alone ? "fusermount3 could not do it" : "its file system server ended", log);

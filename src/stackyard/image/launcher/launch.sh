@@ -48,6 +48,12 @@ sy_folder() {
     "cannot create a private directory in ${STACKYARD_TMP:-/tmp}"
 }
 
+# The image of a revision: the copy on this node's own disk, where the launch has made one (--stage stack).
+sy_image_of() {
+  sy_image=${STACKYARD_STAGE-}/image.sqsh
+  [ "${STACKYARD_STAGED_IMAGE-}" = "$1" ] && sy_is_whole "$sy_image" || sy_image=$1/image.sqsh
+}
+
 # In the new namespaces: mount this image and the others whose modules are loaded, note the server, run the command.
 sy_within() {
   sy_list=$sy_root:${STACKYARD_IMAGES-}
@@ -56,7 +62,8 @@ sy_within() {
     case $sy_list in *:*) sy_list=${sy_list#*:} ;; *) sy_list= ;; esac
     case $sy_rev in /*) ;; *) continue ;; esac
     sy_is_stub "$sy_rev" || continue
-    sy_is_whole "$sy_rev/image.sqsh" || {
+    sy_image_of "$sy_rev"
+    sy_is_whole "$sy_image" || {
       [ "$sy_rev" != "$sy_root" ] || sy_unmounted 'it cannot be read, is not a SquashFS image, or is truncated'
       continue
     }
@@ -64,7 +71,7 @@ sy_within() {
     sy_server=$(
       unset LD_PRELOAD LD_LIBRARY_PATH
       cd / && setsid --fork sh -c 'echo $$; exec squashfuse_ll -f -o "$1" "$2" "$3" </dev/null >> "$4" 2>&1 9>&-' sh \
-        "ro,nosuid,nodev,timeout=${STACKYARD_IMAGE_IDLE_S:-300}" "$sy_rev/image.sqsh" "$sy_rev/prefix" "$sy_note.log"
+        "ro,nosuid,nodev,timeout=${STACKYARD_IMAGE_IDLE_S:-300}" "$sy_image" "$sy_rev/prefix" "$sy_note.log"
     )
     sy_i=0
     while sy_is_stub "$sy_rev" && kill -0 "$sy_server" 2>/dev/null && [ "$sy_i" -lt 3000 ]; do
@@ -106,7 +113,7 @@ elif sy_is_stub "$sy_root"; then
   exec 9>> "$sy_note" || sy_fail 4 '' "cannot open $sy_note"
   flock -w 60 9 || sy_fail 4 '' "timed out after 60 s waiting for another process that mounts an image: $sy_note"
   read -r sy_pid sy_start < "$sy_note" || sy_pid=
-  if [ -n "$sy_pid" ] && sy_lives "$sy_pid" "$sy_start"; then
+  if [ -n "$sy_pid" ] && sy_lives "$sy_pid" "$sy_start" && [ -e "/proc/$sy_pid/root$sy_root/prefix/bin" ]; then
     exec 9>&-
     exec nsenter --preserve-credentials --user --mount --target "$sy_pid" --wd="$PWD" -- "$sy_path" "$@"
   fi

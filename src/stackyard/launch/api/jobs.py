@@ -106,7 +106,7 @@ def record_launch(job: Job) -> Run:
         InputError, MissingError: the job cannot be planned; nothing is written then.
         StackyardError: the run directory cannot be created.
     """
-    check_program(job.intent)
+    check_program(job.intent, job.context.stack.image)
     plan = job.plan()
     return record_run(Run(job, new_run(job.workspace.runs), plan), "launch")
 
@@ -119,6 +119,6 @@ def record_submission(job: Job) -> Run:
         StackyardError: the run directory cannot be created.
     """
     plan = job.plan(head=True)
-    check_program(job.intent)
+    check_program(job.intent, job.context.stack.image)
     paths = new_run(job.workspace.runs)
     return record_run(Run(job, paths, plan, batch_script(job, plan, paths)), "submit")

@@ -139,7 +139,8 @@ def stack_in_use(yard: Yard, site: Site, name: str, folder: str = "") -> StackIn
     from stackyard.yard.record import read_record
 
     built = read_record(RevisionPaths.of(folder).record) if folder else catalogue.record_of(yard, name)
-    return StackInUse(built.module, built.path, built.prefix, built.input_hash, change_of(built, site))
+    image = str(RevisionPaths.of(built.path).image) if built.form.kind == "squashfs" else ""
+    return StackInUse(built.module, built.path, built.prefix, built.input_hash, change_of(built, site), image)
 
 
 def _stack(workspace: Workspace, intent: Intent, again: Repeat | None) -> StackInUse:

@@ -24,6 +24,8 @@ class StackInUse:
     prefix: str = ""
     lock_hash: str = ""
     change: EnvironmentChange = field(default_factory=EnvironmentChange)
+    image: str = ""
+    """The file that has all its files, where the revision is an image."""
 
 
 @dataclass(frozen=True)

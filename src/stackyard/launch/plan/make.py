@@ -38,7 +38,7 @@ from stackyard.launch.plan.model import (
     Wrapper,
 )
 from stackyard.launch.plan.queues import queue_findings
-from stackyard.launch.plan.staging import check_stage, plan_stage
+from stackyard.launch.plan.staging import check_stage, plan_stage, stack_variables
 from stackyard.launch.request.intent import Intent
 from stackyard.spec.naming import safe
 from stackyard.spec.sitemodels import NodeKind, Site
@@ -93,9 +93,9 @@ def make_plan(
     wrappers = wrappers_of(intent, site, made, context)
     plain, private = variables_of(intent, site, node.kind, context)
     stage = stage_of(intent, site, layout, context) if program is None else Stage()
+    own = job_variables(layout, line, context) | stack_variables(intent, context)
     return Plan(
-        layout, made, line, wrappers, context.stack.change,
-        variables={**job_variables(layout, line, context), **plain}, private=private,
+        layout, made, line, wrappers, context.stack.change, variables={**own, **plain}, private=private,
         cwd=intent.cwd or str(Path.cwd()),
         head=head_of(intent, site, layout, context) if head else None,
         reasons=(*made.reasons, *line.reasons, *(r for w in wrappers for r in w.reasons), *stage.reasons),
@@ -282,13 +282,13 @@ def unused(given: Iterable[str], context: PlanContext) -> list[str]:
     return [name for name in given if not makes_one or name in ("array", "requeue", "output", "signal_s")]
 
 
-def check_program(intent: Intent) -> None:
+def check_program(intent: Intent, stack_image: str = "") -> None:
     """Raise InputError where the program is a script that does not exist, or what is to be staged does not.
 
     Programs without a directory in their name are looked up on the nodes, with the stack's PATH; files inside an image
     are not visible here.
     """
-    check_stage(intent)
+    check_stage(intent, stack_image)
     for name in intent.roles:
         _check_script(intent.of_role(name))
     if not intent.roles:

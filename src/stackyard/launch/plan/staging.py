@@ -14,6 +14,8 @@ from stackyard.spec.sitemodels import NodeKind
 STACK = "stack"
 """The word for the image that the ranks run in; a file of that name is ./stack."""
 VARIABLE = "STACKYARD_STAGE"
+STAGED_IMAGE = "STACKYARD_STAGED_IMAGE"
+"""The revision whose image is in `VARIABLE`; its launcher reads both (image/launcher)."""
 
 
 def plan_stage(intent: Intent, kind: NodeKind, context: PlanContext) -> Stage:
@@ -22,7 +24,7 @@ def plan_stage(intent: Intent, kind: NodeKind, context: PlanContext) -> Stage:
     Raises:
         InputError: two have the same name, one is a prefix, or ``stack`` is not an image.
     """
-    paths = staged_paths(intent)
+    paths = staged_paths(intent, context.stack.image)
     names: dict[str, str] = {}
     for path in paths:
         if context.stack.prefix and Path(context.stack.prefix).is_relative_to(path):
@@ -45,11 +47,18 @@ def plan_stage(intent: Intent, kind: NodeKind, context: PlanContext) -> Stage:
     return Stage(tuple(names.items()), base, reasons)
 
 
-def staged_paths(intent: Intent) -> list[str]:
-    """The paths, absolute. Raises InputError: ``stack`` is staged, and the ranks do not run in an image."""
+def staged_paths(intent: Intent, stack_image: str = "") -> list[str]:
+    """The paths, absolute. Raises InputError: ``stack`` is staged, and neither container nor stack is an image."""
     cwd = Path(intent.cwd or Path.cwd()).absolute()
-    found = (os.path.normpath(cwd / (_image(intent) if word == STACK else word)) for word in intent.stage)
+    found = (os.path.normpath(cwd / (_image(intent, stack_image) if word == STACK else word)) for word in intent.stage)
     return list(dict.fromkeys(found))
+
+
+def stack_variables(intent: Intent, context: PlanContext) -> dict[str, str]:
+    """What tells the stack's launcher that the copy of its image is to be mounted: the revision."""
+    stack = context.stack
+    staged = not intent.container and stack.image and stack.image in staged_paths(intent, stack.image)
+    return {STAGED_IMAGE: stack.folder} if staged else {}
 
 
 def staged_image(intent: Intent) -> str:
@@ -64,10 +73,10 @@ def _image_path(intent: Intent) -> str:
     return os.path.normpath(Path(intent.cwd or Path.cwd(), intent.container).absolute())
 
 
-def check_stage(intent: Intent) -> None:
+def check_stage(intent: Intent, stack_image: str = "") -> None:
     """Raise InputError where something is not there or cannot be read. What is in a directory, only the job sees."""
     images = {_image_path(one) for one in (intent, *map(intent.of_role, intent.roles))}
-    for path in staged_paths(intent):
+    for path in staged_paths(intent, stack_image):
         if not Path(path).exists():
             hint = "give a path on a file system that the nodes share"
             raise InputError(f"--stage: {path} not found", hint=hint)
@@ -82,14 +91,14 @@ def check_stage(intent: Intent) -> None:
             raise _prefix(path)
 
 
-def _image(intent: Intent) -> str:
-    if intent.container:
-        return intent.container
+def _image(intent: Intent, stack_image: str) -> str:
+    if intent.container or (stack_image and not intent.roles):
+        return intent.container or stack_image
     if any(role.container for role in intent.roles.values()):
         raise InputError("--stage stack: the roles have images of their own", hint="name them: --stage IMAGE")
     raise InputError(
         "--stage stack: this job runs in no image, and the prefix of a stack does not work at another path",
-        hint="use an image: --container IMAGE --stage stack; for a file called stack write ./stack",
+        hint="use a stack with `image: squashfs`, or --container IMAGE; for a file called stack write ./stack",
     )
 
 
