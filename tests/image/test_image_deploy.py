@@ -173,6 +173,22 @@ def test_a_deploy_that_was_killed_is_repeated(bed: Bed, tmp_path: Path, point: s
         end_servers(tmp_path)
 
 
+def test_a_site_limits_the_files_of_a_revision(tmp_path: Path) -> None:
+    other = Bed(tmp_path)
+    (tmp_path / "home").mkdir()
+    file = other.write()
+    file.write_text(file.read_text().replace("image: squashfs\n", ""))
+    (tmp_path / "site.yaml").write_text("fs: {max_inodes: 20}\n")
+    try:
+        done = other.stackyard("--site", tmp_path / "site.yaml", "deploy", file)
+        assert "the site's limit is 20" in done.out + done.err
+        assert json.loads(other.paths.record.read_text())["form"]["kind"] == "squashfs"
+        again = other.stackyard("--site", tmp_path / "site.yaml", "deploy", file, "--json").value["revisions"][0]
+        assert again["status"] == "unchanged"
+    finally:
+        end_servers(tmp_path)
+
+
 def test_an_image_that_cannot_be_packed_leaves_nothing(tmp_path: Path) -> None:
     """The post script makes a pipe."""
     other = Bed(tmp_path)

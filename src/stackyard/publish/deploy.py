@@ -238,7 +238,7 @@ def _ensure_built(task: Task, request: Request, progress: Progress, held: Held) 
             progress,
             licences=agreed,
         )
-        if task.variant.image == "squashfs":
+        if _is_image(task, record, request.site, progress):
             progress.phase(task.module, "image", task.paths.image.name)
             record = form.squash(record)
         held.check()
@@ -250,6 +250,17 @@ def _ensure_built(task: Task, request: Request, progress: Progress, held: Held) 
         raise disk.failure(error, f"building {task.module}") from error
     progress.phase(task.module, "built")
     return replace(task, record=record)
+
+
+def _is_image(task: Task, record: BuildRecord, site: Site, progress: Progress) -> bool:
+    """Whether the files are kept in an image: the stack says so, or they are more than the site's limit."""
+    inodes, most = record.disk.inodes_new + record.disk.inodes_shared, site.fs.max_inodes
+    if task.variant.image == "prefix" and most and inodes > most:
+        progress.notice(
+            f"{task.module} is kept in an image: {inodes:,} files, the site's limit is {most:,} (fs: max_inodes)"
+        )
+        return True
+    return task.variant.image == "squashfs"
 
 
 def _tell_lost(yard: Yard, progress: Progress) -> None:

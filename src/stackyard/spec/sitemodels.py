@@ -266,6 +266,14 @@ class LaunchPolicy(Model):
     prologue: tuple[str, ...] = Field((), description="Lines at the start of every batch script, e.g. module purge")
 
 
+class FileSystem(Model):
+    """What the file system of the yard can bear."""
+
+    max_inodes: int = Field(
+        0, ge=0, description="Files and directories of a revision, above which it is kept in an image; 0: no limit"
+    )
+
+
 class Site(Model):
     """One cluster. Every field has a default, so a machine without a site.yaml is a site too."""
 
@@ -284,6 +292,7 @@ class Site(Model):
     user_paths: UserPaths = UserPaths()
     modules: ModulePolicy = ModulePolicy()
     permissions: Permissions = Permissions()
+    fs: FileSystem = FileSystem()
     licences: LicencePolicy = LicencePolicy()
     condarc: CondaRc = CondaRc()
     stacks: Overrides = Field(Overrides(), description="Values for every stack of this site")
