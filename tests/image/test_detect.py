@@ -128,6 +128,11 @@ def test_summit_preloads_the_hook_from_the_libraries() -> None:
     assert "/opt/ibm/spectrum_mpi/lib/libpami_cudahook.so" in policy.libraries
 
 
+def test_the_example_of_summit_has_the_profile() -> None:
+    example = Path(__file__).parents[2] / "examples/summit-containers/bindings.yaml"
+    assert load_bindings(example) == read_profile("summit", {})
+
+
 def test_only_what_exists_is_kept(tmp_path: Path) -> None:
     (tmp_path / "libx.so.1").touch()
     bindings = HostBindings(

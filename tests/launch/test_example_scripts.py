@@ -235,7 +235,8 @@ def test_every_site_shows_how_it_launches() -> None:
 
 @pytest.mark.parametrize(("site", "line"), commands())
 def test_a_command_of_a_readme(site: str, line: str, work: Path) -> None:
-    shutil.copy(EXAMPLES / site / "site.yaml", work)
+    for file in ("site.yaml", *(path.name for path in (EXAMPLES / site).glob("bindings.yaml"))):
+        shutil.copy(EXAMPLES / site / file, work)
     words = shlex.split(line)
     with mock.patch.dict(os.environ, small(work), clear=True):
         out = inside(*words[1:]).out

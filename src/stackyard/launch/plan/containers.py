@@ -83,7 +83,12 @@ def wrap(
     if runtime == "charliecloud":
         _mount_points(replace(inside, image=image))
     made = _charliecloud(inside) if runtime == "charliecloud" else _apptainer(runtime, inside)
-    return replace(made, needed=needed)
+    return replace(made, needed=needed, reasons=(*made.reasons, *_of_bindings(site)))
+
+
+def _of_bindings(site: Site) -> tuple[Reason, ...]:
+    file = site.launch.container.bindings
+    return (Reason((Path(file).name,), "the host's libraries in the image, each with its reason"),) if file else ()
 
 
 def _policy(site: Site) -> tuple[ContainerPolicy, tuple[str, ...]]:
