@@ -216,6 +216,19 @@ def test_a_library_that_is_nowhere(image: Path, tmp_path: Path) -> None:
     assert one(check(image, Asked(gone))).rule == "bind-source"
 
 
+def test_a_component_that_cannot_be_opened(image: Path, tmp_path: Path) -> None:
+    """MPI leaves it out without a word: the ranks speak TCP over the management network."""
+    lost = build(tmp_path / "host/libucp.so.0")
+    build(tmp_path / "host/openmpi/mca_pml_ucx.so", needs=(lost,))
+    host = mpi(tmp_path / "host/libmpi.so.12", "mpich", "5.0.2")
+    place = Bind(path=f"{tmp_path}/host/openmpi", to="/usr/lib64/openmpi")
+    found = one(check(image, Asked(bindings(host, binds=(place,)))))
+    assert (found.rule, found.severity) == ("component-missing", "warning")
+    assert found.message.endswith("what the image does not have: libucp.so.0") and "slower" in found.reason
+    rows = (BoundPath(path=str(host)), BoundPath(path=str(lost)))
+    assert check(image, Asked(bindings(host, binds=(place,), libraries=rows))).findings == ()
+
+
 def test_an_image_without_an_mpi(image: Path, host: Path) -> None:
     (image / "app").unlink()
     assert one(check(image, Asked(bindings(host)))).severity == "note"

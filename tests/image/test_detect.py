@@ -20,7 +20,7 @@ from stackyard.image.bindings.written import bindings_text, for_building
 from stackyard.spec.bindings import Bind, BoundPath, BoundVariable, HostBindings, load_bindings
 from stackyard.spec.sitemodels import ContainerPolicy
 from support import programs
-from support.cli import stackyard
+from support.cli import inside, stackyard
 
 pytestmark = pytest.mark.real
 
@@ -39,6 +39,9 @@ def test_open_mpi_of_this_machine() -> None:
         ["mpirun.openmpi", "--version"], capture_output=True, text=True, check=True
     ).stdout.split()[2]  # fmt: skip
     assert {"libmpi.so.40", "libopen-pal.so.40", "libpmix.so.2", "libhwloc.so.15"} <= names(found.libraries)
+    assert {"libmca_common_ucx.so.40", "libucp.so.0"} <= names(
+        found.libraries
+    )  # beside a compiler's link in openmpi/lib
     assert not {"libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1"} & names(found.libraries)
     folder = library.parent
     assert {f"{folder}/openmpi", f"{folder}/pmix2", "/etc/openmpi", "/usr/share/openmpi"} <= {
@@ -172,17 +175,18 @@ def test_a_traced_program(tmp_path: Path) -> None:
     assert "{path: /etc/shells, why: opened by app}" in made.out
 
 
-def test_verbs(tmp_path: Path) -> None:
+def test_verbs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Detected, shown in each form, refused to be overwritten; a module that Lmod loads and unloads."""
     programs.need("mpirun.openmpi", "lmod")
-    made = stackyard("bindings", "detect", cwd=tmp_path)
+    monkeypatch.chdir(tmp_path)
+    made = inside("bindings", "detect")
     assert "wrote bindings.yaml: Open MPI" in made.out
-    again = stackyard("bindings", "detect", cwd=tmp_path, expect=2)
+    again = inside("bindings", "detect", expect=2)
     assert "error: cannot write bindings.yaml: it exists" in again.err
-    stackyard("bindings", "detect", "--replace", cwd=tmp_path)
-    shown = stackyard("bindings", "show", "--json", cwd=tmp_path).value
+    inside("bindings", "detect", "--replace")
+    shown = inside("bindings", "show", "--json").value
     assert shown["mpi"]["family"] == "openmpi" and shown["missing"] == []
-    site = stackyard("bindings", "show", "--as", "site", cwd=tmp_path).out
+    site = inside("bindings", "show", "--as", "site").out
     (tmp_path / "site.yaml").write_text(site)
     from stackyard.spec.site import load_site
 
@@ -191,7 +195,7 @@ def test_verbs(tmp_path: Path) -> None:
     )
     for kind, name in (("lua", "stackyard-bindings.lua"), ("tcl", "stackyard-bindings")):
         (tmp_path / kind).mkdir()
-        (tmp_path / kind / name).write_text(stackyard("bindings", "show", "--as", kind, cwd=tmp_path).out)
+        (tmp_path / kind / name).write_text(inside("bindings", "show", "--as", kind).out)
         script = (
             f". /usr/share/lmod/lmod/init/bash; module use {tmp_path / kind}; module load stackyard-bindings;"
             'echo "$APPTAINER_CONTAINLIBS|$APPTAINERENV_LD_LIBRARY_PATH"; module unload stackyard-bindings;'
@@ -204,7 +208,7 @@ def test_verbs(tmp_path: Path) -> None:
         )
         assert unloaded == "unset"
     (tmp_path / "bindings.yaml").write_text("format: 1\nbinds:\n  - {path: /none/x, why: y}\n")
-    gone = stackyard("bindings", "show", cwd=tmp_path, expect=4)
+    gone = inside("bindings", "show", expect=4)
     assert "/none/x does not exist on this machine" in gone.err
 
 

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from stackyard.findings import Finding, some
+from stackyard.image.bindings.detect import files_below
 from stackyard.image.bindings.drivers import Driver, check_driver, newest
-from stackyard.image.bindings.families import companion_sonames, families, known_mpi, mpi_sonames
+from stackyard.image.bindings.families import companion_sonames, families, known_mpi, mpi_sonames, parts
 from stackyard.image.bindings.loader import Closure, Loaded, read_elf
 from stackyard.image.bindings.opened import opened
 from stackyard.image.bindings.profiles import missing_here
@@ -79,6 +80,7 @@ def check(image: Path, asked: Asked) -> Checked:
         rpaths: dict[str, None] = {}
         findings = [*_sources(asked.bindings), *_cleaned(policy), *_names(seen), *_pmi(asked)]
         findings += _of_users(users, seen, asked.bindings, loads, rpaths)
+        findings += _of_components(users, seen, asked.bindings, loads)
         findings += _of_drivers(inside, asked.drivers)
         return Checked(
             str(image), files.how, tuple(user.path for user in users), loads, _merged(findings), tuple(rpaths)
@@ -158,7 +160,7 @@ def _of_users(
         yield Finding(
             "no-mpi-program", "note", "no program or library of the image is linked to an MPI",
             "what opens an MPI by dlopen, as mpi4py's wheels do, is seen only when it runs",
-            "check --run LAUNCHER -- PROGRAM shows what it loads",
+            "stackyard bindings check --run LAUNCHER IMAGE -- PROGRAM shows what it loads",
         )  # fmt: skip
     for user in users:
         closure = seen.loader.closure([user.path], preload=seen.preload)
@@ -233,6 +235,33 @@ def _missing(closure: Closure, seen: View) -> Iterator[Finding]:
                 "library-missing", "refused", f"{each.name} not found in the image, required by {each.by.elf.path}",
                 "the program does not start", f"add the host's {each.name} to `libraries`",
             )  # fmt: skip
+
+
+def _of_components(
+    users: Sequence[User], seen: View, bindings: HostBindings, loads: dict[str, str]
+) -> Iterator[Finding]:
+    """What components of the host's MPI lack inside."""
+    user = next((user.path for user in users if loads.get(user.path, "").startswith("host:")), "")
+    folders = {name for part in parts() for name in part.folders}
+    places = [bind.to or bind.path for bind in bindings.binds if Path(bind.to or bind.path).name in folders]
+    files = [path for place in places for path in files_below(seen.loader.tree, place) if ".so" in Path(path).name]
+    if not user or not files:
+        return
+    known = {item.elf.path for item in seen.loader.closure([user], preload=seen.preload).loaded}
+    closure = seen.loader.closure([user, *files], preload=seen.preload)
+    lost = [each for each in closure.missing if seen.is_host(each.by)]
+    if lost:
+        names = some([each.name for each in lost], 2 * _SHOWN)
+        yield Finding(
+            "component-missing", "warning",
+            f"components of the host's MPI need what the image does not have: {names}", _LEFT_OUT,
+            "add them to `libraries`, from where `ldconfig -p` of the host has them",
+        )  # fmt: skip
+    for found in version_findings(closure, seen, besides=known):
+        yield replace(found, rule="component-version", severity="warning", reason=_LEFT_OUT)
+
+
+_LEFT_OUT = "such a component is left out without a word, and a slower one is used"
 
 
 def _of_drivers(inside: Contents, drivers: Iterable[Driver]) -> Iterator[Finding]:

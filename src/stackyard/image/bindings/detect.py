@@ -220,7 +220,8 @@ def _beside(tree: Tree, item: Loaded, names: Iterable[str]) -> list[str]:
 
 def _open_folder(loader: Loader, closure: Closure, folder: str, found: _Found) -> list[str]:
     """Note what the components of a directory need. Returns what they need and this machine does not have."""
-    files = [path for path in _files(loader.tree, folder) if re.search(r"\.so(\.\d+)*$", path)]
+    files = [path for path in files_below(loader.tree, folder) if re.search(r"\.so(\.\d+)*$", path)]
+    files = [path for path in files if _is_below(loader.tree, path, folder)]
     found.components += [posixpath.basename(path) for path in files]
     inner = loader.closure(files)
     for item in inner.loaded:
@@ -232,7 +233,14 @@ def _open_folder(loader: Loader, closure: Closure, folder: str, found: _Found) -
     return [f"{each.name}, required by the component {each.by.name}, not found" for each in inner.missing]
 
 
-def _files(tree: Tree, folder: str, depth: int = 4) -> Iterator[str]:
+def _is_below(tree: Tree, path: str, folder: str) -> bool:
+    """Whether a file is in a directory, and not a link to elsewhere: a compiler's link to a library of the system."""
+    found, above = tree.find(path), tree.find(folder)
+    return found is not None and above is not None and found.inside.startswith(f"{above.inside}/")
+
+
+def files_below(tree: Tree, folder: str, depth: int = 4) -> Iterator[str]:
+    """The files below a directory, as seen inside."""
     for name in tree.names(folder):
         path = f"{folder}/{name}"
         found = tree.find(path)
@@ -240,7 +248,7 @@ def _files(tree: Tree, folder: str, depth: int = 4) -> Iterator[str]:
             continue
         if found.outside.is_dir():
             if depth:
-                yield from _files(tree, path, depth - 1)
+                yield from files_below(tree, path, depth - 1)
         else:
             yield path
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from stackyard.findings import Finding, some
@@ -16,10 +16,14 @@ from stackyard.image.bindings.view import View
 _SHOWN = 3
 
 
-def version_findings(closure: Closure, seen: View) -> Iterator[Finding]:
-    """One finding for each library that lacks versions, where it or what needs it is the host's."""
+def version_findings(closure: Closure, seen: View, *, besides: Collection[Path] = ()) -> Iterator[Finding]:
+    """One finding for each library that lacks versions, where it or what needs it is the host's.
+
+    Args:
+        besides: files whose own needs are known.
+    """
     lacking: dict[str, dict[str, list[Loaded]]] = {}
-    for item in closure.loaded:
+    for item in (each for each in closure.loaded if each.elf.path not in besides):
         for name, wanted in read_versions(item.elf.path).needed.items():
             provider = closure.get(name)
             if provider is None or not (seen.is_host(item) or seen.is_host(provider)):
