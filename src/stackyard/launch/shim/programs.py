@@ -1,0 +1,59 @@
+"""The part of rank.sh that starts the program: directory, environment, command, and what is put in front of it."""
+
+from __future__ import annotations
+
+import shlex
+
+from stackyard.launch.layout.ranges import runs
+from stackyard.launch.plan.model import Plan, Wrapper
+from stackyard.launch.shim import roles, shell
+
+
+def _directory(cwd: str) -> str:
+    if not cwd:
+        return ""
+    return f'cd -- {shlex.quote(cwd)} || sy_unfit "cannot enter "{shlex.quote(cwd)}": does it exist on all nodes?"\n'
+
+
+def programs(plan: Plan) -> list[str]:
+    """The environment, the directory and the command of a rank; with several roles those of its role."""
+    if not plan.roles:
+        return ["sy_environment\n", _directory(plan.cwd), _program(plan)]
+    return [
+        roles.EXPORTS, "sy_environment_$sy_role\n",
+        roles.cases(_directory(role.plan.cwd) + _program(role.plan) for role in plan.roles),
+    ]  # fmt: skip
+
+
+def _program(plan: Plan) -> str:
+    text = shell.array("sy_words", plan.program.argv)
+    return text + "".join(wrapped(wrapper) for wrapper in reversed(plan.wrappers))
+
+
+def wrapped(wrapper: Wrapper) -> str:
+    """Put a wrapper in front of the command so far, for its tasks."""
+    text = _needed(wrapper.needed) + shell.exports(wrapper.variables) + shell.lists(wrapper.lists)
+    text += shell.array("sy_words", wrapper.argv, '"${sy_words[@]}"')
+    if wrapper.tasks is None:
+        return text
+    if not wrapper.tasks:
+        return ""
+    return f"if (( {_is_one_of(wrapper.tasks)} )); then\n{text}fi\n"
+
+
+def _needed(paths: tuple[str, ...]) -> str:
+    """Stop the launch if a node lacks a file that the container's runtime is told to bind: it would not start."""
+    if not paths:
+        return ""
+    words = " ".join(map(shlex.quote, paths))
+    return (
+        f"for sy_path in {words}; do\n"
+        '  [[ -e $sy_path ]] || sy_unfit "cannot bind $sy_path into the image: it does not exist on this node." \\\n'
+        '    "Compare launch.container in site.yaml with this node: stackyard bindings show"\n'
+        "done\n"
+    )
+
+
+def _is_one_of(tasks: tuple[int, ...]) -> str:
+    """The condition of these tasks, with one part for each run of numbers, however many ranks there are."""
+    return " || ".join(f"sy_rank >= {first} && sy_rank <= {last}" for first, last in runs(tasks))
