@@ -14,7 +14,7 @@ from stackyard.errors import InputError, ManyErrors
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
 from stackyard.launch.plan.containers import wrap
 from stackyard.launch.request.intent import Intent
-from stackyard.launch.shim import rank_sh, shell
+from stackyard.launch.shim import programs, shell
 from stackyard.spec.bindings import load_bindings
 from stackyard.spec.site import load_site
 
@@ -78,7 +78,7 @@ def test_stars_are_expanded_on_the_node(tmp_path: Path) -> None:
 
 def test_a_node_without_a_source_says_so(tmp_path: Path) -> None:
     """The runtime would stop every rank with a message of its own, on a node that nothing names."""
-    text = 'sy_unfit() { echo "$*"; exit 71; }\n' + rank_sh._needed((str(tmp_path), "/none/libcxi.so.1")) + "echo on"
+    text = 'sy_unfit() { echo "$*"; exit 71; }\n' + programs.needed((str(tmp_path), "/none/libcxi.so.1")) + "echo on"
     done = subprocess.run(["bash", "-p", "-c", text], capture_output=True, text=True, check=False, env=os.environ)
     assert done.returncode == 71 and "cannot bind /none/libcxi.so.1 into the image" in done.stdout
     fine = text.replace("/none/libcxi.so.1", str(tmp_path))

@@ -71,7 +71,8 @@ def stalling(tmp_path: Path) -> Iterator[tuple[Site, int]]:
     finally:
         server.send_signal(signal.SIGCONT)
         subprocess.run(["fusermount3", "-u", "-z", str(mounted)], check=False)
-        server.wait(10)
+        server.kill()  # a lazy unmount waits for what is still open
+        server.wait(60)
 
 
 @pytest.mark.real

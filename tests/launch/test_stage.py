@@ -121,7 +121,8 @@ def shared(place: Path) -> Iterator[subprocess.Popen[bytes]]:
     finally:
         server.send_signal(signal.SIGCONT)
         subprocess.run(["fusermount3", "-u", "-z", str(place / "mounted")], check=False)
-        server.wait(10)
+        server.kill()  # a lazy unmount waits for what is still open
+        server.wait(60)
 
 
 @pytest.mark.real

@@ -32,7 +32,7 @@ def _program(plan: Plan) -> str:
 
 def wrapped(wrapper: Wrapper) -> str:
     """Put a wrapper in front of the command so far, for its tasks."""
-    text = _needed(wrapper.needed) + shell.exports(wrapper.variables) + shell.lists(wrapper.lists)
+    text = needed(wrapper.needed) + shell.exports(wrapper.variables) + shell.lists(wrapper.lists)
     text += shell.array("sy_words", wrapper.argv, '"${sy_words[@]}"')
     if wrapper.tasks is None:
         return text
@@ -41,7 +41,7 @@ def wrapped(wrapper: Wrapper) -> str:
     return f"if (( {_is_one_of(wrapper.tasks)} )); then\n{text}fi\n"
 
 
-def _needed(paths: tuple[str, ...]) -> str:
+def needed(paths: tuple[str, ...]) -> str:
     """Stop the launch if a node lacks a file that the container's runtime is told to bind: it would not start."""
     if not paths:
         return ""
