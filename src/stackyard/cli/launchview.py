@@ -39,8 +39,8 @@ class LaunchView:
         self._names: Mapping[int, str] = {}
 
     def phase(self, name: str, detail: str = "") -> None:
-        """One line with the seconds since the start."""
-        if self._quiet or (name == "nodes" and not self._live):
+        """One line with the seconds since the start; that it runs shows where a rank has the terminal."""
+        if self._quiet or (name == "nodes" and not self._live) or (name == "running" and self._hidden is not None):
             return
         self._close()
         self._open = name == "nodes"
