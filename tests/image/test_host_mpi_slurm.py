@@ -39,7 +39,7 @@ def check(slurm: SlurmCluster, image: Path, tmp_path: Path) -> Any:
 
     def run(*words: str | Path, mpi: str = "pmi2", root: Path = image, expect: int = 0) -> Done:
         variables = slurm.environ(**{name: images.environ()[name] for name in ("PATH", "APPTAINER_USERNS")})
-        argv = ["bindings", "check", root, "--pmi", mpi, "--json", *words, "--run", f"{SRUN} --mpi={mpi}"]
+        argv = ["bindings", "check", root, "--json", *words, "--run", f"{SRUN} --mpi={mpi}"]
         return stackyard(*argv, "--", "/app", cwd=tmp_path, expect=expect, **variables)
 
     return run
