@@ -18,7 +18,7 @@ from stackyard.image.bindings.versions import read_versions
 from stackyard.spec.bindings import Bind, BoundOption, BoundPath, HostBindings, HostMpi, load_bindings
 from stackyard.spec.sitemodels import ContainerPolicy, Gpu, NodeKind, Site
 from support import programs
-from support.cli import stackyard
+from support.cli import inside, stackyard
 
 pytestmark = pytest.mark.real
 
@@ -109,6 +109,11 @@ def test_an_rpath_inside_is_found_and_repaired(image: Path, host: Path, tmp_path
     bind = load_bindings(plan).binds[0]
     assert bind.to == "/opt/DL/libsnapmlmpi3.so" and "sha256" in bind.why and snap.read_bytes() == before
     stackyard(*words, cwd=tmp_path)
+
+
+def test_a_program_needs_a_launcher(tmp_path: Path) -> None:
+    done = inside("bindings", "check", tmp_path, "--", "/app", expect=2)
+    assert "error: cannot run PROGRAM: no launcher given" in done.err
 
 
 def test_a_repaired_file_is_loaded(tmp_path: Path) -> None:

@@ -205,6 +205,10 @@ def check(
     """
     from stackyard.image.bindings.check import check as checked
 
+    if program and launcher is None:
+        raise InputError(
+            "cannot run PROGRAM: no launcher given", hint='name it: --run "srun -n2 --mpi=pmi2", or --run ""'
+        )
     asked = _asked(context, file, pmi or _pmi_of(launcher or ""))
     done = checked(image, asked)
     if repair is not None and done.rpaths:
