@@ -16,9 +16,9 @@ from stackyard.image.bindings.drivers import Driver, Toolkit, check_driver, newe
 from stackyard.image.bindings.repair import to_runpath
 from stackyard.image.bindings.versions import read_versions
 from stackyard.spec.bindings import Bind, BoundOption, BoundPath, HostBindings, HostMpi, load_bindings
-from stackyard.spec.sitemodels import Gpu, NodeKind, Site
+from stackyard.spec.sitemodels import ContainerPolicy, Gpu, NodeKind, Site
 from support import programs
-from support.cli import stackyard
+from support.cli import inside, stackyard
 
 pytestmark = pytest.mark.real
 
@@ -109,6 +109,11 @@ def test_an_rpath_inside_is_found_and_repaired(image: Path, host: Path, tmp_path
     bind = load_bindings(plan).binds[0]
     assert bind.to == "/opt/DL/libsnapmlmpi3.so" and "sha256" in bind.why and snap.read_bytes() == before
     stackyard(*words, cwd=tmp_path)
+
+
+def test_a_program_needs_a_launcher(tmp_path: Path) -> None:
+    done = inside("bindings", "check", tmp_path, "--", "/app", expect=2)
+    assert "error: cannot run PROGRAM: no launcher given" in done.err
 
 
 def test_a_repaired_file_is_loaded(tmp_path: Path) -> None:
@@ -242,14 +247,32 @@ def test_programs_with_the_same_problem_are_one_finding(image: Path, tmp_path: P
 
 
 def test_the_images_own_library_path_counts(image: Path, host: Path) -> None:
-    """Bound over nothing, and the image's scripts put its own MPI first: the site's settings do not say otherwise."""
+    """Its scripts put its own MPI first; a directory that is bound is not searched by itself."""
     (image / ".singularity.d/env").mkdir(parents=True)
-    (image / ".singularity.d/env/90-environment.sh").write_text(
-        'export LD_LIBRARY_PATH="/usr/lib64:$LD_LIBRARY_PATH"\n'
-    )
+    (image / ".singularity.d/env/90-environment.sh").write_text('export LD_LIBRARY_PATH="/opt/own:$LD_LIBRARY_PATH"\n')
+    (image / "opt/own").mkdir(parents=True)
+    (image / "usr/lib64/libmpi.so.12").rename(image / "opt/own/libmpi.so.12")
     assert check(image, Asked(bindings(host))).loads["/app"].startswith("host:")
     bare = HostBindings(binds=(Bind(path=str(host.parent)),), mpi=bindings(host).mpi)
-    assert one(check(image, Asked(bare))).rule == "mpi-own"
+    found = one(check(image, Asked(bare)))
+    assert found.rule == "mpi-own" and found.reason.startswith("it was found by LD_LIBRARY_PATH")
+
+
+def test_libraries_of_a_site_that_an_image_does_not_search(image: Path, host: Path) -> None:
+    """`libraries` without bindings sets no LD_LIBRARY_PATH: only Apptainer's own scripts in the image do."""
+    only = Asked(bindings(host, bound=False), ContainerPolicy(libraries=(str(host),)))
+    assert one(check(image, only)).rule == "libraries-not-searched"
+    (image / ".singularity.d/env").mkdir(parents=True)
+    (image / ".singularity.d/env/99-base.sh").touch()
+    assert check(image, only).findings == ()
+
+
+def test_a_library_without_versions_is_taken(image: Path, tmp_path: Path) -> None:
+    """The loader warns ("no version information available") and goes on."""
+    new = build(tmp_path / "new/libhwloc.so.15", version="HWLOC_2.9")
+    build(image / "usr/lib64/libhwloc.so.15")
+    host = mpi(tmp_path / "host/libmpi.so.12", "mpich", "5.0.2", needs=(new,))
+    assert check(image, Asked(bindings(host))).findings == ()
 
 
 CUDA = [

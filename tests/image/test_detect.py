@@ -154,14 +154,21 @@ def test_what_a_trace_shows_is_added() -> None:
         f'12 openat(AT_FDCWD, "{fabric}", O_RDONLY|O_CLOEXEC) = 3',
         'openat(AT_FDCWD, "/etc/shells", O_RDONLY) = 4',
         'openat(AT_FDCWD, "/etc/hosts", O_RDONLY) = 4',
+        'openat(AT_FDCWD, "/etc/ld.so.cache", O_RDONLY|O_CLOEXEC) = 3',
         'openat(AT_FDCWD, "/etc/none", O_RDONLY) = -1 ENOENT (No such file or directory)',
         'openat(AT_FDCWD, "/etc/openmpi/x", O_RDONLY) = 4',
     ]
     paths = opened_paths(lines)
-    assert paths == [str(fabric), "/etc/shells", "/etc/hosts", "/etc/openmpi/x"]
+    assert paths == [str(fabric), "/etc/shells", "/etc/hosts", "/etc/ld.so.cache", "/etc/openmpi/x"]
     more = with_opened(HostBindings(binds=(Bind(path="/etc/openmpi"),)), paths, "app")
     assert [row.path for row in more.libraries] == [str(fabric)]
     assert [(row.path, row.why) for row in more.binds] == [("/etc/openmpi", ""), ("/etc/shells", "opened by app")]
+
+
+def test_a_traced_plugin_in_a_directory_of_its_own_is_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stackyard.image.bindings.trace._is_library", lambda path, real: True)  # not as the user's own
+    plugin = build(tmp_path / "hwloc/hwloc_xml.so")
+    assert [row.path for row in with_opened(HostBindings(), [str(plugin)], "app").binds] == [str(plugin)]
 
 
 def test_a_traced_program(tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ import pytest
 
 from image import hostmpi
 from stackyard.errors import MissingError
+from stackyard.host.command import run
 from stackyard.image.bindings.written import bindings_text
-from stackyard.spec.bindings import load_bindings
+from stackyard.spec.bindings import Bind, load_bindings
 from support import images, programs
 from support.cli import Done, stackyard
 from support.slurm import SlurmCluster
@@ -37,12 +38,12 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def check(slurm: SlurmCluster, image: Path, tmp_path: Path) -> Any:
     """`stackyard bindings check` with the ranks of a program on two nodes."""
 
-    def run(*words: str | Path, mpi: str = "pmi2", root: Path = image, expect: int = 0) -> Done:
+    def ranks(*words: str | Path, mpi: str = "pmi2", root: Path = image, expect: int = 0) -> Done:
         variables = slurm.environ(**{name: images.environ()[name] for name in ("PATH", "APPTAINER_USERNS")})
-        argv = ["bindings", "check", root, "--pmi", mpi, "--json", *words, "--run", f"{SRUN} --mpi={mpi}"]
+        argv = ["bindings", "check", root, "--json", *words, "--run", f"{SRUN} --mpi={mpi}"]
         return stackyard(*argv, "--", "/app", cwd=tmp_path, expect=expect, **variables)
 
-    return run
+    return ranks
 
 
 def detected(folder: Path, prefix: Path | str) -> Path:
@@ -168,3 +169,43 @@ def test_another_family_uses_the_images(check: Any, tmp_path: Path) -> None:
     assert {text.split()[2][:2] for text in libraries(done)} == {"v5"}
     assert all(rank["code"] == 0 for rank in done.value["ranks"])
     assert rules(done) == {"mpi-family", "pmi", "rank-mpi"}
+
+
+def test_a_traced_run_adds_what_no_table_has(slurm: SlurmCluster, tmp_path: Path) -> None:
+    """Debian's hwloc opens plug-ins and Slurm's PMIx sockets; what every image has of its own is left out."""
+    programs.need("strace", "mpicc.openmpi")
+    run(["mpicc.openmpi", hostmpi.RING, "-o", tmp_path / "ring"])
+    as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    words = ("--mpi", next(Path("/usr/lib").glob("*/libmpi.so.40")), "--trace", "srun -N1 -n2 --mpi=pmix")
+    done = stackyard(
+        "bindings", "detect", "--json", *words, "--", tmp_path / "ring", cwd=tmp_path, **slurm.environ(**as_root)
+    )
+    rows = [*done.value["libraries"], *done.value["binds"]]
+    traced = [row["path"] for row in rows if row["why"] == "opened by ring"]
+    assert traced and "/etc/ld.so.cache" not in traced and not any("libc.so.6" in path for path in traced)
+
+
+def launched(slurm: SlurmCluster, folder: Path, image: Path, *, expect: int) -> Done:
+    """The ring program of an image by `stackyard launch`, with what site.yaml names."""
+    site = "name: test\nnodes: {n: {cores: 32}}\nscheduler: {kind: slurm, exclusive: false, mpi: pmi2}\n"
+    (folder / "site.yaml").write_text(f"{site}launch: {{container: {{runtime: apptainer, bindings: bindings.yaml}}}}\n")
+    variables = slurm.environ(**{name: images.environ()[name] for name in ("PATH", "APPTAINER_USERNS")})
+    words = ("--site", folder / "site.yaml", "launch", "-N", "2", "-r", "2", "-c", "1", "--backend", "mpi")
+    return stackyard(*words, "--container", image, "/app", cwd=folder, expect=expect, **variables)
+
+
+def test_a_launch_uses_the_bindings_of_its_site(slurm: SlurmCluster, image: Path, tmp_path: Path) -> None:
+    detected(tmp_path, hostmpi.mpich("of-host"))
+    done = launched(slurm, tmp_path, image, expect=0)
+    text = "".join(file.read_text() for file in tmp_path.glob("runs/*/**/rank-*.log")) or done.out
+    assert sorted(re.findall(r"rank \d of 4: sum 10, last 4", text)) == RANKS, done.out + done.err
+    assert len(re.findall(r"MPICH Version:\s+5\.0\.2", text)) == 4
+
+
+def test_a_launch_names_a_source_that_a_node_lacks(slurm: SlurmCluster, image: Path, tmp_path: Path) -> None:
+    file = detected(tmp_path, hostmpi.mpich("of-host"))
+    bindings = load_bindings(file)
+    gone = Bind(path="/usr/lib64/libcxi.so.1", why="Slingshot")
+    file.write_text(bindings_text(bindings.model_copy(update={"binds": (*bindings.binds, gone)})))
+    done = launched(slurm, tmp_path, image, expect=71)
+    assert "cannot bind /usr/lib64/libcxi.so.1 into the image: it does not exist on this node" in done.out + done.err

@@ -72,6 +72,8 @@ def test_its_files_are_in_one_file(bed: Bed) -> None:
     record = json.loads(bed.paths.record.read_text())
     form = record["form"]
     assert (form["kind"], form["file"], form["bytes"]) == ("squashfs", "image.sqsh", bed.paths.image.stat().st_size)
+    assert form["order"][0].startswith("bin/python") or "site-packages" in form["order"][0]
+    assert any(name.endswith(("idna/__init__.py", ".pyc")) and "idna" in name for name in form["order"])
     on_disk = [path for path in bed.paths.prefix.rglob("*") if not path.is_symlink() and path.is_file()]
     assert [path.name for path in on_disk] == [".stub"]
     assert (bed.paths.prefix / "bin" / "python").readlink() == Path("../../launch")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import stat
+import struct
 import subprocess
 from pathlib import Path
 
 import pytest
+from elftools.elf.elffile import ELFFile
 
 from image.elfbed import build, loaded_by_system, names
 from stackyard.image.bindings.ldcache import read_cache
@@ -28,7 +32,9 @@ def ours(program: Path, *library_path: str, tree: Tree | None = None) -> dict[st
     return names({item.name: item.inside for item in found.loaded if item.by is not None})
 
 
-@pytest.mark.parametrize("kind", ["none", "rpath", "runpath", "rpath-of-program", "runpath-of-program", "origin"])
+@pytest.mark.parametrize(
+    "kind", ["none", "rpath", "runpath", "rpath-of-program", "runpath-of-program", "runpath-below-rpath", "origin"]
+)
 @pytest.mark.parametrize("given", [True, False])
 def test_as_this_machine_does(tmp_path: Path, kind: str, given: bool) -> None:
     """The same two libraries in two directories: which is loaded depends on RPATH, RUNPATH and LD_LIBRARY_PATH."""
@@ -36,13 +42,26 @@ def test_as_this_machine_does(tmp_path: Path, kind: str, given: bool) -> None:
     for folder in (inner, outer):
         build(folder / "libdeep.so.1")
     options = {"rpath": {"rpath": str(inner)}, "runpath": {"runpath": str(inner)}, "origin": {"runpath": "$ORIGIN"}}
+    options["runpath-below-rpath"] = {"runpath": "/none"}
     for folder in (inner, outer):
         build(folder / "libtop.so.1", needs=(folder / "libdeep.so.1",), **options.get(kind, {}))  # type: ignore[arg-type]
     own = {"rpath-of-program": {"rpath": str(inner)}, "runpath-of-program": {"runpath": str(inner)}}
+    own["runpath-below-rpath"] = own["rpath-of-program"]
     app = build(tmp_path / "app", needs=(inner / "libtop.so.1",), program=True, **own.get(kind, {}))  # type: ignore[arg-type]
     environ = {"LD_LIBRARY_PATH": str(outer)} if given else {}
     expected = {k: v for k, v in loaded_by_system(app, **environ).items() if v != "not found"}
     assert ours(app, *environ.values()) == names(expected)
+
+
+def test_files_of_another_architecture_are_passed_over(tmp_path: Path) -> None:
+    good = build(tmp_path / "good/libx.so.1")
+    data = bytearray(good.read_bytes())
+    data[18:20] = (0xF3).to_bytes(2, "little")  # e_machine: RISC-V
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/libx.so.1").write_bytes(data)
+    app = build(tmp_path / "app", needs=(good,), program=True)
+    folders = (str(tmp_path / "other"), str(tmp_path / "good"))
+    assert ours(app, *folders) == names(loaded_by_system(app, LD_LIBRARY_PATH=":".join(folders)))
 
 
 def test_the_programs_of_this_machine() -> None:
@@ -59,6 +78,18 @@ def test_the_cache_is_what_ldconfig_prints() -> None:
     assert len(lines) > 20
     for name, path in lines:
         assert path in cache[name.split()[0]]
+
+
+def test_builds_for_some_processors_do_not_come_first(tmp_path: Path) -> None:
+    texts = b"libx.so.1\0/lib/glibc-hwcaps/x86-64-v3/libx.so.1\0/lib/libx.so.1\0"
+    at, most, plain = 48 + 2 * 24, texts.index(b"/lib/g"), texts.index(b"/lib/libx")
+    entries = [
+        struct.pack("<iIIIQ", 0x303, at, at + most, 0, 1 << 62),
+        struct.pack("<iIIIQ", 0x303, at, at + plain, 0, 0),
+    ]
+    head = struct.pack("<20sII", b"glibc-ld.so.cache1.1", 2, len(texts)).ljust(48, b"\0")
+    (tmp_path / "cache").write_bytes(head + b"".join(entries) + texts)
+    assert read_cache(tmp_path / "cache") == {"libx.so.1": ("/lib/libx.so.1",)}
 
 
 def test_a_damaged_cache_is_empty(tmp_path: Path) -> None:
@@ -115,6 +146,9 @@ def test_an_upper_layer_hides_a_lower_one(tmp_path: Path) -> None:
     found = tree.find("/etc/x")
     assert found is not None and found.outside.read_text() == "new"
     assert tree.names("/etc") == ["x", "y"]
+    if os.geteuid() == 0:
+        os.mknod(upper / "etc/y", stat.S_IFCHR, 0)  # a whiteout of overlayfs
+        assert Tree((upper, lower)).find("/etc/y") is None
 
 
 def test_links_in_circles_end(tmp_path: Path) -> None:
@@ -135,6 +169,17 @@ def test_symbol_versions(tmp_path: Path) -> None:
     needed = read_versions(app).needed
     assert needed["libucp.so.0"] == {"UCP_1.12"}
     assert any(version.startswith("GLIBC_") for version in needed["libc.so.6"])
+    with app.open("r+b") as stream:
+        section = next(each for each in ELFFile(stream).iter_sections() if each.name == ".gnu.version_r")
+        for library, versions in section.iter_versions():
+            at = section["sh_offset"] + library.entry.vn_aux if library.name == "libucp.so.0" else 0
+            assert len(list(versions)) >= 1
+            if at:
+                stream.seek(at + 4)  # vna_flags
+                stream.write(b"\x02\x00")
+                break
+    read_versions.cache_clear()
+    assert not read_versions(app).needed["libucp.so.0"]  # a weak need: the loader only warns
     (tmp_path / "text").write_text("no ELF")
     assert not read_versions(tmp_path / "text").needed
 

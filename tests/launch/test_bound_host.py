@@ -13,6 +13,7 @@ from stackyard.change import EnvironmentChange
 from stackyard.errors import InputError, ManyErrors
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
 from stackyard.launch.plan.containers import wrap
+from stackyard.launch.plan.model import Wrapper
 from stackyard.launch.request.intent import Intent
 from stackyard.launch.shim import programs, shell
 from stackyard.spec.bindings import load_bindings
@@ -78,11 +79,19 @@ def test_stars_are_expanded_on_the_node(tmp_path: Path) -> None:
 
 def test_a_node_without_a_source_says_so(tmp_path: Path) -> None:
     """The runtime would stop every rank with a message of its own, on a node that nothing names."""
-    text = 'sy_unfit() { echo "$*"; exit 71; }\n' + programs.needed((str(tmp_path), "/none/libcxi.so.1")) + "echo on"
+    text = (
+        'sy_unfit() { echo "$*"; exit 71; }\n'
+        + programs.wrapped(
+            Wrapper(("run", "x"), needed=(str(tmp_path), "/none/libcxi.so.1"), lists={"X": (f"{tmp_path}/*",)})
+        )
+        + 'echo on "$X"'
+    )
     done = subprocess.run(["bash", "-p", "-c", text], capture_output=True, text=True, check=False, env=os.environ)
     assert done.returncode == 71 and "cannot bind /none/libcxi.so.1 into the image" in done.stdout
     fine = text.replace("/none/libcxi.so.1", str(tmp_path))
-    assert subprocess.run(["bash", "-c", fine], capture_output=True, text=True, check=True).stdout == "on\n"
+    (tmp_path / "a.so").touch()
+    said = subprocess.run(["bash", "-c", fine], capture_output=True, text=True, check=True).stdout
+    assert said == f"on {tmp_path}/a.so\n"
 
 
 def test_what_is_wrong_in_the_file_is_named(tmp_path: Path) -> None:

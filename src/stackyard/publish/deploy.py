@@ -16,12 +16,12 @@ from stackyard.expose.published import follow_policy, users_policy
 from stackyard.expose.root import make_root
 from stackyard.findings import counted
 from stackyard.host.probe import machine
-from stackyard.image import form
 from stackyard.lock import solve
 from stackyard.lock.prefer import NOTHING, Update, require_known
 from stackyard.progress import Progress
 from stackyard.publish import generation, licences, surroundings
 from stackyard.publish.entries import entries_after, kept_status
+from stackyard.publish.forms import in_its_form
 from stackyard.publish.generation import Step
 from stackyard.publish.inputs import files_of
 from stackyard.publish.labels import without_labels
@@ -238,9 +238,7 @@ def _ensure_built(task: Task, request: Request, progress: Progress, held: Held) 
             progress,
             licences=agreed,
         )
-        if _is_image(task, record, request.site, progress):
-            progress.phase(task.module, "image", task.paths.image.name)
-            record = form.squash(record)
+        record = in_its_form(task, record, request.site, progress)
         held.check()
         revisions.mark(record)
     except OSError as error:
@@ -250,17 +248,6 @@ def _ensure_built(task: Task, request: Request, progress: Progress, held: Held) 
         raise disk.failure(error, f"building {task.module}") from error
     progress.phase(task.module, "built")
     return replace(task, record=record)
-
-
-def _is_image(task: Task, record: BuildRecord, site: Site, progress: Progress) -> bool:
-    """Whether the files are kept in an image: the stack says so, or they are more than the site's limit."""
-    inodes, most = record.disk.inodes_new + record.disk.inodes_shared, site.fs.max_inodes
-    if task.variant.image == "prefix" and most and inodes > most:
-        progress.notice(
-            f"{task.module} is kept in an image: {inodes:,} files, the site's limit is {most:,} (fs: max_inodes)"
-        )
-        return True
-    return task.variant.image == "squashfs"
 
 
 def _tell_lost(yard: Yard, progress: Progress) -> None:

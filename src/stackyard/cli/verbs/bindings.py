@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -182,7 +183,12 @@ def _bindings(context: Context, file: Path | None) -> HostBindings:
 @click.argument("image", type=click.Path(path_type=Path))
 @click.argument("program", nargs=-1, type=click.UNPROCESSED)
 @click.option("--bindings", "file", type=click.Path(path_type=Path), help="The bindings (default: as for `show`).")
-@click.option("--pmi", default="", metavar="KIND", help="As srun --mpi names it (default: site.yaml's, else Slurm's).")
+@click.option(
+    "--pmi",
+    default="",
+    metavar="KIND",
+    help="As srun --mpi names it (default: that of --run, else of site.yaml, else of Slurm).",
+)
 @click.option(
     "--repair", type=click.Path(path_type=Path), metavar="DIR", help="Keep repaired copies in DIR; bind them."
 )
@@ -199,7 +205,11 @@ def check(
     """
     from stackyard.image.bindings.check import check as checked
 
-    asked = _asked(context, file, pmi)
+    if program and launcher is None:
+        raise InputError(
+            "cannot run PROGRAM: no launcher given", hint='name it: --run "srun -n2 --mpi=pmi2", or --run ""'
+        )
+    asked = _asked(context, file, pmi or _pmi_of(launcher or ""))
     done = checked(image, asked)
     if repair is not None and done.rpaths:
         asked = _repair(context, image, done, asked, repair, file)
@@ -213,6 +223,12 @@ def check(
         _show_checked(done, findings, ranks)
     if any(finding.severity == "refused" for finding in findings):
         raise click.exceptions.Exit(3)
+
+
+def _pmi_of(launcher: str) -> str:
+    """The kind of PMI that a launcher's words name, or nothing."""
+    found = re.search(r"--mpi[= ](\S+)", launcher)
+    return found.group(1) if found else ""
 
 
 def _asked(context: Context, file: Path | None, pmi: str) -> Asked:

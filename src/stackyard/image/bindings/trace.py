@@ -68,10 +68,10 @@ def with_opened(bindings: HostBindings, paths: Iterable[str], program: str) -> H
         if any(posixpath.commonpath([path, above]) == above for above in bound):
             continue
         elf, why = read_elf(Path(path)), f"opened by {program}"
-        if elf is None or not elf.soname:
+        if elf is None or not elf.soname or not _SYSTEM.fullmatch(posixpath.dirname(path)):
             bound.append(path)
             binds.append(Bind(path=path, why=why))
-        elif elf.soname not in names and _SYSTEM.fullmatch(posixpath.dirname(path)):
+        elif elf.soname not in names:
             names.add(elf.soname)
             libraries.append(BoundPath(path=f"{posixpath.dirname(path)}/{elf.soname}", why=why))
     return bindings.model_copy(update={"libraries": tuple(libraries), "binds": tuple(binds)})
@@ -92,7 +92,7 @@ def _is_library(path: str, real: str) -> bool:
     """Whether an image needs it of the host: not the program's own, nor Python's, nor the C library's."""
     if real.startswith(("/home/", "/tmp/", "/proc/")) or "/python" in real:
         return False
-    return re.search(r"\.so(\.|$)", real) is not None and not is_left_to_image(posixpath.basename(path))
+    return re.search(r"\.so(\.\d+)*$", real) is not None and not is_left_to_image(posixpath.basename(path))
 
 
 def _is_setting(real: str) -> bool:

@@ -32,26 +32,13 @@ def _program(plan: Plan) -> str:
 
 def wrapped(wrapper: Wrapper) -> str:
     """Put a wrapper in front of the command so far, for its tasks."""
-    text = needed(wrapper.needed) + shell.exports(wrapper.variables) + shell.lists(wrapper.lists)
+    text = shell.needed(wrapper.needed) + shell.exports(wrapper.variables) + shell.lists(wrapper.lists)
     text += shell.array("sy_words", wrapper.argv, '"${sy_words[@]}"')
     if wrapper.tasks is None:
         return text
     if not wrapper.tasks:
         return ""
     return f"if (( {_is_one_of(wrapper.tasks)} )); then\n{text}fi\n"
-
-
-def needed(paths: tuple[str, ...]) -> str:
-    """Stop the launch if a node lacks a file that the container's runtime is told to bind: it would not start."""
-    if not paths:
-        return ""
-    words = " ".join(map(shlex.quote, paths))
-    return (
-        f"for sy_path in {words}; do\n"
-        '  [[ -e $sy_path ]] || sy_unfit "cannot bind $sy_path into the image: it does not exist on this node." \\\n'
-        '    "Compare launch.container in site.yaml with this node: stackyard bindings show"\n'
-        "done\n"
-    )
 
 
 def _is_one_of(tasks: tuple[int, ...]) -> str:

@@ -143,3 +143,16 @@ def lists(variables: Mapping[str, Iterable[str]]) -> str:
         text += f"shopt -s nullglob; sy_list=({inside}); shopt -u nullglob\n"
         text += f'printf -v {name} \'%s,\' "${{sy_list[@]}}"; export {name}="${{{name}%,}}"\n'
     return text
+
+
+def needed(paths: tuple[str, ...]) -> str:
+    """Stop the launch if a node lacks a file that the container's runtime is told to bind: it would not start."""
+    if not paths:
+        return ""
+    words = " ".join(map(shlex.quote, paths))
+    return (
+        f"for sy_path in {words}; do\n"
+        '  [[ -e $sy_path ]] || sy_unfit "cannot bind $sy_path into the image: it does not exist on this node." \\\n'
+        '    "Compare launch.container in site.yaml with this node: stackyard bindings show"\n'
+        "done\n"
+    )

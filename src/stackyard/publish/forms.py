@@ -1,0 +1,33 @@
+"""The form of a revision: its files as they are, or packed into an image before it is marked as built."""
+
+from __future__ import annotations
+
+from stackyard.image import form, order
+from stackyard.progress import Progress
+from stackyard.publish.plan import Task
+from stackyard.spec.models import Site
+from stackyard.yard.record import BuildRecord
+
+
+def in_its_form(task: Task, record: BuildRecord, site: Site, progress: Progress) -> BuildRecord:
+    """The record of a finished build, whose files are then in the form that the stack or the site asks for.
+
+    Raises:
+        MissingError, StackyardError: as `image.form.squash`.
+    """
+    if not _is_image(task, record, site, progress):
+        return record
+    progress.phase(task.module, "image", task.paths.image.name)
+    named = task.variant.environment
+    requested = [each.name for each in named.conda] + [each.name for each in named.pip]
+    return form.squash(record, order=order.traced(record, requested))
+
+
+def _is_image(task: Task, record: BuildRecord, site: Site, progress: Progress) -> bool:
+    """Whether the files are kept in an image: the stack says so, or they are more than the site's limit."""
+    inodes, most = record.disk.inodes_new + record.disk.inodes_shared, site.fs.max_inodes
+    if task.variant.image == "prefix" and most and inodes > most:
+        text = f"{inodes:,} files, the site's limit is {most:,} (fs: max_inodes)"
+        progress.notice(f"{task.module} is kept in an image: {text}")
+        return True
+    return task.variant.image == "squashfs"
