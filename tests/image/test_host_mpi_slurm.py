@@ -146,7 +146,7 @@ def test_resolved_names_in_containlibs_use_the_images(check: Any, tmp_path: Path
     done = check(expect=3)
     assert said(done) == RANKS, done.err
     assert {" ".join(text.split()) for text in libraries(done)} == {"MPICH Version: 4.3.2"}
-    assert all(rank["code"] == 0 for rank in done.value["ranks"])
+    assert all(rank["code"] == 0 for rank in done.value["ranks"]), done.value["ranks"]
     assert rules(done) == {"library-name", "mpi-own", "rank-mpi"}
 
 
@@ -159,7 +159,7 @@ def test_another_family_uses_the_images(check: Any, tmp_path: Path) -> None:
         pytest.skip(f"{error}; {error.detail}")
     file = detected(tmp_path, hostmpi.mpich("of-host"))
     loud = check(mpi="pmix", root=root, expect=3)
-    assert "EFA_1.3' not found" in loud.err  # the image's libfabric is newer than the host's libefa
+    assert "EFA_1.3' not found" in loud.err, loud.err  # the image's libfabric is newer than the host's libefa
     found = next(each for each in loud.value["findings"] if each["rule"] == "symbol-version")
     assert "EFA_1.3 of libefa.so.1" in found["message"] and found["better"].startswith("remove libefa.so.1")
     alone = load_bindings(file).model_copy(update={"libraries": ()})
@@ -167,7 +167,7 @@ def test_another_family_uses_the_images(check: Any, tmp_path: Path) -> None:
     done = check(mpi="pmix", root=root, expect=3)
     assert said(done) == RANKS, done.err
     assert {text.split()[2][:2] for text in libraries(done)} == {"v5"}
-    assert all(rank["code"] == 0 for rank in done.value["ranks"])
+    assert all(rank["code"] == 0 for rank in done.value["ranks"]), done.value["ranks"]
     assert rules(done) == {"mpi-family", "pmi", "rank-mpi"}
 
 
