@@ -121,7 +121,7 @@ def test_a_requeued_job_counts_its_starts(slurm: SlurmCluster, tmp_path: Path) -
     body = "echo start $SLURM_RESTART_COUNT; sleep 300"
     job = submit(slurm, tmp_path, body, requeue=True, nodes=1)
     wait(job, lambda state: state.phase == "running")
-    wait(job, lambda state: "start" in (tmp_path / "out").read_text())
+    wait(job, lambda state: (tmp_path / "out").exists() and "start" in (tmp_path / "out").read_text())
     slurm.run(*SCHEDULER.requeue_argv(job))  # type: ignore[attr-defined]
     again = wait(job, lambda state: state.restarts == 1)
     assert again.phase in ("queued", "running")

@@ -157,8 +157,8 @@ def test_a_preempted_job_goes_on_where_it_was(slurm_exclusive: SlurmCluster, tmp
 
 @pytest.mark.slow
 def test_a_job_out_of_time_is_queued_again_and_goes_on(slurm: SlurmCluster, tmp_path: Path) -> None:
-    with working(slurm, tmp_path) as work:  # a minute before the end: at once, but Slurm looks only now and then
-        done = work.run("submit", *SHAPE, "-t", "1", "--requeue", "--signal", "57", "checkpoint.py")
+    with working(slurm, tmp_path) as work:  # Slurm looks every 30 s, and may be 30 s early: not before the script traps
+        done = work.run("submit", *SHAPE, "-t", "1", "--requeue", "--signal", "25", "checkpoint.py")
         _went_on(work, done.out, done.err)
 
 
