@@ -21,7 +21,7 @@ from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.record import RunStatus, add_event, write_status
 from stackyard.launch.run.agentfile import agent_text, plan_of
 from stackyard.launch.run.reports import Reports
-from stackyard.launch.shim import programs
+from stackyard.launch.shim.programs import wrapped
 from support import programs
 from support.watched import Heard, Running, local_line, make_plan
 
@@ -100,8 +100,8 @@ def test_logs(own_tmp: Path, logs: str, files: list[str]) -> None:
 
 
 def test_a_profiler_of_many_ranks_is_one_condition(tmp_path: Path) -> None:
-    assert programs.wrapped(Wrapper(("nsys",), tuple(range(10_000)))).count("\n") < 6
-    text = programs.wrapped(Wrapper(("nsys",), (0, 1, 2, 7)))
+    assert wrapped(Wrapper(("nsys",), tuple(range(10_000)))).count("\n") < 6
+    text = wrapped(Wrapper(("nsys",), (0, 1, 2, 7)))
     for task, wrapped in ((0, True), (2, True), (3, False), (7, True), (8, False)):
         script = f"sy_rank={task}\nsy_words=(program)\n{text}\necho ${{sy_words[0]}}"
         done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
