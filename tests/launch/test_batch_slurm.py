@@ -110,7 +110,6 @@ def test_an_array_is_as_its_worst_task(slurm: SlurmCluster, tmp_path: Path) -> N
 
 
 @pytest.mark.long
-@pytest.mark.long
 def test_the_script_gets_the_signal_and_then_runs_out_of_time(slurm: SlurmCluster, tmp_path: Path) -> None:
     body = "trap 'echo got it' USR1\nwhile true; do sleep 0.2; done"
     job = submit(slurm, tmp_path, body, time_min=1, signal_s=50, queue="short")

@@ -102,10 +102,10 @@ def test_logs(own_tmp: Path, logs: str, files: list[str]) -> None:
 def test_a_profiler_of_many_ranks_is_one_condition(tmp_path: Path) -> None:
     assert wrapped(Wrapper(("nsys",), tuple(range(10_000)))).count("\n") < 6
     text = wrapped(Wrapper(("nsys",), (0, 1, 2, 7)))
-    for task, wrapped in ((0, True), (2, True), (3, False), (7, True), (8, False)):
+    for task, within in ((0, True), (2, True), (3, False), (7, True), (8, False)):
         script = f"sy_rank={task}\nsy_words=(program)\n{text}\necho ${{sy_words[0]}}"
         done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
-        assert done.stdout.strip() == ("nsys" if wrapped else "program")
+        assert done.stdout.strip() == ("nsys" if within else "program")
 
 
 def test_a_file_is_not_written_once_for_each_node(monkeypatch: pytest.MonkeyPatch) -> None:
