@@ -20,6 +20,8 @@ from support.slurm import SlurmCluster
 pytestmark = [pytest.mark.real, pytest.mark.long]
 
 SRUN = "srun -N2 --ntasks-per-node=2"
+CRASH = "mca_pml_ob1_recv_frag_callback_match"
+"""Open MPI 5.0.7 crashes in MPI_Init now and then, where another rank sends before this one can receive: not ours."""
 RANKS = [f"rank {rank} of 4: sum 10, last 4" for rank in range(4)]
 ALONE = ["rank 0 of 1: sum 1, last 1"] * 4
 
@@ -164,7 +166,10 @@ def test_another_family_uses_the_images(check: Any, tmp_path: Path) -> None:
     assert "EFA_1.3 of libefa.so.1" in found["message"] and found["better"].startswith("remove libefa.so.1")
     alone = load_bindings(file).model_copy(update={"libraries": ()})
     file.write_text(bindings_text(alone))
-    done = check(mpi="pmix", root=root, expect=3)
+    for _ in range(4):
+        done = check(mpi="pmix", root=root, expect=3)
+        if CRASH not in done.err:
+            break
     assert said(done) == RANKS, done.err
     assert {text.split()[2][:2] for text in libraries(done)} == {"v5"}
     assert all(rank["code"] == 0 for rank in done.value["ranks"]), done.value["ranks"]
