@@ -18,6 +18,7 @@ import pytest
 
 from support.cli import STACKYARD
 from support.slurm import SlurmCluster
+from support.watched import mentions
 
 HELLO = """\
 import os
@@ -192,4 +193,4 @@ def test_the_day_of_a_researcher(slurm_exclusive: SlurmCluster, tmp_path: Path) 
     states.append("done")
 
     assert [run["state"] for run in shell.runs()] == states
-    shell.until(lambda: not any(shell.node_disk.iterdir()))  # also the lost node's agent has cleaned up
+    shell.until(lambda: not mentions(str(tmp_path)))  # also on the lost node
