@@ -130,6 +130,25 @@ def test_where_it_cannot_be_mounted_nothing_passes(bed: Bed) -> None:
         assert "passed" not in done.stdout
 
 
+def test_root_mounts_it_for_everybody(bed: Bed) -> None:
+    """In a mount namespace of its own: then files are seen without the launcher, and it is gone again."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting needs root")
+    end_servers(bed.folder)
+    line = f"{shlex.quote(str(STACKYARD))} --yard {bed.yard} image"
+    script = (
+        f"{line} mount demo && {line} status --json && ls {bed.paths.prefix} && {line} mount demo; echo $?\n"
+        f"{line} unmount demo && ls -A {bed.paths.prefix} && {line} unmount demo; echo $?"
+    )
+    done = subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-c", script], text=True, check=True,
+                          capture_output=True, env={**os.environ, "STACKYARD_TMP": str(bed.folder)})  # fmt: skip
+    assert '"mounted": "squashfs"' in done.stdout
+    before, _, after = done.stdout.partition("is unmounted")
+    assert "pyvenv.cfg" in before.split() and before.split()[-1] != "0"
+    assert {".stub", "bin"} <= set(after.split()) and "pyvenv.cfg" not in after.split()
+    assert "is mounted already" in done.stderr and "is not mounted here" in done.stderr
+
+
 def test_a_changed_byte_is_found(bed: Bed, tmp_path: Path) -> None:
     whole = bed.paths.image.read_bytes()
     end_servers(bed.folder)

@@ -77,11 +77,11 @@ def _mounts() -> list[tuple[str, int]]:
             words = line.split()
             options = os.fsdecode(words[5]).split(",")
             flags = sum(number for name, number in _KEPT.items() if name in options)
-            found.append((os.fsdecode(_unescaped(words[4])), flags))
+            found.append((os.fsdecode(unescaped(words[4])), flags))
     return found
 
 
-def _unescaped(name: bytes) -> bytes:
+def unescaped(name: bytes) -> bytes:
     """A path of mountinfo, in which spaces and backslashes are octal."""
     for code in (b"040", b"011", b"012", b"134"):
         name = name.replace(b"\\" + code, bytes([int(code, 8)]))

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import ctypes
 import os
-import re
+import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from stackyard.errors import MissingError, StackyardError, cause
 from stackyard.host.command import CommandError, run, which
+from stackyard.host.readonly import unescaped
 from stackyard.yard.layout import RevisionPaths
 from stackyard.yard.record import BuildRecord
 
-_ESCAPE = re.compile(r"\\([0-7]{3})")
 _FUSE = os.makedev(10, 229)  # the kernel's Documentation/admin-guide/devices.txt
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
 
@@ -40,18 +40,18 @@ class Way:
     detail: str
 
 
-def mounts(file: Path = Path("/proc/self/mountinfo")) -> list[Mount]:
+def mounts() -> list[Mount]:
     """What is mounted in this namespace, the last one at a place last. Source: proc(5)."""
     found = []
-    for line in file.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
-        before, _, after = line.partition(" - ")
-        fields, (kind, source, *_) = before.split(" "), after.split(" ")
-        found.append(Mount(Path(_plain(fields[4])), kind, _plain(source)))
+    for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
+        before, _, after = line.partition(b" - ")
+        where, (kind, source, *_) = before.split(b" ")[4], after.split(b" ")
+        found.append(Mount(Path(_plain(where)), os.fsdecode(kind), _plain(source)))
     return found
 
 
-def _plain(text: str) -> str:
-    return _ESCAPE.sub(lambda match: chr(int(match[1], 8)), text)
+def _plain(text: bytes) -> str:
+    return os.fsdecode(unescaped(text))
 
 
 def mounted(record: BuildRecord) -> Mount | None:
@@ -123,10 +123,15 @@ def mount(record: BuildRecord) -> str:
             f"cannot mount {record.module} for all your processes: {record.prefix} belongs to another user",
             hint="its commands work without; root can mount it for all (`stackyard image autofs`)",
         )
-    paths.prefix.chmod(0o755)  # fusermount3 wants the right to write there
-    return _mounted(
-        [str(server), "-o", "ro,nodev,nosuid", str(paths.image), record.prefix], record, "for your processes"
-    )
+    mode = stat.S_IMODE(paths.prefix.stat().st_mode)
+    below = os.open(paths.prefix, os.O_PATH)  # reaches the stubs when the image hides them
+    paths.prefix.chmod(mode | stat.S_IWUSR)  # fusermount3 wants the right to write there
+    try:
+        words = [str(server), "-o", "ro,nodev,nosuid", str(paths.image), record.prefix]
+        return _mounted(words, record, "for your processes")
+    finally:
+        Path(f"/proc/self/fd/{below}").chmod(mode)
+        os.close(below)
 
 
 def _mounted(words: list[str], record: BuildRecord, whom: str) -> str:

@@ -12,7 +12,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from stackyard.host.command import CommandError, run
+from stackyard.host.names import canonical
 from stackyard.host.scratch import scratch
+from stackyard.host.view import view_of
+from stackyard.yard.layout import RevisionPaths
 from stackyard.yard.record import BuildRecord
 
 TRACE_S = 120.0
@@ -49,16 +52,13 @@ def traced(record: BuildRecord, requested: Iterable[str]) -> tuple[str, ...]:
         return ()
     with scratch("order") as work:
         environ = {**record.activation.change.apply(os.environ), "HOME": str(work), "PYTHONDONTWRITEBYTECODE": "1"}
-        names = sorted({_plain(name) for name in requested})
+        names = sorted({canonical(name) for name in requested})
         words: list[str | Path] = [python, "-I", "-c", _TRACE, record.prefix, *names]
         try:
-            done = run(words, env=environ, cwd=work, timeout_s=TRACE_S, check=False)
+            view, _ = view_of([RevisionPaths.of(record.path).yard], [work])
+            done = run(words, env=environ, cwd=work, timeout_s=TRACE_S, check=False, view=view)
         except CommandError:
             return ()
     said = next((line for line in done.stdout.splitlines() if line.startswith("order:")), "order:[]")
     found = json.loads(said.removeprefix("order:"))
     return tuple(name for name in found if (Path(record.prefix) / name).is_file())
-
-
-def _plain(name: str) -> str:
-    return name.replace("_", "-").replace(".", "-").lower()

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from stackyard.host.command import run, which
+from stackyard.yard.permissions import program_mode
 
 SOURCE = Path(__file__).with_name("launch.c")
 SCRIPT = Path(__file__).with_name("launch.sh")
@@ -23,11 +24,11 @@ def make(target: Path) -> str:
     for way in _WAYS if compiler else ():
         words = [compiler, "-O2", "-s", *way, "-o", target, SOURCE]
         if not run([str(word) for word in words], check=False, timeout_s=120).returncode and _works(target):
-            target.chmod(0o755)
+            target.chmod(program_mode() & ~0o222)
             return f"compiled by {compiler}"
     target.unlink(missing_ok=True)
     target.write_bytes(SCRIPT.read_bytes())
-    target.chmod(0o755)
+    target.chmod(program_mode() & ~0o222)
     return "shell script"
 
 
