@@ -16,12 +16,10 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from stackyard.errors import InputError
 from stackyard.spec.base import Model
 from stackyard.spec.sitemodels import ContainerPolicy
-from stackyard.spec.validate import plain, validate
+from stackyard.spec.versioned import load_versioned
 from stackyard.spec.words import Text, VariableName, VariableValue
-from stackyard.spec.yamlfile import raise_problems, read_yaml
 
 FORMAT = 1
 LIBRARIES = "/.singularity.d/libs"
@@ -144,17 +142,5 @@ def load_bindings(file: Path) -> HostBindings:
     Raises:
         InputError: it cannot be read, or has unknown keys or wrong values: all problems at once, each with its place.
     """
-    document = read_yaml(file)
-    if document.root is None or document.root.kind != "mapping":
-        raise InputError(f"{file}: bindings must be a mapping", hint="write one with `stackyard bindings detect`")
-    data = dict(plain(document.root))
-    problems: list[InputError] = []
-    version = data.pop("format", None)
-    if str(version) != str(FORMAT):
-        message = "missing key 'format'" if version is None else f"unknown format {version!r}"
-        where = document.where("format") if version is not None else document.where()
-        problems.append(InputError(message, where=where, hint=f"write format: {FORMAT}"))
-    bindings = validate(HostBindings, data, document, problems)
-    raise_problems(problems)
-    assert bindings is not None
-    return bindings
+    hint = "write one with `stackyard bindings detect`"
+    return load_versioned(file, HostBindings, FORMAT, "a file of bindings", hint)

@@ -17,7 +17,6 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from stackyard.errors import InputError
 from stackyard.launch.request.intent import Intent
 
 FORMAT = 1
@@ -32,23 +31,9 @@ def load_job(path: Path) -> Intent:
         InputError: the file cannot be read, is not YAML, or has unknown keys or wrong values: all problems at once,
             each with line and column, and for an unknown key the nearest known one.
     """
-    from stackyard.spec.validate import plain, validate
-    from stackyard.spec.yamlfile import raise_problems, read_yaml
+    from stackyard.spec.versioned import load_versioned
 
-    document = read_yaml(path)
-    if document.root is not None and document.root.kind != "mapping":
-        raise InputError("a job file must be a mapping", where=document.root.where, hint="write `key: value` lines")
-    data = dict(plain(document.root) or {})
-    problems: list[InputError] = []
-    version = data.pop("format", None)
-    if str(version) != str(FORMAT):
-        message = "missing key 'format'" if version is None else f"unknown format {version!r}"
-        where = document.where("format") if version is not None else document.where()
-        problems.append(InputError(message, where=where, hint=f"write format: {FORMAT}"))
-    intent = validate(Intent, data, document, problems)
-    raise_problems(problems)
-    assert intent is not None
-    return intent
+    return load_versioned(path, Intent, FORMAT, "a job file", "write `key: value` lines")
 
 
 def job_text(intent: Intent, comments: Sequence[str] = ()) -> str:
