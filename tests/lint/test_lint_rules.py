@@ -139,3 +139,18 @@ def test_every_rule_says_what_it_is() -> None:
 def test_the_page_is_the_table() -> None:
     page = Path(__file__).parents[2] / "docs" / "reference" / "lint.md"
     assert page.read_text() == reference_text()
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("#SBATCH -o $X\n${PROGRAM}\n", ["directive-variable"]),
+        ("#SBATCH -o a\n${PROGRAM}\n./a\n", []),
+        ("#SBATCH -o $X\n${HEADER}\n#SBATCH -n 2\n./a\n", []),
+        ("./a\n${HEADER}\n#SBATCH -n 2\n", ["directive-late"]),
+    ],
+)
+def test_only_a_line_of_the_head_is_filled_in(lines: str, said: list[str]) -> None:
+    """``${NAME}`` alone on a line may also be the program."""
+    report = lint_text(f"#!/bin/bash\n#SBATCH -t 10\n{lines}")
+    assert [each.rule for each in report.findings] == said

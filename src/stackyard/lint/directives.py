@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from stackyard.lint.options import Option, read_options
@@ -20,8 +21,7 @@ _TAG = re.compile(
     r"^(?P<lead>[ \t]*)(?P<hash>#+)(?P<gap>[ \t]*)"
     r"(?P<tag>SBATCH|BSUB|PBS|COBALT|flux:|FLUX:|\$(?=\s+-))(?P<rest>.*)$"
 )
-FILLED_IN = re.compile(r"\s*\$\{[A-Z][A-Z0-9_]*\}\s*")
-"""A line of a head that some program fills in with directives."""
+_FILLED_IN = re.compile(r"\s*\$\{[A-Z][A-Z0-9_]*\}\s*")
 TAGS = {"slurm": "#SBATCH", "lsf": "#BSUB", "pbs": "#PBS", "flux": "# flux:"}
 _KINDS = {
     "SBATCH": "slurm",
@@ -56,12 +56,13 @@ class Directive:
         return self.written or TAGS.get(self.kind, "")
 
 
-def read_directives(text: str, inner: set[int]) -> tuple[Directive, ...]:
+def read_directives(text: str, inner: Collection[int]) -> tuple[Directive, ...]:
     """All directive lines of a script; `inner` are lines inside here-documents and strings, which do not count."""
     found: list[Directive] = []
     begun = further = over = False
     sentinel = ""
     template = "{%" in text or "<%" in text  # which lines the engine leaves is unknown
+    filled = filled_in(text)
     for number, row in enumerate(text.splitlines(), 1):
         match = _TAG.match(row)
         if match and number not in inner:
@@ -72,9 +73,16 @@ def read_directives(text: str, inner: set[int]) -> tuple[Directive, ...]:
                 state = "late" if over else "read" if row.startswith(sentinel) else "changed"
                 made = replace(made, state=state, written=sentinel.strip())
             found.append(replace(made, state="component") if further and made.state == "read" else made)
-        elif row.strip() and not row.lstrip().startswith(("#", "{{")) and not FILLED_IN.fullmatch(row):
+        elif row.strip() and not row.lstrip().startswith(("#", "{{")) and number not in filled:
             begun, over = not template, bool(sentinel) and not template
     return tuple(found)
+
+
+def filled_in(text: str) -> set[int]:
+    """The lines of a template's head that some program fills in: nothing but ``${NAME}``, with a directive below."""
+    rows = text.splitlines()
+    last = max((number for number, row in enumerate(rows, 1) if _TAG.match(row)), default=0)
+    return {number for number, row in enumerate(rows[:last], 1) if _FILLED_IN.fullmatch(row)}
 
 
 def _directive(match: re.Match[str], number: int, begun: bool) -> Directive:
@@ -113,7 +121,7 @@ def split_directive(text: str) -> list[str]:
 _NEARLY = re.compile(r"^[ \t]*#+[ \t]*(SBATCH|BSUB|PBS)[ \t:]*(?=-)(.*)$", re.I)
 
 
-def would_be_directives(text: str, inner: set[int]) -> tuple[Directive, ...]:
+def would_be_directives(text: str, inner: Collection[int]) -> tuple[Directive, ...]:
     """Comments that are directives but for blanks, hashes or small letters: ``# SBATCH -N 4``, ``#sbatch -N 4``."""
     found: list[Directive] = []
     for number, row in enumerate(text.splitlines(), 1):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from stackyard.lint.directives import FILLED_IN, TAGS, Directive, split_directive
+from stackyard.lint.directives import TAGS, Directive, filled_in, split_directive
 from stackyard.lint.options import read_options
 from stackyard.lint.request import mebibytes, minutes
 from stackyard.lint.rules.base import Case, Hit, is_template, rule
@@ -129,8 +129,8 @@ NAMES = {"slurm": "Slurm", "lsf": "LSF", "pbs": "PBS", "flux": "Flux"}
 )
 def directive_variable(case: Case) -> Iterator[Hit]:
     """A shell variable in an #SBATCH line."""
-    rows = case.script.text.splitlines()[: case.script.commands[0].line if case.script.commands else None]
-    if case.script.scheduler != "slurm" or any(FILLED_IN.fullmatch(row) for row in rows):
+    first = case.script.commands[0].line if case.script.commands else 0
+    if case.script.scheduler != "slurm" or any(number <= first for number in filled_in(case.script.text)):
         return  # what fills in whole lines of the head fills in these, too
     for each in read_by_scheduler(case):
         for option in each.options:
