@@ -33,6 +33,45 @@ class Module:
     surely: bool
 
 
+def script_of(program: tuple[str, ...]) -> str:
+    """The Python file that a command runs, or empty: ``train.py``, ``python -u train.py``, ``env A=1 python x.py``."""
+    for word in program:
+        if word.endswith(".py"):
+            return word
+        if word in ("-c", "-m"):
+            return ""
+    return ""
+
+
+def module_of(program: tuple[str, ...]) -> str:
+    """The Python module that a command runs, or empty: ``-m package.train``, ``python -u -m package.train``."""
+    if "-m" not in program[:-1] or script_of(program):
+        return ""
+    place = program.index("-m")
+    is_python = not place or any(Path(word).name.startswith("python") for word in program[:place])
+    return program[place + 1] if is_python and "-c" not in program[:place] else ""
+
+
+def program_file(cwd: Path, program: tuple[str, ...]) -> Path | None:
+    """The file of the program's Python script or module, as far as it can be found from the working directory."""
+    if module := module_of(program):
+        base = cwd.joinpath(*module.split("."))
+        files = (base / "__main__.py", base.with_name(f"{base.name}.py")) if base.name else ()
+        return next((path for path in files if path.is_file()), None)
+    script = script_of(program)
+    return cwd / script if script else None
+
+
+def program_modules(cwd: Path, program: tuple[str, ...], file: Path) -> Iterator[Module]:
+    """`modules` of a program whose file is found: a script's from its own directory, a module's from where it starts.
+
+    Raises:
+        OSError, ValueError, SyntaxError, RecursionError: `file` cannot be read.
+    """
+    module = module_of(program)
+    return modules(file, (cwd if module else file.parent,), *(module_files(cwd, module) if module else ()))
+
+
 def modules(first: Path, roots: tuple[Path, ...], *others: Path) -> Iterator[Module]:
     """A program's file and the modules that it imports, directly or not, from below `roots` or relative to its files.
 
@@ -50,19 +89,23 @@ def modules(first: Path, roots: tuple[Path, ...], *others: Path) -> Iterator[Mod
         if file in seen:
             continue
         try:
-            parsed = _parsed(file)
+            found = parsed(file)
         except (OSError, ValueError, SyntaxError, RecursionError):
             if file == first:
                 raise
             continue
         seen.add(file)
-        yield Module(file, parsed, surely)
-        for node, of_module in parsed.imports:
+        yield Module(file, found, surely)
+        for node, of_module in found.imports:
             waiting += [(own, surely and of_module) for own in _beside(node, file, roots)]
 
 
-def _parsed(file: Path) -> Parsed:
-    """A file as it is now. A launch plans several times, for the choice of the backend and for its record."""
+def parsed(file: Path) -> Parsed:
+    """A file as it is now. A launch plans several times, for the choice of the backend and for its record.
+
+    Raises:
+        OSError, ValueError, SyntaxError, RecursionError: it cannot be read.
+    """
     now = file.stat()
     if now.st_size > _LARGEST:
         raise ValueError(f"larger than {_LARGEST} bytes")
@@ -71,7 +114,7 @@ def _parsed(file: Path) -> Parsed:
 
 @lru_cache(4 * MOST_FILES)
 def _parse(file: str, _version: tuple[int, ...]) -> Parsed:
-    tree = ast.parse(Path(file).read_text(encoding="utf-8"), file)
+    tree = ast.parse(Path(file).read_bytes(), file)  # as Python reads it: a BOM, a coding cookie
     top = set[ast.AST](tree.body)
     found = (node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom))
     return Parsed(tree, tuple((node, node in top) for node in found))

@@ -79,7 +79,7 @@ def test_the_format_is_required(tmp_path: Path) -> None:
 
 def test_summit_script_to_intent() -> None:
     report = lint_file(FOLDER / "good" / "summit.lsf")
-    intent, notes = to_intent(report.script, report)
+    intent, notes = to_intent(report.script)
     assert (intent.nodes, intent.ranks_per_node, intent.cores_per_rank, intent.gpus_per_rank) == (2, 6, 7, 1)
     assert intent.program == ("train.py", "--epochs", "3")
     assert (intent.batch.time_min, intent.batch.account, intent.batch.queue) == (10, "ABC123", "batch")
@@ -97,7 +97,7 @@ def test_what_no_job_file_may_have_is_left_out() -> None:
 
 def test_torchrun_script_to_intent() -> None:
     report = lint_file(FOLDER / "good" / "torchrun.sbatch")
-    intent, _ = to_intent(report.script, report)
+    intent, _ = to_intent(report.script)
     assert (intent.nodes, intent.ranks_per_node, intent.cores_per_rank, intent.gpus_per_rank) == (2, 4, 8, 1)
     assert intent.backend == "torchrun" and intent.program == ("train.py", "--epochs=3")
     assert intent.batch.exclusive and "MASTER_ADDR" not in intent.variables
@@ -105,7 +105,7 @@ def test_torchrun_script_to_intent() -> None:
 
 def test_container_and_shell_to_intent() -> None:
     report = lint_file(FOLDER / "good" / "container.sbatch")
-    intent, notes = to_intent(report.script, report)
+    intent, notes = to_intent(report.script)
     assert intent.container == "torch.sif" and intent.program == ("python", "-u", "train.py")
     assert any("/opt/conda/bin/activate" in note for note in notes) and any("--bind /scratch" in note for note in notes)
 
@@ -136,5 +136,5 @@ def test_variables_and_what_is_not_carried_over() -> None:
 )
 def test_every_script_becomes_a_valid_job_file(tmp_path: Path, path: Path) -> None:
     report = lint_file(path)
-    intent, notes = to_intent(report.script, report)
+    intent, notes = to_intent(report.script)
     assert load_job(written(tmp_path, job_text(intent, notes))) == intent

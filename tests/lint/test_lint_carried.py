@@ -247,3 +247,18 @@ def test_options_without_their_value() -> None:
     _, notes = fixed("#!/bin/bash\n#SBATCH -n 1 --partition= # a name\n#SBATCH -w  # a node\n#SBATCH -A # you\n./a\n")
     for name in ("partition", "nodelist", "account"):
         assert f"{name} has no value: fill it in" in notes
+
+
+@pytest.mark.parametrize(
+    ("lines", "program"),
+    [
+        ("./a &\nwait\nkill 3", ("./a",)),
+        ("./a\nkill 3\nfind . -name x -delete\nscancel $SLURM_JOB_ID", ("./a",)),
+        ("srun env A=1 ./a\nsrun env", ("./a",)),
+        ("srun numactl -N 0 ./a\nsrun numactl --show", ("./a",)),
+        ("./a\nuname -a", ("./a",)),
+    ],
+)
+def test_what_is_not_the_program(lines: str, program: tuple[str, ...]) -> None:
+    intent, _ = fixed(HEAD.format("-N 1") + lines + "\n")
+    assert intent.program[-1:] == program

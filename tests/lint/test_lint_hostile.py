@@ -22,7 +22,7 @@ HEAD = "#!/bin/bash\n#SBATCH -N 2\n"
 
 def checked(text: str) -> None:
     report = lint_text(text, name="job.sh")
-    intent, notes = to_intent(report.script, report)
+    intent, notes = to_intent(report.script)
     assert job_text(intent, notes) and report.to_json()
 
 

@@ -7,7 +7,7 @@ import pytest
 from stackyard.lint import parse_script
 from stackyard.lint.request import mebibytes, minutes
 from stackyard.lint.scope import resolve
-from stackyard.lint.shell import lines_inside, parse_shell
+from stackyard.lint.shell import parse_shell, read_shell
 from stackyard.lint.words import shown
 
 
@@ -52,7 +52,7 @@ def test_blocks_background_and_here_documents() -> None:
     assert not commands["b"].background and not commands["done_"].background
     assert commands["a"].within("loop") and commands["b"].within("function")
     assert "srun z" in commands["cat"].here
-    assert {5, 6} <= lines_inside(text)
+    assert {5, 6} <= read_shell(text)[1]
 
 
 @pytest.mark.parametrize(
@@ -204,3 +204,13 @@ def test_options_of_a_launch() -> None:
 def test_slurm_variables_are_known_from_the_head() -> None:
     script = parse_script("#!/bin/bash\n#SBATCH -N 3 --ntasks-per-node=2\nsrun -n $SLURM_NTASKS -N $SLURM_NNODES ./a\n")
     assert (script.launches[0].count("ntasks"), script.launches[0].count("nodes")) == (6, 3)
+
+
+def test_the_redirections_of_a_block_are_one_command() -> None:
+    commands = parse_shell("for i in 1; do a; done > b 2> c < <(d)\nf > g 2> h\n{ k; } > l; { m; } > n\n")
+    files = [[op + word.raw for op, word in each.redirects] for each in commands if each.redirects]
+    assert files == [[">b", "2>c", "<<(d)"], [">g", "2>h"], [">l"], [">n"]]
+
+
+def test_a_process_substitution_is_a_word() -> None:
+    assert argvs("a <(b c) d > >(e)") == [["a", "<(b c)", "d"]]

@@ -151,3 +151,25 @@ def test_modules_above_and_below_the_program_are_read(tmp_path: Path) -> None:
     (tmp_path / "package" / "common" / "join.py").write_text(JOIN)
     (said,) = found(tmp_path, "srun -c 8 python -m package.run.train")
     assert "package/common/join.py:2 joins a process group" in said
+
+
+@pytest.mark.parametrize(
+    "first", [b"\xef\xbb\xbf", b"# -*- coding: latin-1 -*-\nNAME = 'Andr\xe9'\n"], ids=["BOM", "latin-1"]
+)
+def test_a_program_is_read_as_python_reads_it(tmp_path: Path, first: bytes) -> None:
+    (tmp_path / "train.py").write_bytes(first + JOIN.encode())
+    (tmp_path / "job.sh").write_text("#!/bin/bash\n#SBATCH -N 2 -t 10 --ntasks-per-node=2\nsrun python train.py\n")
+    said = [each.message for each in lint_file(tmp_path / "job.sh").findings]
+    assert any("joins a process group" in each for each in said)
+
+
+def test_a_module_is_found_as_a_launch_finds_it(tmp_path: Path) -> None:
+    """The package's ``__main__`` before a file of its name, and its modules from where the module is started."""
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "__main__.py").write_text("import common\n")
+    (tmp_path / "pkg" / "common.py").write_text("")
+    (tmp_path / "pkg.py").write_text("")
+    (tmp_path / "common.py").write_text(JOIN)
+    (tmp_path / "job.sh").write_text("#!/bin/bash\n#SBATCH -N 2 -t 10 --ntasks-per-node=2\nsrun python -m pkg\n")
+    said = [each.message for each in lint_file(tmp_path / "job.sh").findings]
+    assert any(each.startswith("common.py:2 joins a process group") for each in said)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -14,11 +15,11 @@ from stackyard.lint.fixrest import left_out
 from stackyard.lint.fixsize import sizes
 from stackyard.lint.launches import AGENTS, Launch, python_program, unwrapped
 from stackyard.lint.making import Making
-from stackyard.lint.prologue import OWN_VARIABLES, is_quiet, lines_before, place_of, prepares
-from stackyard.lint.report import LintReport
+from stackyard.lint.prologue import OWN_VARIABLES, lines_before, place_of
 from stackyard.lint.rules.base import Case
 from stackyard.lint.scope import Resolved
 from stackyard.lint.script import Script
+from stackyard.lint.smallcommands import is_no_program
 from stackyard.lint.words import is_known, shown
 from stackyard.spec.validate import said
 
@@ -26,11 +27,10 @@ M = TypeVar("M", bound=BaseModel)
 _BACKENDS = {"torchrun": "torchrun", "accelerate": "torchrun", "deepspeed": "deepspeed", "horovodrun": "horovod"}
 
 
-def to_intent(script: Script, report: LintReport | None = None) -> tuple[Intent, list[str]]:
+def to_intent(script: Script) -> tuple[Intent, list[str]]:
     """The intent of a batch script, and a sentence for each thing that it could not carry over.
 
-    The last launch of the script is converted; earlier ones (staging, ``hostname``) are listed in the notes. `report`
-    adds the findings of lint, since errors are not carried over: the job file requests what was intended.
+    The last launch of the script is converted; earlier ones (staging, ``hostname``) are listed in the notes.
     """
     making = Making(script)
     case = Case(script)
@@ -52,9 +52,6 @@ def to_intent(script: Script, report: LintReport | None = None) -> tuple[Intent,
     making.values["prologue"] = tuple(before.lines) or None
     making.values["cwd"] = before.folder or making.values.get("cwd")
     left_out(case, making, started, main, place)
-    for finding in report.findings if report else ():
-        if finding.severity != "note" and finding.where:
-            making.notes.append(f"line {finding.where.line}: {finding.message} ({finding.rule})")
     values = {name: value for name, value in making.values.items() if value is not None}
     batch = _valid(BatchOptions, making.batch, making.notes)
     intent = _valid(Intent, {**values, "batch": batch}, making.notes)
@@ -77,11 +74,17 @@ def _main_launch(case: Case, making: Making) -> Launch | None:
     real = [each for each in every if not case.is_helper(each)]
     small = every if _last_program(case) is None and not any(each.kind == "ray" for each in every) else []
     main = [*small[-1:], *real][-1] if real or small else None
-    for other in every:
-        if main and other is not main and other.command is not main.command:
-            kind = "a further launch" if other in real else "a small command on the nodes"
-            making.note(other.line, f"{kind}, {' '.join(other.words)}")
+    if main:
+        _note_others(case, making, [main.command])
     return main
+
+
+def _note_others(case: Case, making: Making, own: Sequence[Resolved]) -> None:
+    """The launches of other commands than those that the job file has."""
+    for other in case.launches:
+        if not other.via and all(other.command is not each for each in own):
+            kind = "a small command on the nodes" if case.is_helper(other) else "a further launch"
+            making.note(other.line, f"{kind}, {' '.join(other.words)}")
 
 
 def _program(case: Case, making: Making, launch: Launch) -> None:
@@ -138,11 +141,7 @@ def _plain_program(case: Case, making: Making, ray: list[Launch]) -> Resolved | 
         making.notes.append("the lines that start, await and stop Ray: backend: ray does this")
         making.values["cores_per_rank"] = request.cpus_per_task
         making.values["ranks_per_node"] = 1
-    own = [*(each.command for each in ray), *(started or ())[:1]]
-    for other in case.launches:
-        if not other.via and all(other.command is not each for each in own):
-            kind = "a small command on the nodes" if case.is_helper(other) else "a further launch"
-            making.note(other.line, f"{kind}, {' '.join(other.words)}")
+    _note_others(case, making, [*(each.command for each in ray), *((started[0],) if started else ())])
     if started:
         making.values["program"] = _known_words(making, line, plain_words(started[1]))
         _variables(making, started[0], None)
@@ -170,7 +169,7 @@ def _last_command(case: Case) -> tuple[Resolved, tuple[str, ...]] | None:
     """The last command that does more than prepare the run, print or wait, with its words."""
     for resolved in reversed(case.script.commands):
         words, command = tuple(unwrapped(list(resolved.argv))), resolved.command
-        if words and is_known(words[0]) and not (prepares(words) or is_quiet(words)) and not command.within("function"):
+        if words and is_known(words[0]) and not is_no_program(words) and not command.within("function"):
             joined = command.piped or command.fed or command.conditional
             return (resolved, words) if not joined and not _is_of_the_shell(case, words[0]) else None
     return None

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
 
 from stackyard.lint.launches import Launch, unwrapped
 from stackyard.lint.making import Making
-from stackyard.lint.prologue import acts, is_quiet
+from stackyard.lint.prologue import acts, text_of
 from stackyard.lint.rules.base import Case
 from stackyard.lint.scope import Resolved
 from stackyard.lint.shell import parse_shell
+from stackyard.lint.smallcommands import is_quiet
 from stackyard.lint.words import shown
 
 _CARRIED = {
@@ -166,20 +166,8 @@ def _after(case: Case, making: Making, started: Resolved | None, place: int) -> 
             or (started and resolved.line == started.line and resolved.argv[:1] == ("eval",))  # its text is the launch
         ):
             continue
-        text = " ".join(_text(resolved)) or _of_block(resolved)
         if resolved.argv and is_quiet(resolved.argv) and not resolved.command.background and not acts(resolved):
             quiet.append(str(resolved.line))
-        elif text and not (ray and resolved.argv[:2] == ("ray", "stop")):
-            making.note(resolved.line, f"after the launch: {text}")
+        elif not (ray and resolved.argv[:2] == ("ray", "stop")):
+            making.note(resolved.line, f"after the launch: {text_of(resolved)}")
     making.note_lines(quiet, "after the launch: only prints, looks or waits")
-
-
-def _of_block(resolved: Resolved) -> str:
-    """The redirection of a whole loop or condition: ``done > log``."""
-    files = " ".join(f"{operator}{word.raw}" for operator, word in resolved.command.redirects)
-    return f"the redirection {files} of the commands before it" if files else ""
-
-
-def _text(resolved: Resolved) -> Iterator[str]:
-    yield from (f"{each.name}={each.raw}" for each in resolved.command.assignments)
-    yield from (word.raw for word in resolved.command.words)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from stackyard.findings import counted
 from stackyard.lint.launches import AGENTS, RANKS, Launch
 from stackyard.lint.making import Making
-from stackyard.lint.request import OTHER_CORES, number
+from stackyard.lint.request import OTHER_CORES, TASK_OPTIONS, number
 from stackyard.lint.rules.base import Case
 from stackyard.lint.rules.jsrun import Sets, sets_of
 from stackyard.lint.rules.resources import launch_gpus
@@ -25,7 +25,7 @@ def sizes(case: Case, making: Making, launch: Launch | None, line: int, *, whole
     """Nodes, ranks on each, their cores and GPUs; a note for each number that the script does not determine.
 
     A launch that starts no ranks itself (a container) is one process, as a program without any launch is.
-    `whole`: it uses all nodes of the job in its own way, as Ray does.
+    `whole`: it uses the job in its own way, as Ray does, or is not known: the head's ranks are not those it starts.
     """
     given = launch
     if launch and not _starts_ranks(case, launch):
@@ -110,8 +110,7 @@ def _all_ranks(case: Case, launch: Launch | None) -> int | None:
     if launch.kind in AGENTS:
         return None if request.tasks else 1
     own = _step_tasks(case, launch) or request.all_tasks
-    sized = {"ntasks", "ntasks-per-node", "n", "nslots", "ntasks-per-gpu", "l.select", "l.nodes"}
-    return own or (None if request.values.keys() & sized else 1)
+    return own or (None if request.values.keys() & TASK_OPTIONS else 1)
 
 
 def _step_tasks(case: Case, launch: Launch) -> int | None:

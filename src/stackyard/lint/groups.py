@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from stackyard.pymodules import modules
+from stackyard.pymodules import program_modules
 
 NEEDED = ("MASTER_ADDR", "RANK", "WORLD_SIZE")
 _OTHERS = {"mpi4py", "idr_torch", "hostlist", "horovod", "pytorch_lightning", "lightning", "accelerate", "deepspeed"}
@@ -32,10 +32,10 @@ class Group:
     guarded: bool
 
 
-def group_of(file: Path, folder: Path) -> Group | None:
-    """The group that a program joins, with the modules beside it that it imports; None if it joins none."""
+def group_of(program: tuple[str, ...], file: Path, folder: Path) -> Group | None:
+    """The group that a program joins, in its file or in a module that it imports; None if it joins none."""
     try:
-        trees = [(each.file, each.parsed.tree) for each in modules(file, (file.parent, folder))]
+        trees = [(each.file, each.parsed.tree) for each in program_modules(folder, program, file)]
     except (OSError, ValueError, SyntaxError, RecursionError):
         return None
     nodes = [node for _, tree in trees for node in ast.walk(tree)]

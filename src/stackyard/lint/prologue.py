@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 
 from stackyard.host.quoting import cut
 from stackyard.host.secrets import is_secret_name
-from stackyard.lint.launches import unwrapped
 from stackyard.lint.scope import Resolved
 from stackyard.lint.script import Script
+from stackyard.lint.shell import Assignment
+from stackyard.lint.smallcommands import is_carried, is_filter, is_quiet
 from stackyard.lint.words import is_known, shown
 
 OWN_VARIABLES = re.compile(
@@ -19,44 +20,6 @@ OWN_VARIABLES = re.compile(
     r"|CUDA_VISIBLE_DEVICES$|ROCR_VISIBLE|HIP_VISIBLE)"
 )
 """Variables that Stackyard sets for every rank."""
-
-_CARRIED_WORDS = (
-    "module ml source . conda mamba micromamba spack eval export declare unset ulimit umask mkdir cp rsync tar ln mv "
-    "rm touch sbcast lfs cat tee setenv alias shopt trap"
-)
-_CARRIED = frozenset(_CARRIED_WORDS.split())
-_PREPARING_WORDS = (
-    "cd pushd popd deactivate pip chmod sed awk grep git make cmake sbatch qsub bsub seff exit "
-    "read readarray mapfile let local getopts eval"
-)
-_PREPARING = frozenset(_PREPARING_WORDS.split())
-_SILENT_WORDS = (
-    "echo printf date hostname env printenv set pwd ls nvidia-smi rocm-smi true : wait time sleep squeue "
-    "[ [[ test shift break continue return which scontrol df free lscpu"
-)
-_SILENT = frozenset(_SILENT_WORDS.split())
-
-
-_FILTER_WORDS = "awk cut egrep grep head jq perl sed sort tail tr uniq wc xxd"
-_FILTERS = frozenset(_FILTER_WORDS.split())
-"""Commands that a pipe into a file goes through."""
-
-
-def is_quiet(argv: Sequence[str]) -> bool:
-    """Whether a command only prints, looks or waits, so that a run does not need it."""
-    words = list(unwrapped(list(argv))) or list(argv)  # `time ./a` is no `time`
-    return bool(words) and words[0] in _SILENT and not (words[0] == "set" and not _only_traces(words))
-
-
-def prepares(argv: Sequence[str]) -> bool:
-    """Whether a command prepares a run or cleans up after it: modules, environments, variables, files."""
-    return argv[0] in _CARRIED or argv[0] in _PREPARING
-
-
-def _only_traces(argv: Sequence[str]) -> bool:
-    """Whether ``set`` changes what is printed, and not how the script ends or what it exports."""
-    return all(re.fullmatch(r"[-+][xv]+", word) for word in argv[1:])
-
 
 _SET_HERE = re.compile(r"(?:^|(?<=\s))([A-Za-z_]\w*)=(?![\"']?[$`]|\s|$)")
 """A variable that is set to a value which stands in the line itself."""
@@ -135,19 +98,25 @@ def pipelines(commands: Iterable[Resolved]) -> Iterator[list[Resolved]]:
 
 def pipe_text(pipe: Sequence[Resolved]) -> str:
     """A pipeline as one line."""
-    words = ([*_settings(each), *(word.raw for word in each.command.words)] for each in pipe)
-    return " | ".join(_joined(" ".join(own) + "".join(_redirects(each))) for own, each in zip(words, pipe, strict=True))
+    return " | ".join(text_of(each) + "".join(_redirects(each)) for each in pipe)
 
 
-def _settings(resolved: Resolved) -> Iterator[str]:
-    """The variables set for one command: ``A=1 ./a``."""
-    yield from (f"{each.name}={each.raw}" for each in resolved.command.assignments)
+def text_of(resolved: Resolved) -> str:
+    """A command with the variables set for it, ``A=1 ./a``; or what is redirected of a block: ``done > log``."""
+    command = resolved.command
+    own = [*(_setting(each) for each in command.assignments), *(word.raw for word in command.words)]
+    files = "".join(_redirects(resolved)).strip()
+    return _joined(" ".join(own)) if own else f"the redirection {files} of the commands before it"
+
+
+def _setting(assignment: Assignment) -> str:
+    return f"{assignment.name}{'+' if assignment.append else ''}={assignment.raw}"
 
 
 def _carry_pipe(before: Before, pipe: Sequence[Resolved]) -> None:
     """A pipeline whose commands only print or filter is carried over whole if it writes a file."""
     first, last, text = pipe[0], pipe[-1].command, pipe_text(pipe)
-    plain = all(each.argv and (is_quiet(each.argv) or each.argv[0] in _FILTERS | _CARRIED) for each in pipe)
+    plain = all(each.argv and (is_quiet(each.argv) or is_filter(each.argv) or is_carried(each.argv)) for each in pipe)
     nested = any(first.command.within(kind) for kind in ("branch", "loop", "function"))
     writes = any(acts(each) or each.argv[:1] == ("tee",) for each in pipe)
     if plain and not writes:
@@ -172,16 +141,13 @@ def _prune(before: Before) -> None:
 
 
 def _carry(script: Script, before: Before, resolved: Resolved) -> None:
-    command, name = resolved.command, resolved.argv[0] if resolved.argv else ""
-    text = _joined(" ".join(word.raw for word in command.words))
+    command, name, text = resolved.command, resolved.argv[0] if resolved.argv else "", text_of(resolved)
     if command.within("function"):
-        text = text or " ".join(f"{each.name}={each.raw}" for each in command.assignments)
         before.notes.append(f"line {resolved.line}: in a function: {cut(shown(text), 80)}")
         return
     nested = command.within("branch") or command.within("loop")
     if not command.words and not command.assignments:
-        files = "".join(_redirects(resolved)).strip()
-        before.notes.append(f"line {resolved.line}: the redirection {files} of the commands before it")
+        before.notes.append(f"line {resolved.line}: {text}")
     elif not command.words:
         _assignments(before, resolved, nested)
     elif name in ("cd", "pushd"):
@@ -193,7 +159,7 @@ def _carry(script: Script, before: Before, resolved: Resolved) -> None:
         before.notes.append(f"line {resolved.line}: {why}: {cut(shown(text), 80)}")
     elif name in ("export", "declare"):
         _exports(before, resolved)
-    elif name in _CARRIED or acts(resolved):
+    elif is_carried(resolved.argv) or acts(resolved):
         before.lines += _source(script, resolved)
     else:
         before.notes.append(f"line {resolved.line}: {cut(shown(text), 80)}")
@@ -209,15 +175,14 @@ def acts(resolved: Resolved) -> bool:
 
 def _assignments(before: Before, resolved: Resolved, nested: bool) -> None:
     for assignment in resolved.command.assignments:
-        plus = "+" if assignment.append else ""
         if OWN_VARIABLES.match(assignment.name):
             before.notes.append(f"line {resolved.line}: {assignment.name}, which Stackyard sets")
         elif nested:
-            note = f"line {resolved.line}: conditional: {assignment.name}={cut(assignment.raw, 80)}"
+            note = f"line {resolved.line}: conditional: {cut(_setting(assignment), 80)}"
             before.unsure.append((assignment.name, note))
         else:
             before.names[len(before.lines)] = assignment.name
-            before.lines.append(_joined(f"{assignment.name}{plus}={assignment.raw}"))
+            before.lines.append(_joined(_setting(assignment)))
 
 
 def _exports(before: Before, resolved: Resolved) -> None:
@@ -226,8 +191,7 @@ def _exports(before: Before, resolved: Resolved) -> None:
     for word in own:
         before.notes.append(f"line {resolved.line}: {word.partition('=')[0]}, which Stackyard sets")
     kept = [word for word in words if word not in own]
-    for each in resolved.command.assignments:
-        kept.append(f"{each.name}{'+' if each.append else ''}={each.raw}")
+    kept += [_setting(each) for each in resolved.command.assignments]
     if any(not word.startswith("-") for word in kept[1:]):
         before.lines.append(_joined(" ".join(kept)))
 

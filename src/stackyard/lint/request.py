@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 from stackyard.lint.directives import Directive
 
+TASK_OPTIONS = {"ntasks", "ntasks-per-node", "ntasks-per-gpu", "n", "nslots", "l.select", "l.nodes"}
+"""Options that determine the number of tasks."""
 OTHER_CORES = {"cpus-per-gpu", "mincpus", "cores-per-socket", "nnodes", "csm", "l.ncpus", "tres-per-task"}
 """Options that determine cores in another way than by tasks."""
 
@@ -67,7 +69,7 @@ class Request:
             return self.node_cpus * self.nodes if self.nodes else None
         if self.values.keys() & OTHER_CORES or self.scheduler not in ("slurm", "flux", "lsf", "pbs"):
             return None
-        counted = self.values.keys() & {"ntasks", "ntasks-per-node", "n", "nslots", "ntasks-per-gpu"}
+        counted = self.values.keys() & TASK_OPTIONS
         alone = self.nodes or (1 if self.scheduler == "slurm" else None)
         tasks = self.all_tasks or (None if counted or self.scheduler in ("lsf", "pbs") else alone)
         return tasks * (self.cpus_per_task or 1) if tasks else None

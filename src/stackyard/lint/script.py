@@ -10,12 +10,16 @@ from stackyard.lint.directives import Directive, read_directives, scheduler_of
 from stackyard.lint.launches import Inner, Launch, find_launches
 from stackyard.lint.request import Request, read_request, slurm_variables
 from stackyard.lint.scope import Resolved, resolve
-from stackyard.lint.shell import lines_inside, parse_shell
+from stackyard.lint.shell import read_shell
 
 
 @dataclass(frozen=True)
 class Script:
-    """What a script requests and starts. `commands` are all simple commands of its body, expanded."""
+    """What a script requests and starts.
+
+    `commands` are all simple commands of its body, expanded; `inner` those in the shells of its tasks; `inner_lines`
+    the numbers of lines inside here-documents and strings.
+    """
 
     name: str
     text: str
@@ -25,6 +29,7 @@ class Script:
     commands: tuple[Resolved, ...] = field(repr=False)
     launches: tuple[Launch, ...]
     inner: tuple[Inner, ...] = field(repr=False)
+    inner_lines: frozenset[int] = field(repr=False)
 
     @cached_property
     def is_batch(self) -> bool:
@@ -60,10 +65,12 @@ def parse_script(text: str, name: str = "script") -> Script:
         name: the file name in findings, usually its path.
     """
     clean = text.replace("\r\n", "\n")
-    directives = read_directives(clean, lines_inside(clean))
+    shell, inner_lines = read_shell(clean)
+    directives = read_directives(clean, inner_lines)
     scheduler = scheduler_of(directives)
     request = read_request(scheduler, directives)
     known = slurm_variables(request) if scheduler == "slurm" else {}
-    commands = resolve(parse_shell(clean), known)
+    commands = resolve(shell, known)
     launches, inner = find_launches(commands)
-    return Script(name, text, directives, scheduler, request, tuple(commands), tuple(launches), tuple(inner))
+    starts, tasks = tuple(launches), tuple(inner)
+    return Script(name, text, directives, scheduler, request, tuple(commands), starts, tasks, inner_lines)

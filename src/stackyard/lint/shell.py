@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from stackyard.lint.words import Word, WordReader, closing
+from stackyard.lint.words import Part, Word, WordReader, closing, unknown
 
 _DEEPEST = 50
 """How many enclosing blocks are kept; real scripts are not nested deeper."""
@@ -59,11 +59,11 @@ def parse_shell(text: str, line: int = 1) -> list[Command]:
     return _Reader(text, line).run()
 
 
-def lines_inside(text: str) -> set[int]:
-    """The numbers of lines that are inside a here-document or a string that runs over several lines."""
+def read_shell(text: str) -> tuple[list[Command], frozenset[int]]:
+    """As `parse_shell`, with the numbers of lines inside a here-document or a string that runs over several lines."""
     reader = _Reader(text, 1)
-    reader.run()
-    return reader.inner_lines
+    commands = reader.run()
+    return commands, frozenset(reader.inner_lines)
 
 
 class _Reader:
@@ -80,6 +80,7 @@ class _Reader:
         self._now: Command | None = None
         self._here: list[tuple[Command, str, bool]] = []
         self._closed: int | None = None
+        self._files: Command | None = None  # what holds the redirections behind a block
         self._conditional = False
         self._fed = False
         self._function = False
@@ -187,6 +188,7 @@ class _Reader:
         if self._blocks:
             self._blocks.pop()
             self._closed = self._starts.pop()
+            self._files = None
 
     def _branch_again(self) -> None:
         if self._blocks and self._blocks[-1][1] == "branch":
@@ -217,23 +219,35 @@ class _Reader:
     def _redirect(self) -> None:
         match = _REDIRECT.match(self.text, self.at)
         assert match
+        if match.group() in ("<", ">") and self.text.startswith("(", match.end()):
+            self._current().words.append(self._substituted())
+            return
         after_block = self._now is None and self._closed is not None  # `done > file &`
-        command = Command(self._line(), blocks=tuple(self._blocks[-_DEEPEST:])) if after_block else self._current()
+        command = self._of_block() if after_block else self._current()
         operator = match.group().lstrip("0123456789")
         self.at = match.end()
         while self.text[self.at : self.at + 1] in (" ", "\t"):
             self.at += 1
-        if self.text.startswith("(", self.at):  # <(..) and >(..)
-            self.at = closing(self.text, self.at + 1, "(", ")") + 1
-            return
-        word = self._read_word()
+        word = self._substituted() if self.text.startswith(("<(", ">("), self.at) else self._read_word()
         if operator in ("<<", "<<-"):
             tag = "".join(part.text for part in word.parts)
             self._here.append((command, tag, operator == "<<-"))
         else:
             command.redirects.append((match.group(), word))
-            if after_block:
-                self.commands.append(command)
+
+    def _substituted(self) -> Word:
+        """``<(..)`` or ``>(..)``: the name of a file that is known only at run time."""
+        start, line = self.at, self._line()
+        self.at = min(closing(self.text, start + 2, "(", ")") + 1, len(self.text))
+        raw = self.text[start : self.at]
+        return Word((Part("literal", unknown(raw), True),), raw, line)
+
+    def _of_block(self) -> Command:
+        """The one command that has all redirections behind the block which has just ended: ``done > a 2> b``."""
+        if self._files is None:
+            self._files = Command(self._line(), blocks=tuple(self._blocks[-_DEEPEST:]))
+            self.commands.append(self._files)
+        return self._files
 
     def _read_here(self) -> None:
         for command, tag, indented in self._here:

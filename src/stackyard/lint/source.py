@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from stackyard.lint.words import is_known
+from stackyard.pymodules import parsed, program_file
 
 _LARGEST = 2_000_000
 
@@ -31,43 +33,38 @@ class Source:
 def source_of(program: tuple[str, ...], folders: tuple[Path, ...]) -> Source | None:
     """The facts about the Python file of a program's words, if it is found relative to one of the directories."""
     found = find_program(program, folders)
-    if found is None:
-        return None
-    file, folder = found
-    name = file.relative_to(folder) if file.is_relative_to(folder) else file
-    return read_source(file.read_text(errors="replace"), str(name))
+    return read_source(*found) if found else None
 
 
 def find_program(program: tuple[str, ...], folders: tuple[Path, ...]) -> tuple[Path, Path] | None:
-    """The Python file of a program's words and the directory it is relative to; None if not found.
+    """The Python file of a program's words, as a launch finds it, and the directory it is relative to; None without.
 
-    ``-m package.module`` is ``package/module.py``, and ``-m package`` is ``package/__main__.py``.
+    It is one of a readable size.
     """
-    if len(program) > 1 and program[0] == "-m":
-        base = program[1].replace(".", "/")
-        return find_file(f"{base}.py", folders) or find_file(f"{base}/__main__.py", folders)
-    return find_file(program[0], folders) if program and program[0].endswith(".py") else None
+    files = ((program_file(folder, program), folder) for folder in folders)
+    return next(((file, folder) for file, folder in files if file and _is_readable(file)), None)
 
 
 def find_file(name: str, folders: tuple[Path, ...]) -> tuple[Path, Path] | None:
     """A file that a script names, and which of the directories it is relative to; None if not found or too large."""
-    for folder in folders if is_known(name) else ():
-        file = folder / name
-        try:
-            if file.is_file() and file.stat().st_size < _LARGEST:
-                return file, folder
-        except OSError:
-            continue
-    return None
+    files = ((folder / name, folder) for folder in folders if is_known(name))
+    return next(((file, folder) for file, folder in files if _is_readable(file)), None)
 
 
-def read_source(text: str, name: str) -> Source | None:
-    """The facts about a Python text; None if it is not valid Python."""
+def _is_readable(file: Path) -> bool:
     try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):
+        return file.is_file() and os.access(file, os.R_OK) and file.stat().st_size < _LARGEST
+    except OSError:
+        return False
+
+
+def read_source(file: Path, folder: Path) -> Source | None:
+    """The facts about a Python file, named as relative to a directory; None if it is not valid Python."""
+    try:
+        nodes = list(ast.walk(parsed(file).tree))
+    except (OSError, SyntaxError, ValueError, RecursionError):
         return None
-    nodes = list(ast.walk(tree))
+    name = str(file.relative_to(folder) if file.is_relative_to(folder) else file)
     imports = frozenset(_imports(nodes))
     loader = next((call for call in _calls(nodes, "DataLoader") if _workers(call) != 0), None)
     words = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}

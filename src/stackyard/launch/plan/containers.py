@@ -19,11 +19,11 @@ from stackyard.errors import InputError, MissingError
 from stackyard.findings import Finding
 from stackyard.host.command import which
 from stackyard.launch.layout.model import Layout
-from stackyard.launch.plan.backends import source
 from stackyard.launch.plan.backends.base import HELPERS
 from stackyard.launch.plan.model import RankProgram, Reason, Wrapper
 from stackyard.launch.plan.staging import staged_image
 from stackyard.launch.request.intent import Intent
+from stackyard.pymodules import script_of
 from stackyard.spec.sitemodels import ContainerPolicy, Site
 
 PROGRAMS = {"apptainer": "apptainer", "singularity": "singularity", "charliecloud": "ch-run"}
@@ -104,7 +104,7 @@ def _policy(site: Site) -> tuple[ContainerPolicy, tuple[str, ...]]:
 
 def _script_folder(intent: Intent, cwd: str) -> tuple[str, ...]:
     """The directory of the Python script, if outside the working directory; it imports from there."""
-    script = source.script_of(intent.program)
+    script = script_of(intent.program)
     path = Path(os.path.normpath(Path(cwd, script)))
     return (str(path.parent),) if script and path.is_file() and not path.is_relative_to(cwd) else ()
 

@@ -22,7 +22,6 @@ from stackyard.launch.plan import (
     slurm_nodes,
     terminals,
 )
-from stackyard.launch.plan.backends.source import module_of
 from stackyard.launch.plan.carried import is_carried
 from stackyard.launch.plan.choosing import launcher_name, with_mpi
 from stackyard.launch.plan.context import PlanContext
@@ -40,6 +39,7 @@ from stackyard.launch.plan.model import (
 from stackyard.launch.plan.queues import queue_findings
 from stackyard.launch.plan.staging import check_stage, plan_stage, stack_variables
 from stackyard.launch.request.intent import Intent
+from stackyard.pymodules import module_of
 from stackyard.spec.naming import safe
 from stackyard.spec.sitemodels import NodeKind, Site
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from stackyard import __version__
 from stackyard.host.command import run, which
+from stackyard.pymodules import module_of, program_file
 
 LARGEST_PROGRAM = 1 << 26
 """Bytes; a larger program file is not hashed."""
@@ -21,8 +22,6 @@ def code_state(cwd: Path, program: tuple[str, ...]) -> dict[str, Any]:
 
 def _program_state(cwd: Path, program: tuple[str, ...]) -> dict[str, Any]:
     """The first of the words that is a file: the program, or the script that an interpreter runs; or the module's."""
-    from stackyard.launch.plan.backends.source import module_of, program_file  # late: it brings pydantic
-
     own = program_file(cwd, program) if module_of(program) else None
     for path in (own,) if own else (cwd / word for word in program[:2]):
         if path.is_file() and path.stat().st_size < LARGEST_PROGRAM:

@@ -16,18 +16,12 @@ from stackyard.lint.launches import RANKS, Launch, python_program
 from stackyard.lint.scope import Resolved, resolve
 from stackyard.lint.script import Script
 from stackyard.lint.shell import parse_shell
+from stackyard.lint.smallcommands import is_small
 from stackyard.lint.source import Source, find_file, find_program, source_of
 from stackyard.lint.words import is_known, shown
 from stackyard.spec.sitemodels import NodeKind, Site
 
 Evidence = Literal["script", "site", "source"]
-_HELPERS_WORDS = (
-    "hostname mkdir echo date nvidia-smi rocm-smi env printenv rm cp ls scontrol true sleep cat touch tar rsync "
-    "lscpu numactl uname nproc free df pwd ip ps id which kill pkill killall chmod ln mv find du taskset"
-)
-_HELPERS = frozenset(_HELPERS_WORDS.split())
-
-
 _WHOLE_NODES = re.compile(r"(?:full|whole)[-_]?nodes?|exclusive", re.I)
 """Names of queues whose jobs have their nodes for themselves."""
 
@@ -120,8 +114,9 @@ class Case:
     def group(self, launch: Launch) -> Group | None:
         """How the Python program of a launch joins its process group; None if it joins none, or is not found."""
         if id(launch) not in self._groups:
-            found = find_program(self.python(launch) or (), self.folders)
-            self._groups[id(launch)] = group_of(*found) if found else None
+            program = self.python(launch) or ()
+            found = find_program(program, self.folders)
+            self._groups[id(launch)] = group_of(program, *found) if found else None
         return self._groups[id(launch)]
 
     def python(self, launch: Launch) -> tuple[str, ...] | None:
@@ -150,8 +145,8 @@ class Case:
         """Whether a launch only runs a small system command."""
         name = launch.program[0].rsplit("/", 1)[-1] if launch.program else ""
         inner = [each for each in self.script.inner if each.launch is launch]
-        shell = name in ("bash", "sh") and inner and all(_is_small(each.resolved.argv) for each in inner)
-        return not name or name in _HELPERS or bool(shell)
+        shell = name in ("bash", "sh") and inner and all(is_small(each.resolved.argv) for each in inner)
+        return is_small(launch.program) or bool(shell)
 
     def innermost(self, launch: Launch) -> bool:
         """Whether no further launch is inside this one."""
@@ -220,10 +215,6 @@ class Case:
             "overcommit",
         }
         return 1 if not given and request.nodes else None
-
-
-def _is_small(argv: tuple[str, ...]) -> bool:
-    return not argv or argv[0].rsplit("/", 1)[-1] in _HELPERS
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from stackyard.lint.directives import TAGS, Directive, split_directive, would_be
 from stackyard.lint.options import Option, read_options
 from stackyard.lint.rules.base import Case, Hit, is_template, rule
 from stackyard.lint.rules.head import NAMES, read_by_scheduler
-from stackyard.lint.shell import lines_inside
 from stackyard.lint.tables import HEADS, PLUGIN_OPTIONS, SBATCH, SRUN
 
 _PROGRAMS = {"slurm": "sbatch", "lsf": "bsub", "pbs": "qsub", "flux": "flux batch"}
@@ -104,7 +103,7 @@ def no_directive_read(case: Case) -> Iterator[Hit]:
     text = case.script.text
     if any(each.state in ("read", "component") for each in case.script.directives) or "{%" in text or "<%" in text:
         return
-    lines = [each for each in would_be_directives(text, lines_inside(text)) if not is_template(each.text)]
+    lines = [each for each in would_be_directives(text, case.script.inner_lines) if not is_template(each.text)]
     lines = [each for each in lines if any(o.name for o in each.options) and all(o.name for o in each.options)]
     if lines:
         first = lines[0]
@@ -125,7 +124,7 @@ _LIKE_A_TAG = re.compile(r"^#([A-Z]{4,8})[ \t]+(?=-)(.*)$")
 )
 def directive_misspelt(case: Case) -> Iterator[Hit]:
     """A comment whose first word is nearly a scheduler's tag, with options that the scheduler has."""
-    script, inner = case.script, lines_inside(case.script.text)
+    script, inner = case.script, case.script.inner_lines
     for number, row in enumerate(script.text.splitlines(), 1):
         match = _LIKE_A_TAG.match(row) if number not in inner else None
         tags = {tag[1:]: kind for kind, tag in TAGS.items() if script.scheduler in (kind, "")}

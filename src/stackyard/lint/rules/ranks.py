@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from stackyard.lint.launches import AGENTS, RANKS, Launch
 from stackyard.lint.rules.base import Case, Hit, rule
@@ -104,25 +104,17 @@ def _options(case: Case, done: set[int]) -> Iterator[Hit]:
 def activate_per_rank(case: Case) -> Iterator[Hit]:
     """conda activate, source activate or module load in the shell of every task; a note with one task per node."""
     yield from _conda_run(case)
-    pattern = re.compile(r"^(?:conda|mamba|micromamba|source|\.|module|ml)$")
     for inner in case.script.inner:
         argv, launch = inner.resolved.argv, inner.launch
         chain = (*launch.via, launch)
-        if len(argv) < 2 or not pattern.match(argv[0]) or any(each.kind == "container" for each in chain):
-            continue
-        heavy = (
-            argv[1] in ("activate", "load", "add", "purge")
-            or argv[0] == "ml"
-            or re.search(r"/activate$|conda\.sh$", argv[1])
-        )
         outer = next((each for each in reversed(chain) if each.kind in RANKS), None)
-        if not heavy or outer is None or outer.kind == "flux" or argv[1].endswith("conda.sh"):
+        inside = any(each.kind == "container" for each in chain)
+        if inside or not _activates(argv) or outer is None or outer.kind == "flux":
             continue
         step = case.step(outer)
         if step.tasks == 1 or _in_image(case, outer):
             continue
-        light = argv[0] in ("source", ".") and len(argv) == 2  # a Python venv: one small file
-        many = (step.per_node is None or step.per_node > 1) and not light
+        many = (step.per_node is None or step.per_node > 1) and not _is_venv(argv)
         known = step.tasks is not None or step.per_node is not None
         yield Hit(
             inner.line,
@@ -130,6 +122,18 @@ def activate_per_rank(case: Case) -> Iterator[Hit]:
             f"{' '.join(argv[:3])}   (before {outer.kind})",
             None if many and known else "note",
         )
+
+
+def _activates(argv: Sequence[str]) -> bool:
+    """``conda activate x``, ``source activate x``, ``source env/bin/activate``, ``module load x``, ``ml x``."""
+    if len(argv) < 2 or argv[0] not in ("conda", "mamba", "micromamba", "source", ".", "module", "ml"):
+        return False
+    return argv[0] == "ml" or argv[1] in ("activate", "load", "add", "purge") or argv[1].endswith("/activate")
+
+
+def _is_venv(argv: Sequence[str]) -> bool:
+    """Whether it activates a Python venv: one small file."""
+    return argv[0] in ("source", ".") and len(argv) == 2
 
 
 def _conda_run(case: Case) -> Iterator[Hit]:
@@ -158,7 +162,7 @@ def activate_per_rank_in_script(case: Case) -> Iterator[Hit]:
         name = next((word for word in launch.program[:2] if word.endswith((".sh", ".bash"))), "")
         for resolved in case.worker(launch):
             argv = resolved.argv
-            if argv[:2] in (("conda", "activate"), ("module", "load")) or (argv[:1] == ("source",) and len(argv) == 3):
+            if _activates(argv) and not _is_venv(argv):
                 text = f"{name}:{resolved.line}: every task runs {' '.join(argv[:3])}"
                 known = step.tasks is not None or step.per_node is not None
                 yield Hit(

@@ -8,9 +8,9 @@ from typing import Protocol
 
 from stackyard.findings import Finding
 from stackyard.launch.layout.model import Layout
-from stackyard.launch.plan.backends import source
 from stackyard.launch.plan.model import RankProgram
 from stackyard.launch.request.intent import Intent
+from stackyard.pymodules import module_of
 
 HELPERS = Path(__file__).parent / "helpers"
 """The directory of the programs that backends run on the nodes; containers bind it."""
@@ -60,7 +60,7 @@ def command(intent: Intent) -> tuple[str, ...]:
 
 def nested(intent: Intent) -> tuple[Finding, ...]:
     """A warning if the program itself is a launcher: every rank would start all ranks."""
-    first = source.module_of(intent.program) or (Path(intent.program[0]).name if intent.program else "")
+    first = module_of(intent.program) or (Path(intent.program[0]).name if intent.program else "")
     if first not in STARTERS:
         return ()
     return (

@@ -10,7 +10,7 @@ from pathlib import Path
 from stackyard.errors import Where
 from stackyard.findings import Finding
 from stackyard.launch.request.intent import Intent
-from stackyard.pymodules import module_files, modules
+from stackyard.pymodules import module_of, program_file, program_modules
 
 
 @dataclass(frozen=True)
@@ -45,36 +45,6 @@ class Source:
         return {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
 
 
-def script_of(program: tuple[str, ...]) -> str:
-    """The Python file that a command runs, or empty: ``train.py``, ``python -u train.py``, ``env A=1 python x.py``."""
-    for word in program:
-        if word.endswith(".py"):
-            return word
-        if word in ("-c", "-m"):
-            return ""
-    return ""
-
-
-def module_of(program: tuple[str, ...]) -> str:
-    """The Python module that a command runs, or empty: ``-m package.train``, ``python -u -m package.train``."""
-    if "-m" not in program[:-1] or script_of(program):
-        return ""
-    place = program.index("-m")
-    is_python = not place or any(Path(word).name.startswith("python") for word in program[:place])
-    return program[place + 1] if is_python and "-c" not in program[:place] else ""
-
-
-def program_file(cwd: Path, program: tuple[str, ...]) -> Path | None:
-    """The file of the program's Python script or module, as far as it can be found from the working directory."""
-    if module := module_of(program):
-        base = cwd.joinpath(*module.split("."))
-        return next(
-            (path for path in (base / "__main__.py", base.with_name(f"{base.name}.py")) if path.is_file()), None
-        )
-    script = script_of(program)
-    return cwd / script if script else None
-
-
 def read(intent: Intent) -> Source:
     """Parse the program of an intent and the modules next to it."""
     cwd, module = Path(intent.cwd or "."), module_of(intent.program)
@@ -82,12 +52,10 @@ def read(intent: Intent) -> Source:
     if path is None:
         where = f"module {module} not found in {cwd.absolute()}" if module else ""
         return Source(unread=where or "the program is not a *.py file")
-    root = cwd if module else path.parent
-    packages = module_files(cwd, module) if module else []
     trees: dict[str, ast.Module] = {}
     imports: list[Import] = []
     try:
-        for each in modules(path, (root,), *packages):
+        for each in program_modules(cwd, intent.program, path):
             trees[str(each.file)] = each.parsed.tree
             for node, of_module in each.parsed.imports:
                 imports += _imports(node, str(each.file), surely=each.surely and of_module)

@@ -1,0 +1,65 @@
+"""The small commands of batch scripts: what prints, prepares a run or ends a program, and so is not the program."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from stackyard.lint.launches import unwrapped
+
+_PRINTING = (
+    "echo printf date hostname env printenv pwd ls nvidia-smi rocm-smi which scontrol squeue df free lscpu uname nproc "
+    "ip id ps du true sleep"
+)
+_OF_THE_SHELL = ": wait time set test [ [[ shift break continue return"
+_FILES = "mkdir cp rsync tar ln mv rm touch cat"
+_ENVIRONMENT = (
+    "module ml source . conda mamba micromamba spack eval export declare unset ulimit umask sbcast lfs tee setenv "
+    "alias shopt trap"
+)
+_BESIDE = (
+    "cd pushd popd deactivate pip chmod sed awk grep find git make cmake sbatch qsub bsub seff read readarray mapfile "
+    "let local getopts"
+)
+_ENDING = "kill pkill killall exit scancel"
+_ON_NODES = "chmod find numactl taskset"
+
+_QUIET = frozenset(f"{_PRINTING} {_OF_THE_SHELL}".split())
+_CARRIED = frozenset(f"{_FILES} {_ENVIRONMENT}".split())
+_NO_PROGRAM = _CARRIED | frozenset(f"{_BESIDE} {_ENDING}".split())
+_SMALL = frozenset(f"{_PRINTING} {_FILES} {_ENDING} {_ON_NODES}".split())
+_FILTERS = frozenset(
+    ["awk", "cut", "egrep", "grep", "head", "jq", "perl", "sed", "sort", "tail", "tr", "uniq", "wc", "xxd"]
+)
+
+
+def is_quiet(argv: Sequence[str]) -> bool:
+    """Whether a command only prints, looks or waits, so that a run does not need it."""
+    words = list(unwrapped(list(argv))) or list(argv)  # `time ./a` is no `time`
+    return bool(words) and words[0] in _QUIET and not (words[0] == "set" and not _only_traces(words))
+
+
+def _only_traces(argv: Sequence[str]) -> bool:
+    """Whether ``set`` changes what is printed, and not how the script ends or what it exports."""
+    return all(re.fullmatch(r"[-+][xv]+", word) for word in argv[1:])
+
+
+def is_carried(argv: Sequence[str]) -> bool:
+    """Whether a command sets up modules, environments, variables or files, so that a run needs it."""
+    return bool(argv) and argv[0] in _CARRIED
+
+
+def is_filter(argv: Sequence[str]) -> bool:
+    """Whether it is a command that a pipe into a file goes through."""
+    return bool(argv) and argv[0] in _FILTERS
+
+
+def is_no_program(argv: Sequence[str]) -> bool:
+    """Whether a command prints, prepares a run, cleans up after it or ends it: it is not what the job is for."""
+    return is_quiet(argv) or argv[0] in _NO_PROGRAM
+
+
+def is_small(argv: Sequence[str]) -> bool:
+    """Whether what a launch starts on the nodes only looks, handles files or ends programs; so do no words at all."""
+    words = list(unwrapped(list(argv)))
+    return not words or words[0].rsplit("/", 1)[-1] in _SMALL
