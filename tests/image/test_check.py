@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,10 +13,12 @@ import pytest
 from image.elfbed import build, loaded_by_system
 from image.mpibed import mpi
 from stackyard.findings import Finding
+from stackyard.host.probe import machine
 from stackyard.image.bindings.check import Asked, Checked, check, drivers_of
-from stackyard.image.bindings.drivers import Driver, Toolkit, check_driver, newest, numbers, toolkit_of
+from stackyard.image.bindings.drivers import Driver, Toolkit, check_driver, newest, numbers, of_machine, toolkit_of
 from stackyard.image.bindings.repair import to_runpath
 from stackyard.image.bindings.versions import read_versions
+from stackyard.image.bindings.written import bindings_text
 from stackyard.spec.bindings import Bind, BoundOption, BoundPath, HostBindings, HostMpi, load_bindings
 from stackyard.spec.sitemodels import ContainerPolicy, Gpu, NodeKind, Site
 from support import programs
@@ -246,6 +250,43 @@ def test_programs_with_the_same_problem_are_one_finding(image: Path, tmp_path: P
     assert "; so do /b, /c" in one(check(image, Asked(bindings(host)))).message
 
 
+def test_findings_that_are_about_no_file_are_not_joined(image: Path, host: Path) -> None:
+    """Two node kinds whose drivers the table does not have: the same reason, and two findings."""
+    (image / "usr/lib64/libcudart.so.14").touch()
+    drivers = tuple(Driver("nvidia", "600.1", f"node kind {name}") for name in "ab")
+    messages = [each.message for each in check(image, Asked(bindings(host), drivers=drivers)).findings]
+    assert messages == [f"unknown whether the driver 600.1 of node kind {name} runs CUDA 14" for name in "ab"]
+
+
+def test_programs_that_lack_one_library_are_one_finding(image: Path, tmp_path: Path) -> None:
+    lost = build(tmp_path / "host/libcxi.so.1")
+    host = mpi(tmp_path / "host/libmpi.so.12", "mpich", "5.0.2", needs=(lost,))
+    shutil.copy(image / "app", image / "b")
+    found = one(check(image, Asked(bindings(host))))
+    assert found.message == f"libcxi.so.1 not found in the image, required by {host}"
+
+
+@pytest.mark.parametrize(
+    ("library", "why"), [("", "its library is not named"), ("libnone.so", "not found"), ("libz.so", "is not an MPI")]
+)
+def test_an_mpi_that_is_not_known(image: Path, host: Path, library: str, why: str) -> None:
+    """Nothing could be said of what the programs load, so it is no "no problem found"."""
+    build(host.with_name("libz.so"))
+    unknown = HostMpi(family="mpich", library=str(host.with_name(library)) if library else "")
+    found = one(check(image, Asked(HostBindings(mpi=unknown))))
+    assert (found.rule, found.severity) == ("mpi-unknown", "refused") and why in found.message
+    assert check(image, Asked(HostBindings())).findings == ()  # bindings that are for no MPI
+
+
+@pytest.mark.parametrize(("launcher", "how"), [("false", "exited with status 1"), ("true", "exited with status 0")])
+def test_a_launcher_that_starts_no_rank(image: Path, host: Path, tmp_path: Path, launcher: str, how: str) -> None:
+    (tmp_path / "bindings.yaml").write_text(bindings_text(bindings(host)))
+    (tmp_path / "apptainer").touch(mode=0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    done = stackyard("bindings", "check", image, "--run", launcher, "--", "/app", cwd=tmp_path, expect=1, PATH=path)
+    assert f"error: cannot see what the ranks load: {launcher} {how}, and no rank has started" in done.err
+
+
 def test_the_images_own_library_path_counts(image: Path, host: Path) -> None:
     """Its scripts put its own MPI first; a directory that is bound is not searched by itself."""
     (image / ".singularity.d/env").mkdir(parents=True)
@@ -303,6 +344,24 @@ def test_a_toolkit_newer_than_its_driver_is_limited() -> None:
     found = check_driver(Toolkit("nvidia", "12.8", "/x"), Driver("nvidia", "550.54", "node kind gpu", "12.4"))
     assert found is not None and found.severity == "note" and "limited set of features" in found.message
     assert check_driver(Toolkit("nvidia", "12.2", "/x"), Driver("nvidia", "550.54", "this machine", "12.4")) is None
+
+
+def test_a_driver_from_before_there_were_ranges_has_its_own_source() -> None:
+    old = check_driver(Toolkit("nvidia", "10.2", "/x"), Driver("nvidia", "418.39", "x"))
+    new = check_driver(Toolkit("nvidia", "11.8", "/x"), Driver("nvidia", "418.39", "x"))
+    assert old is not None and "cuda-toolkit-release-notes" in old.reason
+    assert new is not None and "minor-version-compatibility" in new.reason
+
+
+@pytest.mark.parametrize(("module", "severity"), [("6.3.6", "refused"), ("6.10.5", ""), ("5.18.2", "note")])
+def test_the_amd_driver_of_this_machine(module: str, severity: str) -> None:
+    """The kernel's module 6.3.6 is of the driver 6.0, whose table ends with ROCm 6.2."""
+    here = replace(machine(), nvidia_driver="", amd_driver=module)
+    [driver] = of_machine(here)
+    found = check_driver(Toolkit("amd", "6.3", "/x"), driver)
+    assert (found.severity if found else "") == severity
+    both = of_machine(replace(here, nvidia_driver="550.54"))
+    assert [each.vendor for each in both] == ["nvidia", "amd"] and drivers_of(Site(), both) == both
 
 
 def test_toolkits_of_an_image(image: Path, host: Path) -> None:

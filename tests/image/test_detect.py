@@ -5,19 +5,21 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from image.elfbed import build
 from image.mpibed import mpi
 from stackyard.errors import InputError, MissingError
-from stackyard.image.bindings.detect import detect
-from stackyard.image.bindings.families import known_mpi
+from stackyard.image.bindings.detect import Detected, detect, library, required
+from stackyard.image.bindings.families import families, known_mpi
+from stackyard.image.bindings.loader import Loader
 from stackyard.image.bindings.profiles import expanded, of_this_machine, profile_names, read_profile
 from stackyard.image.bindings.trace import opened_paths, with_opened
 from stackyard.image.bindings.tree import Tree
-from stackyard.image.bindings.written import bindings_text, for_building
-from stackyard.spec.bindings import Bind, BoundPath, BoundVariable, HostBindings, load_bindings
+from stackyard.image.bindings.written import bindings_text
+from stackyard.spec.bindings import Bind, BoundPath, BoundVariable, Family, HostBindings, load_bindings
 from stackyard.spec.sitemodels import ContainerPolicy
 from support import programs
 from support.cli import inside, stackyard
@@ -27,6 +29,12 @@ pytestmark = pytest.mark.real
 
 def names(rows: tuple[BoundPath, ...]) -> set[str]:
     return {Path(row.path).name for row in rows}
+
+
+def detected_in(root: Path, mpi: str, *library_path: str) -> Detected:
+    """What another root needs."""
+    loader = Loader(Tree((root,)), library_path)
+    return required(loader, *library(loader, {}, mpi), {})
 
 
 def test_open_mpi_of_this_machine() -> None:
@@ -59,8 +67,7 @@ def test_an_mpi_with_a_directory_of_its_own_is_bound_with_it(tmp_path: Path) -> 
     provider_needs = build(tmp_path / "usr/lib64/libcxi.so.1")
     build(tmp_path / "usr/lib64/libfabric/libcxi-fi.so", needs=(provider_needs,))
     mpi(prefix / "lib/libmpi.so.12", "mpich", "5.0.2", needs=(inner, fabric), runpath="$ORIGIN:$ORIGIN/mpich")
-    found = detect({"LD_LIBRARY_PATH": "/opt/mpich-5/lib"}, tree=Tree((tmp_path,)))
-    bindings = found.bindings
+    bindings = detected_in(tmp_path, "", "/opt/mpich-5/lib").bindings
     assert bindings.mpi.model_dump() == {
         "family": "mpich", "version": "5.0.2", "library": "/opt/mpich-5/lib/libmpi.so.12", "pmi": ("pmi2",),
     }  # fmt: skip
@@ -77,12 +84,12 @@ def test_what_is_not_found_is_noted(tmp_path: Path) -> None:
     lost = build(tmp_path / "usr/lib64/liblost.so.1")
     mpi(tmp_path / "usr/lib64/libmpi.so.12", "mpich", "4.3.2", needs=(lost,))
     lost.unlink()
-    found = detect({}, mpi="/usr/lib64/libmpi.so.12", tree=Tree((tmp_path,)))
+    found = detected_in(tmp_path, "/usr/lib64/libmpi.so.12")
     assert "liblost.so.1, required by libmpi.so.12, not found" in found.notes
     with pytest.raises(InputError, match="no MPI found in /usr/lib64/none"):
-        detect({}, mpi="/usr/lib64/none", tree=Tree((tmp_path,)))
+        detected_in(tmp_path, "/usr/lib64/none")
     with pytest.raises(MissingError, match="no MPI found"):
-        detect({}, tree=Tree((tmp_path / "usr",)))
+        detected_in(tmp_path / "usr", "")
 
 
 @pytest.mark.parametrize(("family", "name"), [("openmpi", "openmpi"), ("mpich", "mpich"), ("cray", "cray-mpich")])
@@ -90,6 +97,10 @@ def test_families(tmp_path: Path, family: str, name: str) -> None:
     known = known_mpi(mpi(tmp_path / "libmpi.so.12", family, "8.1.29"))
     assert known is not None and (known.family.name, known.version) == (name, "8.1.29")
     assert known_mpi(build(tmp_path / "libz.so.1")) is None
+
+
+def test_a_file_of_bindings_knows_the_families_that_are_detected() -> None:
+    assert {*get_args(Family)} == {"none", *(each.name for each in families())}
 
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
@@ -214,12 +225,9 @@ def test_verbs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             "|/.singularity.d/libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
         )
         assert unloaded == "unset"
+    (tmp_path / "bindings.yaml").write_text("format: 1\noptions: [{option: --sharens}]\n")
+    left = inside("bindings", "show", "--as", "lua")
+    assert "no variable of apptainer holds `options`: give them to each command: --sharens" in left.err
     (tmp_path / "bindings.yaml").write_text("format: 1\nbinds:\n  - {path: /none/x, why: y}\n")
     gone = inside("bindings", "show", expect=4)
     assert "/none/x does not exist on this machine" in gone.err
-
-
-def test_nothing_leaks_into_builds() -> None:
-    kept = {"APPTAINER_CACHEDIR": "/c", "APPTAINER_TMPDIR": "/t", "PATH": "/bin"}
-    leaks = ("APPTAINER_BIND", "SINGULARITY_CONTAINLIBS", "APPTAINERENV_LD_PRELOAD", "SINGULARITY_NV")
-    assert for_building({**kept, **dict.fromkeys(leaks, "x")}) == kept

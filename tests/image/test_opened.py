@@ -57,12 +57,12 @@ def texts(image: Path) -> tuple[str, str, str]:
 def test_all_kinds(root: Path, tmp_path: Path) -> None:
     assert texts(root) == ("base", "base", "directory")
     file = squash(root, tmp_path / "x.sqsh")
-    assert texts(file)[:2] == ("base", "base")
+    assert texts(file) == ("base", "base", "mounted")
     (tmp_path / "over/etc").mkdir(parents=True)
     (tmp_path / "over/etc/name").write_text("overlay")
     over = squash(tmp_path / "over", tmp_path / "over.sqsh")
-    assert texts(sif(tmp_path / "a.sif", (2, file)))[:2] == ("base", "base")
-    assert texts(sif(tmp_path / "b.sif", (2, file), (4, over)))[:2] == ("overlay", "base")
+    assert texts(sif(tmp_path / "a.sif", (2, file))) == ("base", "base", "mounted")
+    assert texts(sif(tmp_path / "b.sif", (2, file), (4, over))) == ("overlay", "base", "mounted")
     assert "stackyard.image" not in Path("/proc/mounts").read_text()
 
 
@@ -73,6 +73,19 @@ def test_without_a_mount_it_is_unpacked(root: Path, tmp_path: Path, monkeypatch:
     hidden = lambda name: None if name.startswith("squashfuse") else command.which(name)  # noqa: E731
     monkeypatch.setattr(module, "which", hidden)
     assert texts(squash(root, tmp_path / "x.sqsh")) == ("base", "base", "unpacked")
+
+
+def test_what_squashfuse_said_is_kept(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that begins like an image: it is not squashfuse that is not found."""
+    from stackyard.host import command
+    from stackyard.image.bindings import opened as module
+
+    monkeypatch.setattr(module, "which", lambda name: None if name == "unsquashfs" else command.which(name))
+    damaged = tmp_path / "x.sqsh"
+    damaged.write_bytes(squash(root, damaged).read_bytes()[:100])
+    with pytest.raises(MissingError, match=r": unsquashfs not found") as caught, opened(damaged):
+        pass
+    assert "squashfuse" in (caught.value.detail or "") and "exited with status" in (caught.value.detail or "")
 
 
 def test_what_is_no_image(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from image.elfbed import build
+from stackyard.host.daemons import RANKS
 from stackyard.image.bindings import watch
 from stackyard.image.bindings.maps import _rank
 from support import programs
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.real
 
 
 def watched(folder: Path, *argv: str | Path, pass_fds: tuple[int, ...] = ()) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, "-I", "-S", watch.__file__, folder, *argv]
+    words = [sys.executable, "-I", "-S", watch.__file__, folder, ",".join(RANKS), *argv]
     environ = {**os.environ, "PMI_RANK": "3", "SLURM_PROCID": "9"}
     return subprocess.run(
         words, capture_output=True, text=True, check=False, env=environ, pass_fds=pass_fds, timeout=60

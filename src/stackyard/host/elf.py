@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import mmap
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, TypeVar, cast
 
 _MAGIC = b"\x7fELF"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -29,18 +31,27 @@ class ElfFile:
     soname: str = ""
 
 
-def read_elf(path: Path) -> ElfFile | None:
-    """The file's dynamic section; None for a file that is not ELF, is damaged, or is not linked to anything."""
+def mapped(path: Path, read: Callable[[mmap.mmap], T], otherwise: T) -> T:
+    """What `read` makes of an ELF file, of which only the pages that it looks at are read.
+
+    Returns:
+        `otherwise` for a file that cannot be read, is not ELF, or is damaged.
+    """
     from elftools.common.exceptions import ELFError
 
     try:
         with path.open("rb") as stream:
             if stream.read(4) != _MAGIC:
-                return None
+                return otherwise
             with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                return _read(path, data)
-    except (OSError, ValueError, OverflowError, ELFError, AssertionError):
-        return None
+                return read(data)
+    except (OSError, ValueError, OverflowError, KeyError, ELFError, AssertionError):
+        return otherwise
+
+
+def read_elf(path: Path) -> ElfFile | None:
+    """The file's dynamic section; None for a file that is not ELF, is damaged, or is not linked to anything."""
+    return mapped(path, lambda data: _read(path, data), None)
 
 
 def _read(path: Path, data: mmap.mmap) -> ElfFile | None:

@@ -25,9 +25,6 @@ FORMAT = 1
 LIBRARIES = "/.singularity.d/libs"
 """Where Apptainer and Singularity bind the files of CONTAINLIBS, each under its own name."""
 
-CLEANING = ("--cleanenv", "-e", "--containall", "-C", "--unset-env=*")
-"""Options of the runtimes that remove the variables of the ranks and of their launcher."""
-
 Family = Literal["openmpi", "mpich", "cray-mpich", "intel-mpi", "mvapich", "spectrum-mpi", "none"]
 
 

@@ -237,6 +237,10 @@ class Scheduler(Model):
     alloc_flags: tuple[Word, ...] = Field((), description="LSF -alloc_flags, e.g. smt4, gpumps, nvme")
 
 
+_CLEANING = ("--cleanenv", "-e", "--containall", "-C", "--unset-env=*")
+"""Options of Apptainer, Singularity and Charliecloud."""
+
+
 class ContainerPolicy(Model):
     """How programs run in an image."""
 
@@ -251,6 +255,11 @@ class ContainerPolicy(Model):
         "",
         description="A bindings.yaml (stackyard bindings detect), relative to site.yaml: what images get from the host",
     )
+
+    @property
+    def cleaning(self) -> str:
+        """The first option that removes the variables of the ranks and of their launcher, or nothing."""
+        return next((option for option in self.options if option in _CLEANING), "")
 
 
 class LaunchPolicy(Model):

@@ -15,6 +15,7 @@ from stackyard.cli.findings import show_finding
 from stackyard.cli.help import Verb, VerbGroup
 from stackyard.cli.output import show_json
 from stackyard.errors import InputError
+from stackyard.findings import counted
 
 if TYPE_CHECKING:
     from stackyard.findings import Finding
@@ -137,6 +138,9 @@ def show(context: Context, file: Path | None, kind: str, runtime: str, profiles:
         show_json({**bindings.model_dump(), "missing": missing})
     else:
         click.echo(_text(bindings, kind, runtime), nl=False)
+        if kind in ("lua", "tcl") and bindings.options:
+            options = " ".join(each.option for each in bindings.options)
+            context.notice(f"no variable of {runtime} holds `options`: give them to each command: {options}")
     for path in missing:
         context.notice(f"{path} does not exist on this machine")
     if missing:
@@ -233,15 +237,14 @@ def _pmi_of(launcher: str) -> str:
 
 def _asked(context: Context, file: Path | None, pmi: str) -> Asked:
     """What the site and the bindings want of an image."""
+    from stackyard.host.daemons import daemons
     from stackyard.host.probe import machine
     from stackyard.image.bindings.check import Asked, drivers_of
-    from stackyard.image.bindings.daemons import daemons
-    from stackyard.image.bindings.drivers import Driver
+    from stackyard.image.bindings.drivers import of_machine
 
-    site, here = context.site(), machine()
-    own = Driver("nvidia", here.nvidia_driver, "this machine", here.cuda) if here.nvidia_driver else None
+    site = context.site()
     pmi = pmi or site.scheduler.mpi or daemons(os.environ).pmi
-    return Asked(_bindings(context, file), site.launch.container, pmi, drivers_of(site, own))
+    return Asked(_bindings(context, file), site.launch.container, pmi, drivers_of(site, of_machine(machine())))
 
 
 def _repair(
@@ -280,7 +283,7 @@ def _show_checked(done: Checked, findings: Sequence[Finding], ranks: Sequence[Ra
         click.echo(f"rank {rank.rank} on {rank.node}: {rank.library or 'no MPI'}, {whose}")
     refused = sum(finding.severity == "refused" for finding in findings)
     of_host = sum(loaded.startswith("host:") for loaded in done.loads.values())
-    verdict = f"{refused} problem{'s' * (refused != 1)}" if refused else "no problem found"
+    verdict = counted(refused, "problem") if refused else "no problem found"
     click.echo(f"{done.image}: {verdict}; {of_host} of {len(done.loads)} programs and libraries load the host's MPI")
 
 

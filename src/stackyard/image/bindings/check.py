@@ -13,15 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from stackyard.findings import Finding, some
+from stackyard.host.elf import ElfFile
 from stackyard.image.bindings.detect import files_below
 from stackyard.image.bindings.drivers import Driver, check_driver, newest
-from stackyard.image.bindings.families import companion_sonames, families, known_mpi, mpi_sonames, parts
+from stackyard.image.bindings.families import KnownMpi, companion_sonames, families, known_mpi, mpi_sonames, parts
 from stackyard.image.bindings.loader import Closure, Loaded, read_elf
 from stackyard.image.bindings.opened import opened
 from stackyard.image.bindings.profiles import missing_here
 from stackyard.image.bindings.symbols import version_findings
 from stackyard.image.bindings.view import Contents, User, View, contents, view
-from stackyard.spec.bindings import CLEANING, LIBRARIES, HostBindings
+from stackyard.spec.bindings import LIBRARIES, HostBindings
 from stackyard.spec.sitemodels import ContainerPolicy, Gpu, Site
 
 _SHOWN = 4
@@ -78,20 +79,20 @@ def check(image: Path, asked: Asked) -> Checked:
         users = [user for user in inside.users if _counts(user, seen)]
         loads: dict[str, str] = {}
         rpaths: dict[str, None] = {}
-        findings = [*_sources(asked.bindings), *_cleaned(policy), *_names(seen), *_pmi(asked)]
+        findings = [*_sources(asked.bindings), *_known(asked.bindings), *_cleaned(policy), *_names(seen), *_pmi(asked)]
         findings += _of_users(users, seen, asked.bindings, loads, rpaths)
         findings += _of_components(users, seen, asked.bindings, loads)
         findings += _of_drivers(inside, asked.drivers)
         return Checked(
-            str(image), files.how, tuple(user.path for user in users), loads, _merged(findings), tuple(rpaths)
+            str(image), files.how, tuple(user.path for user in users), loads, _sorted(findings), tuple(rpaths)
         )
 
 
-def drivers_of(site: Site, driver: Driver | None = None) -> tuple[Driver, ...]:
+def drivers_of(site: Site, here: tuple[Driver, ...] = ()) -> tuple[Driver, ...]:
     """The GPU drivers of a site's node kinds, which a login node does not have; else this machine's."""
     kinds = ((name, kind.gpu) for name, kind in site.nodes.items() if kind.gpu.vendor in ("nvidia", "amd"))
     found = tuple(_driver(gpu, f"node kind {name}") for name, gpu in kinds if gpu.driver)
-    return found or ((driver,) if driver else ())
+    return found or here
 
 
 def _driver(gpu: Gpu, where: str) -> Driver:
@@ -117,11 +118,38 @@ def _sources(bindings: HostBindings) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class _Host:
+    """The host's MPI: the one that the image's programs are to load."""
+
+    library: Path
+    known: KnownMpi
+    elf: ElfFile | None
+
+
+def _host(bindings: HostBindings) -> _Host | None:
+    library = Path(bindings.mpi.library)
+    known = known_mpi(library) if bindings.mpi.library else None
+    return _Host(library, known, read_elf(library)) if known else None
+
+
+def _known(bindings: HostBindings) -> Iterator[Finding]:
+    """Bindings for an MPI whose library is not known: whether a program loads it could not be said."""
+    library = bindings.mpi.library
+    if (bindings.mpi.family == "none" and not library) or _host(bindings):
+        return
+    what = f"{library} is not an MPI that is known" if Path(library).exists() else f"{library} not found"
+    yield Finding(
+        "mpi-unknown", "refused", f"the host's MPI: {what if library else 'its library is not named'}",
+        "whether the image's programs load it is unknown",
+        "name it in the bindings, `mpi: {library: PATH}`; stackyard bindings detect, on a compute node, writes it",
+    )  # fmt: skip
+
+
 def _cleaned(policy: ContainerPolicy) -> Iterator[Finding]:
-    cleaning = [option for option in policy.options if option in CLEANING]
-    if cleaning:
+    if policy.cleaning:
         yield Finding(
-            "cleanenv", "refused", f"{cleaning[0]} removes the launcher's variables inside the image",
+            "cleanenv", "refused", f"{policy.cleaning} removes the launcher's variables inside the image",
             "every rank would be rank 0 of 1, and exit with status 0",
             "remove it from `options` of launch.container",
         )  # fmt: skip
@@ -155,7 +183,8 @@ def _pmi(asked: Asked) -> Iterator[Finding]:
 def _of_users(
     users: Sequence[User], seen: View, bindings: HostBindings, loads: dict[str, str], rpaths: dict[str, None]
 ) -> Iterator[Finding]:
-    host = known_mpi(Path(bindings.mpi.library)) if bindings.mpi.library else None
+    host, closures = _host(bindings), list[Closure]()
+    others: dict[Finding, dict[str, None]] = {}
     if not users:
         yield Finding(
             "no-mpi-program", "note", "no program or library of the image is linked to an MPI",
@@ -163,55 +192,61 @@ def _of_users(
             "stackyard bindings check --run LAUNCHER IMAGE -- PROGRAM shows what it loads",
         )  # fmt: skip
     for user in users:
-        closure = seen.loader.closure([user.path], preload=seen.preload)
+        closures.append(closure := seen.loader.closure([user.path], preload=seen.preload))
         for name in user.needs:
             item = closure.get(name)
             if name in mpi_sonames():
                 loads[user.path] = f"{'host' if item and seen.is_host(item) else 'image'}:{item.inside if item else ''}"
-            if bindings.mpi.library and host is not None and (item is None or not seen.is_host(item)):
-                yield (found := _own(user, name, item, seen, Path(bindings.mpi.library)))
+            if host is not None and (item is None or not seen.is_host(item)):
+                found = _own(user, name, item, seen, host)
+                others.setdefault(found, {})[user.path] = None
                 if found.rule == "rpath" and item is not None:
                     rpaths[item.rule.removeprefix("RPATH of ")] = None
-        yield from _missing(closure, seen)
-        yield from version_findings(closure, seen)
+    yield from (_of_files(found, list(files)) for found, files in others.items())
+    yield from _missing(closures, seen)
+    yield from version_findings(closures, seen)
 
 
-def _own(user: User, name: str, item: Loaded | None, seen: View, library: Path) -> Finding:
-    """Why a program loads another MPI than the host's."""
-    host, elf = known_mpi(library), read_elf(library)
-    assert host is not None
+def _of_files(found: Finding, files: Sequence[str]) -> Finding:
+    """A finding whose message goes on after the name of a file, for the files that share it."""
+    more = f"; so do {some(files[1:], _SHOWN)}" if len(files) > 1 else ""
+    return replace(found, message=f"{files[0]} {found.message}{more}")
+
+
+def _own(user: User, name: str, item: Loaded | None, seen: View, host: _Host) -> Finding:
+    """Why a program loads another MPI than the host's. The message goes on after the program's name."""
     own = known_mpi(item.elf.path) if item else None
     abi = own.family.abi if own else _abi_of(name)
-    loaded = f"loads {item.inside} of the image, not {library}" if item else f"does not find {name}"
-    if elf is not None and elf.machine != user.elf.machine:
+    loaded = f"loads {item.inside} of the image, not {host.library}" if item else f"does not find {name}"
+    if host.elf is not None and host.elf.machine != user.elf.machine:
         return Finding(
-            "architecture", "refused", f"{user.path} is for {user.elf.machine}, the host's MPI for {elf.machine}",
+            "architecture", "refused", f"is for {user.elf.machine}, the host's MPI for {host.elf.machine}",
             "the loader passes over libraries of other architectures", "use an image for this architecture",
         )  # fmt: skip
-    if abi != host.family.abi:
+    if abi != host.known.family.abi:
         title = own.title if own else next((f.title for f in families() if f.abi == abi), name)
         return Finding(
-            "mpi-family", "refused", f"{user.path} is linked to {title} ({name}), and the host's MPI is {host.title}",
+            "mpi-family", "refused", f"is linked to {title} ({name}), and the host's MPI is {host.known.title}",
             "an MPI cannot take the place of one with another ABI: the image's own would run, each rank alone",
-            f"build the image with an MPI of {host.title}'s ABI, or bind the host's {title}: "
+            f"build the image with an MPI of {host.known.title}'s ABI, or bind the host's {title}: "
             "stackyard bindings detect --mpi PATH",
         )  # fmt: skip
     if item is not None and item.rule.startswith("RPATH"):
         return Finding(
-            "rpath", "refused", f"{user.path} {loaded}: the {item.rule} comes before LD_LIBRARY_PATH",
+            "rpath", "refused", f"{loaded}: the {item.rule} comes before LD_LIBRARY_PATH",
             f"the image's own {own.title if own else name} would run, with exit status 0",
             "stackyard bindings check --repair DIR IMAGE binds a copy over it whose RPATH is a RUNPATH",
         )  # fmt: skip
-    return _unprovided(user, name, item, seen, library, loaded)
+    return _unprovided(name, item, seen, host.library, loaded)
 
 
-def _unprovided(user: User, name: str, item: Loaded | None, seen: View, library: Path, loaded: str) -> Finding:
+def _unprovided(name: str, item: Loaded | None, seen: View, library: Path, loaded: str) -> Finding:
     """A program whose MPI could be the host's: it is not bound under that name, or not searched."""
     reason = f"it was found by {item.rule}; the image's own MPI would run, with exit status 0" if item else ""
     folder = library.parent
     if name in seen.libraries and not seen.searched:
         return Finding(
-            "libraries-not-searched", "refused", f"{user.path} {loaded}", f"{LIBRARIES} is not on its library path",
+            "libraries-not-searched", "refused", loaded, f"{LIBRARIES} is not on its library path",
             f"set LD_LIBRARY_PATH: {LIBRARIES} in `variables` of launch.container",
         )  # fmt: skip
     if name in companion_sonames():
@@ -220,21 +255,23 @@ def _unprovided(user: User, name: str, item: Loaded | None, seen: View, library:
         remedy = f"add {folder / name} to `libraries`, or its directory to `library_path`"
     else:
         remedy = f"bind it under that name: {{path: {library}, to: {LIBRARIES}/{name}}}"
-    return Finding("mpi-own", "refused", f"{user.path} {loaded}", reason, remedy)
+    return Finding("mpi-own", "refused", loaded, reason, remedy)
 
 
 def _abi_of(name: str) -> str:
     return next((family.abi for family in families() if name in (*family.sonames, *family.companions)), "")
 
 
-def _missing(closure: Closure, seen: View) -> Iterator[Finding]:
+def _missing(closures: Iterable[Closure], seen: View) -> Iterator[Finding]:
     """Libraries that the host's need, and that neither the bindings nor the image have."""
-    for each in closure.missing:
-        if seen.is_host(each.by):
-            yield Finding(
-                "library-missing", "refused", f"{each.name} not found in the image, required by {each.by.elf.path}",
-                "the program does not start", f"add the host's {each.name} to `libraries`",
-            )  # fmt: skip
+    lost: dict[str, dict[str, None]] = {}
+    for each in (each for closure in closures for each in closure.missing if seen.is_host(each.by)):
+        lost.setdefault(each.name, {})[str(each.by.elf.path)] = None
+    for name, needing in lost.items():
+        yield Finding(
+            "library-missing", "refused", f"{name} not found in the image, required by {some(list(needing), _SHOWN)}",
+            "the program does not start", f"add the host's {name} to `libraries`",
+        )  # fmt: skip
 
 
 def _of_components(
@@ -257,7 +294,7 @@ def _of_components(
             f"components of the host's MPI need what the image does not have: {names}", _LEFT_OUT,
             "add them to `libraries`, from where `ldconfig -p` of the host has them",
         )  # fmt: skip
-    for found in version_findings(closure, seen, besides=known):
+    for found in version_findings([closure], seen, besides=known):
         yield replace(found, rule="component-version", severity="warning", reason=_LEFT_OUT)
 
 
@@ -273,19 +310,7 @@ def _of_drivers(inside: Contents, drivers: Iterable[Driver]) -> Iterator[Finding
                 yield found
 
 
-def _merged(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Findings that several programs share, once; the worst first."""
+def _sorted(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Each finding once; the worst first."""
     order = {"refused": 0, "warning": 1, "note": 2}
-    unique = {(each.rule, each.message, each.remedy): each for each in findings}
-    alike: dict[tuple[str, str, str], list[Finding]] = {}
-    for each in unique.values():
-        alike.setdefault((each.rule, each.reason, each.remedy), []).append(each)
-    joined = (_joined(group) for group in alike.values())
-    return tuple(sorted(joined, key=lambda each: order[each.severity]))
-
-
-def _joined(group: list[Finding]) -> Finding:
-    if len(group) <= 1:
-        return group[0]
-    others = some([each.message.split(" ", 1)[0] for each in group[1:]], _SHOWN)
-    return replace(group[0], message=f"{group[0].message}; so do {others}")
+    return tuple(sorted(dict.fromkeys(findings), key=lambda each: order[each.severity]))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from stackyard.errors import InputError, MissingError
 from stackyard.host.command import which
-from stackyard.image.bindings.daemons import daemons
+from stackyard.host.daemons import daemons
 from stackyard.image.bindings.families import KnownMpi, asked_version, known_mpi, mpi_sonames, parts, pmi_kinds
 from stackyard.image.bindings.loader import Closure, Loaded, Loader, is_c_library
 from stackyard.image.bindings.tree import Tree
@@ -39,7 +39,12 @@ def is_left_to_image(name: str) -> bool:
 
 
 _SYSTEM = re.compile(r"/(usr/)?lib(64|32)?(/[\w]+-linux-gnu\w*)?(/openmpi/lib)?")
-"""Directories of a distribution: they hold the libraries of everything."""
+
+
+def is_of_system(folder: str) -> bool:
+    """Whether a directory is one of a distribution's, which hold the libraries of everything."""
+    return _SYSTEM.fullmatch(folder) is not None
+
 
 _SHARED = ("/", "/usr", "/usr/local", "/opt", "/etc", "/var", "/lib", "/lib64")
 """Directories that are never bound as a whole: the image has its own."""
@@ -63,29 +68,33 @@ class Detected:
     notes: tuple[str, ...] = ()
 
 
-def detect(environ: Mapping[str, str], *, mpi: str = "", tree: Tree | None = None) -> Detected:
+def detect(environ: Mapping[str, str], *, mpi: str = "") -> Detected:
     """The bindings for the MPI of this machine.
 
     Args:
         environ: its LD_LIBRARY_PATH and PATH say which MPI is loaded, as a module of the site sets them.
         mpi: a library, an mpiexec, or a directory of an MPI; empty: by `environ`.
-        tree: where to look; None: this machine.
 
     Raises:
         InputError: `mpi` is not an MPI.
         MissingError: this machine has no MPI that is known.
     """
-    loader = Loader(tree or Tree(), _folders(environ.get("LD_LIBRARY_PATH", "")))
-    path, known = _library(loader, environ, mpi)
-    if not known.version and tree is None:
+    loader = Loader(Tree(), _folders(environ.get("LD_LIBRARY_PATH", "")))
+    path, known = library(loader, environ, mpi)
+    if not known.version:
         known = replace(known, version=asked_version(path, environ))
+    return required(loader, path, known, daemons(environ).sockets)
+
+
+def required(loader: Loader, path: str, known: KnownMpi, sockets: Mapping[str, str]) -> Detected:
+    """The bindings for an MPI of a tree: what it needs, what it opens, and the daemons' `sockets`."""
     closure = loader.closure([path, *_companions(loader, path, known)])
     main, found = closure.loaded[0], _Found()
     for item in closure.loaded:
         _place(loader, item, known, found)
     notes = [f"{each.name}, required by {each.by.name}, not found" for each in closure.missing]
     notes += _open_components(loader, closure, found)
-    for place, why in daemons(environ).sockets.items() if tree is None else ():
+    for place, why in sockets.items():
         _bind(place, why, found)
     return Detected(_bindings(loader.tree, main, known, closure, found), tuple(notes))
 
@@ -94,7 +103,8 @@ def _folders(text: str) -> tuple[str, ...]:
     return tuple(folder for folder in text.split(":") if folder)
 
 
-def _library(loader: Loader, environ: Mapping[str, str], mpi: str) -> tuple[str, KnownMpi]:
+def library(loader: Loader, environ: Mapping[str, str], mpi: str) -> tuple[str, KnownMpi]:
+    """The library of the MPI that is asked for, or that an environment leads to, and what it is; see `detect`."""
     for path in _candidates(loader, environ, mpi):
         found = loader.tree.find(path)
         known = known_mpi(found.outside) if found else None
@@ -168,7 +178,7 @@ def _place(loader: Loader, item: Loaded, known: KnownMpi, found: _Found) -> None
 def _put(tree: Tree, item: Loaded, why: str, found: _Found) -> None:
     folder = posixpath.dirname(item.inside)
     path = _own_path(tree, item)  # /lib may be a link to /usr/lib here
-    if _SYSTEM.fullmatch(posixpath.dirname(path)):
+    if is_of_system(posixpath.dirname(path)):
         found.libraries.setdefault(path, why)
         return
     _bind(_whole(folder), why, found)
@@ -265,13 +275,11 @@ def _bindings(tree: Tree, main: Loaded, known: KnownMpi, closure: Closure, found
     return HostBindings(
         name=f"{known.family.name}-{known.version}".rstrip("-"),
         summary=f"{known.title} of this machine",
-        mpi=HostMpi.model_validate(
-            {
-                "family": known.family.name,
-                "version": known.version,
-                "library": _own_path(tree, main),
-                "pmi": pmi_kinds(known.family, names),
-            }
+        mpi=HostMpi(
+            family=known.family.name,
+            version=known.version,
+            library=_own_path(tree, main),
+            pmi=pmi_kinds(known.family, names),
         ),
         libraries=tuple(BoundPath(path=path, why=why) for path, why in found.libraries.items()),
         binds=tuple(Bind(path=path, why=why) for path, why in found.binds.items()),

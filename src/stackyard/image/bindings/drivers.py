@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from stackyard.findings import Finding
+from stackyard.host.probe import Machine
 from stackyard.image.bindings.families import read_data
 
 _CUDART = re.compile(r"libcudart\.so\.(\d+(?:\.\d+)*)")
@@ -48,6 +49,14 @@ def toolkit_of(path: str, text: str = "") -> Toolkit | None:
     return None
 
 
+def of_machine(here: Machine) -> tuple[Driver, ...]:
+    """The drivers of a machine. Of AMD's the kernel says the version of its module, which is not that of the driver."""
+    release = _table()["rocm"]["modules"].get(_two(here.amd_driver), "")
+    nvidia = Driver("nvidia", here.nvidia_driver, "this machine", here.cuda)
+    amd = Driver("amd", release or f"module {here.amd_driver}", "this machine")
+    return (*((nvidia,) if here.nvidia_driver else ()), *((amd,) if here.amd_driver else ()))
+
+
 def newest(toolkits: Iterable[Toolkit]) -> list[Toolkit]:
     """One toolkit for each vendor: the newest."""
     best: dict[str, Toolkit] = {}
@@ -66,28 +75,31 @@ def check_driver(toolkit: Toolkit, driver: Driver) -> Finding | None:
 def _cuda(toolkit: Toolkit, driver: Driver) -> Finding | None:
     table = _table()["cuda"]
     major = toolkit.version.split(".")[0]
-    least = table["minimum"].get(major) or table["exact"].get(toolkit.version, "")
+    first, source = table["minimum"].get(major, ""), table["source"]
+    least = first
+    if not first:  # from before there was minor version compatibility
+        least, source = table["exact"].get(toolkit.version, ""), table["before"]
     if not least:
         return _unknown(toolkit, driver, table["source"])
     if numbers(driver.version) < numbers(least):
         return Finding(
             "gpu-driver", "refused",
             f"the NVIDIA driver {driver.version} of {driver.where} is too old for {toolkit.title} ({toolkit.path})",
-            f"{toolkit.title} needs at least {least}: {table['source']}",
+            f"{toolkit.title} needs at least {least}: {source}",
             "use an image with an older CUDA, or one with the package cuda-compat, on data center GPUs",
         )  # fmt: skip
-    if driver.cuda and major in table["minimum"] and numbers(toolkit.version) > numbers(driver.cuda):
+    if driver.cuda and first and numbers(toolkit.version) > numbers(driver.cuda):
         return Finding(
             "gpu-driver", "note", f"{toolkit.title} runs on the driver {driver.version} with a limited set of features",
             f"the driver of {driver.where} is for CUDA {driver.cuda}; within a major version programs run, but kernels "
-            f"that are compiled when they start (PTX) do not: {table['source']}",
+            f"that are compiled when they start (PTX) do not: {source}",
         )  # fmt: skip
     return None
 
 
 def _rocm(toolkit: Toolkit, driver: Driver) -> Finding | None:
     table = _table()["rocm"]
-    runs = table["runs"].get(".".join(driver.version.split(".")[:2]))
+    runs = table["runs"].get(_two(driver.version))
     if runs is None:
         return _unknown(toolkit, driver, table["source"])
     if toolkit.version in runs:
@@ -110,6 +122,10 @@ def _unknown(toolkit: Toolkit, driver: Driver, source: str) -> Finding:
 def numbers(version: str) -> tuple[int, ...]:
     """A version as numbers, for comparing: ``450.80.02`` is (450, 80, 2)."""
     return tuple(int(part) for part in re.findall(r"\d+", version))
+
+
+def _two(version: str) -> str:
+    return ".".join(version.split(".")[:2])
 
 
 @lru_cache(maxsize=1)

@@ -15,14 +15,16 @@ from typing import Any, cast
 
 from stackyard.errors import StackyardError
 from stackyard.host.command import run
+from stackyard.host.elf import mapped
 from stackyard.image.bindings.versions import text_of
+from stackyard.spec.bindings import Family as FamilyName
 
 
 @dataclass(frozen=True)
 class Family:
     """One MPI. `abi`: programs of one MPI run with another of the same ABI, if the soname is the same."""
 
-    name: str
+    name: FamilyName
     title: str
     mark: str
     abi: str
@@ -81,12 +83,6 @@ def parts() -> tuple[Part, ...]:
 
 
 @lru_cache(maxsize=1)
-def sockets() -> Mapping[str, str]:
-    """Where the daemons that start ranks have their sockets, and whose they are."""
-    return {row["path"]: row["why"] for row in read_data("families.yaml")["sockets"]}
-
-
-@lru_cache(maxsize=1)
 def mpi_sonames() -> frozenset[str]:
     """Every name under which a program may need an MPI."""
     return frozenset(name for family in families() for name in family.sonames)
@@ -101,16 +97,19 @@ def companion_sonames() -> frozenset[str]:
 @lru_cache(maxsize=256)
 def known_mpi(path: Path) -> KnownMpi | None:
     """Which MPI a library file is, by what is written in it; None if it is none that is known."""
-    try:
-        with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            family = next((each for each in families() if data.find(each.mark.encode()) >= 0), None)
-            found = re.search(family.version.encode(), cast(bytes, data)) if family and family.version else None
-            version = found.group(1).decode("ascii", "replace") if found else ""
-    except (OSError, ValueError):
-        return None
+    known = mapped(path, _marked, None)
+    if known is None or known.version or not known.family.symbol:
+        return known
+    return KnownMpi(known.family, text_of(path, known.family.symbol))
+
+
+def _marked(data: mmap.mmap) -> KnownMpi | None:
+    """The family whose mark is in a file, with the version that stands there too."""
+    family = next((each for each in families() if data.find(each.mark.encode()) >= 0), None)
     if family is None:
         return None
-    return KnownMpi(family, version or (text_of(path, family.symbol) if family.symbol else ""))
+    found = re.search(family.version.encode(), cast(bytes, data)) if family.version else None
+    return KnownMpi(family, found.group(1).decode("ascii", "replace") if found else "")
 
 
 _ASK = """

@@ -61,11 +61,6 @@ class Loaded:
     by: Loaded | None = None
     rule: str = ""
 
-    @property
-    def chain(self) -> str:
-        """What led to it: ``app -> libmpi.so.12 -> libucp.so.0``."""
-        return f"{self.by.chain} -> {self.name}" if self.by else self.name
-
 
 @dataclass(frozen=True)
 class Missing:

@@ -16,9 +16,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from stackyard.errors import InputError, MissingError
-from stackyard.findings import Finding
-from stackyard.host.command import Result, run, which
+from stackyard.errors import InputError, MissingError, StackyardError
+from stackyard.findings import Finding, counted
+from stackyard.host.command import Result, ending, run, which
+from stackyard.host.daemons import PALS_DIRECTORY, PMIX_DIRECTORY, RANKS, SLURM_DIRECTORIES
 from stackyard.image.bindings import watch
 from stackyard.image.bindings.families import mpi_sonames
 from stackyard.image.bindings.profiles import files_of
@@ -57,6 +58,7 @@ def run_ranks(
     Raises:
         InputError: no program is given.
         MissingError: neither Apptainer nor Singularity is installed.
+        StackyardError: the launcher failed, or started no rank.
     """
     if not program:
         raise InputError("cannot run: no program given", hint="write it after --, with its path in the image")
@@ -67,7 +69,21 @@ def run_ranks(
         script.chmod(0o755)
         done = run([*shlex.split(launcher), str(script)], timeout_s=RUN_S, check=False)
         said = [json.loads(file.read_text()) for file in sorted(folder.glob("rank-*.json"))]
-    return sorted((_rank(each, library) for each in said), key=lambda rank: (rank.rank, rank.node)), done
+    ranks = sorted((_rank(each, library) for each in said), key=lambda rank: (rank.rank, rank.node))
+    _started(ranks, done, launcher)
+    return ranks, done
+
+
+def _started(ranks: Sequence[Rank], done: Result, launcher: str) -> None:
+    """Raise StackyardError for a launcher that failed by itself: no rank says why, or none has started."""
+    if ranks and (not done.returncode or any(rank.code for rank in ranks)):
+        return
+    how = "no rank has started" if not ranks else f"the {counted(len(ranks), 'rank')} that started ended with status 0"
+    raise StackyardError(
+        f"cannot see what the ranks load: {launcher or 'the watcher'} {ending(done.returncode)}, and {how}",
+        hint="try it without the image: the launcher must work here, and the nodes must see this directory",
+        detail=done.output,
+    )
 
 
 def _script(image: Path, policy: ContainerPolicy, folder: Path, program: Sequence[str]) -> str:
@@ -83,15 +99,15 @@ def _script(image: Path, policy: ContainerPolicy, folder: Path, program: Sequenc
     if libraries:
         variables[f"{prefix}_CONTAINLIBS"] = ",".join(libraries)
     words = [runtime, "exec", *(word for bind in policy.binds for word in ("--bind", bind)), *policy.options]
-    own = [sys.executable, "-I", "-S", watch.__file__, str(folder)]
+    own = [sys.executable, "-I", "-S", watch.__file__, str(folder), ",".join(RANKS)]
     lines = ["#!/bin/sh", *(f"export {name}={shlex.quote(value)}" for name, value in variables.items()), _WIRE]
     return "\n".join(
         [*lines, f'exec {shlex.join([*own, *words])} "$@" {shlex.join([str(image.absolute()), *program])}\n']
     )
 
 
-_WIRE = """set --
-for path in "$PMIX_SERVER_TMPDIR" /run/spmix* "$PALS_SPOOL_DIR"; do
+_WIRE = f"""set --
+for path in "${PMIX_DIRECTORY}" {SLURM_DIRECTORIES} "${PALS_DIRECTORY}"; do
   if [ -n "$path" ] && [ -d "$path" ]; then set -- "$@" --bind "$path"; fi
 done"""
 """The directories of the job's PMIx or PALS server, whose names only a rank has. `stackyard launch` binds them too."""

@@ -96,6 +96,7 @@ def _of_sif(image: Path, data: bytes) -> list[int]:
 
 
 def _open(image: Path, offset: int, folder: Path, stack: ExitStack) -> str:
+    why = ""
     for program, more in (("squashfuse_ll", ",timeout=3600"), ("squashfuse", "")):  # it goes also if this is killed
         if which(program) is None:
             continue
@@ -105,13 +106,15 @@ def _open(image: Path, offset: int, folder: Path, stack: ExitStack) -> str:
                 timeout_s=_MOUNT_S,
                 leaves_others=True,
             )
-        except CommandError:
+        except CommandError as error:
+            why = why or f"{error.message}: {error.result.output}"
             continue
         stack.callback(_unmount, folder)
         return "mounted"
     if which("unsquashfs") is None:
-        raise MissingError(f"cannot read {image}: squashfuse and unsquashfs not found on PATH", hint="install one")
-    _unpack(image, offset, folder)
+        missing = "unsquashfs" if why else "squashfuse and unsquashfs"
+        raise MissingError(f"cannot read {image}: {missing} not found on PATH", hint="install one", detail=why)
+    _unpack(image, offset, folder, why)
     return "unpacked"
 
 
@@ -124,8 +127,12 @@ def _unmount(folder: Path) -> None:
     run(["umount", "-l", folder], timeout_s=_MOUNT_S, check=False)
 
 
-def _unpack(image: Path, offset: int, folder: Path) -> None:
-    """Unpack an image. What only root may make (devices, owners) is left out, and counts as no error."""
+def _unpack(image: Path, offset: int, folder: Path, why: str) -> None:
+    """Unpack an image. What only root may make (devices, owners) is left out, and counts as no error.
+
+    Args:
+        why: what squashfuse said, if it was tried.
+    """
     words = [
         "unsquashfs",
         "-q",
@@ -141,4 +148,6 @@ def _unpack(image: Path, offset: int, folder: Path) -> None:
     ]
     done = run([str(word) for word in words], timeout_s=_UNPACK_S, check=False)
     if not any(folder.iterdir()):
-        raise StackyardError(f"cannot read {image}: unsquashfs failed", detail=done.output)
+        raise StackyardError(
+            f"cannot read {image}: unsquashfs failed", detail="\n".join((*filter(None, [why]), done.output))
+        )

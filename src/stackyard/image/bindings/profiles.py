@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from importlib import resources
 from pathlib import Path
@@ -14,7 +14,7 @@ from stackyard.errors import InputError, MissingError
 from stackyard.host.probe import glibc
 from stackyard.spec.bindings import BoundPath, HostBindings, Tested
 from stackyard.spec.validate import plain, validate
-from stackyard.spec.yamlfile import Node, parse_yaml, raise_problems
+from stackyard.spec.yamlfile import parse_yaml, raise_problems
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 B = TypeVar("B", bound=BoundPath)
@@ -36,7 +36,7 @@ def read_profile(name: str, environ: Mapping[str, str]) -> HostBindings:
         raise InputError(f"no such profile: {name}", hint=f"profiles: {', '.join(profile_names())}")
     text = resources.files("stackyard.image.bindings").joinpath(f"profiles/{name}.yaml").read_text("utf-8")
     document, problems = parse_yaml(text, f"{name}.yaml"), list[InputError]()
-    data = _filled(plain(document.root), environ, name, document.root)
+    data = _filled(plain(document.root), environ, name)
     data.pop("format")
     bindings = validate(HostBindings, data, document, problems)
     raise_problems(problems)
@@ -111,13 +111,12 @@ def _outside(bindings: HostBindings, path: str, left: list[str]) -> bool:
     return True
 
 
-def _filled(value: Any, environ: Mapping[str, str], name: str, place: Node | None) -> Any:
+def _filled(value: Any, environ: Mapping[str, str], name: str) -> Any:
     """The content of a profile with its variables replaced."""
-    fill: Callable[[Any], Any] = lambda inner: _filled(inner, environ, name, place)  # noqa: E731
     if isinstance(value, dict):
-        return {key: fill(inner) for key, inner in value.items()}
+        return {key: _filled(inner, environ, name) for key, inner in value.items()}
     if isinstance(value, list):
-        return [fill(inner) for inner in value]
+        return [_filled(inner, environ, name) for inner in value]
     if isinstance(value, str):
         return _VARIABLE.sub(lambda found: _variable(found.group(1), environ, name), value)
     return value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from stackyard.findings import Finding, some
@@ -16,30 +16,34 @@ from stackyard.image.bindings.view import View
 _SHOWN = 3
 
 
-def version_findings(closure: Closure, seen: View, *, besides: Collection[Path] = ()) -> Iterator[Finding]:
+def version_findings(closures: Iterable[Closure], seen: View, *, besides: Collection[Path] = ()) -> Iterator[Finding]:
     """One finding for each library that lacks versions, where it or what needs it is the host's.
 
     Args:
         besides: files whose own needs are known.
     """
-    lacking: dict[str, dict[str, list[Loaded]]] = {}
-    for item in (each for each in closure.loaded if each.elf.path not in besides):
-        for name, wanted in read_versions(item.elf.path).needed.items():
-            provider = closure.get(name)
-            if provider is None or not (seen.is_host(item) or seen.is_host(provider)):
-                continue
-            defined = read_versions(provider.elf.path).defined
-            for version in wanted - defined if defined else ():
-                lacking.setdefault(name, {}).setdefault(version, []).append(item)
-    for name, versions in lacking.items():
+    lacking: dict[Path, tuple[Loaded, dict[str, dict[str, None]]]] = {}
+    for closure in closures:
+        for item in (each for each in closure.loaded if each.elf.path not in besides):
+            for provider, version in _lacking(item, closure, seen):
+                _, versions = lacking.setdefault(provider.elf.path, (provider, {}))
+                versions.setdefault(version, {})[item.name] = None
+    yield from (_lacks(provider, versions, seen) for provider, versions in lacking.values())
+
+
+def _lacking(item: Loaded, closure: Closure, seen: View) -> Iterator[tuple[Loaded, str]]:
+    """The libraries that do not define a version which a loaded file needs of them, and the version."""
+    for name, wanted in read_versions(item.elf.path).needed.items():
         provider = closure.get(name)
-        if provider is not None:
-            yield _lacks(provider, versions, seen)
+        if provider is None or not (seen.is_host(item) or seen.is_host(provider)):
+            continue
+        defined = read_versions(provider.elf.path).defined
+        yield from ((provider, version) for version in sorted(wanted - defined if defined else ()))
 
 
-def _lacks(provider: Loaded, versions: dict[str, list[Loaded]], seen: View) -> Finding:
+def _lacks(provider: Loaded, versions: dict[str, dict[str, None]], seen: View) -> Finding:
     newest = max(versions, key=numbers)
-    needing = list(dict.fromkeys(item.name for item in versions[newest]))
+    needing = list(versions[newest])
     whose = "host" if seen.is_host(provider) else "image"
     has = _highest(provider.elf.path, newest)
     return Finding(

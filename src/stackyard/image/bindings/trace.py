@@ -14,7 +14,7 @@ from pathlib import Path
 
 from stackyard.errors import InputError, MissingError
 from stackyard.host.command import run, which
-from stackyard.image.bindings.detect import is_left_to_image
+from stackyard.image.bindings.detect import is_left_to_image, is_of_system
 from stackyard.image.bindings.loader import read_elf
 from stackyard.image.bindings.tree import Tree
 from stackyard.spec.bindings import Bind, BoundPath, HostBindings
@@ -26,7 +26,6 @@ _OF_EVERY_IMAGE = re.compile(
     r"/etc/(ld\.so\..*|passwd|group|hosts|nsswitch\.conf|resolv\.conf|host\.conf|localtime|services|gai\.conf)"
     r"|/usr/share/(locale|zoneinfo|i18n)/.*"
 )
-_SYSTEM = re.compile(r"/(usr/)?lib(64|32)?(/[\w]+-linux-gnu\w*)?")
 _TRACE_S = 1800
 
 
@@ -68,7 +67,7 @@ def with_opened(bindings: HostBindings, paths: Iterable[str], program: str) -> H
         if any(posixpath.commonpath([path, above]) == above for above in bound):
             continue
         elf, why = read_elf(Path(path)), f"opened by {program}"
-        if elf is None or not elf.soname or not _SYSTEM.fullmatch(posixpath.dirname(path)):
+        if elf is None or not elf.soname or not is_of_system(posixpath.dirname(path)):
             bound.append(path)
             binds.append(Bind(path=path, why=why))
         elif elf.soname not in names:

@@ -13,6 +13,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from stackyard.host.elf import mapped
+
 _WEAK = 0x2
 """VER_FLG_WEAK: the loader only warns."""
 
@@ -28,22 +30,16 @@ class Versions:
 @lru_cache(maxsize=4096)
 def read_versions(path: Path) -> Versions:
     """The symbol versions of a file; none for a file that is not ELF or is damaged."""
-    from elftools.common.exceptions import ELFError
-
-    try:
-        with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return _read(cast(BinaryIO, data))
-    except (OSError, ValueError, OverflowError, ELFError, AssertionError, KeyError):
-        return Versions()
+    return mapped(path, _read, Versions())
 
 
-def _read(data: BinaryIO) -> Versions:
+def _read(data: mmap.mmap) -> Versions:
     from elftools.elf.elffile import ELFFile
     from elftools.elf.gnuversions import GNUVerDefSection, GNUVerNeedSection
 
     needed: dict[str, frozenset[str]] = {}
     defined: set[str] = set()
-    for section in ELFFile(data).iter_sections():
+    for section in ELFFile(cast(BinaryIO, data)).iter_sections():
         if isinstance(section, GNUVerNeedSection):
             for library, wanted in section.iter_versions():
                 names = frozenset(each.name for each in wanted if not each.entry.vna_flags & _WEAK)
@@ -61,20 +57,14 @@ def _first(names: Any) -> str:
 
 def text_of(path: Path, symbol: str) -> str:
     """The text that an exported constant holds, e.g. ``ompi_version_string``; empty without it."""
-    from elftools.common.exceptions import ELFError
-
-    try:
-        with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return _text(cast(BinaryIO, data), symbol)
-    except (OSError, ValueError, OverflowError, ELFError, AssertionError):
-        return ""
+    return mapped(path, lambda data: _text(data, symbol), "")
 
 
-def _text(data: BinaryIO, symbol: str) -> str:
+def _text(data: mmap.mmap, symbol: str) -> str:
     from elftools.elf.elffile import ELFFile
     from elftools.elf.sections import SymbolTableSection
 
-    file = ELFFile(data)
+    file = ELFFile(cast(BinaryIO, data))
     table = file.get_section_by_name(".dynsym")
     found = table.get_symbol_by_name(symbol) if isinstance(table, SymbolTableSection) else None
     for entry in found or ():

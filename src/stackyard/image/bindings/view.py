@@ -121,7 +121,7 @@ def contents(image: Tree) -> Contents:
 
 
 def _files(image: Tree) -> Iterator[tuple[str, Path]]:
-    """Every file of an image, of all layers, once; links are left out, but for those with a version in their name."""
+    """Every file and link of an image, of all layers, once: what an upper layer has hides what a lower one has."""
     seen: set[str] = set()
     for layer in image.layers:
         for folder, folders, files in os.walk(layer):

@@ -1,7 +1,8 @@
 """Run a command, and note which shared libraries its processes have mapped: one file per rank. Runs on the nodes.
 
-    python watch.py FOLDER COMMAND...
+    python watch.py FOLDER VARIABLES COMMAND...
 
+VARIABLES: those that may hold the rank's number, joined by commas; the first that is set counts.
 It stays outside of the image and reads /proc/PID/maps of what it has started, so the image needs nothing for it. The
 maps are read again and again until the command ends, because libraries come and go. Standard library only.
 """
@@ -16,10 +17,6 @@ import sys
 import time
 from pathlib import Path
 
-RANKS = (
-    "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PALS_RANKID", "FLUX_TASK_RANK",
-    "JSM_NAMESPACE_RANK",
-)  # fmt: skip
 FIRST_S, LATER_S, FIRST_READS = 0.005, 0.1, 400
 
 
@@ -61,7 +58,7 @@ def mapped(pid: int) -> dict[str, list[int]]:
 
 def main() -> int:
     """Run the command, write what its processes had mapped, and exit as it does."""
-    folder, command = Path(sys.argv[1]), sys.argv[2:]
+    folder, names, command = Path(sys.argv[1]), sys.argv[2].split(","), sys.argv[3:]
     process = subprocess.Popen(command, close_fds=False)  # PMI_FD is one of them
     files: dict[str, list[int]] = {}
     reads = 0
@@ -70,7 +67,7 @@ def main() -> int:
             files.update(mapped(pid))
         reads += 1
         time.sleep(FIRST_S if reads < FIRST_READS else LATER_S)
-    rank = next((os.environ[name] for name in RANKS if name in os.environ), "0")
+    rank = next((os.environ[name] for name in names if name in os.environ), "0")
     said = {"rank": int(rank), "host": socket.gethostname(), "code": process.returncode, "files": files}
     place = folder / f"rank-{rank}-{os.getpid()}-{socket.gethostname()}.json"
     place.with_suffix(".new").write_text(json.dumps(said))

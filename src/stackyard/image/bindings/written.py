@@ -73,19 +73,6 @@ def as_change(bindings: HostBindings, runtime: str = "apptainer") -> Environment
     return EnvironmentChange(tuple(operations))
 
 
-_LEAKING = re.compile(
-    r"(APPTAINER|SINGULARITY)(ENV_.+|_(BIND|BINDPATH|CONTAINLIBS|MOUNT|NV|NVCCLI|ROCM|OVERLAY|CLEANENV|CONTAIN|CONTAINALL))"
-)
-
-
-def for_building(environ: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which an image is built: without what a site's modules bind into every container of its users.
-
-    Bound into a build, host libraries are found by its tests and its configure scripts, and get into the image.
-    """
-    return {name: value for name, value in environ.items() if not _LEAKING.fullmatch(name)}
-
-
 def _flow(row: Mapping[str, object]) -> str:
     filled = {key: value for key, value in row.items() if value not in ("", (), [])}
     return "{" + ", ".join(f"{key}: {_value(value)}" for key, value in filled.items()) + "}"

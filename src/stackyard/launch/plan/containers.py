@@ -232,14 +232,12 @@ def _beyond_charliecloud(inside: Inside) -> tuple[Finding, ...]:
 
 def _cleaned(inside: Inside) -> tuple[Finding, ...]:
     """A warning if the site's options remove the ranks' variables."""
-    from stackyard.spec.bindings import CLEANING
-
-    cleaning = [option for option in inside.policy.options if option in CLEANING]
+    cleaning = inside.policy.cleaning
     if not cleaning:
         return ()
     return (
         Finding(
-            "container-cleanenv", "warning", f"{cleaning[0]} removes the ranks' variables inside the container",
+            "container-cleanenv", "warning", f"{cleaning} removes the ranks' variables inside the container",
             "RANK, WORLD_SIZE, MASTER_ADDR and the launcher's own PMI variables do not reach the program",
             "remove it from `launch.container.options`",
         ),

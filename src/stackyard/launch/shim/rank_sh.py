@@ -25,6 +25,7 @@ import shlex
 import sys
 from pathlib import Path
 
+from stackyard.host.daemons import PALS_DIRECTORY, PMIX_DIRECTORY, SLURM_DIRECTORIES
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.plan.model import Plan
 from stackyard.launch.records.paths import StepPaths
@@ -197,8 +198,10 @@ def _environment(file: StepFile, plan: Plan, name: str = "sy_environment") -> st
         f"  export OMP_NUM_THREADS={plan.layout.threads}",
         '  export USER="${USER:-${LOGNAME:-$UID}}"',
         '  export STACKYARD_WIRE_1="$sy_step" STACKYARD_WIRE_2="$sy_step"',
-        "  [[ -d ${PMIX_SERVER_TMPDIR-} ]] && STACKYARD_WIRE_1=$PMIX_SERVER_TMPDIR",
-        "  for sy_line in /run/spmix* ${PALS_SPOOL_DIR-}; do [[ -d $sy_line ]] && STACKYARD_WIRE_2=$sy_line; done",
+        f"  [[ -d ${{{PMIX_DIRECTORY}-}} ]] && STACKYARD_WIRE_1=${PMIX_DIRECTORY}",
+        f"  for sy_line in {SLURM_DIRECTORIES} ${{{PALS_DIRECTORY}-}}; do",
+        "    [[ -d $sy_line ]] && STACKYARD_WIRE_2=$sy_line",
+        "  done",
         "  [[ -n ${LC_ALL-}${LC_CTYPE-}${LANG-} ]] || export LANG=C.UTF-8",
     ]
     return "\n".join(

@@ -1,4 +1,4 @@
-"""The daemons that start ranks on this machine: where they have their sockets, and which PMI they offer by default."""
+"""The daemons that start ranks: their sockets, the PMI that they offer, and how a rank reads its number from them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,22 @@ from pathlib import Path
 
 from stackyard.errors import StackyardError
 from stackyard.host.command import run, which
-from stackyard.image.bindings.families import sockets
 
 _ASK_S = 20
+SOCKETS = {
+    "/run/spmix": "Slurm's PMIx server",
+    "/var/spool/slurmd": "Slurm's PMIx server, and the job's credentials for Slingshot",
+    "/var/spool/slurm": "Slurm's PMIx server",
+    "/var/run/palsd": "PALS, which starts the ranks",
+}
+"""Directories of a node, and whose they are."""
+RANKS = (
+    "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PALS_RANKID", "FLUX_TASK_RANK",
+    "JSM_NAMESPACE_RANK",
+)  # fmt: skip
+"""Variables with the number of a rank. The PMI's come first: mpirun's ranks have those of its daemon's task too."""
+PMIX_DIRECTORY, PALS_DIRECTORY, SLURM_DIRECTORIES = "PMIX_SERVER_TMPDIR", "PALS_SPOOL_DIR", "/run/spmix*"
+"""Where a rank finds the directory of its job's server: two variables that it alone has, and a pattern."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +37,7 @@ class Daemons:
 
 def daemons(environ: Mapping[str, str]) -> Daemons:
     """Those of this machine. A cluster may have Slurm's directories anywhere: its configuration says where."""
-    found = {path: why for path, why in sockets().items() if Path(path).is_dir()}
+    found = {path: why for path, why in SOCKETS.items() if Path(path).is_dir()}
     settings = slurm_settings(environ)
     for name, why in (("PMIxCliTmpDirBase", "Slurm's PMIx server"), ("SlurmdSpoolDir", "Slurm's PMIx server")):
         path = _whole(settings.get(name, ""))
