@@ -9,13 +9,12 @@ Bytes are those that the FUSE server was asked for, by its own reads (/proc/PID/
 from __future__ import annotations
 
 import os
-import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from benchmarks.measure import Figure, shown
 from benchmarks.tools import scratch
@@ -73,7 +72,6 @@ def _run(folder: Path, plan: Any) -> Any:
     from stackyard.launch.run.step import WatchOptions, run_step
     from support.watched import Heard
 
-    os.environ["STACKYARD_TMP"] = str(folder / "disks")
     result = run_step(StepPaths(folder / "run"), plan, Heard(), run="x", options=WatchOptions(start_s=300))
     if result.state != "done":
         raise SystemExit(f"{result.first}\n{result.launcher_output}")
@@ -82,29 +80,21 @@ def _run(folder: Path, plan: Any) -> Any:
 
 @contextmanager
 def shared() -> Iterator[tuple[Path, Path, Callable[[], int]]]:
-    """A directory, a file in a file system of limited speed, and what says how much of it was read."""
+    """A directory, a file in a file system of limited speed, and what says how much of it was read.
+
+    Meanwhile the nodes of this process's launches have their disks in that directory.
+    """
+    from support.bindfs import bindfs
+
     with scratch("staging") as folder:
-        for name in ("below", "shared", "disks"):
+        for name in ("below", "disks"):
             (folder / name).mkdir()
         (folder / "below/data").write_bytes(os.urandom(SIZE))
-        words = [
-            "bindfs",
-            "-f",
-            f"--read-rate={RATE}",
-            "-o",
-            "direct_io",
-            str(folder / "below"),
-            str(folder / "shared"),
-        ]
-        server = subprocess.Popen(words)
-        try:
-            while not os.path.ismount(folder / "shared"):
-                time.sleep(0.02)
+        limited = (f"--read-rate={RATE}", "-o", "direct_io")
+        own = {"STACKYARD_TMP": str(folder / "disks")}
+        with bindfs(folder / "below", folder / "shared", *limited) as server, mock.patch.dict(os.environ, own):
             before = _read_by(server.pid)
             yield folder, folder / "shared/data", lambda: _read_by(server.pid) - before
-        finally:
-            subprocess.run(["fusermount3", "-u", "-z", str(folder / "shared")], check=False)
-            server.wait(10)
 
 
 def _read_by(pid: int) -> int:

@@ -12,8 +12,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks.measure import Figure
@@ -31,48 +30,29 @@ until, steps = time.monotonic() + {WORK_S}, 0
 while time.monotonic() < until:
     time.sleep(0.1)
     steps += 1
-own.joinpath("ended" + rank).touch()
 print("ended", rank, steps, flush=True)
 """
 
 
 def measure(pairs: int = 1) -> list[Figure]:
     """Seconds of the job with the stall, over those without."""
+    from support.bindfs import UNCACHED, bindfs
     from support.slurm import SlurmCluster
 
     ratios, told = [], ""
-    with scratch("stalled") as folder, mounted(folder) as (work, server), SlurmCluster.own(NODES) as cluster:
+    with scratch("stalled") as folder, SlurmCluster.own(NODES) as cluster, \
+            bindfs(folder / "below", folder / "work", *UNCACHED) as server:  # fmt: skip
+        work = folder / "work"
         (folder / "site.yaml").write_text(SITE)
         (folder / "program.py").write_text(PROGRAM)
         with allocation(cluster, folder) as env:
             for pair in range(pairs):
                 plain = job(folder, work / f"plain-{pair}", env, None)
-                stalled = job(folder, work / f"stalled-{pair}", env, server)
+                stalled = job(folder, work / f"stalled-{pair}", env, server.pid)
                 ratios.append(stalled / plain)
                 told = f"{stalled:.1f} s : {plain:.1f} s"
     return [Figure(f"a job whose run directory hangs for {STALL_S} s", "the same without", tuple(ratios), MOST,
                    absolute=told, note="both exit with status 0 and have every line in their logs")]  # fmt: skip
-
-
-@contextmanager
-def mounted(folder: Path) -> Iterator[tuple[Path, int]]:
-    """A directory on a file system in user space that caches nothing, and the process id of its server."""
-    below, work = folder / "below", folder / "work"
-    below.mkdir()
-    work.mkdir()
-    timeouts = "attr_timeout=0,entry_timeout=0,negative_timeout=0"
-    server = subprocess.Popen(["bindfs", "-f", "-o", timeouts, below, work])
-    try:
-        until = time.monotonic() + WAIT_S
-        while not work.is_mount():
-            if time.monotonic() > until or server.poll() is not None:
-                raise SystemExit("bindfs: cannot mount")
-            time.sleep(0.05)
-        yield work, server.pid
-    finally:
-        server.send_signal(signal.SIGCONT)
-        subprocess.run(["fusermount3", "-u", "-z", work], check=False)
-        server.wait(WAIT_S)
 
 
 def job(folder: Path, cwd: Path, env: Mapping[str, str], server: int | None) -> float:
@@ -86,7 +66,7 @@ def job(folder: Path, cwd: Path, env: Mapping[str, str], server: int | None) -> 
     made = subprocess.Popen(
         argv, cwd=cwd, env={**env, "OWN": str(own)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
-    reach(own, "begun")
+    wait_for_all(own)
     if server is not None:
         time.sleep(2)
         os.kill(server, signal.SIGSTOP)
@@ -101,10 +81,10 @@ def job(folder: Path, cwd: Path, env: Mapping[str, str], server: int | None) -> 
     return took
 
 
-def reach(own: Path, what: str) -> None:
+def wait_for_all(own: Path) -> None:
     """Wait until every rank has begun."""
     until = time.monotonic() + WAIT_S
-    while len(list(own.glob(f"{what}*"))) < NODES * PER_NODE:
+    while len(list(own.glob("begun*"))) < NODES * PER_NODE:
         if time.monotonic() > until:
-            raise SystemExit(f"not all ranks have {what}")
+            raise SystemExit("not all ranks have begun")
         time.sleep(0.1)

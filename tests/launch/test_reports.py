@@ -18,6 +18,7 @@ from stackyard.launch.records.outcome import Together
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.run.reports import Reports
 from support import programs
+from support.bindfs import UNCACHED, bindfs
 from support.cli import STACKYARD
 from support.processes import wait_for
 from support.watched import Heard, Running, local_line, make_plan, mentions, nothing_left
@@ -58,21 +59,9 @@ def stalling(tmp_path: Path) -> Iterator[tuple[Site, int]]:
     """A launch's directory on a file system whose server is this process: stopped, no call there returns."""
     programs.need("bindfs")
     below, mounted, own = (tmp_path / name for name in ("below", "work", "own"))
-    for folder in (below, mounted, own):
-        folder.mkdir()
-    timeouts = "attr_timeout=0,entry_timeout=0,negative_timeout=0"
-    server = subprocess.Popen(["bindfs", "-f", "-o", timeouts, str(below), str(mounted)])
-    try:
-        end = time.monotonic() + 10
-        while not os.path.ismount(mounted):
-            assert time.monotonic() < end
-            time.sleep(0.02)
+    own.mkdir()
+    with bindfs(below, mounted, *UNCACHED) as server:
         yield Site(mounted, own), server.pid
-    finally:
-        server.send_signal(signal.SIGCONT)
-        subprocess.run(["fusermount3", "-u", "-z", str(mounted)], check=False)
-        server.kill()  # a lazy unmount waits for what is still open
-        server.wait(60)
 
 
 @pytest.mark.real
