@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from stackyard.errors import MissingError
+from stackyard.launch.node.interfaces import reachable
 from stackyard.launch.plan.model import LaunchLine
 from stackyard.launch.records.outcome import StepResult
 from stackyard.launch.records.paths import StepPaths
-from stackyard.launch.run.addresses import master_address, reachable
+from stackyard.launch.run.addresses import master_address
 from stackyard.launch.run.agentfile import plan_of
 from stackyard.launch.run.step import WatchOptions, run_step
 from stackyard.launch.run.verdict import Ended, first_of

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from stackyard.errors import InputError
+from stackyard.host import process
 from stackyard.launch.api import jobs
 from stackyard.launch.jobs.carry_out import _plan
 from stackyard.launch.jobs.restarts import Attempts
+from stackyard.launch.node.step import PlannedStage, StepFile
 from stackyard.launch.plan.context import PlanContext
 from stackyard.launch.plan.model import Allocation
-from stackyard.launch.records.outcome import Failure, StepResult
+from stackyard.launch.records.outcome import Failure, State, StepResult
+from stackyard.launch.records.paths import StepPaths
 from stackyard.launch.request.intent import Intent, made
+from stackyard.launch.run.reports import Reports
+from stackyard.launch.run.seen import Seen
+from stackyard.launch.run.stage import Staging
 from stackyard.spec.sitemodels import NodeKind, Scheduler, Site
 from stackyard.yard.layout import Yard
 from support.cli import stackyard
@@ -49,7 +57,8 @@ while step < 40:
 
 
 def failed(state: str = "failed", host: str = "n1", hosts: tuple[str, ...] = NODES) -> StepResult:
-    return StepResult(state, 1, Failure(0, host, 1, message="x"), hosts=hosts)  # type: ignore[arg-type]
+    lost = (host,) if state == "node-lost" else ()
+    return StepResult(state, 1, Failure(0, host, 1, message="x"), hosts=hosts, lost=lost)  # type: ignore[arg-type]
 
 
 def attempts(restarts: int, wanted: int, least: int) -> Attempts:
@@ -69,6 +78,53 @@ def test_it_goes_on_with_fewer_nodes_only_where_that_is_allowed() -> None:
     assert again.chosen == ("n1", "n2", "n3")
     assert not again.go_on(failed("node-lost", "n3"))
     assert again.why_not.startswith("not restarted: 2 nodes left, 3 needed")
+
+
+def test_two_nodes_that_are_lost_together_are_both_left_out() -> None:
+    again = attempts(1, 4, 2)
+    assert again.go_on(replace(failed("node-lost", "n4"), lost=("n4", "n2.cluster")))
+    assert again.chosen == ("n1", "n3")
+
+
+ENDS: tuple[tuple[State, str, tuple[str, ...], int], ...] = (
+    ("done", "", (), 4), ("failed", "n1", (), 4), ("hung", "", (), 4), ("cancelled", "", (), 4),
+    ("node-lost", "n2", ("n2",), 4), ("node-lost", "n2", ("n2", "n3"), 4),
+    ("no-start", "n2", (), 4), ("no-start", "", (), 4), ("no-start", "", (), 3), ("no-start", "", (), 0),
+)  # fmt: skip
+"""State, to blame, lost, how many of four nodes have reported."""
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize(("restarts", "least"), [(0, 3), (1, 3), (1, 4), (1, 2)])
+@pytest.mark.parametrize("named", [True, False])
+def test_nodes_keep_what_is_staged_where_another_attempt_follows(
+    tmp_path: Path, end: tuple[State, str, tuple[str, ...], int], restarts: int, least: int, named: bool
+) -> None:
+    """And only there: else it would stay on their disks."""
+    state, blamed, lost, reported = end
+    hosts = NODES if named else ()
+    again = Attempts(restarts, hosts, 4, least)
+    stage = PlannedStage((("data", "/data"),), "key", again=again.may_lose >= 0)
+    file = StepFile("r", "secret", "id", (), "stackyard", 4, 1, hosts=hosts, stage=stage)
+    with closing_child() as child:
+        seen = Seen(StepPaths(tmp_path), file, child)
+        seen.state = state
+        seen.hosts = dict(enumerate(NODES[:reported]))
+        seen.lost = [(host, "") for host in lost]
+        seen.blame(blamed, 1, "x", ())
+        told = Staging(file, Reports(Heard()), 300).leave(seen, again.may_lose)
+    first = Failure(-1, blamed, 1, message="x")
+    follows = again.go_on(StepResult(state, 1, first, hosts=NODES[:reported], lost=lost))
+    assert told == ({"leave": follows} if restarts else {})
+
+
+@contextmanager
+def closing_child() -> Iterator[process.Child]:
+    child = process.start(("true",), log=Path(os.devnull), env={}, cwd=None)
+    try:
+        yield child
+    finally:
+        child.end()
 
 
 def test_nodes_that_did_not_report_are_left_out() -> None:

@@ -12,7 +12,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,17 +21,23 @@ import pytest
 
 from stackyard.launch.node import stage as staging
 from stackyard.launch.node.handshake import Guest
+from stackyard.launch.node.interfaces import offered
+from stackyard.launch.node.machine import addresses
 from stackyard.launch.node.messages import Connection
 from stackyard.launch.node.pack import key_of
 from stackyard.launch.node.step import PlannedStage, StepFile
 from stackyard.launch.plan.model import Plan, Stage
+from stackyard.launch.run.addresses import with_port
 from stackyard.launch.run.link import Link
 from stackyard.launch.run.reports import Reports
 from stackyard.launch.run.stage import Staging
 from support import programs
+from support.bindfs import bindfs
 from support.cli import STACKYARD, stackyard
 from support.watched import Heard, Running, local_line, make_plan
 
+HERE = offered(addresses(), "")[0]
+"""Where agents on other nodes reach one on this machine."""
 SHOW = "sha256sum $STACKYARD_STAGE/*; echo $STACKYARD_STAGE"
 
 
@@ -110,19 +116,10 @@ def test_seven_nodes_have_it_and_it_is_read_once(place: Path, data: Path) -> Non
 def shared(place: Path) -> Iterator[subprocess.Popen[bytes]]:
     """The server of a file system, with a file that takes its time: stopped, no call there returns."""
     programs.need("bindfs")
-    for name in ("mounted", "below"):
-        (place / name).mkdir()
+    (place / "below").mkdir()
     big(place).rename(place / "below/data")
-    server = subprocess.Popen(["bindfs", "-f", str(place / "below"), str(place / "mounted")])
-    try:
-        while not os.path.ismount(place / "mounted"):
-            time.sleep(0.02)
+    with bindfs(place / "below", place / "mounted") as server:
         yield server
-    finally:
-        server.send_signal(signal.SIGCONT)
-        subprocess.run(["fusermount3", "-u", "-z", str(place / "mounted")], check=False)
-        server.kill()  # a lazy unmount waits for what is still open
-        server.wait(60)
 
 
 @pytest.mark.real
@@ -261,11 +258,42 @@ HOSTILE = (
 )  # fmt: skip
 
 
+def cannot_rename(path: Path) -> None:
+    (path / "files").touch()
+
+
+def cannot_create(path: Path) -> None:
+    path.rmdir()
+
+
+@pytest.mark.parametrize(("harm", "why"), [(cannot_rename, "Not a directory"), (cannot_create, "No such file")])
+def test_a_disk_that_does_not_take_the_files_is_the_nodes_fault(
+    place: Path, data: Path, harm: Callable[[Path], None], why: str
+) -> None:
+    told = {"items": [["data", str(data)]], "key": "k", "base": "", "interface": "", "again": False}
+    made = staging.Stage(told, "secret", "one", 10)
+    harm(Path(made.hello(True)["place"]))
+    made.begin({"from": [], "children": 0, "needs": True})
+    found = heard_of(made, "unstaged")
+    assert re.fullmatch(f"cannot write in {place}/disks/stackyard-stage-.*-k-one: {why}.*", found["why"]), found
+    assert found["of_node"]
+    made.close()
+
+
+def heard_of(stage: staging.Stage, kind: str) -> Any:
+    """What it tells the hub under this name."""
+    said: dict[str, Any] = {}
+    while kind not in said:
+        assert select.select([stage.ready], [], [], 20)[0], f"timed out after 20 s: {said}"
+        stage.report(said.__setitem__)
+    return said[kind]
+
+
 def test_strangers_get_nothing(parent: tuple[staging.Stage, int], data: Path) -> None:
     _, port = parent
-    idle = [socket.create_connection(("127.0.0.1", port), 5) for _ in range(20)]
+    idle = [socket.create_connection((HERE, port), 5) for _ in range(20)]
     for sent in HOSTILE:
-        with socket.create_connection(("127.0.0.1", port), 5) as made:
+        with socket.create_connection((HERE, port), 5) as made:
             made.settimeout(15)
             try:
                 made.sendall(sent)
@@ -277,11 +305,8 @@ def test_strangers_get_nothing(parent: tuple[staging.Stage, int], data: Path) ->
     told = {"items": [["data", str(data)]], "key": "k", "base": "", "interface": "", "again": False}
     child = staging.Stage(told, "secret", "two", 10)
     child.hello(False)
-    child.begin({"from": [f"127.0.0.1:{port}"], "children": 0, "needs": True})
-    said: list[str] = []
-    while "staged" not in said:
-        assert select.select([child.ready], [], [], 20)[0]
-        child.report(lambda kind, _: said.append(kind))
+    child.begin({"from": [*with_port([HERE], port)], "children": 0, "needs": True})
+    heard_of(child, "staged")
     assert Path(child.variables["STACKYARD_STAGE"], "data").read_bytes() == data.read_bytes()
     child.close()
     for one in idle:
@@ -291,7 +316,7 @@ def test_strangers_get_nothing(parent: tuple[staging.Stage, int], data: Path) ->
 def test_what_proves_itself_to_the_hub_is_not_an_agent_to_agents(parent: tuple[staging.Stage, int]) -> None:
     """So nobody who stands between an agent and the hub is let in by what he hears there."""
     for secret, welcome in (("secret", False), (key_of("secret"), True)):
-        with socket.create_connection(("127.0.0.1", parent[1]), 5) as made:
+        with socket.create_connection((HERE, parent[1]), 5) as made:
             connection, guest = Connection(made), Guest(secret)
             made.settimeout(15)
             (challenge,) = connection.receive() or [{}]
@@ -314,8 +339,8 @@ def test_the_cause_is_named_whichever_is_heard_first() -> None:
     told.begin(links, "")
     told.heard(links[1], "unstaged", {"why": "lost", "consequence": True, "of_node": False})
     told.heard(links[0], "unstaged", {"why": "full", "consequence": False, "of_node": True})
-    assert told.trouble(time.monotonic(), quiet=False) is None, "more may be heard"
-    found = told.trouble(time.monotonic() + 2, quiet=True)
+    assert told.trouble(time.monotonic(), quiet=lambda: False) is None, "more may be heard"
+    found = told.trouble(time.monotonic() + 2, quiet=lambda: True)
     assert found is not None
     assert (found.host, found.text) == ("n0", "cannot stage: n0: full")
     for link in links.values():

@@ -239,7 +239,9 @@ def test_where_a_node_puts_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_the_file_system_of_a_path() -> None:
     mounts = (
         "1 0 0:1 / / rw - ext4 x rw\n2 1 0:2 / /scratch rw shared:1 - lustre x rw\n3 1 0:3 / /a\\040b rw - nfs4 x rw\n"
+        "4 1 0:4 / /caf\u00e9\\134 rw - beegfs x rw\n5 1 0:5 / /\udce9 rw - gpfs x rw\n"
     )
-    found = [stagedir.file_system(path, mounts) for path in ("/tmp", "/scratch/x", "/scratchy", "/a b/c")]
-    assert found == ["ext4", "lustre", "ext4", "nfs4"]
+    found = [stagedir.file_system(path, mounts) for path in ("/tmp", "/scratch/x", "/scratchy", "/a b/c",
+                                                                   "/caf\u00e9\\", "/\udce9")]  # fmt: skip
+    assert found == ["ext4", "lustre", "ext4", "nfs4", "beegfs", "gpfs"]
     assert stagedir.file_system("/proc") == "proc"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
@@ -138,7 +137,7 @@ def watch_options(job: Job, stream: Stream) -> WatchOptions:
         grace_s=site.grace_s if own.grace_s is None else own.grace_s,
         end_within_s=max(1.0, batch.signal_s - LEAVE_S) if batch.requeue and batch.signal_s else 0.0,
         hang_min=job.intent.hang_min, stream=stream, logs=own.logs, interface=job.site.launch.interface,
-        py_spy=str(spy) if spy else "", stage_key=secrets.token_hex(8),
+        py_spy=str(spy) if spy else "",
         queued=job.context.scheduler != "none" and job.context.allocation is None,
     )  # fmt: skip
 

@@ -7,6 +7,7 @@ nodes that are left and on spare ones, without going back to the queue.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 
@@ -15,9 +16,9 @@ from stackyard.launch.plan.schedulers.hostlist import same_host
 from stackyard.launch.records import record
 from stackyard.launch.records.outcome import StepResult
 from stackyard.launch.records.paths import RunPaths
+from stackyard.launch.run.again import RESTARTABLE, gone, starts_again
 from stackyard.yard import atomic
 
-RESTARTABLE = ("failed", "node-lost", "hung", "no-start")
 SUSPECT = 2
 """The first failure so many times on one node: it is used again only where no other is left."""
 
@@ -52,35 +53,26 @@ class Attempts:
 
     def go_on(self, result: StepResult) -> bool:
         """Whether there is another attempt after this result; `why_not` says why where restarts were wanted."""
-        if not self.restarts or result.state not in RESTARTABLE or result.warned:
+        without = gone(result.state, self.chosen or (), lost=result.lost, reported=result.hosts,
+                       blamed=result.first.host if result.first else "")  # fmt: skip
+        if not starts_again(result.state, without, self.may_lose, warned=result.warned):
+            self.why_not = self._why_not(result, without)
             return False
-        gone = self._gone(result)
-        if result.state == "no-start" and not gone:
-            self.why_not = "not restarted: " + ("it would fail again" if result.hosts else "no node has reported")
-            return False
-        self.lost += gone
-        left = [host for host in self.hosts if host not in gone]
+        self.lost += without
         if result.first is not None and result.first.host:
             self._failures[result.first.host] += 1
-        left.sort(key=self._is_suspect)
-        if self.hosts and len(left) < self.least:
-            fewer = "; -N MIN:MAX lets a job go on with fewer, --spare N requests more" if self.least > 1 else ""
-            self.why_not = f"not restarted: {counted(len(left), 'node')} left, {self.least} needed{fewer}"
-            return False
-        self.hosts = tuple(left)
+        self.hosts = tuple(sorted((host for host in self.hosts if host not in without), key=self._is_suspect))
         self.restarts -= 1
         return True
 
-    def _gone(self, result: StepResult) -> list[str]:
-        """The nodes that cannot be used again."""
-        if result.state == "node-lost" and result.first is not None:
-            return [host for host in self.hosts if same_host(host, result.first.host)]
-        if result.state == "no-start" and result.first is not None and result.first.host:
-            return [host for host in self.hosts if same_host(host, result.first.host)]
-        if result.state == "no-start" and result.hosts:
-            used = self.chosen or ()
-            return [host for host in used if not any(same_host(host, one) for one in result.hosts)]
-        return []
+    def _why_not(self, result: StepResult, without: Sequence[str]) -> str:
+        if not self.restarts or result.warned or result.state not in RESTARTABLE:
+            return ""
+        if not without:
+            return "not restarted: " + ("it would fail again" if result.hosts else "no node has reported")
+        fewer = "; -N MIN:MAX lets a job go on with fewer, --spare N requests more" if self.least > 1 else ""
+        left = counted(len(self.hosts) - len(without), "node")
+        return f"not restarted: {left} left, {self.least} needed{fewer}"
 
     def _is_suspect(self, host: str) -> bool:
         return any(count >= SUSPECT and same_host(host, one) for one, count in self._failures.items())

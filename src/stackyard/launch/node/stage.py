@@ -17,6 +17,7 @@ import socket
 import time
 
 from stackyard.launch.node.handshake import READY, admit
+from stackyard.launch.node.interfaces import offered
 from stackyard.launch.node.machine import addresses
 from stackyard.launch.node.messages import Connection
 from stackyard.launch.node.pack import CHUNK, Packer, Unstaged, key_of
@@ -71,7 +72,7 @@ class Stage:
             self._directory.claim()
             port = 0
             if not alone:
-                port, self._sockets = listen(_own_addresses(self._told["interface"]), STRANGERS)
+                port, self._sockets = listen(offered(addresses(), self._told["interface"]), STRANGERS)
             return {"have": self._directory.complete, "port": port, "place": self._directory.path}
         except Unstaged as error:
             return {"why": str(error)}
@@ -114,12 +115,16 @@ class Stage:
         try:
             sinks = self._children(children)  # first, since to look at a million files takes its time
             self._pass_on(self._source(parents), sinks, needs)
-        except Unstaged as error:
-            self._fail(error)
         except Exception as error:
-            self._fail(Unstaged("internal error: " + repr(error)))
+            self._fail(error)
 
-    def _fail(self, error: "Unstaged") -> "None":
+    def _fail(self, error: "Exception") -> "None":
+        """Say why this node cannot go on. An OSError that reaches this is one of the node's own disk."""
+        if isinstance(error, OSError):
+            why = error.strerror or str(error)
+            error = Unstaged(f"cannot write in {self._directory.path}: {why}", of_node=True)
+        elif not isinstance(error, Unstaged):
+            error = Unstaged("internal error: " + repr(error))
         if not self._over:
             told = {"why": str(error), "consequence": error.is_consequence, "of_node": error.of_node}
             self._tell("unstaged", told)
@@ -150,12 +155,15 @@ class Stage:
     def _connect(self, parents: "list[str]") -> "socket.socket":
         said = []  # type: list[str]
         until = time.monotonic() + self._start_s
-        found = find(parents, key_of(self._secret), until, lambda: not self._over, said.append)
+        found = find(parents, key_of(self._secret), until, lambda: not self._over, said.append, "an agent")
         if found is None:
             why = "".join("; " + text for text in said)
             raise Unstaged("cannot connect to the node that passes the files on, at " + ", ".join(parents) + why)
-        found.socket.setblocking(True)
-        found.socket.sendall(READY)
+        try:
+            found.socket.setblocking(True)
+            found.socket.sendall(READY)
+        except OSError as error:
+            raise _lost(error) from None
         return found.socket
 
     def _children(self, count: "int") -> "list[_Sink]":
@@ -166,7 +174,7 @@ class Stage:
                 with contextlib.suppress(OSError):
                     for made, _ in accept(listening):
                         door.open(made)
-        return [_Sink(made.sendall, made.close) for made in list(door.proved)[:count]]
+        return [_Sink(made.sendall, made.close) for made in list(door.proved)]
 
     def _pass_on(self, source: "Iterator[bytes]", sinks: "list[_Sink]", needs: "bool") -> "None":
         self._sinks = sinks
@@ -190,7 +198,7 @@ class Stage:
             writer.feed(chunk)
             if writer.done:
                 self._directory.finish()
-                self._tell("staged", {"bytes": writer.written})
+                self._tell("staged", {})
             elif time.monotonic() > reported[0] + REPORT_S:
                 reported[0] = time.monotonic()
                 self._tell("staging", {"bytes": writer.written})
@@ -237,7 +245,7 @@ class _Sink:
 
     def __init__(
         self, take: "Callable[[bytes], Any]", close: "Callable[[], None]",
-        failed: "Callable[[Unstaged], None] | None" = None,
+        failed: "Callable[[Exception], None] | None" = None,
     ) -> "None":  # fmt: skip
         self._take, self._close, self._failed = take, close, failed
         self._queue = queue.Queue(AHEAD)  # type: queue.Queue[bytes]
@@ -260,11 +268,9 @@ class _Sink:
         try:
             for chunk in self._chunks():
                 self._take(chunk)
-        except Unstaged as error:
-            if self._failed is not None:
+        except Exception as error:
+            if self._failed is not None:  # else it is a node that is gone: the hub finds out by itself
                 self._failed(error)
-        except OSError:
-            pass  # a node that is gone: the hub finds out by itself
         finally:
             self._dead = True
             self._close()
@@ -287,15 +293,11 @@ def _received(connection: "socket.socket", is_over: "Callable[[], bool]") -> "It
             try:
                 data = connection.recv(CHUNK)
             except OSError as error:
-                raise Unstaged(f"{LOST}: {error.strerror}", is_consequence=True) from None
+                raise _lost(error) from None
             if not data:
                 return
             yield data
 
 
-def _own_addresses(interface: "str") -> "list[str]":
-    """Where other nodes reach this one: on the site's interfaces, or all where it has none of those."""
-    wanted = tuple(name for name in interface.split(",") if name)
-    found = addresses()
-    named = [one for name, every in found.items() if wanted and name.startswith(wanted) for one in every]
-    return named or (["0.0.0.0", "::"] if any(":" in one for every in found.values() for one in every) else ["0.0.0.0"])
+def _lost(error: "OSError") -> "Unstaged":
+    return Unstaged(f"{LOST}: {error.strerror}", is_consequence=True)

@@ -5,7 +5,7 @@ holds the lock of the directory as long as it lives. One that nobody holds was l
 an attempt that had no next one: it is removed by the next agent of the same user. Part of the agent where something is
 staged: any Python from 3.6 on, standard library alone (see `stackyard.launch.node.agent`).
 """
-# ruff: noqa: PTH101, PTH102, PTH106, PTH108, PTH112, PTH116, PTH118, PTH120, PTH208
+# ruff: noqa: PTH101, PTH102, PTH106, PTH108, PTH112, PTH116, PTH118, PTH120, PTH123, PTH208
 
 import contextlib
 import fcntl
@@ -14,7 +14,7 @@ import re
 import stat
 import time
 
-from stackyard.launch.node.machine import listed, slurp
+from stackyard.launch.node.machine import listed
 from stackyard.launch.node.pack import Unstaged
 
 NETWORK = frozenset((
@@ -111,12 +111,22 @@ def place_of(base: "str") -> "str":
 def file_system(path: "str", mounts: "str" = "") -> "str":
     """The type of the file system that a path is on, by /proc/self/mountinfo (proc(5))."""
     path, best, found = os.path.realpath(path), -1, ""
-    for line in (mounts or slurp("/proc/self/mountinfo", 1 << 20)).splitlines():
+    for line in (mounts or _mounts()).split("\n"):
         before, _, after = line.partition(" - ")
-        point = before.split(" ")[4].encode().decode("unicode_escape")
+        if not after:
+            continue
+        point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal.group(1), 8)), before.split(" ")[4])
         if (path + "/").startswith(point.rstrip("/") + "/") and len(point) >= best:
             best, found = len(point), after.split(" ")[0]
     return found
+
+
+def _mounts() -> "str":
+    try:
+        with open("/proc/self/mountinfo", "rb") as stream:
+            return os.fsdecode(stream.read())  # as paths are decoded
+    except OSError:
+        return ""
 
 
 def remove(path: "str") -> "None":

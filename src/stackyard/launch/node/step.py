@@ -43,7 +43,7 @@ foreground, both streams into the rank's log.
     {"sidecar": {"code", "tail"}}   it ended before the ranks
     {"staging": {"total", "files"}} what is read to be staged   {"stage": {"from": [..], "children", "needs"}}
     {"staging": {"bytes"}}          how far this node is        {"leave": true}     all ranks have ended; keep what is
-    {"staged": {"bytes"}}           it has everything                               staged for the next attempt
+    {"staged": {}}                  it has everything                               staged for the next attempt
     {"unstaged": {"why", ..}}       it cannot go on
     {"unstaging": true}             it removes what was staged
 

@@ -36,7 +36,7 @@ class Unpacker:
         self._known = set()  # type: set[bytes]
         self._file, self._record = -1, {}  # type: int, dict[str, Any]
         self._left, self._digest = 0, hashlib.sha256()
-        self.total = self.files = self.written = 0
+        self.total = self.written = 0
         self.begun = self.done = False
         os.mkdir(self._root, 0o700)
 
@@ -99,7 +99,7 @@ class Unpacker:
             self._create(record)
 
     def _begin(self, total: "int", files: "int") -> "None":
-        self.begun, self.total, self.files = True, total, files
+        self.begun, self.total = True, total
         need, free = total + BLOCK * files, _free(self._root)
         if need > free:
             raise self._no_room(need, free)

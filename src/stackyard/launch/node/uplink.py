@@ -1,4 +1,4 @@
-"""The agent's connection to the hub: found, proved, kept alive.
+"""The agent's connection to the hub, or to another agent: found, proved, kept alive.
 
 A thread sends the heartbeat. It touches no file, so a file system that does not answer does not make a node look lost.
 `threading` costs more to import than all that is used of it here. Part of the agent: any Python from 3.6 on, standard
@@ -79,9 +79,11 @@ class Uplink:
 
 
 def find(
-    hubs: "list[str]", secret: "str", deadline: "float", wanted: "Callable[[], bool]", log: "Callable[[str], None]"
-) -> "Uplink | None":
-    """The hub at the first of `hubs` (``address:port``) that proves itself; None after `deadline` or if not `wanted`.
+    hubs: "list[str]", secret: "str", deadline: "float", wanted: "Callable[[], bool]", log: "Callable[[str], None]",
+    who: "str" = "the hub",
+) -> "Uplink | None":  # fmt: skip
+    """What listens at the first of `hubs` (``address:port``) and proves itself; None after `deadline` or if not
+    `wanted`. `log` is told what does not prove to be `who`.
 
     What does not know the secret is not asked again. What does not answer, or closes the connection, is: that may be a
     hub that has more connections than it can take at once.
@@ -98,7 +100,7 @@ def find(
             made.setblocking(False)
             return Uplink(connection, name)
         connection.close()
-        log(f"{name} is not the hub of this launch: {why}")
+        log(f"{name} is not {who} of this launch: {why}")
         left.remove(name)
         if why == connection.why and not connection.invalid:
             left.append(name)

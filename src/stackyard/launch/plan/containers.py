@@ -21,7 +21,7 @@ from stackyard.host.command import which
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.plan.backends.base import HELPERS
 from stackyard.launch.plan.model import RankProgram, Reason, Wrapper
-from stackyard.launch.plan.staging import staged_image
+from stackyard.launch.plan.staging import VARIABLE, image_path, staged_image
 from stackyard.launch.request.intent import Intent
 from stackyard.pymodules import script_of
 from stackyard.spec.sitemodels import ContainerPolicy, Site
@@ -73,7 +73,7 @@ def wrap(
     image = _image(intent)
     runtime = _runtime(policy, image, environ)
     cwd = intent.cwd or str(Path.cwd())
-    staged = ("${STACKYARD_STAGE}",) if intent.stage else ()
+    staged = (f"${{{VARIABLE}}}",) if intent.stage else ()
     fixed = [cwd, *_script_folder(intent, cwd), *_helpers(intent, program), *((stack_root,) if stack_root else ())]
     wire = WIRE_UP if runtime != "charliecloud" or (program is not None and program.mpi) else WIRE_UP[:1]
     binds = (*policy.binds, *(b for b in dict.fromkeys(fixed) if b not in policy.binds), *wire, *staged)
@@ -123,7 +123,7 @@ def _image(intent: Intent) -> str:
             f"{name} is not a file: every rank would pull and convert it",
             hint=f"convert it once: apptainer build image.sif {name}",
         )
-    path = Path(intent.cwd or ".", name).absolute()
+    path = Path(image_path(intent))
     if not path.exists():
         raise InputError(f"image not found: {path}", hint="--container takes a SIF or SquashFS file, or a directory")
     return str(path)

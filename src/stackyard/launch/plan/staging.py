@@ -63,11 +63,12 @@ def stack_variables(intent: Intent, context: PlanContext) -> dict[str, str]:
 
 def staged_image(intent: Intent) -> str:
     """The image's path on a node, with a variable of its ranks, where the image is staged; else nothing."""
-    path = _image_path(intent)
+    path = image_path(intent)
     return f"${{{VARIABLE}}}/{Path(path).name}" if path and path in staged_paths(intent) else ""
 
 
-def _image_path(intent: Intent) -> str:
+def image_path(intent: Intent) -> str:
+    """The container's image, absolute; empty without one."""
     if not intent.container:
         return ""
     return os.path.normpath(Path(intent.cwd or Path.cwd(), intent.container).absolute())
@@ -75,7 +76,7 @@ def _image_path(intent: Intent) -> str:
 
 def check_stage(intent: Intent, stack_image: str = "") -> None:
     """Raise InputError where something is not there or cannot be read. What is in a directory, only the job sees."""
-    images = {_image_path(one) for one in (intent, *map(intent.of_role, intent.roles))}
+    images = {image_path(one) for one in (intent, *map(intent.of_role, intent.roles))}
     for path in staged_paths(intent, stack_image):
         if not Path(path).exists():
             hint = "give a path on a file system that the nodes share"

@@ -70,7 +70,7 @@ class StagedFiles:
     """What was copied to the nodes before the ranks started.
 
     Attributes:
-        size: bytes on each node.
+        size: bytes that each of these nodes got; `files`: how many files. 0 where all had them from an earlier attempt.
         nodes: how many it was copied to: not to those that had it from an earlier attempt.
         seconds: from the first request to a node until the last one had everything.
         source: the node that has read it.
@@ -96,7 +96,7 @@ class StepResult:
     """How a step ended. `code` is the exit status of `stackyard launch`: 0, or that of the first failure.
 
     `seconds` has ``nodes`` (all agents there), ``first_output`` and ``total``, measured from the start of the launcher.
-    `warned`: SIGUSR1 was received, the scheduler's warning before the time limit.
+    `warned`: SIGUSR1 was received, the scheduler's warning before the time limit. `lost`: the nodes that were lost.
     """
 
     state: State
@@ -110,6 +110,7 @@ class StepResult:
     warned: bool = False
     usage: tuple[RankUsage, ...] = ()
     staged: StagedFiles | None = None
+    lost: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""

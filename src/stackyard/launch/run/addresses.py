@@ -6,37 +6,11 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 from stackyard.errors import StackyardError
+from stackyard.launch.node.interfaces import offered, on_interface, reachable
 from stackyard.launch.node.machine import is_loopback
 
 Interfaces = Mapping[str, Sequence[str]]
 """Addresses by interface, as `stackyard.launch.node.machine.addresses` returns them."""
-
-
-def reachable(found: Interfaces, interface: str, *, alone: bool) -> list[str]:
-    """Addresses of a machine, the best first: the named interfaces', IPv4, IPv6; loopback last and only if `alone`.
-
-    Args:
-        interface: beginnings of interface names, e.g. ``hsn`` or ``ib0,eth``, best first; empty: any.
-        alone: only this machine itself connects; to any other one its loopback is of no use.
-    """
-    wanted = [name for name in interface.split(",") if name]
-
-    def order(item: tuple[str, str]) -> tuple[int, bool]:
-        name, address = item
-        place = next((i for i, start in enumerate(wanted) if name.startswith(start)), len(wanted))
-        return place, ":" in address
-
-    pairs = [(name, address) for name, every in found.items() for address in every]
-    outside = [address for _, address in sorted(((n, a) for n, a in pairs if not is_loopback(a)), key=order)]
-    inside = [address for _, address in pairs if is_loopback(address)]
-    return outside + (inside if alone or not outside else [])
-
-
-def on_interface(found: Interfaces, interface: str) -> list[str]:
-    """The addresses of the named interfaces, IPv4 first; none where no name begins like one of `interface`."""
-    wanted = tuple(name for name in interface.split(",") if name)
-    named = {name: addresses for name, addresses in found.items() if wanted and name.startswith(wanted)}
-    return reachable(named, interface, alone=False) if named else []
 
 
 def hub_addresses(found: Interfaces, interface: str, *, alone: bool) -> list[str]:
@@ -44,7 +18,7 @@ def hub_addresses(found: Interfaces, interface: str, *, alone: bool) -> list[str
     several on the named interfaces, or on all where this machine has none of those."""
     if alone:
         return [one for one in reachable(found, "", alone=True) if is_loopback(one)][:1]
-    return on_interface(found, interface) or reachable(found, interface, alone=False)
+    return offered(found, interface)
 
 
 def with_port(addresses: Sequence[str], port: int) -> tuple[str, ...]:

@@ -259,6 +259,7 @@ class Hub:
     def _begin(self, now: float) -> None:
         """Send ``go`` once all nodes have reported and have what is staged; fail where some do not in time."""
         if len(self.links) == self.file.nodes and bound(self.file, self.ports):
+            self.seen.nodes_s = self.seen.nodes_s or now - self.began
             if not self._staged(now):
                 return
             try:
@@ -267,7 +268,6 @@ class Hub:
                 self._fail("no-start", error.message)
                 return
             self.went = now
-            self.seen.nodes_s = self.seen.nodes_s or now - self.began
             self._send("go", variables)
             self._phase("first output")
         elif self.launcher.ended and now > self.launcher.ended + 0.3:
@@ -283,9 +283,8 @@ class Hub:
     def _staged(self, now: float) -> bool:
         """Whether the nodes have what is staged; it begins once all have reported."""
         if self.staging.wanted and not self.staging.begun:
-            self.seen.nodes_s = now - self.began
             self.staging.begin(self.links, self.options.interface)
-        trouble = self.staging.trouble(now, quiet=bool(self._quiet(now)))
+        trouble = self.staging.trouble(now, quiet=lambda: bool(self._quiet(now)))
         if trouble is not None:
             self._fail("no-start", trouble.text, host=trouble.host)
         return self.staging.done
@@ -319,6 +318,7 @@ class Hub:
         if self.seen.lost and all(is_consequence(one) for one in self.seen.failures):
             host, text = self.seen.lost[0]
             if self.launcher.ended:
+                self.seen.lost.clear()  # the nodes are well
                 self._fail("failed", f"the launcher exited, which ended the ranks on {host}",
                            code=self.seen.launcher_code or 1, host=host)  # fmt: skip
             else:

@@ -65,6 +65,11 @@ class Seen:
         """Tasks that have started and not ended."""
         return [task for task in self.places if task not in self.codes]
 
+    @property
+    def lost_hosts(self) -> tuple[str, ...]:
+        """The nodes that were lost, the first one first."""
+        return tuple(host for host, _ in self.lost)
+
     def running_on(self, node: int) -> bool:
         """Whether a task of a node has not ended."""
         return any(task not in self.codes for task in self.file.tasks_of(node))
@@ -170,7 +175,7 @@ def result(seen: Seen, plan: Plan, listener: Listener) -> StepResult:
     placements = tuple(seen.places[task] for task in sorted(seen.places))
     return StepResult(
         state, code, first, placements, hosts, seen.seconds, output, len(seen.failures), seen.warned,
-        usage=ranks_usage(seen.file, seen.usage), staged=seen.staged,
+        usage=ranks_usage(seen.file, seen.usage), staged=seen.staged, lost=seen.lost_hosts,
     )  # fmt: skip
 
 

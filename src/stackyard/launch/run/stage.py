@@ -7,15 +7,17 @@ Each node passes on what it gets while it gets it. The hub says who gets them fr
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from stackyard.findings import counted
-from stackyard.launch.node.machine import is_loopback, size_text
+from stackyard.launch.node.interfaces import offered
+from stackyard.launch.node.machine import size_text
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.records.outcome import StagedFiles
-from stackyard.launch.run.addresses import reachable, with_port
+from stackyard.launch.run.addresses import with_port
+from stackyard.launch.run.again import gone, starts_again
 from stackyard.launch.run.link import Link
 from stackyard.launch.run.reports import Reports
 from stackyard.launch.run.seen import Seen
@@ -98,15 +100,15 @@ class Staging:
         elif link.node in self._waiting:
             self._waiting[link.node] = int(value["bytes"])
 
-    def trouble(self, now: float, *, quiet: bool) -> Trouble | None:
+    def trouble(self, now: float, *, quiet: Callable[[], bool]) -> Trouble | None:
         """What has failed, once all that belongs to it can have arrived.
 
         Args:
-            quiet: a node has not been heard of for a while: it may be the cause of what others report.
+            quiet: whether a node has not been heard of for a while: it may be the cause of what others report.
         """
         if self._troubles and now > self._judged:
             causes = [one for one in self._troubles if not one.is_consequence]
-            if not causes and quiet:
+            if not causes and quiet():
                 return None
             return _first(causes or self._troubles)
         if self.begun and self._waiting and not self._troubles:
@@ -125,11 +127,10 @@ class Staging:
         if not over or self.told or self._file.stage is None or not self._file.stage.again:
             return {}
         self.told = True
-        has_failed = any(seen.codes.values()) if seen.state is None else seen.state not in ("done", "cancelled")
-        if seen.state == "no-start" and not (seen.blamed and seen.blamed.host):
-            has_failed = False  # no node is to blame: it would fail again
-        lost = len(seen.lost) or int(seen.state == "no-start")
-        return {"leave": has_failed and not seen.warned and lost <= may_lose}
+        state = seen.state or ("failed" if any(seen.codes.values()) else "done")
+        blamed = seen.blamed.host if seen.blamed else ""
+        without = gone(state, self._file.hosts, lost=seen.lost_hosts, blamed=blamed, reported=list(seen.hosts.values()))
+        return {"leave": starts_again(state, without, may_lose, warned=seen.warned)}
 
     @property
     def result(self) -> StagedFiles | None:
@@ -186,9 +187,6 @@ def _first(troubles: list[Trouble]) -> Trouble:
 
 
 def _addresses(link: Link, interface: str) -> list[str]:
-    """Where other nodes reach this one: on the site's interfaces first, then as it has reached the hub."""
-    every = reachable(link.hello["facts"]["interfaces"], interface, alone=False)
-    outside = [one for one in every if not is_loopback(one)] or every
-    if interface or link.peer not in outside:
-        return outside
-    return [link.peer, *(one for one in outside if one != link.peer)]
+    """Where other nodes reach this one: where it listens, as it has reached the hub first if no interface is named."""
+    every = offered(link.hello["facts"]["interfaces"], interface)
+    return sorted(every, key=lambda one: bool(interface) or one != link.peer)

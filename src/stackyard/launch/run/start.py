@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 import secrets
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -42,7 +42,7 @@ class WatchOptions:
         queued: the launcher waits in a queue for its nodes (srun outside of an allocation); `start_s` begins with the
             first node.
         attempt: counts the starts of the program within one allocation.
-        stage_key: names the nodes' directories for what is staged, in all attempts of a run; empty: a new name.
+        stage_key: names the nodes' directories for what is staged, in all attempts of a run; by default a new name.
         stall_s: how long nothing may move while files are staged.
         may_lose: another attempt follows a failure as long as no more nodes are lost by it; -1: none follows.
     """
@@ -60,7 +60,7 @@ class WatchOptions:
     py_spy: str = ""
     queued: bool = False
     attempt: int = 1
-    stage_key: str = ""
+    stage_key: str = field(default_factory=lambda: secrets.token_hex(8))
     stall_s: float = 300.0
     may_lose: int = -1
 
@@ -85,8 +85,8 @@ def step_file(step: StepPaths, plan: Plan, *, run: str, hubs: tuple[str, ...], o
 def _stage(plan: Plan, options: WatchOptions) -> PlannedStage | None:
     if not plan.stage.items:
         return None
-    key = options.stage_key or secrets.token_hex(8)
-    return PlannedStage(plan.stage.items, key, plan.stage.base, options.interface, again=options.may_lose >= 0)
+    again = options.may_lose >= 0
+    return PlannedStage(plan.stage.items, options.stage_key, plan.stage.base, options.interface, again=again)
 
 
 def _roles(plan: Plan) -> dict[str, Any]:
