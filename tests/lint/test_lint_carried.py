@@ -31,7 +31,7 @@ def fixed(text: str) -> tuple[Intent, str]:
         ("set -euo pipefail", (), "line 3: set -euo pipefail"),
         ("[ -e x ] || exit 1", (), "conditional: exit 1"),
         ("f() { A=1; }", (), "in a function: A=1"),
-        ("export HF_TOKEN=abc X=1", (), "HF_TOKEN: its value may be a secret"),
+        ("export HF_TOKEN=abc X=1", ("export X=1",), "HF_TOKEN: its value may be a secret"),
         ("export HF_TOKEN=$(cat ~/.token)", ("export HF_TOKEN=$(cat ~/.token)",), ""),
         ("HOSTFILE=h\ncat a > $HOSTFILE", ("HOSTFILE=h", "cat a > $HOSTFILE"), ""),
     ],

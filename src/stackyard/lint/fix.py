@@ -8,17 +8,19 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from stackyard.host.secrets import HIDDEN
 from stackyard.launch.request.intent import BatchOptions, Intent
 from stackyard.lint.fixhead import head
 from stackyard.lint.fixprogram import container, interpreter_kept, named_image, plain_words, program_of_shell
 from stackyard.lint.fixrest import left_out
 from stackyard.lint.fixsize import sizes
+from stackyard.lint.hidden import SECRET, without_secrets
 from stackyard.lint.launches import AGENTS, Launch, python_program, unwrapped
 from stackyard.lint.making import Making
 from stackyard.lint.prologue import OWN_VARIABLES, lines_before, place_of
 from stackyard.lint.rules.base import Case
 from stackyard.lint.scope import Resolved
-from stackyard.lint.script import Script
+from stackyard.lint.script import Script, parse_script
 from stackyard.lint.smallcommands import is_no_program
 from stackyard.lint.words import is_known, shown
 from stackyard.spec.validate import said
@@ -32,6 +34,8 @@ def to_intent(script: Script) -> tuple[Intent, list[str]]:
 
     The last launch of the script is converted; earlier ones (staging, ``hostname``) are listed in the notes.
     """
+    if (plain := without_secrets(script.text)) != script.text:
+        script = parse_script(plain, script.name)
     making = Making(script)
     case = Case(script)
     head(making)
@@ -55,7 +59,7 @@ def to_intent(script: Script) -> tuple[Intent, list[str]]:
     values = {name: value for name, value in making.values.items() if value is not None}
     batch = _valid(BatchOptions, making.batch, making.notes)
     intent = _valid(Intent, {**values, "batch": batch}, making.notes)
-    return intent, list(dict.fromkeys(making.notes))
+    return intent, list(dict.fromkeys(shown(note) for note in making.notes))
 
 
 def _valid(model: type[M], values: dict[str, Any], notes: list[str]) -> M:
@@ -187,4 +191,6 @@ def _known_words(making: Making, line: int, words: tuple[str, ...]) -> tuple[str
     open_words = " ".join(shown(word) for word in words if not is_known(word))
     if open_words:
         making.note(line, f"variables of the script in {open_words}")
+    if any(SECRET in word for word in words):
+        making.note(line, f"a secret in the program's words, which a job file must not hold: it is {HIDDEN} there")
     return tuple(shown(word) for word in words)

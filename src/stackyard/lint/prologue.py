@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from stackyard.host.quoting import cut
-from stackyard.host.secrets import is_secret_name
+from stackyard.lint.hidden import SECRET
 from stackyard.lint.scope import Resolved
 from stackyard.lint.script import Script
 from stackyard.lint.shell import Assignment
@@ -21,8 +21,6 @@ OWN_VARIABLES = re.compile(
 )
 """Variables that Stackyard sets for every rank."""
 
-_SET_HERE = re.compile(r"(?:^|(?<=\s))([A-Za-z_]\w*)=(?![\"']?[$`]|\s|$)")
-"""A variable that is set to a value which stands in the line itself."""
 _FOLDERS = re.compile(r"\$\{?(?:PBS_O_WORKDIR|SLURM_SUBMIT_DIR|LS_SUBCWD)(?::?-[^}]*)?\}?/?")
 """The directory of submission itself, which is where a job file's program starts."""
 
@@ -72,16 +70,19 @@ def lines_before(script: Script, place: int) -> Before:
 
 
 def _leave_out_secrets(before: Before) -> None:
-    """A job file is kept, shown and sent on: a secret that the script has in it stays there."""
-    kept: list[str] = []
+    """Lines that a secret stands in, other than as the value of a variable."""
     for line in before.lines:
-        names = [name for name in _SET_HERE.findall(line) if is_secret_name(name)]
-        if not names:
-            kept.append(line)
-        for name in names:
-            how = f"export it in your shell and submit with `--env {name}`"
-            before.notes.append(f"{name}: its value may be a secret, which a job file must not hold: {how}")
-    before.lines = kept
+        if SECRET in line:
+            before.notes.append(f"left out, since a secret stands in it: {cut(shown(line), 80)}")
+    before.lines = [line for line in before.lines if SECRET not in line]
+
+
+def _is_secret(before: Before, name: str, value: str) -> bool:
+    """Whether a variable's value is a secret of the script, which a note then says."""
+    if SECRET in value:
+        how = f"export it in your shell and submit with `--env {name}`"
+        before.notes.append(f"{name}: its value may be a secret, which a job file must not hold: {how}")
+    return SECRET in value
 
 
 def pipelines(commands: Iterable[Resolved]) -> Iterator[list[Resolved]]:
@@ -177,6 +178,8 @@ def _assignments(before: Before, resolved: Resolved, nested: bool) -> None:
     for assignment in resolved.command.assignments:
         if OWN_VARIABLES.match(assignment.name):
             before.notes.append(f"line {resolved.line}: {assignment.name}, which Stackyard sets")
+        elif _is_secret(before, assignment.name, assignment.raw):
+            continue
         elif nested:
             note = f"line {resolved.line}: conditional: {cut(_setting(assignment), 80)}"
             before.unsure.append((assignment.name, note))
@@ -190,7 +193,7 @@ def _exports(before: Before, resolved: Resolved) -> None:
     own = [word for word in words[1:] if OWN_VARIABLES.match(word.partition("=")[0])]
     for word in own:
         before.notes.append(f"line {resolved.line}: {word.partition('=')[0]}, which Stackyard sets")
-    kept = [word for word in words if word not in own]
+    kept = [word for word in words if word not in own and not _is_secret(before, word.partition("=")[0], word)]
     kept += [_setting(each) for each in resolved.command.assignments]
     if any(not word.startswith("-") for word in kept[1:]):
         before.lines.append(_joined(" ".join(kept)))
