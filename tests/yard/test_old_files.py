@@ -18,6 +18,7 @@ import pytest
 from stackyard.change import EnvironmentChange, OnUnload, SaveValue, Set, SetRestorable
 from stackyard.errors import StackyardError
 from stackyard.expose.published import MODULE, change_of
+from stackyard.image.bases.model import BASE, Base
 from stackyard.lock import text
 from stackyard.publish.licences import LEDGER, Acceptance
 from stackyard.spec.models import Site
@@ -45,6 +46,7 @@ JSON: dict[str, tuple[Kind[Any], Callable[[Path], Any]]] = {
     "report": (REPORT, read_report),
     "module": (MODULE, _frozen),
     "checks": (CHECKS, lambda path: formats.load(path, CHECKS)),
+    "base": (BASE, lambda path: formats.load(path, BASE)),
     "licences": (LEDGER, lambda path: formats.load(path, LEDGER)),
 }
 
@@ -193,11 +195,23 @@ def test_a_lock_of_format_1(old: Path) -> None:
     assert found is not None and found.interpreter.source == "conda" and found.pip[0].name == "tomli-w"
 
 
+def test_a_base_of_format_1(old: Path) -> None:
+    base = formats.load(old / "base-1.json", BASE)
+    assert isinstance(base, Base) and (base.name, base.architecture, base.who) == ("powerai", "ppc64le", "anna")
+    assert (base.software.libc, base.software.environments[0].python) == ("glibc 2.23", "2.7.15")
+    assert base.layers[0].digest == "sha256:" + "4" * 64 and base.defaults.env == ("PATH=/usr/bin",)
+    value = json.loads((old / "base-1.json").read_text())
+    value.pop("checksum")
+    assert json.loads(json.dumps(base.to_json())) == value
+
+
 @pytest.mark.parametrize("name", JSON)
 def test_a_newer_file_is_refused(old: Path, tmp_path: Path, name: str) -> None:
     kind, read = JSON[name]
     newer = kind.version + 1
-    path = written(tmp_path, {**json.loads((old / f"{name}-1.json").read_text()), "format": newer})
+    value = {**json.loads((old / f"{name}-1.json").read_text()), "format": newer}
+    value.pop("checksum", None)
+    path = written(tmp_path, value)
     with pytest.raises(StackyardError) as caught:
         read(path)
     assert caught.value.message.endswith(f"json has format {newer}; this version of stackyard reads up to {newer - 1}")

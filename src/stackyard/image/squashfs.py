@@ -27,6 +27,7 @@ LEVEL, BLOCK = 9, 128 << 10
 make the first reads of an import larger."""
 PACK_TIMEOUT_S = 4 * 3600.0
 _FIRST_PRIORITY = 30_000
+_READ_ONLY = ("-action", "chmod(a-w)@true")
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class Packed:
     tool: str
 
 
-def pack(tree: Path, file: Path, *, order: Sequence[str] = (), processors: int = 0) -> Packed:
+def pack(tree: Path, file: Path, *, order: Sequence[str] = (), processors: int = 0, writable: bool = False) -> Packed:
     """Pack a tree; the same tree gives the same bytes, whatever its times, owners, or the processors used.
 
     Everybody may read what is inside, and execute what its owner may: the image's own mode decides who uses it.
@@ -77,6 +78,7 @@ def pack(tree: Path, file: Path, *, order: Sequence[str] = (), processors: int =
     Args:
         order: files by their path in the tree, in the order in which they are read at a start.
         processors: at most so many; 0: all that this process may use.
+        writable: keep the rights to write, for a container with a layer to write to (/tmp).
 
     Raises:
         MissingError: mksquashfs is missing, or cannot compress with zstd.
@@ -86,6 +88,7 @@ def pack(tree: Path, file: Path, *, order: Sequence[str] = (), processors: int =
     _refuse(tree)
     with scratch("pack") as work:
         words = [*_words(program, tree, file), "-processors", str(processors or len(os.sched_getaffinity(0)))]
+        words += () if writable else _READ_ONLY
         if order:
             (work / "order").write_text(_sorted(tree, order), encoding="utf-8")
             words += ["-sort", str(work / "order")]
@@ -102,7 +105,7 @@ def _words(program: Path, tree: Path, file: Path) -> list[str]:
     return [
         str(program), str(tree), str(file), "-noappend", "-all-root", "-no-xattrs", "-exit-on-error", "-no-progress",
         "-comp", "zstd", "-Xcompression-level", str(LEVEL), "-b", str(BLOCK),
-        "-action", "chmod(a+rX)@true", "-action", "chmod(a-w)@true",
+        "-action", "chmod(a+rX)@true",
     ]  # fmt: skip
 
 

@@ -283,6 +283,29 @@ class FileSystem(Model):
     )
 
 
+class BaseLicence(Model):
+    """A licence of a base image: a person accepts it, and only then the image is imported."""
+
+    name: str
+    text: OptionalPath = Field("", description="Its text: a path in the image; empty: known by its name")
+    file: OptionalPath = Field("", description="A file in the image that gets `line` once the licence is accepted")
+    line: str = Field("", description="e.g. Status=9")
+
+
+class BaseImage(Model):
+    """An image of others, copied into the yard, that SIF and OCI images are built on."""
+
+    source: str = Field("", description="docker-archive:FILE, oci:DIR:TAG, docker://REGISTRY/NAME:TAG or folder:DIR")
+    digest: str = Field(
+        "",
+        pattern=r"^(|sha256:[0-9a-f]{64})$",
+        description="Its manifest's, its image ID or its archive's",
+    )
+    platform: BuiltFor | Literal[""] = Field("", description="Empty: that of this machine")
+    licences: tuple[BaseLicence, ...] = ()
+    successor: str = Field("", description="The base to use instead: this one is retired")
+
+
 class Site(Model):
     """One cluster. Every field has a default, so a machine without a site.yaml is a site too."""
 
@@ -303,6 +326,7 @@ class Site(Model):
     permissions: Permissions = Permissions()
     fs: FileSystem = FileSystem()
     licences: LicencePolicy = LicencePolicy()
+    bases: dict[str, BaseImage] = Field({}, description="Base images by name")
     condarc: CondaRc = CondaRc()
     stacks: Overrides = Field(Overrides(), description="Values for every stack of this site")
     run_variables: LoadedVariables = Field({}, description="Variables that every stack sets")

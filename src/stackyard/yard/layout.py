@@ -11,6 +11,7 @@
   generations/<n>/{manifest.json,modules/}       `.draft-<host>-<pid>-<random>` while it is written
       owner.json  owner-<random>.json            until the link is where it belongs
   modules -> generations/<n>/modules
+  bases/<name>/{base.json,root.sqsh,oci/}        images that others made; `.<name>~<process>` while one is imported
   leases/<name>/<n>/{owner.json,beat}
   licences.json
 """
@@ -142,6 +143,28 @@ class RevisionPaths:
 
 
 @dataclass(frozen=True)
+class BasePaths:
+    """The directory of one base image. It gets its name once everything is in it."""
+
+    root: Path
+
+    @property
+    def record(self) -> Path:
+        """What was imported, from where, by whom."""
+        return self.root / "base.json"
+
+    @property
+    def image(self) -> Path:
+        """All its files, as one SquashFS."""
+        return self.root / "root.sqsh"
+
+    @property
+    def layout(self) -> Path:
+        """The same as an OCI layout: its layers, unchanged."""
+        return self.root / "oci"
+
+
+@dataclass(frozen=True)
 class GenerationPaths:
     """The directory of one generation."""
 
@@ -251,6 +274,19 @@ class Yard:
     def modules(self) -> Path:
         """The one path that users put on MODULEPATH: a symlink into the current generation."""
         return self.root / "modules"
+
+    @property
+    def bases(self) -> Path:
+        """Images of others that SIF and OCI images are built on."""
+        return self.root / "bases"
+
+    def base(self, name: str) -> BasePaths:
+        """The paths of one base."""
+        return BasePaths(self.bases / name)
+
+    def base_draft(self, name: str, token: str) -> BasePaths:
+        """The paths of a base that is being imported; a token of ``*`` is the pattern of all of this name."""
+        return BasePaths(self.bases / f".{name}~{token}")
 
     @property
     def leases(self) -> Path:

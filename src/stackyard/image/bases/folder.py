@@ -1,0 +1,51 @@
+"""A directory as one layer of an image: the same bytes for the same files."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from stackyard.errors import StackyardError, cause
+
+
+def write_layer(root: Path, file: Path) -> None:
+    """Write a directory as the tar of one layer: sorted, owned by root, with the time 0."""
+    with tarfile.open(file, "w", format=tarfile.PAX_FORMAT) as tar:
+        for path in _walked(root):
+            member = tar.gettarinfo(path, arcname=os.path.relpath(path, root))
+            if member is None:
+                raise StackyardError(
+                    f"cannot import {path}: special file", hint="remove it: a container gets /dev from its host"
+                )
+            member.uid = member.gid = 0
+            member.uname = member.gname = ""
+            member.mtime = 0
+            member.mode &= 0o7777
+            _write(tar, member, path)
+
+
+def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> None:
+    if not member.isreg():
+        tar.addfile(member)
+        return
+    try:
+        with open(path, "rb") as stream:  # noqa: PTH123 - as strings: a tree has 100,000 files
+            tar.addfile(member, stream)
+    except OSError as error:
+        raise StackyardError(f"cannot read {path}: {cause(error)}") from error
+
+
+def _walked(root: Path) -> Iterator[str]:
+    """Every path below a directory, in the order of their names."""
+
+    def fail(error: OSError) -> None:
+        raise StackyardError(f"cannot read {error.filename}: {cause(error)}") from error
+
+    for folder, folders, files in os.walk(root, onerror=fail):
+        folders.sort()
+        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]  # noqa: PTH114, PTH118
+        for name in sorted([*folders, *files]):
+            yield os.path.join(folder, name)  # noqa: PTH118
+        folders[:] = [name for name in folders if name not in links]

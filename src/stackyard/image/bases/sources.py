@@ -1,0 +1,307 @@
+"""Where a base comes from: an archive of docker or podman, an OCI layout, a registry, a directory.
+
+Each source is copied into an OCI layout, byte for byte, and every digest that it names is compared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+import re
+import tarfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Any, cast
+
+from stackyard.errors import InputError, MissingError, StackyardError, cause
+from stackyard.grammar import shown
+from stackyard.host.command import run, which
+from stackyard.host.hashing import sha256_file
+from stackyard.host.scratch import scratch
+from stackyard.host.secrets import redacted
+from stackyard.image.bases.blobs import EPOCH, MANIFEST, TAR, Blob, Layout, manifest_of, parsed, read_small
+from stackyard.image.bases.folder import write_layer
+from stackyard.image.bases.model import ARCHITECTURES, Layer
+
+PULL_TIMEOUT_S = 6 * 3600.0
+_INDEXES = {
+    "application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json",
+}  # fmt: skip
+_LAYERS = {
+    f"{TAR}": TAR, f"{TAR}+gzip": f"{TAR}+gzip", f"{TAR}+zstd": f"{TAR}+zstd",
+    "application/vnd.docker.image.rootfs.diff.tar": TAR,
+    "application/vnd.docker.image.rootfs.diff.tar.gzip": f"{TAR}+gzip",
+}  # fmt: skip
+_MOST_LAYERS = 4096
+
+
+@dataclass(frozen=True)
+class Source:
+    """A place that an image is imported from. `kind`: docker-archive, oci, docker or folder; `tag` may be empty."""
+
+    kind: str
+    place: str
+    tag: str = ""
+
+    def __str__(self) -> str:
+        return redacted(f"{self.kind}:{self.place}" + (f":{self.tag}" if self.tag else ""))
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """An image in an OCI layout. `digests`: what else it may be pinned by than its manifest there."""
+
+    manifest: Blob
+    config: Mapping[str, Any]
+    layers: tuple[Layer, ...]
+    digests: tuple[str, ...]
+
+
+def source_of(text: str) -> Source:
+    """What a command line or a site's file names: ``KIND:PLACE[:TAG]``, with Skopeo's words, or a directory.
+
+    Raises:
+        InputError: it is none of these.
+    """
+    kind, _, rest = text.partition(":")
+    if kind == "docker" and rest.startswith("//") and len(rest) > 2:
+        return Source(kind, rest)
+    if kind in ("docker-archive", "oci") and rest:
+        place, _, tag = rest.partition(":")
+        return Source(kind, str(Path(place).absolute()), tag)
+    if kind == "folder" and rest:
+        return Source(kind, str(Path(rest).absolute()))
+    known = "docker-archive:FILE[:TAG], oci:DIR[:TAG], docker://REGISTRY/NAME:TAG or folder:DIR"
+    raise InputError(f"unknown source of an image: {shown(redacted(text))}", hint=f"write {known}")
+
+
+def fetch(source: Source, layout: Layout, platform: str) -> Fetched:
+    """Copy an image into a layout.
+
+    Args:
+        platform: conda's name of the architecture, where the source has several.
+
+    Raises:
+        InputError: the source does not exist, or is of another form.
+        StackyardError: it is truncated, or a digest differs.
+        MissingError: skopeo is missing, for a registry.
+    """
+    try:
+        return _SOURCES[source.kind](source, layout, platform)
+    except (tarfile.TarError, EOFError) as error:
+        raise StackyardError(f"{source.place} is damaged: {error}", hint="copy or save the image again") from error
+    except KeyError as error:
+        raise InputError(
+            f"{source} is not a complete image: missing key {error}", hint="save the image again"
+        ) from error
+
+
+def _from_oci(source: Source, layout: Layout, platform: str) -> Fetched:
+    folder = Path(source.place)
+    if not folder.is_dir():
+        raise InputError(f"no such OCI layout: {folder}", hint="write oci:DIR or oci:DIR:TAG")
+    origin = Layout(folder)
+    entry = _chosen(parsed(read_small(folder / "index.json"), str(folder / "index.json")), source)
+    while entry.get("mediaType") in _INDEXES:
+        entry = _of_platform(origin.read_json(entry["digest"]), platform, source)
+    manifest = origin.read_json(entry["digest"])
+    return _copied(
+        manifest, read_small(origin.path(entry["digest"])), lambda digest: _opened(origin.path(digest)), layout
+    )
+
+
+def _chosen(index: Mapping[str, Any], source: Source) -> Mapping[str, Any]:
+    """The manifest of the tag, or the only one."""
+    entries = _objects(index.get("manifests"), source)
+    tags = {str((each.get("annotations") or {}).get("org.opencontainers.image.ref.name", "")): each for each in entries}
+    if source.tag in tags:
+        return tags[source.tag]
+    if not source.tag and len(entries) == 1:
+        return entries[0]
+    names = ", ".join(sorted(filter(None, tags))) or "none"
+    raise InputError(f"{source.place} has {'several images' if not source.tag else f'no image {source.tag}'}",
+                     hint=f"write oci:{source.place}:TAG; its tags: {names}")  # fmt: skip
+
+
+def _of_platform(index: Mapping[str, Any], platform: str, source: Source) -> Mapping[str, Any]:
+    found: dict[str, Mapping[str, Any]] = {}
+    for each in _objects(index.get("manifests"), source):
+        about = each.get("platform") or {}
+        if about.get("os") == "linux":
+            found.setdefault(ARCHITECTURES.get(about.get("architecture", ""), ""), each)
+    if platform not in found:
+        has = ", ".join(sorted(filter(None, found))) or "no platform that is known"
+        raise InputError(f"{source} has no image for {platform}", hint=f"it has {has}: choose one with --platform")
+    return found[platform]
+
+
+def _objects(value: Any, source: Source) -> list[Mapping[str, Any]]:
+    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value) or len(value) > _MOST_LAYERS:
+        raise InputError(f"{source} is not an image: no list of manifests or layers", hint="save the image again")
+    return value
+
+
+def _copied(manifest: Mapping[str, Any], data: bytes, opened: Callable[[str], IO[bytes]], layout: Layout) -> Fetched:
+    """Copy what a manifest names, and itself: unchanged where it is an OCI manifest."""
+    place = Source("manifest", manifest["config"]["digest"])
+    config = _add(manifest["config"], opened, layout)
+    values = layout.read_json(config.digest)
+    diffs = values["rootfs"]["diff_ids"]
+    entries = _objects(manifest["layers"], place)
+    if len(diffs) != len(entries):
+        raise InputError(f"the image has {len(entries)} layers, and its configuration names {len(diffs)}")
+    layers = []
+    for entry, diff in zip(entries, diffs, strict=True):
+        kind = _LAYERS.get(entry.get("mediaType", ""))
+        if kind is None:
+            raise InputError(
+                f"unsupported kind of layer: {shown(str(entry.get('mediaType')))}", hint="convert it with skopeo"
+            )
+        blob = _add(entry, opened, layout)
+        layers.append(Layer(blob.digest, blob.size, kind, str(diff)))
+    own = manifest.get("mediaType", MANIFEST) == MANIFEST and all(
+        entry["mediaType"] == layer.media_type for entry, layer in zip(entries, layers, strict=True)
+    )
+    made = layout.add_bytes(data) if own else layout.add_json(manifest_of(config, layers))
+    at_source = "sha256:" + hashlib.sha256(data).hexdigest()
+    return Fetched(made, values, tuple(layers), (made.digest, at_source, config.digest))
+
+
+def _add(entry: Mapping[str, Any], opened: Callable[[str], IO[bytes]], layout: Layout) -> Blob:
+    digest, size = str(entry["digest"]), entry.get("size", -1)
+    layout.path(digest)
+    with opened(digest) as stream:
+        return layout.add(stream, expected=digest, size=size if type(size) is int else -1)
+
+
+def _opened(path: Path) -> IO[bytes]:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise StackyardError(
+            f"cannot read {path}: {cause(error)}", hint="the image is not complete: copy it again"
+        ) from error
+
+
+def _from_registry(source: Source, layout: Layout, platform: str) -> Fetched:
+    """By skopeo, with the logins and the policy of its own files; the manifest stays as the registry has it."""
+    if which("skopeo") is None:
+        hint = "install skopeo, or save the image elsewhere: skopeo copy docker://... docker-archive:FILE"
+        raise MissingError("skopeo not found: it fetches images from registries", hint=hint)
+    architecture = next(name for name, each in ARCHITECTURES.items() if each == platform)
+    with scratch("pull") as work:
+        words = ["skopeo", "--override-os", "linux", "--override-arch", architecture, "copy", "--retry-times", "3"]
+        run([*words, f"docker:{source.place}", f"dir:{work / 'image'}"], timeout_s=PULL_TIMEOUT_S)
+        place = work / "image"
+        data = read_small(place / "manifest.json")
+        fetched = _copied(parsed(data, str(source)), data, lambda digest: _opened(place / digest.split(":")[1]), layout)
+    index = re.findall(r"@(sha256:[0-9a-f]{64})$", source.place)  # of several platforms; skopeo compared it
+    return replace(fetched, digests=(*fetched.digests, *index))
+
+
+def _from_archive(source: Source, layout: Layout, platform: str) -> Fetched:
+    """Of `docker save` and `podman save`; gzip around it is allowed."""
+    file = Path(source.place)
+    if not file.is_file():
+        raise InputError(f"no such file: {file}", hint="write docker-archive:FILE")
+    with tarfile.open(file) as tar:
+        members = {posixpath.normpath(each.name): each for each in tar}
+        listed = parsed(b'{"images":' + _small(tar, members, "manifest.json", file) + b"}", f"{file}: manifest.json")
+        image = _tagged(_objects(listed["images"], source), source)
+        config = layout.add_bytes(_small(tar, members, str(image["Config"]), file))
+        values = layout.read_json(config.digest)
+        diffs, names = values["rootfs"]["diff_ids"], image["Layers"]
+        if len(diffs) != len(names):
+            raise InputError(f"{file} has {len(names)} layers, and its configuration names {len(diffs)}")
+        layers = tuple(_archived(tar, members, str(n), str(d), layout, file) for n, d in zip(names, diffs, strict=True))
+    made = layout.add_json(manifest_of(config, layers))
+    return Fetched(made, values, layers, (made.digest, config.digest, f"sha256:{sha256_file(file)}"))
+
+
+def _tagged(images: list[Mapping[str, Any]], source: Source) -> Mapping[str, Any]:
+    tags = [tag for each in images for tag in each.get("RepoTags") or ()]
+    found = [each for each in images if not source.tag or _is_tagged(each, source.tag)]
+    if len(found) != 1:
+        hint = f"write docker-archive:{source.place}:NAME:TAG; it has {', '.join(map(str, tags)) or 'no names'}"
+        raise InputError(f"{source.place} has {len(found)} images" + (f" {source.tag}" * bool(source.tag)), hint=hint)
+    return found[0]
+
+
+def _is_tagged(image: Mapping[str, Any], tag: str) -> bool:
+    """Whether an image has this tag; what wrote the archive may have put a registry in front (docker.io/library/)."""
+    return any(f"/{each}".endswith(f"/{tag}") for each in image.get("RepoTags") or ())
+
+
+Members = Mapping[str, tarfile.TarInfo]
+
+
+def _member(members: Members, name: str, file: Path) -> tarfile.TarInfo:
+    """A file of an archive; older versions of docker link equal layers to each other."""
+    path = posixpath.normpath(name)
+    for _ in range(8):
+        found = members.get(path)
+        if found is None:
+            break
+        if found.isreg():
+            return found
+        if not (found.issym() or found.islnk()):
+            break
+        above = posixpath.dirname(path) if found.issym() else ""
+        path = posixpath.normpath(posixpath.join(above, found.linkname))
+    raise InputError(
+        f"{file} is not an image of docker: missing {shown(name)}", hint="make it with `docker save` or `podman save`"
+    )
+
+
+def _small(tar: tarfile.TarFile, members: Members, name: str, file: Path) -> bytes:
+    found = _member(members, name, file)
+    if found.size > 16 << 20:
+        raise InputError(f"{file} is not an image of docker: {shown(name)} has {found.size} bytes")
+    return cast(IO[bytes], tar.extractfile(found)).read()
+
+
+def _archived(tar: tarfile.TarFile, members: Members, name: str, diff: str, layout: Layout, file: Path) -> Layer:
+    found = _member(members, name, file)
+    blob = layout.add(cast(IO[bytes], tar.extractfile(found)), size=found.size)
+    with layout.path(blob.digest).open("rb") as stream:
+        magic = stream.read(4)
+    packed = {b"\x1f\x8b": "+gzip", b"\x28\xb5": "+zstd"}.get(magic[:2], "")
+    return Layer(blob.digest, blob.size, f"{TAR}{packed}", diff)
+
+
+def _from_folder(source: Source, layout: Layout, platform: str) -> Fetched:
+    """One layer, the same bytes for the same files, whatever their times and owners."""
+    root = Path(source.place)
+    if not root.is_dir():
+        raise InputError(f"no such directory: {root}")
+    if root.resolve() == Path("/"):
+        raise InputError("cannot import / as a base: it is this machine", hint="name another directory")
+    blobs = layout.folder / "blobs" / "sha256"
+    blobs.mkdir(parents=True, exist_ok=True)
+    made = blobs / ".tar"
+    try:
+        write_layer(root, made)
+        with made.open("rb") as stream:
+            blob = layout.add(stream)
+    finally:
+        made.unlink(missing_ok=True)
+    layer = Layer(blob.digest, blob.size, TAR, blob.digest)
+    architecture = next(name for name, each in ARCHITECTURES.items() if each == platform)
+    values = {
+        "architecture": architecture, "os": "linux", "created": EPOCH, "config": {},
+        "rootfs": {"type": "layers", "diff_ids": [layer.diff_id]},
+        "history": [{"created": EPOCH, "created_by": "stackyard image from-folder"}],
+    }  # fmt: skip
+    config = layout.add_json(values)
+    manifest = layout.add_json(manifest_of(config, (layer,)))
+    return Fetched(manifest, values, (layer,), (manifest.digest, config.digest))
+
+
+_SOURCES: Mapping[str, Callable[[Source, Layout, str], Fetched]] = {
+    "docker-archive": _from_archive,
+    "oci": _from_oci,
+    "docker": _from_registry,
+    "folder": _from_folder,
+}
+"""How each kind of source is copied."""

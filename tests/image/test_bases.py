@@ -1,0 +1,362 @@
+"""Importing images of others: every source gives the same files, nothing harmful gets in, a half one is never seen."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from image.basebed import config, digest, docker_archive, layer, oci, of_folder, system
+from stackyard.errors import InputError, StackyardError
+from stackyard.image.bases import store
+from stackyard.image.bases.model import Base
+from stackyard.image.bases.sources import source_of
+from stackyard.spec.models import Site
+from stackyard.yard.layout import Yard
+from support import programs
+from support.accounts import Accounts
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def yard(tmp_path: Path) -> Yard:
+    programs.need("mksquashfs")
+    (tmp_path / "yard").mkdir()
+    return Yard(tmp_path / "yard")
+
+
+IMPORT = """
+from pathlib import Path
+from stackyard.image.bases import store
+from stackyard.image.bases.sources import source_of
+from stackyard.yard.layout import Yard
+wanted = store.Wanted(source_of("docker-archive:{archive}"), "base")
+print(store.add(Yard(Path("{yard}")), wanted).base.when)
+"""
+
+
+def add(yard: Yard, source: str, name: str = "base", **more: Any) -> store.Kept:
+    return store.add(yard, store.Wanted(source_of(source), name, **more))
+
+
+def listed(kept: store.Kept) -> dict[str, str]:
+    """The modes of a base's files, by path."""
+    words = ["unsquashfs", "-lln", kept.paths.image]
+    out = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    rows = [line.split(maxsplit=5) for line in out.splitlines()]
+    return {row[5].split(" -> ")[0].removeprefix("squashfs-root").lstrip("/"): row[0] for row in rows if len(row) == 6}
+
+
+def read(kept: store.Kept, path: str) -> str:
+    words = ["unsquashfs", "-cat", kept.paths.image, path]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout
+
+
+def import_layers(yard: Yard, *layers: bytes, **more: Any) -> store.Kept:
+    """A base of these layers, from an archive."""
+    file = docker_archive(yard.root.parent / f"{digest(b''.join(layers))[7:19]}.tar", layers)
+    return add(yard, f"docker-archive:{file}", **more)
+
+
+def test_every_source_gives_the_same_files(yard: Yard, tmp_path: Path) -> None:
+    root = system(tmp_path / "root")
+    tar = of_folder(root)
+    made = [
+        add(yard, f"folder:{root}", "a"),
+        add(yard, f"docker-archive:{docker_archive(tmp_path / 'b.tar', [tar])}", "b"),
+        add(yard, f"docker-archive:{docker_archive(tmp_path / 'c.tar', [tar])}:powerai:1", "c"),
+        add(yard, f"oci:{oci(tmp_path / 'd', [tar])}", "d"),
+        add(yard, f"oci:{oci(tmp_path / 'e', [tar], packed=False)}:1", "e"),
+    ]
+    assert len({kept.base.root.sha256 for kept in made}) == 1
+    modes = listed(made[0])
+    assert (modes["tmp"], modes["bin/su"], modes["bin/sh"][0]) == ("drwxrwxrwt", "-rwxr-xr-x", "l")
+    for kept in made:
+        assert kept.base.platform == "linux-64" and kept.base.without_rights == ("bin/su",)
+        assert store.find(yard, Site(), kept.base.name) == kept
+        store.check(kept)
+        assert not kept.paths.image.stat().st_mode & 0o222
+        assert [path.name for path in yard.bases.iterdir() if path.name.startswith(".")] == []
+    assert made[3].base.layers[0].digest == digest(gzip.compress(tar, mtime=0)), "as it came"
+    assert [base.name for base, _ in store.everything(yard)] == list("abcde")
+
+
+def test_another_program_reads_what_is_kept(yard: Yard, tmp_path: Path) -> None:
+    """skopeo copies the layout that a base is kept in, and what it writes is the same base."""
+    programs.need("skopeo")
+    kept = add(yard, f"folder:{system(tmp_path / 'root')}")
+    copy = f"docker-archive:{tmp_path / 'copy.tar'}:x/y:1"
+    subprocess.run(["skopeo", "copy", "--insecure-policy", "-q", f"oci:{kept.paths.layout}:base", copy], check=True)
+    again = add(yard, copy, "again")
+    assert again.base.manifest == kept.base.manifest and again.base.root == kept.base.root
+
+
+def test_an_ordinary_account_imports_what_only_root_may_read(accounts: Accounts, common: Path) -> None:
+    """Files of root and of others, with mode 0000: they are there and readable."""
+    programs.need("mksquashfs")
+    odd = layer([("etc", {"type": tarfile.DIRTYPE, "mode": 0o500}), ("etc/shadow", {"mode": 0, "uid": 7}),
+                 ("bin", None), ("bin/sh", "#!x\n")])  # fmt: skip
+    archive = docker_archive(common / "odd.tar", [odd])
+    anna = accounts.user("anna")
+    yard = Yard(anna.home / "yard")
+    anna.python(IMPORT.format(yard=str(yard.root), archive=archive))
+    (kept,) = (store.Kept(*row) for row in store.everything(yard))
+    assert kept.base.who == anna.name
+    modes = listed(kept)
+    assert modes["etc"][7:] == "r-x" and modes["etc/shadow"] == "-rw-r--r--"
+
+
+def test_layers_replace_and_remove_what_lies_below(yard: Yard) -> None:
+    below = layer([("usr", None), ("usr/lib", None), ("usr/lib/a", "1"), ("usr/lib/b", "1"), ("lib", "-> usr/lib"),
+                   ("opt", None), ("opt/x", None), ("opt/x/old", "1"), ("d", None), ("d/in", "1"), ("f", "1"),
+                   ("y", None), ("y/z", None), ("y/z/old", "1")])  # fmt: skip
+    above = layer([("lib/c", "2"), ("usr/lib/.wh.a", ""), ("opt/x/new", "2"), ("opt/x/.wh..wh..opq", ""), ("d", "2"),
+                   ("f", None), ("f/g", "2"), (".wh..wh.plnk", ""), ("y/.wh..wh..opq", ""), ("y/z", None),
+                   ("y/z/new", "2")])  # fmt: skip
+    kept = import_layers(yard, below, above)
+    files = {path for path, mode in listed(kept).items() if mode[0] == "-"}
+    assert files == {"usr/lib/b", "usr/lib/c", "opt/x/new", "d", "f/g", "y/z/new"}
+    assert read(kept, "d") == "2"
+
+
+TRAVERSAL = "a path of the image leads out of it"
+HARMFUL = {
+    "up": ([("../evil", "x")], TRAVERSAL),
+    "up within": ([("a/../../evil", "x")], TRAVERSAL),
+    "hard link up": ([("in", {"type": tarfile.LNKTYPE, "linkname": "../../../../etc/passwd"})], TRAVERSAL),
+    "hard link out": (
+        [("l", "-> /etc"), ("in", {"type": tarfile.LNKTYPE, "linkname": "l/passwd"})],
+        "is not a file",
+    ),
+    "hard link to a directory": (
+        [("d", None), ("in", {"type": tarfile.LNKTYPE, "linkname": "d"})],
+        "is not a file",
+    ),
+    "character device": ([("dev/sda", {"type": tarfile.CHRTYPE, "devmajor": 8})], "cannot unpack a device node"),
+    "block device": ([("dev/sda", {"type": tarfile.BLKTYPE, "devmajor": 8})], "cannot unpack a device node"),
+    "pipe": ([("run/pipe", {"type": tarfile.FIFOTYPE})], "cannot unpack a named pipe"),
+    "whiteout of the root": ([(".wh.", "")], "a layer removes the root directory"),
+    "whiteout of ..": ([("a", None), ("a/.wh...", "")], "a layer removes the root directory"),
+    "opaque root": ([(".wh..wh..opq", "")], "a layer removes the root directory"),
+    "opaque root by a link": ([("l", "-> .."), ("l/.wh..wh..opq", "")], "a layer removes the root directory"),
+    "root as a link": ([(".", "-> /etc")], "the image replaces its root directory"),
+    "links in a circle": ([("a", "-> b"), ("b", "-> a"), ("a/x", "1")], "too many symbolic links"),
+    "a file as a directory": ([("a", "1"), ("a/x", "1")], "not a directory in the image"),
+    "a long header": ([("x", {"pax_headers": {"comment": "x" * (2 << 20)}})], "impossible size"),
+}
+
+
+@pytest.mark.parametrize("what", HARMFUL)
+def test_a_harmful_archive_is_refused(yard: Yard, what: str) -> None:
+    entries, said = HARMFUL[what]
+    (yard.root.parent / "evil").unlink(missing_ok=True)
+    with pytest.raises(StackyardError, match=said):
+        import_layers(yard, layer(entries))
+    assert not (yard.bases / "base").exists() and list(yard.bases.iterdir()) == []
+    assert not list(yard.root.parent.rglob("evil"))
+
+
+@pytest.mark.parametrize("target", ["/", "/etc", "../../../../../../..", "{out}"])
+def test_links_lead_nowhere_but_within(yard: Yard, tmp_path: Path, target: str) -> None:
+    """A link to the outside, and a file written through it: it is written within, as in a container."""
+    (tmp_path / "out").mkdir()
+    target = target.format(out=tmp_path / "out")
+    kept = import_layers(yard, layer([("l", f"-> {target}"), ("l/written", "x"), ("l/sub/deep", "y")]))
+    assert (
+        list((tmp_path / "out").iterdir()) == [] and not Path("/written").exists() and not Path("/etc/written").exists()
+    )
+    inside = target.strip("/") if target.startswith("/") else ""
+    assert read(kept, f"{inside}/written".lstrip("/")) == "x"
+
+
+def test_a_directory_replaces_a_link_and_is_not_written_through(yard: Yard, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    kept = import_layers(yard, layer([("l", f"-> {tmp_path}/out")]), layer([("l", None), ("l/x", "1")]))
+    assert listed(kept)["l"][0] == "d" and read(kept, "l/x") == "1"
+
+
+def test_a_bomb_of_zeros_ends_at_the_limit(yard: Yard, tmp_path: Path) -> None:
+    zeros = layer([("big", b"\0" * (8 << 20))])
+    folder = oci(tmp_path / "bomb", [zeros])
+    for limit, said in ((1 << 20, r"more than 0.0009766 GiB when it is unpacked"), (16 << 20, "")):
+        if said:
+            with pytest.raises(StackyardError, match=said):
+                add(yard, f"oci:{folder}", "bomb", most_bytes=limit)
+        else:
+            add(yard, f"oci:{folder}", "bomb", most_bytes=limit, platform="linux-64")
+
+
+def test_a_wrong_digest_is_refused(yard: Yard, tmp_path: Path) -> None:
+    tar = layer([("a", "1")])
+    folder = oci(tmp_path / "o", [tar])
+    right = add(yard, f"oci:{folder}").base.digests
+    with pytest.raises(StackyardError, match=r"wrong digest: oci:.* expected sha256:0000"):
+        add(yard, f"oci:{folder}", "other", digest=f"sha256:{'0' * 64}")
+    for each in right:
+        assert add(yard, f"oci:{folder}", digest=each).base.digests == right
+    archive = docker_archive(tmp_path / "a.tar", [tar])
+    for pinned in (digest(archive.read_bytes()), digest(config([tar]))):
+        add(yard, f"docker-archive:{archive}", "archive", digest=pinned)
+    with pytest.raises(InputError, match="exists and is another image"):
+        add(yard, f"docker-archive:{docker_archive(tmp_path / 'b.tar', [layer([('b', '1')])])}")
+
+
+@pytest.mark.parametrize("damage", ["layer", "config", "manifest", "diff", "truncated"])
+def test_a_damaged_image_is_refused(yard: Yard, tmp_path: Path, damage: str) -> None:
+    """Every byte is compared with a digest on the way from the index down."""
+    tar = layer([("a", "x" * 5000)])
+    other = layer([("a", "y" * 5000)])
+    folder = oci(tmp_path / "o", [tar])
+    blobs = folder / "blobs/sha256"
+    packed = blobs / digest(gzip.compress(tar, mtime=0)).removeprefix("sha256:")
+    if damage == "layer":
+        packed.write_bytes(gzip.compress(other, mtime=0))
+    elif damage == "truncated":
+        packed.write_bytes(packed.read_bytes()[:-20])
+    elif damage == "diff":
+        archive = docker_archive(tmp_path / "a.tar", [tar])
+        archive.write_bytes(archive.read_bytes().replace(b"x" * 5000, b"y" * 5000))
+        with pytest.raises(StackyardError, match="is not the one that the image names"):
+            add(yard, f"docker-archive:{archive}")
+        return
+    else:
+        entry = json.loads((folder / "index.json").read_text())["manifests"][0]["digest"]
+        name = entry if damage == "manifest" else json.loads((blobs / entry[7:]).read_text())["config"]["digest"]
+        (blobs / name[7:]).write_bytes((blobs / name[7:]).read_bytes() + b" ")
+    with pytest.raises(StackyardError, match=r"wrong (digest|size)"):
+        add(yard, f"oci:{folder}")
+    assert list(yard.bases.iterdir()) == []
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.8])
+def test_a_truncated_archive_is_refused(yard: Yard, tmp_path: Path, share: float) -> None:
+    archive = docker_archive(tmp_path / "a.tar", [layer([("a", "x" * 50000)])])
+    archive.write_bytes(archive.read_bytes()[: int(archive.stat().st_size * share)])
+    with pytest.raises(StackyardError, match=r"damaged|is not an image|wrong size"):
+        add(yard, f"docker-archive:{archive}")
+    assert list(yard.bases.iterdir()) == []
+
+
+def test_an_image_of_another_architecture(yard: Yard, tmp_path: Path) -> None:
+    """What it says, and what its programs are, may differ: the programs count."""
+    tar = of_folder(system(tmp_path / "root"))
+    lying = docker_archive(tmp_path / "lie.tar", [tar], architecture="ppc64le")
+    assert add(yard, f"docker-archive:{lying}", "lie").base.platform == "linux-64"
+    with pytest.raises(InputError, match="is not for linux-ppc64le: its programs are for linux-64"):
+        add(yard, f"docker-archive:{lying}", "lie2", platform="linux-ppc64le")
+    foreign = b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x02\x00\x15\x00" + bytes(40)
+    other = docker_archive(tmp_path / "other.tar", [layer([("bin", None), ("bin/sh", foreign)])])
+    with pytest.raises(InputError, match="is not for linux-64: its programs are for linux-ppc64le") as caught:
+        add(yard, f"docker-archive:{other}", "other")
+    assert caught.value.hint == "say so with --platform linux-ppc64le"
+    assert add(yard, f"docker-archive:{other}", "other", platform="linux-ppc64le").base.architecture == "ppc64le"
+
+
+def test_what_it_holds_is_recorded(yard: Yard, tmp_path: Path) -> None:
+    conda = "opt/miniconda3/envs/pytorch"
+    tar = layer([
+        ("usr/local/cuda-12.4/lib/libcudart.so.12.4.127", "x"), (f"{conda}/conda-meta/history", ""),
+        (f"{conda}/conda-meta/python-3.10.8-h7a1cb2a_1.json", "{}"), ("opt/venv/pyvenv.cfg", "version = 3.9.2\n"),
+        ("opt/rocm-6.2.0/.info/version", "6.2.0-66\n"),
+    ])  # fmt: skip
+    env = ["WITH_CONDA=source /opt/miniconda3/bin/activate pytorch; conda activate /" + conda, "PATH=/usr/bin"]
+    found = add(yard, f"docker-archive:{docker_archive(tmp_path / 'a.tar', [tar], Env=env, Cmd=['bash'])}").base
+    assert [(each.kind, each.path, each.python) for each in found.software.environments] == [
+        ("conda", f"/{conda}", "3.10.8"), ("venv", "/opt/venv", "3.9.2"),
+    ]  # fmt: skip
+    assert found.software.activate == env[0].partition("=")[2]
+    assert {(each["vendor"], each["version"]) for each in found.software.toolkits} == {
+        ("nvidia", "12.4"),
+        ("amd", "6.2"),
+    }
+    assert (found.defaults.command, found.software.shell, found.software.libc) == (("bash",), False, "")
+    assert isinstance(found, Base)
+
+
+def test_two_imports_at_once_make_one_base(yard: Yard, tmp_path: Path) -> None:
+    archive = docker_archive(tmp_path / "a.tar", [of_folder(system(tmp_path / "root"))])
+    code = IMPORT.format(yard=str(yard.root), archive=archive)
+    both = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    said = {each.communicate(timeout=120)[0] for each in both}
+    assert [each.returncode for each in both] == [0, 0]
+    assert len(said) == 1
+    assert [path.name for path in yard.bases.iterdir()] == ["base"]
+
+
+def test_an_import_that_is_killed_is_never_seen(yard: Yard, tmp_path: Path) -> None:
+    archive = docker_archive(tmp_path / "a.tar", [layer([("a", "1")])])
+    code = IMPORT.format(yard=str(yard.root), archive=archive)
+    for point in ("write", "base"):
+        environ = {**os.environ, "STACKYARD_FAULT": point}
+        assert subprocess.run([sys.executable, "-c", code], env=environ, check=False).returncode == -signal.SIGKILL
+        assert list(store.everything(yard)) == []
+        with pytest.raises(InputError, match="no base base in"):
+            store.find(yard, Site(), "base")
+        assert [path.name[:6] for path in yard.bases.iterdir()] == [".base~"]
+    add(yard, f"docker-archive:{archive}")
+    assert [path.name for path in yard.bases.iterdir()] == ["base"]
+
+
+def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
+    programs.need("mount")
+    place = tmp_path / "small"
+    place.mkdir()
+    archive = docker_archive(tmp_path / "a.tar", [layer([("a", os.urandom(3 << 20))])])
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "none", place], check=False).returncode:
+        pytest.skip("mounting needs root")
+    try:
+        with pytest.raises(StackyardError, match=r"[Nn]o space left on device"):
+            add(Yard(place), f"docker-archive:{archive}")
+        assert list((place / "bases").iterdir()) == []
+    finally:
+        subprocess.run(["umount", place], check=True)
+
+
+def test_what_another_account_imported_is_not_trusted(yard: Yard, tmp_path: Path) -> None:
+    if os.geteuid():
+        pytest.skip("giving files away needs root")
+    kept = import_layers(yard, layer([("a", "1")]))
+    os.chown(kept.paths.record, 12345, -1)
+    with pytest.raises(StackyardError, match="was imported by 12345"):
+        store.find(yard, Site(), "base")
+    assert store.find(yard, Site(yard=str(yard.root)), "base") == kept, "the site's yard is its staff's"
+
+
+def test_a_site_pins_and_retires(yard: Yard) -> None:
+    kept = import_layers(yard, layer([("a", "1")]))
+    good = Site.model_validate({"bases": {"base": {"digest": kept.base.manifest}}})
+    assert store.find(yard, good, "base") == kept
+    bad = Site.model_validate({"bases": {"base": {"digest": f"sha256:{'1' * 64}"}}, "file": "site.yaml"})
+    with pytest.raises(InputError, match=r"wrong digest: the base base is sha256:.*, and site.yaml pins sha256:1111"):
+        store.find(yard, bad, "base")
+    gone = Site.model_validate({"bases": {"base": {"successor": "newer"}}})
+    with pytest.raises(InputError, match="the base base is retired") as caught:
+        store.find(yard, gone, "base")
+    assert caught.value.hint == "use newer"
+
+
+@pytest.mark.parametrize("what", ["image", "blob"])
+def test_check_reads_every_byte(yard: Yard, what: str) -> None:
+    kept = import_layers(yard, layer([("a", "1")]))
+    path = kept.paths.image if what == "image" else kept.layout.path(kept.base.layers[0].digest)
+    path.chmod(0o600)
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(StackyardError, match="has changed: its hash"):
+        store.check(kept)
+
+
+@pytest.mark.parametrize("text", ["powerai.tar", "docker:x", "oci:", "", "http://x/y"])
+def test_an_unknown_source(text: str) -> None:
+    with pytest.raises(InputError, match="unknown source of an image"):
+        source_of(text)
