@@ -59,11 +59,13 @@ static void join_path(char *to, const char *folder, const char *name) {
   if (snprintf(to, PATH_MAX, "%s/%s", folder, name) >= PATH_MAX) fail(126, NULL, "path too long: %s/%s", folder, name);
 }
 
-/* Whether the stubs of a revision are visible: its image is not mounted here. */
+/* Whether the stubs of a revision are visible: its image is not mounted here. lstat and not access: looking the name up
+ * brings its attributes, while rights are asked of a shared file system once more. */
 static int is_stub(const char *revision) {
   char path[PATH_MAX];
+  struct stat found;
   join_path(path, revision, "prefix/.stub");
-  return access(path, F_OK) == 0;
+  return lstat(path, &found) == 0;
 }
 
 static double now(void) {
@@ -226,8 +228,8 @@ static const char *damage(const char *image) {
   unsigned long long size = 0;
   int file = open(image, O_RDONLY | O_CLOEXEC);
   if (file < 0) return strerror(errno);
+  int known = !fstat(file, &found); /* first: to have read it makes its attributes old */
   ssize_t got = pread(file, first, sizeof first, 0);
-  int known = !fstat(file, &found);
   close(file);
   if (got < 0) return strerror(errno);
   if (got < (ssize_t)sizeof first || memcmp(first, "hsqs", 4)) return "not a SquashFS image";
@@ -334,16 +336,22 @@ static const char *asked(char **argv) {
   return argv[0] && strchr(argv[0], '/') ? argv[0] : (const char *)getauxval(AT_EXECFN);
 }
 
+/* Whether a path names the launcher itself and no link to it; only a path that ends as its own is looked at. */
+static int is_itself(const char *path, const char *own) {
+  struct stat found;
+  const char *name = strrchr(path, '/'), *mine = strrchr(own, '/');
+  return !strcmp(name ? name + 1 : path, mine ? mine + 1 : own) && !lstat(path, &found) && S_ISREG(found.st_mode);
+}
+
 int main(int argc, char **argv) {
   char own[PATH_MAX], leads[PATH_MAX], *end;
   const char *path = asked(argv);
-  struct stat link;
   ssize_t size = readlink("/proc/self/exe", root, sizeof root - 1);
   if (size < 0 || !path) fail(126, NULL, "cannot find out which command this is: %s", strerror(errno));
   root[size] = 0;
   strcpy(own, root);
   if ((end = strrchr(root, '/'))) *end = 0;
-  int direct = !lstat(path, &link) && S_ISREG(link.st_mode);
+  int direct = is_itself(path, own);
   if (direct && argc < 2) fail(2, NULL, "usage: %s COMMAND [ARGUMENT...]", path);
   if (is_stub(root)) mount_here();
   if (direct) {
