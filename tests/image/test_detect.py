@@ -14,7 +14,7 @@ from image.mpibed import mpi
 from stackyard.errors import InputError, MissingError
 from stackyard.image.bindings.detect import Detected, detect, library, required
 from stackyard.image.bindings.families import families, known_mpi
-from stackyard.image.bindings.loader import Loader
+from stackyard.image.bindings.loader import Loader, own_hwcaps
 from stackyard.image.bindings.profiles import expanded, of_this_machine, profile_names, read_profile
 from stackyard.image.bindings.trace import opened_paths, with_opened
 from stackyard.image.bindings.tree import Tree
@@ -78,6 +78,18 @@ def test_an_mpi_with_a_directory_of_its_own_is_bound_with_it(tmp_path: Path) -> 
         "/usr/lib64/libfabric.so.1": "required by libmpi.so.12",
         "/usr/lib64/libcxi.so.1": "required by libcxi-fi.so",
     }
+
+
+def test_a_library_is_bound_that_every_node_can_run(tmp_path: Path) -> None:
+    """Not the build for the processor of the node on which the bindings are detected, if there is another."""
+    fabric = build(tmp_path / "usr/lib64/libfabric.so.1")
+    build(tmp_path / "usr/lib64/libc.so.6", version="GLIBC_2.33")
+    for level in ("x86-64-v2", "power9"):
+        build(tmp_path / f"usr/lib64/glibc-hwcaps/{level}/libfabric.so.1")
+    mpi(tmp_path / "usr/lib64/libmpi.so.12", "mpich", "5.0.2", needs=(fabric,))
+    assert Loader(Tree((tmp_path,))).hwcaps == own_hwcaps()
+    found = detected_in(tmp_path, "/usr/lib64/libmpi.so.12").bindings
+    assert [row.path for row in found.libraries] == ["/usr/lib64/libmpi.so.12", "/usr/lib64/libfabric.so.1"]
 
 
 def test_what_is_not_found_is_noted(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from image.elfbed import build, loaded_by_system, names
-from stackyard.image.bindings.ldcache import read_cache
+from stackyard.image.bindings.ldcache import Cached, read_cache
 from stackyard.image.bindings.loader import Loader, is_c_library
 from stackyard.image.bindings.tree import Tree
 from stackyard.image.bindings.versions import read_versions, text_of
@@ -53,6 +53,52 @@ def test_as_this_machine_does(tmp_path: Path, kind: str, given: bool) -> None:
     assert ours(app, *environ.values()) == names(expected)
 
 
+def with_hwcaps(folder: Path) -> Path:
+    """A library, with builds for some processors, of which this one runs one or several or none."""
+    for name in ("", "glibc-hwcaps/x86-64-v2/", "glibc-hwcaps/x86-64-v3/", "glibc-hwcaps/power9/"):
+        build(folder / f"{name}libdeep.so.1")
+    return folder / "libdeep.so.1"
+
+
+@pytest.mark.parametrize("kind", ["rpath", "runpath", "LD_LIBRARY_PATH", "preload"])
+def test_a_build_for_this_processor_comes_first(tmp_path: Path, kind: str) -> None:
+    library = with_hwcaps(tmp_path / "lib")
+    options = {kind: str(library.parent)} if kind.endswith("path") else {}
+    app = build(tmp_path / "app", needs=(library,), program=True, **options)  # type: ignore[arg-type]
+    given = () if options else (str(library.parent),)
+    environ = {"LD_LIBRARY_PATH": given[0]} if given else {}
+    if kind == "preload":
+        preloaded = Loader(Tree(), given).closure([str(app)], preload=["libdeep.so.1"]).loaded[0]
+        system = loaded_by_system(app, LD_PRELOAD="libdeep.so.1", **environ)
+        assert preloaded.inside == system["libdeep.so.1"]
+    else:
+        assert ours(app, *given) == names(loaded_by_system(app, **environ))
+
+
+def test_another_roots_cache_and_default_directories_have_builds_for_processors(tmp_path: Path) -> None:
+    """As the root's own loader says, in it: of the cache, and without one."""
+    root = tmp_path / "root"
+    app = build(tmp_path / "app", needs=(with_hwcaps(root / "usr/lib"),), program=True)
+    shutil.copy(app, root / "app")
+    for path in {"/lib64/ld-linux-x86-64.so.2", *loaded_by_system(app).values()}:
+        if path.startswith("/"):
+            (root / path.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, root / path.lstrip("/"))
+    (root / "etc").mkdir()
+    (root / "etc/ld.so.conf").write_text("/usr/lib\n/lib/x86_64-linux-gnu\n")
+    for cached in (False, True):
+        if cached:
+            subprocess.run(["/sbin/ldconfig", "-r", root], check=True)
+        words = ["unshare", "-r", "chroot", root, "/lib64/ld-linux-x86-64.so.2", "--list", "/app"]
+        said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        [theirs] = [line.split()[2] for line in said.splitlines() if "libdeep" in line]
+        assert ours(Path("/app"), tree=Tree((root,)))["libdeep.so.1"] == theirs
+    for libc in root.rglob("libc.so.6"):
+        build(libc, version="GLIBC_2.2.5")
+    read_versions.cache_clear()
+    assert ours(Path("/app"), tree=Tree((root,)))["libdeep.so.1"] == "/usr/lib/libdeep.so.1"  # before glibc 2.33
+
+
 def test_files_of_another_architecture_are_passed_over(tmp_path: Path) -> None:
     good = build(tmp_path / "good/libx.so.1")
     data = bytearray(good.read_bytes())
@@ -77,7 +123,7 @@ def test_the_cache_is_what_ldconfig_prints() -> None:
     cache = read_cache(Path("/etc/ld.so.cache"))
     assert len(lines) > 20
     for name, path in lines:
-        assert path in cache[name.split()[0]]
+        assert Cached(path) in cache[name.split()[0]]
 
 
 def test_builds_for_some_processors_do_not_come_first(tmp_path: Path) -> None:
@@ -89,7 +135,7 @@ def test_builds_for_some_processors_do_not_come_first(tmp_path: Path) -> None:
     ]
     head = struct.pack("<20sII", b"glibc-ld.so.cache1.1", 2, len(texts)).ljust(48, b"\0")
     (tmp_path / "cache").write_bytes(head + b"".join(entries) + texts)
-    assert read_cache(tmp_path / "cache") == {"libx.so.1": ("/lib/libx.so.1",)}
+    assert read_cache(tmp_path / "cache") == {"libx.so.1": (Cached("/lib/libx.so.1"),)}  # a number without a name
 
 
 def test_a_damaged_cache_is_empty(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def _of_system(loader: Loader, environ: Mapping[str, str]) -> Iterator[str]:
     """Libraries in ld.so.cache, those of the mpiexec's family first."""
     from stackyard.host.mpi import find_mpi
 
-    paths = [path for name in _sorted_sonames() for path in loader.cache.get(name, ())]
+    paths = [path for name in _sorted_sonames() for path in loader.cached(name)]
     mpiexec = find_mpi(environ)
     wanted = {"mpirun": ("openmpi", "spectrum"), "mpich": ("mpich",), "pals": ("mpich",)}
     abis = wanted[mpiexec.launcher] if mpiexec else ()
@@ -176,6 +176,7 @@ def _place(loader: Loader, item: Loaded, known: KnownMpi, found: _Found) -> None
 
 
 def _put(tree: Tree, item: Loaded, why: str, found: _Found) -> None:
+    item = _for_all_processors(tree, item)
     folder = posixpath.dirname(item.inside)
     path = _own_path(tree, item)  # /lib may be a link to /usr/lib here
     if is_of_system(posixpath.dirname(path)):
@@ -184,6 +185,12 @@ def _put(tree: Tree, item: Loaded, why: str, found: _Found) -> None:
     _bind(_whole(folder), why, found)
     if item.by is None or item.rule == "LD_LIBRARY_PATH":
         found.library_path.setdefault(folder, f"{item.name} is there")
+
+
+def _for_all_processors(tree: Tree, item: Loaded) -> Loaded:
+    """The library that every node can run, where the one of this node's processor was found."""
+    plain = re.sub(r"/glibc-hwcaps/[^/]+(?=/[^/]+$)", "", item.inside)
+    return replace(item, inside=plain) if tree.find(plain) is not None else item
 
 
 def _bind(place: str, why: str, found: _Found) -> None:

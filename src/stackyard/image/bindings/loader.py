@@ -3,10 +3,12 @@
 For each name in DT_NEEDED, in this order, the first file of the right architecture counts: one that is loaded already;
 DT_RPATH of the file, of what loaded it and so on up to the program, unless the file has a RUNPATH; LD_LIBRARY_PATH;
 the file's own DT_RUNPATH; ld.so.cache; the default directories. Files are loaded in breadth, after those of LD_PRELOAD.
+In each place a build for this machine's processor comes first (``glibc-hwcaps/x86-64-v3``, glibc 2.33 and newer).
 """
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
 from collections import deque
@@ -17,8 +19,10 @@ from pathlib import Path
 
 from stackyard.host.elf import ElfFile
 from stackyard.host.elf import read_elf as _read_elf
-from stackyard.image.bindings.ldcache import read_cache
+from stackyard.host.probe import microarchitecture
+from stackyard.image.bindings.ldcache import Cached, read_cache
 from stackyard.image.bindings.tree import Found, Tree
+from stackyard.image.bindings.versions import read_versions
 
 C_LIBRARY = frozenset({
     "libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "libresolv.so.2", "libutil.so.1",
@@ -30,6 +34,33 @@ C_LIBRARY = frozenset({
 _MULTIARCH = {
     "EM_X86_64/64": "x86_64-linux-gnu", "EM_AARCH64/64": "aarch64-linux-gnu", "EM_PPC64/64": "powerpc64le-linux-gnu",
 }  # fmt: skip
+
+
+_HWCAPS, _SINCE = "glibc-hwcaps", "GLIBC_2.33"
+_LEVELS = ("x86-64-v4", "x86-64-v3", "x86-64-v2", "power11", "power10", "power9")
+"""The names of the processors (glibc: dl-hwcaps-subdirs.c of x86_64 and of powerpc64/le), the best first."""
+
+
+@lru_cache(maxsize=1)
+def own_hwcaps() -> tuple[str, ...]:
+    """The names of the processors whose programs this machine runs, the best first."""
+    own = microarchitecture(os.uname().machine, Path("/")).removesuffix("le").replace("_", "-")
+    kind, level = re.sub(r"\d+$", "", own), _level(own)
+    return tuple(name for name in _LEVELS if name.startswith(kind) and _level(name) <= level)
+
+
+def _level(name: str) -> int:
+    return int((re.search(r"\d+$", name) or ["0"])[0])
+
+
+def _own_machine() -> str:
+    return {"x86_64": "EM_X86_64/64", "aarch64": "EM_AARCH64/64"}.get(os.uname().machine, "EM_PPC64/64")
+
+
+def _default_folders(machine: str) -> tuple[str, ...]:
+    triplet = _MULTIARCH.get(machine, "")
+    multi = (f"/lib/{triplet}", f"/usr/lib/{triplet}") if triplet else ()
+    return (*multi, "/lib64", "/usr/lib64", "/lib", "/usr/lib")
 
 
 @lru_cache(maxsize=8192)
@@ -102,10 +133,26 @@ class Loader:
     library_path: tuple[str, ...] = ()
 
     @cached_property
-    def cache(self) -> Mapping[str, tuple[str, ...]]:
+    def cache(self) -> Mapping[str, tuple[Cached, ...]]:
         """ld.so.cache of the tree."""
         found = self.tree.find("/etc/ld.so.cache")
         return read_cache(found.outside) if found else {}
+
+    @cached_property
+    def hwcaps(self) -> tuple[str, ...]:
+        """Directories below ``glibc-hwcaps`` that the tree's C library searches on this machine, the best first."""
+        known = (each.path for each in self.cache.get("libc.so.6", ()))
+        default = (f"{folder}/libc.so.6" for folder in _default_folders(_own_machine()))
+        for path in (*known, *default):
+            found = self.tree.find(path)
+            if found is not None:
+                return own_hwcaps() if _SINCE in read_versions(found.outside).defined else ()
+        return ()
+
+    def cached(self, name: str) -> list[str]:
+        """The files of a library in ld.so.cache, in the loader's order."""
+        files = self.cache.get(name, ())
+        return [each.path for hwcaps in (*self.hwcaps, "") for each in files if each.hwcaps == hwcaps]
 
     def closure(self, paths: Iterable[str], *, preload: Iterable[str] = ()) -> Closure:
         """What is loaded with some files of the tree; what are not ELF files is left out."""
@@ -137,8 +184,8 @@ class Loader:
 
     def _preloaded(self, name: str) -> Loaded | None:
         """A library by name alone, as LD_PRELOAD may have it: LD_LIBRARY_PATH, the cache."""
-        folders = (f"{folder}/{name}" for folder in self.library_path)
-        return next((item for path in (*folders, *self.cache.get(name, ())) if (item := self.open(path))), None)
+        paths = (path for folder in self.library_path for path in self._below(folder, name))
+        return next((item for path in (*paths, *self.cached(name)) if (item := self.open(path))), None)
 
     def _load(self, name: str, item: Loaded, result: Closure, queue: deque[Loaded]) -> None:
         if result.get(name) is not None:
@@ -160,13 +207,17 @@ class Loader:
             yield next(iter(self.expanded((name,), item))), "its path"
             return
         for folder, rule in self._folders(item):
-            yield f"{folder}/{name}", rule
-        for path in self.cache.get(name, ()):
+            yield from ((path, rule) for path in self._below(folder, name))
+        for path in self.cached(name):
             yield path, "ld.so.cache"
-        triplet = _MULTIARCH.get(item.elf.machine, "")
-        multi = (f"/lib/{triplet}", f"/usr/lib/{triplet}") if triplet else ()
-        for folder in (*multi, "/lib64", "/usr/lib64", "/lib", "/usr/lib"):
-            yield f"{folder}/{name}", "default directory"
+        for folder in _default_folders(item.elf.machine):
+            yield from ((path, "default directory") for path in self._below(folder, name))
+
+    def _below(self, folder: str, name: str) -> Iterator[str]:
+        """Where a library may be in a directory that is searched."""
+        if self.tree.find(f"{folder}/{_HWCAPS}") is not None:
+            yield from (f"{folder}/{_HWCAPS}/{each}/{name}" for each in self.hwcaps)
+        yield f"{folder}/{name}"
 
     def _folders(self, item: Loaded) -> Iterator[tuple[str, str]]:
         if not item.elf.runpath:

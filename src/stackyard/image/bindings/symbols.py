@@ -68,7 +68,7 @@ def _remedy(provider: Loaded, version: str, seen: View) -> str:
 
 
 def _of_host(name: str) -> str | None:
-    return next(iter(Loader(Tree()).cache.get(name, ())), None)
+    return next(iter(Loader(Tree()).cached(name)), None)
 
 
 def _highest(path: Path, like: str) -> str:
