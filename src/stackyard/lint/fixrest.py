@@ -18,7 +18,7 @@ _CARRIED = {
     "label kill-on-bad-exit wait unbuffered verbose",
     "jsrun": "nrs rs_per_host tasks_per_rs cpu_per_rs gpu_per_rs env",
     "mpirun": "np ppn depth x env",
-    "flux": "nodes ntasks cores-per-task gpus-per-task gpus-per-node tasks-per-node env exclusive label-io unbuffered",
+    "flux": "nodes ntasks cores-per-task gpus-per-task gpus-per-node tasks-per-node env label-io unbuffered",
     "torchrun": "nnodes nproc_per_node node_rank rdzv_id rdzv_backend rdzv_endpoint master_addr master_port standalone "
     "module use_env",
     "accelerate": "num_processes num_machines machine_rank main_process_ip main_process_port rdzv_backend "
@@ -117,6 +117,8 @@ def _options(making: Making, launch: Launch) -> None:
             continue
         if option.name == "jobid" and "SLURM_JOB" in option.value:
             continue  # its own job
+        if option.name == "exclusive" and making.batch.get("exclusive"):
+            continue
         if option.name in _PLACING:
             making.note(launch.line, f"the option {text} of {launch.word}: Stackyard places the ranks")
         elif option.name not in carried or not option.name:

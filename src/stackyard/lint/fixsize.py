@@ -213,7 +213,7 @@ def _of_agent(
 ) -> tuple[int | None, int | None]:
     """Ranks on each node and their cores under torchrun, accelerate or deepspeed."""
     ranks = ranks_per_agent(inner) or node_gpus
-    if launch and launch.kind in AGENTS:  # in the batch script itself: all cores of the job on its node
+    if inner.ranks_of is None:  # in the batch script itself: all cores of the job on its node
         cores = _node_cores(case)
     if ranks_per_agent(inner) is None and ranks:
         making.note(inner.line, f"the ranks of {inner.kind} are not in the script: one for each of {ranks} GPUs")

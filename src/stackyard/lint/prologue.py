@@ -11,8 +11,8 @@ from stackyard.host.quoting import cut
 from stackyard.lint.hidden import SECRET
 from stackyard.lint.scope import Resolved
 from stackyard.lint.script import Script
-from stackyard.lint.shell import Assignment
-from stackyard.lint.smallcommands import is_carried, is_filter, is_quiet
+from stackyard.lint.shell import Assignment, parse_shell
+from stackyard.lint.smallcommands import is_carried, is_filter, is_quiet, only_prints
 from stackyard.lint.words import is_known, shown
 
 OWN_VARIABLES = re.compile(
@@ -29,13 +29,15 @@ _FOLDERS = re.compile(r"\$\{?(?:PBS_O_WORKDIR|SLURM_SUBMIT_DIR|LS_SUBCWD)(?::?-[
 class Before:
     """The lines before the start, the program's working directory, and what could not be carried over.
 
-    `names` maps a line that only sets a variable of the script to the variable's name.
+    `names` maps a line that only sets a variable of the script to the variable's name, `runs` to a note for when it is
+    not needed, where the value comes from a command that may do more than print.
     """
 
     lines: list[str] = field(default_factory=list)
     folder: str = ""
     notes: list[str] = field(default_factory=list)
     names: dict[int, str] = field(default_factory=dict)
+    runs: dict[int, str] = field(default_factory=dict)
     unsure: list[tuple[str, str]] = field(default_factory=list)
     quiet: list[str] = field(default_factory=list)
 
@@ -135,6 +137,8 @@ def _prune(before: Before) -> None:
         name = before.names.get(at)
         if name is None or any(re.search(rf"\$\{{?[#!]?{name}\b|^export\b.*\b{name}\b", line) for line in kept):
             kept.insert(0, before.lines[at])
+        elif at in before.runs:
+            before.notes.append(before.runs[at])
     for name, note in before.unsure:
         if any(re.search(rf"\$\{{?[#!]?{name}\b", line) for line in kept):
             before.notes.append(note)
@@ -185,7 +189,18 @@ def _assignments(before: Before, resolved: Resolved, nested: bool) -> None:
             before.unsure.append((assignment.name, note))
         else:
             before.names[len(before.lines)] = assignment.name
+            if _runs(assignment):
+                note = f"line {resolved.line}: {cut(_setting(assignment), 80)}"
+                before.runs[len(before.lines)] = note
             before.lines.append(_joined(_setting(assignment)))
+
+
+def _runs(assignment: Assignment) -> bool:
+    """Whether a value is what a command prints that may do more: ``JOB=$(qsub next.sh)``."""
+    parts = assignment.value.parts if assignment.value else ()
+    inside = (command for part in parts if part.kind == "command" for command in parse_shell(part.text))
+    names = [[word.raw for word in command.words] for command in inside if command.words]
+    return not all(only_prints(argv) for argv in names)
 
 
 def _exports(before: Before, resolved: Resolved) -> None:
@@ -220,9 +235,8 @@ def _source(script: Script, resolved: Resolved) -> Sequence[str]:
         return rows[resolved.line - 1 : command.here_line + command.here.count("\n")]
     first = rows[resolved.line - 1].strip()
     text = " ".join(word.raw for word in command.words)
-    whole = (
-        first.startswith(command.words[0].raw) and not first.endswith("\\") and not re.search(r"[;|]|&[^>\d]", first)
-    )
+    alone = first.startswith(command.words[0].raw) and not re.search(r"[;|]|&[^>\d]", first)
+    whole = alone and not first.endswith("\\") and "\n" not in text
     return [first.rstrip() if whole else _joined(text + "".join(_redirects(resolved)))]
 
 
@@ -231,6 +245,18 @@ def _redirects(resolved: Resolved) -> Iterator[str]:
         yield f" {operator}{word.raw}"
 
 
+_CONTINUED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\[^\n]|[ \t]*(?:\\\n[ \t]*)+", re.S)
+
+
 def _joined(text: str) -> str:
-    """Continued lines as one."""
-    return re.sub(r"\s*\\\n\s*", " ", text)
+    """Continued lines as one, as the shell joins them: ``A=\\`` and ``'b'`` are ``A='b'``."""
+    return _CONTINUED.sub(_one_line, text)
+
+
+def _one_line(match: re.Match[str]) -> str:
+    piece = match[0]
+    if piece.startswith('"'):
+        return piece.replace("\\\n", "")
+    if "\\\n" not in piece or piece.startswith("'"):
+        return piece
+    return " " if piece[0] in " \t" or piece[-1] in " \t" else ""

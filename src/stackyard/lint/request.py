@@ -250,7 +250,8 @@ def _flux(request: Request) -> None:
     request.gpus_per_task = number(get("gpus-per-task") or get("gpus-per-slot"))
     request.gpus_per_node = number(get("gpus-per-node"))
     request.time_min = minutes(get("time-limit") or "", "flux")
-    request.exclusive = True if "exclusive" in request.values else None
+    whole = "nodes" in request.values and not request.values.keys() & {"nslots", "ntasks"}  # flux-core, cli/batch.py
+    request.exclusive = True if whole or "exclusive" in request.values else None
     request.account, request.queue, request.name = get("bank") or "", get("queue") or "", get("job-name") or ""
 
 
@@ -262,6 +263,7 @@ def slurm_variables(request: Request) -> dict[str, str]:
         "SLURM_NTASKS": request.all_tasks, "SLURM_NPROCS": request.all_tasks,
         "SLURM_NTASKS_PER_NODE": request.tasks_per_node, "SLURM_TASKS_PER_NODE": None,
         "SLURM_CPUS_PER_TASK": request.cpus_per_task, "SLURM_GPUS_PER_NODE": gpus,
+        "SLURM_GPUS": request.values.get("gpus"),
         "SLURM_GPUS_ON_NODE": request.node_gpus, "SLURM_GPUS_PER_TASK": request.gpus_per_task,
     }  # fmt: skip
     return {name: str(value) for name, value in found.items() if value is not None}

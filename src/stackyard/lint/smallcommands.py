@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from stackyard.lint.launches import unwrapped
+from stackyard.lint.launches import starter, unwrapped
 
 _PRINTING = (
     "echo printf date hostname env printenv pwd ls nvidia-smi rocm-smi which scontrol squeue df free lscpu uname nproc "
@@ -23,14 +23,18 @@ _BESIDE = (
 )
 _ENDING = "kill pkill killall exit scancel"
 _ON_NODES = "chmod find numactl taskset"
+_FILTERING = "awk cut egrep grep head jq perl sed sort tail tr uniq wc xxd"
+_COMPUTING = (
+    "cat basename dirname realpath readlink expr bc seq shuf getent host sacct sinfo whoami netstat ss base64 fold od "
+    "comm paste rev"
+)
 
 _QUIET = frozenset(f"{_PRINTING} {_OF_THE_SHELL}".split())
 _CARRIED = frozenset(f"{_FILES} {_ENVIRONMENT}".split())
 _NO_PROGRAM = _CARRIED | frozenset(f"{_BESIDE} {_ENDING}".split())
 _SMALL = frozenset(f"{_PRINTING} {_FILES} {_ENDING} {_ON_NODES}".split())
-_FILTERS = frozenset(
-    ["awk", "cut", "egrep", "grep", "head", "jq", "perl", "sed", "sort", "tail", "tr", "uniq", "wc", "xxd"]
-)
+_FILTERS = frozenset(_FILTERING.split())
+_TEXT = _FILTERS | frozenset(_COMPUTING.split())
 
 
 def is_quiet(argv: Sequence[str]) -> bool:
@@ -52,6 +56,17 @@ def is_carried(argv: Sequence[str]) -> bool:
 def is_filter(argv: Sequence[str]) -> bool:
     """Whether it is a command that a pipe into a file goes through."""
     return bool(argv) and argv[0] in _FILTERS
+
+
+def only_prints(argv: Sequence[str]) -> bool:
+    """Whether a command in ``$(..)`` only makes text, here or on another node: ``srun -N1 hostname``."""
+    words = list(unwrapped(list(argv)))
+    launch = starter(words) if words else None
+    if launch:
+        return only_prints(launch[1].rest)
+    if words[:1] == ["ssh"]:
+        return only_prints(words[2:])
+    return not words or words[0].rsplit("/", 1)[-1] in _TEXT | _QUIET
 
 
 def is_no_program(argv: Sequence[str]) -> bool:

@@ -73,11 +73,12 @@ PLUGIN_OPTIONS = frozenset(
         "no-shell",
         "lustre",
         "cuda-mps",
+        "quotatype",
         "energy",
         "x11-batch",
     ]
 )
-"""Options that plugins of Shifter, Pyxis, uenv, EAR and X11 add; every site may have more."""
+"""Options that plugins of Shifter, Pyxis, uenv, EAR, X11 and quota plugins add; every site may have more."""
 
 _SRUN_FLAGS = names(
     "contiguous help hold no-kill overcommit oversubscribe quiet reboot spread-job test-only "

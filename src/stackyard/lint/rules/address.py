@@ -202,13 +202,20 @@ def address_launch_node(case: Case) -> Iterator[Hit]:
             )
 
 
+_LAST = re.compile(
+    r"(?:\bsrun\b(?![^|]*(?:\s-[nN]\s*|--(?:ntasks|nodes)[= ])1\b)[^|]*\bhostname|\bhostnames|NODEFILE)\b[^|]*"
+    r"\|\s*tail\b(?!\s+-n\s*\+)"
+)
+"""The end of a list of all nodes."""
+
+
 def _not_rank_0(case: Case) -> Iterator[Hit]:
     """The last node, a node of another kind, or a value that is not a hostname."""
     nodes = case.script.request.nodes
     reason = "Rank 0 runs on the first node of the job: ranks that look for it elsewhere time out"
     for address in addresses(case) if nodes and nodes > 1 else ():
         origin, plain = address.origin, address.origin.strip("\"'")
-        last = re.search(r"(?:hostnames?|NODEFILE)\b[^|]*\|\s*tail\b(?!\s+-n\s*\+)", origin)
+        last = _LAST.search(origin)
         item = re.search(r"\w\[-1\]\}|\w: -1\}", address.text + origin)
         text = ""
         if last or (item and "hostnames" in _made(case, address)):

@@ -71,6 +71,8 @@ def stray_words(case: Case) -> Iterator[Hit]:
         if stray and not reading.doubtful and not is_template(each.text) and all(o.name for o in reading.options):
             remedy = f"#SBATCH {' '.join(words[: words.index(stray[0])])}   # {' '.join(stray)}".replace("  #", " #")
             remedy = f"#SBATCH --{each.text}" if stray[0] == words[0] and "=" in stray[0] else remedy
+            listed = re.sub(r",\s+", ",", each.text)  # -p a, b
+            remedy = f"#SBATCH {listed}" if listed != each.text else remedy
             yield Hit(each.line, f"{stray[0]!r} does not belong to an option: sbatch rejects the directive", remedy)
 
 

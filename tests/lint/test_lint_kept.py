@@ -1,0 +1,88 @@
+"""`lint --fix` keeps what a script's own lines do, and lint reads what its variables are: causes found in the field."""
+
+from __future__ import annotations
+
+import pytest
+
+from stackyard.launch.request.intent import Intent
+from stackyard.lint import lint_text, to_intent
+
+HEAD = "#!/bin/bash\n#SBATCH -t 10 -n 1\n"
+
+
+def fixed(text: str) -> tuple[Intent, str]:
+    """The intent of a script, and its notes as one text."""
+    intent, notes = to_intent(lint_text(text, name="job.sh").script)
+    return intent, "\n".join(notes)
+
+
+def found(text: str) -> list[str]:
+    """The rules that warn."""
+    return [each.rule for each in lint_text(text, name="job.sh").findings if each.severity != "note"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "prologue"),
+    [
+        ("A=\\\n'b c'\nexport A", ("A='b c'", "export A")),
+        ("export A=b\\\nc \\\n  D=e", ("export A=bc D=e",)),
+        ('export A="b \\\n c"', ('export A="b  c"',)),
+        ("sed 's/a/\\\nb/' c > d", ("sed 's/a/\\\nb/' c >d",)),
+        ('echo "\na = 1\n" > b.in', ('echo "\na = 1\n" >b.in',)),
+    ],
+)
+def test_lines_are_joined_as_the_shell_joins_them(lines: str, prologue: tuple[str, ...]) -> None:
+    assert fixed(f"{HEAD}{lines}\nsrun ./a\n")[0].prologue == prologue
+
+
+def test_what_a_variable_that_is_not_needed_ran() -> None:
+    lines = "JOB=`qsub next.sh`\nB=$(date | cut -c 1)\nC=$(basename $0)\nD=$(./make)\nE=$(srun -N1 -n1 hostname -i)\n"
+    _, notes = fixed(f"{HEAD}{lines}F=$(ssh $E /bin/hostname)\nG=$(srun ./b)\nsrun ./a\n")
+    assert "line 3: JOB=`qsub next.sh`" in notes and "line 6: D=$(./make)" in notes
+    assert "line 9: G=$(srun ./b)" in notes
+    assert not any(f": {name}=" in notes for name in "BCEF")
+
+
+@pytest.mark.parametrize(
+    ("head", "line", "exclusive", "said"),
+    [
+        ("-N 2", "flux run -N 2 -n 4 --exclusive ./a", True, False),
+        ("-N 2 -x -n 2", "flux run -N 2 -n 4 --exclusive ./a", True, False),
+        ("-N 2 -n 2", "flux run -N 2 -n 4 --exclusive ./a", None, True),
+    ],
+)
+def test_whole_nodes_of_flux(head: str, line: str, exclusive: bool | None, said: bool) -> None:
+    """`flux batch` with nodes and without slots takes whole nodes."""
+    intent, notes = fixed(f"#!/bin/bash\n#flux: {head} -t 10m\n{line}\n")
+    assert (intent.batch.exclusive or None) == exclusive and ("exclusive of flux" in notes) == said
+
+
+def test_an_agent_in_a_container_has_the_cores_of_the_script() -> None:
+    head = "#!/bin/bash\n#SBATCH -t 10 -N 1 --ntasks-per-node=4 -c 4 --gres=gpu:4\n"
+    intent, notes = fixed(head + 'singularity exec a.sif bash -c "torchrun --nproc_per_node=4 a.py"\n')
+    assert (intent.ranks_per_node, intent.cores_per_rank) == (4, 4) and "check cores_per_rank" not in notes
+
+
+def test_ranks_by_the_number_of_gpus_share_a_core() -> None:
+    text = "#!/bin/bash\n#SBATCH -t 10 -N 1 --gpus=8\nsrun torchrun --nproc_per_node $SLURM_GPUS a.py\n"
+    assert found(text) == ["ranks-share-a-core"]
+
+
+@pytest.mark.parametrize(
+    ("command", "rules"),
+    [
+        ("srun --ntasks=1 hostname 2>&1 | tail -n1", []),
+        ("srun -N 1 hostname | tail -n 1", []),
+        ("hostname | tail -n 1", []),
+        ("srun hostname | tail -n 1", ["address-launch-node"]),
+        ("scontrol show hostnames | tail -n 1", ["address-launch-node"]),
+    ],
+)
+def test_the_last_of_one_line(command: str, rules: list[str]) -> None:
+    head = "#!/bin/bash\n#SBATCH -t 10 -N 2 --ntasks-per-node=4\n"
+    assert found(f"{head}export MASTER_ADDR=$({command})\nsrun ./a\n") == rules
+
+
+def test_a_list_with_a_blank_in_it() -> None:
+    finding = next(iter(lint_text("#!/bin/bash\n#SBATCH -t 10\n#SBATCH -p a, b\n./a\n").findings))
+    assert (finding.rule, finding.remedy) == ("stray-words", "#SBATCH -p a,b")
