@@ -22,7 +22,8 @@ from stackyard.build.job import cores
 from stackyard.host.hashing import sha256_file, sha256_text
 
 _DIST_INFO = {"RECORD", "INSTALLER", "REQUESTED", "direct_url.json"}
-_CONDA_META = ("extracted_package_dir", "package_tarball_full_path", "link", "requested_spec", "requested_specs")
+CONDA_ORIGINS = ("extracted_package_dir", "package_tarball_full_path", "link", "requested_spec", "requested_specs")
+"""Fields of conda's notes on a package that say from where and by what command it was installed."""
 
 
 def tree_hash(prefix: Path) -> str:
@@ -65,6 +66,6 @@ def _line(prefix: Path, name: str) -> str:
 def _content(path: Path, name: str) -> str:
     if name.startswith("conda-meta/") and name.endswith(".json"):
         value = json.loads(path.read_text(encoding="utf-8"))
-        kept = {k: v for k, v in value.items() if k not in _CONDA_META}
+        kept = {k: v for k, v in value.items() if k not in CONDA_ORIGINS}
         return sha256_text(json.dumps(kept, sort_keys=True))
     return sha256_file(path)

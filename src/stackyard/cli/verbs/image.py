@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from stackyard.cli import imagebuild, imagetransfer
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb, VerbGroup
 from stackyard.cli.output import human_bytes, show_json, show_table
@@ -31,6 +32,10 @@ def command() -> None:
 
     Their commands need nothing of this: they mount the image by themselves, for you and for as long as it is used.
     """
+
+
+for _made in (imagebuild.command, imagetransfer.push, imagetransfer.pull):
+    command.add_command(_made)
 
 
 def _json(function: Function) -> Function:
@@ -96,13 +101,16 @@ def list_(context: Context, as_json: bool) -> None:
 @_verb(
     "inspect", "one image: hash, size, how it was packed",
     ("how it was packed", "stackyard image inspect pytorch/2.13"),
-    ("for a script", "stackyard image inspect pytorch/2.13 --json"),
+    ("the layers of one in an OCI layout", "stackyard image inspect oci:images:pytorch-2.13 --json"),
 )  # fmt: skip
-@click.argument("rev", metavar="REV")
+@click.argument("rev", metavar="REV|oci:DIR[:NAME]")
 @_json
 @click.pass_obj
 def inspect(context: Context, rev: str, as_json: bool) -> None:
     """Show the form of REV as its record has it, and what its image says of itself."""
+    if rev.startswith("oci:"):
+        imagetransfer.inspect(rev, as_json)
+        return
     from dataclasses import asdict
 
     from stackyard.image.squashfs import superblock
@@ -124,12 +132,15 @@ def inspect(context: Context, rev: str, as_json: bool) -> None:
 @_verb(
     "check", "compare an image with its record, every byte",
     ("after a copy or a failure of the disk", "stackyard image check pytorch/2.13"),
-    ("another revision", "stackyard image check pytorch/2.12-py311-1"),
+    ("every blob of one in an OCI layout", "stackyard image check oci:images:pytorch-2.13"),
 )  # fmt: skip
-@click.argument("rev", metavar="REV")
+@click.argument("rev", metavar="REV|oci:DIR[:NAME]")
 @click.pass_obj
 def check(context: Context, rev: str) -> None:
     """Read the whole image of REV and compare its hash with that in the record. Exit status 3: it differs."""
+    if rev.startswith("oci:"):
+        imagetransfer.check(rev)
+        return
     from stackyard.host.hashing import sha256_file
     from stackyard.image.squashfs import superblock
 

@@ -1,0 +1,57 @@
+"""Which package a file of a prefix belongs to: by conda's notes, and by the RECORD of each distribution."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from stackyard.build.pyfiles import source_of
+from stackyard.errors import StackyardError
+from stackyard.host.names import canonical
+
+_INFO = ".dist-info"
+
+
+def owners(tree: Path, names: Iterable[str]) -> dict[str, str]:
+    """The package of each file that has one, by its path in the tree: what pip put in the place of conda's is pip's.
+
+    Raises:
+        StackyardError: a note of an installer cannot be read.
+    """
+    there = set(names)
+    found: dict[str, str] = {}
+    for package, file in (*_conda(tree), *_distributions(tree, there)):
+        if file in there:
+            found[file] = package
+    for name in there:
+        source = source_of(name)
+        if source in found and name not in found:
+            found[name] = found[source]
+    return found
+
+
+def _conda(tree: Path) -> Iterator[tuple[str, str]]:
+    folder = tree / "conda-meta"
+    for note in sorted(folder.glob("*.json")) if folder.is_dir() else ():
+        try:
+            value = json.loads(note.read_bytes())
+            name, files = str(value["name"]), value["files"]
+        except (OSError, ValueError, KeyError) as error:
+            raise StackyardError(f"cannot read {note}: {error}") from error
+        yield name, f"conda-meta/{note.name}"
+        yield from ((name, str(file)) for file in files)
+
+
+def _distributions(tree: Path, names: set[str]) -> Iterator[tuple[str, str]]:
+    for record in sorted(name for name in names if name.endswith(f"{_INFO}/RECORD")):
+        folder, _, info = record.removesuffix("/RECORD").rpartition("/")
+        package = canonical(info.removesuffix(_INFO).rsplit("-", 1)[0])
+        yield package, record
+        with (tree / record).open(encoding="utf-8", errors="surrogateescape", newline="") as stream:
+            for row in csv.reader(stream):
+                if row:
+                    yield package, os.path.normpath(f"{folder}/{row[0]}")
+        yield from ((package, name) for name in names if name.startswith(f"{folder}/{info}/"))

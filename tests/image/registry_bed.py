@@ -1,0 +1,72 @@
+"""A real registry on this machine: Debian's docker-registry, with or without logins."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from support import programs
+
+PASSWORDS = "researcher:$2y$04$mUprcxo.X58hUWoD6PRz6u78VzYyv6JQTPuUI7RYVBczVNoLioXyC\n"
+"""The password is ``right``."""
+_CONFIG = """version: 0.1
+storage: {{filesystem: {{rootdirectory: {folder}/store}}, delete: {{enabled: true}}}}
+http: {{addr: "{place}"}}
+log: {{level: error}}
+"""
+_LOGIN = "auth: {{htpasswd: {{realm: test, path: {folder}/passwords}}}}\n"
+
+
+@dataclass(frozen=True)
+class Registry:
+    """Where it answers, and where it keeps its blobs."""
+
+    place: str
+    folder: Path
+
+    @property
+    def blobs(self) -> list[Path]:
+        return sorted((self.folder / "store").rglob("blobs/sha256/*/*/data"))
+
+    @property
+    def bytes(self) -> int:
+        return sum(path.stat().st_size for path in self.blobs)
+
+
+@contextmanager
+def registry(folder: Path, *, logins: bool = False) -> Iterator[Registry]:
+    program = programs.need("docker-registry")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        place = f"127.0.0.1:{free.getsockname()[1]}"
+    folder.mkdir(exist_ok=True)
+    (folder / "passwords").write_text(PASSWORDS)
+    (folder / "config.yml").write_text((_CONFIG + (_LOGIN if logins else "")).format(folder=folder, place=place))
+    with (folder / "log").open("w") as log, subprocess.Popen(
+        [program, "serve", folder / "config.yml"], stdout=log, stderr=log
+    ) as process:  # fmt: skip
+        try:
+            _wait(f"http://{place}/v2/", folder / "log")
+            yield Registry(place, folder)
+        finally:
+            process.kill()
+
+
+def _wait(url: str, log: Path) -> None:
+    until = time.monotonic() + 30
+    while True:
+        try:
+            urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=5)
+            return
+        except urllib.error.HTTPError:  # it wants a login
+            return
+        except OSError:
+            assert time.monotonic() < until, log.read_text()
+            time.sleep(0.02)
