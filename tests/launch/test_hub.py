@@ -453,7 +453,7 @@ for second in range(3):
     time.sleep(1)
 for node, link in enumerate(links):
     say(link, "exit", {"task": node, "code": 0, "tail": []})
-    say(link, "bye", {})
+    say(link, "bye", {"unshown": 0})
 """
 
 

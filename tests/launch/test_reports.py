@@ -204,6 +204,22 @@ def test_the_display_is_slow_and_no_line_is_lost(own_tmp: Path, monkeypatch: pyt
     assert len(run.heard.text[0]) == 12_000_000
 
 
+def test_what_the_display_does_not_take_in_time_is_said(own_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stackyard.launch.run.hub.HOLD_BYTES", 1 << 19)
+
+    class Slower(Heard):
+        def output(self, task: int, text: str) -> None:
+            time.sleep(0.5)
+            super().output(task, text)
+
+    code = f"for i in 1 2 3 4 5 6; do yes {'x' * 99} | head -c 2000000; sleep 0.3; done"
+    run = Running(own_tmp / "step", make_plan(local_line(1, 1), 1, 1, "sh", "-c", code), heard=Slower(), lost_s=2)
+    assert run.end().state == "done"
+    left = 12_000_000 - len(run.heard.text[0])
+    assert left
+    assert f"output not shown: {left} bytes; see {run.step.rank_log(0)}" in run.heard.all("notice")
+
+
 def test_an_error_of_one_listener_reaches_no_other() -> None:
     class Broken(Heard):
         def notice(self, text: str) -> None:

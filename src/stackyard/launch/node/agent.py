@@ -1,8 +1,7 @@
 """The agent of a node, started by the shim of local task 0 from the one file that `launch.run.agentfile` makes of it.
 
 It reports its node to the hub, passes the answer to the waiting shims, follows the ranks' logs, reports how ranks end,
-and ends them when the hub asks for it or the connection to it is lost. `stackyard.launch.node.step` describes the
-messages and the files of a node.
+and ends them when the hub asks for it or is lost. `stackyard.launch.node.step` has the messages and files of a node.
 
 Three threads: this loop, which waits for sockets and pipes and reads /proc and the node's own directory; `logs`, for
 files on the shared file system; and the heartbeat of `uplink`, which touches no file. A file system that stalls or is
@@ -202,7 +201,7 @@ class Agent:
             return
         if self.hub.why:
             self._lost(self.hub.why)
-        elif not self.hub.waiting:
+        elif not self.hub.waiting and (self._running() or len(self.ranks) < self.tasks):
             for local in self.acks:
                 self.directory.acknowledge(local)
             self.acks = []
@@ -246,6 +245,7 @@ class Agent:
         try:
             self._sidecar(variables)
             self.directory.go(dict(variables, **self.staged.variables))
+            self.directory.sweep(self.host)
         except OSError as error:
             self.send("unable", f"cannot write in {self.directory.path}: {error.strerror}")
 
@@ -343,11 +343,8 @@ class Agent:
         self.kill_at = min(self.kill_at or now + grace_s, now + grace_s)
         self.leave_at = self.kill_at + 5
 
-    def _left(self) -> "dict[int, int]":
-        return below(self.ranks.values())
-
     def _signal_all(self, number: "int") -> "None":
-        for pid in self._left():
+        for pid in below(self.ranks.values()):
             send_signal(pid, number)
         if self.sidecar is not None:
             send_signal(self.sidecar.pid, number)
@@ -361,7 +358,7 @@ class Agent:
             for rank in self._running():
                 send_signal(rank.pid, signal.SIGKILL)
         if now > self.leave_at:
-            self.logs.write(f"still running after SIGKILL: {sorted(self._left())}")
+            self.logs.write(f"still running after SIGKILL: {sorted(below(self.ranks.values()))}")
 
     def _finished(self) -> "bool":
         now = time.monotonic()
@@ -369,21 +366,24 @@ class Agent:
             return True
         if self._running() or self.stacks.open or self.ends.unread(now, self.file["lost_s"]):
             return False
-        ended = not self._left() if self.kill_at else len(self.ranks) == self.tasks
-        return ended and self.staged.may_leave
+        gone = not below(self.ranks.values()) if self.kill_at else len(self.ranks) == self.tasks
+        return gone and self.staged.may_leave
 
     def _bye(self) -> "None":
         """End what the ranks left behind and the helper program, and remove the node's directory."""
         end_rest(self.directory.path, {rank.pid for rank in self.ranks.values()}, self.sidecar, self.logs.write)
         self._from_logs(0)
         self.staged.close(self.send)
-        if self.hub is not None:
-            self.hub.send({"bye": {}})
-            self.hub.finish(3)
         until = time.monotonic() + 2
-        while time.monotonic() < until and any(rank.shim_alive() for rank in self.ranks.values()):
-            time.sleep(0.05)
-        self.directory.remove()
+        while time.monotonic() < until and any(rank.shim_alive() for rank in self._running()):
+            time.sleep(0.02)  # shims may still have to read why it is over
+            self._from_pipe(0)
+        if self.hub is not None:
+            self.hub.finish(3)
+        self.directory.remove()  # while the last shims wait for it, and the hub keeps the launcher
+        if self.hub is not None:
+            self.hub.send({"bye": {"unshown": self.logs.unshown}})
+            self.hub.finish(3)
         self.logs.drain(1)
 
 

@@ -4,9 +4,11 @@ Part of the agent: any Python from 3.6 on, standard library alone, few imports (
 """
 # ruff: noqa: PTH106, PTH108, PTH110, PTH116, PTH118, PTH123
 
+import _thread
 import contextlib
 import os
 
+from stackyard.launch.node.left import locked, sweep
 from stackyard.launch.node.machine import listed
 
 TYPE_CHECKING = False
@@ -26,6 +28,7 @@ class NodeDirectory:
         found = os.stat(path)
         if found.st_uid != os.getuid() or found.st_mode & 0o077:
             raise OSError(f"{path} is not a private directory of this user")
+        self._lock = locked(os.path.join(path, "lock"), os.O_CREAT)
         self.pipe = os.open(os.path.join(path, "pipe"), os.O_RDWR | os.O_NONBLOCK)
         self._partial = b""
 
@@ -57,6 +60,10 @@ class NodeDirectory:
         with open(path + ".new", "w") as stream:
             stream.write(text)
         os.rename(path + ".new", path)
+
+    def sweep(self, host: "str") -> "None":
+        """Remove what agents of this user that were killed have left on this node, in a thread."""
+        _thread.start_new_thread(sweep, (self.path, f"stackyard-{os.getuid()}-", host, "lock"))
 
     def remove(self) -> "None":
         """Remove the directory with everything in it."""

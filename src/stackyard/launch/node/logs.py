@@ -45,6 +45,11 @@ class Log:
             self.size = os.stat(self.path).st_size
         return self.size > before
 
+    @property
+    def unread(self) -> "int":
+        """Bytes that `text` has not returned yet."""
+        return max(0, self.size - self.read_to) + len(self._rest)
+
     def text(self, everything: "bool" = False) -> "str":
         """New output in whole lines; a line without an end (a progress bar) after half a second, or at the end."""
         if self.size <= self.read_to and not self._rest:
@@ -111,6 +116,11 @@ class Logs:
     def write(self, text: "str") -> "None":
         """Write a line to the agent's own log; there is no such file before the first line."""
         self._wish(_append, self._own, "{} {}\n".format(time.strftime("%H:%M:%S"), text))
+
+    @property
+    def unshown(self) -> "int":
+        """Bytes of output that was to be streamed and is not read yet."""
+        return sum(log.unread for log in list(self._logs.values()) if log.streamed)
 
     def take(self) -> "list[tuple[str, int, Any]]":
         """What was found since the last time."""
@@ -183,11 +193,16 @@ class Logs:
                 return
             self._tell("output", task, text)
 
+    def _measure(self) -> "None":
+        """While nothing is read: how much there is."""
+        for log in self._logs.values():
+            log.look()
+
     def _begin(self, task: "int", path: "str", streamed: "bool") -> "None":
         self._logs[task] = Log(path, streamed)
 
     def _finish(self, task: "int", tail: "bool") -> "None":
-        log = self._logs.pop(task)
+        log = self._logs[task]
         log.look()
         while log.streamed:
             text = log.text(True)
@@ -196,6 +211,8 @@ class Logs:
             self._tell("output", task, text)
             while self._held:
                 time.sleep(LOOK_S)
+                self._measure()
+        del self._logs[task]
         self._tell("end", task, log.tail() if tail else [])
 
     def _tell(self, kind: "str", task: "int", value: "Any") -> "None":

@@ -5,16 +5,13 @@ holds the lock of the directory as long as it lives. One that nobody holds was l
 an attempt that had no next one: it is removed by the next agent of the same user. Part of the agent where something is
 staged: any Python from 3.6 on, standard library alone (see `stackyard.launch.node.agent`).
 """
-# ruff: noqa: PTH101, PTH102, PTH106, PTH108, PTH112, PTH116, PTH118, PTH120, PTH123, PTH208
+# ruff: noqa: PTH102, PTH112, PTH118, PTH123
 
 import contextlib
-import fcntl
 import os
 import re
-import stat
-import time
 
-from stackyard.launch.node.machine import listed
+from stackyard.launch.node.left import is_private, locked, remove, sweep
 from stackyard.launch.node.pack import Unstaged
 
 NETWORK = frozenset((
@@ -22,8 +19,6 @@ NETWORK = frozenset((
     "glusterfs", "fuse.glusterfs", "wekafs", "daos", "fuse.daos", "fuse.dfuse", "fuse.sshfs", "9p",
 ))  # fmt: skip
 """File systems that are not a node's own."""
-LEFT_S = 600.0
-"""A directory that nobody holds is left alone for so long: the next attempt of a job may come."""
 
 
 class StageDirectory:
@@ -54,8 +49,8 @@ class StageDirectory:
                     os.mkdir(start + suffix, 0o700)
             except OSError as error:
                 raise Unstaged(f"cannot create a directory in {base}: {error.strerror}") from None
-            if _is_private(start + suffix):
-                self._lock = _locked(start + suffix)
+            if is_private(start + suffix):
+                self._lock = locked(start + suffix)
             if self._lock >= 0:
                 self.path = start + suffix
                 return
@@ -73,13 +68,7 @@ class StageDirectory:
 
     def sweep(self) -> "None":
         """Remove what was left of other jobs of this user."""
-        base = os.path.dirname(self.path)
-        own = re.compile(re.escape(_prefix()) + "[0-9a-z]+-" + re.escape(self._host) + r"(\.\d)?")
-        for name in listed(base):
-            path = os.path.join(base, name)
-            if own.fullmatch(name) and path != self.path:
-                with contextlib.suppress(OSError):
-                    _remove_if_left(path)
+        sweep(self.path, _prefix(), self._host)
 
     def release(self, keeps: "bool") -> "None":
         """Remove it, or leave it to the next attempt."""
@@ -129,44 +118,5 @@ def _mounts() -> "str":
         return ""
 
 
-def remove(path: "str") -> "None":
-    """Remove a tree, however its directories are protected; links are not followed."""
-    try:
-        if not stat.S_ISDIR(os.lstat(path).st_mode):
-            os.unlink(path)
-            return
-        os.chmod(path, 0o700)
-        for name in os.listdir(path):
-            remove(os.path.join(path, name))
-        os.rmdir(path)
-    except OSError:
-        pass
-
-
 def _prefix() -> "str":
     return f"stackyard-stage-{os.getuid()}-"
-
-
-def _is_private(path: "str") -> "bool":
-    found = os.lstat(path)
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
-
-
-def _locked(path: "str") -> "int":
-    """The descriptor that holds the lock of a directory; -1 where another process holds it."""
-    lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(lock)
-        return -1
-    return lock
-
-
-def _remove_if_left(path: "str") -> "None":
-    if time.time() - os.stat(path).st_mtime < LEFT_S or not _is_private(path):
-        return
-    lock = _locked(path)
-    if lock >= 0:
-        remove(path)
-        os.close(lock)

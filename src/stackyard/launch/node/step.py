@@ -12,7 +12,9 @@ that several simulated nodes on one machine have one each). Where another user h
     stop        a message: the shim prints it and exits with status 70 without starting its program
     staging     the agent's process id, from the first file that is staged until all are removed: the shims wait
                 meanwhile, as long as that process lives (`launch.node.stage`)
-    ack.<local> the hub has received this task's exit status; the shim exits then (at most 2 s later)
+    ack.<local> the hub has received this task's exit status; the shim exits then (at most 2 s later). The last ones
+                of a node exit when the directory is gone: a scheduler may kill the agent with the node's last task
+    lock        held by the agent as long as it lives (`launch.node.left`)
 
 **Order.** The launcher starts `rank.sh` for every task. Each shim reads its identity (a complete set of one launcher's
 variables, world size as planned, else an error and status 71) and writes ``start``; that of local task 0 first creates
@@ -38,7 +40,8 @@ foreground, both streams into the rank's log.
     {"grew": true}                  output that is not streamed
     {"beat": {}}                    heartbeat, once a second
     {"unable": "why"}               the node's own disk is full ...
-    {"stacks": {"task", "text"}}    {"bye": {}}
+    {"stacks": {"task", "text"}}
+    {"bye": {"unshown": bytes}}     `unshown` was to be streamed, and was not taken in time
     {"signalled": {"task", "signal", "processes"}}
     {"sidecar": {"code", "tail"}}   it ended before the ranks
     {"staging": {"total", "files"}} what is read to be staged   {"stage": {"from": [..], "children", "needs"}}

@@ -32,6 +32,8 @@ COLLECT_S = 1.0
 """Seconds in which further failures may arrive, before the first one is named and the other ranks are ended."""
 STACKS_S = 30.0
 """Time limit for the stack traces of hanging ranks."""
+LEAVE_S = 3.0
+"""After SIGKILL to ranks beside a lost node, time for the agents to disconnect before the launcher is ended too."""
 HOLD_BYTES = 4 << 20
 """Output that the display has not taken yet, from which on the agents send no more."""
 
@@ -76,7 +78,7 @@ class Hub:
             self._now(time.monotonic())
         self.seen.total_s, self.seen.staged = time.monotonic() - self.began, self.staging.result
         self.reports.event("exits", {"code": 0, "count": list(self.seen.codes.values()).count(0)})
-        for sentence in self.door.said():
+        for sentence in (*self.seen.said(), *self.door.said()):
             self.reports.notice(sentence)
 
     def close(self) -> None:
@@ -225,6 +227,7 @@ class Hub:
         elif kind == "unable" and not self.state:
             self._fail("no-start", f"{link.host}: {value}", host=link.host)
         elif kind == "bye":
+            self.seen.unshown += int(value["unshown"])
             self._drop(link)
 
     def _output(self, now: float) -> None:
@@ -373,7 +376,7 @@ class Hub:
             self._send("stop", self.seen.reason or "the launch was ended before it started")
         self.end_until = time.monotonic() + grace_s + 8
         if not self.links or self.seen.lost:
-            self.launcher.end(time.monotonic() + (grace_s if self.links else 0))
+            self.launcher.end(time.monotonic() + (grace_s + LEAVE_S if self.links else 0))
 
     def _give_up(self) -> None:
         """Close the connections of agents that do not disconnect; they end their ranks then."""

@@ -49,7 +49,7 @@ class Seen:
         self.lost: list[tuple[str, str]] = []
         self.stacks_of: set[int] = set()
         self.signalled: dict[str, int] = {}
-        self.left = 0
+        self.left = self.unshown = 0
         self.state: State | None = None
         self.cancelled = 0
         self.warned = False
@@ -139,6 +139,14 @@ class Seen:
             for task in range(self.file.tasks) if task not in self.places
         ]  # fmt: skip
         return f"{len(gaps)} of {self.file.tasks} tasks did not start: {', '.join(gaps[:8])}"
+
+    def said(self) -> list[str]:
+        """What the user is told at the end: of output that the display has not taken in time."""
+        if not self.unshown:
+            return []
+        alone = self.file.stream == "first" and len(self.file.shown) == 1
+        where = self.step.rank_log(self.file.shown[0]) if alone else self.step.logs
+        return [f"output not shown: {self.unshown} bytes; see {where}"]
 
     @property
     def seconds(self) -> dict[str, float]:
