@@ -25,6 +25,7 @@ BENCHMARKS = {
     "staging": "files on 64 nodes, by the agents and without",
     "stalled": "a job whose run directory hangs for a minute",
     "agent_cpu": "the agent beside 8 ranks of 390 threads",
+    "images": "an environment as one file on a slow shared file system",
     "layout": "layouts and launch lines for 10,000 nodes",
 }
 

@@ -1,0 +1,252 @@
+"""An environment as one file beside the same environment as a prefix: imports from a shared file system, and warm ones.
+
+Both are deployed from one list of packages into one yard. The shared file system is `slow_fs.c`: 5 ms for every
+operation on names and attributes, which it counts. For the times clients keep names for a second and a pause of more
+lies before each import; the operations are counted with names kept for 30 s, as NFS clients keep those of directories,
+and told for one second too. "One at a time" is a server that is loaded by others. Many at once are started by one
+process that runs in the environment, as `stackyard launch` does it on each node. The image is mounted in two ways: by
+the kernel (as root or autofs would) and by the launcher with squashfuse_ll, where nobody has set anything up.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks import inputs
+from benchmarks.measure import Figure, alternate, figure_of, seconds
+from benchmarks.tools import HERE, environment, stackyard
+
+DELAY_US = 5000
+KEPT_S, LONG_KEPT_S, FORGOTTEN_S = 1, 30, 1.5
+MOST_OPERATIONS = 16
+STORM = 16
+IMPORTS = "import numpy, scipy, pandas"
+STORM_OF_IMPORTS = f"""\
+import subprocess, sys
+started = [subprocess.Popen([sys.executable, "-c", "{IMPORTS}"]) for _ in range({STORM})]
+sys.exit(max(process.wait() for process in started))
+"""
+Mounted = Callable[[], AbstractContextManager[None]]
+CONDA, PIP = ("python=3.11", "numpy"), ("scipy", "pandas")
+
+
+class Run(NamedTuple):
+    """Seconds of some processes, and the operations of the file system meanwhile."""
+
+    seconds: float
+    operations: int
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to have the environment at its prefix: its name, and the reaches of the figures."""
+
+    name: str
+    warm: float
+    second: float
+    storm: float
+    kernel: bool
+
+
+WAYS = (Way("kernel mount", 1.05, 15, 1.2, True), Way("squashfuse_ll", 1.35, 12, 1.6, False))
+
+
+def measure(pairs: int = 15) -> list[Figure]:
+    """Operations and times of imports through each way of mounting, over those of the plain prefix."""
+    with deployed() as bed:
+        figures = [figure for way in WAYS for figure in warm(bed, way, pairs)]
+        return figures + shared(bed)
+
+
+def warm(bed: Bed, way: Way, pairs: int) -> list[Figure]:
+    """On the local disk, all in memory: an import, and the start of a command."""
+    with bed.mounted(way):
+        packed, plain = (lambda: bed.import_once(bed.packed)), (lambda: bed.import_once(bed.plain))
+        figures = [figure_of(f"warm import, {way.name}", "plain prefix", alternate(packed, plain, pairs), way.warm)]
+        if not way.kernel:
+            started = alternate(lambda: bed.start(bed.packed), lambda: bed.start(bed.plain), pairs)
+            more = tuple((ours - theirs) * 1000 for ours, theirs in started)
+            figures.append(Figure("start of python through its stub: ms more", "plain prefix", more, 5))
+        return figures
+
+
+def shared(bed: Bed) -> list[Figure]:
+    """On the slow file system: one process after the other, then many at once with a server that does one at a time."""
+    plain = Side(bed.imports(bed.plain, nullcontext), bed.operations(bed.plain, nullcontext))
+    local = bed.local_storm()
+    found = []
+    for way in WAYS:
+        packed = partial(bed.mounted, way)
+        ours = Side(bed.imports(bed.packed, packed), bed.operations(bed.packed, packed))
+        found += [_operations_of(way, ours, plain), *_times_of(way, ours, plain, local)]
+    return found
+
+
+class Side(NamedTuple):
+    """What was measured of one side: the first import, the next, many at once; operations of one and of many."""
+
+    runs: tuple[Run, Run, Run]
+    operations: tuple[int, int]
+
+
+def _operations_of(way: Way, ours: Side, plain: Side) -> Figure:
+    both = f"{ours.operations[0]}, {ours.operations[1]} : {plain.operations[0]}, {plain.operations[1]}"
+    short = f"with names kept for {KEPT_S} s: {ours.runs[2].operations} : {plain.runs[2].operations} for {STORM}"
+    return Figure(f"{way.name}: operations on the shared path, the most of 1 and {STORM} imports", "-",
+                  (max(ours.operations),), MOST_OPERATIONS, absolute=both, note=short)  # fmt: skip
+
+
+def _times_of(way: Way, ours: Side, plain: Side, local: float) -> list[Figure]:
+    what = ("first import", "next import", f"{STORM} at once, one operation at a time")
+    found = [
+        figure_of(f"{way.name}, {DELAY_US / 1000:g} ms per operation, {name}: how much faster", "plain prefix",
+                  [(mine.seconds, theirs.seconds)], reach, at_least=True, unit="s")
+        for name, mine, theirs, reach in zip(what, ours.runs, plain.runs, (8, way.second, 12), strict=True)
+    ]  # fmt: skip
+    storm = (ours.runs[2].seconds, local)
+    return [*found, figure_of(f"{way.name}, the same {STORM}", "local disk", [storm], way.storm, unit="s")]
+
+
+@dataclass(frozen=True)
+class Bed:
+    """A yard with both environments, and the slow file system that can take its place."""
+
+    folder: Path
+    plain: Path
+    packed: Path
+
+    @property
+    def yard(self) -> Path:
+        """Where the yard is, whichever file system it is on."""
+        return self.folder / "yard"
+
+    @property
+    def _env(self) -> dict[str, str]:
+        return {**environment(self.folder), "STACKYARD_TMP": str(self.folder / "node")}
+
+    def import_once(self, prefix: Path) -> float:
+        """Seconds of one process that imports the packages."""
+        return seconds([prefix / "bin" / "python", "-c", IMPORTS], env=self._env)
+
+    def start(self, prefix: Path) -> float:
+        """Seconds of one process that does nothing."""
+        return seconds([prefix / "bin" / "python", "-c", "pass"], env=self._env)
+
+    def storm(self, prefix: Path) -> float:
+        """Seconds of a process that starts many which import the packages."""
+        return seconds([prefix / "bin" / "python", "-c", STORM_OF_IMPORTS], env=self._env)
+
+    def local_storm(self) -> float:
+        """The same from the plain prefix on the local disk, the second time."""
+        self.storm(self.plain)
+        return self.storm(self.plain)
+
+    def imports(self, prefix: Path, mounted: Mounted) -> tuple[Run, Run, Run]:
+        """The first import after the mount, the next one, and many at once: each with a server of its own kind."""
+        with self.slow(DELAY_US, KEPT_S) as count, mounted():
+            first = self._counted(count, lambda: self.import_once(prefix))
+            time.sleep(FORGOTTEN_S)
+            second = self._counted(count, lambda: self.import_once(prefix))
+        with self.slow(DELAY_US, KEPT_S, "-s") as count, mounted():
+            return first, second, self._counted(count, lambda: self.storm(prefix))
+
+    def operations(self, prefix: Path, mounted: Mounted) -> tuple[int, int]:
+        """The operations of one import and of many, each after a new mount, where names are kept for long."""
+        found = []
+        for run in (self.import_once, self.storm):
+            with self.slow(0, LONG_KEPT_S) as count, mounted():
+                found.append(self._counted(count, partial(run, prefix)).operations)
+        return found[0], found[1]
+
+    @staticmethod
+    def _counted(count: Callable[[], int], run: Callable[[], float]) -> Run:
+        before = count()
+        return Run(run(), count() - before)
+
+    @contextmanager
+    def mounted(self, way: Way) -> Iterator[None]:
+        """The image where the packages are imported from it: mounted now by the kernel, or at the first command."""
+        words = ["-t", "squashfs", "-o", "loop,ro,nodev,nosuid", str(self.packed.parent / "image.sqsh")]
+        if way.kernel:
+            subprocess.run(["mount", *words, str(self.packed)], check=True)
+        try:
+            yield
+        finally:
+            if way.kernel:
+                subprocess.run(["umount", str(self.packed)], check=True)
+            else:
+                _end_servers(self.packed.parent / "image.sqsh")
+
+    @contextmanager
+    def slow(self, delay_us: int, kept_s: int, *options: str) -> Iterator[Callable[[], int]]:
+        """The yard on the slow file system meanwhile; what says how many operations that had."""
+        below, counted = self.folder / "below", self.folder / "count"
+        self.yard.rename(below)
+        self.yard.mkdir()
+        asked = {"SLOW_BASE": below, "SLOW_US": delay_us, "SLOW_KEPT_S": kept_s, "SLOW_COUNT": counted}
+        env = {**os.environ, **{name: str(value) for name, value in asked.items()}}
+        server = subprocess.Popen([str(self.folder / "slow_fs"), "-f", *options, str(self.yard)], env=env)
+        try:
+            while not os.path.ismount(self.yard):
+                time.sleep(0.02)
+            yield lambda: _operations(server.pid, counted)
+        finally:
+            subprocess.run(["umount", "--lazy", str(self.yard)], check=True)  # the kernel gives loop devices back late
+            server.kill()
+            server.wait(10)
+            self.yard.rmdir()
+            below.rename(self.yard)
+
+
+def _operations(pid: int, counted: Path) -> int:
+    counted.unlink(missing_ok=True)
+    os.kill(pid, signal.SIGUSR1)
+    while not (counted.exists() and counted.read_text().endswith("\n")):
+        time.sleep(0.01)
+    return int(counted.read_text())
+
+
+def _end_servers(image: Path) -> None:
+    ended = ["pkill", "-f", f"squashfuse_ll.*{image}"]
+    while subprocess.run(ended, check=False).returncode == 0:
+        time.sleep(0.02)
+
+
+@contextmanager
+def deployed() -> Iterator[Bed]:
+    """Deploy both environments, and build the slow file system."""
+    from support.testbed import real_channel
+
+    if os.geteuid() != 0:
+        raise SystemExit("images: run it as root: it mounts an image by the kernel")
+    with tempfile.TemporaryDirectory(prefix="stackyard-bench-images-") as name:
+        folder = Path(name)
+        _build_slow_fs(folder / "slow_fs")
+        (folder / "node").mkdir()
+        for stack, form in (("plain", "prefix"), ("packed", "squashfs")):
+            file = folder / stack / "environment.yml"
+            file.parent.mkdir()
+            inputs.environment_file(file, real_channel(), CONDA, PIP)
+            stackyard(folder, "deploy", file, "--version", "1", "--image", form)
+        prefixes = [next((folder / "yard/stacks" / stack).iterdir()) / "prefix" for stack in ("plain", "packed")]
+        yield Bed(folder, *prefixes)
+
+
+def _build_slow_fs(program: Path) -> None:
+    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "fuse3"], capture_output=True, text=True, check=False)
+    if flags.returncode or shutil.which("gcc") is None:
+        raise SystemExit(
+            "images: gcc, pkg-config or the headers of libfuse 3 not found: install gcc pkg-config libfuse3-dev"
+        )
+    subprocess.run(["gcc", "-O2", str(HERE / "slow_fs.c"), "-o", str(program), *flags.stdout.split()], check=True)
