@@ -47,7 +47,32 @@ def oci(context: Context, record: BuildRecord, asked: Asked) -> None:
     show(build(wanted), asked.as_json)
 
 
-FORMATS: Mapping[str, Callable[[Context, BuildRecord, Asked], None]] = {"oci": oci}
+def sif(context: Context, record: BuildRecord, asked: Asked) -> None:
+    """Write a SIF file."""
+    from stackyard.expose.published import change_of
+    from stackyard.image import sifbuild
+    from stackyard.image.bases import store
+
+    if asked.name or asked.prefix:
+        raise InputError(
+            "--name and --prefix are for --format oci", hint="leave them out: a SIF is one file, and keeps the path"
+        )
+    site, file = context.site(), asked.output.absolute()
+    base = store.find(context.yard(), site, asked.base)
+    wanted = sifbuild.Wanted(record, change_of(record, site), base, file, site)
+    notices = sifbuild.build(wanted, dry_run=asked.dry_run)
+    size = 0 if asked.dry_run else file.stat().st_size
+    if asked.as_json:
+        show_json({"file": str(file), "module": record.module, "base": base.base.name, "bytes": size,
+                   "notices": notices, "labels": sifbuild.labels_of(record, base)})  # fmt: skip
+        return
+    done = "would write" if asked.dry_run else f"wrote {human_bytes(size)} to"
+    click.echo(f"{done} {asked.output}: {record.module} on {base.base.name}")
+    for notice in notices:
+        click.echo(f"  note: {notice}")
+
+
+FORMATS: Mapping[str, Callable[[Context, BuildRecord, Asked], None]] = {"oci": oci, "sif": sif}
 """What `image build` makes, by the name of the format."""
 
 
@@ -58,16 +83,16 @@ FORMATS: Mapping[str, Callable[[Context, BuildRecord, Asked], None]] = {"oci": o
     examples=(
         ("in layers on a base, for registries, podman, Apptainer and Charliecloud",
          "stackyard image build pytorch/2.13 --format oci --base oci:debian -o images"),
+        ("one file for Apptainer and Singularity, on a base of the yard",
+         "stackyard image build pytorch/2.13 --format sif --base debian -o pytorch.sif"),
         ("without a base: the prefix alone",
          "stackyard image build pytorch/2.13 --format oci --base scratch -o images"),
     ),
 )  # fmt: skip
 @click.argument("rev", metavar="REV")
 @click.option("--format", "kind", type=click.Choice(sorted(FORMATS)), required=True, help="What to make.")
-@click.option("--base", required=True, metavar="BASE", help="The image below: oci:DIR[:NAME], or scratch for none.")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), required=True, help="The layout: a directory, new or not."
-)
+@click.option("--base", required=True, metavar="BASE", help="Below it: a base's name, oci:DIR[:NAME], or scratch.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The file; for oci, a directory.")
 @click.option("--name", default="", help="Name of the image in the layout (default: that of the module).")
 @click.option("--prefix", default="", metavar="PATH", help="Where the stack is in it (default: /opt/stackyard/STACK).")
 @click.option("--dry-run", is_flag=True, help="Say what would be made; write nothing.")
@@ -78,8 +103,11 @@ def command(
 ) -> None:
     """Build an image of REV that needs neither this yard nor its path.
 
-    The prefix is at a path that all revisions of the stack share, so that equal packages are equal layers: a registry
-    and a node keep each once.
+    A SIF has the base's files as they are, and REV as an overlay at its own path: nothing is packed twice, and the same
+    revision and base give the same file.
+
+    In an OCI image the prefix is at a path that all revisions of the stack share, so that equal packages are equal
+    layers: a registry and a node keep each once.
     """
     record = catalogue.record_of(context.yard(), rev)
     FORMATS[kind](context, record, Asked(base, output, name, prefix, dry_run, as_json))
@@ -92,14 +120,17 @@ def wanted_of(context: Context, record: BuildRecord, base: str, target: Referenc
         InputError: the base is not one.
     """
     from stackyard.expose.published import change_of
+    from stackyard.image.bases import store
     from stackyard.image.oci.base import SCRATCH
     from stackyard.image.oci.build import Wanted
-    from stackyard.image.oci.layout import is_reference, reference, tag
+    from stackyard.image.oci.layout import Reference, is_reference, reference, tag
 
-    if base != SCRATCH and not is_reference(base):
-        raise InputError(f"not a base: {base}", hint="oci:DIR[:NAME]; `stackyard image pull SOURCE -o DIR` fetches one")
     tag(target.name)
-    below = None if base == SCRATCH else reference(base)
+    below = None
+    if is_reference(base):
+        below = reference(base)
+    elif base != SCRATCH:
+        below = Reference(store.find(context.yard(), context.site(), base).paths.layout, base)
     return Wanted(record, change_of(record, context.site), below, target, prefix)
 
 

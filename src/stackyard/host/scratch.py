@@ -29,26 +29,27 @@ _DAY_S = 86400.0
 
 
 @contextmanager
-def scratch(purpose: str) -> Iterator[Path]:
+def scratch(purpose: str, beside: Path | None = None) -> Iterator[Path]:
     """A new temporary directory, which is removed at the end.
 
     Args:
         purpose: a word for its name, which people see.
+        beside: the directory that it is made in, for what is then renamed to a name there; None: $TMPDIR.
 
     Raises:
         StackyardError: it cannot be created, or its file system is full; the hint says what to do.
     """
-    place = _place()
+    place = beside or _place()
     _remove_left(place)
     try:
         made, lock = _make(place, purpose)
     except OSError as error:
-        raise _unusable(place, error.strerror) from error
+        raise _unusable(place, error.strerror, beside=beside) from error
     try:
         yield made
     except (OSError, StackyardError) as error:
         if _may_be_full(error) and space.is_used_up(made):
-            raise _unusable(place, os.strerror(errno.ENOSPC), error) from error
+            raise _unusable(place, os.strerror(errno.ENOSPC), error, beside) from error
         raise
     finally:
         shutil.rmtree(made, ignore_errors=True)
@@ -120,10 +121,13 @@ def _may_be_full(error: OSError | StackyardError) -> bool:
     return space.is_full(error) or (isinstance(error, StackyardError) and error.exit_code == StackyardError.exit_code)
 
 
-def _unusable(place: Path, reason: str | None, error: Exception | None = None) -> StackyardError:
-    hints = ["free some space there, or set TMPDIR to a directory that has some", getattr(error, "hint", None)]
+def _unusable(
+    place: Path, reason: str | None, error: Exception | None = None, beside: Path | None = None
+) -> StackyardError:
+    other = "choose another directory" if beside else "set TMPDIR to a directory that has some"
+    hints = [f"free some space there, or {other}", getattr(error, "hint", None)]
     return StackyardError(
-        f"cannot write to the temporary directory {place}: {reason}",
+        f"cannot write to the {'' if beside else 'temporary '}directory {place}: {reason}",
         hint="; ".join(filter(None, hints)),
         detail=str(error) if error else None,
     )

@@ -28,6 +28,11 @@ make the first reads of an import larger."""
 PACK_TIMEOUT_S = 4 * 3600.0
 _FIRST_PRIORITY = 30_000
 _READ_ONLY = ("-action", "chmod(a-w)@true")
+APPEND = (
+    "-all-root", "-no-xattrs", "-exit-on-error", "-no-progress", "-no-recovery", "-quiet",
+    "-action", "chmod(a+rX)@true", "-action", "chmod(go-w)@true",
+)  # fmt: skip
+"""Options by which mksquashfs adds a directory to a file of ours."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +101,7 @@ def pack(tree: Path, file: Path, *, order: Sequence[str] = (), processors: int =
             run(words, env={**os.environ, "SOURCE_DATE_EPOCH": "0"}, timeout_s=PACK_TIMEOUT_S)
         except CommandError as error:
             file.unlink(missing_ok=True)
-            raise _failure(error, file) from error
+            raise failure(error, file) from error
     _sync(file)
     return Packed(sha256_file(file), file.stat().st_size, superblock(file).entries, version_of(program))
 
@@ -154,9 +159,10 @@ def _sorted(tree: Path, order: Sequence[str]) -> str:
     return "".join(f"{name} {max(last, _FIRST_PRIORITY - place)}\n" for place, name in enumerate(names))
 
 
-def _failure(error: CommandError, file: Path) -> StackyardError:
+def failure(error: CommandError, file: Path) -> StackyardError:
+    """The error for a file that mksquashfs could not write."""
     if "No space left on device" in error.result.output:
-        return StackyardError(f"cannot write {file}: no space left on device", hint="free some space and deploy again")
+        return StackyardError(f"cannot write {file}: no space left on device", hint="free some space, and do it again")
     return StackyardError(f"cannot pack {file}: {error.message}", detail=error.detail, hint=error.hint)
 
 

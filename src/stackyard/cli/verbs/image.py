@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from stackyard.cli import imagebuild, imagetransfer
+from stackyard.cli import imagebuild, imagefiles, imagetransfer
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb, VerbGroup
 from stackyard.cli.output import human_bytes, show_json, show_table
@@ -34,7 +36,7 @@ def command() -> None:
     """
 
 
-for _made in (imagebuild.command, imagetransfer.push, imagetransfer.pull):
+for _made in (imagefiles.from_, imagefiles.from_folder, imagebuild.command, imagetransfer.push, imagetransfer.pull):
     command.add_command(_made)
 
 
@@ -86,35 +88,46 @@ def status(context: Context, rev: str | None, as_json: bool) -> None:
 @_json
 @click.pass_obj
 def list_(context: Context, as_json: bool) -> None:
-    """List the images of this yard: bytes, files, and what packed them."""
+    """List the images of this yard, and the bases in it: bytes, files, and what packed them."""
+    from stackyard.image.bases import store
+
     rows = [{"module": record.module, **_form(record)} for record in _records(context, None)]
+    rows += [{"base": base.name, "digest": base.manifest, "platform": base.platform, **asdict(base.root)}
+             for base, _ in store.everything(context.yard())]  # fmt: skip
     if as_json:
         show_json(rows)
         return
     if not rows:
         click.echo("no images; `image: squashfs` in a stack.yaml, or `stackyard deploy --image squashfs`, makes one")
         return
-    shown = [{**row, "bytes": human_bytes(row["bytes"]), "entries": f"{row['entries']:,}"} for row in rows]
-    show_table([{key: str(value) for key, value in row.items()} for row in shown], ["module", "bytes", "entries"])
+    shown = [{"image": str(row.get("module") or f"base {row['base']}"), "bytes": human_bytes(row["bytes"]),
+              "entries": f"{row['entries']:,}"} for row in rows]  # fmt: skip
+    show_table(shown, ["image", "bytes", "entries"])
 
 
 @_verb(
     "inspect", "one image: hash, size, how it was packed",
     ("how it was packed", "stackyard image inspect pytorch/2.13"),
+    ("a base, or a SIF file", "stackyard image inspect pytorch.sif"),
     ("the layers of one in an OCI layout", "stackyard image inspect oci:images:pytorch-2.13 --json"),
 )  # fmt: skip
-@click.argument("rev", metavar="REV|oci:DIR[:NAME]")
+@click.argument("rev", metavar="REV|BASE|FILE|oci:DIR[:NAME]")
 @_json
 @click.pass_obj
 def inspect(context: Context, rev: str, as_json: bool) -> None:
-    """Show the form of REV as its record has it, and what its image says of itself."""
+    """Show the form of REV as its record has it, and what its image says of itself; or a base, or a SIF file."""
     if rev.startswith("oci:"):
         imagetransfer.inspect(rev, as_json)
         return
-    from dataclasses import asdict
-
+    from stackyard.image.bases import store
     from stackyard.image.squashfs import superblock
 
+    if _is_file(rev):
+        imagefiles.inspect_file(Path(rev), as_json)
+        return
+    if kept := store.named(context.yard(), rev):
+        imagefiles.show_base(kept, as_json)
+        return
     record = _one(context, rev)
     image = RevisionPaths.of(record.path).image
     value = {"module": record.module, "image": str(image), **_form(record), "superblock": asdict(superblock(image))}
@@ -132,18 +145,30 @@ def inspect(context: Context, rev: str, as_json: bool) -> None:
 @_verb(
     "check", "compare an image with its record, every byte",
     ("after a copy or a failure of the disk", "stackyard image check pytorch/2.13"),
+    ("a base, or a SIF file", "stackyard image check pytorch.sif"),
     ("every blob of one in an OCI layout", "stackyard image check oci:images:pytorch-2.13"),
 )  # fmt: skip
-@click.argument("rev", metavar="REV|oci:DIR[:NAME]")
+@click.argument("rev", metavar="REV|BASE|FILE|oci:DIR[:NAME]")
 @click.pass_obj
 def check(context: Context, rev: str) -> None:
-    """Read the whole image of REV and compare its hash with that in the record. Exit status 3: it differs."""
+    """Read the whole image of REV and compare its hash with that in the record. Exit status 3: it differs.
+
+    Of a base, the layers are compared too; of a SIF file, its partitions with the hashes in its labels.
+    """
     if rev.startswith("oci:"):
         imagetransfer.check(rev)
         return
     from stackyard.host.hashing import sha256_file
+    from stackyard.image.bases import store
     from stackyard.image.squashfs import superblock
 
+    if _is_file(rev):
+        imagefiles.check_file(Path(rev))
+        return
+    if kept := store.named(context.yard(), rev):
+        store.check(kept)
+        click.echo(f"{rev}: the base is as it was imported ({human_bytes(kept.base.root.bytes)})")
+        return
     record = _one(context, rev)
     image = RevisionPaths.of(record.path).image
     superblock(image)
@@ -229,6 +254,11 @@ def _one(context: Context, rev: str) -> BuildRecord:
         raise InputError(f"{record.module} has no image: its files are in {record.prefix}",
                          hint="`stackyard deploy --image squashfs FILE` makes a revision with one")  # fmt: skip
     return record
+
+
+def _is_file(text: str) -> bool:
+    """Whether a word names a SIF file, and not a revision or a base."""
+    return text.endswith(".sif") or (Path(text).is_file() and "/" in text)
 
 
 def _form(record: BuildRecord) -> dict[str, Any]:

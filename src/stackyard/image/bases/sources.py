@@ -58,8 +58,11 @@ class Fetched:
     digests: tuple[str, ...]
 
 
-def source_of(text: str) -> Source:
+def source_of(text: str, folder: Path = Path()) -> Source:
     """What a command line or a site's file names: ``KIND:PLACE[:TAG]``, with Skopeo's words, or a directory.
+
+    Args:
+        folder: the directory that relative paths begin in.
 
     Raises:
         InputError: it is none of these.
@@ -69,9 +72,9 @@ def source_of(text: str) -> Source:
         return Source(kind, rest)
     if kind in ("docker-archive", "oci") and rest:
         place, _, tag = rest.partition(":")
-        return Source(kind, str(Path(place).absolute()), tag)
+        return Source(kind, str((folder / place).absolute()), tag)
     if kind == "folder" and rest:
-        return Source(kind, str(Path(rest).absolute()))
+        return Source(kind, str((folder / rest).absolute()))
     known = "docker-archive:FILE[:TAG], oci:DIR[:TAG], docker://REGISTRY/NAME:TAG or folder:DIR"
     raise InputError(f"unknown source of an image: {shown(redacted(text))}", hint=f"write {known}")
 

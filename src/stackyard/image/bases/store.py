@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stackyard.errors import InputError, StackyardError
+from stackyard.errors import ChecksFailed, InputError, StackyardError
 from stackyard.findings import some
 from stackyard.grammar import LABEL, NotAllowed
 from stackyard.host.hashing import sha256_file
@@ -130,6 +130,11 @@ def find(yard: Yard, site: Site, name: str) -> Kept:
     raise InputError(f"no base {name} in {yard.root}", hint=hint)
 
 
+def named(yard: Yard, name: str) -> Kept | None:
+    """The base of this name as it is, for showing and checking it; None where the yard has none."""
+    return next((Kept(base, paths) for base, paths in everything(yard) if base.name == name), None)
+
+
 def everything(yard: Yard) -> Iterator[tuple[Base, BasePaths]]:
     """Every base of this yard and of those above it, by name; of equal names the nearest."""
     seen: dict[str, tuple[Base, BasePaths]] = {}
@@ -145,7 +150,8 @@ def check(kept: Kept) -> None:
     """Compare every byte of a base with its record and the digests in it.
 
     Raises:
-        StackyardError: something is missing or differs.
+        ChecksFailed: a file differs.
+        StackyardError: one is missing, or cannot be read.
     """
     squashfs.superblock(kept.paths.image)
     if sha256_file(kept.paths.image) != kept.base.root.sha256:
@@ -156,7 +162,7 @@ def check(kept: Kept) -> None:
     for entry in (manifest["config"], *manifest["layers"]):
         path = kept.layout.path(entry["digest"])
         if sha256_file(path) != path.name:
-            raise StackyardError(f"{path} has changed: its hash is not its name", hint=_again(kept))
+            raise ChecksFailed(f"{path} has changed: its hash is not its name", hint=_again(kept))
 
 
 def _again(kept: Kept) -> str:

@@ -1,0 +1,244 @@
+"""The verbs of ``stackyard image`` that import bases, and what it shows of bases and of SIF files."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stackyard.cli.context import Context
+from stackyard.cli.help import Verb
+from stackyard.cli.output import human_bytes, show_json
+from stackyard.errors import InputError, MissingError
+
+if TYPE_CHECKING:
+    from stackyard.image.bases.sources import Source
+    from stackyard.image.bases.store import Kept
+    from stackyard.spec.sitemodels import BaseImage, BaseLicence, Site
+    from stackyard.yard.layout import Yard
+
+Function = Callable[..., None]
+
+
+def _importing(function: Function) -> Function:
+    """The options of both verbs that import."""
+    for option in reversed((
+        click.option("--name", required=True, help="What the base is called in this yard."),
+        click.option("--accept-licence", multiple=True, metavar="NAME", help="Accept a licence, after reading it."),
+        click.option("--digest", default="", metavar="SHA256", help="Refuse the image unless it has this digest."),
+        click.option("--platform", default="", help="Its platform, e.g. linux-ppc64le (default: this machine's)."),
+        click.option("--limit-gib", type=float, default=256.0, show_default=True, help="Its unpacked size, at most."),
+        click.option("--dry-run", is_flag=True, help="Print what would be imported; write nothing."),
+        click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+    )):  # fmt: skip
+        function = option(function)
+    return function
+
+
+@click.command("from", cls=Verb, short_help="import an image of others as a base", examples=(
+    ("what docker or podman saved", "stackyard image from docker-archive:powerai.tar --name powerai"),
+    ("an OCI layout", "stackyard image from oci:ubuntu:22.04 --name ubuntu"),
+    ("from a registry, by skopeo", "stackyard image from docker://docker.io/library/debian:12 --name debian"),
+    ("as the site's file has it", "stackyard image from --name rocm"),
+))  # fmt: skip
+@click.argument("source", required=False, metavar="[SOURCE]")
+@_importing
+@click.pass_obj
+def from_(context: Context, /, source: str | None, name: str, **options: Any) -> None:
+    """Import an image that others made, to build images of revisions on it (`stackyard image build --base NAME`).
+
+    SOURCE is docker-archive:FILE[:TAG], oci:DIR[:TAG], docker://REGISTRY/NAME:TAG or folder:DIR; without it, what the
+    site's file has under `bases: NAME`. Nothing of the image is run. Licences that the site's file declares for it have
+    to be accepted by you, with --accept-licence.
+    """
+    from stackyard.image.bases.sources import source_of
+
+    site = context.site()
+    listed = site.bases.get(name)
+    if source is None and (listed is None or not listed.source):
+        hint = "write docker-archive:FILE, oci:DIR, docker://REGISTRY/NAME:TAG or folder:DIR"
+        raise InputError(f"no SOURCE given, and the site's file has no `source` for the base {name}", hint=hint)
+    if source is not None:
+        place = source_of(source)
+    else:
+        assert listed is not None
+        place = source_of(listed.source, Path(site.file).parent)
+    _import(context, site, place, name, **options)
+
+
+@click.command("from-folder", cls=Verb, short_help="import a directory as a base", examples=(
+    ("what debootstrap made", "stackyard image from-folder trixie --name trixie"),
+    ("for another platform", "stackyard image from-folder rhel8-ppc64le --name rhel8 --platform linux-ppc64le"),
+))  # fmt: skip
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@_importing
+@click.pass_obj
+def from_folder(context: Context, /, folder: Path, name: str, **options: Any) -> None:
+    """Import a directory that holds a system (bin, lib, etc ...) as a base."""
+    from stackyard.image.bases.sources import Source
+
+    _import(context, context.site(), Source("folder", str(folder.absolute())), name, **options)
+
+
+def _import(
+    context: Context, site: Site, source: Source, name: str, *, accept_licence: Sequence[str], digest: str,
+    platform: str, limit_gib: float, dry_run: bool, as_json: bool,
+) -> None:  # fmt: skip
+    from stackyard.image import fit
+    from stackyard.image.bases import store
+    from stackyard.image.bases.model import ARCHITECTURES
+    from stackyard.publish.writing import writing
+
+    yard, listed = context.yard(), site.bases.get(name)
+    declared = listed.licences if listed else ()
+    _check_names(name, accept_licence, declared)
+    digest, platform = _agreed(listed, digest, platform, site.file)
+    if platform and platform not in ARCHITECTURES.values():
+        raise InputError(f"unknown platform: {platform}", hint=f"one of {', '.join(ARCHITECTURES.values())}")
+    if listed and listed.successor:
+        raise InputError(f"the base {name} is retired", hint=f"use {listed.successor}")
+    if dry_run:
+        click.echo(f"would import {source} as {name} into {yard.base(name).root}")
+        return
+
+    def licences(root: Path) -> tuple[Sequence[Mapping[str, Any]], Sequence[tuple[str, str]]]:
+        return _accepted(context, yard, site, name, root, declared, accept_licence)
+
+    wanted = store.Wanted(source, name, digest, platform, int(limit_gib * (1 << 30)), licences)
+    with writing(yard, site):
+        kept = store.add(yard, wanted, on_wait=context.notice)
+    show_base(kept, as_json)
+    if not as_json:
+        for finding in fit.findings(kept.base, site):
+            context.notice(finding.message)
+
+
+def _agreed(listed: BaseImage | None, digest: str, platform: str, file: str) -> tuple[str, str]:
+    """What is asked for and what the site's file says have to agree."""
+    if listed is None:
+        return digest, platform
+    for given, pinned, what in ((digest, listed.digest, "digest"), (platform, listed.platform, "platform")):
+        if given and pinned and given != pinned:
+            raise InputError(f"--{what} {given} differs from {file}, which has {pinned}", hint="use another --name")
+    return digest or listed.digest, platform or listed.platform
+
+
+def _check_names(name: str, accepting: Sequence[str], declared: Sequence[BaseLicence]) -> None:
+    unknown = sorted(set(accepting) - {each.name for each in declared})
+    if unknown:
+        names = ", ".join(each.name for each in declared) or "none"
+        raise InputError(f"the base {name} has no licence {unknown[0]!r}",
+                         hint=f"`bases: {name}: licences` in the site's file declares them: {names}")  # fmt: skip
+
+
+def _accepted(
+    context: Context, yard: Yard, site: Site, name: str, root: Path, declared: Sequence[BaseLicence],
+    accepting: Sequence[str],
+) -> tuple[Sequence[Mapping[str, Any]], Sequence[tuple[str, str]]]:  # fmt: skip
+    """Who accepted the licences of an unpacked image, and the lines that say so in it.
+
+    Raises:
+        InputError: the image has no such text.
+        MissingError: one is not accepted; nothing is kept.
+    """
+    from stackyard.publish.licences import accepted, require
+    from stackyard.spec.models import Licence
+
+    said = set(accepting)
+    wanted = {each: Licence(name=each.name, text=_text_of(each, root, name)) for each in declared}
+    for each, licence in wanted.items():
+        if each.name not in said and accepted(yard, site, licence) is None:
+            _ask(context, yard, name, licence)
+            said.add(each.name)
+    entries = require(yard, site, tuple(wanted.values()), said)
+    return entries, [(each.file, each.line) for each in declared if each.file]
+
+
+def _text_of(licence: BaseLicence, root: Path, name: str) -> str:
+    """Where the text of a licence is on this machine; empty where the site's file names none."""
+    if not licence.text:
+        return ""
+    from stackyard.image.bindings.tree import Tree
+
+    found = Tree((root,)).find(licence.text)
+    if found is None or not found.outside.is_file():
+        raise InputError(f"the base {name} has no file {licence.text}, the text of the licence {licence.name}",
+                         hint=f"correct `bases: {name}: licences` in the site's file")  # fmt: skip
+    return str(found.outside)
+
+
+def _ask(context: Context, yard: Yard, name: str, licence: Any) -> None:
+    """Ask a person at a terminal; elsewhere say what to type.
+
+    Raises:
+        MissingError: it is not accepted.
+    """
+    from stackyard.publish.licences import me
+
+    text = Path(licence.text).read_text(encoding="utf-8", errors="replace") if licence.text else ""
+    again = shlex.join([*context.command, "--accept-licence", licence.name])
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        click.echo_via_pager(text or f"The licence {licence.name} has no text in the image.\n")
+        if click.confirm(f"Do you accept the licence {licence.name} of {name}?", default=False):
+            return
+    raise MissingError(f"licence not accepted by {me()} in {yard.root}: {licence.name}",
+                       detail=text or None, hint=f"read it, then type: {again}")  # fmt: skip
+
+
+def show_base(kept: Kept, as_json: bool) -> None:
+    """What is known about a base."""
+    base = kept.base
+    if as_json:
+        show_json({"path": str(kept.paths.root), **base.to_json()})
+        return
+    software = base.software
+    toolkits = [f"{'CUDA' if each['vendor'] == 'nvidia' else 'ROCm'} {each['version']}" for each in software.toolkits]
+    pythons = [f"{each.kind} {each.path}" + (f" (Python {each.python})" if each.python else "")
+               for each in software.environments]  # fmt: skip
+    rows = {
+        "base": base.name,
+        "source": base.source,
+        "digest": base.manifest,
+        "platform": base.platform,
+        "size": f"{human_bytes(base.root.bytes)}, {base.root.entries:,} entries, {len(base.layers)} layers",
+        "C library": software.libc or "none",
+        "GPU": ", ".join(toolkits),
+        "Python": "; ".join(pythons),
+        "activated by": software.activate,
+        "licences": ", ".join(f"{each['name']} (accepted by {each['who']}, {each['when']})" for each in base.licences),
+        "without set-user-ID": " ".join(base.without_rights),
+        "imported by": f"{base.who}, {base.when}",
+    }
+    for key, value in rows.items():
+        if value:
+            click.echo(f"{key}: {value}")
+
+
+def inspect_file(file: Path, as_json: bool) -> None:
+    """What a SIF file says of itself."""
+    from dataclasses import asdict
+
+    from stackyard.image import sif
+
+    found = sif.read(file)
+    labels = found.labels()
+    if as_json:
+        show_json({"file": str(file), "uuid": found.uuid, "labels": labels, "parts": list(map(asdict, found.parts))})
+        return
+    click.echo(f"SIF {file}")
+    for part in found.parts:
+        click.echo(f"  {part.title} {part.name}: {human_bytes(part.size)}")
+    for key, value in sorted(labels.items()):
+        click.echo(f"{key}: {value}")
+
+
+def check_file(file: Path) -> None:
+    """Compare the partitions of a SIF file of ours with the hashes in its labels."""
+    from stackyard.image import sifbuild
+
+    parts = sifbuild.check(file)
+    click.echo(f"{file}: {' and '.join(parts)} are as they were written")

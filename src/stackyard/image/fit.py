@@ -1,0 +1,132 @@
+"""Whether a revision runs on a base, and a base on a site's nodes: checked before anything is written."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from stackyard.errors import InputError
+from stackyard.findings import Finding
+from stackyard.host.command import run
+from stackyard.image import needs
+from stackyard.image.bases.model import Base
+from stackyard.image.bases.store import Kept
+from stackyard.image.bindings.check import drivers_of
+from stackyard.image.bindings.drivers import Toolkit, check_driver, numbers
+from stackyard.spec.sitemodels import Site
+from stackyard.yard.record import BuildRecord
+
+_HOST = ("/home", "/tmp", "/var/tmp", "/root", "/proc", "/sys", "/dev")
+_MOST_LINKS = 40
+
+
+def require(record: BuildRecord, kept: Kept) -> None:
+    """Raise where a revision cannot run on a base.
+
+    Raises:
+        InputError: it is for another platform, for a newer C library, or needs an interpreter that the base lacks.
+        MissingError: its image cannot be mounted on this machine, to look at it.
+    """
+    base = kept.base
+    if record.platform not in (base.platform, "noarch"):
+        raise InputError(f"{record.module} is for {record.platform}, and the base {base.name} for {base.platform}",
+                         hint="use a base for the same platform")  # fmt: skip
+    _require_c_library(record, base)
+    if record.interpreter.get("source") == "host":
+        _require_file(record, kept, record.interpreter["path"])
+
+
+def _require_c_library(record: BuildRecord, base: Base) -> None:
+    needed = needs.of_record(record)
+    if not needed.glibc:
+        return
+    kind, _, version = base.software.libc.partition(" ")
+    if kind == "glibc" and numbers(version) >= numbers(needed.glibc):
+        return
+    has = f"has {base.software.libc}" if kind else "has no C library"
+    raise InputError(
+        f"{record.module} needs glibc {needed.glibc} ({needed.file}), and the base {base.name} {has}",
+        hint=f"use a base with glibc {needed.glibc} or newer, or deploy the stack on an older system",
+    )
+
+
+def _require_file(record: BuildRecord, kept: Kept, path: str) -> None:
+    """The revision is a virtual environment on a Python of the machine that it was built on."""
+    if resolved(listing(kept.paths.image), path) is None:
+        raise InputError(
+            f"{record.module} uses the interpreter {path} of the machine that it was built on, and the base "
+            f"{kept.base.name} does not have that",
+            hint="deploy it with `interpreter: {source: uv}` or conda's Python, which go with it",
+        )
+
+
+def listing(image: Path) -> Mapping[str, str]:
+    """What is in a SquashFS: absolute paths, and for each link where it leads (empty for anything else)."""
+    found = {}
+    for line in run(["unsquashfs", "-lln", image]).stdout.splitlines():
+        words = line.split(maxsplit=5)
+        if len(words) == 6 and re.match(r"[-a-z]([r-][w-][xsStT-]){3}", words[0]):
+            name, _, target = words[5].partition(" -> ")
+            found["/" + name.removeprefix("squashfs-root").lstrip("/")] = target if words[0][0] == "l" else ""
+    return found
+
+
+def resolved(files: Mapping[str, str], path: str) -> str | None:
+    """The path of a file in a listing with links followed, or None."""
+    rest, here, links = [part for part in reversed(path.split("/")) if part], "/", 0
+    while rest:
+        part = rest.pop()
+        there = posixpath.normpath(posixpath.join(here, part))
+        if there not in files:
+            return None
+        if files[there]:
+            links += 1
+            here = "/" if files[there].startswith("/") else here
+            rest += [step for step in reversed(files[there].split("/")) if step not in ("", ".")]
+        else:
+            here = there
+        if links > _MOST_LINKS:
+            return None
+    return here
+
+
+def findings(base: Base, site: Site) -> list[Finding]:
+    """What is known about running a base on the GPU drivers of a site's node kinds."""
+    toolkits = [Toolkit(each["vendor"], each["version"], each["path"]) for each in base.software.toolkits]
+    pairs = ((each, driver) for each in toolkits for driver in drivers_of(site))
+    tried = [check_driver(each, driver) for each, driver in pairs if driver.vendor == each.vendor]
+    return [found for found in tried if found is not None]
+
+
+def require_driver(base: Base, site: Site) -> list[Finding]:
+    """The findings, where at least one of the site's node kinds runs the base.
+
+    Raises:
+        InputError: none of them does.
+    """
+    found = findings(base, site)
+    refused = [each for each in found if each.severity == "refused"]
+    vendors = {each["vendor"] for each in base.software.toolkits}
+    kinds = [driver for driver in drivers_of(site) if driver.vendor in vendors]
+    if refused and len(refused) >= len(kinds):
+        raise InputError(refused[0].message + f" ({refused[0].reason})", hint=refused[0].remedy or None)
+    return found
+
+
+def notices(record: BuildRecord, kept: Kept) -> Iterator[str]:
+    """What is different in a container of this revision and this base, a sentence each."""
+    hidden = next((each for each in _HOST if Path(record.prefix).is_relative_to(each)), "")
+    if hidden:
+        yield (
+            f"its files are in {record.prefix}, and a runtime shows the host's {hidden} there: "
+            "start it with --no-home, --contain or --no-mount, or deploy to a yard elsewhere"
+        )
+    if not kept.base.software.shell:
+        yield f"the base {kept.base.name} has no /bin/sh: `apptainer shell` and `run` do not work, `exec` does"
+    for each in kept.base.software.environments:
+        yield (
+            f"the base has a Python of its own in {each.path} ({each.kind}{' ' + each.python if each.python else ''}); "
+            "the revision's comes before it on PATH"
+        )

@@ -1,0 +1,162 @@
+"""What a container sets up for the programs in it: the scripts that Apptainer runs before each of them.
+
+Apptainer reads ``/.singularity.d/env/*.sh``, in the order of their names, with a shell of its own (POSIX). Before, it
+hides all variables of the host; afterwards it gives those back that are not set, and unsets the host's where the
+container has an empty one. With ``99-base.sh`` it sets what is given by APPTAINERENV_; without that file the libraries
+that it binds (CONTAINLIBS, ``--nv``, ``--rocm``) are never found, and nothing says so. Source:
+github.com/apptainer/apptainer, internal/pkg/util/fs/files/action_scripts.go.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from stackyard.change import (
+    Alias,
+    Default,
+    EnvironmentChange,
+    Flags,
+    Function,
+    Notice,
+    OnUnload,
+    Prepend,
+    Rules,
+    SaveValue,
+    Set,
+    SetRestorable,
+    UserPath,
+    left_out,
+    rendered,
+)
+
+FOLDER = ".singularity.d"
+_LIBRARIES = f"/{FOLDER}/libs"
+_BASE = f"""# puts what the runtime binds there (CONTAINLIBS, --nv, --rocm) on the library path
+if [ -n "${{LD_LIBRARY_PATH-}}" ]; then
+    case ":$LD_LIBRARY_PATH:" in *:{_LIBRARIES}:*) ;; *) LD_LIBRARY_PATH="$LD_LIBRARY_PATH:{_LIBRARIES}" ;; esac
+else
+    LD_LIBRARY_PATH="{_LIBRARIES}"
+fi
+export LD_LIBRARY_PATH
+"""
+_HOST = """# takes the value that a variable has outside, as a module would see it
+_host_value() {
+    case "
+${__exported_env__-}" in
+        *"
+$1="*) ;;
+        *) return 0 ;;
+    esac
+    _host_value="
+$__exported_env__"
+    _host_value="${_host_value#*"
+$1="}"
+    export "$1=${_host_value%%"
+"*}"
+}
+"""
+_RUN = """#!/bin/sh
+[ $# -gt 0 ] || set -- /bin/sh
+exec "$@"
+"""
+
+
+def write(folder: Path, env: Sequence[str], change: EnvironmentChange, labels: Mapping[str, str]) -> None:
+    """Write ``/.singularity.d`` of a container.
+
+    Args:
+        folder: the container's ``/``.
+        env: what the base's makers set, ``NAME=value`` each.
+        change: what loading the revision does.
+    """
+    scripts = folder / FOLDER / "env"
+    scripts.mkdir(parents=True)
+    (scripts / "10-docker2singularity.sh").write_text(_of_base(env), encoding="utf-8")
+    (scripts / "95-stackyard.sh").write_text(_of_revision(change), encoding="utf-8")
+    (scripts / "99-base.sh").write_text(_BASE, encoding="utf-8")
+    (folder / FOLDER / "labels.json").write_text(json.dumps(dict(labels), sort_keys=True) + "\n", encoding="utf-8")
+    (folder / FOLDER / "runscript").write_text(_RUN, encoding="utf-8")
+    (folder / FOLDER / "runscript").chmod(0o755)
+
+
+def _of_revision(change: EnvironmentChange) -> str:
+    """The same as loading its module: what the user has set is kept or extended."""
+    names: dict[str, None] = {}
+    for each in change:
+        if isinstance(each, Default | Flags | UserPath):
+            names |= dict.fromkeys((each.variable, *getattr(each, "bases", ())))
+    own = [_HOST, *(f"_host_value {name}" for name in names), "unset _host_value"] if names else []
+    return "\n".join([*own, *rendered(change, RULES), ""])
+
+
+def left_out_of(change: EnvironmentChange) -> list[str]:
+    """What a container cannot have of it, a sentence for each: functions and aliases end with the script."""
+    kinds = {Function: "shell function", Alias: "alias"}
+    return [
+        f"the {kinds[type(each)]} {each.name} is not set in a container"
+        for each in change
+        if isinstance(each, Function | Alias)
+    ]
+
+
+def _of_base(env: Sequence[str]) -> str:
+    """The variables of the image; what a script of its own has set is kept."""
+    lines = []
+    for each in env:
+        name, _, value = each.partition("=")
+        if name.isidentifier() and name.isascii():
+            word = shlex.quote(value)
+            given = "" if name == "PATH" else f'[ -n "${{{name}+x}}" ] || '
+            lines.append(f"{given}export {name}={word}")
+    return "\n".join([*lines, ""])
+
+
+def _prepend(each: Prepend) -> list[str]:
+    name, word = each.variable, shlex.quote(each.directory)
+    end = ":" if each.keep_system else ""
+    return [f'export {name}={word}"${{{name}:+:${name}}}"' if not end else f'export {name}={word}":${{{name}-}}"']
+
+
+def _set(each: Set | SetRestorable) -> list[str]:
+    if each.value is None:  # empty and not exported: else the host's would be given back
+        return [f"unset {each.variable}; {each.variable}="]
+    return [f"export {each.variable}={shlex.quote(each.value)}"]
+
+
+def _default(each: Default) -> list[str]:
+    return [f'[ -n "${{{each.variable}+x}}" ] || export {each.variable}={shlex.quote(each.value)}']
+
+
+def _flags(each: Flags) -> list[str]:
+    return [f'export {each.variable}="${{{each.variable}:+${each.variable} }}"{shlex.quote(each.text)}']
+
+
+def _user_path(each: UserPath) -> list[str]:
+    name, rest = each.variable, shlex.quote(each.rest)
+    lines = [f'if [ -z "${{{name}+x}}" ]; then']
+    word = "if"
+    for base in each.bases:
+        lines.append(f'    {word} [ -n "${{{base}-}}" ]; then {name}="${base}"/{shlex.quote(each.suffix)}{rest}')
+        word = "elif"
+    home = f'{name}="${{HOME-}}"/{shlex.quote(each.fallback)}{rest}'
+    lines += [f"    else {home}", "    fi"] if each.bases else [f"    {home}"]
+    return [*lines, f"    export {name}", "fi"]
+
+
+RULES: Rules = {
+    Prepend: _prepend,
+    Set: _set,
+    SetRestorable: _set,
+    Default: _default,
+    SaveValue: left_out,  # nothing is ever unloaded in a container
+    OnUnload: left_out,
+    Flags: _flags,
+    UserPath: _user_path,
+    Function: left_out,
+    Alias: left_out,
+    Notice: left_out,
+}
+"""A rule for each operation. Names have a grammar (`stackyard.change`); values are quoted."""

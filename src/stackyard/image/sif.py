@@ -1,0 +1,226 @@
+"""The Singularity Image Format: reading one, and writing one without Apptainer, the same bytes every time.
+
+A file is a header, a table of descriptors, and the data they name. All numbers are little-endian, nothing is padded.
+Source: github.com/apptainer/sif, pkg/sif/sif.go; `siftool header` and `siftool list` of other makers show the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from stackyard.errors import InputError, StackyardError, cause
+
+ARCHITECTURES = {"amd64": b"02", "arm64": b"04", "ppc64le": b"06", "s390x": b"11", "riscv64": b"12"}
+"""The names of OCI images and the numbers of SIF."""
+DEFINITION, LABELS, PARTITION, JSON = 0x4001, 0x4003, 0x4004, 0x4006
+KINDS = {DEFINITION: "definition", LABELS: "labels", PARTITION: "partition", JSON: "JSON"}
+SYSTEM, DATA, OVERLAY = 2, 3, 4
+PARTS = {1: "system", SYSTEM: "primary system", DATA: "data", OVERLAY: "overlay"}
+INSPECT = "inspect-metadata.json"
+"""The name of the descriptor that `apptainer inspect` reads."""
+
+_LAUNCH, _MAGIC, _VERSION = b"#!/usr/bin/env run-singularity\n", b"SIF_MAGIC", b"01"
+_HEADER = struct.Struct("<32s10s3s3s16sqqqqqqqq")
+_DESCRIPTOR = struct.Struct("<i?IIIqqqqqqq128s384s")
+_PART = struct.Struct("<ii3s")
+_SQUASHFS = 1
+_TABLE, _SLOTS, _ALIGN, _GROUP = 4096, 48, 4096, 0xF0000000
+_MOST_SLOTS = 1 << 16
+_BLOCK = 4 << 20
+_AGAIN = "copy or build it again"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One descriptor: its kind, its name, where its data lies, and for a partition which one it is."""
+
+    kind: int
+    name: str
+    offset: int
+    size: int
+    part: int = 0
+    architecture: str = ""
+
+    @property
+    def title(self) -> str:
+        """For people: ``overlay partition``, ``labels``."""
+        if self.kind == PARTITION:
+            return f"{PARTS.get(self.part, str(self.part))} partition"
+        return KINDS.get(self.kind, hex(self.kind))
+
+
+@dataclass(frozen=True)
+class Sif:
+    """A SIF file: its UUID and its parts."""
+
+    file: Path
+    uuid: str
+    parts: tuple[Part, ...]
+
+    def find(self, kind: int, name: str = "") -> Part | None:
+        """The first part of a kind, and of this name if one is given."""
+        return next((each for each in self.parts if each.kind == kind and name in ("", each.name)), None)
+
+    def partition(self, part: int) -> Part | None:
+        """The first partition of this kind."""
+        return next((each for each in self.parts if each.kind == PARTITION and each.part == part), None)
+
+    def labels(self) -> dict[str, str]:
+        """The labels that `apptainer inspect` shows; none where the file has none."""
+        found = self.find(JSON, INSPECT)
+        try:
+            value = json.loads(self.read(found)) if found else {}
+            return {str(key): str(text) for key, text in value["data"]["attributes"]["labels"].items()}
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return {}
+
+    def read(self, part: Part, most: int = 16 << 20) -> bytes:
+        """The data of a small part."""
+        with self.file.open("rb") as stream:
+            stream.seek(part.offset)
+            return stream.read(min(part.size, most))
+
+    def sha256(self, part: Part) -> str:
+        """The hash of a part's data."""
+        digest, left = hashlib.sha256(), part.size
+        with self.file.open("rb") as stream:
+            stream.seek(part.offset)
+            while left and (block := stream.read(min(_BLOCK, left))):
+                digest.update(block)
+                left -= len(block)
+        return digest.hexdigest()
+
+
+def is_sif(file: Path) -> bool:
+    """Whether a file begins as a SIF."""
+    try:
+        with file.open("rb") as stream:
+            return stream.read(42)[32:41] == _MAGIC
+    except OSError:
+        return False
+
+
+def read(file: Path) -> Sif:
+    """The parts of a SIF file.
+
+    Raises:
+        InputError: it cannot be read, or is not a SIF.
+        StackyardError: it is truncated or damaged.
+    """
+    try:
+        with file.open("rb") as stream:
+            size = os.fstat(stream.fileno()).st_size
+            head = stream.read(_HEADER.size)
+            if head[32:41] != _MAGIC or len(head) < _HEADER.size:
+                raise InputError(f"{file} is not a SIF image", hint="it may be truncated or of another format")
+            _, _, _, _, unique, _, _, _, slots, at, _, _, _ = _HEADER.unpack(head)
+            if not (0 <= slots <= _MOST_SLOTS and 0 <= at <= size):
+                raise StackyardError(f"{file} is damaged: impossible table of descriptors", hint=_AGAIN)
+            stream.seek(at)
+            table = stream.read(slots * _DESCRIPTOR.size)
+    except OSError as error:
+        raise InputError(f"cannot read {file}: {cause(error)}") from error
+    step = _DESCRIPTOR.size
+    parts = (_part(table[n : n + step]) for n in range(0, len(table) - step + 1, step))
+    found = tuple(part for part in parts if part is not None)
+    for part in found:
+        end = part.offset + part.size
+        if part.offset < 0 or part.size < 0 or end > size:
+            raise StackyardError(f"{file} is truncated: its {part.title} ends at {end} of {size} bytes", hint=_AGAIN)
+    return Sif(file, str(uuid.UUID(bytes=unique)), found)
+
+
+def _part(data: bytes) -> Part | None:
+    kind, used, _, _, _, offset, size, _, _, _, _, _, name, extra = _DESCRIPTOR.unpack(data)
+    if not used:
+        return None
+    text = name.split(b"\0")[0].decode("utf-8", "replace")
+    if kind != PARTITION:
+        return Part(kind, text, offset, size)
+    _, part, code = _PART.unpack(extra[: _PART.size])
+    architecture = next((each for each, number in ARCHITECTURES.items() if number == code[:2]), "")
+    return Part(kind, text, offset, size, part, architecture)
+
+
+@dataclass(frozen=True)
+class Given:
+    """What becomes a part: bytes, or a file with its hash, which is compared while it is copied.
+
+    Attributes:
+        part: for a partition, which one: `SYSTEM`, `DATA` or `OVERLAY`.
+    """
+
+    kind: int
+    name: str
+    data: bytes | Path
+    part: int = 0
+    sha256: str = ""
+
+
+def write(file: Path, architecture: str, given: Sequence[Given]) -> Sif:
+    """Write a new SIF file; the same parts give the same bytes.
+
+    Args:
+        architecture: as OCI images name it.
+
+    Raises:
+        StackyardError: a part's hash differs.
+        OSError: it cannot be written.
+    """
+    code, digest = ARCHITECTURES[architecture], hashlib.sha256()
+    at = start = _up(_TABLE + _SLOTS * _DESCRIPTOR.size)
+    table = b""
+    with file.open("xb") as stream:
+        for number, each in enumerate(given, 1):
+            offset = _up(at) if each.kind == PARTITION else at
+            stream.seek(offset)
+            size, found = _copy(each, stream)
+            digest.update(found)
+            table += _descriptor(each, number, offset, size, offset - at + size, code)
+            at = offset + size
+        unique = uuid.UUID(bytes=hashlib.sha256(digest.digest() + table).digest()[:16], version=5)
+        stream.seek(0)
+        stream.write(_HEADER.pack(
+            _LAUNCH, _MAGIC, _VERSION, code, unique.bytes, 0, 0, _SLOTS - len(given), _SLOTS, _TABLE,
+            _SLOTS * _DESCRIPTOR.size, start, at - start,
+        ))  # fmt: skip
+        stream.seek(_TABLE)
+        stream.write(table)
+        stream.flush()
+        os.fsync(stream.fileno())
+    return read(file)
+
+
+def _copy(each: Given, stream: IO[bytes]) -> tuple[int, bytes]:
+    """Write the data of a part: its bytes and their sha256."""
+    if isinstance(each.data, bytes):
+        stream.write(each.data)
+        return len(each.data), hashlib.sha256(each.data).digest()
+    digest, size = hashlib.sha256(), 0
+    with each.data.open("rb") as source:
+        while block := source.read(_BLOCK):
+            digest.update(block)
+            stream.write(block)
+            size += len(block)
+    if each.sha256 not in ("", digest.hexdigest()):
+        message = f"{each.data} has changed: its hash is not the one in the record"
+        raise StackyardError(message, hint="see `stackyard image check`")
+    return size, digest.digest()
+
+
+def _descriptor(each: Given, number: int, offset: int, size: int, padded: int, code: bytes) -> bytes:
+    extra = _PART.pack(_SQUASHFS, each.part, code + b"\0") if each.kind == PARTITION else b""
+    return _DESCRIPTOR.pack(each.kind, True, number, _GROUP | 1, 0, offset, size, padded, 0, 0, 0, 0,
+                            each.name.encode()[:127], extra)  # fmt: skip
+
+
+def _up(number: int) -> int:
+    return -(-number // _ALIGN) * _ALIGN

@@ -1,0 +1,319 @@
+"""SIF files: what others read of them, what runs in them, what is refused before one is written, what a kill leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from image.basebed import docker_archive, layer, of_folder, system
+from stackyard.change import Default, EnvironmentChange, Flags, Operation, Prepend, SetRestorable, UserPath
+from stackyard.errors import ChecksFailed, InputError, StackyardError
+from stackyard.image import inside, sif, sifbuild, squashfs
+from stackyard.image.bases import store
+from stackyard.image.bases.sources import source_of
+from stackyard.spec.models import Site
+from stackyard.yard.layout import RevisionPaths, Yard
+from stackyard.yard.payload import Form
+from stackyard.yard.record import BuildRecord
+from support import images, programs, stackrecords
+
+pytestmark = [pytest.mark.real, pytest.mark.slow]
+
+CHANGE = EnvironmentChange((
+    Prepend("PATH", "/nowhere"), Prepend("MANPATH", "/man", keep_system=True), SetRestorable("PLAIN", "it's $HOME `x`"),
+    SetRestorable("GONE", None), Default("KEPT", "d"), Default("NEW", "d e"), Flags("FLAGS", "-O2 -g"),
+    UserPath("CACHE", ("SCRATCH", "WORK"), "a b/c", ".cache", ("/site",)),
+))  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+    """Not below /tmp, which a runtime hides."""
+    programs.need("mksquashfs")
+    place = Path("/srv" if os.access("/srv", os.W_OK) else tmp_path_factory.mktemp("yard")) / f"sif-{os.getpid()}"
+    place.mkdir()
+    yield Yard(place)
+    subprocess.run(["chmod", "-R", "u+w", place], check=True)
+    shutil.rmtree(place)
+
+
+@pytest.fixture(scope="module")
+def base(yard: Yard, tmp_path_factory: pytest.TempPathFactory) -> store.Kept:
+    root = system(tmp_path_factory.mktemp("base") / "root")
+    (root / "usr/bin").mkdir()
+    (root / "usr/bin/hostpython").symlink_to("../../bin/busybox")
+    archive = docker_archive(
+        root.parent / "a.tar", [of_folder(root)], Env=["FROM=the base", "PATH=/bin:/usr/bin", "KEPT=b"]
+    )
+    return store.add(yard, store.Wanted(source_of(f"docker-archive:{archive}"), "base"))
+
+
+@pytest.fixture(scope="module")
+def record(yard: Yard) -> BuildRecord:
+    made = stackrecords.record(yard, "demo", "1")
+    prefix = Path(made.prefix)
+    (prefix / "bin").mkdir(parents=True)
+    (prefix / "bin/hello").write_text("#!/bin/sh\necho hello from $0\n")
+    (prefix / "bin/hello").chmod(0o755)
+    (prefix / "share").mkdir()
+    (prefix / "share/noise").write_bytes(os.urandom(200_000))
+    paths = RevisionPaths.of(made.path)
+    paths.lock.parent.mkdir()
+    paths.lock.write_text("the lock\n")
+    paths.recipe.mkdir()
+    (paths.recipe / "stack.yaml").write_text("name: demo\n")
+    return made
+
+
+def build(record: BuildRecord, base: store.Kept, file: Path, site: Site | None = None) -> list[str]:
+    own = EnvironmentChange((Prepend("PATH", f"{record.prefix}/bin"),))
+    return sifbuild.build(sifbuild.Wanted(record, CHANGE + own, base, file, site or Site()))
+
+
+@pytest.fixture(scope="module")
+def built(record: BuildRecord, base: store.Kept, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("sif") / "demo.sif"
+    assert build(record, base, file) == []
+    return file
+
+
+def test_the_same_revision_and_base_give_the_same_file(
+    record: BuildRecord, base: store.Kept, built: Path, tmp_path: Path
+) -> None:
+    """Also from a revision that is an image, whose image is not packed again."""
+    build(record, base, tmp_path / "again.sif")
+    assert (tmp_path / "again.sif").read_bytes() == built.read_bytes()
+    paths = RevisionPaths.of(record.path)
+    packed = squashfs.pack(paths.prefix, paths.image)
+    try:
+        form = Form("squashfs", "image.sqsh", packed.sha256, packed.size, packed.entries, packed.tool)
+        build(replace(record, form=form), base, tmp_path / "image.sif")
+    finally:
+        paths.image.unlink()
+    assert (tmp_path / "image.sif").read_bytes() == built.read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["again.sif", "image.sif"]
+
+
+def test_what_it_says_of_itself(record: BuildRecord, base: store.Kept, built: Path) -> None:
+    found = sif.read(built)
+    labels = found.labels()
+    assert (
+        labels["org.opencontainers.image.title"] == record.module
+        and "pytorch=2.13.0" in labels["io.stackyard.packages"]
+    )
+    assert labels["org.opencontainers.image.base.digest"] == base.base.manifest
+    assert labels["io.stackyard.recipe"].startswith("stack.yaml=") and len(labels["io.stackyard.lock-sha256"]) == 64
+    assert [part.title for part in found.parts] == [
+        "definition", "JSON", "primary system partition", "overlay partition",
+    ]  # fmt: skip
+    assert {part.architecture for part in found.parts} == {"", "amd64"}
+    assert sifbuild.check(built) == ["primary system partition", "overlay partition"]
+    assert os.access(built, os.X_OK)
+
+
+def test_siftool_reads_it(base: store.Kept, built: Path, tmp_path: Path) -> None:
+    """Another maker's program finds the base byte for byte, adds to the file and takes away again."""
+    programs.need("siftool")
+    listed = subprocess.run(["siftool", "list", built], capture_output=True, text=True, check=True).stdout
+    assert "Squashfs/*System/amd64" in listed and "Squashfs/Overlay/amd64" in listed and "JSON.Generic" in listed
+    dumped = subprocess.run(["siftool", "dump", "3", built], capture_output=True, check=True).stdout
+    assert dumped == base.paths.image.read_bytes()
+    copy = tmp_path / "copy.sif"
+    shutil.copy(built, copy)
+    (tmp_path / "note").write_text("hello")
+    words = ["siftool", "add", "--datatype", "7", "--groupid", "1", copy, tmp_path / "note"]
+    subprocess.run(words, check=True)
+    assert sif.read(copy).parts[:4] == sif.read(built).parts and len(sif.read(copy).parts) == 5
+    subprocess.run(["siftool", "del", "5", copy], check=True)
+    assert sifbuild.check(copy)
+
+
+def apptainer(*words: str | Path, **variables: str) -> str:
+    env = images.environ(**variables)
+    done = subprocess.run(
+        ["apptainer", "-q", *words], capture_output=True, text=True, env=env, timeout=120, check=False
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+APART = ("--no-home", "--no-mount", "tmp,cwd", "--pwd", "/")
+
+
+def test_a_program_of_the_revision_runs_in_it(record: BuildRecord, built: Path) -> None:
+    images.apptainer()
+    assert apptainer("exec", *APART, built, "hello") == f"hello from {record.prefix}/bin/hello\n"
+    assert apptainer("run", *APART, built, "hello").startswith("hello from")
+    assert apptainer("exec", *APART, built, "cat", "/etc/os-release") == "ID=small\n"
+    given = {"HOME": "/home/x", "SCRATCH": "/scratch", "FLAGS": "-O1", "GONE": "1", "NEW": "my own"}
+    out = apptainer("exec", *APART, built, "env", **given)
+    seen = dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
+    assert seen["PLAIN"] == "it's $HOME `x`" and seen["CACHE"] == "/scratch/a b/c:/site" and "GONE" not in seen
+    assert (seen["FLAGS"], seen["KEPT"], seen["NEW"], seen["FROM"]) == ("-O1 -O2 -g", "b", "my own", "the base")
+    assert seen["PATH"].startswith(f"{record.prefix}/bin:/nowhere:/bin:/usr/bin")
+    assert json.loads(apptainer("inspect", "--json", built))["data"]["attributes"]["labels"] == sif.read(built).labels()
+    assert "name: demo" in apptainer("inspect", "--deffile", built)
+
+
+def test_bound_libraries_are_found(built: Path, tmp_path: Path) -> None:
+    """What CONTAINLIBS, --nv and --rocm bind is on the library path, which takes a script in the image."""
+    images.apptainer()
+    (tmp_path / "libx.so.1").write_text("x")
+    bound = {"APPTAINER_CONTAINLIBS": str(tmp_path / "libx.so.1")}
+    command = 'for d in $(echo $LD_LIBRARY_PATH | tr : " "); do ls $d; done'
+    out = apptainer("exec", *APART, built, "sh", "-c", command.replace("tr", "/bin/busybox tr"), **bound)
+    assert "libx.so.1" in out
+    both = apptainer("exec", *APART, built, "env", APPTAINERENV_LD_LIBRARY_PATH="/mine", **bound)
+    assert "LD_LIBRARY_PATH=/mine:/.singularity.d/libs\n" in both
+
+
+def test_a_base_without_a_shell(yard: Yard, record: BuildRecord, tmp_path: Path) -> None:
+    """What does not work in it is said; Apptainer itself goes as far as starting the program."""
+    images.apptainer()
+    busybox = programs.need("busybox")
+    data = layer([("usr/only", Path(busybox).read_bytes())])
+    archive = docker_archive(tmp_path / "a.tar", [data])
+    bare = store.add(yard, store.Wanted(source_of(f"docker-archive:{archive}"), "bare"))
+    said = build(record, bare, tmp_path / "bare.sif")
+    assert ["no /bin/sh" in sentence for sentence in said] == [True]
+    with pytest.raises(AssertionError, match=r"(?i)permission denied"):
+        apptainer("exec", *APART, tmp_path / "bare.sif", "/usr/only", "echo")
+
+
+@pytest.mark.parametrize("environ", [
+    {}, {"PATH": "/a:/b", "MANPATH": "/m", "KEPT": "mine", "FLAGS": "-O1", "GONE": "1", "SCRATCH": "/s s"},
+    {"WORK": "/w", "HOME": "/h", "CACHE": "own"}, {"MANPATH": "", "FLAGS": "", "SCRATCH": "", "HOME": "/h"},
+])  # fmt: skip
+@pytest.mark.parametrize("shell", ["sh", "bash", "busybox sh"])
+def test_the_script_does_what_the_module_does(environ: Mapping[str, str], shell: str, tmp_path: Path) -> None:
+    inside.write(tmp_path, [], CHANGE, {})
+    script = tmp_path / ".singularity.d/env/95-stackyard.sh"
+    given = {"PATH": "/p", **environ}
+    program, *rest = shell.split()
+    words = [shutil.which(program) or program, *rest, "-c", f". {script}; exec {shutil.which('env')}"]
+    out = subprocess.run(words, env=given, capture_output=True, text=True, check=True).stdout
+    seen = dict(line.split("=", 1) for line in out.splitlines())
+    for own in ("PWD", "SHLVL", "_", "OLDPWD"):
+        seen.pop(own, None)
+    assert seen == CHANGE.apply(given)
+
+
+def refused(record: BuildRecord, base: store.Kept, file: Path, said: str, site: Site | None = None) -> None:
+    with pytest.raises(InputError, match=said):
+        build(record, base, file, site)
+    assert list(file.parent.iterdir()) == []
+
+
+def test_a_prefix_for_a_newer_c_library_is_refused(yard: Yard, base: store.Kept, tmp_path: Path) -> None:
+    made = stackrecords.record(yard, "elf", "1")
+    (Path(made.prefix) / "bin").mkdir(parents=True)
+    shutil.copy(sys.executable, Path(made.prefix) / "bin/python")
+    refused(made, base, tmp_path / "x.sif", r"needs glibc 2\.\d+ \(bin/python\), and the base base has no C library")
+    for version, fits in (("2.5", False), ("2.99", True)):
+        software = replace(base.base.software, libc=f"glibc {version}")
+        other = replace(base, base=replace(base.base, software=software))
+        if fits:
+            build(made, other, tmp_path / "x.sif")
+        else:
+            refused(made, other, tmp_path / "x.sif", rf"the base base has glibc {version}")
+
+
+def test_what_does_not_fit_is_refused(record: BuildRecord, base: store.Kept, tmp_path: Path) -> None:
+    file = tmp_path / "x.sif"
+    refused(
+        replace(record, platform="linux-ppc64le"), base, file, "is for linux-ppc64le, and the base base for linux-64"
+    )
+    host = {"source": "host", "path": "/usr/bin/python3.11", "version": "3.11"}
+    refused(replace(record, interpreter=host), base, file, "uses the interpreter /usr/bin/python3.11 of the machine")
+    cuda = {"vendor": "nvidia", "version": "12.4", "path": "/x/libcudart.so.12.4"}
+    gpu = replace(base, base=replace(base.base, software=replace(base.base.software, toolkits=(cuda,))))
+    old = {"platform": "linux-64", "gpu": {"count": 1, "vendor": "nvidia", "driver": "450.80.02"}}
+    new = {"platform": "linux-64", "gpu": {"count": 1, "vendor": "nvidia", "driver": "550.54.14"}}
+    refused(record, gpu, file, "450.80.02 of node kind a is too old", Site.model_validate({"nodes": {"a": old}}))
+    said = build(record, gpu, file, Site.model_validate({"nodes": {"a": old, "b": new}}))
+    assert "450.80.02 of node kind a is too old" in said[0]
+    linked = {**host, "path": "/usr/bin/hostpython"}
+    build(replace(record, interpreter=linked), base, file)
+
+
+def test_a_missing_directory(record: BuildRecord, base: store.Kept, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such directory"):
+        build(record, base, tmp_path / "no/x.sif")
+
+
+def test_a_base_that_changed_is_refused(yard: Yard, record: BuildRecord, base: store.Kept, tmp_path: Path) -> None:
+    other = replace(base, base=replace(base.base, root=replace(base.base.root, sha256="0" * 64)))
+    with pytest.raises(StackyardError, match=r"root\.sqsh has changed"):
+        build(record, other, tmp_path / "x.sif")
+    assert list(tmp_path.iterdir()) == []
+
+
+KILLED = """
+import pickle, sys
+from stackyard.image import sifbuild
+sifbuild.build(pickle.loads(sys.stdin.buffer.read()))
+"""
+
+
+def test_a_build_that_was_killed_leaves_no_file(record: BuildRecord, base: store.Kept, tmp_path: Path) -> None:
+    import pickle
+
+    asked = pickle.dumps(sifbuild.Wanted(record, CHANGE, base, tmp_path / "x.sif", Site()))
+    words = [sys.executable, "-c", KILLED]
+    environ = {**os.environ, "STACKYARD_FAULT": "sif"}
+    assert subprocess.run(words, input=asked, env=environ, check=False).returncode == -signal.SIGKILL
+    assert not (tmp_path / "x.sif").exists()
+    subprocess.run(words, input=asked, check=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["x.sif"], "what was left is removed by the next one"
+
+
+def test_a_full_disk_leaves_nothing(record: BuildRecord, base: store.Kept, tmp_path: Path) -> None:
+    programs.need("mount")
+    place = tmp_path / "small"
+    place.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "none", place], check=False).returncode:
+        pytest.skip("mounting needs root")
+    try:
+        with pytest.raises(StackyardError, match=r"[Nn]o space left on device"):
+            build(record, base, place / "x.sif")
+        assert list(place.iterdir()) == []
+    finally:
+        subprocess.run(["umount", place], check=True)
+
+
+def test_a_damaged_file(built: Path, tmp_path: Path) -> None:
+    data = built.read_bytes()
+    file = tmp_path / "x.sif"
+    overlay = sif.read(built).partition(sif.OVERLAY)
+    assert overlay is not None
+    file.write_bytes(data[:-1])
+    with pytest.raises(StackyardError, match="is truncated: its overlay partition ends at"):
+        sif.read(file)
+    file.write_bytes(
+        data[: overlay.offset + 200] + bytes([data[overlay.offset + 200] ^ 1]) + data[overlay.offset + 201 :]
+    )
+    with pytest.raises(ChecksFailed, match="has changed: its overlay partition"):
+        sifbuild.check(file)
+    for damaged in (b"", data[:50], b"x" * 5000):
+        file.write_bytes(damaged)
+        with pytest.raises(InputError, match="is not a SIF image"):
+            sif.read(file)
+    file.write_bytes(data[:88] + b"\xff" * 40 + data[128:])
+    with pytest.raises(StackyardError, match="is damaged: impossible table"):
+        sif.read(file)
+
+
+def test_every_operation_has_a_rule() -> None:
+    from stackyard.change import OPERATIONS
+
+    assert set(inside.RULES) == set(OPERATIONS)
+    assert {type(each) for each in CHANGE} < set(OPERATIONS) and isinstance(CHANGE.operations[0], Operation)
