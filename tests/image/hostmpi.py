@@ -49,13 +49,13 @@ def compiled(target: Path, prefix: Path, *words: str) -> Path:
     return target
 
 
-def image_with_mpich(target: Path) -> Path:
-    """An image, as a directory, with MPICH 4.3.2 in /opt/mpich on its library path, and /app linked to it.
+def image_with_mpich(target: Path, whose: str = "of-image") -> Path:
+    """An image, as a directory, with an MPICH in /opt/mpich on its library path, and /app linked to it.
 
     Raises:
         MissingError: the image or a wheel cannot be made.
     """
-    prefix = mpich("of-image")
+    prefix = mpich(whose)
     bare_image(target)
     shutil.copytree(prefix / "lib", target / "opt/mpich/lib", symlinks=True)
     compiled(target / "app", prefix)

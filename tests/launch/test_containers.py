@@ -182,3 +182,17 @@ def test_what_charliecloud_cannot(tmp_path: Path) -> None:
     intent = Intent(program=("x",), container=str(image(tmp_path / "image")), cwd="/tmp")
     made = wrap(intent, site(runtime="charliecloud", libraries=("/l/a.so",)), layout("nvidia"), STACK)
     assert [finding.rule for finding in made.findings] == ["charliecloud-gpu", "charliecloud-libraries"]
+
+
+def test_ranks_in_namespaces_of_their_own_do_not_read_each_others_memory(intent: Intent) -> None:
+    two = Layout(Node("n", (NodeDomain(0, (0, 1), ()),), 2), (Block(0, 1, (Slot(0, (0,)), Slot(1, (1,)))),))
+    mpi = RankProgram(two, ("app",), mpi=True)
+    cma = "MPIR_CVAR_CH4_CMA_ENABLE"
+    made = wrap(intent, site(runtime="apptainer"), two, STACK, program=mpi)
+    assert made.variables[f"APPTAINERENV_{cma}"] == "0"
+    assert any(cma in reason.words and "namespaces" in reason.reason for reason in made.reasons)
+    own = wrap(intent, site(runtime="apptainer", variables={cma: "1"}), two, STACK, program=mpi)
+    assert own.variables[f"APPTAINERENV_{cma}"] == "1"
+    for program in (RankProgram(two, ("app",)), RankProgram(layout(), ("app",), mpi=True)):
+        one = wrap(intent, site(runtime="apptainer"), program.layout, STACK, program=program)
+        assert f"APPTAINERENV_{cma}" not in one.variables

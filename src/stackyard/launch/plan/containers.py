@@ -33,6 +33,15 @@ WIRE_UP = ("${STACKYARD_STEP}", "${STACKYARD_WIRE_1}", "${STACKYARD_WIRE_2}")
 """Directories that the shim knows at run time: the run directory and the directories of the launcher's PMIx or PALS
 server. Without them every rank inside is "rank 0 of 1" or hangs in MPI_Init."""
 
+APART = {
+    "MPIR_CVAR_CH4_CMA_ENABLE": "0",
+    "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
+    "UCX_POSIX_USE_PROC_LINK": "n",
+}
+"""Variables of MPICH, Open MPI and UCX for ranks of a node that are in user namespaces of their own, as with a runtime that
+is not setuid: process_vm_readv(2) and /proc/PID/fd between them are refused, and MPICH stops in MPI_Init. `variables` of
+the site override them."""
+
 
 @dataclass(frozen=True)
 class Inside:
@@ -79,11 +88,17 @@ def wrap(
     binds = (*policy.binds, *(b for b in dict.fromkeys(fixed) if b not in policy.binds), *wire, *staged)
     path = tuple(reversed([o.directory for o in change if isinstance(o, Prepend) and o.variable == "PATH"]))
     gpu = layout.node.gpu_vendor if layout.gpus_per_rank else ""
-    inside = Inside(staged_image(intent) or image, cwd, policy, gpu, binds, path, dict(policy.variables))
+    apart = APART if program is not None and program.mpi and layout.ranks_per_node > 1 else {}
+    inside = Inside(staged_image(intent) or image, cwd, policy, gpu, binds, path, {**apart, **policy.variables})
     if runtime == "charliecloud":
         _mount_points(replace(inside, image=image))
     made = _charliecloud(inside) if runtime == "charliecloud" else _apptainer(runtime, inside)
-    return replace(made, needed=needed, reasons=(*made.reasons, *_of_bindings(site)))
+    return replace(made, needed=needed, reasons=(*made.reasons, *_of_apart(apart), *_of_bindings(site)))
+
+
+def _of_apart(apart: Mapping[str, str]) -> tuple[Reason, ...]:
+    why = "ranks in namespaces of their own cannot read each other's memory; MPI would stop or warn without these"
+    return (Reason(tuple(apart), why),) if apart else ()
 
 
 def _of_bindings(site: Site) -> tuple[Reason, ...]:
