@@ -38,9 +38,9 @@ APART = {
     "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
     "UCX_POSIX_USE_PROC_LINK": "n",
 }
-"""Variables of MPICH, Open MPI and UCX for ranks of a node that are in user namespaces of their own, as with a runtime that
-is not setuid: process_vm_readv(2) and /proc/PID/fd between them are refused, and MPICH stops in MPI_Init. `variables` of
-the site override them."""
+"""Variables of MPICH, Open MPI and UCX for ranks of a node that are in user namespaces of their own, as with a runtime
+that is not setuid: process_vm_readv(2) and /proc/PID/fd between them are refused, and MPICH stops in MPI_Init. The
+site's `variables` override them."""
 
 
 @dataclass(frozen=True)
