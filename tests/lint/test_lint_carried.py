@@ -30,7 +30,7 @@ def fixed(text: str) -> tuple[Intent, str]:
         ("cd /a && mkdir b &&", ("cd /a",), "conditional: mkdir b"),
         ("set -euo pipefail", (), "line 3: set -euo pipefail"),
         ("[ -e x ] || exit 1", (), "conditional: exit 1"),
-        ("f() { A=1; }", (), "in a function: A=1"),
+        ("f() { A=1; }\nf", (), "in a function: A=1"),
         ("export HF_TOKEN=abc X=1", ("export X=1",), "HF_TOKEN: its value may be a secret"),
         ("export HF_TOKEN=$(cat ~/.token)", ("export HF_TOKEN=$(cat ~/.token)",), ""),
         ("HOSTFILE=h\ncat a > $HOSTFILE", ("HOSTFILE=h", "cat a > $HOSTFILE"), ""),
@@ -205,9 +205,9 @@ def test_what_the_scheduler_fills_in_is_no_placeholder(text: str, name: str, out
 
 
 def test_threads_of_another_function_are_not_those_of_the_launch() -> None:
-    text = HEAD.format("-N 1") + "export OMP_NUM_THREADS=4\na() {{\nOMP_NUM_THREADS=1\n}}\n{}\n"
+    text = HEAD.format("-N 1") + "export OMP_NUM_THREADS=4\na() {{\nOMP_NUM_THREADS=1\n}}\na\n{}\n"
     assert fixed(text.format("srun -c 8 ./a"))[0].threads_per_rank is None
-    assert fixed(text.format("b() {\nOMP_NUM_THREADS=2\nsrun -c 8 ./a\n}"))[0].threads_per_rank == 2
+    assert fixed(text.format("b() {\nOMP_NUM_THREADS=2\nsrun -c 8 ./a\n}\nb"))[0].threads_per_rank == 2
 
 
 def test_the_other_commands_of_an_eval() -> None:

@@ -86,3 +86,89 @@ def test_the_last_of_one_line(command: str, rules: list[str]) -> None:
 def test_a_list_with_a_blank_in_it() -> None:
     finding = next(iter(lint_text("#!/bin/bash\n#SBATCH -t 10\n#SBATCH -p a, b\n./a\n").findings))
     assert (finding.rule, finding.remedy) == ("stray-words", "#SBATCH -p a,b")
+
+
+FUNCTIONS = "one() {\nsrun ./b\ntwo\n}\nfunction two {\nthree\n}\nthree() {\n./c\n}\n"
+
+
+@pytest.mark.parametrize(
+    ("calls", "program", "said"),
+    [
+        ("srun ./a", ("./a",), ["one", "two", "three"]),
+        ("# one\nsrun ./a", ("./a",), ["one", "two", "three"]),
+        ("three\nsrun ./a", ("./a",), ["one", "two"]),
+        ("export -f one\nbash -c 'one'", ("./b",), []),
+        ('"$@"', ("./b",), []),
+        ("trap one EXIT", ("./b",), []),
+    ],
+)
+def test_functions_that_nothing_calls(calls: str, program: tuple[str, ...], said: list[str]) -> None:
+    intent, notes = fixed(f"{HEAD}{FUNCTIONS}{calls}\n")
+    assert intent.program == program
+    assert [name for name in ("one", "two", "three") if f"the function {name}, which nothing calls" in notes] == said
+
+
+def test_the_last_of_several_launches_in_a_shell_is_the_program() -> None:
+    text = "torchrun --nproc_per_node=2 a.py\ntorchrun --nproc_per_node=3 b.py"
+    intent, notes = fixed(f"{HEAD}#SBATCH -c 6 --gres=gpu:6\nsingularity exec a.sif bash -c '{text}'\n")
+    assert (intent.program, intent.ranks_per_node) == (("b.py",), 3)
+    assert "in each task: torchrun --nproc_per_node=2 a.py" in notes
+
+
+@pytest.mark.parametrize(
+    ("lines", "program", "said"),
+    [
+        ("which mpirun; mpirun --version\n./a", ("./a",), "a small command on the nodes, mpirun --version"),
+        ("srun hostname\n./a", ("./a",), "a small command on the nodes, srun hostname"),
+        ("srun hostname\n/bin/echo end", ("hostname",), "only prints"),
+        ("poetry run python a.py", ("a.py",), "poetry run before python"),
+        ("conda run -n env python a.py", ("a.py",), "conda run -n env before python"),
+        ("srun $(which python) a.py", ("a.py",), ""),
+        ("python $(which torchrun) --nproc_per_node=2 a.py", ("a.py",), ""),
+        ("srun python a.py $(which b)", ("a.py", "$(which b)"), "variables of the script in $(which b)"),
+        ("srun ./a \\", ("./a",), ""),
+        ("export N=a(int)\nsrun ./a $N", ("./a", "a(int)"), ""),
+        ("srun ./b | tee b.log\nA=1 srun ./a", ("./a",), "a further launch, srun ./b"),
+    ],
+)
+def test_the_program(lines: str, program: tuple[str, ...], said: str) -> None:
+    intent, notes = fixed(HEAD + lines)
+    assert intent.program == program and said in notes and "piped: " not in notes
+    assert "".join(intent.prologue) == ("export N=a(int)" if "N=" in lines else "")
+
+
+@pytest.mark.parametrize(
+    ("head", "line", "gpus", "said"),
+    [
+        ("-n 1 --gpus-per-task=2", "./a", 2, ""),
+        ("-N 2 --ntasks-per-node=1 --gres=gpu:2 --gpus-per-node=1", "srun ./a", 1, "--gres=gpu:2, which another"),
+        ("-N 2 --ntasks-per-node=1 --gres=gpu:1 --gpus-per-node=1", "srun ./a", 1, ""),
+    ],
+)
+def test_gpus_of_the_head(head: str, line: str, gpus: int, said: str) -> None:
+    intent, notes = fixed(f"#!/bin/bash\n#SBATCH -t 10 {head}\n{line}\n")
+    assert intent.gpus_per_rank == gpus and said in notes and ("--gres" in notes) == bool(said)
+
+
+def test_an_address_cut_from_a_name_is_not_the_whole_list() -> None:
+    head = "#!/bin/bash\n#SBATCH -t 10 -N 2 --ntasks-per-node=4\n"
+    assert found(head + "srun ./a --url tcp://${SLURM_NODELIST:0:9}1:4000\n") == []
+    assert found(head + "srun ./a --url tcp://$SLURM_NODELIST:4000\n") == ["address-launch-node"]
+
+
+def test_directives_behind_the_first_command() -> None:
+    (finding,) = lint_text("#!/bin/bash\nA=1\n#SBATCH -n 2\nsrun ./a\n").findings
+    assert finding.message == "this directive is not read: Slurm stops at the first command"
+
+
+@pytest.mark.parametrize(
+    ("line", "rules"),
+    [("-o", ["option-without-value"]), ("-N 1 --mem", ["option-without-value"]), ("--exclusive", []), ("-o a", [])],
+)
+def test_an_option_without_its_value(line: str, rules: list[str]) -> None:
+    assert found(f"#!/bin/bash\n#SBATCH -t 10\n#SBATCH {line}\nsrun ./a\n") == rules
+
+
+def test_a_number_of_tokens_is_no_secret() -> None:
+    intent, notes = fixed(HEAD + "export MAX_TOKEN=4096 HF_TOKEN=a4096b\nsrun ./a\n")
+    assert intent.prologue == ("export MAX_TOKEN=4096",) and "HF_TOKEN: its value may be a secret" in notes

@@ -22,7 +22,7 @@ from stackyard.lint.rules.base import Case
 from stackyard.lint.scope import Resolved
 from stackyard.lint.script import Script, parse_script
 from stackyard.lint.smallcommands import is_no_program
-from stackyard.lint.words import is_known, shown
+from stackyard.lint.words import command_name, is_known, shown
 from stackyard.spec.validate import said
 
 M = TypeVar("M", bound=BaseModel)
@@ -56,6 +56,8 @@ def to_intent(script: Script) -> tuple[Intent, list[str]]:
     making.values["prologue"] = tuple(before.lines) or None
     making.values["cwd"] = before.folder or making.values.get("cwd")
     left_out(case, making, started, main, place)
+    for each in script.uncalled:
+        making.note(each.first, f"to line {each.last}: the function {each.name}, which nothing calls")
     values = {name: value for name, value in making.values.items() if value is not None}
     batch = _valid(BatchOptions, making.batch, making.notes)
     intent = _valid(Intent, {**values, "batch": batch}, making.notes)
@@ -76,7 +78,8 @@ def _main_launch(case: Case, making: Making) -> Launch | None:
     """The last launch that is not of a small command; those before and after it are noted."""
     every = [each for each in case.launches if not each.via]
     real = [each for each in every if not case.is_helper(each)]
-    small = every if _last_program(case) is None and not any(each.kind == "ray" for each in every) else []
+    other = _last_program(case) or _last_command(case) or any(each.kind == "ray" for each in every)
+    small = [] if other else [each for each in every if each.program]
     main = [*small[-1:], *real][-1] if real or small else None
     if main:
         _note_others(case, making, [main.command])
@@ -92,7 +95,7 @@ def _note_others(case: Case, making: Making, own: Sequence[Resolved]) -> None:
 
 
 def _program(case: Case, making: Making, launch: Launch) -> None:
-    chain = [launch, *(each for each in case.launches if launch in each.via)]
+    chain = case.chain(launch)
     last = chain[-1]
     backend = next((_BACKENDS[each.kind] for each in chain if each.kind in _BACKENDS), None)
     if backend:
@@ -171,7 +174,8 @@ def _last_program(case: Case) -> tuple[Resolved, tuple[str, ...]] | None:
 
 def _last_command(case: Case) -> tuple[Resolved, tuple[str, ...]] | None:
     """The last command that does more than prepare the run, print or wait, with its words."""
-    for resolved in reversed(case.script.commands):
+    started = {id(each.command) for each in case.launches}
+    for resolved in reversed([each for each in case.script.commands if id(each) not in started]):
         words, command = tuple(unwrapped(list(resolved.argv))), resolved.command
         if words and is_known(words[0]) and not is_no_program(words) and not command.within("function"):
             joined = command.piped or command.fed or command.conditional
@@ -188,6 +192,7 @@ def _is_of_the_shell(case: Case, name: str) -> bool:
 def _known_words(making: Making, line: int, words: tuple[str, ...]) -> tuple[str, ...]:
     """The program's words as written; a note if they contain variables of the script."""
     words = ("python", *words) if words[:1] in (("-m",), ("-c",)) else words
+    words = (*(command_name(word) for word in words[:1]), *words[1:])
     open_words = " ".join(shown(word) for word in words if not is_known(word))
     if open_words:
         making.note(line, f"variables of the script in {open_words}")

@@ -175,6 +175,8 @@ def _gres(making: Making, directive: Directive, name: str, value: str) -> None:
     for part in value.split(",") if name == "gres" else [f"gpu:{value}"]:
         if gpus_of(part) is None and name == "gres":
             making.note(directive.line, f"--gres={part}")
+        elif name == "gres" and gpus_of(part) != making.script.request.gpus_per_node:
+            making.note(directive.line, f"--gres={part}, which another option overrides")
         elif part.count(":") > 1 or (":" in part and not part.rsplit(":", 1)[1][:1].isdigit()):
             making.note(directive.line, f"the kind of GPU in {part}: the site's node kind decides")
     if name == "gpus" and making.script.request.gpus_per_node is None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from stackyard.lint.launches import IMAGES, Launch, python_program
 from stackyard.lint.making import Making
 from stackyard.lint.rules.base import Case
-from stackyard.lint.words import CLOSE, OPEN, is_known, shown
+from stackyard.lint.words import CLOSE, OPEN, command_name, is_known, shown
 
 
 def plain_words(words: tuple[str, ...]) -> tuple[str, ...]:
     """The words as they are; a bare ``python`` before a script is what a job file means without it."""
     script = len(words) > 1 and words[1].endswith(".py")
-    return words[1:] if words[:1] == ("python",) and script else words
+    return words[1:] if script and command_name(words[0]) == "python" else words
 
 
 def interpreter_kept(launch: Launch, words: tuple[str, ...]) -> tuple[str, ...]:

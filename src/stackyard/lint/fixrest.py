@@ -49,7 +49,7 @@ def left_out(case: Case, making: Making, started: Resolved | None, main: Launch 
         return
     _around(making, started)
     _evaluated(making, started, main)
-    chain = [main, *(each for each in case.launches if main in each.via)] if main else []
+    chain = case.chain(main) if main else []
     for launch in chain:
         _options(making, launch)
         _inner(making, launch, chain)

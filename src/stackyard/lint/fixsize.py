@@ -64,13 +64,11 @@ def _unknown_counts(making: Making, launch: Launch | None, line: int) -> None:
 
 
 def _starts_ranks(case: Case, launch: Launch) -> bool:
-    chain = (launch, *(each for each in case.launches if launch in each.via))
-    return any(each.kind in (*RANKS, *AGENTS, "horovodrun") for each in chain)
+    return any(each.kind in (*RANKS, *AGENTS, "horovodrun") for each in case.chain(launch))
 
 
 def _agent(case: Case, launch: Launch | None) -> Launch | None:
-    inside = (each for each in case.launches if each.kind in AGENTS and (launch is each or launch in each.via))
-    return next(inside, None)
+    return next((each for each in case.chain(launch) if each.kind in AGENTS), None) if launch else None
 
 
 def _nodes(

@@ -29,7 +29,7 @@ from stackyard.lint.tables import (
     SRUN,
     TORCHRUN,
 )
-from stackyard.lint.words import CLOSE, OPEN
+from stackyard.lint.words import CLOSE, OPEN, command_name
 
 STARTERS: dict[str, tuple[str, Table]] = {
     "srun": ("srun", SRUN),
@@ -57,6 +57,11 @@ _VALUED = {  # wrappers: options that take a value, and how many words of their 
     "taskset": ("", 1),
     "strace": ("-o -e", 0),
     "dlprof": ("", 0),
+}
+_ENVIRONMENTS = {  # NAME run: options that take a value
+    **dict.fromkeys(("conda", "mamba", "micromamba"), "-n --name -p --prefix --cwd"),
+    **dict.fromkeys(("poetry", "pipenv"), "-C --directory -P --project"),
+    **dict.fromkeys(("uv", "pixi"), "-p --python --with --extra --group --project --directory -e --environment"),
 }
 _PYTHON = re.compile(r"^(?:.*/)?python(?:\d(?:\.\d+)?)?$")
 _SHELL = re.compile(r"^(?:.*/)?(?:bash|sh|zsh|dash|ksh)$")
@@ -235,6 +240,8 @@ def unwrapped(words: list[str]) -> Iterator[str]:
         elif name in _VALUED:
             valued, own = _VALUED[name]
             at = _after_options(words, at + 1, valued.split()) + own
+        elif name in _ENVIRONMENTS and words[at + 1 : at + 2] == ["run"]:
+            at = _after_options(words, at + 2, _ENVIRONMENTS[name].split())
         elif name == "nsys" and words[at + 1 : at + 2] == ["profile"]:
             at = _after_options(words, at + 2, ())
         else:
@@ -261,6 +268,7 @@ def _starts(word: str) -> bool:
 
 def starter(words: list[str]) -> tuple[str, Reading] | None:
     """The kind of launch at the start of the words and its options; None if they start no ranks."""
+    words = [command_name(words[0]), *words[1:]]
     name = words[0].rsplit("/", 1)[-1]
     if name in STARTERS:
         kind, table = STARTERS[name]
@@ -298,8 +306,13 @@ def _container_verb(words: list[str]) -> int | None:
 
 
 def _python_module(words: list[str]) -> tuple[str, Reading] | None:
-    """``python -m torch.distributed.run``, ``.launch``, ``deepspeed``, ``accelerate.commands.launch``."""
-    if not _PYTHON.match(words[0]) or "-m" not in words:
+    """``python -m torch.distributed.run``, ``.launch``, ``deepspeed``; ``python $(which torchrun)``."""
+    if not _PYTHON.match(words[0]):
+        return None
+    first = next((at for at, word in enumerate(words[1:], 1) if not word.startswith("-")), 0)
+    if command_name(words[first]) != words[first]:
+        return starter(words[first:])
+    if "-m" not in words:
         return None
     at = words.index("-m")
     if any(not word.startswith("-") for word in words[1:at]):
@@ -322,6 +335,7 @@ def python_program(words: Iterable[str]) -> tuple[str, ...] | None:
     words = list(unwrapped(list(words)))
     if not words:
         return None
+    words[0] = command_name(words[0])
     if words[0].endswith(".py"):
         return tuple(words)
     if not _PYTHON.match(words[0]):

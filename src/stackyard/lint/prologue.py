@@ -61,7 +61,9 @@ def lines_before(script: Script, place: int) -> Before:
     """
     before = Before()
     started = {id(each.command) for each in script.launches}
-    for pipe in pipelines(each for each in script.commands[:place] if id(each) not in started):
+    for pipe in pipelines(script.commands[:place]):
+        if any(id(each) in started for each in pipe):
+            continue  # a further launch
         if len(pipe) > 1:
             _carry_pipe(before, pipe)
         else:
@@ -156,7 +158,7 @@ def _carry(script: Script, before: Before, resolved: Resolved) -> None:
     elif not command.words:
         _assignments(before, resolved, nested)
     elif name in ("cd", "pushd"):
-        _folder(before, resolved)
+        _folder(before, resolved, nested)
     elif is_quiet(resolved.argv) and not command.background and not acts(resolved):
         before.quiet.append(str(resolved.line))
     elif nested or command.background or command.piped or command.conditional:
@@ -214,7 +216,7 @@ def _exports(before: Before, resolved: Resolved) -> None:
         before.lines.append(_joined(" ".join(kept)))
 
 
-def _folder(before: Before, resolved: Resolved) -> None:
+def _folder(before: Before, resolved: Resolved, nested: bool) -> None:
     """``cd``: the working directory of the program and of later lines."""
     path = resolved.argv[1] if len(resolved.argv) > 1 else ""
     if path in (".", "./") or _FOLDERS.fullmatch(shown(path)):
@@ -223,7 +225,9 @@ def _folder(before: Before, resolved: Resolved) -> None:
     before.lines.append(_joined(" ".join(word.raw for word in resolved.command.words)))
     known = bool(path) and is_known(path) and path != "-" and (path.startswith("/") or bool(before.folder))
     before.folder = posixpath.normpath(posixpath.join(before.folder, path)) if known else ""
-    if not known:
+    if known and nested:
+        before.notes.append(f"line {resolved.line}: conditional: cd {shown(path)}, which the job file does once")
+    elif not known:
         before.notes.append(f"line {resolved.line}: {f'cd {shown(path)}'.strip()}: set cwd, or submit from there")
 
 

@@ -53,7 +53,7 @@ class Request:
             return each * self.gpus_per_node
         if self.tasks and self.nodes and self.tasks % self.nodes == 0:
             return self.tasks // self.nodes
-        return None
+        return 1 if self.tasks == 1 else None
 
     @property
     def all_tasks(self) -> int | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from stackyard.lint.directives import Directive, read_directives, scheduler_of
+from stackyard.lint.functions import Function, uncalled
 from stackyard.lint.launches import Inner, Launch, find_launches
 from stackyard.lint.request import Request, read_request, slurm_variables
 from stackyard.lint.scope import Resolved, resolve
@@ -17,8 +18,8 @@ from stackyard.lint.shell import read_shell
 class Script:
     """What a script requests and starts.
 
-    `commands` are all simple commands of its body, expanded; `inner` those in the shells of its tasks; `inner_lines`
-    the numbers of lines inside here-documents and strings.
+    `commands` are all simple commands of its body, expanded, but those of functions that nothing calls (`uncalled`);
+    `inner` those in the shells of its tasks; `inner_lines` the numbers of lines inside here-documents and strings.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Script:
     launches: tuple[Launch, ...]
     inner: tuple[Inner, ...] = field(repr=False)
     inner_lines: frozenset[int] = field(repr=False)
+    uncalled: tuple[Function, ...] = ()
 
     @cached_property
     def is_batch(self) -> bool:
@@ -70,7 +72,9 @@ def parse_script(text: str, name: str = "script") -> Script:
     scheduler = scheduler_of(directives)
     request = read_request(scheduler, directives)
     known = slurm_variables(request) if scheduler == "slurm" else {}
-    commands = resolve(shell, known)
+    dead = uncalled(shell, clean)
+    names = {each.name for each in dead}
+    commands = resolve([each for each in shell if not names.intersection(each.functions)], known)
     launches, inner = find_launches(commands)
     starts, tasks = tuple(launches), tuple(inner)
-    return Script(name, text, directives, scheduler, request, tuple(commands), starts, tasks, inner_lines)
+    return Script(name, text, directives, scheduler, request, tuple(commands), starts, tasks, inner_lines, dead)

@@ -34,7 +34,7 @@ class Assignment:
 class Command:
     """One simple command. `blocks` are (number, kind) of its enclosing blocks, outermost first.
 
-    `piped`: a pipe reads its output; `fed`: it reads from a pipe.
+    `piped`: a pipe reads its output; `fed`: it reads from a pipe; `functions`: the names of those it is in.
     """
 
     line: int
@@ -48,6 +48,7 @@ class Command:
     conditional: bool = False
     here: str = ""
     here_line: int = 0
+    functions: tuple[str, ...] = ()
 
     def within(self, kind: str) -> bool:
         """Whether it is in a block of that kind: branch, loop, function or group."""
@@ -83,7 +84,8 @@ class _Reader:
         self._files: Command | None = None  # what holds the redirections behind a block
         self._conditional = False
         self._fed = False
-        self._function = False
+        self._function = ""
+        self._names: dict[int, str] = {}
 
     def run(self) -> list[Command]:
         while self.at < len(self.text):
@@ -103,7 +105,7 @@ class _Reader:
         text, char = self.text, self.text[self.at]
         if char in " \t\r":
             self.at += 1
-        elif text.startswith("\\\n", self.at):
+        elif char == "\\" and text[self.at + 1 : self.at + 2] in ("\n", ""):
             self.at += 2
         elif char == "#":
             end = text.find("\n", self.at)
@@ -171,18 +173,30 @@ class _Reader:
         rest = re.match(r"\(\s*\)", self.text[self.at :])
         if now and len(now.words) == 1 and rest:
             self._now = None
-            self._function = True
+            self._function = now.words[0].raw
             self.at += rest.end()
+            return
+        end = closing(self.text, self.at + 1, "(", ")")
+        if now and now.words and not self.text[self.at - 1].isspace() and "\n" not in self.text[self.at : end + 1]:
+            self._lengthen(now, end + 1)
             return
         self.at += 1
         if now is None:
             self._enter("group")
 
+    def _lengthen(self, command: Command, end: int) -> None:
+        """``word(..)``, which the shell rejects in most places, is read as one word: placeholders look like this."""
+        raw, last = self.text[self.at : end], command.words[-1]
+        command.words[-1] = Word((*last.parts, Part("literal", raw)), last.raw + raw, last.line)
+        self.at = end
+
     def _enter(self, kind: str) -> None:
         self._count += 1
         self._blocks.append((self._count, "function" if self._function and kind == "group" else kind))
         self._starts.append(len(self.commands))
-        self._function = False
+        if self._function and kind == "group":
+            self._names[self._count] = self._function
+        self._function = ""
 
     def _leave(self) -> None:
         if self._blocks:
@@ -205,9 +219,15 @@ class _Reader:
 
     def _current(self) -> Command:
         if self._now is None:
-            blocks = tuple(self._blocks[-_DEEPEST:])
-            self._now = Command(self._line(), blocks=blocks, conditional=self._conditional, fed=self._fed)
+            self._now = self._new()
+            self._now.conditional, self._now.fed = self._conditional, self._fed
         return self._now
+
+    def _new(self) -> Command:
+        blocks = tuple(self._blocks[-_DEEPEST:])
+        return Command(
+            self._line(), blocks=blocks, functions=tuple(self._names[n] for n, _ in blocks if n in self._names)
+        )
 
     def _end(self) -> None:
         now, self._now = self._now, None
@@ -245,7 +265,7 @@ class _Reader:
     def _of_block(self) -> Command:
         """The one command that has all redirections behind the block which has just ended: ``done > a 2> b``."""
         if self._files is None:
-            self._files = Command(self._line(), blocks=tuple(self._blocks[-_DEEPEST:]))
+            self._files = self._new()
             self.commands.append(self._files)
         return self._files
 
@@ -318,8 +338,8 @@ class _Reader:
             self._leave()
         elif text == "function":
             self._now = None
-            self._function = True
-            match = re.compile(r"\s*[\w.:-]+\s*(\(\s*\))?").match(self.text, self.at)
+            match = re.compile(r"\s*([\w.:-]+)\s*(\(\s*\))?").match(self.text, self.at)
+            self._function = match[1] if match else "function"
             self.at = match.end() if match else self.at
         elif text in _OPENERS:
             self._open(text)
@@ -337,7 +357,7 @@ class _Reader:
         if keyword in ("for", "select"):
             match = re.compile(r"[ \t]*([A-Za-z_]\w*)([^\n;]*)").match(self.text, self.at)
             if match:
-                loop = Command(self._line(), blocks=tuple(self._blocks[-_DEEPEST:]))
+                loop = self._new()
                 loop.assignments.append(Assignment(match[1], None, match[2].strip()))
                 self.commands.append(loop)
                 self.at = match.end()

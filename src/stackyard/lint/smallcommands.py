@@ -37,10 +37,15 @@ _FILTERS = frozenset(_FILTERING.split())
 _TEXT = _FILTERS | frozenset(_COMPUTING.split())
 
 
+def _name(argv: Sequence[str]) -> str:
+    """A command's name, where ``/bin/echo`` is ``echo``."""
+    return re.sub(r"^(?:/usr)?/bin/", "", argv[0])
+
+
 def is_quiet(argv: Sequence[str]) -> bool:
     """Whether a command only prints, looks or waits, so that a run does not need it."""
     words = list(unwrapped(list(argv))) or list(argv)  # `time ./a` is no `time`
-    return bool(words) and words[0] in _QUIET and not (words[0] == "set" and not _only_traces(words))
+    return bool(words) and _name(words) in _QUIET and not (words[0] == "set" and not _only_traces(words))
 
 
 def _only_traces(argv: Sequence[str]) -> bool:
@@ -71,7 +76,7 @@ def only_prints(argv: Sequence[str]) -> bool:
 
 def is_no_program(argv: Sequence[str]) -> bool:
     """Whether a command prints, prepares a run, cleans up after it or ends it: it is not what the job is for."""
-    return is_quiet(argv) or argv[0] in _NO_PROGRAM
+    return is_quiet(argv) or _name(argv) in _NO_PROGRAM
 
 
 def is_small(argv: Sequence[str]) -> bool:

@@ -61,6 +61,15 @@ def shown(text: str) -> str:
     return text.replace(OPEN, "").replace(CLOSE, "").replace(TASK, "")
 
 
+_WHICH = re.compile(rf"{OPEN}\$\(\s*(?:which|command\s+-v|type\s+-p)\s+([A-Za-z][\w.+-]*)\s*\){CLOSE}")
+
+
+def command_name(word: str) -> str:
+    """The first word of a command, where ``$(which python)`` is ``python``, which the shell finds itself."""
+    found = _WHICH.fullmatch(word)
+    return found[1] if found else word
+
+
 def closing(text: str, start: int, opening: str, closer: str) -> int:
     """The index of the closer that belongs to an opener before `start`; quotes are respected; else the text's end."""
     depth, at = 1, start

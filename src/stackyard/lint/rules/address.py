@@ -70,7 +70,7 @@ def _passed(case: Case) -> Iterator[Address]:
                 if equals and name in _NAMES:
                     yield Address(text, shown(case.script.origin(text, launch.command)), launch.line, False, name)
         for word in launch.program if case.innermost(launch) else ():
-            found = re.search(r"tcp://([^:/\s]+):", word)
+            found = re.search(r"tcp://((?:\$\{[^}]*\}|[^:/\s])+):", word)
             if found:
                 yield Address(found[1], shown(found[1]), launch.line, False, "tcp://")
 

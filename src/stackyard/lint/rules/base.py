@@ -148,6 +148,11 @@ class Case:
         shell = name in ("bash", "sh") and inner and all(is_small(each.resolved.argv) for each in inner)
         return is_small(launch.program) or bool(shell)
 
+    def chain(self, launch: Launch) -> list[Launch]:
+        """A launch and those inside it down to the last one: ``srun``, the container in it, the torchrun in that."""
+        last = next((each for each in reversed(self.launches) if launch in each.via), launch)
+        return [launch, *(each for each in last.via if launch in each.via), *([last] if last is not launch else [])]
+
     def innermost(self, launch: Launch) -> bool:
         """Whether no further launch is inside this one."""
         return not any(launch in each.via for each in self.launches)

@@ -54,6 +54,26 @@ def _unknown(scheduler: str, directive: Directive, option: Option) -> Hit:
 
 
 @rule(
+    "option-without-value",
+    "refused",
+    why="sbatch rejects an option that lacks its value",
+    example="#SBATCH -o",
+    instead="#SBATCH -o log-%j",
+)
+def option_without_value(case: Case) -> Iterator[Hit]:
+    """An option at the end of an #SBATCH line that needs a value."""
+    for each in read_by_scheduler(case) if case.script.scheduler == "slurm" else ():
+        option = each.options[-1] if each.options else None
+        if option is None or option.value or not option.name or option.written in (*SBATCH.flags, *SBATCH.optional):
+            continue
+        dashed = ("--" if len(option.written) > 1 else "-") + option.written
+        words = split_directive(each.text)
+        if words[-1:] == [dashed]:
+            remedy = f"#SBATCH {' '.join(words)} VALUE"
+            yield Hit(each.line, f"{dashed} has no value: sbatch rejects the directive", remedy)
+
+
+@rule(
     "stray-words",
     "refused",
     why="sbatch parses each word of a directive as an option and rejects other words",
@@ -111,8 +131,11 @@ def no_directive_read(case: Case) -> Iterator[Hit]:
         first = lines[0]
         count = "this directive" if len(lines) == 1 else f"none of {len(lines)} directives"
         verb = "is not read" if len(lines) == 1 else "is read"
-        message = f"{count} {verb}: {NAMES[first.kind]} reads lines that start with {TAGS[first.kind]} and a blank"
-        yield Hit(first.line, message, f"{TAGS[first.kind]} {first.text}")
+        late = {each.line for each in case.script.directives if each.state == "late"}
+        why, remedy = f"reads lines that start with {TAGS[first.kind]} and a blank", f"{TAGS[first.kind]} {first.text}"
+        if all(each.line in late for each in lines):
+            why, remedy = "stops at the first command", "move the directives above the first command"
+        yield Hit(first.line, f"{count} {verb}: {NAMES[first.kind]} {why}", remedy)
 
 
 _LIKE_A_TAG = re.compile(r"^#([A-Z]{4,8})[ \t]+(?=-)(.*)$")

@@ -1,0 +1,60 @@
+"""The functions of a script that nothing calls: what is in them is not run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from stackyard.lint.shell import Command
+
+_ANY = re.compile(r"\"?\$(?:\{?[@*1-9])")
+"""A command whose name the script's caller gives: it may be that of any function."""
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function and the first and last line of its commands."""
+
+    name: str
+    first: int
+    last: int
+
+
+def uncalled(commands: Sequence[Command], text: str) -> tuple[Function, ...]:
+    """The functions whose names stand nowhere but in their definitions, in comments and in such functions."""
+    if any(command.words and _ANY.match(command.words[0].raw) for command in commands):
+        return ()
+    functions = [_function(name, commands) for name in dict.fromkeys(n for each in commands for n in each.functions)]
+    rows = ["" if row.lstrip().startswith("#") else row for row in text.split("\n")]
+    found: list[Function] = []
+    while dead := [f for f in functions if f not in found and not _is_named(f, rows, found) and not _runs(f, commands)]:
+        found += dead
+    return tuple(found)
+
+
+def _runs(function: Function, commands: Sequence[Command]) -> bool:
+    """Whether a command outside the function begins with its name, as in ``f() { ./a; }; f``."""
+    outside = (command for command in commands if function.name not in command.functions and command.words)
+    return any(command.line == function.first and command.words[0].raw == function.name for command in outside)
+
+
+def _function(name: str, commands: Sequence[Command]) -> Function:
+    lines = [command.line for command in commands if name in command.functions]
+    return Function(name, min(lines), max(lines))
+
+
+def _is_named(function: Function, rows: Sequence[str], dead: Sequence[Function]) -> bool:
+    name = re.escape(function.name)
+    word, defined = re.compile(rf"(?<![\w.-]){name}(?![\w.-])"), re.compile(rf"(?:function\s+)?{name}\s*(?:\(\s*\))?")
+    for number, row in enumerate(rows, 1):
+        if any(each.first <= number <= each.last for each in (function, *dead)):
+            continue
+        text = defined.sub("", row, count=1) if _defines(row, name) else row
+        if word.search(text):
+            return True
+    return False
+
+
+def _defines(row: str, name: str) -> bool:
+    return bool(re.match(rf"\s*(?:function\s+{name}\b|{name}\s*\(\s*\))", row))
