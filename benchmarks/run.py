@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import compileall
 import importlib
 import json
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.measure import Figure
+from benchmarks.tools import REPOSITORY
 
 BENCHMARKS = {
     "starting": "--version, list, and a deploy that changes nothing",
@@ -33,6 +35,7 @@ BENCHMARKS = {
 def main(words: Sequence[str] | None = None) -> None:
     """Run the benchmarks that are named, or all; exit code 3 where a target was not reached and ``--strict`` is on."""
     options = _options(words)
+    compileall.compile_dir(REPOSITORY / "src", quiet=1)  # as an installation has it, also with PYTHONDONTWRITEBYTECODE
     figures: list[Figure] = []
     for name in options.names or BENCHMARKS:
         print(f"measuring {name}: {BENCHMARKS[name]}", file=sys.stderr, flush=True)

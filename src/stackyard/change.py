@@ -13,10 +13,11 @@ This module is pure: standard library only, no I/O, cheap to import.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, field, fields
 from typing import Any, ClassVar, get_args
 
 from stackyard.grammar import COMMAND, VALUE, VARIABLE
+from stackyard.late import dataclass
 
 
 class _Checked:

@@ -11,7 +11,8 @@ Only `stackyard.cli` catches them: it prints ``error:``, the place, the message 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from stackyard.late import dataclass
 
 
 @dataclass(frozen=True, order=True)

@@ -7,10 +7,11 @@ and in JSON. Standard library only.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Literal
 
 from stackyard.errors import InputError, Where
+from stackyard.late import dataclass
 
 Severity = Literal["refused", "warning", "note"]
 

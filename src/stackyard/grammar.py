@@ -11,7 +11,8 @@ This module is pure: standard library only, no I/O, cheap to import.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from stackyard.late import dataclass
 
 _SHOWN = 60
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+
+from stackyard.late import dataclass
 
 MOST_FILES = 40
 """The most modules of the program's own directory that are parsed."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stackyard.cli.output import show_notice
+from stackyard.late import dataclass
 from stackyard.spec.paths import with_home
 from stackyard.spec.settings import Settings
 

@@ -8,13 +8,13 @@ import shutil
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from stackyard.errors import MissingError, StackyardError
 from stackyard.host.running import Running
 from stackyard.host.secrets import redacted
 from stackyard.host.view import PLAIN, View
+from stackyard.late import dataclass
 
 GUARDED_FROM_S = 60.0
 """A program with this time limit or a longer one is ended when this process is killed; a shorter one ends by itself."""

@@ -11,11 +11,13 @@ import hashlib
 import os
 import pwd
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
+
+from stackyard.late import dataclass
 
 Fate = Literal["running", "dead", "unknown"]
 _MOST_PIDS = 1 << 22  # PID_MAX_LIMIT of the kernel

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from stackyard.host.command import run, which
+from stackyard.late import dataclass
 
 _MARKS: tuple[tuple[str, Literal["mpirun", "mpich"]], ...] = (
     ("HYDRA", "mpich"),  # MPICH and its wheels, Intel MPI, MVAPICH

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal, get_args
+
+from stackyard.late import dataclass
 
 BuiltFor = Literal["linux-64", "linux-aarch64", "linux-ppc64le"]
 BUILT_FOR: tuple[BuiltFor, ...] = get_args(BuiltFor)

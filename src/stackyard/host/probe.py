@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +18,7 @@ from typing import Any, Literal
 from stackyard.errors import StackyardError
 from stackyard.host import platforms
 from stackyard.host.command import run, which
+from stackyard.late import dataclass
 
 _X86_LEVELS: tuple[tuple[str, frozenset[str]], ...] = (
     ("x86_64_v2", frozenset(["cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3"])),

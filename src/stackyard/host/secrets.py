@@ -15,11 +15,11 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import takewhile
 from urllib.parse import quote, unquote
 
 from stackyard.errors import InputError
+from stackyard.late import dataclass
 
 HIDDEN = "***"
 """What stands for a secret."""

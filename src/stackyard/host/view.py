@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from stackyard.errors import StackyardError
+from stackyard.late import dataclass
 
 _SCRIPT = Path(__file__).with_name("readonly.py")
 

@@ -12,12 +12,12 @@ import json
 import os
 import warnings
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stackyard import __version__
 from stackyard.errors import InputError
+from stackyard.late import dataclass
 from stackyard.spec import siteyard
 from stackyard.spec.paths import with_home
 from stackyard.yard import atomic

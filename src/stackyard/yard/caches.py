@@ -13,12 +13,13 @@ import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path
 
 from stackyard.errors import StackyardError
 from stackyard.host.hashing import sha256_file
+from stackyard.late import dataclass
 from stackyard.yard import checksum, disk, formats
 from stackyard.yard.layout import ACCOUNTS, Yard
 

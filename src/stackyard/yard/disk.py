@@ -14,12 +14,12 @@ import stat
 import threading
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from stackyard.errors import StackyardError
 from stackyard.host import space
 from stackyard.host.identity import process_token
+from stackyard.late import dataclass
 
 HARDLINK, REFLINK, COPY, MIXED = "hardlink", "reflink", "copy", "mixed"
 _FICLONE = 0x40049409  # linux/fs.h: _IOW(0x94, 9, int)

@@ -20,10 +20,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from stackyard.late import dataclass
 from stackyard.yard import disk
 
 ACCOUNTS = "accounts"

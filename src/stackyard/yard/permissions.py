@@ -12,11 +12,11 @@ import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from stackyard.errors import StackyardError
 from stackyard.host.identity import account_name
+from stackyard.late import dataclass
 
 GROUP_READS = 0o027
 """The umask of a new yard that is not the site's: its group may read, nobody else."""

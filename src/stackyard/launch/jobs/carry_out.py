@@ -6,12 +6,13 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Literal
 
 from stackyard.errors import StackyardError
 from stackyard.host.command import which
 from stackyard.host.identity import hostname
+from stackyard.late import dataclass
 from stackyard.launch.jobs.job import Job, here
 from stackyard.launch.jobs.recorder import Recorder
 from stackyard.launch.jobs.requeue import (

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
 from stackyard.host.identity import hostname, whoami
+from stackyard.late import dataclass
 from stackyard.launch.jobs.job import Job
 from stackyard.launch.plan.carried import carried
 from stackyard.launch.plan.command import first_rank, launch_command, program_text

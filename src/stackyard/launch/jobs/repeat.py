@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from stackyard.errors import InputError
+from stackyard.late import dataclass
 from stackyard.launch.records.find import handle
 from stackyard.launch.records.origin import code_state
 from stackyard.launch.records.paths import RunPaths

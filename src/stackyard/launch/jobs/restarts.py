@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 
 from stackyard.findings import counted
+from stackyard.late import dataclass
 from stackyard.launch.plan.schedulers.hostlist import same_host
 from stackyard.launch.records import record
 from stackyard.launch.records.outcome import StepResult

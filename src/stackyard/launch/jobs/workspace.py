@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stackyard.host.secrets import is_secret
+from stackyard.late import dataclass
 from stackyard.yard.layout import Yard
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ on whole sockets, and consecutively over the node, where some ranks span two soc
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from stackyard.late import dataclass
 from stackyard.launch.layout.model import Node
 
 KEEP_TO_DOMAINS = 0.75

@@ -8,10 +8,11 @@ ranks_per_node + local rank) or cyclically (rank = local rank * hosts + host).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal
 
 from stackyard.findings import Finding
+from stackyard.late import dataclass
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,12 @@ with severity ``refused`` (`stackyard.findings.refuse`), so that a bad layout ca
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from stackyard.errors import InputError
 from stackyard.findings import counted
+from stackyard.late import dataclass
 from stackyard.launch.layout.cores import gpus_each, homes_of, most_cores, own_gpus, place
 from stackyard.launch.layout.model import Block, Layout, Node, Slot
 from stackyard.launch.layout.rules import judge

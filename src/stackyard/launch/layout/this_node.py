@@ -11,11 +11,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from stackyard.host.probe import memory_gib
+from stackyard.late import dataclass
 from stackyard.launch.layout.model import Node, NodeDomain
 
 THIS = "this machine"

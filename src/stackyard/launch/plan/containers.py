@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from stackyard.change import EnvironmentChange, Prepend
 from stackyard.errors import InputError, MissingError
 from stackyard.findings import Finding
 from stackyard.host.command import which
+from stackyard.late import dataclass
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.plan.backends.base import HELPERS
 from stackyard.launch.plan.model import RankProgram, Reason, Wrapper

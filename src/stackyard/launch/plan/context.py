@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from stackyard.change import EnvironmentChange
 from stackyard.errors import InputError, MissingError
+from stackyard.late import dataclass
 from stackyard.launch.layout import nodes
 from stackyard.launch.plan import schedulers, slurm_nodes
 from stackyard.launch.plan.model import Allocation

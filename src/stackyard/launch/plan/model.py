@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, Protocol
 
 from stackyard import grammar
@@ -10,6 +10,7 @@ from stackyard.change import EnvironmentChange
 from stackyard.errors import InputError
 from stackyard.findings import Finding
 from stackyard.host.secrets import HIDDEN
+from stackyard.late import dataclass
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.request.intent import BatchOptions
 from stackyard.spec.sitemodels import Scheduler

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from stackyard.errors import InputError
+from stackyard.late import dataclass
 from stackyard.launch.plan.backends.base import HELPERS
 from stackyard.launch.plan.model import Reason, Wrapper
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from stackyard.errors import InputError, MissingError
 from stackyard.findings import counted
 from stackyard.host.command import CommandError
+from stackyard.late import dataclass
 from stackyard.launch.layout.model import Layout, Node, NodeDomain
 from stackyard.launch.layout.nodes import even_split, this_node
 from stackyard.launch.plan.model import Allocation

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
+
+from stackyard.late import dataclass
 
 State = Literal["done", "failed", "cancelled", "node-lost", "no-start", "hung"]
 

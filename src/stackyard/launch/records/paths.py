@@ -22,8 +22,9 @@ Runs recorded before have ``receipt.json``, ``gate.json`` and ``gate/`` instead,
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from stackyard.late import dataclass
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,14 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from stackyard.errors import InputError
 from stackyard.host.identity import Identity, this_process
+from stackyard.late import dataclass
 from stackyard.launch.records.naming import state_folder
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.private import forget_private

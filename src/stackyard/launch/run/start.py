@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import resource
 import secrets
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from stackyard.errors import StackyardError
+from stackyard.late import dataclass
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.node.step import PlannedBlock, PlannedRole, PlannedSlot, PlannedStage, StepFile
 from stackyard.launch.plan.command import first_rank

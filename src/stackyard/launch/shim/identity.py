@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from stackyard.errors import InputError
+from stackyard.late import dataclass
 from stackyard.launch.plan.model import Family
 
 

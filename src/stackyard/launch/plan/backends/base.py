@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from stackyard.findings import Finding
+from stackyard.late import dataclass
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.plan.model import RankProgram
 from stackyard.launch.request.intent import Intent

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from stackyard.errors import Where
 from stackyard.findings import Finding
+from stackyard.late import dataclass
 from stackyard.launch.request.intent import Intent
 from stackyard.pymodules import module_of, program_file, program_modules
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from stackyard.findings import Finding, counted
+from stackyard.late import dataclass
 from stackyard.launch.layout.model import Layout, Slot
 from stackyard.launch.layout.ranges import ranges
 from stackyard.launch.plan.launchers.words import Words, equal, need_hosts, shares_cores
