@@ -299,6 +299,22 @@ def test_the_images_own_library_path_counts(image: Path, host: Path) -> None:
     assert found.rule == "mpi-own" and found.reason.startswith("it was found by LD_LIBRARY_PATH")
 
 
+def test_what_charliecloud_has_nothing_to_bind_to(image: Path, host: Path) -> None:
+    """Apptainer makes what is missing; ch-run starts nothing. Below /tmp it has the host's."""
+    binds = tuple(Bind(path=str(host.parent), to=to) for to in ("/opt/mpi", "/tmp/x", "/usr/lib64/mpi", "/usr/lib64"))
+    asked = Asked(bindings(host, binds=binds), ContainerPolicy(runtime="charliecloud"))
+    found = one(check(image, asked))
+    assert (found.rule, found.message) == ("mount-point", "/opt/mpi not found in the image")
+    (image / "opt/mpi").mkdir(parents=True)
+    assert check(image, asked).findings == ()
+
+
+def test_charliecloud_always_searches_what_it_adds(image: Path, host: Path) -> None:
+    asked = Asked(bindings(host, bound=False), ContainerPolicy(runtime="charliecloud", libraries=(str(host),)))
+    done = check(image, asked)
+    assert done.findings == () and done.loads["/app"].startswith("host:")
+
+
 def test_libraries_of_a_site_that_an_image_does_not_search(image: Path, host: Path) -> None:
     """`libraries` without bindings sets no LD_LIBRARY_PATH: only Apptainer's own scripts in the image do."""
     only = Asked(bindings(host, bound=False), ContainerPolicy(libraries=(str(host),)))

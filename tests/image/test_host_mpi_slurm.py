@@ -12,7 +12,7 @@ from image import hostmpi
 from stackyard.errors import MissingError
 from stackyard.host.command import run
 from stackyard.image.bindings.written import bindings_text
-from stackyard.spec.bindings import Bind, load_bindings
+from stackyard.spec.bindings import Bind, BoundPath, BoundVariable, HostBindings, HostMpi, load_bindings
 from support import images, programs
 from support.cli import Done, stackyard
 from support.slurm import SlurmCluster
@@ -190,13 +190,21 @@ def test_a_traced_run_adds_what_no_table_has(slurm: SlurmCluster, tmp_path: Path
     assert traced and "/etc/ld.so.cache" not in traced and not any("libc.so.6" in path for path in traced)
 
 
-def launched(
-    slurm: SlurmCluster, folder: Path, image: Path, *, expect: int, policy: str = "bindings: bindings.yaml"
-) -> Done:
-    """The ring program of an image by `stackyard launch`, with what site.yaml names."""
+def site_of(folder: Path, runtime: str, policy: str = "bindings: bindings.yaml") -> None:
     site = "name: test\nnodes: {n: {cores: 32}}\nscheduler: {kind: slurm, exclusive: false, mpi: pmi2}\n"
-    (folder / "site.yaml").write_text(f"{site}launch: {{container: {{runtime: apptainer, {policy}}}}}\n")
-    variables = slurm.environ(**{name: images.environ()[name] for name in ("PATH", "APPTAINER_USERNS")})
+    container = f"{{runtime: {runtime}, {policy}}}"
+    (folder / "site.yaml").write_text(f"{site}launch: {{container: {container}}}\n")
+
+
+def launched(
+    slurm: SlurmCluster, folder: Path, image: Path, *, expect: int, policy: str = "bindings: bindings.yaml",
+    runtime: str = "apptainer", **more: str,
+) -> Done:  # fmt: skip
+    """The ring program of an image by `stackyard launch`, with what site.yaml names."""
+    site_of(folder, runtime, policy)
+    if runtime == "apptainer":
+        more |= {name: images.environ()[name] for name in ("PATH", "APPTAINER_USERNS")}
+    variables = slurm.environ(**more)
     words = ("--site", folder / "site.yaml", "launch", "-N", "2", "-r", "2", "-c", "1", "--backend", "mpi")
     return stackyard(*words, "--container", image, "/app", cwd=folder, expect=expect, **variables)
 
@@ -220,6 +228,62 @@ def test_an_image_that_brings_its_own_mpich(slurm: SlurmCluster, tmp_path: Path)
     except MissingError as error:
         pytest.skip(f"{error}; {error.detail}")
     all_ranks_with_5_0_2(tmp_path, launched(slurm, tmp_path, root, expect=0, policy="options: []"))
+
+
+@pytest.fixture(scope="module")
+def own_image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The image for Charliecloud, with what ch-run does not make: a place for each directory that is bound."""
+    programs.need("gcc", "ch-run")
+    return hostmpi.image_with_mpich(tmp_path_factory.mktemp("charliecloud") / "root")
+
+
+def mpich_as_libraries(folder: Path) -> HostBindings:
+    """MPICH 5.0.2 as a distribution has it: files of one directory, that go into an image one by one."""
+    prefix = hostmpi.mpich("of-host") / "lib"
+    (folder / "lib").mkdir()
+    for path in prefix.rglob("*.so*"):
+        if path.is_file() and path.name != "libmpi.so":
+            (folder / "lib" / path.name).hardlink_to(path)
+    rows = tuple(BoundPath(path=f"{folder}/lib/{name}") for name in ("*.so.*", "*.so"))
+    variables = [("MPIR_CVAR_CH4_CMA_ENABLE", "0"), ("UCX_POSIX_USE_PROC_LINK", "n")]
+    return HostBindings(
+        mpi=HostMpi(family="mpich", library=f"{folder}/lib/libmpi.so.12", pmi=("pmi2",)),
+        libraries=rows, variables=tuple(BoundVariable(name=name, value=value) for name, value in variables),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["folder", "squashfs"])
+def test_charliecloud(slurm: SlurmCluster, own_image: Path, tmp_path: Path, kind: str) -> None:
+    """Checked and run: the host's files in every rank; and the image's own without the libraries."""
+    root = own_image
+    if kind == "squashfs":
+        programs.need("mksquashfs", "squashfuse")
+        root = tmp_path / "image.sqfs"
+        run(["mksquashfs", own_image, root, "-quiet", "-comp", "zstd", "-Xcompression-level", "1"])
+    bindings = mpich_as_libraries(tmp_path)
+    (tmp_path / "bindings.yaml").write_text(bindings_text(bindings))
+    site_of(tmp_path, "charliecloud")
+    words = ("bindings", "check", root, "--json", "--run", f"{SRUN} --mpi=pmi2", "--", "/app")
+    done = stackyard("--site", tmp_path / "site.yaml", *words, cwd=tmp_path, **slurm.environ())
+    assert said(done) == RANKS, done.err
+    assert {" ".join(text.split()) for text in libraries(done)} == {"MPICH Version: 5.0.2"}
+    ranks = done.value["ranks"]
+    assert all(rank["is_host"] and rank["library"].endswith("/libs/libmpi.so.12") for rank in ranks), ranks
+    own = bindings.model_copy(update={"libraries": ()})
+    (tmp_path / "bindings.yaml").write_text(bindings_text(own))
+    other = stackyard("--site", tmp_path / "site.yaml", *words, cwd=tmp_path, expect=3, **slurm.environ())
+    assert {" ".join(text.split()) for text in libraries(other)} == {"MPICH Version: 4.3.2"}
+    assert rules(other) == {"mpi-own", "rank-mpi"}
+
+
+def test_charliecloud_in_a_launch(slurm: SlurmCluster, own_image: Path, tmp_path: Path) -> None:
+    (tmp_path / "bindings.yaml").write_text(bindings_text(mpich_as_libraries(tmp_path)))
+    (tmp_path / "nodes").mkdir()
+    done = launched(slurm, tmp_path, own_image, expect=0, runtime="charliecloud", STACKYARD_TMP=str(tmp_path / "nodes"))
+    assert [*(tmp_path / "nodes").iterdir()] == []  # of the libraries' places nothing is left
+    text = "".join(file.read_text() for file in tmp_path.glob("runs/*/**/rank-*.log")) or done.out
+    assert sorted(re.findall(r"rank \d of 4: sum 10, last 4", text)) == RANKS, done.out + done.err
+    assert len(re.findall(r"MPICH Version:\s+5\.0\.2", text)) == 4
 
 
 def test_a_launch_names_a_source_that_a_node_lacks(slurm: SlurmCluster, image: Path, tmp_path: Path) -> None:

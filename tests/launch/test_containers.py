@@ -15,6 +15,7 @@ from stackyard.launch.plan.containers import wrap
 from stackyard.launch.plan.model import RankProgram, Wrapper
 from stackyard.launch.request.intent import Intent
 from stackyard.launch.shim import shell
+from stackyard.launch.shim.programs import wrapped
 from stackyard.spec.models import ContainerPolicy, LaunchPolicy, Site
 from support import programs
 
@@ -180,8 +181,47 @@ def test_charliecloud_needs_a_place_to_bind(tmp_path: Path) -> None:
 
 def test_what_charliecloud_cannot(tmp_path: Path) -> None:
     intent = Intent(program=("x",), container=str(image(tmp_path / "image")), cwd="/tmp")
-    made = wrap(intent, site(runtime="charliecloud", libraries=("/l/a.so",)), layout("nvidia"), STACK)
-    assert [finding.rule for finding in made.findings] == ["charliecloud-gpu", "charliecloud-libraries"]
+    made = wrap(intent, site(runtime="charliecloud"), layout("nvidia"), STACK)
+    assert [finding.rule for finding in made.findings] == ["charliecloud-gpu"]
+
+
+def test_bindings_with_charliecloud_are_where_it_has_them(tmp_path: Path) -> None:
+    (tmp_path / "bindings.yaml").write_text(
+        "format: 1\nlibraries: [{path: /l/liba.so}]\npreload: [{path: /l/libhook.so}]\nlibrary_path: [{path: /l}]\n"
+    )
+    intent = Intent(program=("x",), container=str(image(tmp_path / "image")), cwd="/tmp")
+    there = site(runtime="charliecloud", bindings=str(tmp_path / "bindings.yaml"))
+    made = wrap(intent, there, layout(), STACK)
+    assert made.linked == ("/l/liba.so", "/l/libhook.so")
+    assert "--set-env=LD_LIBRARY_PATH=/l:${STACKYARD_DIR}/libs${STACKYARD_LIBRARY_PATH}" in made.argv
+    assert "--set-env=LD_PRELOAD=${STACKYARD_DIR}/libs/libhook.so" in made.argv
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("given", ["", "/own"])
+def test_charliecloud_adds_libraries(tmp_path: Path, given: str) -> None:
+    """Each under its own name, the host's files themselves, at the end of the path. Outside they stay empty."""
+    programs.need("ch-run")
+    name, step, node = image(tmp_path / "image"), tmp_path / "step", tmp_path / "node"
+    for folder in (step, node, tmp_path / "host"):
+        folder.mkdir()
+    (tmp_path / "host/liba.so.1").write_text("a")
+    (tmp_path / "host/liba.so").symlink_to("liba.so.1")
+    variables = {"LD_LIBRARY_PATH": given} if given else {}
+    libraries = (f"{tmp_path}/host/liba.so*", f"{tmp_path}/host/libnone*")
+    there = site(runtime="charliecloud", binds=("/usr",), libraries=libraries, variables=variables)
+    made = wrap(Intent(program=("x",), container=str(name), cwd=str(step)), there, layout(), EnvironmentChange())
+    text = shell.array(
+        "sy_words", ("sh", "-c", 'cat "$1"/libs/*; ls "$1/libs"; echo "$LD_LIBRARY_PATH"', "sh", str(node))
+    )
+    text += wrapped(made) + '"${sy_words[@]}"'
+    environ = {"USER": "root", **os.environ, "STACKYARD_STEP": str(step), "STACKYARD_DIR": str(node)}
+    environ["LD_LIBRARY_PATH"] = "/hosts"
+    for _ in range(2):  # another rank of the node has made the same
+        done = subprocess.run(["bash", "-c", text], env=environ, capture_output=True, text=True, check=True, timeout=60)
+        path = f"{given}:{node}/libs" if given else f"{node}/libs:/hosts"
+        assert done.stdout.splitlines() == ["aaliba.so", "liba.so.1", path]
+    assert [file.read_text() for file in (node / "libs").iterdir()] == ["", ""]
 
 
 def test_ranks_in_namespaces_of_their_own_do_not_read_each_others_memory(intent: Intent) -> None:

@@ -234,8 +234,9 @@ def module_settings(variant: Variant, site: Site) -> dict[str, Any]:
     """The module settings of the stack and of the site: a later change of the site does not alter them."""
     settings = variant.modules.model_dump(mode="json")
     own = variant.modules
-    common = () if own.commands else site.modules.depends_on  # what runs beside the user's stack replaces nothing of it
-    family = "" if own.commands else site.modules.family
+    beside = bool(own.commands) or not (variant.environment.conda or variant.environment.pip)
+    common = () if beside else site.modules.depends_on  # what runs beside the user's stack replaces nothing of it
+    family = "" if beside else site.modules.family
     settings["family"] = family if own.family is None else own.family
     settings["depends_on"] = list(dict.fromkeys((*common, *own.depends_on)))
     return settings

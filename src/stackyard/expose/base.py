@@ -21,7 +21,7 @@ from stackyard.change import (
     SetRestorable,
     UserPath,
 )
-from stackyard.expose.commands import commands_change, commands_of
+from stackyard.expose.commands import commands_change, runs_beside
 from stackyard.expose.conda import conda_operations
 from stackyard.host.names import brings_conda
 from stackyard.spec.siteyard import in_sites_yard
@@ -64,7 +64,7 @@ def base_change(record: BuildRecord, site: Site) -> EnvironmentChange:
 
 def full_change(record: BuildRecord, site: Site) -> EnvironmentChange:
     """Everything that loading a revision does: `stack_change`, or its commands alone; its variables, its notice."""
-    offered = commands_change(record) if commands_of(record) else stack_change(record, site)
+    offered = commands_change(record) if runs_beside(record) else stack_change(record, site)
     change = offered + _variables(record, site)
     return merged(change + _notice(record, change))
 

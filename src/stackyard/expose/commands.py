@@ -22,6 +22,11 @@ def commands_of(record: BuildRecord) -> tuple[str, ...]:
     return tuple(record.settings.get("commands") or ())
 
 
+def runs_beside(record: BuildRecord) -> bool:
+    """Whether loading it leaves the user's own stack as it is: it offers commands, or variables alone."""
+    return bool(commands_of(record)) or not record.packages
+
+
 def example(record: BuildRecord) -> str:
     """A command that the stack has, for a hint: one that it offers, else Python, else a shell."""
     return next(iter(commands_of(record)), "python" if record.interpreter else "bash")
@@ -29,6 +34,8 @@ def example(record: BuildRecord) -> str:
 
 def commands_change(record: BuildRecord) -> EnvironmentChange:
     """What loading such a module does, apart from its own variables."""
+    if not commands_of(record):
+        return EnvironmentChange()
     return EnvironmentChange((Prepend("PATH", str(RevisionPaths.of(record.path).commands)),))
 
 

@@ -105,11 +105,12 @@ def help_text(record: BuildRecord, state: str = "published", more: str = "") -> 
 
 
 def _commands(record: BuildRecord) -> str:
-    lines = {f"stackyard show {record.module}": "list every package with its build and origin"}
+    meaning = "list every package with its build and origin" if record.packages else "how it was made"
+    lines = {f"stackyard show {record.module}": meaning}
     if holds_conda(record):
         lines["conda create -n mine python"] = "create an environment of your own in $CONDA_ENVS_PATH"
         lines["conda activate mine"] = "activate it; unloading this module deactivates it"
-    elif _has_python(record):
+    elif _has_python(record) and record.packages:
         first, *others, last = record.payload.on_top(record.interpreter)
         lines[first] = "create an environment of your own on top, then"
         lines |= dict.fromkeys(others, "let it see this stack's packages, then")

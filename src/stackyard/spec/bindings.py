@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -24,6 +25,20 @@ from stackyard.spec.words import Text, VariableName, VariableValue
 FORMAT = 1
 LIBRARIES = "/.singularity.d/libs"
 """Where Apptainer and Singularity bind the files of CONTAINLIBS, each under its own name."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a runtime has `libraries` in an image, and what adds the LD_LIBRARY_PATH that programs would have there."""
+
+    libraries: str
+    rest: str
+
+
+APPTAINER = Place(LIBRARIES, "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}")
+"""Apptainer and Singularity evaluate a variable's value in the image."""
+CHARLIECLOUD = Place("${STACKYARD_DIR}/libs", "${STACKYARD_LIBRARY_PATH}")
+"""`launch` fills in these variables on the node (`image.bindings.charliecloud`)."""
 
 Family = Literal["openmpi", "mpich", "cray-mpich", "intel-mpi", "mvapich", "spectrum-mpi", "none"]
 
@@ -107,15 +122,17 @@ class HostBindings(Model):
         every = (*self.binds, *self.libraries, *(each for each in self.preload if not self._is_bound(each.path)))
         return tuple(dict.fromkeys(each.path for each in every if "*" not in each.path))
 
-    def applied(self, policy: ContainerPolicy) -> ContainerPolicy:
+    def applied(self, policy: ContainerPolicy, place: Place = APPTAINER) -> ContainerPolicy:
         """The site's container policy with these bindings in it: its own binds, variables and options stay."""
         extra = [each.path for each in self.preload if not self._is_bound(each.path)]
-        preload = [f"{LIBRARIES}/{Path(p).name}" if p in extra else p for p in (each.path for each in self.preload)]
+        preload = [
+            f"{place.libraries}/{Path(p).name}" if p in extra else p for p in (each.path for each in self.preload)
+        ]
         libraries = (*(each.path for each in self.libraries), *extra)
         variables = {each.name: each.value for each in self.variables}
-        path = [each.path for each in self.library_path] + ([LIBRARIES] if libraries else [])
+        path = [each.path for each in self.library_path] + ([place.libraries] if libraries else [])
         if path:
-            variables["LD_LIBRARY_PATH"] = ":".join(path) + "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+            variables["LD_LIBRARY_PATH"] = ":".join(path) + place.rest
         if preload:
             variables["LD_PRELOAD"] = ":".join(preload)
         binds = tuple(f"{each.path}:{each.to}" if each.to else each.path for each in self.binds)

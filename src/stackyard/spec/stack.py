@@ -147,8 +147,8 @@ class _Maker:
         interpreter, environment, added = pythons.settle(file, piece.environment, point.axes, self.site)
         name = self._name(point, environment, file, interpreter.version)
         place = point.place if point.place.file else self.source.root.where
-        if self.kind == "stack" and not (environment.conda or environment.pip):
-            hint = "name packages in `environment:`, or stacks in `imports:`"
+        if self.kind == "stack" and not (environment.conda or environment.pip or file.modules.variables):
+            hint = "name packages in `environment:`, or stacks in `imports:`; or `modules: variables:`, for these alone"
             raise InputError(f"the variant {name or point.version} has no packages", where=place, hint=hint)
         pythons.check(name, environment, interpreter, point.axes, place)
         platforms, dropped = _platforms(file.platforms or environment.platforms, place)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from stackyard.errors import InputError, StackyardError
 from stackyard.expose.base import stack_change
-from stackyard.expose.commands import commands_of
+from stackyard.expose.commands import runs_beside
 from stackyard.expose.published import change_of
 from stackyard.host.modules import (
     ModuleSystem,
@@ -190,7 +190,7 @@ class _Job:
         """
         change = change_of(self.record, self.site)
         environ = self.loaded[0].environ if self.loaded else change.apply(self.before)
-        if commands_of(self.record):
+        if runs_beside(self.record):
             environ = change.apply(stack_change(self.record, self.site).apply(environ))
         return environ
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from stackyard.spec.bindings import HostBindings
 
 FILE = "bindings.yaml"
-KINDS = ("bindings", "site", "lua", "tcl")
+KINDS = ("bindings", "site", "lua", "tcl", "stack")
 
 
 @click.group(cls=VerbGroup, short_help="what images get from this host", examples=(
@@ -114,6 +114,7 @@ def _write(context: Context, bindings: HostBindings, output: Path | None, replac
 @command.command(cls=Verb, short_help="the bindings as a file, as settings of a site, or as a module", examples=(
     ("what images get from this host, and why", "stackyard bindings show"),
     ("for those who call the runtime themselves: a module", "stackyard bindings show --as lua > bindings.lua"),
+    ("the same, to be published", "stackyard bindings show --as stack > stack.yaml && stackyard deploy stack.yaml"),
     ("the machines with a profile", "stackyard bindings show --profiles"),
 ))  # fmt: skip
 @click.argument("file", required=False, type=click.Path(path_type=Path))
@@ -138,7 +139,7 @@ def show(context: Context, file: Path | None, kind: str, runtime: str, profiles:
         show_json({**bindings.model_dump(), "missing": missing})
     else:
         click.echo(_text(bindings, kind, runtime), nl=False)
-        if kind in ("lua", "tcl") and bindings.options:
+        if kind in ("lua", "tcl", "stack") and bindings.options:
             options = " ".join(each.option for each in bindings.options)
             context.notice(f"no variable of {runtime} holds `options`: give them to each command: {options}")
     for path in missing:
@@ -149,13 +150,15 @@ def show(context: Context, file: Path | None, kind: str, runtime: str, profiles:
 
 def _text(bindings: HostBindings, kind: str, runtime: str) -> str:
     from stackyard.image.bindings.profiles import expanded
-    from stackyard.image.bindings.written import bindings_text, container_text
+    from stackyard.image.bindings.written import bindings_text, container_text, stack_text
     from stackyard.spec.sitemodels import ContainerPolicy
 
     if kind == "bindings":
         return bindings_text(bindings)
     if kind == "site":
         return container_text(bindings.applied(ContainerPolicy()))
+    if kind == "stack":
+        return stack_text(expanded(bindings), runtime)
     return _module(expanded(bindings), kind, runtime)
 
 
@@ -163,9 +166,9 @@ def _module(bindings: HostBindings, kind: str, runtime: str) -> str:
     """The modulefile ``stackyard-bindings``."""
     from stackyard.expose import lua, tcl
     from stackyard.expose.page import Page
-    from stackyard.image.bindings.written import as_change
+    from stackyard.image.bindings.written import as_change, module_summary
 
-    text = f"{bindings.summary}, for images that are run with {runtime}. Unload it before you build an image."
+    text = module_summary(bindings, runtime)
     content = Page(
         module="stackyard-bindings", stack="stackyard-bindings", help=text, whatis=(("Description", text),), family="",
         conflict=(), depends_on=(), extensions=(), deprecated="", notice="", change=as_change(bindings, runtime),
@@ -268,8 +271,7 @@ def _repair(
 def _ranks(context: Context, image: Path, asked: Asked, launcher: str, program: Sequence[str]) -> list[Rank]:
     from stackyard.image.bindings.maps import run_ranks
 
-    policy = asked.bindings.applied(asked.policy)
-    ranks, done = run_ranks(image, policy, Path(asked.bindings.mpi.library), launcher, program)
+    ranks, done = run_ranks(image, asked.bindings, asked.policy, launcher, program)
     click.echo(done.output, err=True)
     return ranks
 

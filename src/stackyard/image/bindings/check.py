@@ -14,6 +14,7 @@ from typing import Any
 
 from stackyard.findings import Finding, some
 from stackyard.host.elf import ElfFile
+from stackyard.image.bindings.charliecloud import without_a_place
 from stackyard.image.bindings.detect import files_below
 from stackyard.image.bindings.drivers import Driver, check_driver, newest
 from stackyard.image.bindings.families import KnownMpi, companion_sonames, families, known_mpi, mpi_sonames, parts
@@ -21,6 +22,7 @@ from stackyard.image.bindings.loader import Closure, Loaded, read_elf
 from stackyard.image.bindings.opened import opened
 from stackyard.image.bindings.profiles import missing_here
 from stackyard.image.bindings.symbols import version_findings
+from stackyard.image.bindings.tree import Tree
 from stackyard.image.bindings.view import Contents, User, View, contents, view
 from stackyard.spec.bindings import LIBRARIES, HostBindings
 from stackyard.spec.sitemodels import ContainerPolicy, Gpu, Site
@@ -80,6 +82,7 @@ def check(image: Path, asked: Asked) -> Checked:
         loads: dict[str, str] = {}
         rpaths: dict[str, None] = {}
         findings = [*_sources(asked.bindings), *_known(asked.bindings), *_cleaned(policy), *_names(seen), *_pmi(asked)]
+        findings += _places(files.tree, policy)
         findings += _of_users(users, seen, asked.bindings, loads, rpaths)
         findings += _of_components(users, seen, asked.bindings, loads)
         findings += _of_drivers(inside, asked.drivers)
@@ -152,6 +155,16 @@ def _cleaned(policy: ContainerPolicy) -> Iterator[Finding]:
             "cleanenv", "refused", f"{policy.cleaning} removes the launcher's variables inside the image",
             "every rank would be rank 0 of 1, and exit with status 0",
             "remove it from `options` of launch.container",
+        )  # fmt: skip
+
+
+def _places(image: Tree, policy: ContainerPolicy) -> Iterator[Finding]:
+    lacking = without_a_place(image, policy.binds) if policy.runtime == "charliecloud" else []
+    if lacking:
+        yield Finding(
+            "mount-point", "refused", f"{some(lacking, _SHOWN)} not found in the image",
+            "Charliecloud binds only over what an image has: it would start no program",
+            "make an empty directory, or file, in the image for each",
         )  # fmt: skip
 
 

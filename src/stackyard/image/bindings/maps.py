@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import sys
 import tempfile
@@ -16,17 +17,19 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from stackyard.errors import InputError, MissingError, StackyardError
+from stackyard.errors import InputError, StackyardError
 from stackyard.findings import Finding, counted
-from stackyard.host.command import Result, ending, run, which
+from stackyard.host.command import Result, ending, run
 from stackyard.host.daemons import PALS_DIRECTORY, PMIX_DIRECTORY, RANKS, SLURM_DIRECTORIES
+from stackyard.host.runtimes import runtime_of
 from stackyard.image.bindings import watch
+from stackyard.image.bindings.charliecloud import linked
 from stackyard.image.bindings.families import mpi_sonames
 from stackyard.image.bindings.profiles import files_of
+from stackyard.spec.bindings import CHARLIECLOUD, HostBindings
 from stackyard.spec.sitemodels import ContainerPolicy
 
 RUN_S = 1800
-RUNTIMES = ("apptainer", "singularity")
 
 
 @dataclass(frozen=True)
@@ -46,18 +49,17 @@ class Rank:
 
 
 def run_ranks(
-    image: Path, policy: ContainerPolicy, library: Path, launcher: str, program: Sequence[str]
+    image: Path, bindings: HostBindings, policy: ContainerPolicy, launcher: str, program: Sequence[str]
 ) -> tuple[list[Rank], Result]:
     """Start a program in an image and say what each of its ranks has loaded.
 
     Args:
-        policy: the site's settings, the bindings among them.
-        library: the host's MPI.
+        policy: the site's settings, without the bindings.
         launcher: starts the ranks, e.g. ``srun -N2 --mpi=pmi2``; empty: one process, here.
 
     Raises:
-        InputError: no program is given.
-        MissingError: neither Apptainer nor Singularity is installed.
+        InputError: no program is given, or the site's runtime does not read the image.
+        MissingError: no runtime is installed.
         StackyardError: the launcher failed, or started no rank.
     """
     if not program:
@@ -65,10 +67,11 @@ def run_ranks(
     with tempfile.TemporaryDirectory(prefix=".stackyard-maps-", dir=Path.cwd()) as name:  # the nodes see it
         folder = Path(name)
         script = folder / "rank.sh"
-        script.write_text(_script(image, policy, folder, program))
+        script.write_text(_script(image, bindings, policy, folder, program))
         script.chmod(0o755)
         done = run([*shlex.split(launcher), str(script)], timeout_s=RUN_S, check=False)
         said = [json.loads(file.read_text()) for file in sorted(folder.glob("rank-*.json"))]
+    library = Path(bindings.mpi.library)
     ranks = sorted((_rank(each, library) for each in said), key=lambda rank: (rank.rank, rank.node))
     _started(ranks, done, launcher)
     return ranks, done
@@ -86,29 +89,66 @@ def _started(ranks: Sequence[Rank], done: Result, launcher: str) -> None:
     )
 
 
-def _script(image: Path, policy: ContainerPolicy, folder: Path, program: Sequence[str]) -> str:
+def _script(image: Path, bindings: HostBindings, policy: ContainerPolicy, folder: Path, program: Sequence[str]) -> str:
     """The program of a rank: the runtime in the image, watched from outside."""
-    runtime: str = policy.runtime or next((name for name in RUNTIMES if which(name)), "")
-    if runtime not in RUNTIMES:
-        raise MissingError(
-            "cannot run the image: apptainer and singularity not found on PATH", hint="load the module of one of them"
-        )
+    runtime = runtime_of(policy.runtime, str(image.absolute()))
+    own = [sys.executable, "-I", "-S", watch.__file__, str(folder), ",".join(RANKS)]
+    made = (
+        _charliecloud(bindings.applied(policy, CHARLIECLOUD))
+        if runtime == "charliecloud"
+        else _apptainer(runtime, bindings.applied(policy))
+    )
+    rest = [str(image.absolute()), *made.before, *program]
+    return "\n".join(
+        ["#!/bin/bash -p", "sy_binds=()", *made.lines, _WIRE.format(option=made.option),
+         f'{made.start}{" ".join(map(_filled, [*own, *made.words]))} "${{sy_binds[@]}}" {shlex.join(rest)}\n']
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Exec:
+    """How a runtime is called: lines of the script, words before the image and between it and the program."""
+
+    lines: list[str]
+    words: list[str]
+    option: str = "--bind"
+    before: tuple[str, ...] = ()
+    start: str = "exec "
+
+
+def _apptainer(runtime: str, policy: ContainerPolicy) -> _Exec:
     prefix = runtime.upper()
     variables = {f"{prefix}ENV_{name}": value for name, value in policy.variables.items()}
-    libraries = [file for path in policy.libraries for file in files_of(path)]
+    libraries = _files(policy)
     if libraries:
         variables[f"{prefix}_CONTAINLIBS"] = ",".join(libraries)
-    words = [runtime, "exec", *(word for bind in policy.binds for word in ("--bind", bind)), *policy.options]
-    own = [sys.executable, "-I", "-S", watch.__file__, str(folder), ",".join(RANKS)]
-    lines = ["#!/bin/sh", *(f"export {name}={shlex.quote(value)}" for name, value in variables.items()), _WIRE]
-    return "\n".join(
-        [*lines, f'exec {shlex.join([*own, *words])} "$@" {shlex.join([str(image.absolute()), *program])}\n']
-    )
+    binds = [word for bind in policy.binds for word in ("--bind", bind)]
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
+    return _Exec(lines, [runtime, "exec", *binds, *policy.options])
 
 
-_WIRE = f"""set --
-for path in "${PMIX_DIRECTORY}" {SLURM_DIRECTORIES} "${PALS_DIRECTORY}"; do
-  if [ -n "$path" ] && [ -d "$path" ]; then set -- "$@" --bind "$path"; fi
+def _charliecloud(policy: ContainerPolicy) -> _Exec:
+    """The private directory is removed at the end: only the empty files over which libraries were bound are in it."""
+    lines = [
+        'export USER="${USER:-root}" STACKYARD_DIR; STACKYARD_DIR=$(mktemp -d /tmp/stackyard-XXXXXX) || exit 71',
+        """trap 'rm -rf -- "$STACKYARD_DIR"' EXIT""", linked(_files(policy)),
+    ]  # fmt: skip
+    words = [word for bind in policy.binds for word in ("-b", bind.removesuffix(":ro").removesuffix(":rw"))]
+    words += [f"--set-env={name}={value}" for name, value in policy.variables.items()]
+    return _Exec(lines, ["ch-run", "--env-no-expand", *words, *policy.options], "-b", ("--",), "")
+
+
+def _files(policy: ContainerPolicy) -> list[str]:
+    return [file for path in policy.libraries for file in files_of(path)]
+
+
+def _filled(word: str) -> str:
+    """A quoted word, in which the shell fills in what is known only on the node."""
+    return re.sub(r"\$\{STACKYARD_\w+\}", lambda found: f"'\"{found[0]}\"'", shlex.quote(word))
+
+
+_WIRE = f"""for path in "${PMIX_DIRECTORY}" {SLURM_DIRECTORIES} "${PALS_DIRECTORY}"; do
+  if [ -n "$path" ] && [ -d "$path" ]; then sy_binds+=({{option}} "$path"); fi
 done"""
 """The directories of the job's PMIx or PALS server, whose names only a rank has. `stackyard launch` binds them too."""
 

@@ -73,10 +73,11 @@ def view(image: Tree, policy: ContainerPolicy) -> View:
     mounts |= {f"{LIBRARIES}/{name}": file for name, file in libraries.items() if file.exists()}
     tree = image.bound(mounts)
     given = policy.variables.get("LD_LIBRARY_PATH", "")
-    own = _own_library_path(image)
+    of_charliecloud = policy.runtime == "charliecloud"  # it reads no script of the image, and always has our path
+    own = () if of_charliecloud else _own_library_path(image)
     explicit = _without_variables(given)
     path = [*explicit, *(own if not given or "LD_LIBRARY_PATH" in given else ())]
-    searched = LIBRARIES in path or bool(given) or image.find(_BASE) is not None
+    searched = LIBRARIES in path or bool(given) or of_charliecloud or image.find(_BASE) is not None
     if searched and LIBRARIES not in path:
         path.append(LIBRARIES)
     preload = tuple(word for word in re.split(r"[:\s]", policy.variables.get("LD_PRELOAD", "")) if word)

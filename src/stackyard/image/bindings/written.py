@@ -73,6 +73,26 @@ def as_change(bindings: HostBindings, runtime: str = "apptainer") -> Environment
     return EnvironmentChange(tuple(operations))
 
 
+def stack_text(bindings: HostBindings, runtime: str) -> str:
+    """A stack.yaml without packages: deployed, it is the module `as_change` for all users of a yard."""
+    change = as_change(bindings, runtime)
+    rows = [f"    {each.variable}: {json.dumps(each.value)}" for each in change if isinstance(each, SetRestorable)]
+    version = re.sub(r"[^\w.+-]", "-", bindings.name) or "1"
+    lines = [
+        f"# For those who call {runtime} themselves: stackyard deploy publishes it as a module.",
+        "name: stackyard-bindings",
+        f"version: {json.dumps(version)}", f"summary: {json.dumps(module_summary(bindings, runtime))}",
+        "modules:", "  variables:", *rows,
+    ]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def module_summary(bindings: HostBindings, runtime: str) -> str:
+    """What the module says of itself."""
+    of = bindings.summary or bindings.name or "The host's libraries"
+    return f"{of}, for images that are run with {runtime}. Unload it before you build an image."
+
+
 def _flow(row: Mapping[str, object]) -> str:
     filled = {key: value for key, value in row.items() if value not in ("", (), [])}
     return "{" + ", ".join(f"{key}: {_value(value)}" for key, value in filled.items()) + "}"

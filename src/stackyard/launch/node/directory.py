@@ -67,10 +67,11 @@ class NodeDirectory:
 
     def remove(self) -> "None":
         """Remove the directory with everything in it."""
-        with contextlib.suppress(OSError):
-            for name in listed(self.path):
-                os.unlink(os.path.join(self.path, name))
-            os.rmdir(self.path)
+        for folder in (os.path.join(self.path, "libs"), self.path):  # libs: of a container's runtime
+            with contextlib.suppress(OSError):
+                for name in listed(folder):
+                    os.unlink(os.path.join(folder, name))
+                os.rmdir(folder)
 
 
 def _quoted(value: "str") -> "str":

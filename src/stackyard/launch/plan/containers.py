@@ -15,9 +15,9 @@ from dataclasses import field, replace
 from pathlib import Path
 
 from stackyard.change import EnvironmentChange, Prepend
-from stackyard.errors import InputError, MissingError
+from stackyard.errors import InputError
 from stackyard.findings import Finding
-from stackyard.host.command import which
+from stackyard.host.runtimes import runtime_of
 from stackyard.late import dataclass
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.plan.backends.base import HELPERS
@@ -25,10 +25,8 @@ from stackyard.launch.plan.model import RankProgram, Reason, Wrapper
 from stackyard.launch.plan.staging import VARIABLE, image_path, staged_image
 from stackyard.launch.request.intent import Intent
 from stackyard.pymodules import script_of
+from stackyard.spec.bindings import APPTAINER, CHARLIECLOUD, Place, load_bindings
 from stackyard.spec.sitemodels import ContainerPolicy, Site
-
-PROGRAMS = {"apptainer": "apptainer", "singularity": "singularity", "charliecloud": "ch-run"}
-"""Runtime: its program, searched in this order if the site names none."""
 
 WIRE_UP = ("${STACKYARD_STEP}", "${STACKYARD_WIRE_1}", "${STACKYARD_WIRE_2}")
 """Directories that the shim knows at run time: the run directory and the directories of the launcher's PMIx or PALS
@@ -79,9 +77,9 @@ def wrap(
         InputError: the image does not exist, or the runtime does not support its format.
         MissingError: the site names no runtime and none is found.
     """
-    policy, needed = _policy(site)
     image = _image(intent)
-    runtime = _runtime(policy, image, environ)
+    runtime = runtime_of(site.launch.container.runtime, image, environ)
+    policy, needed = _policy(site, CHARLIECLOUD if runtime == "charliecloud" else APPTAINER)
     cwd = intent.cwd or str(Path.cwd())
     staged = (f"${{{VARIABLE}}}",) if intent.stage else ()
     fixed = [cwd, *_script_folder(intent, cwd), *_helpers(intent, program), *((stack_root,) if stack_root else ())]
@@ -107,15 +105,13 @@ def _of_bindings(site: Site) -> tuple[Reason, ...]:
     return (Reason((Path(file).name,), "the host's libraries in the image, each with its reason"),) if file else ()
 
 
-def _policy(site: Site) -> tuple[ContainerPolicy, tuple[str, ...]]:
+def _policy(site: Site, place: Place) -> tuple[ContainerPolicy, tuple[str, ...]]:
     """The site's policy with its bindings in it, and the files that all nodes must have for them."""
     policy = site.launch.container
     if not policy.bindings:
         return policy, ()
-    from stackyard.spec.bindings import load_bindings
-
     bindings = load_bindings(Path(policy.bindings))
-    return bindings.applied(policy), bindings.needed
+    return bindings.applied(policy, place), bindings.needed
 
 
 def _script_folder(intent: Intent, cwd: str) -> tuple[str, ...]:
@@ -143,25 +139,6 @@ def _image(intent: Intent) -> str:
     if not path.exists():
         raise InputError(f"image not found: {path}", hint="--container takes a SIF or SquashFS file, or a directory")
     return str(path)
-
-
-def _runtime(policy: ContainerPolicy, image: str, environ: Mapping[str, str] | None) -> str:
-    """The site's runtime, else the first one on PATH that supports the image."""
-    sif = image.endswith(".sif")
-    if policy.runtime:
-        if policy.runtime == "charliecloud" and sif:
-            raise InputError(
-                f"{image} is a SIF file, which this site's runtime, Charliecloud, does not support",
-                hint="use a directory or a SquashFS file",
-            )
-        return policy.runtime
-    for runtime, program in PROGRAMS.items():
-        if which(program, environ) and not (sif and runtime == "charliecloud"):
-            return runtime
-    raise MissingError(
-        f"cannot run {image}: none of {', '.join(PROGRAMS.values())} found on PATH",
-        hint="set `launch.container.runtime` in site.yaml if the runtime exists only on the compute nodes",
-    )
 
 
 def _apptainer(runtime: str, inside: Inside) -> Wrapper:
@@ -200,30 +177,46 @@ def _charliecloud(inside: Inside) -> Wrapper:
     words = ["ch-run"]
     for bind in inside.binds:
         words += ["-b", bind.removesuffix(":ro").removesuffix(":rw")]
-    words += [f"--set-env={name}={value}" for name, value in inside.variables.items()]
+    words += [f"--set-env={name}={value}" for name, value in _with_libraries(inside).items()]
     words += ["--env-no-expand", "-c", inside.cwd, *inside.policy.options, inside.image, "--"]
-    reasons = (
+    reasons: tuple[Reason, ...] = (
         Reason(("ch-run",), f"runs in {inside.image}"),
         Reason(("-b",), "the site's directories, the working directory, the run directory, the launcher's PMI server"),
     )
-    return Wrapper(tuple(words), reasons=reasons, findings=(*_cleaned(inside), *_beyond_charliecloud(inside)))
+    libraries = inside.policy.libraries
+    if libraries:
+        reasons += (Reason(("LD_LIBRARY_PATH",), "the host libraries that the site names, bound on each node"),)
+    findings = (*_cleaned(inside), *_beyond_charliecloud(inside))
+    return Wrapper(tuple(words), reasons=reasons, findings=findings, linked=libraries)
+
+
+def _with_libraries(inside: Inside) -> dict[str, str]:
+    """The variables, with the directory of the site's libraries at the end of LD_LIBRARY_PATH, if it is not in it."""
+    given = inside.variables.get("LD_LIBRARY_PATH", "")
+    if not inside.policy.libraries or CHARLIECLOUD.libraries in given:
+        return inside.variables
+    added = f"{given}:{CHARLIECLOUD.libraries}" if given else CHARLIECLOUD.libraries + CHARLIECLOUD.rest
+    return {**inside.variables, "LD_LIBRARY_PATH": added}
 
 
 def _mount_points(inside: Inside) -> None:
-    """Raise InputError if a directory image lacks a mount point: ch-run creates none in a read-only image.
-
-    It needs none below /tmp, which is the host's, and below another bind (ch-run 0.31, ``bind_mount``).
-    """
+    """Raise InputError if a directory image lacks a mount point: ch-run creates none in a read-only image."""
     if not Path(inside.image).is_dir() or {"-w", "--write"} & set(inside.policy.options):
         return
-    targets = [Path(bind.split(":")[1] if ":" in bind else bind) for bind in inside.binds if not bind.startswith("$")]
-    for target in targets:
-        above = {Path("/tmp"), Path("/dev"), *(other for other in targets if other != target)} & set(target.parents)
-        if not above and not Path(f"{inside.image}{target}").exists():
-            raise InputError(
-                f"Charliecloud cannot bind {target}: no such directory in the image {inside.image}",
-                hint=f"mkdir -p {inside.image}{target}",
-            )
+    from stackyard.image.bindings.charliecloud import without_a_place
+    from stackyard.image.bindings.tree import Tree
+
+    lacking = without_a_place(Tree((Path(inside.image),)), inside.binds)
+    if lacking:
+        every = " ".join(f"{inside.image}{target}" for target in lacking)
+        raise InputError(
+            f"Charliecloud cannot bind {lacking[0]}: it does not exist in the image {inside.image}",
+            hint=f"mkdir -p {every}" + (", or a file where one is bound" if any(map(_is_file, lacking)) else ""),
+        )
+
+
+def _is_file(target: str) -> bool:
+    return Path(target).is_file()
 
 
 def _beyond_charliecloud(inside: Inside) -> tuple[Finding, ...]:
@@ -234,13 +227,6 @@ def _beyond_charliecloud(inside: Inside) -> tuple[Finding, ...]:
             Finding(
                 "charliecloud-gpu", "warning", "Charliecloud does not bind the host's GPU driver libraries",
                 "the image works on GPUs only if it contains them", "run ch-fromhost --nvidia IMAGE once",
-            )
-        )  # fmt: skip
-    if inside.policy.libraries:
-        found.append(
-            Finding(
-                "charliecloud-libraries", "warning", "Charliecloud cannot add `libraries` to the library path",
-                "it has no such option", "list their directories in `binds`, and set LD_LIBRARY_PATH in `variables`",
             )
         )  # fmt: skip
     return tuple(found)

@@ -224,7 +224,8 @@ class Wrapper:
 
     Words may hold ``${NAME}`` of the rank's variables, as in `RankProgram.argv`. The first wrapper is the outermost.
     `lists` are variables with names of files, joined by commas; a ``*`` in one is expanded on the node. `needed`: files
-    that every node must have.
+    that every node must have. `linked`: files that are added to an image, by options before the
+    last two words, the image and ``--`` (`image.bindings.charliecloud`).
     """
 
     argv: tuple[str, ...]
@@ -234,6 +235,7 @@ class Wrapper:
     findings: tuple[Finding, ...] = ()
     lists: dict[str, tuple[str, ...]] = field(default_factory=dict)
     needed: tuple[str, ...] = ()
+    linked: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

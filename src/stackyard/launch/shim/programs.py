@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 
+from stackyard.image.bindings.charliecloud import linked
 from stackyard.launch.layout.ranges import runs
 from stackyard.launch.plan.model import Plan, Wrapper
 from stackyard.launch.shim import roles, shell
@@ -33,7 +34,12 @@ def _program(plan: Plan) -> str:
 def wrapped(wrapper: Wrapper) -> str:
     """Put a wrapper in front of the command so far, for its tasks."""
     text = shell.needed(wrapper.needed) + shell.exports(wrapper.variables) + shell.lists(wrapper.lists)
-    text += shell.array("sy_words", wrapper.argv, '"${sy_words[@]}"')
+    words, tail = wrapper.argv, '"${sy_words[@]}"'
+    if wrapper.linked:  # after all other binds, which may hide the node's directory; before the image and the --
+        words, last = words[:-2], words[-2:]
+        text += linked(wrapper.linked) + shell.array("sy_words", last, tail)
+        tail = f'"${{sy_binds[@]}}" {tail}'
+    text += shell.array("sy_words", words, tail)
     if wrapper.tasks is None:
         return text
     if not wrapper.tasks:
