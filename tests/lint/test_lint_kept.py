@@ -172,3 +172,36 @@ def test_an_option_without_its_value(line: str, rules: list[str]) -> None:
 def test_a_number_of_tokens_is_no_secret() -> None:
     intent, notes = fixed(HEAD + "export MAX_TOKEN=4096 HF_TOKEN=a4096b\nsrun ./a\n")
     assert intent.prologue == ("export MAX_TOKEN=4096",) and "HF_TOKEN: its value may be a secret" in notes
+
+
+def test_placeholders_in_angle_brackets() -> None:
+    head = "#!/bin/bash\n#SBATCH -n 1 -N 1\n<GPU_CONFIG>\n\n<Load>\n"
+    lines = "DIR=<DIR>\nsrun ./a $DIR/b <WORLD> < c > d\n"
+    intent, notes = fixed(head + lines)
+    assert intent.program == ("./a", "<DIR>/b", "<WORLD>")
+    assert "the redirection <c: launch --stdin" in notes and "the redirection >d" in notes
+    assert "<GPU_CONFIG>" in notes and "<Load>" in notes
+    assert lint_text(head + "torchrun --nproc_per_node=4 a.py\n").findings == ()
+    assert found(head.replace("<GPU_CONFIG>", "") + "torchrun --nproc_per_node=4 a.py\n") == []
+    assert found(head[:30] + "torchrun --nproc_per_node=4 a.py\n") != []
+
+
+@pytest.mark.parametrize(("line", "said"), [("-a6 -c7", True), ("-a6 -c12", False)])
+def test_cores_of_a_resource_set_that_ranks_do_not_share_evenly(line: str, said: bool) -> None:
+    _, notes = fixed(f"#!/bin/bash\n#BSUB -nnodes 2 -W 10\njsrun -r1 {line} -g6 ./a\n")
+    assert ("cores of a resource set for 6 ranks: check cores_per_rank" in notes) == said
+
+
+@pytest.mark.parametrize(("gres", "gpus"), [("gpu:6000:2", 2), ("gpu:2", 2), ("gpu:a100", 1)])
+def test_a_kind_of_gpu_that_is_a_number(gres: str, gpus: int) -> None:
+    assert fixed(f"#!/bin/bash\n#SBATCH -t 10 -n 1 --gres={gres}\nsrun ./a\n")[0].gpus_per_rank == gpus
+
+
+def test_versions_are_no_program() -> None:
+    assert fixed(HEAD + "./a\ngcc --version\nhipcc --version\n")[0].program == ("./a",)
+
+
+@pytest.mark.parametrize(("port", "rules"), [("29500", ["fixed-port"]), ("${MASTER_PORT:-29500}", [])])
+def test_a_port_by_default_may_be_another(port: str, rules: list[str]) -> None:
+    head = "#!/bin/bash\n#SBATCH -t 10 -n 1 -N 1 --gres=gpu:1 --mem=8G\n"
+    assert found(f"{head}torchrun --rdzv_backend=c10d --rdzv_endpoint=localhost:{port} a.py\n") == rules

@@ -22,6 +22,7 @@ _TAG = re.compile(
     r"(?P<tag>SBATCH|BSUB|PBS|COBALT|flux:|FLUX:|\$(?=\s+-))(?P<rest>.*)$"
 )
 _FILLED_IN = re.compile(r"\s*\$\{[A-Z][A-Z0-9_]*\}\s*")
+_PLACEHOLDER_ROW = re.compile(r"\s*<[A-Z]\w*>\s*")
 TAGS = {"slurm": "#SBATCH", "lsf": "#BSUB", "pbs": "#PBS", "flux": "# flux:"}
 _KINDS = {
     "SBATCH": "slurm",
@@ -79,10 +80,19 @@ def read_directives(text: str, inner: Collection[int]) -> tuple[Directive, ...]:
 
 
 def filled_in(text: str) -> set[int]:
-    """The lines of a template's head that some program fills in: nothing but ``${NAME}``, with a directive below."""
+    """The lines of a template that some program fills in.
+
+    They are nothing but ``<NAME>``, or ``${NAME}`` with a directive below, since it may also be the program.
+    """
     rows = text.splitlines()
     last = max((number for number, row in enumerate(rows, 1) if _TAG.match(row)), default=0)
-    return {number for number, row in enumerate(rows[:last], 1) if _FILLED_IN.fullmatch(row)}
+    found = {number for number, row in enumerate(rows[:last], 1) if _FILLED_IN.fullmatch(row)}
+    return found | {number for number, row in enumerate(rows, 1) if _PLACEHOLDER_ROW.fullmatch(row)}
+
+
+def head_is_filled_in(text: str, first: int) -> bool:
+    """Whether lines above or on that of the first command are filled in, so that the head may have any option."""
+    return any(number <= first for number in filled_in(text))
 
 
 def _directive(match: re.Match[str], number: int, begun: bool) -> Directive:

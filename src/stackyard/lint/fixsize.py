@@ -190,6 +190,8 @@ def _of_sets(making: Making, sets: Sets, nodes: int | None) -> tuple[int | None,
     needed = -(-sets.count // sets.host) if sets.count and sets.host else nodes
     if needed != nodes and nodes:
         making.notes.append(f"the job has {nodes} nodes, and this launch uses {needed}: nodes is {needed}")
+    if sets.cores and sets.cores % sets.ranks:
+        making.notes.append(f"{sets.cores} cores of a resource set for {sets.ranks} ranks: check cores_per_rank")
     if sets.count and sets.host and sets.count % sets.host:
         making.notes.append(f"{sets.count} resource sets are not a multiple of {sets.host} on each node")
     return needed, cores, gpus

@@ -155,7 +155,7 @@ def read_request(scheduler: str, directives: Sequence[Directive]) -> Request:
 def gpus_of(gres: str) -> int | None:
     """GPUs in ``--gres=gpu:v100:4``, ``gpu:4``, ``gpu``; None if it names no GPU or no plain number."""
     for part in gres.split(","):
-        match = re.fullmatch(r"(?:gres/)?gpu(?::[A-Za-z_][\w.-]*)?(?::(\d+))?(?:\(.*\))?", part.strip())
+        match = re.fullmatch(r"(?:gres/)?gpu(?::[A-Za-z_][\w.-]*|:\d+(?=:))?(?::(\d+))?(?:\(.*\))?", part.strip())
         if match:
             return int(match[1] or 1)
     return None

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from stackyard.lint.directives import Directive, read_directives, scheduler_of
+from stackyard.lint.directives import Directive, head_is_filled_in, read_directives, scheduler_of
 from stackyard.lint.functions import Function, uncalled
 from stackyard.lint.launches import Inner, Launch, find_launches
 from stackyard.lint.request import Request, read_request, slurm_variables
@@ -37,6 +37,11 @@ class Script:
     def is_batch(self) -> bool:
         """Whether it is a job script: it has directives that are not disabled."""
         return bool(self.scheduler)
+
+    @cached_property
+    def is_filled_in(self) -> bool:
+        """Whether whole lines of its head are filled in by a program: the head may then have any option."""
+        return head_is_filled_in(self.text, self.commands[0].line if self.commands else 0)
 
     @cached_property
     def code(self) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from stackyard.lint.words import Part, Word, WordReader, closing, unknown
+from stackyard.lint.words import PLACEHOLDER, Part, Word, WordReader, closing, unknown
 
 _DEEPEST = 50
 """How many enclosing blocks are kept; real scripts are not nested deeper."""
@@ -118,7 +118,7 @@ class _Reader:
             self._read_here()
         elif text.startswith("((", self.at) and self._now is None:
             self.at = self._after_arithmetic(self.at)
-        elif _REDIRECT.match(text, self.at):
+        elif _REDIRECT.match(text, self.at) and not PLACEHOLDER.match(text, self.at):
             self._redirect()
         elif char in ";&|()":
             self._operator()

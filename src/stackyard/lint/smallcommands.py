@@ -45,6 +45,8 @@ def _name(argv: Sequence[str]) -> str:
 def is_quiet(argv: Sequence[str]) -> bool:
     """Whether a command only prints, looks or waits, so that a run does not need it."""
     words = list(unwrapped(list(argv))) or list(argv)  # `time ./a` is no `time`
+    if words[1:] == ["--version"]:
+        return True
     return bool(words) and _name(words) in _QUIET and not (words[0] == "set" and not _only_traces(words))
 
 

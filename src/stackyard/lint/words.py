@@ -16,8 +16,8 @@ OPEN, CLOSE, TASK = "\ue000", "\ue001", "\ue002"
 TASK follows OPEN where not the batch script but a shell of each task fills the piece in.
 """
 
-PLACEHOLDER = re.compile(r"\{\{[^{}\n]*\}\}")
-"""What a template engine fills in: one piece of a word, whatever blanks it has."""
+PLACEHOLDER = re.compile(r"\{\{[^{}\n]*\}\}|<[A-Z]\w*>(?![\w.$])")
+"""What is filled in, ``{{ nodes }}`` or ``<NODES>``: one piece of a word, whatever blanks it has."""
 _META = set(" \t\n;&|<>()")
 
 
@@ -114,7 +114,7 @@ class WordReader:
         """One word, up to an unquoted blank or operator (or one of `stop`; an empty set reads all)."""
         ends = _META if stop is None else stop
         start = self.at
-        while self.at < len(self.text) and self.text[self.at] not in ends:
+        while self.at < len(self.text) and (self.text[self.at] not in ends or PLACEHOLDER.match(self.text, self.at)):
             self._step()
         self._flush(False)
         return Word(tuple(self._parts), self.text[start : self.at], line)

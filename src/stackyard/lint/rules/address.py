@@ -283,6 +283,7 @@ def fixed_port(case: Case) -> Iterator[Hit]:
             sure = shared is True or (
                 shared is not False and (_takes_a_part(request) or (array and (request.nodes or 1) == 1))
             )
+            sure = sure and not re.search(rf":?-{text}\}}", case.script.text)  # ${PORT:-29500}: by default
             host = "$MASTER_ADDR:" if "endpoint" in name else ""
             yield Hit(
                 line,

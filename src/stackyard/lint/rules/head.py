@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from stackyard.lint.directives import TAGS, Directive, filled_in, split_directive
+from stackyard.lint.directives import TAGS, Directive, split_directive
 from stackyard.lint.options import read_options
 from stackyard.lint.request import mebibytes, minutes
 from stackyard.lint.rules.base import Case, Hit, is_template, rule
@@ -129,8 +129,7 @@ NAMES = {"slurm": "Slurm", "lsf": "LSF", "pbs": "PBS", "flux": "Flux"}
 )
 def directive_variable(case: Case) -> Iterator[Hit]:
     """A shell variable in an #SBATCH line."""
-    first = case.script.commands[0].line if case.script.commands else 0
-    if case.script.scheduler != "slurm" or any(number <= first for number in filled_in(case.script.text)):
+    if case.script.scheduler != "slurm" or case.script.is_filled_in:
         return  # what fills in whole lines of the head fills in these, too
     for each in read_by_scheduler(case):
         for option in each.options:
@@ -223,7 +222,13 @@ def time_missing(case: Case) -> Iterator[Hit]:
     kind = case.script.scheduler
     name = {"slurm": "time", "lsf": "W", "pbs": "l.walltime", "flux": "time-limit"}.get(kind)
     values = case.script.request.values
-    if name and values and name not in values and not ("l.cput" in values or "We" in values):
+    if (
+        name
+        and values
+        and name not in values
+        and not case.script.is_filled_in
+        and not ("l.cput" in values or "We" in values)
+    ):
         yield Hit(read_by_scheduler(case)[0].line, "no wall time is requested")
 
 

@@ -31,7 +31,7 @@ _GPU_LIBRARY = re.compile(r"^\s*(?:import|from)\s+(?:torch|tensorflow|keras|cupy
 )
 def ranks_share_a_core(case: Case) -> Iterator[Hit]:
     """An agent that starts more ranks than its task has cores; a note on a site with exclusive nodes."""
-    if case.script.scheduler != "slurm" or case.script.request.exclusive:
+    if case.script.scheduler != "slurm" or case.script.request.exclusive or case.script.is_filled_in:
         return
     for launch in case.launches:
         ranks = ranks_per_agent(launch) if launch.kind in AGENTS and not launch.remote else None
