@@ -28,6 +28,7 @@ BENCHMARKS = {
     "stalled": "a job whose run directory hangs for a minute",
     "agent_cpu": "the agent beside 8 ranks of 390 threads",
     "images": "an environment as one file on a slow shared file system",
+    "images_sif": "a stack and its base as one SIF file",
     "layout": "layouts and launch lines for 10,000 nodes",
 }
 

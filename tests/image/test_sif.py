@@ -164,6 +164,26 @@ def test_a_program_of_the_revision_runs_in_it(record: BuildRecord, built: Path) 
     assert "name: demo" in apptainer("inspect", "--deffile", built)
 
 
+def test_a_python_that_uv_installed_goes_with_it(yard: Yard, base: store.Kept, tmp_path: Path) -> None:
+    """It is in the yard's cache and not in the prefix, which names it by a link to its directory."""
+    images.apptainer()
+    pythons = yard.root / "cache/python"
+    (pythons / "cpython-3.11.9/bin").mkdir(parents=True)
+    (pythons / "cpython-3.11").symlink_to("cpython-3.11.9")
+    program = pythons / "cpython-3.11.9/bin/python3.11"
+    program.write_text("#!/bin/sh\necho snake\n")
+    program.chmod(0o755)
+    uv = {"source": "uv", "path": str(pythons / "cpython-3.11/bin/python3.11"), "version": "3.11.9"}
+    made = stackrecords.record(yard, "uv", "1", interpreter=uv)
+    (Path(made.prefix) / "bin").mkdir(parents=True)
+    (Path(made.prefix) / "bin/python").symlink_to(pythons / "cpython-3.11/bin/python3.11")
+    build(made, base, tmp_path / "uv.sif")
+    assert apptainer("exec", *APART, tmp_path / "uv.sif", "python") == "snake\n"
+    shutil.copy(sys.executable, program)
+    with pytest.raises(InputError, match=r"needs glibc 2\.\d+ \(bin/python3.11\)"):
+        build(made, base, tmp_path / "uv.sif")
+
+
 def test_bound_libraries_are_found(built: Path, tmp_path: Path) -> None:
     """What CONTAINLIBS, --nv and --rocm bind is on the library path, which takes a script in the image."""
     images.apptainer()

@@ -15,6 +15,7 @@ from stackyard.image.bases.model import Base
 from stackyard.image.bases.store import Kept
 from stackyard.image.bindings.check import drivers_of
 from stackyard.image.bindings.drivers import Toolkit, check_driver, numbers
+from stackyard.image.overlay import interpreter
 from stackyard.spec.sitemodels import Site
 from stackyard.yard.record import BuildRecord
 
@@ -39,7 +40,8 @@ def require(record: BuildRecord, kept: Kept) -> None:
 
 
 def _require_c_library(record: BuildRecord, base: Base) -> None:
-    needed = needs.of_record(record)
+    homes = (needs.of_tree(place) for place in interpreter(record).values() if not place.is_symlink())
+    needed = max((needs.of_record(record), *homes), key=lambda each: numbers(each.glibc))
     if not needed.glibc:
         return
     kind, _, version = base.software.libc.partition(" ")

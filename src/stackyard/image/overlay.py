@@ -35,17 +35,12 @@ class Beside:
 
 
 def interpreter(record: BuildRecord) -> dict[str, Path]:
-    """The directory of the Python that uv installed, and the link to it by a shorter name, where it is not inside."""
+    """The directory of the Python that uv installed, which is not in the prefix, and the links to it beside."""
     if record.interpreter.get("source") != "uv":
         return {}
-    named = Path(record.interpreter["path"])
-    home = named.parent.parent
-    found = {str(home.resolve()): home.resolve()}
-    places = {home}
-    link = RevisionPaths.of(record.path).prefix / "bin" / "python"
-    if link.is_symlink():
-        places.add(Path(os.path.normpath(link.parent / link.readlink())).parent.parent)
-    return {**found, **{str(place): place for place in places if place.is_symlink()}}
+    home = Path(record.interpreter["path"]).resolve().parent.parent
+    links = (each for each in home.parent.iterdir() if each.is_symlink() and each.resolve() == home)
+    return {str(each): each for each in (home, *links)}
 
 
 def pack(record: BuildRecord, root: Path, beside: Beside, work: Path) -> Path:

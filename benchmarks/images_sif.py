@@ -1,0 +1,91 @@
+"""A SIF of a stack on a base, beside `apptainer build` of the same files with the same compression.
+
+The base is a small Debian with Open MPI and an interpreter; the stack has numpy, scipy and pandas. Apptainer gets one
+directory with the base's files and the prefix at its path. The base is imported before, as a site does once; the time
+of that is told, and counts in the last figure.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+from benchmarks import inputs
+from benchmarks.images import CONDA, PIP
+from benchmarks.measure import Figure, alternate, figure_of
+from benchmarks.tools import scratch, stackyard
+
+TARGET = 2.0
+PACKING = "-comp zstd -Xcompression-level 9 -b 131072"
+
+
+def measure(pairs: int = 3) -> list[Figure]:
+    """How much faster a SIF is made from a prefix, and from a revision that is an image."""
+    from support import images
+    from support.testbed import real_channel
+
+    with scratch("sif") as folder:
+        file = folder / "sif" / "environment.yml"
+        file.parent.mkdir()
+        inputs.environment_file(file, real_channel(), conda=CONDA, pip=PIP)
+        for form in ("prefix", "squashfs"):
+            stackyard(folder, "deploy", file, "--version", form, "--image", form)
+        started = time.perf_counter()
+        stackyard(folder, "image", "from-folder", images.image_folder(), "--name", "base")
+        imported = time.perf_counter() - started
+        theirs = _directory(folder, images.image_folder())
+        note = (
+            f"the base was imported before, once, in {imported:.1f} s; every file of ours was the same: {_same(folder)}"
+        )
+        made = []
+        for form in ("prefix", "squashfs"):
+            rows = alternate(lambda form=form: _ours(folder, form), lambda: _apptainer(folder, theirs), pairs)
+            name = {"prefix": "SIF of a prefix: how much faster", "squashfs": "SIF of an image: how much faster"}[form]
+            made.append(figure_of(name, "apptainer build", rows, TARGET, at_least=True, unit="s", note=note))
+            note = ""
+        with_import = [(ours + imported, apptainer) for ours, apptainer in rows]
+        return [*made, figure_of("the same with the import of its base", "apptainer build", with_import, None,
+                                 at_least=True, unit="s")]  # fmt: skip
+
+
+def _ours(folder: Path, form: str) -> float:
+    started = time.perf_counter()
+    words = ("image", "build", f"sif/{form}", "--base", "base", "--format", "sif", "-o", folder / "ours.sif", "--json")
+    stackyard(folder, *words)
+    return time.perf_counter() - started
+
+
+def _apptainer(folder: Path, root: Path) -> float:
+    from support import images
+
+    (folder / "theirs.sif").unlink(missing_ok=True)
+    words = ["apptainer", "--quiet", "build", "--mksquashfs-args", PACKING, folder / "theirs.sif", root]
+    started = time.perf_counter()
+    subprocess.run(words, env=images.environ(TMPDIR=str(folder)), check=True, capture_output=True)
+    return time.perf_counter() - started
+
+
+def _directory(folder: Path, base: Path) -> Path:
+    """The files of the base and of the revision, as a container has them."""
+    root = folder / "root"
+    shutil.copytree(base, root, symlinks=True)
+    (revision,) = (folder / "yard" / "stacks" / "sif").glob("prefix-*")
+    prefix = Path(json.loads((revision / "record.json").read_text())["prefix"])
+    shutil.copytree(prefix, root / str(prefix).lstrip("/"), symlinks=True)
+    subprocess.run(["chmod", "-R", "u+w", root], check=True)
+    return root
+
+
+def _same(folder: Path) -> str:
+    """Whether two builds of each form gave the same bytes."""
+    answers = []
+    for form in ("prefix", "squashfs"):
+        files = []
+        for _ in range(2):
+            _ours(folder, form)
+            files.append((folder / "ours.sif").read_bytes())
+        answers.append(files[0] == files[1])
+    return "yes" if all(answers) else "no"
