@@ -130,6 +130,27 @@ def test_where_it_cannot_be_mounted_nothing_passes(bed: Bed) -> None:
         assert "passed" not in done.stdout
 
 
+@pytest.mark.parametrize("what", ["image.sqsh", "prefix", "launch", ""])
+def test_what_was_removed_is_named(bed: Bed, what: str) -> None:
+    """While a namespace holds the image, which ends meanwhile."""
+    bed.stackyard("run", "demo", "--", "python", "-c", CODE)
+    end_servers(bed.folder)
+    gone = bed.paths.root / what
+    away = bed.folder / "away"
+    mode = bed.paths.root.stat().st_mode
+    bed.paths.root.chmod(0o755)
+    gone.rename(away)
+    try:
+        for words in (("run", "demo", "--", "sh", "-c", "echo it runs"), ("shell", "demo", "--", "-c", "echo it runs")):
+            done = bed.stackyard(*words, expect=4, SHELL="/bin/sh")
+            assert f"{gone}: not found" in done.err or f"{gone} not found: " in done.err
+            assert "it runs" not in done.out and "hint: restore " in done.err
+        bed.stackyard("verify", "demo", expect=3)
+    finally:
+        away.rename(gone)
+        bed.paths.root.chmod(mode)
+
+
 def test_root_mounts_it_for_everybody(bed: Bed) -> None:
     """In a mount namespace of its own: then files are seen without the launcher, and it is gone again."""
     if os.geteuid() != 0:

@@ -157,6 +157,19 @@ def test_a_truncated_image_is_an_error_and_not_an_empty_directory(demo: Revision
         assert "truncated" in done.stderr or size < 48
 
 
+def test_what_was_removed_under_a_namespace_is_named(demo: Revision) -> None:
+    """Who is in it works on; after that the launcher says what is missing."""
+    demo.run(demo.command("pick"))
+    demo.paths.image.unlink()
+    assert demo.run(demo.command("pick")).stdout == "data\n", "its server has the file open"
+    demo.end()
+    done = demo.run(demo.command("pick"), expect=4)
+    assert done.stderr.startswith(f"stackyard: cannot mount {demo.paths.image}: not found\n  hint: restore it")
+    shutil.rmtree(demo.paths.prefix)
+    done = demo.run(str(demo.paths.launcher), "sh", "-c", "echo it runs", expect=4)
+    assert f"{demo.paths.prefix} not found: the files of this revision were removed" in done.stderr
+
+
 def test_an_image_may_be_replaced_while_it_is_mounted(demo: Revision, tmp_path: Path) -> None:
     demo.run(demo.command("pick"))
     shutil.copy(demo.paths.image, tmp_path / "new")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from stackyard.errors import InputError, StackyardError
+from stackyard.errors import InputError, MissingError, StackyardError
 from stackyard.yard import disk, formats, generations, revisions
 from stackyard.yard.layout import RevisionPaths, Yard
 from stackyard.yard.record import BuildRecord, Entry, State, read_record
@@ -53,8 +54,18 @@ def resolve(yard: Yard, name: str) -> Entry:
 
 
 def record_of(yard: Yard, name: str) -> BuildRecord:
-    """The record of the revision of a name."""
-    return read_record(RevisionPaths.of(resolve(yard, name).folder).record)
+    """The record of the revision of a name.
+
+    Raises:
+        InputError: no such revision.
+        MissingError: its directory was removed.
+        StackyardError: the record cannot be read.
+    """
+    entry = resolve(yard, name)
+    if not disk.is_there(Path(entry.folder)):
+        hint = "restore it from a copy, or deploy its file again"
+        raise MissingError(f"{entry.folder} not found: {entry.module} was removed", hint=hint)
+    return read_record(RevisionPaths.of(entry.folder).record)
 
 
 def _unlisted(paths: RevisionPaths) -> Entry:

@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from stackyard.errors import MissingError
+
 FormKind = Literal["prefix", "squashfs"]
 FORMS: tuple[FormKind, ...] = get_args(FormKind)
 STUB = ".stub"
@@ -140,7 +142,16 @@ class Image(Prefix):
         return (self.root.parent,)
 
     def command(self, argv: Sequence[str], environ: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
-        """As that of a prefix, begun by the launcher."""
+        """As that of a prefix, begun by the launcher.
+
+        Raises:
+            MissingError: the launcher was removed.
+        """
+        if not self.launcher.exists():
+            raise MissingError(
+                f"{self.launcher} not found: the files of this revision were removed",
+                hint="restore them from a copy, or move the revision away and deploy it again",
+            )
         return [str(self.launcher), *argv], dict(environ)
 
 

@@ -68,6 +68,14 @@ static int is_stub(const char *revision) {
   return lstat(path, &found) == 0;
 }
 
+/* Whether the directory is there that the image is mounted on. */
+static int is_there(const char *revision) {
+  char path[PATH_MAX];
+  struct stat found;
+  join_path(path, revision, "prefix");
+  return lstat(path, &found) == 0 || errno != ENOENT;
+}
+
 static double now(void) {
   struct timespec at;
   clock_gettime(CLOCK_MONOTONIC, &at);
@@ -227,7 +235,7 @@ static const char *damage(const char *image) {
   unsigned char first[48];
   unsigned long long size = 0;
   int file = open(image, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return strerror(errno);
+  if (file < 0) return errno == ENOENT ? "not found" : strerror(errno);
   int known = !fstat(file, &found); /* first: to have read it makes its attributes old */
   ssize_t got = pread(file, first, sizeof first, 0);
   close(file);
@@ -245,6 +253,13 @@ static void image_of(char *to, const char *revision) {
     if (!damage(to)) return;
   }
   join_path(to, revision, "image.sqsh");
+}
+
+/* What is wrong with the image that a revision is to be used by; NULL: nothing. */
+static const char *damage_of(const char *revision) {
+  char image[PATH_MAX];
+  image_of(image, revision);
+  return damage(image);
 }
 
 /* Mount the image of a revision; the process id of its server, or -1. */
@@ -270,8 +285,12 @@ static void add_to_note(int note, int server) {
   if (lseek(note, 0, SEEK_END) < 0 || write(note, line, size) != size) kill(server, SIGTERM);
 }
 
+#define RESTORE "restore it from a copy, or move the revision away and deploy it again"
+
 static void not_mounted(const char *why, const char *log) {
   char text[TEXT];
+  const char *bad = damage_of(root);
+  if (bad) fail(4, RESTORE, "cannot mount %s/image.sqsh: %s", root, bad);
   fprintf(stderr, "stackyard: cannot mount %s/image.sqsh: %s\n", root, why);
   if (slurp(log, text, sizeof text) > 0) fprintf(stderr, "%s", text);
   fail(4, "`stackyard image status` says which ways this machine has; root can mount it for all (`stackyard image autofs`)",
@@ -318,10 +337,7 @@ static void mount_here(void) {
   }
   if (joined) clear_dead(root);
   if (is_stub(root)) {
-    char image[PATH_MAX];
-    image_of(image, root);
     int server = mount_image(root, log);
-    if (server < 0 && damage(image)) not_mounted(damage(image), log);
     if (server < 0) not_mounted(alone ? "fusermount3 could not do it" : "its file system server ended", log);
     if (!alone) add_to_note(note, server);
   }
@@ -354,6 +370,7 @@ int main(int argc, char **argv) {
   int direct = is_itself(path, own);
   if (direct && argc < 2) fail(2, NULL, "usage: %s COMMAND [ARGUMENT...]", path);
   if (is_stub(root)) mount_here();
+  else if (direct && !is_there(root)) fail(4, RESTORE, "%s/prefix not found: the files of this revision were removed", root);
   if (direct) {
     execvp(argv[1], argv + 1);
     fail(errno == ENOENT ? 127 : 126, NULL, "%s: %s", argv[1], strerror(errno));

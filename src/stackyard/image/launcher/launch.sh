@@ -64,7 +64,7 @@ sy_within() {
     sy_is_stub "$sy_rev" || continue
     sy_image_of "$sy_rev"
     sy_is_whole "$sy_image" || {
-      [ "$sy_rev" != "$sy_root" ] || sy_unmounted 'it cannot be read, is not a SquashFS image, or is truncated'
+      [ "$sy_rev" != "$sy_root" ] || sy_damaged
       continue
     }
     # no `&`: that would ignore SIGINT, by which squashfuse_ll ends itself
@@ -84,6 +84,13 @@ sy_within() {
     fi
   done
   exec 9>&-
+}
+
+sy_restore='restore it from a copy, or move the revision away and deploy it again'
+sy_damaged() {
+  sy_why='it cannot be read, is not a SquashFS image, or is truncated'
+  [ -e "$sy_image" ] || sy_why='not found'
+  sy_fail 4 "$sy_restore" "cannot mount $sy_image: $sy_why"
 }
 
 sy_unmounted() {
@@ -122,6 +129,8 @@ elif sy_is_stub "$sy_root"; then
     sy_unmounted 'this machine gives no user namespaces'
   export STACKYARD_LAUNCH="$sy_note"
   exec unshare --user --mount --map-current-user --keep-caps --propagation slave -- /bin/sh "$sy_own" "$sy_path" "$@"
+elif [ ! -e "$sy_root/prefix" ]; then
+  sy_fail 4 "$sy_restore" "$sy_root/prefix not found: the files of this revision were removed"
 fi
 if [ "$(readlink -f -- "$sy_path")" = "$sy_own" ]; then
   sy_fail 127 '' "$sy_path: not a command of $sy_root"
