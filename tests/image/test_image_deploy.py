@@ -201,6 +201,24 @@ def test_ranks_mount_the_copy_on_their_own_node(bed: Bed) -> None:
     assert "a prefix does not work at another path" in done.err
 
 
+def test_a_rank_whose_image_is_gone_is_explained(bed: Bed) -> None:
+    """Its server is killed while it works; the next command mounts the image again."""
+    end_servers(bed.folder)
+    (bed.folder / "dies.py").write_text(
+        "import os, pathlib, signal\n"
+        "def is_server(pid):\n"
+        "    words = pathlib.Path('/proc', pid, 'cmdline').read_bytes()\n"
+        f"    return words.startswith(b'squashfuse_ll') and {str(bed.folder).encode()!r} in words\n"
+        "for pid in filter(is_server, filter(str.isdigit, os.listdir('/proc'))): os.kill(int(pid), signal.SIGKILL)\n"
+        "import idna\n"
+    )
+    words = ("launch", "--with", "demo", "-r", "1", "-c", "1", "--oversubscribe", "--backend", "any")
+    done = bed.stackyard(*words, bed.folder / "dies.py", expect=None)
+    assert done.code not in (0, 4)
+    assert "(squashfuse_ll) was killed" in done.err or "(squashfuse_ll) ended or was killed" in done.err
+    assert bed.stackyard("run", "demo", "--", "python", "-c", CODE).out.startswith("xn--nda.de")
+
+
 @pytest.mark.parametrize("point", ["marker-before:1", "marker-after:1"])
 def test_a_deploy_that_was_killed_is_repeated(bed: Bed, tmp_path: Path, point: str) -> None:
     other = Bed(tmp_path)

@@ -15,6 +15,9 @@ from pathlib import Path
 import pytest
 from image_bed import Revision, confined, make
 
+from stackyard.errors import StackyardError
+from stackyard.image.enter import run_within
+from stackyard.yard.payload import Image
 from support import programs
 
 pytestmark = pytest.mark.real
@@ -94,6 +97,20 @@ def test_after_its_server_was_killed_the_next_command_has_a_new_one(demo: Revisi
     os.kill(before, signal.SIGKILL)
     assert demo.run(demo.command("pick")).stdout == "data\n"
     assert before not in demo.servers()
+
+
+@pytest.mark.parametrize("end", ["cat PREFIX/share/data", "kill -BUS $$"])
+def test_it_is_said_that_the_server_was_killed_under_a_command(
+    demo: Revision, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    for name, value in demo.env().items():
+        monkeypatch.setenv(name, value)
+    demo.run(demo.command("pick"))
+    prefix = demo.paths.prefix
+    words = ["sh", "-c", f"kill -9 {demo.servers()[0]}; sleep 0.2; {end.replace('PREFIX', str(prefix))}"]
+    with pytest.raises(StackyardError, match=rf"image mounted on {prefix} could no longer be read: .* ended$"):
+        run_within(Image(prefix), words, timeout_s=60)
+    assert run_within(Image(prefix), ["cat", str(prefix / "share/data")], timeout_s=60).stdout == "data\n"
 
 
 def test_a_note_with_the_number_of_another_process_is_not_believed(demo: Revision) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import signal
 from collections.abc import Mapping, Sequence
 
-from stackyard.errors import MissingError
+from stackyard.errors import MissingError, StackyardError
 from stackyard.host.command import Result, run
 from stackyard.yard.payload import Payload
 
 CANNOT_MOUNT = 4
 """The exit status of the launcher where the image cannot be mounted on this machine."""
+_BUS_ERROR = (-signal.SIGBUS, 128 + signal.SIGBUS)
+"""How a program ends that has mapped a file of an image whose server is gone."""
 
 
 def run_within(
@@ -20,6 +24,7 @@ def run_within(
 
     Raises:
         MissingError: the image cannot be mounted on this machine.
+        StackyardError: its file system server ended meanwhile.
         CommandError: it timed out.
     """
     words, env = payload.command(argv, os.environ if environ is None else environ)
@@ -29,4 +34,10 @@ def run_within(
         hint = next((line.removeprefix("  hint: ") for line in rest if line.startswith("  hint: ")), None)
         detail = "\n".join(line for line in rest if not line.startswith("  hint: "))
         raise MissingError(first.removeprefix("stackyard: "), hint=hint, detail=detail)
+    if done.returncode and (done.returncode in _BUS_ERROR or os.strerror(errno.ENOTCONN) in done.output):
+        raise StackyardError(
+            f"the image mounted on {payload.root} could no longer be read: its server (squashfuse_ll) ended",
+            hint="try again: the next command mounts it; look for the OOM killer in the kernel's log (dmesg)",
+            detail=done.output,
+        )
     return done

@@ -17,6 +17,7 @@ from stackyard.launch.records.paths import StepPaths
 from stackyard.launch.run.causes import BY_SCHEDULER, explain
 from stackyard.launch.run.usage import oom_kills, ranks_usage, with_usage
 from stackyard.launch.run.verdict import Ended, describe, first_of, left_early
+from stackyard.yard.payload import IMAGES
 
 RANK_ZERO = re.compile(r"\b(?:rank|process|processor|task)\s*[:#=]?\s*0\s*(?:of|/|out of)\s*1\b", re.IGNORECASE)
 """How programs print a world size of 1: what every task of an MPI program does after a PMI mismatch."""
@@ -219,13 +220,15 @@ def _early(seen: Seen) -> tuple[int, ...]:
 
 def _facts(seen: Seen, plan: Plan) -> dict[str, object]:
     layout = plan.program.layout
+    plans = (plan, *(role.plan for role in plan.roles))
     return {
         "state": seen.state or "", "nodes": seen.file.nodes, "tasks": seen.file.tasks, "family": seen.file.family,
         "launcher": plan.line.words[0], "launcher_code": seen.launcher_code, "mpi": plan.program.mpi,
         "gpus_per_node": layout.node.gpus, "gpu_visibility": layout.gpu_visibility,
         "gpu_vendor": layout.node.gpu_vendor, "left_early": len(_early(seen)),
         "oom_kills": oom_kills(seen.usage, seen.failures),
-        "container": bool(plan.wrappers) or any(role.plan.wrappers for role in plan.roles),
+        "container": any(each.wrappers for each in plans),
+        "image": any(getattr(one, "variable", "") == IMAGES for each in plans for one in each.change),
         "ranks_claiming_zero": _claiming_zero(seen), "nodes_there": len(seen.hosts),
     }  # fmt: skip
 
