@@ -288,3 +288,49 @@ def test_two_users_use_one_image(bed: Bed, accounts: Accounts) -> None:
     assert [lines[each * number] for number in range(4)] == [str(anna.uid)] * 2 + [str(bert.uid)] * 2
     assert "lib" in lines
     end_servers(place)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Bed]:
+    """A yard on a disk of 60 MB, which a post script fills as far as the file `full` says."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting needs root")
+    for name in ("mksquashfs", "squashfuse", "mount"):
+        programs.need(name)
+    made = Bed(tmp_path)
+    for folder in (made.yard, tmp_path / "home"):
+        folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=60m", "none", made.yard], check=True)
+    full = tmp_path / "full"
+    (tmp_path / "post.sh").write_text(
+        "#!/bin/sh\nset -e\nmkdir -p $CONDA_PREFIX/share\ncd $CONDA_PREFIX/share\n"
+        f"head -c 3000000 /dev/urandom > big\n[ -e {full} ] || exit 0\n"
+        f"dd if=/dev/zero of=zeros bs=64k 2>/dev/null || truncate -s -$(cat {full}) zeros\n"
+    )
+    (tmp_path / "post.sh").chmod(0o755)
+    try:
+        yield made
+    finally:
+        end_servers(tmp_path)
+        subprocess.run(["umount", "-l", made.yard], check=True)
+
+
+@pytest.mark.parametrize("free", ["2M", "3300K", "3600K"])
+def test_a_disk_that_is_full_while_it_is_packed(small_disk: Bed, free: str) -> None:
+    """Nothing half done is left, nor the room that it took; with more room the next deploy goes through."""
+    bed = small_disk
+    file = bed.write("post: post.sh")
+    (bed.folder / "full").write_text(free)
+    done = bed.stackyard("deploy", file, expect=1)
+    said = done.out + done.err
+    assert "no space left" in said, said
+    assert str(bed.paths.root) in said and "hint: free some space" in said, said
+    assert "published revisions are unchanged, finished work is in the cache" in said
+    left = {path.name for path in bed.paths.root.iterdir()}
+    assert not left & {"image.sqsh", "record.json", "prefix", "launch", ".work"}, left
+    assert bed.stackyard("list", "--json").value == []
+    (bed.folder / "full").unlink()
+    bed.stackyard("deploy", file)
+    assert bed.stackyard("run", "demo", "--", "python", "-c", CODE).out.startswith("xn--nda.de")
+    assert [path.name for path in (bed.yard / "stacks/demo").iterdir()] == ["1-py3-1"]
+    assert not {".work", "building"} & {path.name for path in bed.paths.root.iterdir()}

@@ -35,8 +35,16 @@ def squash(record: BuildRecord, *, order: Sequence[str] = ()) -> BuildRecord:
     Raises:
         MissingError: mksquashfs is missing, or an image cannot be mounted on this machine.
         StackyardError: the tree cannot be packed, or what is read back differs; the files are where they were.
+        OSError: the disk is full, or another error of it; they are there as well.
     """
-    paths = RevisionPaths.of(record.path)
+    try:
+        return _squashed(record, RevisionPaths.of(record.path), order)
+    except OSError as error:
+        error.filename = error.filename or record.path  # a write to a full disk does not say where
+        raise
+
+
+def _squashed(record: BuildRecord, paths: RevisionPaths, order: Sequence[str]) -> BuildRecord:
     packed = squashfs.pack(paths.prefix, paths.image, order=order)
     paths.image.chmod(file_mode() & 0o444)
     made_by = launcher.make(paths.launcher)

@@ -18,6 +18,7 @@ from stackyard.findings import some
 from stackyard.host.command import CommandError, run, which
 from stackyard.host.hashing import sha256_file
 from stackyard.host.scratch import scratch
+from stackyard.yard import disk
 
 _SUPERBLOCK = struct.Struct("<IIIIIHHHHHHQQ")
 _MAGIC = 0x73717368
@@ -162,7 +163,7 @@ def _sorted(tree: Path, order: Sequence[str]) -> str:
 def failure(error: CommandError, file: Path) -> StackyardError:
     """The error for a file that mksquashfs could not write."""
     if "No space left on device" in error.result.output:
-        return StackyardError(f"cannot write {file}: no space left on device", hint="free some space, and do it again")
+        return disk.DiskFull(f"cannot write {file}: no space left on device", hint="free some space, and do it again")
     return StackyardError(f"cannot pack {file}: {error.message}", detail=error.detail, hint=error.hint)
 
 

@@ -241,10 +241,12 @@ def _ensure_built(task: Task, request: Request, progress: Progress, held: Held) 
         record = in_its_form(task, record, request.site, progress)
         held.check()
         revisions.mark(record)
-    except OSError as error:
+    except (OSError, disk.DiskFull) as error:
         if not disk.is_there(task.paths.record):
-            disk.remove_tree(task.paths.prefix)
-            task.paths.image.unlink(missing_ok=True)
+            for left in (task.paths.prefix, task.paths.work, task.paths.image, task.paths.launcher):
+                disk.remove_tree(left)
+        if isinstance(error, disk.DiskFull):
+            raise disk.no_space(f"packing {task.module}", str(task.paths.image)) from error
         raise disk.failure(error, f"building {task.module}") from error
     progress.phase(task.module, "built")
     return replace(task, record=record)
