@@ -130,6 +130,16 @@ def test_where_it_cannot_be_mounted_nothing_passes(bed: Bed) -> None:
         assert "passed" not in done.stdout
 
 
+def test_an_interactive_shell_says_what_does_not_work_in_it(bed: Bed) -> None:
+    said = bed.stackyard("shell", "demo", SHELL="/bin/sh").err
+    assert "note: demo/1-py3-1 is mounted in a user namespace for this shell: su, sudo, " in said
+    assert "sudo" not in bed.stackyard("shell", "demo", "--", "-c", "true", SHELL="/bin/sh").err
+    within = f"{shlex.quote(str(STACKYARD))} --yard {bed.yard} shell demo"
+    assert "sudo" not in bed.stackyard("run", "demo", "--", "sh", "-c", within, SHELL="/bin/sh").err, (
+        "where it is already"
+    )
+
+
 @pytest.mark.parametrize("what", ["image.sqsh", "prefix", "launch", ""])
 def test_what_was_removed_is_named(bed: Bed, what: str) -> None:
     """While a namespace holds the image, which ends meanwhile."""

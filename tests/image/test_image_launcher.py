@@ -194,6 +194,16 @@ def test_an_image_may_be_replaced_while_it_is_mounted(demo: Revision, tmp_path: 
     assert demo.run(demo.command("pick")).stdout == "data\n"
 
 
+def test_other_groups_and_users_cannot_be_used_within(demo: Revision, tmp_path: Path) -> None:
+    """As docs/howto/images.md says: one user and one group are known there."""
+    (tmp_path / "file").touch()
+    groups = [number for number in os.getgroups() if number != os.getegid()] or [1]
+    done = demo.run(str(demo.paths.launcher), "chgrp", str(groups[0]), str(tmp_path / "file"), expect=1)
+    assert "Invalid argument" in done.stderr
+    done = demo.run(str(demo.paths.launcher), "setpriv", "--reuid=1", "id", expect=127)
+    assert "Invalid argument" in done.stderr
+
+
 def test_a_directory_that_another_user_made_first_is_passed_over(demo: Revision) -> None:
     taken = demo.tmp / f".stackyard-images-{os.geteuid()}"
     taken.mkdir(mode=0o777)

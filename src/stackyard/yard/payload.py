@@ -145,13 +145,16 @@ class Image(Prefix):
         """As that of a prefix, begun by the launcher.
 
         Raises:
-            MissingError: the launcher was removed.
+            MissingError: the launcher was removed, or the automounter that should mount the image does not answer.
         """
+        from stackyard.host import automount  # late: the read commands only look at records
+
         if not self.launcher.exists():
             raise MissingError(
                 f"{self.launcher} not found: the files of this revision were removed",
                 hint="restore them from a copy, or move the revision away and deploy it again",
             )
+        automount.require_answer(self.root)
         return [str(self.launcher), *argv], dict(environ)
 
 

@@ -8,6 +8,7 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
+from stackyard.cli.output import show_notice
 from stackyard.errors import MissingError
 from stackyard.host.command import which
 from stackyard.yard import catalogue
@@ -38,5 +39,10 @@ def command(context: Context, rev: str, argv: tuple[str, ...]) -> None:
     inside, environ = record.payload.command([shell, *words], change_of(record, context.site).apply(os.environ))
     if which(shell, environ) is None:
         raise MissingError(f"{shell} not found", hint="set SHELL")
+    if not words and not record.payload.is_visible:
+        show_notice(
+            f"{record.module} is mounted in a user namespace for this shell: su, sudo, newgrp and chgrp to another "
+            "group do not work in it; `exit` leaves it"
+        )
     program = which(inside[0], environ) or inside[0]
     os.execve(program, inside, {**environ, "STACKYARD_SHELL": record.module})
