@@ -115,6 +115,28 @@ def test_an_ordinary_account_imports_what_only_root_may_read(accounts: Accounts,
     assert modes["etc"][7:] == "r-x" and modes["etc/shadow"] == "-rw-r--r--"
 
 
+def test_bytecode_stays_that_of_its_source(yard: Yard, tmp_path: Path) -> None:
+    """Times of files are kept, in whole seconds: else Python would compile each module again at every start."""
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "m.py").write_text("x = 1\n")
+    os.utime(root / "m.py", ns=(10**18 + 5, 10**18 + 999))
+    os.symlink("m.py", root / "n.py")
+    first = add(yard, f"folder:{root}")
+    archive = docker_archive(tmp_path / "a.tar", [of_folder(root)])
+    again = add(yard, f"docker-archive:{archive}", "again")
+    assert first.base.root.sha256 == again.base.root.sha256
+    words = ["unsquashfs", "-UTC", "-lln", first.paths.image]
+    out = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert "2001-09-09 01:46 squashfs-root/m.py" in out and "1970-01-01 00:00 squashfs-root\n" in out
+
+
+@pytest.mark.parametrize("time", [-5, 1 << 40, float("nan"), float("inf")])
+def test_an_impossible_time_is_none(yard: Yard, time: float) -> None:
+    data = layer([("a", {"mtime": 0, "pax_headers": {"mtime": str(time)}})])
+    assert "a" in listed(import_layers(yard, data))
+
+
 def test_layers_replace_and_remove_what_lies_below(yard: Yard) -> None:
     below = layer([("usr", None), ("usr/lib", None), ("usr/lib/a", "1"), ("usr/lib/b", "1"), ("lib", "-> usr/lib"),
                    ("opt", None), ("opt/x", None), ("opt/x/old", "1"), ("d", None), ("d/in", "1"), ("f", "1"),

@@ -93,7 +93,7 @@ def _wrap(file: Path, prefix: Path, levels: Mapping[Path, Path]) -> None:
     for above in prefix.parents:
         words = [str(program), str(levels[above]), str(file), "-root-becomes", below.name, *squashfs.APPEND]
         try:
-            run(words, env={**os.environ, "SOURCE_DATE_EPOCH": "0"}, timeout_s=WRAP_S)
+            run(words, env={**os.environ, **squashfs.EPOCH}, timeout_s=WRAP_S)
         except CommandError as error:
             raise squashfs.failure(error, file) from error
         below = above

@@ -28,6 +28,9 @@ LEVEL, BLOCK = 9, 128 << 10
 make the first reads of an import larger."""
 PACK_TIMEOUT_S = 4 * 3600.0
 _FIRST_PRIORITY = 30_000
+_SAME_TIME = ("-mkfs-time", "0")
+EPOCH = {"SOURCE_DATE_EPOCH": "0"}
+"""The environment by which mksquashfs gives the time 0 to everything."""
 _READ_ONLY = ("-action", "chmod(a-w)@true")
 APPEND = (
     "-all-root", "-no-xattrs", "-exit-on-error", "-no-progress", "-no-recovery", "-quiet",
@@ -76,7 +79,7 @@ class Packed:
     tool: str
 
 
-def pack(tree: Path, file: Path, *, order: Sequence[str] = (), processors: int = 0, writable: bool = False) -> Packed:
+def pack(tree: Path, file: Path, *, order: Sequence[str] = (), processors: int = 0, as_it_is: bool = False) -> Packed:
     """Pack a tree; the same tree gives the same bytes, whatever its times, owners, or the processors used.
 
     Everybody may read what is inside, and execute what its owner may: the image's own mode decides who uses it.
@@ -84,7 +87,8 @@ def pack(tree: Path, file: Path, *, order: Sequence[str] = (), processors: int =
     Args:
         order: files by their path in the tree, in the order in which they are read at a start.
         processors: at most so many; 0: all that this process may use.
-        writable: keep the rights to write, for a container with a layer to write to (/tmp).
+        as_it_is: keep the rights to write, for a container with a layer to write to (/tmp), and the times of files, by
+            which Python recognises bytecode: for a system that others made. Only the same times give the same bytes.
 
     Raises:
         MissingError: mksquashfs is missing, or cannot compress with zstd.
@@ -94,17 +98,22 @@ def pack(tree: Path, file: Path, *, order: Sequence[str] = (), processors: int =
     _refuse(tree)
     with scratch("pack") as work:
         words = [*_words(program, tree, file), "-processors", str(processors or len(os.sched_getaffinity(0)))]
-        words += () if writable else _READ_ONLY
+        words += _SAME_TIME if as_it_is else _READ_ONLY
         if order:
             (work / "order").write_text(_sorted(tree, order), encoding="utf-8")
             words += ["-sort", str(work / "order")]
         try:
-            run(words, env={**os.environ, "SOURCE_DATE_EPOCH": "0"}, timeout_s=PACK_TIMEOUT_S)
+            run(words, env=_environment(as_it_is), timeout_s=PACK_TIMEOUT_S)
         except CommandError as error:
             file.unlink(missing_ok=True)
             raise failure(error, file) from error
     _sync(file)
     return Packed(sha256_file(file), file.stat().st_size, superblock(file).entries, version_of(program))
+
+
+def _environment(as_it_is: bool) -> dict[str, str]:
+    own = {name: value for name, value in os.environ.items() if name not in EPOCH}
+    return own if as_it_is else {**own, **EPOCH}
 
 
 def _words(program: Path, tree: Path, file: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""A directory as one layer of an image: the same bytes for the same files."""
+"""A directory as one layer of an image: the same bytes for the same files and times."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stackyard.errors import StackyardError, cause
 
 
 def write_layer(root: Path, file: Path) -> None:
-    """Write a directory as the tar of one layer: sorted, owned by root, with the time 0."""
+    """Write a directory as the tar of one layer: sorted, owned by root; files keep their times, for bytecode."""
     with tarfile.open(file, "w", format=tarfile.PAX_FORMAT) as tar:
         for path in _walked(root):
             member = tar.gettarinfo(path, arcname=os.path.relpath(path, root))
@@ -21,7 +21,7 @@ def write_layer(root: Path, file: Path) -> None:
                 )
             member.uid = member.gid = 0
             member.uname = member.gname = ""
-            member.mtime = 0
+            member.mtime = 0 if member.isdir() else int(member.mtime)
             member.mode &= 0o7777
             _write(tar, member, path)
 

@@ -274,7 +274,7 @@ def _archived(tar: tarfile.TarFile, members: Members, name: str, diff: str, layo
 
 
 def _from_folder(source: Source, layout: Layout, platform: str) -> Fetched:
-    """One layer, the same bytes for the same files, whatever their times and owners."""
+    """One layer, the same bytes for the same files and times, whoever owns them."""
     root = Path(source.place)
     if not root.is_dir():
         raise InputError(f"no such directory: {root}")

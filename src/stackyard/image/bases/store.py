@@ -231,7 +231,8 @@ def _kept(paths: BasePaths, wanted: Wanted, fetched: Fetched, unpacked: Unpacked
     accepted, lines = wanted.licences(unpacked.root)
     fetched = _with_lines(Layout(paths.layout), fetched, unpacked, lines)
     Layout(paths.layout).finish(fetched.manifest, wanted.name)
-    packed = squashfs.pack(unpacked.root, paths.image, writable=True)
+    unpacked.settle()
+    packed = squashfs.pack(unpacked.root, paths.image, as_it_is=True)
     defaults = _defaults(fetched.config)
     base = Base(
         name=wanted.name,

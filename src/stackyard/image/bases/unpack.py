@@ -2,8 +2,8 @@
 
 What a layer may hold: files, directories, symbolic and hard links, whiteouts. Links on the way to an entry are followed
 within the directory, as a container's ``/`` would; nothing is followed out of it. Everything belongs to who unpacks and
-can be read and removed by them; set-user-ID and set-group-ID are dropped. Source: the OCI specification's
-layer.md.
+can be read and removed by them; set-user-ID and set-group-ID are dropped; times of files are kept. Source: the
+OCI specification's layer.md.
 """
 
 from __future__ import annotations
@@ -84,6 +84,12 @@ class Unpacked:
             raise StackyardError(f"cannot add a line to {name}: not a file in this image")
         with place.open("a", encoding="utf-8") as stream:
             stream.write(f"{line}\n")
+        os.utime(place, (0, 0))
+
+    def settle(self) -> None:
+        """Give all directories the time 0: theirs is when something was last unpacked into them."""
+        for folder, _, _ in os.walk(self.root, topdown=False):
+            os.utime(folder, (0, 0))
 
     def place(self, name: str) -> Path:
         """Where a file of the image is, or would be; links on the way are followed within."""
@@ -129,6 +135,8 @@ class Unpacked:
         if not member.issym() and not member.islnk():
             place.chmod(member.mode & _KEPT | (0o700 if member.isdir() else 0o600))
             self._note_rights(member, parts)
+        if not member.islnk() and not member.isdir():
+            os.utime(place, (_time(member), _time(member)), follow_symlinks=False)
         return place
 
     def _require_directory(self, member: tarfile.TarInfo) -> None:
@@ -235,6 +243,14 @@ class Unpacked:
 
 _LIMIT_HINT = "raise the limit with --limit-gib, if you know the image"
 _SPECIAL_HINT = "remove it where the image is made; a container gets /dev from its host"
+
+
+def _time(member: tarfile.TarInfo) -> int:
+    """Its time in whole seconds, as bytecode has that of its source; 0 for one that a SquashFS cannot hold."""
+    try:
+        return int(member.mtime) if 0 <= member.mtime < 1 << 32 else 0
+    except ValueError:  # not a number
+        return 0
 
 
 def _parts(name: str) -> list[str]:
