@@ -170,8 +170,11 @@ def test_an_option_without_its_value(line: str, rules: list[str]) -> None:
 
 
 def test_a_number_of_tokens_is_no_secret() -> None:
-    intent, notes = fixed(HEAD + "export MAX_TOKEN=4096 HF_TOKEN=a4096b\nsrun ./a\n")
-    assert intent.prologue == ("export MAX_TOKEN=4096",) and "HF_TOKEN: its value may be a secret" in notes
+    intent, notes = fixed(HEAD + "export MAX_TOKEN=4096 USE_AUTH_TOKEN=true HF_TOKEN=a4096b\nsrun ./a\n")
+    assert (
+        intent.prologue == ("export MAX_TOKEN=4096 USE_AUTH_TOKEN=true",)
+        and "HF_TOKEN: its value may be a secret" in notes
+    )
 
 
 def test_placeholders_in_angle_brackets() -> None:
@@ -205,3 +208,26 @@ def test_versions_are_no_program() -> None:
 def test_a_port_by_default_may_be_another(port: str, rules: list[str]) -> None:
     head = "#!/bin/bash\n#SBATCH -t 10 -n 1 -N 1 --gres=gpu:1 --mem=8G\n"
     assert found(f"{head}torchrun --rdzv_backend=c10d --rdzv_endpoint=localhost:{port} a.py\n") == rules
+
+
+def test_a_file_on_the_next_line_is_that_of_the_redirection() -> None:
+    intent, notes = fixed(HEAD + "srun ./a -x &> \\\n  b.log\n")
+    assert intent.program == ("./a", "-x") and "the redirection &>b.log" in notes
+
+
+def test_placeholders_in_small_letters_at_the_end_of_a_line() -> None:
+    intent, _ = fixed(HEAD + "cd <path_to_it>\nsrun ./a -n <name>   # here\n")
+    assert intent.prologue == ("cd <path_to_it>",) and intent.program == ("./a", "-n", "<name>")
+    assert "the redirection <in: launch" in fixed(HEAD + "srun ./a <in> out\n")[1]
+
+
+def test_conda_run_starts_the_program() -> None:
+    intent, notes = fixed(HEAD + "conda run -n a ./b\n./c\n")
+    assert intent.program == ("./c",) and intent.prologue == () and "conda run -n a ./b" in notes
+    assert fixed(HEAD + "./c\nconda run -n a ./b\n")[0].program == ("./b",)
+
+
+@pytest.mark.parametrize(("line", "rules"), [("A=1", ["only-first-node"]), ("export MY_HOSTFILE=/x/hosts", [])])
+def test_a_program_with_a_file_of_hosts_may_start_the_others(line: str, rules: list[str]) -> None:
+    head = "#!/bin/bash\n#SBATCH -t 10 -N 2\nexport MASTER_ADDR=$(scontrol show hostnames | head -n 1)\n"
+    assert found(f"{head}{line}\npython deep.py train.py\n") == rules

@@ -34,7 +34,9 @@ def without_secrets(text: str) -> str:
 def _setting(match: re.Match[str]) -> str:
     name, sign, value = match.groups()
     literal = _VARIABLE.sub(r"\1", value).strip("\"'")
-    count = re.fullmatch(r"[\d.]{1,8}", literal) and re.search(r"tokens?$", name, re.I)  # MAX_TOKEN=4096
+    count = re.fullmatch(r"[\d.]{1,8}|true|false|yes|no|none", literal, re.I) and re.search(
+        r"tokens?$", name, re.I
+    )  # MAX_TOKEN=4096, USE_AUTH_TOKEN=true
     if not literal or count or "$" in literal or not is_secret(name, literal):  # computed from others; else `_by_form`
         return match[0]
     return f"{name}{sign}{SECRET}" + "\n" * value.count("\n")

@@ -246,8 +246,8 @@ class _Reader:
         command = self._of_block() if after_block else self._current()
         operator = match.group().lstrip("0123456789")
         self.at = match.end()
-        while self.text[self.at : self.at + 1] in (" ", "\t"):
-            self.at += 1
+        blank = re.compile(r"(?:[ \t]|\\\n)*").match(self.text, self.at)
+        self.at = blank.end() if blank else self.at
         word = self._substituted() if self.text.startswith(("<(", ">("), self.at) else self._read_word()
         if operator in ("<<", "<<-"):
             tag = "".join(part.text for part in word.parts)

@@ -57,7 +57,7 @@ def _only_traces(argv: Sequence[str]) -> bool:
 
 def is_carried(argv: Sequence[str]) -> bool:
     """Whether a command sets up modules, environments, variables or files, so that a run needs it."""
-    return bool(argv) and argv[0] in _CARRIED
+    return bool(argv) and argv[0] in _CARRIED and list(argv[1:2]) != ["run"]  # conda run starts a program
 
 
 def is_filter(argv: Sequence[str]) -> bool:
@@ -78,7 +78,7 @@ def only_prints(argv: Sequence[str]) -> bool:
 
 def is_no_program(argv: Sequence[str]) -> bool:
     """Whether a command prints, prepares a run, cleans up after it or ends it: it is not what the job is for."""
-    return is_quiet(argv) or _name(argv) in _NO_PROGRAM
+    return is_quiet(argv) or (_name(argv) in _NO_PROGRAM and list(argv[1:2]) != ["run"])
 
 
 def is_small(argv: Sequence[str]) -> bool:

@@ -16,8 +16,11 @@ OPEN, CLOSE, TASK = "\ue000", "\ue001", "\ue002"
 TASK follows OPEN where not the batch script but a shell of each task fills the piece in.
 """
 
-PLACEHOLDER = re.compile(r"\{\{[^{}\n]*\}\}|<[A-Z]\w*>(?![\w.$])")
-"""What is filled in, ``{{ nodes }}`` or ``<NODES>``: one piece of a word, whatever blanks it has."""
+PLACEHOLDER = re.compile(r"\{\{[^{}\n]*\}\}|<[A-Z]\w*>(?![\w.$])|<[a-z][\w-]*>(?=[ \t]*(?:[;#]|$))", re.M)
+"""What is filled in: one piece of a word, whatever blanks it has.
+
+``{{ nodes }}``; ``<NODES>``; ``<nodes>`` at the end of a line, where nothing follows that a redirection could name.
+"""
 _META = set(" \t\n;&|<>()")
 
 
