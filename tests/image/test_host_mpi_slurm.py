@@ -198,7 +198,7 @@ def site_of(folder: Path, runtime: str, policy: str = "bindings: bindings.yaml")
 
 def launched(
     slurm: SlurmCluster, folder: Path, image: Path, *, expect: int, policy: str = "bindings: bindings.yaml",
-    runtime: str = "apptainer", **more: str,
+    runtime: str = "apptainer", program: str = "/app", **more: str,
 ) -> Done:  # fmt: skip
     """The ring program of an image by `stackyard launch`, with what site.yaml names."""
     site_of(folder, runtime, policy)
@@ -206,7 +206,7 @@ def launched(
         more |= {name: images.environ()[name] for name in ("PATH", "APPTAINER_USERNS")}
     variables = slurm.environ(**more)
     words = ("--site", folder / "site.yaml", "launch", "-N", "2", "-r", "2", "-c", "1", "--backend", "mpi")
-    return stackyard(*words, "--container", image, "/app", cwd=folder, expect=expect, **variables)
+    return stackyard(*words, "--container", image, program, cwd=folder, expect=expect, **variables)
 
 
 def test_a_launch_uses_the_bindings_of_its_site(slurm: SlurmCluster, image: Path, tmp_path: Path) -> None:
@@ -284,6 +284,31 @@ def test_charliecloud_in_a_launch(slurm: SlurmCluster, own_image: Path, tmp_path
     text = "".join(file.read_text() for file in tmp_path.glob("runs/*/**/rank-*.log")) or done.out
     assert sorted(re.findall(r"rank \d of 4: sum 10, last 4", text)) == RANKS, done.out + done.err
     assert len(re.findall(r"MPICH Version:\s+5\.0\.2", text)) == 4
+
+
+@pytest.mark.parametrize("runtime", ["charliecloud", "apptainer"])
+def test_the_run_keeps_what_its_ranks_loaded(
+    slurm: SlurmCluster, own_image: Path, tmp_path: Path, runtime: str
+) -> None:
+    """The host's with the libraries; without them the image's, with exit status 0, and this the run says."""
+    slow = tmp_path / "slow.h"
+    slow.write_text(
+        "#include <unistd.h>\nstatic int slow(int us) { (void)us; return sleep(4); }\n#define usleep slow\n"
+    )
+    hostmpi.compiled(own_image / "slow", hostmpi.mpich("of-image"), "-include", str(slow))
+    bindings = mpich_as_libraries(tmp_path)
+    for whose in (bindings, bindings.model_copy(update={"libraries": ()})):
+        (tmp_path / "bindings.yaml").write_text(bindings_text(whose))
+        done = launched(slurm, tmp_path, own_image, expect=0, runtime=runtime, program="/slow")
+        shown = stackyard("runs", "show", cwd=tmp_path).out
+        usage = stackyard("runs", "show", "--json", cwd=tmp_path).value["usage"]
+        is_host = bool(whose.libraries)
+        assert [one["mpi_is_host"] for one in usage["ranks"]] == [is_host] * 4, usage
+        own = (
+            "" if is_host else "4 of 4 ranks loaded /opt/mpich/lib/libmpi.so.12, which is not the host's (rank 0 on n1)"
+        )
+        assert usage["mpi"] == own and ("note: MPI: 4 of 4 ranks" in done.err) != is_host
+        assert (f"MPI        {own}" in shown) != is_host
 
 
 def test_a_launch_names_a_source_that_a_node_lacks(slurm: SlurmCluster, image: Path, tmp_path: Path) -> None:

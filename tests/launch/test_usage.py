@@ -13,13 +13,15 @@ from types import SimpleNamespace
 
 import pytest
 
+from image.elfbed import build
 from stackyard.launch.node.gpuprobe import GpuProbe, amd_rows, nvidia_rows
 from stackyard.launch.node.ranks import Rank
 from stackyard.launch.node.step import PlannedSlot, StepFile
-from stackyard.launch.node.usage import FREE_S, LOOK_SHARE, Group, Usage
-from stackyard.launch.records.outcome import Cause
+from stackyard.launch.node.usage import FREE_S, LOOK_SHARE, Group, Loaded, Usage
+from stackyard.launch.records.outcome import Cause, RankUsage
 from stackyard.launch.run import causes
 from stackyard.launch.run.usage import ranks_usage, usage_report, with_usage
+from support import programs
 from support.cli import stackyard
 from support.processes import wait_for
 from support.slurmcli import SHAPE, Work
@@ -93,6 +95,36 @@ def test_a_failure_has_the_limit_and_the_kills(sleeper: Rank) -> None:
     assert usage.of(3, failed=False)["peak"] > 1_000_000
     assert set(usage.of(3, failed=True)) == {"peak", "largest", "processes", "ago", "limit", "oom_kills"}
     assert usage.of(4, failed=False) == {}
+
+
+@pytest.mark.real
+def test_the_mpi_that_a_rank_has_loaded(tmp_path: Path) -> None:
+    """Told by the file, not by its name; found once; of no rank without an MPI, nor where none is asked for."""
+    programs.need("gcc")
+    host, other = (build(tmp_path / folder / "libmpi.so.12.3") for folder in ("host", "image"))
+    names = ("libmpi.so.12", "libmpi.so.40")
+    text = "import ctypes, sys; ctypes.CDLL(sys.argv[1]); print(flush=True); input()"
+    inner = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {text!r}, sys.argv[1]])"
+    for library in (host, other):
+        started = subprocess.Popen(
+            [sys.executable, "-c", inner, library], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert started.stdout is not None and started.stdout.readline()
+        usage, none = Usage("", Loaded(str(host), names)), Usage("", Loaded("", names))
+        for each in (usage, none):
+            each.look([Rank(3, 0, started.pid), Rank(4, 1, os.getpid())], time.monotonic())
+        started.communicate(b"\n")
+        usage.look([Rank(3, 0, started.pid)], time.monotonic())
+        assert usage.of(3, failed=False)["mpi"] == (str(library), library is host)
+        assert "mpi" not in none.of(3, failed=False)
+
+
+def test_ranks_with_another_mpi_are_named() -> None:
+    own = [RankUsage(0, "n1", mpi="/libs/libmpi.so.12", mpi_is_host=True), RankUsage(1, "n1")]
+    assert usage_report(own)["mpi"] == ""
+    others = [RankUsage(task, "n2", mpi="/opt/libmpi.so.12") for task in (2, 3)]
+    said = "2 of 3 ranks loaded /opt/libmpi.so.12, which is not the host's (rank 2 on n2)"
+    assert usage_report([*own, *others])["mpi"] == said
 
 
 NONE = f"{(1 << 63) - 4096}\n"

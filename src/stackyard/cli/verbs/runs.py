@@ -197,6 +197,7 @@ def _show_facts(found: RunReport) -> None:
         "staged": str(found.staged.get("summary", "")),
         "memory": str(found.usage.get("memory", "")),
         "GPUs": str(found.usage.get("gpus", "")),
+        "MPI": str(found.usage.get("mpi", "")),
         "seconds": ", ".join(f"{k} {v:.1f}" for k, v in status.seconds.items()),
         "directory": str(found.paths.root),
     }

@@ -7,7 +7,6 @@ host's is told by its device and inode, not by its name.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import sys
@@ -193,4 +192,4 @@ def _is_file(where: Sequence[int], library: Path) -> bool:
         stat = library.stat()
     except OSError:
         return False
-    return where[2] == stat.st_ino and (where[0], where[1]) == (os.major(stat.st_dev), os.minor(stat.st_dev))
+    return [*where] == [stat.st_dev, stat.st_ino]

@@ -15,6 +15,8 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Container
+from contextlib import suppress
 from pathlib import Path
 
 FIRST_S, LATER_S, FIRST_READS = 0.005, 0.1, 400
@@ -41,8 +43,11 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-def mapped(pid: int) -> dict[str, list[int]]:
-    """The shared libraries that a process has mapped, as it sees them: path to device (major, minor) and inode."""
+def mapped(pid: int, known: Container[str]) -> dict[str, list[int]]:
+    """The shared libraries that a process has mapped, as it sees them: path to device and inode.
+
+    These are of stat(2), since on btrfs and overlayfs the device of proc(5)'s maps is another one.
+    """
     files: dict[str, list[int]] = {}
     try:
         lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
@@ -50,9 +55,10 @@ def mapped(pid: int) -> dict[str, list[int]]:
         return files
     for line in lines:
         words = line.split(None, 5)
-        if len(words) == 6 and ".so" in words[5]:
-            major, _, minor = words[3].partition(":")
-            files[words[5]] = [int(major, 16), int(minor, 16), int(words[4])]
+        if len(words) == 6 and ".so" in words[5] and words[5] not in known:
+            with suppress(OSError):  # it has just ended, or the file was removed
+                status = Path(f"/proc/{pid}/root{words[5]}").stat()
+                files[words[5]] = [status.st_dev, status.st_ino]
     return files
 
 
@@ -64,7 +70,7 @@ def main() -> int:
     reads = 0
     while process.poll() is None:
         for pid in descendants(process.pid):
-            files.update(mapped(pid))
+            files.update(mapped(pid, files))
         reads += 1
         time.sleep(FIRST_S if reads < FIRST_READS else LATER_S)
     rank = next((os.environ[name] for name in names if name in os.environ), "0")

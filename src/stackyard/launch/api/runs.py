@@ -44,7 +44,7 @@ class RunReport:
     Attributes:
         tasks: the status of each task of an array, by its index.
         placement: planned and actual places of the ranks; empty before the end.
-        usage: the memory and the GPUs that the ranks used; empty before the end.
+        usage: the memory, the GPUs and the MPI that the ranks used; empty before the end.
         staged: what was copied to the nodes, and how fast; empty before the end, and where nothing was.
         preflight: what the preflight measured; empty without one.
         attempts: the results of earlier attempts, by their number.

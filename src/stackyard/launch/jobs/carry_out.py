@@ -214,7 +214,10 @@ def _keep_usage(run: _Run, result: StepResult) -> None:
     from stackyard.launch.run.usage import usage_report
 
     if result.usage:
-        atomic.write_json(run.paths.usage, usage_report(result.usage))
+        report = usage_report(result.usage)
+        if report["mpi"]:
+            run.listener.notice(f"MPI: {report['mpi']}; stackyard bindings check IMAGE says why")
+        atomic.write_json(run.paths.usage, report)
 
 
 def _keep_staged(run: _Run, result: StepResult) -> None:

@@ -29,7 +29,7 @@ from stackyard.launch.node.sockets import hold_port
 from stackyard.launch.node.stacks import Stacks
 from stackyard.launch.node.staged import Staged
 from stackyard.launch.node.uplink import find
-from stackyard.launch.node.usage import Usage
+from stackyard.launch.node.usage import Loaded, Usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Agent:
         self.went = self.hub_holds = False
         self.kill_at = self.leave_at = self.next_watch = self.next_refresh = 0.0
         self.stacks = Stacks(self.directory.path, self.file["py_spy"])
-        self.usage = Usage(self.file["gpu_vendor"])
+        self.usage = Usage(self.file["gpu_vendor"], Loaded(self.file["mpi_library"], self.file["mpi_names"]))
         self.staged = Staged(self.file, self.directory, self.host)
 
     def run(self) -> "int":

@@ -137,6 +137,8 @@ class StepFile:
         more_ports: of nodes other than that of task 0, how many ports are bound there.
         shown: the tasks whose output is streamed as the first one's: the first of each role.
         sizes_s: between two looks at the length of logs that are not streamed; 0: after the first output none.
+        mpi_library: the host's MPI, that the ranks are to load in their image; empty: it is not looked at.
+        mpi_names: the names of the libraries of all MPIs.
     """
 
     run: str
@@ -168,6 +170,8 @@ class StepFile:
     sizes_s: float = 0.0
     py_spy: str = ""
     stage: PlannedStage | None = None
+    mpi_library: str = ""
+    mpi_names: tuple[str, ...] = ()
     format: int = FORMAT
 
     @property

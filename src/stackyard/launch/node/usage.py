@@ -1,10 +1,10 @@
-"""The memory and the GPUs that the ranks of a node use, looked at seldom: a look must cost the ranks nothing.
+"""The memory, the GPUs and the MPI that the ranks of a node use, looked at seldom: a look must cost the ranks nothing.
 
 The kernel keeps the largest resident size of a process (VmHWM of proc(5)) until it ends, so a look every second or
 less often misses only what a process gained after the last one. Part of the agent: any Python from 3.6 on, standard
 library alone, few imports (see `stackyard.launch.node.agent`).
 """
-# ruff: noqa: PTH118, PTH120
+# ruff: noqa: PTH118, PTH120, PTH121
 
 import os
 import time
@@ -14,6 +14,7 @@ from stackyard.launch.node.machine import slurp
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
     from stackyard.launch.node.ranks import Rank
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 LOOK_SHARE, FREE_S = 2000, 0.05
 """Looks at the memory take at most one part in so many of the time, besides this many seconds, so that the first ones
 are not far apart and a short run is seen too."""
+MOST_MAPS = 4 << 20
 NO_LIMIT = 1 << 60
 """A limit from which on there is none: control groups of version 1 write the largest multiple of a page."""
 
@@ -28,11 +30,12 @@ NO_LIMIT = 1 << 60
 class Usage:
     """What the ranks of this node have used so far."""
 
-    def __init__(self, gpu_vendor: "str") -> "None":
+    def __init__(self, gpu_vendor: "str", mpi: "Loaded | None" = None) -> "None":
         self._memory = {}  # type: dict[int, dict[str, float]]
         self._begun = self._spent = 0.0
         self._group = Group()
         self._gpus = GpuProbe(gpu_vendor)
+        self._mpi = mpi or Loaded("", ())
 
     def look(self, ranks: "list[Rank]", now: "float", at_once: "bool" = False) -> "None":
         """Look where it is time to; `at_once` before the ranks are ended."""
@@ -55,6 +58,7 @@ class Usage:
         if sum(sizes) > known["peak"]:
             known.update(peak=sum(sizes), processes=len(sizes))
         known.update(largest=max(known["largest"], *sizes), at=now)
+        self._mpi.look(rank)
 
     def of(self, task: "int", failed: "bool") -> "dict[str, Any]":
         """Of a rank that has ended: bytes, processes, GPUs; of one that has failed also the limit and OOM kills."""
@@ -65,6 +69,8 @@ class Usage:
             found.update(limit=self._group.limit, oom_kills=self._group.kills())
         if self._gpus.peaks:
             found["gpus"] = self._gpus.peaks
+        if task in self._mpi.found:
+            found["mpi"] = self._mpi.found[task]
         return found
 
 
@@ -73,6 +79,43 @@ def largest_resident(pid: "int") -> "int":
     text = slurp(f"/proc/{pid}/status", 4096)
     at = text.find("VmHWM:")
     return int(text[at + 6 :].split(None, 1)[0]) << 10 if at >= 0 else 0
+
+
+class Loaded:
+    """Which library of an MPI each rank has mapped, as it sees it, and whether that file is the host's.
+
+    A rank in an image that uses the image's own MPI ends with status 0, and may be alone in its world. Once a library
+    is found it is not looked for again.
+    """
+
+    def __init__(self, library: "str", names: "Sequence[str]") -> "None":
+        self._library, self._names = library, tuple(names)
+        self.found = {}  # type: dict[int, tuple[str, bool]]
+
+    def look(self, rank: "Rank") -> "None":
+        """Read the maps of a rank's processes, until one of them has an MPI."""
+        if not self._library or rank.task in self.found:
+            return
+        for pid in rank.below:
+            for path in libraries(pid):
+                if path.rpartition("/")[2].startswith(self._names):
+                    self.found[rank.task] = path, self._is_host(pid, path)
+                    return
+
+    def _is_host(self, pid: "int", path: "str") -> "bool":
+        """By stat(2) of both: on btrfs and overlayfs the device of proc(5)'s maps is another one."""
+        try:
+            return os.path.samefile(f"/proc/{pid}/root{path}", self._library)
+        except OSError:
+            return False
+
+
+def libraries(pid: "int") -> "Iterator[str]":
+    """The path of every shared library that a process has mapped, as it sees it (proc(5))."""
+    for line in slurp(f"/proc/{pid}/maps", MOST_MAPS).splitlines():
+        words = line.split(None, 5)
+        if len(words) == 6 and ".so" in words[5]:
+            yield words[5]
 
 
 class Group:

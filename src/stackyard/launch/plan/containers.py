@@ -25,7 +25,7 @@ from stackyard.launch.plan.model import RankProgram, Reason, Wrapper
 from stackyard.launch.plan.staging import VARIABLE, image_path, staged_image
 from stackyard.launch.request.intent import Intent
 from stackyard.pymodules import script_of
-from stackyard.spec.bindings import APPTAINER, CHARLIECLOUD, Place, load_bindings
+from stackyard.spec.bindings import APPTAINER, CHARLIECLOUD, HostBindings, load_bindings
 from stackyard.spec.sitemodels import ContainerPolicy, Site
 
 WIRE_UP = ("${STACKYARD_STEP}", "${STACKYARD_WIRE_1}", "${STACKYARD_WIRE_2}")
@@ -79,7 +79,8 @@ def wrap(
     """
     image = _image(intent)
     runtime = runtime_of(site.launch.container.runtime, image, environ)
-    policy, needed = _policy(site, CHARLIECLOUD if runtime == "charliecloud" else APPTAINER)
+    bindings = _bindings(site)
+    policy = bindings.applied(site.launch.container, CHARLIECLOUD if runtime == "charliecloud" else APPTAINER)
     cwd = intent.cwd or str(Path.cwd())
     staged = (f"${{{VARIABLE}}}",) if intent.stage else ()
     fixed = [cwd, *_script_folder(intent, cwd), *_helpers(intent, program), *((stack_root,) if stack_root else ())]
@@ -92,7 +93,8 @@ def wrap(
     if runtime == "charliecloud":
         _mount_points(replace(inside, image=image))
     made = _charliecloud(inside) if runtime == "charliecloud" else _apptainer(runtime, inside)
-    return replace(made, needed=needed, reasons=(*made.reasons, *_of_apart(apart), *_of_bindings(site)))
+    reasons = (*made.reasons, *_of_apart(apart), *_of_bindings(site))
+    return replace(made, needed=bindings.needed, host_mpi=bindings.mpi.library, reasons=reasons)
 
 
 def _of_apart(apart: Mapping[str, str]) -> tuple[Reason, ...]:
@@ -105,13 +107,10 @@ def _of_bindings(site: Site) -> tuple[Reason, ...]:
     return (Reason((Path(file).name,), "the host's libraries in the image, each with its reason"),) if file else ()
 
 
-def _policy(site: Site, place: Place) -> tuple[ContainerPolicy, tuple[str, ...]]:
-    """The site's policy with its bindings in it, and the files that all nodes must have for them."""
-    policy = site.launch.container
-    if not policy.bindings:
-        return policy, ()
-    bindings = load_bindings(Path(policy.bindings))
-    return bindings.applied(policy, place), bindings.needed
+def _bindings(site: Site) -> HostBindings:
+    """What the site's file of bindings says; none without one."""
+    file = site.launch.container.bindings
+    return load_bindings(Path(file)) if file else HostBindings()
 
 
 def _script_folder(intent: Intent, cwd: str) -> tuple[str, ...]:

@@ -226,6 +226,7 @@ class Wrapper:
     `lists` are variables with names of files, joined by commas; a ``*`` in one is expanded on the node. `needed`: files
     that every node must have. `linked`: files that are added to an image, by options before the
     last two words, the image and ``--`` (`image.bindings.charliecloud`).
+    `host_mpi`: the library of the MPI that the ranks are to load, outside of the image.
     """
 
     argv: tuple[str, ...]
@@ -236,6 +237,7 @@ class Wrapper:
     lists: dict[str, tuple[str, ...]] = field(default_factory=dict)
     needed: tuple[str, ...] = ()
     linked: tuple[str, ...] = ()
+    host_mpi: str = ""
 
 
 @dataclass(frozen=True)

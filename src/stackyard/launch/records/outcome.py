@@ -34,6 +34,8 @@ class RankUsage:
         processes: how many there were at the peak.
         gpu_peak_bytes: of its own GPUs, or of all that its node's agent sees where they are not known one by one.
         gpu_use_percent: mean use of these GPUs; -1: not known.
+        mpi: the library of an MPI that it had loaded, as it saw it, in an image with the host's; empty: none was seen.
+        mpi_is_host: whether that is the host's file.
     """
 
     task: int
@@ -44,6 +46,8 @@ class RankUsage:
     gpu_peak_bytes: int = 0
     gpu_total_bytes: int = 0
     gpu_use_percent: int = -1
+    mpi: str = ""
+    mpi_is_host: bool = False
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,19 @@ def step_file(step: StepPaths, plan: Plan, *, run: str, hubs: tuple[str, ...], o
         beat_s=options.beat_s,
         lost_s=max(options.lost_s, 2 * options.beat_s), grace_s=options.grace_s, start_s=options.start_s,
         sizes_s=min(10.0, options.hang_min * 12), py_spy=options.py_spy, stage=_stage(plan, options),
+        **_mpi(plan),
     )  # fmt: skip
+
+
+def _mpi(plan: Plan) -> dict[str, Any]:
+    """The host's MPI that the ranks of an image are to load, and the names by which any is recognised."""
+    plans = [role.plan for role in plan.roles] or [plan]
+    library = next((one.host_mpi for each in plans for one in each.wrappers if one.host_mpi), "")
+    if not library:
+        return {}
+    from stackyard.image.bindings.families import mpi_sonames
+
+    return {"mpi_library": library, "mpi_names": tuple(sorted(mpi_sonames()))}
 
 
 def _stage(plan: Plan, options: WatchOptions) -> PlannedStage | None:

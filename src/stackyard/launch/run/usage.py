@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+from stackyard.findings import counted, some
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.records.outcome import Cause, RankUsage
 from stackyard.launch.run.verdict import Ended
@@ -23,7 +24,7 @@ Sent = Mapping[int, tuple[str, Mapping[str, Any]]]
 def ranks_usage(file: StepFile, sent: Sent) -> tuple[RankUsage, ...]:
     """What is known of each task that has ended; none of a task of which nothing was seen."""
     every = (_of(file, task, host, value) for task, (host, value) in sorted(sent.items()))
-    return tuple(one for one in every if one.peak_bytes or one.gpu_total_bytes)
+    return tuple(one for one in every if one.peak_bytes or one.gpu_total_bytes or one.mpi)
 
 
 def _of(file: StepFile, task: int, host: str, sent: Mapping[str, Any]) -> RankUsage:
@@ -32,7 +33,7 @@ def _of(file: StepFile, task: int, host: str, sent: Mapping[str, Any]) -> RankUs
     return RankUsage(
         task, host, int(sent.get("peak", 0)), int(sent.get("largest", 0)), int(sent.get("processes", 0)),
         sum(peak for peak, _, _ in gpus), sum(total for _, total, _ in gpus),
-        round(sum(known) / len(known)) if known else -1,
+        round(sum(known) / len(known)) if known else -1, *sent.get("mpi", ("", False)),
     )  # fmt: skip
 
 
@@ -66,10 +67,22 @@ def with_usage(cause: Cause | None, task: int, sent: Mapping[str, Any]) -> Cause
 
 
 def usage_report(usage: Sequence[RankUsage]) -> dict[str, Any]:
-    """usage.json: one sentence each about memory and GPUs, and the ranks that used most."""
+    """usage.json: a sentence about memory, GPUs, and MPIs that are not the host's; and the ranks that used most."""
     most = sorted(usage, key=lambda one: (-one.peak_bytes, -one.gpu_peak_bytes, one.task))[:MOST_RANKS]
     ranks = [asdict(one) for one in sorted(most, key=lambda one: one.task)]
-    return {"format": 1, "measured": len(usage), "memory": _memory(usage), "gpus": _gpus(usage), "ranks": ranks}
+    sentences = {"memory": _memory(usage), "gpus": _gpus(usage), "mpi": _mpi(usage)}
+    return {"format": 1, "measured": len(usage), **sentences, "ranks": ranks}
+
+
+def _mpi(usage: Sequence[RankUsage]) -> str:
+    """The ranks that have loaded another MPI than the host's, which their bindings name."""
+    seen = [one for one in usage if one.mpi]
+    others = [one for one in seen if not one.mpi_is_host]
+    if not others:
+        return ""
+    files = some(list(dict.fromkeys(one.mpi for one in others)), 2)
+    first = f"rank {others[0].task} on {others[0].host}"
+    return f"{len(others)} of {counted(len(seen), 'rank')} loaded {files}, which is not the host's ({first})"
 
 
 def _memory(usage: Sequence[RankUsage]) -> str:
