@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +44,8 @@ def check(slurm: SlurmCluster, image: Path, tmp_path: Path) -> Any:
 
     def ranks(*words: str | Path, mpi: str = "pmi2", root: Path = image, expect: int = 0) -> Done:
         variables = slurm.environ(**{name: images.environ()[name] for name in ("PATH", "APPTAINER_USERNS")})
-        argv = ["bindings", "check", root, "--json", *words, "--run", f"{SRUN} --mpi={mpi}"]
+        site = ["--site", tmp_path / "site.yaml"] if (tmp_path / "site.yaml").exists() else []
+        argv = [*site, "bindings", "check", root, "--json", *words, "--run", f"{SRUN} --mpi={mpi}"]
         return stackyard(*argv, "--", "/app", cwd=tmp_path, expect=expect, **variables)
 
     return ranks
@@ -116,7 +119,17 @@ def test_an_rpath_beats_the_bound_library_until_it_is_repaired(check: Any, image
         app.write_bytes(kept)
 
 
-def test_an_older_open_mpi_takes_the_place_of_a_newer_one(check: Any, tmp_path: Path) -> None:
+def with_places(image: Path, target: Path, bindings: HostBindings) -> Path:
+    """The image with what ch-run does not make: the directories of the daemons, which no image has."""
+    shutil.copytree(image, target, symlinks=True, copy_function=os.link)
+    for bind in bindings.binds:
+        if Path(bind.path).is_dir():
+            Path(f"{target}{bind.path}").mkdir(parents=True, exist_ok=True)
+    return target
+
+
+@pytest.mark.parametrize("runtime", ["apptainer", "charliecloud"])
+def test_an_older_open_mpi_takes_the_place_of_a_newer_one(check: Any, tmp_path: Path, runtime: str) -> None:
     """Open MPI 4.1 of this machine in an image with 5.0: libraries, components, parameters, PMIx."""
     programs.need("mpirun.openmpi")
     try:
@@ -124,7 +137,11 @@ def test_an_older_open_mpi_takes_the_place_of_a_newer_one(check: Any, tmp_path: 
     except MissingError as error:
         pytest.skip(f"{error}; {error.detail}")
     library = next(Path("/usr/lib").glob("*/libmpi.so.40"))
-    detected(tmp_path, library)
+    bindings = load_bindings(detected(tmp_path, library))
+    site_of(tmp_path, runtime)
+    if runtime == "charliecloud":
+        programs.need("ch-run")
+        root = with_places(root, tmp_path / "root", bindings)
     done = check(mpi="pmix", root=root)
     assert said(done) == RANKS, done.err
     assert {text.split()[2] for text in libraries(done)} == {"v4.1.4"}
