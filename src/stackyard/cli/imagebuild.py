@@ -16,6 +16,7 @@ from stackyard.errors import InputError
 from stackyard.yard import catalogue
 
 if TYPE_CHECKING:
+    from stackyard.image.bases.store import Kept
     from stackyard.image.oci.build import Built, Wanted
     from stackyard.image.oci.layout import Reference
     from stackyard.yard.record import BuildRecord
@@ -33,11 +34,14 @@ class Asked:
     as_json: bool
 
 
-def oci(context: Context, record: BuildRecord, asked: Asked) -> None:
+def oci(context: Context, record: BuildRecord | None, asked: Asked) -> None:
     """Write an OCI layout."""
     from stackyard.image.oci.build import build, name_of
     from stackyard.image.oci.layout import Reference
 
+    if record is None:
+        hint = "its layout is in the yard, see `stackyard image inspect`; `stackyard image push` sends it"
+        raise InputError("no REV given: an OCI image of a base alone is the base", hint=hint)
     target = Reference(asked.output, asked.name or name_of(record))
     wanted = wanted_of(context, record, asked.base, target, asked.prefix)
     if asked.dry_run:
@@ -47,7 +51,7 @@ def oci(context: Context, record: BuildRecord, asked: Asked) -> None:
     show(build(wanted), asked.as_json)
 
 
-def sif(context: Context, record: BuildRecord, asked: Asked) -> None:
+def sif(context: Context, record: BuildRecord | None, asked: Asked) -> None:
     """Write a SIF file."""
     from stackyard.expose.published import change_of
     from stackyard.image import sifbuild
@@ -59,6 +63,9 @@ def sif(context: Context, record: BuildRecord, asked: Asked) -> None:
         )
     site, file = context.site(), asked.output.absolute()
     base = store.find(context.yard(), site, asked.base)
+    if record is None:
+        _base_alone(base, asked)
+        return
     wanted = sifbuild.Wanted(record, change_of(record, site), base, file, site)
     notices = sifbuild.build(wanted, dry_run=asked.dry_run)
     size = 0 if asked.dry_run else file.stat().st_size
@@ -72,7 +79,21 @@ def sif(context: Context, record: BuildRecord, asked: Asked) -> None:
         click.echo(f"  note: {notice}")
 
 
-FORMATS: Mapping[str, Callable[[Context, BuildRecord, Asked], None]] = {"oci": oci, "sif": sif}
+def _base_alone(base: Kept, asked: Asked) -> None:
+    from stackyard.image import sifbuild
+
+    file = asked.output.absolute()
+    if not asked.dry_run:
+        sifbuild.build_base(base, file)
+    size = 0 if asked.dry_run else file.stat().st_size
+    if asked.as_json:
+        show_json({"file": str(file), "base": base.base.name, "bytes": size})
+        return
+    done = "would write" if asked.dry_run else f"wrote {human_bytes(size)} to"
+    click.echo(f"{done} {asked.output}: the base {base.base.name}")
+
+
+FORMATS: Mapping[str, Callable[[Context, BuildRecord | None, Asked], None]] = {"oci": oci, "sif": sif}
 """What `image build` makes, by the name of the format."""
 
 
@@ -89,7 +110,7 @@ FORMATS: Mapping[str, Callable[[Context, BuildRecord, Asked], None]] = {"oci": o
          "stackyard image build pytorch/2.13 --format oci --base scratch -o images"),
     ),
 )  # fmt: skip
-@click.argument("rev", metavar="REV")
+@click.argument("rev", required=False, metavar="[REV]")
 @click.option("--format", "kind", type=click.Choice(sorted(FORMATS)), required=True, help="What to make.")
 @click.option("--base", required=True, metavar="BASE", help="Below it: a base's name, oci:DIR[:NAME], or scratch.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The file; for oci, a directory.")
@@ -99,17 +120,25 @@ FORMATS: Mapping[str, Callable[[Context, BuildRecord, Asked], None]] = {"oci": o
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_obj
 def command(
-    context: Context, rev: str, kind: str, base: str, output: Path, name: str, prefix: str, dry_run: bool, as_json: bool
+    context: Context,
+    rev: str | None,
+    kind: str,
+    base: str,
+    output: Path,
+    name: str,
+    prefix: str,
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
     """Build an image of REV that needs neither this yard nor its path.
 
     A SIF has the base's files as they are, and REV as an overlay at its own path: nothing is packed twice, and the same
-    revision and base give the same file.
+    revision and base give the same file. Without REV it is the base alone.
 
     In an OCI image the prefix is at a path that all revisions of the stack share, so that equal packages are equal
     layers: a registry and a node keep each once.
     """
-    record = catalogue.record_of(context.yard(), rev)
+    record = None if rev is None else catalogue.record_of(context.yard(), rev)
     FORMATS[kind](context, record, Asked(base, output, name, prefix, dry_run, as_json))
 
 

@@ -12,7 +12,7 @@ from stackyard.change import EnvironmentChange
 from stackyard.errors import ChecksFailed, InputError
 from stackyard.host.hashing import sha256_file
 from stackyard.host.scratch import scratch
-from stackyard.image import fit, inside, overlay, sif
+from stackyard.image import fit, inside, overlay, sif, squashfs
 from stackyard.image.bases.store import Kept
 from stackyard.spec.sitemodels import Site
 from stackyard.yard.atomic import fault_point
@@ -71,8 +71,6 @@ def labels_of(record: BuildRecord, base: Kept) -> dict[str, str]:
         "org.opencontainers.image.description": record.summary,
         "org.opencontainers.image.version": record.version,
         "org.opencontainers.image.licenses": ", ".join(str(each["name"]) for each in licences),
-        "org.opencontainers.image.base.name": base.base.source,
-        "org.opencontainers.image.base.digest": base.base.manifest,
         "io.stackyard.prefix": record.prefix,
         "io.stackyard.platform": record.platform,
         "io.stackyard.version": __version__,
@@ -80,30 +78,60 @@ def labels_of(record: BuildRecord, base: Kept) -> dict[str, str]:
         "io.stackyard.lock-sha256": sha256_file(paths.lock) if paths.lock.exists() else "",
         "io.stackyard.recipe": " ".join(f"{name}={digest}" for name, digest in recipe.items()),
         "io.stackyard.packages": " ".join(sorted(f"{each.name}={each.version}" for each in record.packages)),
+    }
+    given = {**base.base.defaults.labels, **labels, **_labels_of_base(base)}
+    return {key: value for key, value in given.items() if value}
+
+
+def _labels_of_base(base: Kept) -> dict[str, str]:
+    return {
+        "org.opencontainers.image.base.name": base.base.source,
+        "org.opencontainers.image.base.digest": base.base.manifest,
         BASE_LABEL: base.base.root.sha256,
     }
-    return {key: value for key, value in {**base.base.defaults.labels, **labels}.items() if value}
+
+
+def build_base(base: Kept, file: Path) -> None:
+    """Write a base alone as a SIF, with what a runtime needs to use the host's libraries in it.
+
+    Raises:
+        StackyardError: it cannot be written.
+    """
+    labels = {**base.base.defaults.labels, **_labels_of_base(base)}
+    with scratch("sif", file.parent) as work:
+        root = _root(work, base, EnvironmentChange(), labels)
+        upper = work / "overlay.sqsh"
+        squashfs.pack(root, upper)
+        _put_together(base, upper, labels, f"# the base {base.base.name}\n".encode(), file, work)
 
 
 def _write(wanted: Wanted, change: EnvironmentChange, labels: Mapping[str, str]) -> None:
     """The base's SquashFS as it is, and the revision as an overlay: nothing is packed twice."""
     record, base = wanted.record, wanted.base
     with scratch("sif", wanted.file.parent) as work:
-        root = work / "root"
-        root.mkdir()
-        inside.write(root, base.base.defaults.env, change, labels)
+        root = _root(work, base, change, labels)
         upper = overlay.pack(record, root, overlay.Beside.of(record), work)
-        said = {**labels, OVERLAY_LABEL: sha256_file(upper)}
-        made, recipe = work / "new.sif", _recipe(record)
-        sif.write(made, base.base.architecture, [
-            sif.Given(sif.DEFINITION, "recipe", recipe),
-            sif.Given(sif.JSON, sif.INSPECT, _metadata(said, recipe)),
-            sif.Given(sif.PARTITION, f"base-{base.base.name}", base.paths.image, sif.SYSTEM, base.base.root.sha256),
-            sif.Given(sif.PARTITION, "prefix", upper, sif.OVERLAY, said[OVERLAY_LABEL]),
-        ])  # fmt: skip
-        made.chmod(program_mode())
-        fault_point("sif")
-        made.replace(wanted.file)
+        _put_together(base, upper, labels, _recipe(record), wanted.file, work)
+
+
+def _root(work: Path, base: Kept, change: EnvironmentChange, labels: Mapping[str, str]) -> Path:
+    root = work / "root"
+    root.mkdir()
+    inside.write(root, base.base.defaults.env, change, labels)
+    return root
+
+
+def _put_together(base: Kept, upper: Path, labels: Mapping[str, str], recipe: bytes, file: Path, work: Path) -> None:
+    made, said = work / "new.sif", {**labels, OVERLAY_LABEL: sha256_file(upper)}
+    sif.write(made, base.base.architecture, [
+        sif.Given(sif.DEFINITION, "recipe", recipe),
+        sif.Given(sif.JSON, sif.INSPECT, _metadata(said, recipe)),
+        sif.Given(sif.PARTITION, f"base-{base.base.name}", base.paths.image, sif.SYSTEM, base.base.root.sha256),
+        sif.Given(sif.PARTITION, "prefix", upper, sif.OVERLAY, said[OVERLAY_LABEL]),
+    ])  # fmt: skip
+    made.chmod(program_mode())
+    fault_point("sif")
+    made.replace(file)
 
 
 def check(file: Path) -> list[str]:

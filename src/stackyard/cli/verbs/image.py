@@ -36,7 +36,9 @@ def command() -> None:
     """
 
 
-for _made in (imagefiles.from_, imagefiles.from_folder, imagebuild.command, imagetransfer.push, imagetransfer.pull):
+_MADE = (imagefiles.from_, imagefiles.from_folder, imagefiles.extend, imagebuild.command, imagetransfer.push,
+         imagetransfer.pull)  # fmt: skip
+for _made in _MADE:
     command.add_command(_made)
 
 

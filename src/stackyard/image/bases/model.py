@@ -44,9 +44,9 @@ class Defaults:
 
 @dataclass(frozen=True)
 class PythonEnvironment:
-    """A conda or virtual environment in a base."""
+    """A Python in a base: of a conda or virtual environment; of its system, which no record names."""
 
-    kind: Literal["conda", "venv"]
+    kind: Literal["conda", "venv", "system"]
     path: str
     python: str = ""
 

@@ -50,6 +50,7 @@ class Wanted:
         platform: conda's name of its architecture; empty: this machine's.
         most_bytes: how large it may be when it is unpacked.
         licences: called before anything is kept; raises where one is not accepted.
+        origin: what the record says in place of the source, for an image that was made here.
     """
 
     source: Source
@@ -58,6 +59,7 @@ class Wanted:
     platform: str = ""
     most_bytes: int = MOST_BYTES
     licences: Licences = lambda root: ((), ())
+    origin: str = ""
 
 
 @dataclass(frozen=True)
@@ -236,7 +238,7 @@ def _kept(paths: BasePaths, wanted: Wanted, fetched: Fetched, unpacked: Unpacked
     defaults = _defaults(fetched.config)
     base = Base(
         name=wanted.name,
-        source=str(wanted.source),
+        source=wanted.origin or str(wanted.source),
         manifest=fetched.manifest.digest,
         digests=tuple(dict.fromkeys(fetched.digests)),
         platform=platform,
