@@ -103,7 +103,7 @@ FORMATS: Mapping[str, Callable[[Context, BuildRecord | None, Asked], None]] = {"
     short_help="a revision as an image for other machines",
     examples=(
         ("in layers on a base, for registries, podman, Apptainer and Charliecloud",
-         "stackyard image build pytorch/2.13 --format oci --base oci:debian -o images"),
+         "stackyard image build pytorch/2.13 --format oci --base debian -o images"),
         ("one file for Apptainer and Singularity, on a base of the yard",
          "stackyard image build pytorch/2.13 --format sif --base debian -o pytorch.sif"),
         ("without a base: the prefix alone",
@@ -146,7 +146,7 @@ def wanted_of(context: Context, record: BuildRecord, base: str, target: Referenc
     """What to build for these options.
 
     Raises:
-        InputError: the base is not one.
+        InputError: the base does not exist.
     """
     from stackyard.expose.published import change_of
     from stackyard.image.bases import store
@@ -160,7 +160,7 @@ def wanted_of(context: Context, record: BuildRecord, base: str, target: Referenc
         below = reference(base)
     elif base != SCRATCH:
         below = Reference(store.find(context.yard(), context.site(), base).paths.layout, base)
-    return Wanted(record, change_of(record, context.site), below, target, prefix)
+    return Wanted(record, change_of(record, context.site), below, target, prefix, base)
 
 
 def show(built: Built, as_json: bool) -> None:

@@ -37,7 +37,7 @@ def _registry(function: Function) -> Function:
     examples=(
         ("one that was built before", "stackyard image push oci:images:pytorch-2.13 docker://registry/pytorch:2.13"),
         ("build and send in one step",
-         "stackyard image push pytorch/2.13 docker://registry/pytorch:2.13 --base oci:debian"),
+         "stackyard image push pytorch/2.13 docker://registry/pytorch:2.13 --base debian"),
     ),
 )  # fmt: skip
 @click.argument("source", metavar="REV|oci:DIR[:NAME]")
@@ -67,7 +67,7 @@ def push(
         record = catalogue.record_of(context.yard(), source)
         if not base:
             raise InputError(f"no base given for the image of {record.module}",
-                             hint="--base oci:DIR; or build it first with `stackyard image build`")  # fmt: skip
+                             hint="--base NAME; or build it first with `stackyard image build`")  # fmt: skip
         with scratch("push") as work:
             made = build(wanted_of(context, record, base, Reference(work / "layout", name_of(record)), prefix))
             for notice in made.notices:

@@ -45,6 +45,7 @@ class Wanted:
         base: the image below; None: nothing, so that only what brings its own system can run it.
         target: the layout, and the name of the image in it.
         prefix: where the stack is in the image; empty: a path that all its revisions share.
+        base_name: what the base was called.
     """
 
     record: BuildRecord
@@ -52,6 +53,7 @@ class Wanted:
     base: Reference | None
     target: Reference
     prefix: str = ""
+    base_name: str = ""
 
     @property
     def place(self) -> str:
@@ -210,7 +212,8 @@ def _write(
     config = dict(base.settings)
     yard = str(RevisionPaths.of(wanted.record.path).yard)
     variables, lost = settings.environment(wanted.change, moves, yard, list(config.get("Env") or ()))  # type: ignore[call-overload]
-    labels = settings.labels(wanted.record, wanted.place)
+    digest = base.image.manifest.digest if base.image else ""
+    labels = settings.labels(wanted.record, wanted.place, wanted.base_name if base.image else "", digest)
     config |= {"Env": variables, "Labels": {**(config.get("Labels") or {}), **labels}}  # type: ignore[dict-item]
     below_settings = base.image.settings if base.image else {}
     architecture = bases.ARCHITECTURES[wanted.record.platform]

@@ -56,14 +56,20 @@ def _moved(operation: Operation, moves: Moves) -> Operation:
     return replace(operation, **values)
 
 
-def labels(record: BuildRecord, prefix: str) -> dict[str, str]:
-    """What a revision's image says of itself: annotations of OCI, and those of our own."""
+def labels(record: BuildRecord, prefix: str, base: str, digest: str) -> dict[str, str]:
+    """What a revision's image says of itself: annotations of OCI, and those of our own.
+
+    Args:
+        base, digest: what the base is called, and that of its manifest; empty without one.
+    """
     licences = sorted({str(each.get("name", "")) for each in record.licences} - {""})
     made = {
         "org.opencontainers.image.title": record.module,
         "org.opencontainers.image.version": record.version,
         "org.opencontainers.image.description": record.summary,
         "org.opencontainers.image.licenses": ", ".join(licences),
+        "org.opencontainers.image.base.name": base,
+        "org.opencontainers.image.base.digest": digest,
         "io.stackyard.prefix": prefix,
         "io.stackyard.platform": record.platform,
         "io.stackyard.input-hash": record.input_hash,
