@@ -127,8 +127,13 @@ def oci(made: BuildRecord, target: Path, base: Reference | None, name: str = "x"
 # --------------------------------------------------------------------------- bases
 
 
-def base(folder: Path, programs_of: Sequence[str] = ("sh", "cat"), name: str = "tiny", **files: bytes) -> Reference:
-    """A layout with one image: programs of this machine, and the libraries that they link to."""
+def base(folder: Path, programs_of: Sequence[str] = ("sh", "cat"), name: str = "tiny",
+         mounts: Sequence[Path] = (), **files: bytes) -> Reference:  # fmt: skip
+    """A layout with one image: programs of this machine, and the libraries that they link to.
+
+    Args:
+        mounts: places of this machine that a container gets, for runtimes that cannot make a place for them.
+    """
     root = folder / f"{name}-root"
     for directory in ("usr/bin", "usr/lib", "tmp", "dev", "proc", "sys", "etc", "usr/lib64"):
         (root / directory).mkdir(parents=True)
@@ -138,6 +143,9 @@ def base(folder: Path, programs_of: Sequence[str] = ("sh", "cat"), name: str = "
         (root / link).symlink_to(f"usr/{link}")
     for program in programs_of:
         _copy(Path(shutil.which(program) or program), root)
+    for place in mounts:
+        inside = root / str(place).lstrip("/")
+        inside.mkdir(parents=True, exist_ok=True) if place.is_dir() else _write(inside, b"", 0o644)
     for path, data in files.items():
         _write(root / path.replace("__", "/"), data, 0o755)
     return layout(root, folder / name)
@@ -145,7 +153,8 @@ def base(folder: Path, programs_of: Sequence[str] = ("sh", "cat"), name: str = "
 
 def _copy(program: Path, root: Path) -> None:
     said = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
-    for path in (str(program), *re.findall(r"(/\S+) \(0x", said)):
+    own = [] if program.suffix == ".so" else [str(program)]  # of a module only what it is linked to
+    for path in (*own, *re.findall(r"(/\S+) \(0x", said)):
         target = root / str(Path(path).parent.resolve()).lstrip("/") / Path(path).name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(Path(path).resolve(), target)

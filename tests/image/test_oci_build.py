@@ -213,6 +213,14 @@ def test_a_base_with_an_older_c_library(tmp_path: Path) -> None:
     refused(tmp_path, "it has no glibc", bed.revision(tmp_path, 2), tmp_path / "out", none)
 
 
+def test_libraries_that_nothing_has_are_named(tmp_path: Path, base: Reference) -> None:
+    made = bed.revision(tmp_path)
+    program = bed.compiled(tmp_path, "linked", "int main(void) { return 0; }", "-Wl,--no-as-needed", "-lz")
+    (Path(made.prefix) / "bin" / "linked").write_bytes(program)
+    built = bed.oci(made, tmp_path / "out", base)
+    assert "1 libraries that neither the base nor the stack has: libz.so.1 (for linked)" in built.notices
+
+
 def test_a_base_for_another_machine(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     other = bed.layout(tmp_path / "empty", tmp_path / "arm", "arm64")

@@ -26,6 +26,7 @@ VERBS = {
     "run": "run a command in a revision, without a module system",
     "shell": "a shell in a revision, which sees the files of its image",
     "image": "revisions whose files are in one image: how they are mounted, what they hold",
+    "recipe": "a Containerfile or an Apptainer definition by which others build the image of a revision",
     "verify": "run the checks of a revision again, on this machine",
     "bindings": "what images get from this host: its MPI, network and GPU libraries, found and checked",
     "rollback": "go back to the previous generation",

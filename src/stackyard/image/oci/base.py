@@ -13,6 +13,7 @@ from typing import IO
 
 from stackyard.errors import InputError, StackyardError
 from stackyard.findings import some
+from stackyard.host.elf import read_elf
 from stackyard.host.scratch import scratch
 from stackyard.image.bindings.versions import read_versions
 from stackyard.image.oci import check
@@ -171,6 +172,20 @@ def refuse_older(base: Base, programs: list[Path]) -> None:
         f"{base.reference} cannot run this stack: {what}, and {some(files, 2)} needs {_written(newest)}",
         hint="name a base with a newer C library, or build the stack on an older system",
     )
+
+
+def lacking(base: Base, programs: list[Path]) -> dict[str, str]:
+    """Libraries that neither the base nor the stack has, each with a file that is linked to it."""
+    if base.image is None:
+        return {}
+    there = {posixpath.basename(name) for name in base.nodes} | {path.name for path in programs}
+    found: dict[str, str] = {}
+    for path in programs:
+        elf = read_elf(path)
+        for name in elf.needed if elf else ():
+            if name not in there:
+                found.setdefault(name, path.name)
+    return found
 
 
 def _libc(base: Base) -> tuple[tuple[int, ...], str]:

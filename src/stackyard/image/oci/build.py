@@ -34,6 +34,8 @@ from stackyard.yard.record import BuildRecord
 
 ROOT = "/opt/stackyard"
 LIMIT_S = 6 * 3600.0
+WITHIN = "stackyard.image.oci.within"
+"""The program that builds where the image of a revision is mounted."""
 
 
 @dataclass(frozen=True)
@@ -89,10 +91,10 @@ def build(wanted: Wanted) -> Built:
     if not wanted.place.startswith("/") or ":" in wanted.place or ".." in wanted.place.split("/"):
         raise InputError(f"not an absolute path without `..` and `:`: {wanted.place}")
     if wanted.record.payload.is_visible:
-        return _build(wanted)
+        return carry_out(wanted)
     with scratch("oci") as work:
         (work / "wanted").write_bytes(pickle.dumps(wanted))
-        done = run_within(wanted.record.payload, [sys.executable, "-m", __name__, str(work)], timeout_s=LIMIT_S)
+        done = run_within(wanted.record.payload, [sys.executable, "-m", WITHIN, str(work)], timeout_s=LIMIT_S)
         if not (work / "built").exists():
             message = f"building the image of {wanted.record.module} exited with status {done.returncode}"
             raise StackyardError(message, detail=done.output)
@@ -103,17 +105,21 @@ def build(wanted: Wanted) -> Built:
     return made
 
 
-def _build(wanted: Wanted) -> Built:
+def carry_out(wanted: Wanted) -> Built:
+    """`build`, where the files of the prefix can be read at their paths."""
     record = wanted.record
     base = bases.read(wanted.base, record.platform)
     pairs, notices = _interpreter(record, base)
     moves = Moves.of([(record.prefix, wanted.place), *pairs])
     with scratch("oci") as work:
         parts = list(_parts(wanted, moves, work))
-        bases.refuse_older(base, [part.tree / name for part in parts for name in part.found.programs])
+        programs = [part.tree / name for part in parts for name in part.found.programs]
+        bases.refuse_older(base, programs)
         below = len(base.image.layers) if base.image else 0
         planned = _plan(wanted, parts, work, layers.MOST - below)
         notices += [sentence for part in parts for sentence in _said(part, base)]
+        if lacking := [f"{name} (for {file})" for name, file in bases.lacking(base, programs).items()]:
+            notices.append(f"{len(lacking)} libraries that neither the base nor the stack has: {some(lacking, 3)}")
         with writer(wanted.target.folder) as into:
             return _write(wanted, into, base, planned, moves, notices)
 
@@ -272,16 +278,3 @@ def verified(wanted: Reference) -> Image:
     if wrong := check.problems(wanted.folder, found):
         raise StackyardError(f"{wanted} is damaged: {some(wrong, 3)}", hint="pull or build it again")
     return found
-
-
-def _main(work: Path) -> None:
-    wanted = pickle.loads((work / "wanted").read_bytes())
-    try:
-        made: Built | StackyardError = _build(wanted)
-    except StackyardError as error:
-        made = error
-    (work / "built").write_bytes(pickle.dumps(made))
-
-
-if __name__ == "__main__":
-    _main(Path(sys.argv[1]))

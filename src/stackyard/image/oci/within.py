@@ -1,0 +1,26 @@
+"""Builds where the image of a revision is mounted: outside, only its stubs are visible.
+
+python -m stackyard.image.oci.within FOLDER     carries out what `build.build` has written there
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from pathlib import Path
+
+from stackyard.errors import StackyardError
+from stackyard.image.oci.build import Built, carry_out
+
+
+def main(work: Path) -> None:
+    """Build what is wanted, and leave the result or the error beside it."""
+    try:
+        made: Built | StackyardError = carry_out(pickle.loads((work / "wanted").read_bytes()))
+    except StackyardError as error:
+        made = error
+    (work / "built").write_bytes(pickle.dumps(made))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
