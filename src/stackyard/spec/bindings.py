@@ -11,34 +11,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
 from stackyard.spec.base import Model
+from stackyard.spec.libraryplaces import APPTAINER, Place
 from stackyard.spec.sitemodels import ContainerPolicy
 from stackyard.spec.versioned import load_versioned
 from stackyard.spec.words import Text, VariableName, VariableValue
 
 FORMAT = 1
-LIBRARIES = "/.singularity.d/libs"
-"""Where Apptainer and Singularity bind the files of CONTAINLIBS, each under its own name."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a runtime has `libraries` in an image, and what adds the LD_LIBRARY_PATH that programs would have there."""
-
-    libraries: str
-    rest: str
-
-
-APPTAINER = Place(LIBRARIES, "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}")
-"""Apptainer and Singularity evaluate a variable's value in the image."""
-CHARLIECLOUD = Place("${STACKYARD_DIR}/libs", "${STACKYARD_LIBRARY_PATH}")
-"""`launch` fills in these variables on the node (`image.bindings.charliecloud`)."""
 
 Family = Literal["openmpi", "mpich", "cray-mpich", "intel-mpi", "mvapich", "spectrum-mpi", "none"]
 

@@ -5,12 +5,10 @@ The JSON Schema for editors (`stackyard schema site`) is made from `Site`.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
-
-from pydantic import Field
+from typing import Any, Literal
 
 from stackyard.host.platforms import BuiltFor
-from stackyard.spec.base import Model
+from stackyard.spec.latemodel import Field, LateModel
 from stackyard.spec.words import (
     Alias,
     Family,
@@ -30,7 +28,7 @@ TORCH_BACKEND = r"cpu|xpu|cu\d{2,3}|rocm\d+(\.\d+)*"
 """The names of PyTorch's indexes, which are also the local parts of its versions."""
 
 
-class Interpreter(Model):
+class Interpreter(LateModel):
     """Where Python comes from: a conda channel, uv's managed Pythons, or this machine."""
 
     source: Literal["auto", "conda", "uv", "host"] = "auto"
@@ -38,7 +36,7 @@ class Interpreter(Model):
     path: str = Field("", description="Absolute path of the host's interpreter; empty: from PATH")
 
 
-class Domain(Model):
+class Domain(LateModel):
     """Cores and GPUs of a node that are close to each other: a socket, a NUMA domain, or the cores that share a cache.
 
     The order of the domains is the order in which ranks fill a node.
@@ -50,7 +48,7 @@ class Domain(Model):
     nics: tuple[Interface, ...] = Field((), description="Network interfaces close to these cores, e.g. hsn0")
 
 
-class Reference(Model):
+class Reference(LateModel):
     """What a healthy node or network reaches in one measurement of the preflight check."""
 
     name: str = Field(description="The measurement, e.g. allreduce_node, allreduce_pair, allreduce_all, memory, clock")
@@ -60,7 +58,7 @@ class Reference(Model):
     unit: str = Field("GB/s", description="For display")
 
 
-class Gpu(Model):
+class Gpu(LateModel):
     """The accelerators of a node kind."""
 
     count: int = 0
@@ -72,7 +70,7 @@ class Gpu(Model):
     )
 
 
-class NodeKind(Model):
+class NodeKind(LateModel):
     """One kind of node. Locks are made for these kinds, not for the login node that runs the solver."""
 
     platform: BuiltFor = "linux-64"
@@ -105,7 +103,7 @@ class NodeKind(Model):
     references: tuple[Reference, ...] = Field((), description="Reference values of the preflight check")
 
 
-class ChannelPolicy(Model):
+class ChannelPolicy(LateModel):
     """Which conda channels are allowed, and their URLs."""
 
     default: tuple[str, ...] = Field(("conda-forge",), description="Used if a file has no channels")
@@ -119,7 +117,7 @@ class ChannelPolicy(Model):
     defaults: tuple[str, ...] = Field(("main", "r"), description="The channels of the name `defaults`")
 
 
-class PipPolicy(Model):
+class PipPolicy(LateModel):
     """Where pip packages come from; in addition to pip.conf and PIP_*."""
 
     index_url: str | None = None
@@ -138,7 +136,7 @@ class PipPolicy(Model):
     )
 
 
-class UserPaths(Model):
+class UserPaths(LateModel):
     """Paths of users' own environments, packages and caches."""
 
     bases: tuple[VariableRead, ...] = Field(
@@ -150,7 +148,7 @@ class UserPaths(Model):
     pkgs: InnerPath = Field("conda/pkgs", description="Below that directory: packages downloaded by users' conda")
 
 
-class ModulePolicy(Model):
+class ModulePolicy(LateModel):
     """How modules are named and written for this site."""
 
     root: OptionalPath = Field("", description="Directory of modulefiles; empty: <yard>/modules")
@@ -163,14 +161,14 @@ class ModulePolicy(Model):
     depends_on: tuple[HostModule, ...] = ()
 
 
-class Permissions(Model):
+class Permissions(LateModel):
     """Group and umask of everything in the site's yard."""
 
     group: str = ""
     umask: str = Field("0022", pattern=r"^0?[0-7]{3}$")
 
 
-class LicencePolicy(Model):
+class LicencePolicy(LateModel):
     """Who accepts licences."""
 
     on_behalf_of_users: tuple[str, ...] = Field(
@@ -178,7 +176,7 @@ class LicencePolicy(Model):
     )
 
 
-class CondaRc(Model):
+class CondaRc(LateModel):
     """The conda policy for users' own environments, written as CONDARC into every revision."""
 
     threads: int = 4
@@ -187,7 +185,7 @@ class CondaRc(Model):
     extra: dict[str, Any] = {}
 
 
-class Overrides(Model):
+class Overrides(LateModel):
     """Values for every stack: force replaces, defaults are overridden, append and prepend join lists."""
 
     defaults: dict[str, Any] = {}
@@ -196,7 +194,7 @@ class Overrides(Model):
     prepend: dict[str, Any] = {}
 
 
-class QueueLimit(Model):
+class QueueLimit(LateModel):
     """A size of job that a queue takes. A queue whose time limit depends on the size has several rows."""
 
     name: Word = Field(description="The partition or queue, or with `qos` the quality of service")
@@ -206,7 +204,7 @@ class QueueLimit(Model):
     time_min: float = Field(0, ge=0, description="The longest wall time in minutes; 0: no limit")
 
 
-class Scheduler(Model):
+class Scheduler(LateModel):
     """The batch system, and how its options are written."""
 
     kind: Literal["", "slurm", "lsf", "pbs", "flux", "none"] = Field("", description="Empty: detected")
@@ -241,7 +239,7 @@ _CLEANING = ("--cleanenv", "-e", "--containall", "-C", "--unset-env=*")
 """Options of Apptainer, Singularity and Charliecloud."""
 
 
-class ContainerPolicy(Model):
+class ContainerPolicy(LateModel):
     """How programs run in an image."""
 
     runtime: Literal["", "apptainer", "singularity", "charliecloud"] = Field("", description="Empty: detected")
@@ -262,7 +260,7 @@ class ContainerPolicy(Model):
         return next((option for option in self.options if option in _CLEANING), "")
 
 
-class LaunchPolicy(Model):
+class LaunchPolicy(LateModel):
     """Settings of every distributed job."""
 
     variables: Variables = Field({}, description="For every rank; {local_rank}, {node}, {run}, {user} are replaced")
@@ -275,7 +273,7 @@ class LaunchPolicy(Model):
     prologue: tuple[str, ...] = Field((), description="Lines at the start of every batch script, e.g. module purge")
 
 
-class FileSystem(Model):
+class FileSystem(LateModel):
     """What the file system of the yard can bear."""
 
     max_inodes: int = Field(
@@ -283,7 +281,7 @@ class FileSystem(Model):
     )
 
 
-class BaseLicence(Model):
+class BaseLicence(LateModel):
     """A licence of a base image: a person accepts it, and only then the image is imported."""
 
     name: str
@@ -292,7 +290,7 @@ class BaseLicence(Model):
     line: str = Field("", description="e.g. Status=9")
 
 
-class BaseImage(Model):
+class BaseImage(LateModel):
     """An image of others, copied into the yard, that SIF and OCI images are built on."""
 
     source: str = Field("", description="docker-archive:FILE, oci:DIR:TAG, docker://REGISTRY/NAME:TAG or folder:DIR")
@@ -306,7 +304,7 @@ class BaseImage(Model):
     successor: str = Field("", description="The base to use instead: this one is retired")
 
 
-class Site(Model):
+class Site(LateModel):
     """One cluster. Every field has a default, so a machine without a site.yaml is a site too."""
 
     name: str = ""
@@ -332,4 +330,4 @@ class Site(Model):
     run_variables: LoadedVariables = Field({}, description="Variables that every stack sets")
     scheduler: Scheduler = Scheduler()
     launch: LaunchPolicy = LaunchPolicy()
-    file: Annotated[str, Field(exclude=True)] = ""
+    file: str = Field("", exclude=True)

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from stackyard.errors import InputError, Where
 from stackyard.host.quoting import cut, quoted
+from stackyard.spec.latemodel import LateModel
 from stackyard.spec.words import UNFILLED
 from stackyard.spec.yamlfile import Document, Node
 
@@ -123,7 +124,7 @@ def _fields(kind: Any) -> Mapping[str, Any]:
 
 def _model(kind: Any) -> type[BaseModel] | None:
     """The model behind an annotation, through Annotated and Optional."""
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
+    if isinstance(kind, type) and issubclass(kind, BaseModel | LateModel):
         return kind
     if get_origin(kind) is Annotated or get_origin(kind) is Union:
         return next((found for found in map(_model, get_args(kind)) if found), None)

@@ -6,9 +6,9 @@ Each is a `stackyard.grammar` as pydantic applies it; `spec.validate` turns what
 from __future__ import annotations
 
 import re
-from typing import Annotated
-
-from pydantic import AfterValidator, ValidationInfo
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 from stackyard import grammar
 
@@ -16,19 +16,37 @@ UNFILLED = "unfilled"
 """In the context of a validation: names of axes in braces are not replaced yet, and are checked later."""
 
 
-def _checked(check: grammar.Grammar, *, or_empty: bool = False) -> AfterValidator:
-    """A grammar as pydantic applies it. `or_empty`: an empty text is the default, and means that nothing is set."""
+@dataclass(frozen=True)
+class _Checked:
+    """A grammar in ``Annotated``, for pydantic and for `spec.accepting`."""
 
-    def apply(text: str, info: ValidationInfo) -> str:
+    check: Callable[[str], object]
+    or_empty: bool = False
+
+    def accept(self, text: str) -> str:
+        """The text itself. Raises ValueError."""
+        if text or not self.or_empty:
+            self.check(text)
+        return text
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        """The schema of a text that has this grammar."""
+        from pydantic_core import core_schema
+
+        return core_schema.with_info_after_validator_function(self._apply, handler(source))
+
+    def _apply(self, text: str, info: Any) -> str:
         later = bool(info.context and info.context.get(UNFILLED)) and "{" in text
-        return text if later or (or_empty and not text) else check(text)
-
-    return AfterValidator(apply)
+        return text if later else self.accept(text)
 
 
-def _label_of_axes(text: str) -> str:
+def _checked(check: grammar.Grammar, *, or_empty: bool = False) -> _Checked:
+    """A grammar. `or_empty`: an empty text is the default, and means that nothing is set."""
+    return _Checked(check, or_empty)
+
+
+def _label_of_axes(text: str) -> None:
     grammar.LABEL(re.sub(r"\{\w+\}", "0", text))
-    return text
 
 
 VariableName = Annotated[str, _checked(grammar.SETTABLE)]
@@ -49,7 +67,7 @@ Command = Annotated[str, _checked(grammar.COMMAND)]
 """A command of the stack."""
 
 HostModule = Annotated[str, _checked(grammar.MODULE)]
-Alias = Annotated[str, AfterValidator(_label_of_axes)]
+Alias = Annotated[str, _Checked(_label_of_axes)]
 """The name of an alias module; may hold names of axes in braces."""
 
 Family = Annotated[str, _checked(grammar.FAMILY, or_empty=True)]

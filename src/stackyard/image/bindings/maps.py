@@ -25,7 +25,8 @@ from stackyard.image.bindings import watch
 from stackyard.image.bindings.charliecloud import linked
 from stackyard.image.bindings.families import mpi_sonames
 from stackyard.image.bindings.profiles import files_of
-from stackyard.spec.bindings import CHARLIECLOUD, HostBindings
+from stackyard.spec.bindings import HostBindings
+from stackyard.spec.libraryplaces import CHARLIECLOUD
 from stackyard.spec.sitemodels import ContainerPolicy
 
 RUN_S = 1800

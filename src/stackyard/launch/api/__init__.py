@@ -11,6 +11,7 @@ follows, cancels and compares recorded runs.
     jobs.submit(run)
     status = runs.follow(run.paths, listener)
 
-`runs` imports the standard library only, so that commands that read runs start fast; the others import pydantic. All of
-them raise the classes of `stackyard.errors`, print nothing, and take environment and command line as arguments.
+`runs` imports the standard library only, so that commands that read runs start fast; `jobs` starts without
+pydantic. All of them raise the classes of `stackyard.errors`, print nothing, and take environment and command line as
+arguments.
 """

@@ -13,6 +13,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stackyard.change import EnvironmentChange, Prepend
 from stackyard.errors import InputError
@@ -25,8 +26,11 @@ from stackyard.launch.plan.model import RankProgram, Reason, Wrapper
 from stackyard.launch.plan.staging import VARIABLE, image_path, staged_image
 from stackyard.launch.request.intent import Intent
 from stackyard.pymodules import script_of
-from stackyard.spec.bindings import APPTAINER, CHARLIECLOUD, HostBindings, load_bindings
+from stackyard.spec.libraryplaces import APPTAINER, CHARLIECLOUD
 from stackyard.spec.sitemodels import ContainerPolicy, Site
+
+if TYPE_CHECKING:
+    from stackyard.spec.bindings import HostBindings
 
 WIRE_UP = ("${STACKYARD_STEP}", "${STACKYARD_WIRE_1}", "${STACKYARD_WIRE_2}")
 """Directories that the shim knows at run time: the run directory and the directories of the launcher's PMIx or PALS
@@ -109,6 +113,8 @@ def _of_bindings(site: Site) -> tuple[Reason, ...]:
 
 def _bindings(site: Site) -> HostBindings:
     """What the site's file of bindings says; none without one."""
+    from stackyard.spec.bindings import HostBindings, load_bindings  # late: pydantic, for jobs in an image only
+
     file = site.launch.container.bindings
     return load_bindings(Path(file)) if file else HostBindings()
 

@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, Field, ValidationError, model_validator
-
 from stackyard.errors import InputError
 from stackyard.launch.request.roles import MOST_NODES, OWN, Backend, Count, Role, nodes_of, problem, without_secrets
-from stackyard.spec.base import Model
+from stackyard.spec.latemodel import Field, LateModel
 from stackyard.spec.words import (
     ArrayIndices,
     JobName,
@@ -23,10 +21,10 @@ from stackyard.spec.words import (
 )
 
 LauncherName = Literal["", "srun", "jsrun", "mpirun", "mpich", "pals", "flux", "local"]
-M = TypeVar("M", bound=BaseModel)
+M = TypeVar("M", bound=LateModel)
 
 
-class BatchOptions(Model):
+class BatchOptions(LateModel):
     """The options of the batch job. Empty or 0: not set."""
 
     time_min: float = Field(0, ge=0, le=1_000_000, allow_inf_nan=False, description="Wall time in minutes")
@@ -50,7 +48,7 @@ class BatchOptions(Model):
     scheduler_args: tuple[str, ...] = Field((), description="Extra batch options; ~--flag removes a generated one")
 
 
-class Intent(Model):
+class Intent(LateModel):
     """One distributed job. None or empty: the default of the site, the node kind or the program."""
 
     program: tuple[str, ...] = Field(
@@ -113,18 +111,14 @@ class Intent(Model):
         roles = {name: role.recorded() for name, role in self.roles.items()}
         return self.model_copy(update={**without_secrets(self.variables, self.passed), "roles": roles})
 
-    @model_validator(mode="after")
-    def _in_range(self) -> Intent:
-        """A job goes on with fewer nodes than it requests, not with more."""
-        if not self.roles and self.least_nodes > self.nodes:
+    def checked(self) -> None:
+        """Raise ValueError where values contradict each other; the number of nodes follows from the roles."""
+        if self.roles:
+            self.__dict__["nodes"] = self._nodes_of_roles()
+        elif self.least_nodes > self.nodes:
             raise ValueError(f"least_nodes is {self.least_nodes}, but nodes is {self.nodes}: the least is larger")
-        return self
 
-    @model_validator(mode="after")
-    def _with_roles(self) -> Intent:
-        """The number of nodes of a job with roles follows from them."""
-        if not self.roles:
-            return self
+    def _nodes_of_roles(self) -> int:
         if why := problem(self.roles):
             raise ValueError(why)
         both = [name for name in ("program", "profile") if getattr(self, name)]
@@ -137,8 +131,7 @@ class Intent(Model):
         total = sum(role.nodes or 1 for role in self.roles.values() if not role.beside)
         if "nodes" in self.model_fields_set and self.nodes != total:
             raise ValueError(f"nodes is {self.nodes}, but the roles have {total}")
-        self.__dict__["nodes"] = total
-        return self
+        return total
 
     def of_role(self, name: str) -> Intent:
         """The request of one role, as a job of its own."""
@@ -169,9 +162,13 @@ def made(model: type[M], values: Mapping[str, Any], named: Callable[[str], str] 
     """
     try:
         return model.model_validate(values)
-    except ValidationError as error:
-        from stackyard.spec.validate import said  # late: it brings the reader of YAML
+    except ValueError as error:
+        from pydantic import ValidationError  # late, as the words for it, which bring the reader of YAML
 
+        from stackyard.spec.validate import said
+
+        if not isinstance(error, ValidationError):
+            raise
         first = error.errors(include_url=False)[0]
         key = ".".join(str(step) for step in first["loc"] if step != "[key]")
         message, hint = said(first, named(key))

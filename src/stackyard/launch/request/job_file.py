@@ -15,9 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-
 from stackyard.launch.request.intent import Intent
+from stackyard.spec.latemodel import LateModel
 
 FORMAT = 1
 UNWRAPPED = 1 << 20
@@ -73,7 +72,7 @@ def _styled(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _differences(model: BaseModel) -> dict[str, Any]:
+def _differences(model: LateModel) -> dict[str, Any]:
     """The fields of a model that differ from their defaults; models inside it likewise."""
     found: dict[str, Any] = {}
     for name, field in type(model).model_fields.items():
@@ -87,4 +86,4 @@ def _differences(model: BaseModel) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
-    return _differences(value) if isinstance(value, BaseModel) else value
+    return _differences(value) if isinstance(value, LateModel) else value

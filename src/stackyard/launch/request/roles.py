@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
-
 from stackyard.host.secrets import is_secret
-from stackyard.spec.base import Model
+from stackyard.spec.latemodel import Field, LateModel
 from stackyard.spec.words import OptionalPath, RoleName, VariableName, Variables
 
 Backend = Literal["auto", "torchrun", "horovod", "mpi", "deepspeed", "jax", "ray", "any"]
@@ -17,7 +15,7 @@ Count = Annotated[int, Field(ge=1, le=10_000)]
 MOST_NODES = 200_000
 
 
-class Role(Model):
+class Role(LateModel):
     """One program of a job with several. None or empty: what the job says, else as for a job with one program."""
 
     program: tuple[str, ...] = Field(

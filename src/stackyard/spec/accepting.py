@@ -1,0 +1,155 @@
+"""Which values are plainly right for a field, without pydantic: of exactly its type, within its bounds and grammars.
+
+What is accepted here, pydantic accepts too, and makes the same of it. What is refused here may still be right: it is
+pydantic that decides, and says why.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+MISSING: Any = object()
+"""Stands for the default of a field that has none."""
+
+
+class Refused(Exception):
+    """A value is not plainly right."""
+
+
+class LateField:
+    """What is said about a field, or a type in ``Annotated``: its default, and its bounds in pydantic's words."""
+
+    def __init__(self, default: Any = MISSING, **about: Any) -> None:
+        self.default, self.about = default, about
+        self.owner: type = object
+        self.name = ""
+
+    @property
+    def description(self) -> str | None:
+        """What it is for; None where the name says so."""
+        return self.about.get("description")
+
+    @property
+    def exclude(self) -> bool:
+        """Whether files and records leave it out."""
+        return bool(self.about.get("exclude"))
+
+    @property
+    def annotation(self) -> Any:
+        """The type of its values."""
+        return hints_of(self.owner)[self.name]
+
+    def get_default(self, *, call_default_factory: bool = False) -> Any:
+        """Its default, as pydantic's fields have it."""
+        return self.default
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        """Within ``Annotated``: the schema of the type with the bounds added."""
+        return {**handler(source), **self.about}
+
+    def accept(self, value: Any) -> Any:
+        """The value, if it is within the bounds. Raises Refused."""
+        for word, bound in self.about.items():
+            if value is not None and not _WITHIN[word](value, bound):
+                raise Refused
+        return value
+
+
+_WITHIN: dict[str, Any] = {
+    "ge": lambda value, bound: value >= bound,
+    "le": lambda value, bound: value <= bound,
+    "min_length": lambda value, bound: len(value) >= bound,
+    "pattern": lambda value, bound: "\n" not in value and re.search(bound, value) is not None,
+    "allow_inf_nan": lambda value, bound: bound or math.isfinite(value),
+    "description": lambda value, bound: True,
+    "exclude": lambda value, bound: True,
+}
+
+
+@cache
+def hints_of(cls: Any) -> dict[str, Any]:
+    """The types of a model's fields, with what is said about them."""
+    found = get_type_hints(cls, include_extras=True)
+    return {name: found[name] for name in cls.model_fields}
+
+
+def accepted(model: Any, values: Any) -> dict[str, Any]:
+    """All fields of a model: from values that are plainly right, and defaults. Raises Refused."""
+    fields = model.model_fields
+    if type(values) is not dict or not values.keys() <= fields.keys():
+        raise Refused
+    return {name: _of_field(field, values.get(name, MISSING)) for name, field in fields.items()}
+
+
+def _of_field(field: Any, value: Any) -> Any:
+    if value is MISSING:
+        if field.default is MISSING:
+            raise Refused
+        return dict(field.default) if type(field.default) is dict else field.default
+    return field.accept(_accept(field.annotation, value))
+
+
+def _accept(kind: Any, value: Any) -> Any:
+    origin = get_origin(kind)
+    if origin is not None:
+        accept = _GENERIC.get(origin)
+        if accept is None:
+            raise Refused
+        return accept(get_args(kind), value)
+    if kind is float and type(value) is int and abs(value) < 1 << 53:
+        return float(value)
+    if kind in (str, bool, int, float, NoneType):
+        if type(value) is not kind:
+            raise Refused
+        return value
+    if hasattr(kind, "model_fields"):
+        return value if type(value) is kind else kind.model_accept(value)
+    if kind is Any:
+        return value
+    raise Refused
+
+
+def _literal(known: Any, value: Any) -> Any:
+    if not any(type(value) is type(each) and value == each for each in known):
+        raise Refused
+    return value
+
+
+def _union(kinds: Any, value: Any) -> Any:
+    for kind in kinds:
+        try:
+            return _accept(kind, value)
+        except Refused:
+            pass
+    raise Refused
+
+
+def _tuple(kinds: Any, value: Any) -> Any:
+    if type(value) not in (tuple, list) or kinds[1:] != (...,):
+        raise Refused
+    return tuple(_accept(kinds[0], each) for each in value)
+
+
+def _dict(kinds: Any, value: Any) -> Any:
+    if type(value) is not dict:
+        raise Refused
+    return {_accept(kinds[0], key): _accept(kinds[1], each) for key, each in value.items()}
+
+
+def _annotated(kinds: Any, value: Any) -> Any:
+    found = _accept(kinds[0], value)
+    for each in kinds[1:]:
+        if not hasattr(each, "accept"):
+            raise Refused
+        found = each.accept(found)
+    return found
+
+
+_GENERIC: Mapping[Any, Any] = {
+    Literal: _literal, Union: _union, UnionType: _union, tuple: _tuple, dict: _dict, Annotated: _annotated,
+}  # fmt: skip
