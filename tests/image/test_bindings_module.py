@@ -40,6 +40,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "stack.yaml").write_text(shown.out)
     done = stackyard("--yard", folder / "yard", "deploy", "stack.yaml", cwd=folder)
     assert "stackyard-bindings/mpich-5.0.2-py3-1  published" in done.out, done.out
+    assert "run stackyard-bindings -- bash" in done.out, done.out
     return folder / "yard/modules"
 
 
@@ -69,6 +70,14 @@ def _is_own(name: str) -> bool:
     return name in ("_LMFILES_", "LOADEDMODULES", "_") or name.startswith(
         ("_ModuleTable", "__LMOD", "__MODULES", "__STACKYARD_KEPT_")
     )
+
+
+def test_it_is_run_without_a_module_system(published: Path) -> None:
+    yard = published.parent
+    words = ("run", "stackyard-bindings", "--", "sh", "-c", 'echo "$APPTAINER_BIND"; command -v python')
+    done = stackyard("--yard", yard, *words, cwd=yard, expect=None, PATH="/usr/bin:/bin")
+    assert done.out.splitlines()[0] == SET["APPTAINER_BIND"] and str(yard) not in done.out
+    assert stackyard("--yard", yard, "show", "stackyard-bindings", "--json", cwd=yard).value["packages"] == []
 
 
 def test_its_help_does_not_offer_a_python(published: Path) -> None:

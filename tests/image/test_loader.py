@@ -152,6 +152,28 @@ def test_a_damaged_cache_is_empty(tmp_path: Path) -> None:
     assert read_cache(tmp_path / "none") == {}
 
 
+def test_a_cache_that_is_cut_off_in_its_names_of_processors(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    with_hwcaps(root / "usr/lib")
+    (root / "etc").mkdir()
+    (root / "etc/ld.so.conf").write_text("/usr/lib\n")
+    subprocess.run(["/sbin/ldconfig", "-r", root], check=True)
+    file = root / "etc/ld.so.cache"
+    whole = file.read_bytes()
+    every = read_cache(file)["libdeep.so.1"]
+    assert [each.hwcaps for each in every][-1] == "" and len(every) == 4
+    for cut in range(1, 120):
+        file.write_bytes(whole[:-cut])
+        found = read_cache(file)["libdeep.so.1"]
+        assert Cached("/usr/lib/libdeep.so.1") in found and {*found} <= {*every}
+    (sections,) = struct.unpack_from("<I", whole, 32)
+    tags = range(sections + 8, len(whole) - 16, 16)
+    at = next(at for at in tags if struct.unpack_from("<I", whole, at) == (1,))
+    for place, size in ((1 << 31, 8), (0, 1 << 31)):  # beyond the end
+        file.write_bytes(whole[: at + 8] + struct.pack("<II", place, size) + whole[at + 16 :])
+        assert Cached("/usr/lib/libdeep.so.1") in read_cache(file)["libdeep.so.1"]
+
+
 def test_another_root_has_its_own_links_and_cache(tmp_path: Path) -> None:
     """Absolute links lead into the image; the image's own cache counts; the machine's libraries are never seen."""
     root = tmp_path / "root"

@@ -29,7 +29,7 @@ def runs_beside(record: BuildRecord) -> bool:
 
 def example(record: BuildRecord) -> str:
     """A command that the stack has, for a hint: one that it offers, else Python, else a shell."""
-    return next(iter(commands_of(record)), "python" if record.interpreter else "bash")
+    return next(iter(commands_of(record)), "python" if record.interpreter and record.packages else "bash")
 
 
 def commands_change(record: BuildRecord) -> EnvironmentChange:

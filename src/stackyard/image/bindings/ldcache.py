@@ -60,8 +60,9 @@ def _hwcaps(data: bytes, start: int, offset: int) -> dict[int, str]:
         return {}
     places = (_SECTION.unpack_from(data, at + _SECTIONS.size + index * _SECTION.size) for index in range(count))
     place, size = next(((place, size) for tag, _, place, size in places if tag == _OF_HWCAPS), (0, 0))
-    texts = data[start + place : start + place + size // 4 * 4]
-    return {number: _text(data, start + key) for number, (key,) in enumerate(struct.iter_unpack("<I", texts))}
+    count = max(min(size, len(data) - start - place) // 4, 0)
+    keys = struct.unpack_from(f"<{count}I", data, start + place) if count else ()
+    return {number: _text(data, start + key) for number, key in enumerate(keys)}
 
 
 def _text(data: bytes, offset: int) -> str:
