@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fuzz.command import stackyard
+from image import basebed
 
 if TYPE_CHECKING:
     from stackyard.lock.model import Lock
@@ -109,6 +112,63 @@ def _pip_config(path: Path) -> None:
         assert error.message
 
 
+def _archive(path: Path) -> None:
+    """An image as docker saves it: copied into a layout, and its layers unpacked."""
+    from stackyard.errors import StackyardError
+    from stackyard.image.bases import software
+    from stackyard.image.bases.blobs import Layout
+    from stackyard.image.bases.sources import fetch, source_of
+    from stackyard.image.bases.unpack import Unpacked
+
+    with tempfile.TemporaryDirectory() as folder:
+        layout, root = Layout(Path(folder, "oci")), Path(folder, "root")
+        root.mkdir()
+        try:
+            fetched = fetch(source_of(f"docker-archive:{path}"), layout, "linux-64")
+            for layer in fetched.layers:
+                Unpacked(root, most_bytes=1 << 20).apply(layer, layout.path(layer.digest))
+            software.platform_of(root)
+            software.software_of(root, ())
+        except StackyardError as error:
+            assert error.message
+
+
+def _layer(path: Path) -> None:
+    """A layer whose digest is right, whatever it holds."""
+    from stackyard.errors import StackyardError
+    from stackyard.image.bases.model import Layer
+    from stackyard.image.bases.unpack import Unpacked
+
+    data = path.read_bytes()
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            Unpacked(Path(folder), most_bytes=1 << 20).apply(Layer("", 0, "", basebed.digest(data)), path)
+        except StackyardError as error:
+            assert error.message
+
+
+def _sif() -> bytes:
+    from stackyard.image import sif
+
+    labels = b'{"data": {"attributes": {"labels": {"io.stackyard.base-sha256": "0"}}}}'
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "x.sif")
+        sif.write(file, "amd64", [
+            sif.Given(sif.JSON, sif.INSPECT, labels), sif.Given(sif.PARTITION, "base", b"x" * 100, sif.SYSTEM),
+            sif.Given(sif.PARTITION, "prefix", b"y" * 100, sif.OVERLAY),
+        ])  # fmt: skip
+        return file.read_bytes()
+
+
+def _saved() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        return basebed.docker_archive(Path(folder, "x.tar"), [LAYER], Env=["A=b"]).read_bytes()
+
+
+LAYER = basebed.layer([("a", None), ("a/b", "text"), ("l", "-> a"), ("l/c", "x" * 600), ("a/.wh.b", ""),
+                       ("h", {"type": b"1", "linkname": "a/c"})])  # fmt: skip
+
+
 def _files(*patterns: str, where: Path = EXAMPLES) -> list[bytes]:
     found = [path.read_bytes() for pattern in patterns for path in sorted(where.glob(pattern)) if path.is_file()]
     assert found, patterns
@@ -179,6 +239,9 @@ READERS = {
         [BINDINGS],
         commands("bindings show {}", "bindings show --as site {}", "bindings show --as lua {}"),
     ),
+    "sif": Reader("x.sif", [_sif()], commands("image inspect {}", "image inspect --json {}", "image check {}")),
+    "saved image": Reader("saved.tar", [_saved()], _archive),
+    "layer": Reader("layer.tar", [LAYER, gzip.compress(LAYER, mtime=0)], _layer),
     "hosts": Reader("hosts", [HOSTS], _hosts),
     "pip.conf": Reader("pip.conf", [PIP_CONFIG], _pip_config),
     "run record": Reader(

@@ -17,8 +17,9 @@ import pytest
 from image.basebed import config, digest, docker_archive, layer, oci, of_folder, system
 from stackyard.errors import InputError, StackyardError
 from stackyard.image.bases import store
-from stackyard.image.bases.model import Base
+from stackyard.image.bases.model import Base, Layer
 from stackyard.image.bases.sources import source_of
+from stackyard.image.bases.unpack import Unpacked
 from stackyard.spec.models import Site
 from stackyard.yard.layout import Yard
 from support import programs
@@ -257,6 +258,48 @@ def test_a_damaged_image_is_refused(yard: Yard, tmp_path: Path, damage: str) -> 
     with pytest.raises(StackyardError, match=r"wrong (digest|size)"):
         add(yard, f"oci:{folder}")
     assert list(yard.bases.iterdir()) == []
+
+
+@pytest.mark.parametrize("what", [
+    {"rootfs": []}, {"rootfs": None}, {"rootfs": {"diff_ids": 5}}, {"rootfs": {}}, {"config": "x"},
+    {"config": {"Env": 5}},
+    {"config": {"Labels": ["x"]}}, {"rootfs": {"diff_ids": [1, 2, 3]}}, {"architecture": 5},
+])  # fmt: skip
+def test_a_configuration_of_another_form(yard: Yard, tmp_path: Path, what: dict[str, object]) -> None:
+    archive = docker_archive(tmp_path / "a.tar", [layer([("a", "1")])])
+    with tarfile.open(archive) as tar:
+        value = {**json.load(tar.extractfile("config.json")), **what}  # type: ignore[arg-type]
+        names = json.load(tar.extractfile("manifest.json"))  # type: ignore[arg-type]
+        data = tar.extractfile(names[0]["Layers"][0]).read()  # type: ignore[union-attr]
+    entries = [("manifest.json", json.dumps(names)), ("config.json", json.dumps(value)), (names[0]["Layers"][0], data)]
+    archive.write_bytes(layer(entries))
+    with pytest.raises(InputError):
+        add(yard, f"docker-archive:{archive}")
+    assert list(yard.bases.iterdir()) == []
+
+
+def test_limits(yard: Yard, tmp_path: Path) -> None:
+    """Of entries, and of an archive that is compressed as a whole."""
+    (tmp_path / "root").mkdir()
+    (tmp_path / "l.tar").write_bytes(data := layer([(str(n), "") for n in range(5)]))
+    with pytest.raises(StackyardError, match="more than 4 entries"):
+        Unpacked(tmp_path / "root", most_entries=4).apply(Layer("", 0, "", digest(data)), tmp_path / "l.tar")
+    archive = docker_archive(tmp_path / "a.tar", [layer([("big", b"\0" * (8 << 20))])])
+    archive.write_bytes(gzip.compress(archive.read_bytes()))
+    with pytest.raises(StackyardError, match=r"a\.tar has more than 0\.003906 GiB"):
+        add(yard, f"docker-archive:{archive}", most_bytes=4 << 20)
+    add(yard, f"docker-archive:{archive}")
+
+
+def test_a_directory_that_cannot_be_read(accounts: Accounts, common: Path) -> None:
+    """Nothing is left out in silence."""
+    (common / "root").mkdir(mode=0o755)
+    (common / "root/secret").write_text("x")
+    (common / "root/secret").chmod(0)
+    anna = accounts.user("anna")
+    code = IMPORT.format(yard=str(anna.home / "yard"), archive="x").replace("docker-archive:x", f"folder:{common}/root")
+    done = anna.python(code, expect=1)
+    assert f"cannot read {common}/root/secret: Permission denied" in done.err
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.8])

@@ -17,8 +17,9 @@ import pytest
 from image.basebed import docker_archive, layer, of_folder, system
 from stackyard.change import Default, EnvironmentChange, Flags, Operation, Prepend, SetRestorable, UserPath
 from stackyard.errors import ChecksFailed, InputError, StackyardError
-from stackyard.image import inside, sif, sifbuild, squashfs
+from stackyard.image import fit, inside, sif, sifbuild, squashfs
 from stackyard.image.bases import store
+from stackyard.image.bases.model import PythonEnvironment
 from stackyard.image.bases.sources import source_of
 from stackyard.spec.models import Site
 from stackyard.yard.layout import RevisionPaths, Yard
@@ -263,6 +264,17 @@ def test_what_does_not_fit_is_refused(record: BuildRecord, base: store.Kept, tmp
     assert "450.80.02 of node kind a is too old" in said[0]
     linked = {**host, "path": "/usr/bin/hostpython"}
     build(replace(record, interpreter=linked), base, file)
+
+
+def test_what_a_runtime_hides_is_said(record: BuildRecord, base: store.Kept) -> None:
+    """A runtime binds the host's directories over what the image has there."""
+    assert list(fit.notices(record, base)) == []
+    (said,) = fit.notices(replace(record, prefix="/home/x/yard/prefix"), base)
+    assert "shows the host's /home there" in said
+    venv = PythonEnvironment("venv", "/opt/venv", "3.9.2")
+    other = replace(base, base=replace(base.base, software=replace(base.base.software, environments=(venv,))))
+    (said,) = fit.notices(record, other)
+    assert "a Python of its own in /opt/venv (venv 3.9.2)" in said
 
 
 def test_a_missing_directory(record: BuildRecord, base: store.Kept, tmp_path: Path) -> None:

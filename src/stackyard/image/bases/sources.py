@@ -23,6 +23,7 @@ from stackyard.host.secrets import redacted
 from stackyard.image.bases.blobs import EPOCH, MANIFEST, TAR, Blob, Layout, manifest_of, parsed, read_small
 from stackyard.image.bases.folder import write_layer
 from stackyard.image.bases.model import ARCHITECTURES, Layer
+from stackyard.image.bases.unpack import LIMIT_HINT, MOST_BYTES, CheckedHeader
 
 PULL_TIMEOUT_S = 6 * 3600.0
 _INDEXES = {
@@ -79,11 +80,12 @@ def source_of(text: str, folder: Path = Path()) -> Source:
     raise InputError(f"unknown source of an image: {shown(redacted(text))}", hint=f"write {known}")
 
 
-def fetch(source: Source, layout: Layout, platform: str) -> Fetched:
+def fetch(source: Source, layout: Layout, platform: str, most_bytes: int = MOST_BYTES) -> Fetched:
     """Copy an image into a layout.
 
     Args:
         platform: conda's name of the architecture, where the source has several.
+        most_bytes: how large the layers of an archive may be, which may be compressed.
 
     Raises:
         InputError: the source does not exist, or is of another form.
@@ -91,16 +93,15 @@ def fetch(source: Source, layout: Layout, platform: str) -> Fetched:
         MissingError: skopeo is missing, for a registry.
     """
     try:
-        return _SOURCES[source.kind](source, layout, platform)
+        return _SOURCES[source.kind](source, layout, platform, most_bytes)
     except (tarfile.TarError, EOFError) as error:
         raise StackyardError(f"{source.place} is damaged: {error}", hint="copy or save the image again") from error
-    except KeyError as error:
-        raise InputError(
-            f"{source} is not a complete image: missing key {error}", hint="save the image again"
-        ) from error
+    except (AttributeError, KeyError, TypeError) as error:
+        why = f"missing key {error}" if isinstance(error, KeyError) else str(error)
+        raise InputError(f"{source} is not a complete image: {why}", hint="save the image again") from error
 
 
-def _from_oci(source: Source, layout: Layout, platform: str) -> Fetched:
+def _from_oci(source: Source, layout: Layout, platform: str, most_bytes: int) -> Fetched:
     folder = Path(source.place)
     if not folder.is_dir():
         raise InputError(f"no such OCI layout: {folder}", hint="write oci:DIR or oci:DIR:TAG")
@@ -187,7 +188,7 @@ def _opened(path: Path) -> IO[bytes]:
         ) from error
 
 
-def _from_registry(source: Source, layout: Layout, platform: str) -> Fetched:
+def _from_registry(source: Source, layout: Layout, platform: str, most_bytes: int) -> Fetched:
     """By skopeo, with the logins and the policy of its own files; the manifest stays as the registry has it."""
     if which("skopeo") is None:
         hint = "install skopeo, or save the image elsewhere: skopeo copy docker://... docker-archive:FILE"
@@ -203,12 +204,12 @@ def _from_registry(source: Source, layout: Layout, platform: str) -> Fetched:
     return replace(fetched, digests=(*fetched.digests, *index))
 
 
-def _from_archive(source: Source, layout: Layout, platform: str) -> Fetched:
+def _from_archive(source: Source, layout: Layout, platform: str, most_bytes: int) -> Fetched:
     """Of `docker save` and `podman save`; gzip around it is allowed."""
     file = Path(source.place)
     if not file.is_file():
         raise InputError(f"no such file: {file}", hint="write docker-archive:FILE")
-    with tarfile.open(file) as tar:
+    with tarfile.open(file, tarinfo=CheckedHeader) as tar:
         members = {posixpath.normpath(each.name): each for each in tar}
         listed = parsed(b'{"images":' + _small(tar, members, "manifest.json", file) + b"}", f"{file}: manifest.json")
         image = _tagged(_objects(listed["images"], source), source)
@@ -217,6 +218,8 @@ def _from_archive(source: Source, layout: Layout, platform: str) -> Fetched:
         diffs, names = values["rootfs"]["diff_ids"], image["Layers"]
         if len(diffs) != len(names):
             raise InputError(f"{file} has {len(names)} layers, and its configuration names {len(diffs)}")
+        if sum(_member(members, str(name), file).size for name in names) > most_bytes:
+            raise StackyardError(f"{file} has more than {most_bytes / (1 << 30):.4g} GiB", hint=LIMIT_HINT)
         layers = tuple(_archived(tar, members, str(n), str(d), layout, file) for n, d in zip(names, diffs, strict=True))
     made = layout.add_json(manifest_of(config, layers))
     return Fetched(made, values, layers, (made.digest, config.digest, f"sha256:{sha256_file(file)}"))
@@ -273,7 +276,7 @@ def _archived(tar: tarfile.TarFile, members: Members, name: str, diff: str, layo
     return Layer(blob.digest, blob.size, f"{TAR}{packed}", diff)
 
 
-def _from_folder(source: Source, layout: Layout, platform: str) -> Fetched:
+def _from_folder(source: Source, layout: Layout, platform: str, most_bytes: int) -> Fetched:
     """One layer, the same bytes for the same files and times, whoever owns them."""
     root = Path(source.place)
     if not root.is_dir():
@@ -301,7 +304,7 @@ def _from_folder(source: Source, layout: Layout, platform: str) -> Fetched:
     return Fetched(manifest, values, (layer,), (manifest.digest, config.digest))
 
 
-_SOURCES: Mapping[str, Callable[[Source, Layout, str], Fetched]] = {
+_SOURCES: Mapping[str, Callable[[Source, Layout, str, int], Fetched]] = {
     "docker-archive": _from_archive,
     "oci": _from_oci,
     "docker": _from_registry,

@@ -89,6 +89,9 @@ def add(yard: Yard, wanted: Wanted, on_wait: Callable[[str], None] | None = None
         LABEL(wanted.name)
     except NotAllowed as error:
         raise InputError(str(error), hint=error.hint) from error
+    there = _read(yard.base(wanted.name))
+    if there is not None and wanted.digest in there.digests:
+        return Kept(there, yard.base(wanted.name))
     with lease(yard.lease(f"base {wanted.name}"), f"the base {wanted.name}", on_wait=on_wait) as held:
         _remove_left(yard, wanted.name)
         there = _read(yard.base(wanted.name))
@@ -200,7 +203,7 @@ def _remove_left(yard: Yard, name: str) -> None:
 def _make(paths: BasePaths, wanted: Wanted, there: Base | None) -> Base:
     platform = wanted.platform or this_platform()
     layout = Layout(paths.layout)
-    fetched = fetch(wanted.source, layout, platform)
+    fetched = fetch(wanted.source, layout, platform, wanted.most_bytes)
     if wanted.digest and wanted.digest not in fetched.digests:
         raise StackyardError(f"wrong digest: {wanted.source} is {fetched.digests[0]}, expected {wanted.digest}",
                              hint=f"its digests are {', '.join(dict.fromkeys(fetched.digests))}")  # fmt: skip
@@ -283,14 +286,17 @@ def _with_lines(layout: Layout, fetched: Fetched, unpacked: Unpacked, lines: Seq
 
 def _defaults(config: Mapping[str, Any]) -> Defaults:
     said = config.get("config") or {}
-    return Defaults(
-        env=tuple(map(str, said.get("Env") or ())),
-        entrypoint=tuple(map(str, said.get("Entrypoint") or ())),
-        command=tuple(map(str, said.get("Cmd") or ())),
-        directory=str(said.get("WorkingDir") or ""),
-        user=str(said.get("User") or ""),
-        labels={str(key): str(value) for key, value in (said.get("Labels") or {}).items()},
-    )
+    try:
+        return Defaults(
+            env=tuple(map(str, said.get("Env") or ())),
+            entrypoint=tuple(map(str, said.get("Entrypoint") or ())),
+            command=tuple(map(str, said.get("Cmd") or ())),
+            directory=str(said.get("WorkingDir") or ""),
+            user=str(said.get("User") or ""),
+            labels={str(key): str(value) for key, value in (said.get("Labels") or {}).items()},
+        )
+    except (AttributeError, TypeError) as error:
+        raise InputError(f"cannot read the image's configuration: {error}", hint="save the image again") from error
 
 
 def _seal(paths: BasePaths) -> None:

@@ -98,7 +98,7 @@ class Unpacked:
 
     def _extract(self, stream: IO[bytes]) -> None:
         made: set[Path] = set()
-        with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Checked) as tar:
+        with tarfile.open(fileobj=stream, mode="r|", tarinfo=CheckedHeader) as tar:
             for member in tar:
                 self._count(member)
                 place = self._apply(tar, member, made)
@@ -112,7 +112,7 @@ class Unpacked:
         self._bytes += max(member.size, 0) if member.isreg() else 0
         if self._bytes > self.most_bytes:
             limit = f"{self.most_bytes / (1 << 30):.4g} GiB"
-            raise StackyardError(f"the image has more than {limit} when it is unpacked", hint=_LIMIT_HINT)
+            raise StackyardError(f"the image has more than {limit} when it is unpacked", hint=LIMIT_HINT)
         if self._entries > self.most_entries:
             raise StackyardError(f"the image has more than {self.most_entries:,} entries", hint=_HINT)
 
@@ -241,7 +241,7 @@ class Unpacked:
         return here
 
 
-_LIMIT_HINT = "raise the limit with --limit-gib, if you know the image"
+LIMIT_HINT = "raise the limit with --limit-gib, if you know the image"
 _SPECIAL_HINT = "remove it where the image is made; a container gets /dev from its host"
 
 
@@ -261,11 +261,11 @@ def _parts(name: str) -> list[str]:
     return parts
 
 
-class _Checked(tarfile.TarInfo):
+class CheckedHeader(tarfile.TarInfo):
     """A header whose long name or attributes, which are held in memory, are no longer than a file system allows."""
 
     @classmethod
-    def frombuf(cls, *args: Any, **options: Any) -> _Checked:
+    def frombuf(cls, *args: Any, **options: Any) -> CheckedHeader:
         """As tarfile reads it."""
         made = super().frombuf(*args, **options)
         if made.size < 0 or (made.type in _LONG and made.size > _MOST_HEADER):
@@ -284,7 +284,7 @@ class _Counted:
         data = self._stream.read(size)
         self._left -= len(data)
         if self._left < 0:
-            raise StackyardError("a layer is larger than the image may be when it is unpacked", hint=_LIMIT_HINT)
+            raise StackyardError("a layer is larger than the image may be when it is unpacked", hint=LIMIT_HINT)
         self._hash.update(data)
         return data
 
