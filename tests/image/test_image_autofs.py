@@ -13,12 +13,14 @@ from pathlib import Path
 
 import pytest
 from image_bed import Revision, make
+from test_image_deploy import Bed, end_servers
 
 from stackyard.errors import MissingError
 from stackyard.host import automount
 from stackyard.image import mounts
 from stackyard.yard.payload import Image
 from support import programs
+from support.cli import STACKYARD
 
 pytestmark = pytest.mark.real
 
@@ -79,3 +81,30 @@ def test_it_is_named_in_a_private_namespace_too(unanswered: Revision) -> None:
 
 def test_without_an_automounter_nothing_is_waited_for(tmp_path: Path) -> None:
     automount.require_answer(tmp_path / "not there")
+
+
+def test_what_root_cannot_read_is_left_out_of_its_maps(tmp_path: Path) -> None:
+    """As on NFS with root_squash: here by a file system in user space that is another user's alone."""
+    if os.geteuid() != 0:
+        pytest.skip("acting as root and as another user needs root")
+    programs.need("bindfs", "unshare")
+    bed = Bed(tmp_path)
+    (tmp_path / "home").mkdir()
+    bed.stackyard("deploy", bed.write())
+    everything = bed.stackyard("image", "autofs", "--json").value["/etc/auto.stackyard"]
+    assert str(bed.paths.prefix) in everything
+    caps = "+dac_override,+dac_read_search,+sys_admin"
+    nobody = f"setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps {caps} --ambient-caps {caps}"
+    line = f"{shlex.quote(str(STACKYARD))} --yard {bed.yard} image"
+    script = (
+        f"{nobody} bindfs -n {bed.paths.root} {bed.paths.root}\n"
+        f"{line} autofs; echo status $?\n{line} mount demo; echo status $?\nfusermount3 -u {bed.paths.root}"
+    )
+    done = subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-c", script], timeout=120,
+                          capture_output=True, text=True, check=True)  # fmt: skip
+    end_servers(tmp_path)
+    why = f"root cannot read {bed.paths.record}: Permission denied, so it cannot be mounted for all users"
+    assert why in done.stderr and "root_squash" in done.stderr, done.stderr
+    assert str(bed.paths.prefix) not in done.stdout
+    assert done.stdout.split("status ")[1].startswith("3")
+    assert not done.stdout.split("status ")[2].startswith("0"), "it is not mounted either"

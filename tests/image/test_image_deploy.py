@@ -271,6 +271,41 @@ def test_an_image_that_cannot_be_packed_leaves_nothing(tmp_path: Path) -> None:
     other.stackyard("deploy", other.write())
 
 
+def test_a_user_mounts_an_image_of_the_own_yard_for_all_own_processes(accounts: Accounts) -> None:
+    """By fusermount3, without a namespace; others and root do not see it."""
+    programs.need("fusermount3")
+    anna = accounts.user("anna")
+    place = accounts.place / "own"
+    place.mkdir(mode=0o755)
+    own = Bed(place)
+    file = own.write()
+    wheels = testbed.wheels(testbed.HERE / "wheels.txt")
+    file.write_text(file.read_text().replace(str(wheels), str(accounts.readable(wheels))))
+    subprocess.run(["chown", "-R", f"{anna.uid}:{anna.gid}", place], check=True)
+    subprocess.run(["mknod", "-m", "666", accounts.place / "fuse-of-anna", "c", "10", "229"], check=True)
+    line = f"stackyard --yard {own.yard}"
+    steps = (
+        f"{line} deploy {file} >&2", f"{line} image mount demo", f"{line} image status --json",
+        f"ls {own.paths.prefix}", f"stat -c %a {own.paths.prefix}/.", f"{line} run demo -- readlink /proc/self/ns/mnt",
+        "readlink /proc/self/ns/mnt", f"{line} image mount demo || echo again $?", f"{line} image unmount demo",
+        f"ls -A {own.paths.prefix}", f"test ! -w {own.paths.prefix}",
+    )  # fmt: skip
+    as_anna = f"setpriv --reuid {anna.uid} --regid {anna.gid} --clear-groups sh -ec {shlex.quote(chr(10).join(steps))}"
+    script = f"mount --bind {accounts.place}/fuse-of-anna /dev/fuse\nexec {as_anna}"
+    done = subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-ec", script], text=True,
+                          check=False, capture_output=True, cwd=place,
+                          env=anna.environment(STACKYARD_TMP=str(place)))  # fmt: skip
+    end_servers(place)
+    assert done.returncode == 0, done.stdout + done.stderr
+    before, after = done.stdout.split("is unmounted\n")
+    assert "is mounted on" in before and "for your processes" in before
+    assert '"mounted": "fuse.squashfuse_ll"' in before
+    assert "pyvenv.cfg" in before.split() and "pyvenv.cfg" not in after.split() and ".stub" in after.split()
+    spaces = [word for word in before.split() if word.startswith("mnt:")]
+    assert len(spaces) == 2 and spaces[0] == spaces[1], "no namespace was needed"
+    assert "again 1" in before and "is mounted already" in done.stderr
+
+
 def test_two_users_use_one_image(bed: Bed, accounts: Accounts) -> None:
     """Each in a namespace of its own, from a yard that neither of them can write."""
     anna, bert = accounts.user("anna"), accounts.user("bert")

@@ -113,6 +113,7 @@ def mount(record: BuildRecord) -> str:
         raise StackyardError(f"{record.module} is mounted already: {here.kind} on {here.where}")
     paths = RevisionPaths.of(record.path)
     if os.geteuid() == 0:
+        require_readable(paths)
         words = ["mount", "-t", "squashfs", "-o", "loop,ro,nodev,nosuid", str(paths.image), record.prefix]
         return _mounted(words, record, "for all users of this node, until it is restarted or unmounted")
     server = which("squashfuse_ll")
@@ -161,6 +162,26 @@ def unmount(record: BuildRecord) -> None:
             f"cannot unmount {record.module}: {error.message}", detail=error.detail,
             hint=f"see which programs use it: fuser -vm {record.prefix}",
         ) from error  # fmt: skip
+
+
+def require_readable(paths: RevisionPaths) -> None:
+    """Root mounts for all users only what root itself can read, which is not everything on a shared file system.
+
+    Raises:
+        StackyardError: this user cannot read the record or the image of a revision.
+    """
+    for file in (paths.record, paths.image):
+        try:
+            with file.open("rb") as stream:
+                stream.read(1)
+        except FileNotFoundError:
+            continue  # a prefix, or a revision that was removed
+        except OSError as error:
+            raise StackyardError(
+                f"root cannot read {file}: {cause(error)}, so it cannot be mounted for all users",
+                hint="on NFS with root_squash, or in a private FUSE mount, root is nobody: let others read the "
+                "revision and enter the directories above it (chmod o+x), or leave it to its commands, which mount it",
+            ) from error
 
 
 def autofs_maps(records: Iterable[BuildRecord], timeout_s: int = 300) -> dict[str, str]:

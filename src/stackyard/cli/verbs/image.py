@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -13,13 +14,13 @@ import click
 from stackyard.cli import imagebuild, imagefiles, imagetransfer
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb, VerbGroup
-from stackyard.cli.output import human_bytes, show_json, show_table
+from stackyard.cli.output import human_bytes, show_error, show_json, show_table
 from stackyard.errors import InputError, StackyardError
 from stackyard.yard import catalogue, generations, revisions
 from stackyard.yard.layout import RevisionPaths
 
 if TYPE_CHECKING:
-    from stackyard.yard.record import BuildRecord
+    from stackyard.yard.record import BuildRecord, Entry
 
 Function = Callable[..., None]
 """What a verb does."""
@@ -226,17 +227,31 @@ def unmount(context: Context, rev: str) -> None:
 def autofs(context: Context, as_json: bool) -> None:
     """Print the files by which root lets the kernel mount every image of this yard at its first use, on each node.
 
-    Loading a module then costs nothing more than with files, for everybody; write them again after a deploy.
+    Loading a module then costs nothing more than with files, for everybody; write them again after a deploy. As root it
+    looks whether root can read each image on this node. Exit status 3: one is left out, since root cannot.
     """
-    from stackyard.image.mounts import autofs_maps
+    from stackyard.image import mounts
 
-    maps = autofs_maps(_records(context, None))
+    left_out = 0
+    records: list[BuildRecord] = []
+    for entry in generations.entries(context.yard()):
+        try:
+            if os.geteuid() == 0:
+                mounts.require_readable(RevisionPaths.of(entry.folder))
+        except StackyardError as error:
+            show_error(error)
+            left_out += 1
+            continue
+        records += _image_of(entry)
+    maps = mounts.autofs_maps(records)
     if as_json:
         show_json(maps)
-        return
-    for path, text in maps.items():
-        click.echo(f"# {path}\n{text}")
-    click.echo("# then, on each node: systemctl reload autofs")
+    else:
+        for path, text in maps.items():
+            click.echo(f"# {path}\n{text}")
+        click.echo("# then, on each node: systemctl reload autofs")
+    if left_out:
+        sys.exit(3)
 
 
 def _records(context: Context, rev: str | None) -> Iterator[BuildRecord]:
@@ -245,9 +260,13 @@ def _records(context: Context, rev: str | None) -> Iterator[BuildRecord]:
         yield _one(context, rev)
         return
     for entry in generations.entries(context.yard()):
-        record = revisions.readable(RevisionPaths.of(entry.folder))
-        if record is not None and record.form.kind == "squashfs":
-            yield record
+        yield from _image_of(entry)
+
+
+def _image_of(entry: Entry) -> list[BuildRecord]:
+    """The record of a published revision, if its files are in an image."""
+    record = revisions.readable(RevisionPaths.of(entry.folder))
+    return [record] if record is not None and record.form.kind == "squashfs" else []
 
 
 def _one(context: Context, rev: str) -> BuildRecord:
