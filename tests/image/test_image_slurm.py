@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
+from image_bed import make
 
+from stackyard.errors import MissingError
 from support import programs
 from support.cli import stackyard
 from support.slurm import SlurmCluster
@@ -62,3 +65,39 @@ def test_mpi_from_an_image_on_two_nodes(slurm: SlurmCluster, tmp_path: Path) -> 
         assert [len(each) for each in spaces.values()] == [1, 1], "the ranks of a node share one"
         assert len(set.union(*spaces.values())) == 2
         work.nothing_left()
+
+
+CGROUPS = "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\nCgroupMountpoint=/sys/fs/cgroup\n"
+
+
+def with_cgroups(files: dict[str, str]) -> None:
+    files["slurm.conf"] = files["slurm.conf"].replace("proctrack/linuxproc", "proctrack/cgroup")
+    files["cgroup.conf"] = CGROUPS
+
+
+def test_a_step_outlives_the_one_that_has_mounted_the_image(tmp_path: Path) -> None:
+    """Under proctrack/cgroup, which kills all that a step has started."""
+    for name in ("mksquashfs", "squashfuse", "unshare"):
+        programs.need(name)
+    if not os.access("/sys/fs/cgroup/freezer", os.W_OK):
+        pytest.skip("no freezer of cgroup v1 that root can write")
+    demo = make(tmp_path)
+    look = f"cat {demo.paths.prefix}/share/data"
+    script = tmp_path / "job.sh"
+    script.write_text(
+        f"#!/bin/sh\nsrun -n1 --overlap {demo.paths.launcher} sh -c '{look}; touch {tmp_path}/first; sleep 2' &\n"
+        f"while ! [ -e {tmp_path}/first ]; do sleep 0.1; done\n"
+        f"srun -n1 --overlap {demo.paths.launcher} sh -c '{look}; sleep 5; {look}; grep -m1 step /proc/self/cgroup'\n"
+        "wait\n"
+    )
+    script.chmod(0o755)
+    try:
+        with SlurmCluster.own(1, with_cgroups) as cluster:
+            done = cluster.run("salloc", "-N1", "-n2", script, **{k: v for k, v in demo.env().items() if k != "PATH"})
+    except MissingError as error:
+        pytest.skip(str(error))
+    finally:
+        demo.end()
+    lines = done.stdout.splitlines()
+    assert lines[:3] == ["data"] * 3, done.output
+    assert "/step_1" in lines[3], "proctrack/cgroup is in use"

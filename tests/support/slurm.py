@@ -63,6 +63,8 @@ class SlurmCluster:
     nodes: int
     claim: int
     lost: set[str] = field(default_factory=set)
+    changes: Callable[[dict[str, str]], None] = lambda _: None
+    """Changes the files of the configuration, by name, before they are written."""
 
     @classmethod
     def shared(cls, nodes: int = 4) -> SlurmCluster:
@@ -88,8 +90,11 @@ class SlurmCluster:
 
     @classmethod
     @contextlib.contextmanager
-    def own(cls, nodes: int = 3) -> Iterator[SlurmCluster]:
+    def own(cls, nodes: int = 3, changes: Callable[[dict[str, str]], None] = lambda _: None) -> Iterator[SlurmCluster]:
         """A cluster for one test alone, stopped at the end.
+
+        Args:
+            changes: changes the files of its configuration, by name.
 
         Raises:
             MissingError: none can be started here.
@@ -98,6 +103,7 @@ class SlurmCluster:
         with _locked():
             cluster = cls._claimed(nodes)
         try:
+            cluster.changes = changes
             cluster._start()
             yield cluster
         finally:
@@ -264,7 +270,9 @@ class SlurmCluster:
         key.chmod(0o400)
         for gpu in range(GPUS):
             os.mknod(self.folder / "dev" / f"gpu{gpu}", 0o20666, os.makedev(1, 3))
-        for name, text in configuration(self.folder, self.number, self.nodes).items():
+        files = configuration(self.folder, self.number, self.nodes)
+        self.changes(files)
+        for name, text in files.items():
             (self.folder / name).write_text(text)
 
     def _wire(self) -> None:
