@@ -46,6 +46,10 @@ def test_list_and_show_have_what_scripts_need(yard: Path) -> None:
     assert all(re.fullmatch("[0-9a-f]{64}", p["sha256"]) for p in shown["packages"])
     assert Path(shown["modulefile"]).is_file() and Path(shown["lock"]).is_file()
     assert shown["report"]["state"] == "passed"
+    size = shown["size"]
+    assert size["bytes"] > 10_000_000 and size["files"] == size["entries"] > 1000
+    assert stackyard("--yard", yard, "list", "--size", "--json").value[0]["size"] == size
+    assert f" {size['files']:,}" in stackyard("--yard", yard, "list", "--size").out
 
 
 @pytest.mark.parametrize("name", ["demo", "demo/1.0", "demo/1.0-py311", "demo/1.0-py311-1"])

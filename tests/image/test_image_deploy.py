@@ -79,6 +79,12 @@ def test_its_files_are_in_one_file(bed: Bed) -> None:
     assert (bed.paths.prefix / "bin" / "python").readlink() == Path("../../launch")
     (row,) = bed.stackyard("image", "list", "--json").value
     assert (row["module"], row["sha256"]) == ("demo/1-py3-1", form["sha256"])
+    size = {"form": "squashfs", "bytes": form["bytes"], "files": 1, "entries": form["entries"]}
+    assert bed.stackyard("list", "--size", "--json").value[0]["size"] == size
+    assert bed.stackyard("show", "demo", "--json").value["size"] == size
+    assert f"in 1 file (squashfs), {form['entries']:,} entries inside" in bed.stackyard("show", "demo").out
+    assert f" 1 ({form['entries']:,} inside)" in bed.stackyard("list", "--size").out
+    assert "size" not in bed.stackyard("list", "--json").value[0], "which reads no record"
     assert "image.sqsh is as it was packed" in bed.stackyard("image", "check", "demo").out
     status = bed.stackyard("image", "status", "--json").value
     assert status["images"][0]["mounted"] == ""

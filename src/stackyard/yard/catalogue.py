@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,28 @@ def record_of(yard: Yard, name: str) -> BuildRecord:
         hint = "restore it from a copy, or deploy its file again"
         raise MissingError(f"{entry.folder} not found: {entry.module} was removed", hint=hint)
     return read_record(RevisionPaths.of(entry.folder).record)
+
+
+def size(record: BuildRecord) -> dict[str, Any]:
+    """What a revision takes on disk, as its record has it: bytes and files (inodes) and how many entries are inside.
+
+    An image is one file, whatever is in it; the stubs beside it are not counted. Of a prefix, what is shared with the
+    cache is counted too.
+    """
+    form, use = record.form, record.disk
+    if form.kind != "prefix":
+        return {"form": form.kind, "bytes": form.bytes, "files": 1, "entries": form.entries}
+    files = use.inodes_new + use.inodes_shared
+    return {"form": form.kind, "bytes": use.bytes_new + use.bytes_shared, "files": files, "entries": files}
+
+
+def size_of(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The size of a row of `listing`; empty where its record cannot be read."""
+    try:
+        found = revisions.readable(RevisionPaths.of(row["path"]))
+    except StackyardError:
+        return {}
+    return size(found) if found else {}
 
 
 def _unlisted(paths: RevisionPaths) -> Entry:

@@ -58,6 +58,7 @@ def revision_json(yard: Yard, entry: Entry, record: BuildRecord) -> dict[str, An
         "interpreter": dict(record.interpreter),
         "tools": {k: dict(v) for k, v in record.tools.items()},
         "disk": asdict(record.disk),
+        "size": catalogue.size(record),
         "timings_s": dict(record.timings_s),
         "notices": list(record.notices),
         "limits": module_notes(record),
@@ -109,8 +110,7 @@ def _show(value: dict[str, Any], record: BuildRecord) -> None:
         "created": value["created"],
         "prefix": value["prefix"],
         "python": " ".join(f"{record.interpreter.get(k, '')}" for k in ("version", "source")).strip(),
-        "disk": f"{human_bytes(record.disk.bytes_new)} new, {human_bytes(record.disk.bytes_shared)} shared "
-        f"({record.disk.link_mode})",
+        "disk": _disk(record),
         "modulefile": value["modulefile"] or "none",
         "lock": value["lock"],
         "report": f"{report.get('state', 'none')}  {report.get('path', '')}",
@@ -123,6 +123,15 @@ def _show(value: dict[str, Any], record: BuildRecord) -> None:
     click.echo()
     rows = [{"package": p.name, "version": p.version, "build": p.build, "from": _origin(p)} for p in record.packages]
     show_table(rows, ("package", "version", "build", "from"))
+
+
+def _disk(record: BuildRecord) -> str:
+    if record.form.kind != "prefix":
+        size = catalogue.size(record)
+        return f"{human_bytes(size['bytes'])} in 1 file ({record.form.kind}), {size['entries']:,} entries inside"
+    use = record.disk
+    own = f"{human_bytes(use.bytes_new)} in {use.inodes_new:,} files new"
+    return f"{own}, {human_bytes(use.bytes_shared)} in {use.inodes_shared:,} files shared ({use.link_mode})"
 
 
 def _state(value: dict[str, Any]) -> str:
