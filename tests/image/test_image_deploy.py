@@ -341,6 +341,57 @@ def test_two_users_use_one_image(bed: Bed, accounts: Accounts) -> None:
     end_servers(place)
 
 
+@pytest.mark.parametrize("form", ["squashfs", "prefix"])
+def test_commands_of_the_host(tmp_path: Path, form: str) -> None:
+    """What the stack names runs on the host, though the stack has a program of that name; nothing is mounted for it."""
+    bed = Bed(tmp_path)
+    for name in ("home", "site", "other"):
+        (tmp_path / name).mkdir()
+    for folder, said in (("site", "of the site"), ("other", "of another")):
+        (tmp_path / folder / "ssh").write_text(f"#!/bin/sh\necho {said}: $#, $1\nexit 7\n")
+        (tmp_path / folder / "ssh").chmod(0o755)
+    (tmp_path / "post.sh").write_text(
+        "#!/bin/sh\nprintf '#!/bin/sh\\necho of the stack\\n' | tee $PREFIX/bin/ssh > $PREFIX/bin/scp\n"
+        "chmod +x $PREFIX/bin/ssh $PREFIX/bin/scp\n"
+    )
+    (tmp_path / "post.sh").chmod(0o755)
+    file = bed.write("post: post.sh", "on_host: [ssh, no-such-command]")
+    bed.stackyard("deploy", "--image", form, file)
+    end_servers(tmp_path)
+    own = bed.paths.prefix / "bin"
+
+    def run(path: str, *words: str) -> tuple[int, str]:
+        done = subprocess.run(words, capture_output=True, text=True, check=False,
+                              env={"PATH": path, "STACKYARD_TMP": str(tmp_path)})  # fmt: skip
+        return done.returncode, done.stdout + done.stderr
+
+    for path in (f"{own}:{tmp_path}/site:{tmp_path}/other:/usr/bin:/bin", f"{tmp_path}/site:/usr/bin:/bin"):
+        assert run(path, str(own / "ssh"), "a b", "c") == (7, "of the site: 2, a b\n")
+    before = f"{tmp_path}/other:{own}:{tmp_path}/site:/usr/bin:/bin"
+    assert run(before, str(own / "ssh")) == (7, "of the site: 0,\n"), "behind the stack"
+    assert not servers_below(tmp_path), "nothing was mounted"
+    code, said = run(before, str(own / "no-such-command"))
+    assert code == 127 and f"no-such-command not found on PATH behind {own}" in said and "on_host" in said
+    assert run(before, str(own / "scp")) == (0, "of the stack\n")
+    within = bed.stackyard(
+        "run", "demo", "--", "sh", "-c", "ssh x", expect=7, PATH=f"{tmp_path}/site:{os.environ['PATH']}"
+    )
+    assert within.out == "of the site: 1, x\n", "also where the image is mounted"
+    again = bed.stackyard("deploy", "--image", form, file, "--dry-run", "--json").value["revisions"]
+    assert [row["action"] for row in again if row["action"] == "build"] == []
+    other = bed.write("post: post.sh", "on_host: ssh")
+    (row,) = bed.stackyard("deploy", "--image", form, other, "--dry-run", "--json").value["revisions"]
+    assert row["action"] == "build", "it is an input"
+    bad = bed.write("on_host: [bin/ssh]")
+    assert "on_host" in bed.stackyard("deploy", bad, expect=2).err
+    end_servers(tmp_path)
+
+
+def servers_below(folder: Path) -> bool:
+    words = ["pgrep", "-f", f"squashfuse_ll .*{folder}/"]
+    return subprocess.run(words, capture_output=True, check=False).returncode == 0
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Bed]:
     """A yard on a disk of 60 MB, which a post script fills as far as the file `full` says."""

@@ -166,7 +166,7 @@ class _Steps:
 
     def _activate(self, wheels: Sequence[Wheel]) -> Activation:
         """Capture the activation, run the post script in it, compile the bytecode; capture again after a script."""
-        from stackyard.build import bytecode, post
+        from stackyard.build import bytecode, onhost, post
 
         with self._phase("activation"):
             activation = captured(self.job)
@@ -175,6 +175,8 @@ class _Steps:
             with self._phase("post", Path(self.job.variant.post).name):
                 touched = post.run(self.job, activation.change)
                 activation = captured(self.job)
+        if self.job.variant.on_host:
+            onhost.write(self.job.payload.program_folders[0], self.job.variant.on_host)
         with self._phase("bytecode"):
             failed = bytecode.add(self.job, wheels, touched)
         if failed:

@@ -40,6 +40,7 @@ _FROM_VARIANT = {
     "licences",
     "modules",
     "image",
+    "on_host",
 }
 _FROM_SITE: dict[str, Any] = {
     "run_variables": True,

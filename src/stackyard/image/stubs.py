@@ -11,6 +11,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from stackyard.build import onhost
 from stackyard.change import EnvironmentChange
 from stackyard.yard.payload import STUB, Prefix
 
@@ -36,7 +37,10 @@ def make(tree: Path, stubs: Path, prefix: Path, change: EnvironmentChange) -> li
         (stubs / inside).mkdir(parents=True)
         up = "/".join([".."] * (len(inside.parts) + 1))
         for name in commands(folder):
-            (stubs / inside / name).symlink_to(f"{up}/launch")
+            if onhost.is_one(folder / name):
+                shutil.copy(folder / name, stubs / inside / name)
+            else:
+                (stubs / inside / name).symlink_to(f"{up}/launch")
     return [sentence for variable, value in _values(change) for sentence in _kept(variable, value, tree, stubs, prefix)]
 
 

@@ -77,6 +77,7 @@ def _stacks(stacks: Sequence[StackFile]) -> StackFile:
             "python": next((stack.python for stack in stacks if stack.python), ""),
             "build": _builds([stack.build for stack in stacks]),
             "checks": tuple(check for stack in reversed(stacks) for check in stack.checks),
+            "on_host": unique(*(stack.on_host for stack in stacks)),
             "licences": tuple({each.name: each for stack in reversed(stacks) for each in stack.licences}.values()),
             "exceptions": _united(exceptions[0], exceptions, ("imports", "commands", "libraries", "distributions")),
             "modules": _united(modules[0], modules, ("conflict", "depends_on")).model_copy(

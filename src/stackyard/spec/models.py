@@ -317,6 +317,7 @@ class Variant(Model):
     licences: tuple[Licence, ...] = ()
     modules: ModuleSettings = ModuleSettings()
     image: FormKind = Field("prefix", description="How its files are kept: each for itself, or in one SquashFS image")
+    on_host: tuple[str, ...] = Field((), description="Commands that are the host's, whatever a package has")
     platforms: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
     files: tuple[str, ...] = ()

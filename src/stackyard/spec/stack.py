@@ -164,6 +164,7 @@ class _Maker:
             build=BuildSpec(**{key: getattr(file.build, key) for key in BuildSpec.model_fields}),
             post=file.post,
             image=file.image,
+            on_host=file.on_host,
             checks=tuple(_check(check) for check in file.checks),
             exceptions=self._exceptions(file),
             licences=file.licences,

@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Field, StringConstraints, WithJsonSchema, model_validator
 
 from stackyard.host.platforms import BuiltFor
 from stackyard.spec.models import (
@@ -62,6 +62,10 @@ def _short(schema: dict[str, Any]) -> WithJsonSchema:
 
 
 StringList = Annotated[tuple[str, ...], BeforeValidator(_as_list, json_schema_input_type=str | tuple[str, ...])]
+CommandName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.+-]*[A-Za-z0-9_+-]$")]
+CommandNames = Annotated[
+    tuple[CommandName, ...], BeforeValidator(_as_list, json_schema_input_type=str | tuple[CommandName, ...])
+]
 CommandLine = Annotated[tuple[str, ...], BeforeValidator(_words, json_schema_input_type=str | tuple[str, ...])]
 Tool = Annotated[HostTool, BeforeValidator(_tool, json_schema_input_type=str | HostTool)]
 
@@ -166,6 +170,9 @@ class StackFile(Model):
     run: RunBlock = RunBlock()
     build: BuildBlock = BuildBlock()
     image: FormKind = Field("prefix", description="squashfs: all files in one image, mounted when it is used")
+    on_host: CommandNames = Field(
+        (), description="Commands that run on the host, as found on PATH behind the stack: ssh, mpicc, sbatch ..."
+    )
     post: str = Field("", description="A script run in the activated prefix at the end of the build")
     checks: tuple[CheckItem, ...] = Field((), description="The stack's own checks, run before publication")
     exceptions: CheckExceptions = CheckExceptions()

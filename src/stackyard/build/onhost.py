@@ -1,0 +1,49 @@
+"""Commands of a stack that are the host's: `on_host` of its file.
+
+A package may bring an ssh, an mpicc or a qsub of its own, which hides that of the site. In its place lies a script that
+runs the first command of this name on PATH behind the stack's own directory. Of an image the script lies among the
+stubs too, so that nothing is mounted for it.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from stackyard.yard.atomic import write_text
+
+HEAD = "#!/bin/sh\n# On the host: "
+_TEXT = """{head}`on_host` of the stack's file names {name}. The first one on PATH behind this directory is run.
+sy_own={own} sy_name={name} sy_rest=$PATH:
+case :$PATH: in
+  *:"$sy_own":*) sy_rest=:$PATH: sy_rest=${{sy_rest#*:"$sy_own":}} ;;
+esac
+while [ -n "$sy_rest" ]; do
+  sy_dir=${{sy_rest%%:*}} sy_rest=${{sy_rest#*:}}
+  [ -n "$sy_dir" ] && [ "$sy_dir" != "$sy_own" ] && [ -f "$sy_dir/$sy_name" ] && [ -x "$sy_dir/$sy_name" ] &&
+    exec "$sy_dir/$sy_name" "$@"
+done
+printf 'stackyard: %s not found on PATH behind %s: the stack leaves it to this machine (on_host)\\n' \\
+  "$sy_name" "$sy_own" >&2
+printf '  hint: load the module of the site that has it, or take %s out of `on_host`\\n' "$sy_name" >&2
+exit 127
+"""
+
+
+def write(folder: Path, names: Sequence[str]) -> None:
+    """Put the scripts in the place of a directory's commands, which may be links into a cache: these stay as they are.
+
+    Args:
+        folder: the directory of programs, at its final path.
+    """
+    for name in names:
+        folder.mkdir(parents=True, exist_ok=True)
+        text = _TEXT.format(head=HEAD, name=shlex.quote(name), own=shlex.quote(str(folder)))
+        write_text(folder / name, text, mode=0o755)
+
+
+def is_one(program: Path) -> bool:
+    """Whether a program is such a script."""
+    with program.open("rb") as stream:
+        return stream.read(len(HEAD)) == HEAD.encode()
