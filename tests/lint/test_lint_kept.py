@@ -231,3 +231,65 @@ def test_conda_run_starts_the_program() -> None:
 def test_a_program_with_a_file_of_hosts_may_start_the_others(line: str, rules: list[str]) -> None:
     head = "#!/bin/bash\n#SBATCH -t 10 -N 2\nexport MASTER_ADDR=$(scontrol show hostnames | head -n 1)\n"
     assert found(f"{head}{line}\npython deep.py train.py\n") == rules
+
+
+def test_braces_stay_before_a_letter() -> None:
+    intent, _ = fixed(f"{HEAD}srun ./a --log=run_${{SIZE}}_x/${{KIND}}.log ${{N}}2\n")
+    assert intent.program == ("./a", "--log=run_${SIZE}_x/$KIND.log", "${N}2")
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ('module load a\nset -e\neval "$WORK"', "no launch line found"),
+        ("srun ./a || scontrol requeue $SLURM_JOB_ID", "after the launch: scontrol requeue"),
+        ("scontrol update JobId=1 TimeLimit=5\nsrun ./a", "scontrol update"),
+        ("end() { echo 1; }\ntrap end EXIT\nsrun ./a", "line 4: trap end EXIT"),
+    ],
+)
+def test_small_commands_that_do_more(lines: str, said: str) -> None:
+    intent, notes = fixed(f"{HEAD}{lines}\n")
+    assert said in notes
+    assert intent.program[:1] != ("set",) and "trap end EXIT" not in intent.prologue
+
+
+def test_what_scontrol_shows_is_not_said() -> None:
+    _, notes = fixed(f"{HEAD}scontrol show job $SLURM_JOB_ID\ntrap 'rm -f a' EXIT\nsrun ./a\n")
+    assert "lines 3: only prints" in notes.replace("line 3", "lines 3") and "trap" not in notes
+
+
+def test_folders_are_left_as_they_were_entered() -> None:
+    intent, _ = fixed(f"{HEAD}pushd a\nmake\npopd\npushd /b\nsrun ./a\n")
+    assert intent.prologue == ("pushd a", "popd", "pushd /b") and intent.cwd == "/b"
+    intent, _ = fixed(f"{HEAD}cd /c\npushd $SLURM_SUBMIT_DIR\npopd\nsrun ./a\n")
+    assert intent.prologue == ("cd /c", "pushd $SLURM_SUBMIT_DIR", "popd") and intent.cwd == "/c"
+
+
+def test_a_program_in_a_folder_that_the_script_does_not_name() -> None:
+    intent, notes = fixed(f"{HEAD}source $STORE/load.sh\n$STORE/bin/solve -n 3\ncp out $HOME\n")
+    assert intent.program == ("$STORE/bin/solve", "-n", "3") and "variables of the script" in notes
+    assert intent.prologue == ("source $STORE/load.sh",) and "after the launch: cp out" in notes
+
+
+def test_placeholders_of_several_words_at_the_end_of_a_line() -> None:
+    intent, notes = fixed("#!/bin/bash\n#SBATCH -A <your project>\n#SBATCH -t 5 -N 2\nsrun ./a\n")
+    assert not intent.batch.account and "placeholder" in notes and intent.nodes == 2
+
+
+@pytest.mark.parametrize(
+    ("lines", "warns"),
+    [
+        ("jsrun -n1 -a1 -c7 -g1 ./a 1\njsrun -n1 -a1 -c7 -g1 ./a 2", True),
+        ("jsrun -n1 -a1 -c7 -g1 ./a 1\njsrun -n4 -a1 -c7 -g1 ./a 2", False),
+        ("jsrun -n1 -a1 -c7 -g1 ./a 1 &\njsrun -n1 -a1 -c7 -g1 ./a 2 &", False),
+        ("jsrun -n1 -a1 -c7 -g1 ./a 1\njsrun -n1 -a40 -c40 ./b", False),
+    ],
+)
+def test_runs_on_one_gpu_one_after_another(lines: str, warns: bool) -> None:
+    assert ("jsrun-one-gpu" in found(f"#!/bin/bash\n#BSUB -nnodes 1 -W 10\n{lines}\n")) == warns
+
+
+def test_a_default_for_what_is_known_only_when_it_runs_stays() -> None:
+    lines = 'while getopts "s:" o; do\n  S=$OPTARG\ndone\nN=${S:-$SLURM_JOB_ID}\nM=${U:-3}\n'
+    intent, _ = fixed(f"{HEAD}{lines}./a $N ${{SLURM_ARRAY_TASK_ID:-0}} $M ${{S-1}}\n")
+    assert intent.program == ("./a", "${S:-$SLURM_JOB_ID}", "${SLURM_ARRAY_TASK_ID:-0}", "3", "${S-1}")

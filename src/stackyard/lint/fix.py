@@ -22,7 +22,7 @@ from stackyard.lint.rules.base import Case
 from stackyard.lint.scope import Resolved
 from stackyard.lint.script import Script, parse_script
 from stackyard.lint.smallcommands import is_no_program
-from stackyard.lint.words import command_name, is_known, shown
+from stackyard.lint.words import CLOSE, OPEN, command_name, is_known, shown
 from stackyard.spec.validate import said
 
 M = TypeVar("M", bound=BaseModel)
@@ -177,10 +177,15 @@ def _last_command(case: Case) -> tuple[Resolved, tuple[str, ...]] | None:
     started = {id(each.command) for each in case.launches}
     for resolved in reversed([each for each in case.script.commands if id(each) not in started]):
         words, command = tuple(unwrapped(list(resolved.argv))), resolved.command
-        if words and is_known(words[0]) and not is_no_program(words) and not command.within("function"):
+        if words and _is_named(words[0]) and not is_no_program(words) and not command.within("function"):
             joined = command.piped or command.fed or command.conditional
             return (resolved, words) if not joined and not _is_of_the_shell(case, words[0]) else None
     return None
+
+
+def _is_named(word: str) -> bool:
+    """Whether a command's name is in the script, as that of ``$BIN/solve``, whose folder is not."""
+    return is_known(word) or bool(re.fullmatch(rf".*{CLOSE}[^{OPEN}{CLOSE}]*/[\w.+-]+", word, re.S))
 
 
 def _is_of_the_shell(case: Case, name: str) -> bool:

@@ -36,6 +36,7 @@ class Before:
     lines: list[str] = field(default_factory=list)
     folder: str = ""
     notes: list[str] = field(default_factory=list)
+    pushed: list[str] = field(default_factory=list)
     names: dict[int, str] = field(default_factory=dict)
     runs: dict[int, str] = field(default_factory=dict)
     unsure: list[tuple[str, str]] = field(default_factory=list)
@@ -157,6 +158,9 @@ def _carry(script: Script, before: Before, resolved: Resolved) -> None:
         before.notes.append(f"line {resolved.line}: {text}")
     elif not command.words:
         _assignments(before, resolved, nested)
+    elif name == "popd" and before.pushed and not nested:
+        before.lines.append("popd")
+        before.folder = before.pushed.pop()
     elif name in ("cd", "pushd"):
         _folder(before, resolved, nested)
     elif is_quiet(resolved.argv) and not command.background and not acts(resolved):
@@ -166,10 +170,17 @@ def _carry(script: Script, before: Before, resolved: Resolved) -> None:
         before.notes.append(f"line {resolved.line}: {why}: {cut(shown(text), 80)}")
     elif name in ("export", "declare"):
         _exports(before, resolved)
-    elif is_carried(resolved.argv) or acts(resolved):
+    elif not _calls(script, resolved) and (is_carried(resolved.argv) or acts(resolved)):
         before.lines += _source(script, resolved)
     else:
         before.notes.append(f"line {resolved.line}: {cut(shown(text), 80)}")
+
+
+def _calls(script: Script, resolved: Resolved) -> bool:
+    """Whether a command runs a function of the script, as ``trap clean EXIT`` does: functions are not carried over."""
+    names = {name for each in script.commands for name in each.command.functions}
+    words = (re.split(r"[;&|\s]+", word)[0] for word in resolved.argv[1:2])
+    return resolved.argv[:1] in (("trap",), ("eval",)) and any(word in names for word in words)
 
 
 def acts(resolved: Resolved) -> bool:
@@ -219,10 +230,16 @@ def _exports(before: Before, resolved: Resolved) -> None:
 def _folder(before: Before, resolved: Resolved, nested: bool) -> None:
     """``cd``: the working directory of the program and of later lines."""
     path = resolved.argv[1] if len(resolved.argv) > 1 else ""
+    if resolved.argv[0] == "pushd":
+        before.pushed.append(before.folder)
     if path in (".", "./") or _FOLDERS.fullmatch(shown(path)):
         before.folder = ""
-        return
+        if resolved.argv[0] == "cd":
+            return
+        path = ""
     before.lines.append(_joined(" ".join(word.raw for word in resolved.command.words)))
+    if resolved.argv[0] == "pushd" and not path:
+        return
     known = bool(path) and is_known(path) and path != "-" and (path.startswith("/") or bool(before.folder))
     before.folder = posixpath.normpath(posixpath.join(before.folder, path)) if known else ""
     if known and nested:

@@ -12,12 +12,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from stackyard.lint.shell import Assignment, Command
-from stackyard.lint.words import OPEN, Part, Word, WordReader, is_known, unknown
+from stackyard.lint.words import CLOSE, OPEN, Part, Word, WordReader, is_known, unknown
 
 _EXPRESSION = re.compile(r"^([A-Za-z_]\w*|[@*#?$!0-9-])(?:(:?[-=+?])(.*))?$", re.S)
 _SETTERS = {"export", "declare", "local", "readonly", "typeset", "setenv"}
 _LONGEST = 100_000
 """Characters of a value beyond which it counts as unknown: ``A=$A$A`` in a row doubles it each time."""
+_GIVEN = re.compile(
+    r"SLURM_(?:ARRAY_\w+|JOB_?ID|JOB_NAME|(?:JOB_)?NODELIST|PROCID|NODEID|LOCALID|SUBMIT_DIR)"
+    r"|PBS_(?:JOBID|JOBNAME|ARRAY\w+|O_WORKDIR|NODEFILE)|LSB_(?:JOB\w+|HOSTS|MCPU_HOSTS|DJOB_HOSTFILE)|LS_SUBCWD"
+)
+"""Variables that a scheduler gives a job: a default for them is for when the script runs without one."""
+_ONE_UNKNOWN = re.compile(f"{OPEN}[^{CLOSE}]*{CLOSE}")
 _SPLIT = re.compile(f"(?:{OPEN}[^\ue001]*\ue001|[^ \t\n])+")
 
 
@@ -205,6 +211,8 @@ class Scope:
             return source
         value, operator = self._lookup(match[1]), match[2]
         if operator in (":-", "-", ":=", "="):
+            if (value is None and _GIVEN.fullmatch(match[1])) or (value and _ONE_UNKNOWN.fullmatch(value)):
+                return source  # which of the two it is shows when it runs
             empty = value is None or (value == "" and operator.startswith(":"))
             return (
                 self.text(WordReader(match[3]).read(0, set())) if empty and match[1].isidentifier() else value or source

@@ -19,8 +19,9 @@ _ENVIRONMENT = (
 )
 _BESIDE = (
     "cd pushd popd deactivate pip chmod sed awk grep find git make cmake sbatch qsub bsub seff read readarray mapfile "
-    "let local getopts"
+    "let local getopts set scontrol"
 )
+_LOOKING = ("show", "listpids", "getaddrs", "ping", "version")
 _ENDING = "kill pkill killall exit scancel"
 _ON_NODES = "chmod find numactl taskset"
 _FILTERING = "awk cut egrep grep head jq perl sed sort tail tr uniq wc xxd"
@@ -47,6 +48,8 @@ def is_quiet(argv: Sequence[str]) -> bool:
     words = list(unwrapped(list(argv))) or list(argv)  # `time ./a` is no `time`
     if words[1:] == ["--version"]:
         return True
+    if words and _name(words) == "scontrol":
+        return any(word in _LOOKING for word in words[1:])
     return bool(words) and _name(words) in _QUIET and not (words[0] == "set" and not _only_traces(words))
 
 

@@ -16,10 +16,11 @@ OPEN, CLOSE, TASK = "\ue000", "\ue001", "\ue002"
 TASK follows OPEN where not the batch script but a shell of each task fills the piece in.
 """
 
-PLACEHOLDER = re.compile(r"\{\{[^{}\n]*\}\}|<[A-Z]\w*>(?![\w.$])|<[a-z][\w-]*>(?=[ \t]*(?:[;#]|$))", re.M)
+PLACEHOLDER = re.compile(r"\{\{[^{}\n]*\}\}|<[A-Z]\w*>(?![\w.$])|<\w[\w-]*(?: [\w-]+)*>(?=[ \t]*(?:[;#]|$))", re.M)
 """What is filled in: one piece of a word, whatever blanks it has.
 
-``{{ nodes }}``; ``<NODES>``; ``<nodes>`` at the end of a line, where nothing follows that a redirection could name.
+``{{ nodes }}``; ``<NODES>``; ``<nodes>`` or ``<your project>`` at the end of a line, where nothing follows that a
+redirection could name.
 """
 _META = set(" \t\n;&|<>()")
 
@@ -59,9 +60,12 @@ def is_known(text: str) -> bool:
     return OPEN not in text
 
 
+_BRACELESS = re.compile(rf"{OPEN}{TASK}?\$([A-Za-z_]\w*){CLOSE}(?=\w)")
+
+
 def shown(text: str) -> str:
-    """The text as written in the script."""
-    return text.replace(OPEN, "").replace(CLOSE, "").replace(TASK, "")
+    """The text as written in the script: ``${A}`` with braces before a letter, which else were part of the name."""
+    return _BRACELESS.sub(r"${\1}", text).replace(OPEN, "").replace(CLOSE, "").replace(TASK, "")
 
 
 _WHICH = re.compile(rf"{OPEN}\$\(\s*(?:which|command\s+-v|type\s+-p)\s+([A-Za-z][\w.+-]*)\s*\){CLOSE}")

@@ -177,18 +177,25 @@ def _by_source(case: Case, line: int, program: tuple[str, ...], have: int, text:
     instead="jsrun -n6 -a1 -c7 -g1 python train.py",
 )
 def jsrun_one_gpu(case: Case) -> Iterator[Hit]:
-    """The only jsrun of a job uses one GPU on each of its whole nodes."""
+    """Each jsrun of a job, one after another, uses one GPU on each of its whole nodes."""
     nodes, kind = case.script.request.nodes, case.node_kind
     have = kind.gpu.count if kind and kind.gpu.count else 4
     steps = [each for each in case.steps if each.kind == "jsrun"]
-    for launch in steps if len(steps) == 1 and len(case.steps) == 1 else ():
-        sets = sets_of(launch)
-        if not sets or not nodes or not sets.gpus or not _alone(case, launch) or have < 2:
-            continue
-        used = sets.count * sets.gpus if sets.count else nodes * sets.gpus * (sets.host or have)
-        if used <= nodes and not any(each.kind in AGENTS for each in case.launches):
-            text = f"jsrun uses {counted(used, 'GPU')} on {counted(nodes, 'whole node')}"
-            yield Hit(launch.line, text, f"{_rank_per_gpu(case, nodes)} ...   (one rank per GPU)")
+    if not nodes or have < 2 or len(steps) != len(case.steps) or any(each.kind in AGENTS for each in case.launches):
+        return
+    used = [_gpus_of_sets(launch, nodes, have) if _alone(case, launch) else None for launch in steps]
+    most = max((each or nodes + 1 for each in used), default=nodes + 1)
+    if most <= nodes:
+        text = f"jsrun uses {counted(most, 'GPU')} on {counted(nodes, 'whole node')}"
+        yield Hit(steps[0].line, text, f"{_rank_per_gpu(case, nodes)} ...   (one rank per GPU)")
+
+
+def _gpus_of_sets(launch: Launch, nodes: int, have: int) -> int | None:
+    """The GPUs of all resource sets of a jsrun; None if these are not known or have none."""
+    sets = sets_of(launch)
+    if not sets or not sets.gpus:
+        return None
+    return sets.count * sets.gpus if sets.count else nodes * sets.gpus * (sets.host or have)
 
 
 def _rank_per_gpu(case: Case, nodes: int) -> str:
