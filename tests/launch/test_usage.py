@@ -113,6 +113,7 @@ def test_the_mpi_that_a_rank_has_loaded(tmp_path: Path) -> None:
         usage, none = Usage("", Loaded(str(host), names)), Usage("", Loaded("", names))
         for each in (usage, none):
             each.look([Rank(3, 0, started.pid), Rank(4, 1, os.getpid())], time.monotonic())
+        wait_for(lambda asked=usage: "mpi" in asked.of(3, failed=False))  # type: ignore[misc]
         started.communicate(b"\n")
         usage.look([Rank(3, 0, started.pid)], time.monotonic())
         assert usage.of(3, failed=False)["mpi"] == (str(library), library is host)

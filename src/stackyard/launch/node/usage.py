@@ -4,8 +4,9 @@ The kernel keeps the largest resident size of a process (VmHWM of proc(5)) until
 less often misses only what a process gained after the last one. Part of the agent: any Python from 3.6 on, standard
 library alone, few imports (see `stackyard.launch.node.agent`).
 """
-# ruff: noqa: PTH118, PTH120, PTH121
+# ruff: noqa: PTH110, PTH118, PTH120, PTH121
 
+import _thread
 import os
 import time
 
@@ -85,29 +86,32 @@ class Loaded:
     """Which library of an MPI each rank has mapped, as it sees it, and whether that file is the host's.
 
     A rank in an image that uses the image's own MPI ends with status 0, and may be alone in its world. Once a library
-    is found it is not looked for again.
+    is found it is not looked for again. Its file may be on a file system that stalls, so a thread compares it.
     """
 
     def __init__(self, library: "str", names: "Sequence[str]") -> "None":
         self._library, self._names = library, tuple(names)
         self.found = {}  # type: dict[int, tuple[str, bool]]
+        self._seen = set()  # type: set[int]
 
     def look(self, rank: "Rank") -> "None":
         """Read the maps of a rank's processes, until one of them has an MPI."""
-        if not self._library or rank.task in self.found:
+        if not self._library or rank.task in self._seen:
             return
         for pid in rank.below:
             for path in libraries(pid):
                 if path.rpartition("/")[2].startswith(self._names):
-                    self.found[rank.task] = path, self._is_host(pid, path)
+                    self._seen.add(rank.task)
+                    _thread.start_new_thread(self._compare, (rank.task, pid, path))
                     return
 
-    def _is_host(self, pid: "int", path: "str") -> "bool":
+    def _compare(self, task: "int", pid: "int", path: "str") -> "None":
         """By stat(2) of both: on btrfs and overlayfs the device of proc(5)'s maps is another one."""
         try:
-            return os.path.samefile(f"/proc/{pid}/root{path}", self._library)
-        except OSError:
-            return False
+            self.found[task] = path, os.path.samefile(f"/proc/{pid}/root{path}", self._library)
+        except OSError:  # the rank has ended, or the node does not have the host's
+            if not os.path.exists(self._library):
+                self.found[task] = path, False
 
 
 def libraries(pid: "int") -> "Iterator[str]":
