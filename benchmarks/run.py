@@ -29,6 +29,7 @@ BENCHMARKS = {
     "agent_cpu": "the agent beside 8 ranks of 390 threads",
     "images": "an environment as one file on a slow shared file system",
     "images_sif": "a stack and its base as one SIF file",
+    "images_oci": "a second revision as an OCI image in a registry",
     "layout": "layouts and launch lines for 10,000 nodes",
 }
 

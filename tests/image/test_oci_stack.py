@@ -29,9 +29,10 @@ SAYS = ["xn--nda.de", bed.PLACE, f"{bed.PLACE}/lib"]
 
 
 def extensions() -> list[str]:
-    """Modules that are linked to all that the base has to have: this Python's and rattler's."""
+    """Modules that are linked to all that the base has to have: this Python's and rattler's; and numpy's library."""
     found = Path(sysconfig.get_path("stdlib"), "lib-dynload").glob("*.so")
-    return [*map(str, found), *map(str, Path(rattler.__file__).parent.glob("*.so"))]
+    compilers = subprocess.run(["gcc", "-print-file-name=libstdc++.so.6"], capture_output=True, text=True, check=True)
+    return [compilers.stdout.strip(), *map(str, found), *map(str, Path(rattler.__file__).parent.glob("*.so"))]
 
 
 def mounted() -> list[Path]:
@@ -69,6 +70,7 @@ class Bed:
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory, real_channel: Path) -> Iterator[Bed]:
+    programs.need("gcc")
     folder = tmp_path_factory.mktemp("oci")
     (folder / "home").mkdir()
     made = Bed(folder, bed.base(folder, ("sh", "cat", *extensions()), "system", mounted()))
