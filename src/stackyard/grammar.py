@@ -31,14 +31,14 @@ class Grammar:
 
     Attributes:
         kind: with its article, for messages: ``a variable name``.
-        pattern: what the whole text matches.
+        pattern: what the whole text matches; compiled when it is first needed.
         hint: what to write instead.
         reserved: texts that match and mean something else to a shell or a module system.
         most_bytes: how long it may be in UTF-8, as programs and the kernel count.
     """
 
     kind: str
-    pattern: re.Pattern[str]
+    pattern: str
     hint: str
     reserved: frozenset[str] = frozenset()
     most_bytes: int = 130_000
@@ -60,7 +60,7 @@ class Grammar:
         return self._fits(text) and text not in self.reserved
 
     def _fits(self, text: str) -> bool:
-        return self.pattern.fullmatch(text) is not None and len(text.encode("utf-8", "replace")) <= self.most_bytes
+        return re.fullmatch(self.pattern, text) is not None and len(text.encode("utf-8", "replace")) <= self.most_bytes
 
 
 def shown(text: str) -> str:
@@ -81,7 +81,7 @@ _KEYWORDS = (
     "nocorrect switch begin and or not breaksw endsw endif default exec eval builtin command"
 )
 
-VARIABLE = Grammar("a variable name", re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}"), _LETTERS)
+VARIABLE = Grammar("a variable name", r"[A-Za-z_][A-Za-z0-9_]{0,254}", _LETTERS)
 """The name of an environment variable, in anything that was written to disk."""
 
 SETTABLE = Grammar(VARIABLE.kind, VARIABLE.pattern, _LETTERS, frozenset(f"{_READ_ONLY} {_OF_ZSH}".split()))
@@ -95,82 +95,80 @@ LOADED = Grammar(
 in front of it), and not the module system's own."""
 
 COMMAND = Grammar(
-    "a name of a function or an alias", re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+@:-]{0,254}"),
+    "a name of a function or an alias", r"[A-Za-z0-9_][A-Za-z0-9_.+@:-]{0,254}",
     "use letters, digits and _ . + @ : -, and begin with a letter, a digit or _", frozenset(_KEYWORDS.split()),
 )  # fmt: skip
 """The name of a shell function or an alias: what bash, zsh, fish and csh all accept."""
 
 PROGRAM = Grammar(
-    "a program", re.compile(r"/?[A-Za-z0-9_.+@][A-Za-z0-9_.+@:/-]{0,4094}"),
+    "a program", r"/?[A-Za-z0-9_.+@][A-Za-z0-9_.+@:/-]{0,4094}",
     "write the name of a program, or its absolute path, in letters, digits and _ . + @ : -",
 )  # fmt: skip
 """A program of the host that a build requires."""
 
 MODULE = Grammar(
-    "a module name", re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+@:=,~-]*(/[A-Za-z0-9_.+@:=,~-]+)*"),
+    "a module name", r"[A-Za-z0-9_][A-Za-z0-9_.+@:=,~-]*(/[A-Za-z0-9_.+@:=,~-]+)*",
     "write name or name/version in letters, digits and _ . + @ : = , ~ -",
 )  # fmt: skip
 """The name of any module of the site, as ``module load`` takes it."""
 
 LABEL = Grammar(
-    "a module name", re.compile(r"(?!.*\.lua$)[A-Za-z0-9_+][A-Za-z0-9_.+-]{0,200}"),
+    "a module name", r"(?!.*\.lua$)[A-Za-z0-9_+][A-Za-z0-9_.+-]{0,200}",
     "use letters, digits and . _ + -; do not begin with . or -, or end with .lua", frozenset({"__spider"}),
 )  # fmt: skip
 """One part of the name of a module of our own (the stack's name, a version, an alias), which is also a file's name."""
 
-FAMILY = Grammar("a module family", re.compile(r"[A-Za-z0-9_]{1,100}"), "use letters, digits and _")
+FAMILY = Grammar("a module family", r"[A-Za-z0-9_]{1,100}", "use letters, digits and _")
 """A module family: Lmod and Environment Modules make the name of a variable from it, and do not quote that."""
 
 HOST = Grammar(
-    "a hostname", re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}"), "hostnames have letters, digits and . _ -"
+    "a hostname", r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}", "hostnames have letters, digits and . _ -"
 )  # fmt: skip
 """A host as schedulers name it; it enters host files and launch lines."""
 
 INTERFACE = Grammar(
-    "a network interface", re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,63}"), "`ip link` lists interfaces, e.g. hsn0"
+    "a network interface", r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,63}", "`ip link` lists interfaces, e.g. hsn0"
 )  # fmt: skip
 """A network interface."""
 
 WORD = Grammar(
-    "a word for the scheduler", re.compile(r"(?!-)[^\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029]{1,4096}"),
+    "a word for the scheduler", r"(?!-)[^\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029]{1,4096}",
     "write one line that does not begin with -",
 )  # fmt: skip
 """A word of a scheduler or a launcher (queue, account, constraint ...): its own syntax, on one line, not an option."""
 
-ROLE = Grammar(
-    "a name of a role", re.compile(r"[a-z][a-z0-9_]{0,31}"), "use small letters, digits and _, and begin with a letter"
-)
+ROLE = Grammar("a name of a role", r"[a-z][a-z0-9_]{0,31}", "use small letters, digits and _, and begin with a letter")
 """A role of a job: its name in capitals is part of the names of variables, and it begins lines of output."""
 
 JOB = Grammar(
-    "a job name", re.compile(r"(?!-)[^\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029\[\]]{1,230}"),
+    "a job name", r"(?!-)[^\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029\[\]]{1,230}",
     "write one line without brackets that does not begin with -; an array's indices are `array:`",
 )  # fmt: skip
 """A job's name. LSF reads the indices of an array from brackets in it."""
 
 ARRAY = Grammar(
-    "a list of array indices", re.compile(r"\d{1,9}([,:-]\d{1,9})*(%\d{1,9})?"), "write e.g. 0-9, 1-100%4 or 1,3,5-9:2"
+    "a list of array indices", r"\d{1,9}([,:-]\d{1,9})*(%\d{1,9})?", "write e.g. 0-9, 1-100%4 or 1,3,5-9:2"
 )  # fmt: skip
 
 PATH = Grammar(
-    "a path", re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,4095}"),
+    "a path", r"[^\x00-\x1f\x7f\ud800-\udfff]{1,4095}",
     "write a path on one line, without control characters",
 )  # fmt: skip
 
 INNER_PATH = Grammar(
-    "a path below another directory", re.compile(r"(?!/)(?!(.*/)?\.\.(/|$))[^\x00-\x1f\x7f\ud800-\udfff:,]{1,4095}"),
+    "a path below another directory", r"(?!/)(?!(.*/)?\.\.(/|$))[^\x00-\x1f\x7f\ud800-\udfff:,]{1,4095}",
     "write a relative path without `..`, colons and commas",
 )  # fmt: skip
 """A relative path that is appended to a directory, and stands in lists that are split at colons or commas."""
 
 NODE_PATH = Grammar(
-    "a path on a node", re.compile(r"[/$][A-Za-z0-9_.+@:/${}-]{0,4094}"),
+    "a path on a node", r"[/$][A-Za-z0-9_.+@:/${}-]{0,4094}",
     "write an absolute path; $NAME and ${NAME} are variables of the node",
 )  # fmt: skip
 """A directory of a node, in a batch script, where the shell fills in variables."""
 
 VALUE = Grammar(
-    "a value that a variable can hold", re.compile(r"[^\x00\ud800-\udfff]*"),
+    "a value that a variable can hold", r"[^\x00\ud800-\udfff]*",
     "remove null characters and characters that are not Unicode text; it may be 130,000 bytes long",
 )  # fmt: skip
 """The value of a variable, and the text of a function, an alias or a notice: any Unicode text without a null character.
@@ -178,7 +176,7 @@ Linux refuses to start programs with a longer string in their environment: a nam
 together (MAX_ARG_STRLEN)."""
 
 YARD = Grammar(
-    "a path that module systems and search paths can hold", re.compile(r"/(?:(?![:\\\"{}])[!-~])*"),
+    "a path that module systems and search paths can hold", r"/(?:(?![:\\\"{}])[!-~])*",
     "choose a path of ASCII letters, digits and / . _ - with --yard or $STACKYARD_HOME",
 )  # fmt: skip
 """The absolute path of a yard. Lmod fails on blanks, backslashes, quotes, braces and other scripts, PATH on colons."""

@@ -94,9 +94,9 @@ class _LateModel:
             return {name: _plain(self.__dict__[name], bool(options)) for name in self._dumped()}
         return dict(self._reader().dump_python(self, **options))
 
-    def model_dump_json(self) -> str:
+    def model_dump_json(self, **options: Any) -> str:
         """As JSON."""
-        return json.dumps(self.model_dump(mode="json"), ensure_ascii=False, separators=(",", ":"))
+        return json.dumps(self.model_dump(mode="json", **options), ensure_ascii=False, separators=(",", ":"))
 
     def _dumped(self) -> list[str]:
         return [name for name, field in type(self).model_fields.items() if not field.exclude]

@@ -64,7 +64,7 @@ class Settings:
 
         site = load_site(file)
         with suppress(OSError):  # a home that is not writable costs time only
-            _keep(cache, site.model_dump_json())
+            _keep(cache, site.model_dump_json(exclude_unset=True))
         return site
 
     def yard(self) -> Yard:

@@ -7,7 +7,6 @@ the rank in the file name.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import field
 
@@ -144,6 +143,8 @@ def _option(row: Profiler, text: str) -> tuple[str, str]:
 
 
 def _known(word: str, known: tuple[str, ...], tail: str = "") -> str:
+    import difflib  # late: only an error needs it
+
     near = difflib.get_close_matches(word, known, 1)
     meant = f"did you mean {near[0]}{tail}? " if near else ""
     return f"{meant}known: {', '.join(name + tail for name in known)}"
