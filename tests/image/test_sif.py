@@ -277,6 +277,49 @@ def test_what_a_runtime_hides_is_said(record: BuildRecord, base: store.Kept) -> 
     assert "a Python of its own in /opt/venv (venv 3.9.2)" in said
 
 
+def test_a_link_of_the_base_is_not_hidden(yard: Yard, record: BuildRecord, tmp_path: Path) -> None:
+    """An overlay's directory at the path of a link would hide what is found through it."""
+    top = record.prefix.split("/")[1]
+    archive = docker_archive(tmp_path / "l.tar", [layer([("usr/x", None), (top, "-> usr/x")])])
+    linked = store.add(yard, store.Wanted(source_of(f"docker-archive:{archive}"), "linked"))
+    (tmp_path / "out").mkdir()
+    refused(record, linked, tmp_path / "out/x.sif", f"in the base linked /{top} is a link to usr/x")
+
+
+def test_a_revision_whose_image_changed(record: BuildRecord, base: store.Kept, tmp_path: Path) -> None:
+    paths = RevisionPaths.of(record.path)
+    packed = squashfs.pack(paths.prefix, paths.image)
+    try:
+        form = Form("squashfs", "image.sqsh", "0" * 64, packed.size, packed.entries, packed.tool)
+        with pytest.raises(StackyardError, match=r"image\.sqsh has changed"):
+            build(replace(record, form=form), base, tmp_path / "x.sif")
+    finally:
+        paths.image.unlink()
+
+
+def test_a_sif_is_a_base_for_another(yard: Yard, record: BuildRecord, tmp_path: Path) -> None:
+    """As sites and vendors give them, with an environment of their own in scripts, and a conda of its own."""
+    root = system(tmp_path / "root")
+    (root / "opt/conda/conda-meta").mkdir(parents=True)
+    (root / "opt/conda/conda-meta/history").touch()
+    scripts = root / ".singularity.d/env"
+    scripts.mkdir(parents=True)
+    (scripts / "10-docker2singularity.sh").write_text("export WITH_CONDA='. /opt/conda/bin/activate'\n")
+    (scripts / "90-environment.sh").write_text("export THEIRS=1\n")
+    (root / "bin/su").chmod(0o755)
+    squashfs.pack(root, tmp_path / "root.sqsh", as_it_is=True)
+    sif.write(tmp_path / "a.sif", "amd64", [sif.Given(sif.PARTITION, "x", tmp_path / "root.sqsh", sif.SYSTEM)])
+    kept = store.add(yard, store.Wanted(source_of(f"sif:{tmp_path / 'a.sif'}"), "vendor"))
+    with pytest.raises(StackyardError, match=r"a\.sif has more than 0\.0009766 GiB when it is unpacked"):
+        store.add(yard, store.Wanted(source_of(f"sif:{tmp_path / 'a.sif'}"), "large", most_bytes=1 << 20))
+    assert kept.base.software.activate == ". /opt/conda/bin/activate"
+    assert [each.path for each in kept.base.software.environments] == ["/opt/conda"]
+    build(record, kept, tmp_path / "b.sif")
+    images.apptainer()
+    out = apptainer("exec", *APART, tmp_path / "b.sif", "env")
+    assert "THEIRS=1\n" in out and "WITH_CONDA=. /opt/conda/bin/activate\n" in out and "NEW=d e\n" in out
+
+
 def test_a_missing_directory(record: BuildRecord, base: store.Kept, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such directory"):
         build(record, base, tmp_path / "no/x.sif")

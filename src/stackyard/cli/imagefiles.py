@@ -51,16 +51,16 @@ def _importing(function: Function) -> Function:
 def from_(context: Context, /, source: str | None, name: str, **options: Any) -> None:
     """Import an image that others made, to build images of revisions on it (`stackyard image build --base NAME`).
 
-    SOURCE is docker-archive:FILE[:TAG], oci:DIR[:TAG], docker://REGISTRY/NAME:TAG or folder:DIR; without it, what the
-    site's file has under `bases: NAME`. Nothing of the image is run. Licences that the site's file declares for it have
-    to be accepted by you, with --accept-licence.
+    SOURCE is docker-archive:FILE[:TAG], oci:DIR[:TAG], docker://REGISTRY/NAME:TAG, sif:FILE or folder:DIR; without it,
+    what the site's file has under `bases: NAME`. Nothing of the image is run. Licences that the site's file declares
+    for it have to be accepted by you, with --accept-licence.
     """
     from stackyard.image.bases.sources import source_of
 
     site = context.site()
     listed = site.bases.get(name)
     if source is None and (listed is None or not listed.source):
-        hint = "write docker-archive:FILE, oci:DIR, docker://REGISTRY/NAME:TAG or folder:DIR"
+        hint = "write docker-archive:FILE, oci:DIR, docker://REGISTRY/NAME:TAG, sif:FILE or folder:DIR"
         raise InputError(f"no SOURCE given, and the site's file has no `source` for the base {name}", hint=hint)
     if source is not None:
         place = source_of(source)

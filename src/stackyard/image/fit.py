@@ -35,8 +35,10 @@ def require(record: BuildRecord, kept: Kept) -> None:
         raise InputError(f"{record.module} is for {record.platform}, and the base {base.name} for {base.platform}",
                          hint="use a base for the same platform")  # fmt: skip
     _require_c_library(record, base)
+    files = listing(kept.paths.image)
+    _require_no_link(record, base, files)
     if record.interpreter.get("source") == "host":
-        _require_file(record, kept, record.interpreter["path"])
+        _require_file(record, base, files, record.interpreter["path"])
 
 
 def _require_c_library(record: BuildRecord, base: Base) -> None:
@@ -54,12 +56,21 @@ def _require_c_library(record: BuildRecord, base: Base) -> None:
     )
 
 
-def _require_file(record: BuildRecord, kept: Kept, path: str) -> None:
+def _require_no_link(record: BuildRecord, base: Base, files: Mapping[str, str]) -> None:
+    """A directory of the overlay hides a link of the base at the same path, and what is found through it."""
+    for above in map(str, Path(record.prefix).parents):
+        if files.get(above):
+            link = f"in the base {base.name} {above} is a link to {files[above]}"
+            raise InputError(f"{record.module} is in {record.prefix}, and {link}",
+                             hint="use a base without that link, or deploy to a yard elsewhere")  # fmt: skip
+
+
+def _require_file(record: BuildRecord, base: Base, files: Mapping[str, str], path: str) -> None:
     """The revision is a virtual environment on a Python of the machine that it was built on."""
-    if resolved(listing(kept.paths.image), path) is None:
+    if resolved(files, path) is None:
         raise InputError(
             f"{record.module} uses the interpreter {path} of the machine that it was built on, and the base "
-            f"{kept.base.name} does not have that",
+            f"{base.name} does not have that",
             hint="deploy it with `interpreter: {source: uv}` or conda's Python, which go with it",
         )
 

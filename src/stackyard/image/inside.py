@@ -74,7 +74,8 @@ def write(folder: Path, env: Sequence[str], change: EnvironmentChange, labels: M
     """
     scripts = folder / FOLDER / "env"
     scripts.mkdir(parents=True)
-    (scripts / "10-docker2singularity.sh").write_text(_of_base(env), encoding="utf-8")
+    if env:  # else the base's own script stays visible below, where it has one
+        (scripts / "10-docker2singularity.sh").write_text(_of_base(env), encoding="utf-8")
     (scripts / "95-stackyard.sh").write_text(_of_revision(change), encoding="utf-8")
     (scripts / "99-base.sh").write_text(_BASE, encoding="utf-8")
     (folder / FOLDER / "labels.json").write_text(json.dumps(dict(labels), sort_keys=True) + "\n", encoding="utf-8")

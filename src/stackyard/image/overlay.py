@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from stackyard.errors import StackyardError
 from stackyard.host.command import CommandError, run, which
+from stackyard.host.hashing import sha256_file
 from stackyard.image import squashfs
 from stackyard.yard.layout import RevisionPaths
 from stackyard.yard.record import BuildRecord
@@ -57,6 +59,9 @@ def pack(record: BuildRecord, root: Path, beside: Beside, work: Path) -> Path:
     paths, file = RevisionPaths.of(record.path), work / "overlay.sqsh"
     if record.form.kind == "squashfs":
         shutil.copyfile(paths.image, file)
+        if sha256_file(file) != record.form.sha256:
+            raise StackyardError(f"{paths.image} has changed: its hash is not the one in the record",
+                                 hint=f"`stackyard image check {record.module}`; then deploy again")  # fmt: skip
     else:
         squashfs.pack(paths.prefix, file, order=record.form.order)
     _wrap(file, Path(record.prefix), _levels(Path(record.prefix), root, beside, work / "levels"))

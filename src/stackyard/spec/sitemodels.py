@@ -293,7 +293,7 @@ class BaseLicence(LateModel):
 class BaseImage(LateModel):
     """An image of others, copied into the yard, that SIF and OCI images are built on."""
 
-    source: str = Field("", description="docker-archive:FILE, oci:DIR:TAG, docker://REGISTRY/NAME:TAG or folder:DIR")
+    source: str = Field("", description="docker-archive:FILE, oci:DIR:TAG, docker://REGISTRY/NAME:TAG, sif:, folder:")
     digest: str = Field(
         "",
         pattern=r"^(|sha256:[0-9a-f]{64})$",

@@ -20,6 +20,7 @@ from stackyard.host.command import run, which
 from stackyard.host.hashing import sha256_file
 from stackyard.host.scratch import scratch
 from stackyard.host.secrets import redacted
+from stackyard.image import sif
 from stackyard.image.bases.blobs import EPOCH, MANIFEST, TAR, Blob, Layout, manifest_of, parsed, read_small
 from stackyard.image.bases.folder import write_layer
 from stackyard.image.bases.model import ARCHITECTURES, Layer
@@ -39,7 +40,7 @@ _MOST_LAYERS = 4096
 
 @dataclass(frozen=True)
 class Source:
-    """A place that an image is imported from. `kind`: docker-archive, oci, docker or folder; `tag` may be empty."""
+    """A place that an image is imported from. `kind`: one of `_SOURCES`; `tag` may be empty."""
 
     kind: str
     place: str
@@ -74,9 +75,9 @@ def source_of(text: str, folder: Path = Path()) -> Source:
     if kind in ("docker-archive", "oci") and rest:
         place, _, tag = rest.partition(":")
         return Source(kind, str((folder / place).absolute()), tag)
-    if kind == "folder" and rest:
+    if kind in ("folder", "sif") and rest:
         return Source(kind, str((folder / rest).absolute()))
-    known = "docker-archive:FILE[:TAG], oci:DIR[:TAG], docker://REGISTRY/NAME:TAG or folder:DIR"
+    known = "docker-archive:FILE[:TAG], oci:DIR[:TAG], docker://REGISTRY/NAME:TAG, sif:FILE or folder:DIR"
     raise InputError(f"unknown source of an image: {shown(redacted(text))}", hint=f"write {known}")
 
 
@@ -219,10 +220,16 @@ def _from_archive(source: Source, layout: Layout, platform: str, most_bytes: int
         if len(diffs) != len(names):
             raise InputError(f"{file} has {len(names)} layers, and its configuration names {len(diffs)}")
         if sum(_member(members, str(name), file).size for name in names) > most_bytes:
-            raise StackyardError(f"{file} has more than {most_bytes / (1 << 30):.4g} GiB", hint=LIMIT_HINT)
+            raise _too_large(source.place, most_bytes)
         layers = tuple(_archived(tar, members, str(n), str(d), layout, file) for n, d in zip(names, diffs, strict=True))
     made = layout.add_json(manifest_of(config, layers))
     return Fetched(made, values, layers, (made.digest, config.digest, f"sha256:{sha256_file(file)}"))
+
+
+def _too_large(place: str, most_bytes: int) -> StackyardError:
+    return StackyardError(
+        f"{place} has more than {most_bytes / (1 << 30):.4g} GiB when it is unpacked", hint=LIMIT_HINT
+    )
 
 
 def _tagged(images: list[Mapping[str, Any]], source: Source) -> Mapping[str, Any]:
@@ -304,10 +311,28 @@ def _from_folder(source: Source, layout: Layout, platform: str, most_bytes: int)
     return Fetched(manifest, values, (layer,), (manifest.digest, config.digest))
 
 
+def _from_sif(source: Source, layout: Layout, platform: str, most_bytes: int) -> Fetched:
+    """The system partition of a SIF, as a directory; its environment stays in its own scripts."""
+    found = sif.read(Path(source.place))
+    part = found.partition(sif.SYSTEM)
+    if part is None:
+        raise InputError(f"{source.place} has no system partition", hint="it holds data only: nothing to build on")
+    options = ["-no-progress", "-offset", str(part.offset)]
+    rows = (line.split(maxsplit=5) for line in run(["unsquashfs", *options, "-lln", source.place]).stdout.splitlines())
+    if sum(int(row[2]) for row in rows if len(row) == 6 and row[0][0] == "-" and row[2].isdigit()) > most_bytes:
+        raise _too_large(source.place, most_bytes)
+    with scratch("sif") as work:
+        root = str(work / "root")
+        run(["unsquashfs", *options, "-no-xattrs", "-dest", root, source.place], timeout_s=PULL_TIMEOUT_S)
+        fetched = _from_folder(Source("folder", root), layout, platform, most_bytes)
+    return replace(fetched, digests=(*fetched.digests, f"sha256:{sha256_file(Path(source.place))}"))
+
+
 _SOURCES: Mapping[str, Callable[[Source, Layout, str, int], Fetched]] = {
     "docker-archive": _from_archive,
     "oci": _from_oci,
     "docker": _from_registry,
     "folder": _from_folder,
+    "sif": _from_sif,
 }
 """How each kind of source is copied."""
