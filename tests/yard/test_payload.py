@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import stackyard
+from stackyard.errors import MissingError
 from stackyard.yard.payload import STUB, Form, Image, Prefix, payload_of
 
 SPELLED = re.compile(r"""prefix\}?/bin|prefix(\}|"?\))? / "bin"|"bin" /|/ "bin" """)
@@ -30,10 +31,14 @@ def test_an_image_is_used_at_the_same_paths(tmp_path: Path) -> None:
     payload = payload_of(Form("squashfs"), str(prefix))
     assert isinstance(payload, Image)
     assert payload.program_folders == Prefix(prefix).program_folders
+    with pytest.raises(MissingError, match=f"{tmp_path}/r/launch not found: the files of this revision were removed"):
+        payload.command(("python", "-V"), {})
+    payload.launcher.parent.mkdir()
+    payload.launcher.touch()
     assert payload.command(("python", "-V"), {}) == ([f"{tmp_path}/r/launch", "python", "-V"], {})
     assert payload.listed == (tmp_path / "r",)
     assert Prefix(prefix).listed == ()
-    prefix.mkdir(parents=True)
+    prefix.mkdir()
     assert payload.is_visible, "as where it is mounted"
     (prefix / STUB).touch()
     assert not payload.is_visible
