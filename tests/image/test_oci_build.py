@@ -134,6 +134,16 @@ def test_a_changed_package_is_a_changed_layer(tmp_path: Path) -> None:
     assert first.bytes_new == first.bytes and 0 < second.bytes_new < second.bytes
 
 
+def test_a_layer_that_the_layout_has_is_not_packed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = bed.oci(bed.revision(tmp_path), tmp_path / "out", None, "one")
+    with monkeypatch.context() as patched:
+        patched.setattr(layers, "write", lambda *_: pytest.fail("packed again"))
+        assert bed.oci(bed.revision(tmp_path), tmp_path / "out", None, "two").digest == first.digest
+    monkeypatch.setattr(layers, "LEVEL", 1)
+    other = bed.oci(bed.revision(tmp_path), tmp_path / "out", None, "three")
+    assert other.digest != first.digest, "another compressor gives other bytes, which are not mixed"
+
+
 def test_at_most_a_hundred_layers() -> None:
     owned = {f"p{number}": [Entry(f"x/{number}", size=(20 << 20) + number)] for number in range(300)}
     owned[""] = [Entry("x/rest", size=1)]

@@ -22,7 +22,19 @@ from stackyard.image.enter import run_within
 from stackyard.image.oci import base as bases
 from stackyard.image.oci import check, layers, settings
 from stackyard.image.oci.layers import Entry, Layer, Made
-from stackyard.image.oci.layout import CONFIG, MANIFEST, Descriptor, Image, Reference, blob, image, size_of, tag
+from stackyard.image.oci.layout import (
+    CONFIG,
+    MANIFEST,
+    NAME,
+    Descriptor,
+    Image,
+    Reference,
+    blob,
+    image,
+    index,
+    size_of,
+    tag,
+)
 from stackyard.image.oci.owners import owners
 from stackyard.image.oci.paths import Moves
 from stackyard.image.oci.relocate import Relocated, Relocation
@@ -257,15 +269,31 @@ def copy_blob(source: Path, wanted: Descriptor, into: Writer) -> int:
 
 def _pack(into: Writer, planned: list[Layer]) -> list[Made]:
     """Write all layers, on all cores: compressing and hashing leave the interpreter free."""
+    there = _packed_before(into.folder)
 
     def one(numbered: tuple[int, Layer]) -> Made:
         number, layer = numbered
-        made = layers.write(layer, into.work / f"layer-{number}")
-        into.add_file(made.file, made.descriptor.digest)
+        made = layers.known(layer, there) or layers.write(layer, into.work / f"layer-{number}")
+        if made.file is not None:
+            into.add_file(made.file, made.descriptor.digest)
         return made
 
     with ThreadPoolExecutor(cores()) as pool:
         return list(pool.map(one, enumerate(planned)))
+
+
+def _packed_before(folder: Path) -> dict[str, Descriptor]:
+    """The layers of the images in a layout that the same compressor made, by their digests before compression."""
+    found: dict[str, Descriptor] = {}
+    for entry in index(folder):
+        try:
+            each = image(Reference(folder, entry.annotations.get(NAME, "")))
+        except StackyardError:  # damaged, or for several architectures
+            continue
+        if each.annotations.get(settings.COMPRESSOR) == layers.compressor():
+            pairs = zip(each.diff_ids, each.layers, strict=True)
+            found |= {diff: one for diff, one in pairs if size_of(blob(folder, one.digest)) == one.size}
+    return found
 
 
 def verified(wanted: Reference) -> Image:

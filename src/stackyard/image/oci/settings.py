@@ -19,6 +19,8 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where a base names none."""
 _KEPT = (Prepend, SetVariable, SetRestorable, Default, Flags)
 """Operations with a meaning where nothing is ever unloaded and the user is not known."""
+COMPRESSOR = "io.stackyard.compressor"
+"""The note on what the compressed bytes depend on besides the files."""
 MADE = "1970-01-01T00:00:00Z"
 
 
@@ -74,7 +76,7 @@ def labels(record: BuildRecord, prefix: str, base: str, digest: str) -> dict[str
         "io.stackyard.platform": record.platform,
         "io.stackyard.input-hash": record.input_hash,
         "io.stackyard.lock-sha256": sha256_file(RevisionPaths.of(record.path).lock),
-        "io.stackyard.compressor": layers.compressor(),
+        COMPRESSOR: layers.compressor(),
     }
     return {name: value for name, value in made.items() if value}
 

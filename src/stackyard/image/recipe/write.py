@@ -19,7 +19,7 @@ from stackyard.errors import InputError
 from stackyard.findings import some
 from stackyard.host.hashing import local_path
 from stackyard.image.oci.paths import Moves
-from stackyard.image.oci.settings import environment, labels
+from stackyard.image.oci.settings import COMPRESSOR, environment, labels
 from stackyard.image.recipe import install
 from stackyard.lock.export import pylock
 from stackyard.lock.model import LockedVariant
@@ -124,8 +124,7 @@ def _tools() -> str:
 
 
 def _labels(recipe: Recipe) -> dict[str, str]:
-    left_out = "io.stackyard.compressor"
-    return {key: value for key, value in labels(recipe.record, recipe.place, "", "").items() if key != left_out}
+    return {key: value for key, value in labels(recipe.record, recipe.place, "", "").items() if key != COMPRESSOR}
 
 
 def _sources(recipe: Recipe) -> str:
