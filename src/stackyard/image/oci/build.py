@@ -161,7 +161,7 @@ def _interpreter(record: BuildRecord, base: bases.Base) -> tuple[list[tuple[str,
     if not bases.interpreter_in(base, path):
         raise InputError(
             f"the Python of {record.module} is not in its prefix but the host's {path}, which the base does not have",
-            hint="name a base that has it, or take `interpreter: conda` or `interpreter: uv` for the stack",
+            hint="name a base that has it, or build the stack with conda's Python or `interpreter: {source: uv}`",
         )
     return [], [f"its Python is {path} of the base"]
 
