@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import tarfile
@@ -114,6 +115,22 @@ def test_an_ordinary_account_imports_what_only_root_may_read(accounts: Accounts,
     assert kept.base.who == anna.name
     modes = listed(kept)
     assert modes["etc"][7:] == "r-x" and modes["etc/shadow"] == "-rw-r--r--"
+
+
+def test_a_directory_leaves_out_what_the_host_gives(yard: Yard, tmp_path: Path) -> None:
+    """debootstrap makes device nodes in /dev. Elsewhere one is refused."""
+    if os.geteuid():
+        pytest.skip("device nodes need root")
+    for name in ("dev", "opt/dev", "proc"):
+        (tmp_path / "root" / name).mkdir(parents=True)
+    os.mknod(tmp_path / "root/dev/null", stat.S_IFCHR | 0o666, os.makedev(1, 3))
+    (tmp_path / "root/proc/left").touch()
+    assert listed(add(yard, f"folder:{tmp_path / 'root'}")) == {
+        "": "drwxr-xr-x", "dev": "drwxr-xr-x", "opt": "drwxr-xr-x", "opt/dev": "drwxr-xr-x", "proc": "drwxr-xr-x",
+    }  # fmt: skip
+    os.mknod(tmp_path / "root/opt/dev/null", stat.S_IFCHR | 0o666, os.makedev(1, 3))
+    with pytest.raises(StackyardError, match="cannot unpack a device node: 'opt/dev/null'"):
+        add(yard, f"folder:{tmp_path / 'root'}", "other")
 
 
 def test_bytecode_stays_that_of_its_source(yard: Yard, tmp_path: Path) -> None:

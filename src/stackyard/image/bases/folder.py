@@ -9,6 +9,9 @@ from pathlib import Path
 
 from stackyard.errors import StackyardError, cause
 
+OF_THE_HOST = ("dev", "proc", "sys")
+"""What a container gets from its host: debootstrap leaves device nodes there, which no image may have."""
+
 
 def write_layer(root: Path, file: Path) -> None:
     """Write a directory as the tar of one layer: sorted, owned by root; files keep their times, for bytecode."""
@@ -38,7 +41,7 @@ def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> None:
 
 
 def _walked(root: Path) -> Iterator[str]:
-    """Every path below a directory, in the order of their names."""
+    """Every path below a directory, in the order of their names; of `OF_THE_HOST` the empty directories."""
 
     def fail(error: OSError) -> None:
         raise StackyardError(f"cannot read {error.filename}: {cause(error)}") from error
@@ -48,4 +51,5 @@ def _walked(root: Path) -> Iterator[str]:
         links = [name for name in folders if os.path.islink(os.path.join(folder, name))]  # noqa: PTH114, PTH118
         for name in sorted([*folders, *files]):
             yield os.path.join(folder, name)  # noqa: PTH118
-        folders[:] = [name for name in folders if name not in links]
+        left_out = {*links, *(OF_THE_HOST if folder == os.fspath(root) else ())}
+        folders[:] = [name for name in folders if name not in left_out]
