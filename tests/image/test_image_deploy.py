@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,7 +49,7 @@ class Bed:
         )
         return file
 
-    def stackyard(self, *words: str | Path, expect: int = 0, **variables: str) -> Done:
+    def stackyard(self, *words: str | Path, expect: int | None = 0, **variables: Any) -> Done:
         own = {"HOME": str(self.folder / "home"), "STACKYARD_IMAGE_IDLE_S": "20", "STACKYARD_TMP": str(self.folder)}
         return stackyard("--yard", self.yard, *words, expect=expect, **own, **variables)
 
@@ -223,13 +224,14 @@ def test_a_rank_whose_image_is_gone_is_explained(bed: Bed) -> None:
     (bed.folder / "dies.py").write_text(
         "import os, pathlib, signal\n"
         "def is_server(pid):\n"
-        "    words = pathlib.Path('/proc', pid, 'cmdline').read_bytes()\n"
+        "    try: words = pathlib.Path('/proc', pid, 'cmdline').read_bytes()\n"
+        "    except OSError: return False\n"
         f"    return words.startswith(b'squashfuse_ll') and {str(bed.folder).encode()!r} in words\n"
         "for pid in filter(is_server, filter(str.isdigit, os.listdir('/proc'))): os.kill(int(pid), signal.SIGKILL)\n"
         "import idna\n"
     )
     words = ("launch", "--with", "demo", "-r", "1", "-c", "1", "--oversubscribe", "--backend", "any")
-    done = bed.stackyard(*words, bed.folder / "dies.py", expect=None)
+    done = bed.stackyard(*words, bed.folder / "dies.py", expect=None, cwd=bed.folder)
     assert done.code not in (0, 4)
     assert "(squashfuse_ll) was killed" in done.err or "(squashfuse_ll) ended or was killed" in done.err
     assert bed.stackyard("run", "demo", "--", "python", "-c", CODE).out.startswith("xn--nda.de")
@@ -341,8 +343,7 @@ def test_two_users_use_one_image(bed: Bed, accounts: Accounts) -> None:
     end_servers(place)
 
 
-@pytest.mark.parametrize("form", ["squashfs", "prefix"])
-def test_commands_of_the_host(tmp_path: Path, form: str) -> None:
+def test_commands_of_the_host(tmp_path: Path) -> None:
     """What the stack names runs on the host, though the stack has a program of that name; nothing is mounted for it."""
     bed = Bed(tmp_path)
     for name in ("home", "site", "other"):
@@ -356,7 +357,7 @@ def test_commands_of_the_host(tmp_path: Path, form: str) -> None:
     )
     (tmp_path / "post.sh").chmod(0o755)
     file = bed.write("post: post.sh", "on_host: [ssh, no-such-command]")
-    bed.stackyard("deploy", "--image", form, file)
+    bed.stackyard("deploy", file)
     end_servers(tmp_path)
     own = bed.paths.prefix / "bin"
 
@@ -377,10 +378,10 @@ def test_commands_of_the_host(tmp_path: Path, form: str) -> None:
         "run", "demo", "--", "sh", "-c", "ssh x", expect=7, PATH=f"{tmp_path}/site:{os.environ['PATH']}"
     )
     assert within.out == "of the site: 1, x\n", "also where the image is mounted"
-    again = bed.stackyard("deploy", "--image", form, file, "--dry-run", "--json").value["revisions"]
+    again = bed.stackyard("deploy", file, "--dry-run", "--json").value["revisions"]
     assert [row["action"] for row in again if row["action"] == "build"] == []
     other = bed.write("post: post.sh", "on_host: ssh")
-    (row,) = bed.stackyard("deploy", "--image", form, other, "--dry-run", "--json").value["revisions"]
+    (row,) = bed.stackyard("deploy", other, "--dry-run", "--json").value["revisions"]
     assert row["action"] == "build", "it is an input"
     bad = bed.write("on_host: [bin/ssh]")
     assert "on_host" in bed.stackyard("deploy", bad, expect=2).err
@@ -417,7 +418,7 @@ def small_disk(tmp_path: Path) -> Iterator[Bed]:
         subprocess.run(["umount", "-l", made.yard], check=True)
 
 
-@pytest.mark.parametrize("free", ["2M", "3300K", "3600K"])
+@pytest.mark.parametrize("free", ["2M", "3600K"])
 def test_a_disk_that_is_full_while_it_is_packed(small_disk: Bed, free: str) -> None:
     """Nothing half done is left, nor the room that it took; with more room the next deploy goes through."""
     bed = small_disk
