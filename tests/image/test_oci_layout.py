@@ -15,7 +15,7 @@ import pytest
 from stackyard.errors import InputError, StackyardError
 from stackyard.image.oci import check, transfer, writer
 from stackyard.image.oci.build import Wanted
-from stackyard.image.oci.layout import NAME, Reference, blob, image, index, reference
+from stackyard.image.oci.layout import INDEX, NAME, Reference, blob, image, index, reference
 from support import programs
 from support.cli import inside as stackyard
 
@@ -167,6 +167,22 @@ def test_what_is_no_reference(text: str) -> None:
 def test_references() -> None:
     assert reference("oci:a/b") == Reference(Path("a/b"))
     assert reference("oci:/a:x/b:1-py3") == Reference(Path("/a:x/b"), "1-py3")
+
+
+def test_an_image_for_several_machines(tmp_path: Path) -> None:
+    """A name that stands for several gives this machine's, or the one that is asked for."""
+    built = bed.oci(bed.revision(tmp_path), tmp_path / "out", None)
+    found = image(Reference(tmp_path / "out"))
+    rows = [
+        {**found.manifest.to_json(), "platform": {"os": "linux", "architecture": name}} for name in ("amd64", "s390x")
+    ]
+    with writer.writer(tmp_path / "out") as into:
+        into.publish("all", into.add_json(INDEX, {"schemaVersion": 2, "manifests": rows}))
+    assert image(Reference(tmp_path / "out", "all"), architecture="s390x").manifest.digest == built.digest
+    with pytest.raises(InputError, match="is not for arm64: it is for amd64, s390x"):
+        image(Reference(tmp_path / "out", "all"), architecture="arm64")
+    if os.uname().machine == "x86_64":
+        assert transfer.pull(f"oci:{tmp_path}/out:all", tmp_path / "copy").digest == built.digest
 
 
 # --------------------------------------------------------------------------- the command line

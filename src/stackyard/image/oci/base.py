@@ -15,11 +15,12 @@ from stackyard.errors import InputError, StackyardError
 from stackyard.findings import some
 from stackyard.host.elf import read_elf
 from stackyard.host.scratch import scratch
+from stackyard.image.bases import model
 from stackyard.image.bindings.versions import read_versions
 from stackyard.image.oci import check
 from stackyard.image.oci.layout import Image, Reference, blob, image
 
-ARCHITECTURES = {"linux-64": "amd64", "linux-aarch64": "arm64", "linux-ppc64le": "ppc64le"}
+ARCHITECTURES = {platform: name for name, platform in model.ARCHITECTURES.items()}
 """OCI's names (those of the Go language) of conda's platforms."""
 SCRATCH = "scratch"
 """The base without any files, as in a Containerfile."""

@@ -15,6 +15,7 @@ from typing import Any
 
 from stackyard.errors import InputError, StackyardError, cause
 from stackyard.findings import some
+from stackyard.host.platforms import this_platform
 
 INDEX = "application/vnd.oci.image.index.v1+json"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -121,7 +122,7 @@ def image(wanted: Reference, *, architecture: str = "") -> Image:
     """Read an image's manifest and configuration; both are compared with their digests.
 
     Args:
-        architecture: as OCI names it; chooses where one name stands for several.
+        architecture: as OCI names it; chooses where one name stands for several. Empty: this machine's.
 
     Raises:
         InputError: the directory is no layout, or has no image of this name.
@@ -129,7 +130,7 @@ def image(wanted: Reference, *, architecture: str = "") -> Image:
     """
     found = _named(wanted, index(wanted.folder))
     while found.kind in _INDEXES:
-        found = _for(architecture, found, wanted)
+        found = _for(architecture or _own_architecture(), found, wanted)
     if found.kind not in _MANIFESTS:
         raise StackyardError(f"cannot read {wanted}: {found.kind or 'its entry'} is not an image's manifest")
     manifest = content(wanted.folder, found)
@@ -182,6 +183,12 @@ def _named(wanted: Reference, entries: Sequence[Descriptor]) -> Descriptor:
     raise InputError(f"{wanted.folder} does not have {what}", hint=f"it has: {some(names, 5)}" if names else None)
 
 
+def _own_architecture() -> str:
+    from stackyard.image.bases.model import ARCHITECTURES  # late: reading a layout needs no records
+
+    return next((name for name, platform in ARCHITECTURES.items() if platform == this_platform()), "")
+
+
 def _for(architecture: str, found: Descriptor, wanted: Reference) -> Descriptor:
     """The image for an architecture, of an index that stands for several."""
     rows = content(wanted.folder, found).get("manifests", ())
@@ -191,7 +198,7 @@ def _for(architecture: str, found: Descriptor, wanted: Reference) -> Descriptor:
             chosen = _descriptor(row)
             return Descriptor(chosen.kind, chosen.digest, chosen.size, {**chosen.annotations, **found.annotations})
     has = sorted({str((row.get("platform") or {}).get("architecture")) for row in rows})
-    raise InputError(f"{wanted} is not for {architecture or 'a single architecture'}: it is for {', '.join(has)}")
+    raise InputError(f"{wanted} is not for {architecture}: it is for {', '.join(has)}")
 
 
 def blob(folder: Path, digest: str) -> Path:
