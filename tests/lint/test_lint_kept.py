@@ -293,3 +293,55 @@ def test_a_default_for_what_is_known_only_when_it_runs_stays() -> None:
     lines = 'while getopts "s:" o; do\n  S=$OPTARG\ndone\nN=${S:-$SLURM_JOB_ID}\nM=${U:-3}\n'
     intent, _ = fixed(f"{HEAD}{lines}./a $N ${{SLURM_ARRAY_TASK_ID:-0}} $M ${{S-1}}\n")
     assert intent.program == ("./a", "${S:-$SLURM_JOB_ID}", "${SLURM_ARRAY_TASK_ID:-0}", "3", "${S-1}")
+
+
+def test_variables_of_arithmetic_stay() -> None:
+    lines = 'A=2\nB=3\nC=4\nN=$(cat n)\nexport S="x$((A * B))"\necho "$((N + 1))" > n\nsrun ./a\n'
+    intent, _ = fixed(f"{HEAD}{lines}")
+    assert intent.prologue == ("A=2", "B=3", "N=$(cat n)", 'export S="x$((A * B))"', 'echo "$((N + 1))" > n')
+
+
+def test_a_variable_for_the_launch_in_a_shell_is_said() -> None:
+    _, notes = fixed(f"{HEAD}srun bash -c 'LOG=1 RANK=$SLURM_PROCID torchrun --nproc_per_node=2 a.py'\n")
+    assert "in each task: LOG=1" in notes and "RANK=" not in notes
+
+
+@pytest.mark.parametrize("counts", ["--nrs 1 --np 1", "-n1 -a1", "--np 1"])
+def test_resource_sets_by_their_tasks(counts: str) -> None:
+    line = f"jsrun {counts} --cpu_per_rs 6 --gpu_per_rs 6 --rs_per_host 1 ./a"
+    intent, notes = fixed(f"#!/bin/bash\n#BSUB -nnodes 1 -W 10\n{line}\n")
+    assert (intent.ranks_per_node, intent.cores_per_rank, intent.gpus_per_rank) == (1, 6, 6)
+    assert "check" not in notes
+
+
+def test_cores_of_the_head_are_said_where_no_program_is_found() -> None:
+    _, notes = fixed("#!/bin/bash\n#BSUB -n 8\n#BSUB -W 1:00\n$CMD -x <<EOF\na\nEOF\n")
+    assert "the head requests 8 cores" in notes
+
+
+def test_variables_before_the_program_of_mpirun_rsh() -> None:
+    intent, notes = fixed(f"{HEAD}mpirun_rsh -np 2 -hostfile h A=1 LD_PRELOAD=$B/c.so python a.py -x\n")
+    assert intent.program[-2:] == ("a.py", "-x") and intent.variables == {"A": "1"}
+    assert "the variable LD_PRELOAD=$B/c.so" in notes
+
+
+@pytest.mark.parametrize(
+    ("head", "line", "severity"),
+    [
+        ("--gres=gpu:4", "deepspeed a.py", "warning"),
+        ("--gres=gpu:4", "deepspeed --num_gpus=$(nvidia-smi -L | wc -l) a.py", "warning"),
+        ("--gres=gpu:4 -n 1", "accelerate launch -m b", "note"),
+        ("--gres=gpu:4 -n 1", "accelerate launch --config_file c b.py", ""),
+        ("--gres=gpu:4 -n 1", "torchrun --nproc_per_node=gpu b.py", "warning"),
+        ("--gres=gpu:4 -c 32", "deepspeed a.py", ""),
+        ("--gres=gpu:1", "deepspeed a.py", ""),
+    ],
+)
+def test_one_rank_for_each_gpu_on_one_core(head: str, line: str, severity: str) -> None:
+    report = lint_text(f"#!/bin/bash\n#SBATCH -t 10 {head}\n{line}\n", name="job.sh")
+    assert "".join(each.severity for each in report.findings if each.rule == "ranks-share-a-core") == severity
+
+
+def test_a_folder_named_like_a_token() -> None:
+    intent, _ = fixed(f"{HEAD}srun ./a --data /scratch/hf_v5_token_llama_2_1024 --key hf_{'aB3' * 11}\n")
+    assert intent.program == ("./a", "--data", "/scratch/hf_v5_token_llama_2_1024", "--key", "***")

@@ -42,8 +42,8 @@ _SHORTEST = 8
 """A shorter value is not searched for in text, where it would match unrelated words; addresses lack it anyway."""
 
 _WEB = ("http", "https")
-_TOKEN = r"(?:gh[oprsu]_\w{20,}|github_pat_\w{20,}|gl[a-z]{2,5}-[\w-]{18,}|hf_\w{20,}|pypi-[\w-]{40,}|sk-[\w-]{20,}|"
-_TOKEN += r"xox[a-z]-[\w-]{10,}|npm_\w{20,}|(?:AKIA|ASIA)[A-Z0-9]{16}|eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]+)"
+_TOKEN = r"(?:gh[oprsu]_\w{20,}|github_pat_\w{20,}|gl[a-z]{2,5}-[\w-]{18,}|hf_[A-Za-z0-9]{20,}|pypi-[\w-]{40,}|sk-"
+_TOKEN += r"[\w-]{20,}|xox[a-z]-[\w-]{10,}|npm_\w{20,}|(?:AKIA|ASIA)[A-Z0-9]{16}|eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]+)"
 _KNOWN_TOKEN = re.compile(rf"(?<![\w-]){_TOKEN}")
 _RANDOM = re.compile(r"(?=[^/]*[A-Z])(?=[^/]*[a-z])(?=[^/]*\d)[A-Za-z0-9]{16,}|(?=[^/]*[a-f])(?=[^/]*\d)[0-9a-f]{20,}")
 _SECRET_NAME = re.compile(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -105,11 +106,16 @@ def _program(case: Case, making: Making, launch: Launch) -> None:
         container(making, inside)
     elif image := launch.get("container-image"):
         named_image(making, launch.line, image)
-    words = tuple(last.program)
+    words = last.program[len(_assigned(last)) :]
     if len(words) > 2 and words[0].rsplit("/", 1)[-1] in ("bash", "sh"):
         words = program_of_shell(case, making, last, words)
     words = interpreter_kept(last, words) if last.kind in AGENTS else plain_words(words)
     making.values["program"] = _known_words(making, last.line, words)
+
+
+def _assigned(launch: Launch) -> tuple[str, ...]:
+    """The words before a program that set variables for it: ``mpirun_rsh -np 2 A=1 ./a``."""
+    return tuple(takewhile(lambda word: re.match(r"[A-Za-z_]\w*=", word), launch.program))
 
 
 def _variables(making: Making, command: Resolved, launch: Launch | None) -> None:
@@ -123,6 +129,9 @@ def _variables(making: Making, command: Resolved, launch: Launch | None) -> None
                 pairs.append((name, value))
             elif name not in ("ALL", "all", ""):
                 making.note(command.line, f"{option.name} {item}: every rank gets the whole environment")
+    for word in _assigned(launch) if launch else ():
+        name, _, value = word.partition("=")
+        pairs.append((name, value))
     found: dict[str, str] = {}
     for name, value in pairs:
         if OWN_VARIABLES.match(name):

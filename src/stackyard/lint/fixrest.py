@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from stackyard.lint.launches import Launch, unwrapped
 from stackyard.lint.making import Making
-from stackyard.lint.prologue import acts, text_of
+from stackyard.lint.prologue import OWN_VARIABLES, acts, text_of
 from stackyard.lint.rules.base import Case
 from stackyard.lint.scope import Resolved
 from stackyard.lint.shell import parse_shell
@@ -137,13 +137,15 @@ def _inner(making: Making, launch: Launch, chain: list[Launch]) -> None:
     program = making.values.get("program") or ()
     for each in making.script.inner:
         argv = each.resolved.argv
-        if each.launch is not launch or id(each.resolved) in own or program[:1] in (("bash",), ("sh",)):
+        if each.launch is not launch or program[:1] in (("bash",), ("sh",)):
             continue
-        words = tuple(shown(word) for word in argv)
+        words = () if id(each.resolved) in own else tuple(shown(word) for word in argv)
         if words and words[-len(program) :] != tuple(program) and not is_quiet(argv):
             making.note(each.line, f"in each task: {' '.join(argv)}")
         for assignment in each.resolved.command.assignments:
-            making.note(each.line, f"in each task: {assignment.name}={assignment.raw}")
+            own_one = OWN_VARIABLES.match(assignment.name)
+            text = f"{assignment.name}, which Stackyard sets" if own_one else f"{assignment.name}={assignment.raw}"
+            making.note(each.line, f"in each task: {text}")
         for operator, word in each.resolved.command.redirects:
             making.note(each.line, f"in each task: the redirection {operator}{word.raw}")
 

@@ -49,7 +49,7 @@ def sizes(case: Case, making: Making, launch: Launch | None, line: int, *, whole
     making.values["nodes"], making.values["ranks_per_node"] = nodes, per_node
     making.values["cores_per_rank"] = cores or None
     _check_ranks(making, total if launch and inner is None else None, inner is not None, line)
-    if not whole:
+    if not whole or all(each.kind != "ray" for each in case.launches):
         _check_cores(case, making, line)
     _share_gpus(making, line, gpus, per_node, given)
     _threads(making, given)

@@ -133,17 +133,23 @@ def _carry_pipe(before: Before, pipe: Sequence[Resolved]) -> None:
         before.notes.append(f"line {first.line}: piped: {cut(shown(text), 80)}")
 
 
+def _uses(line: str, name: str) -> bool:
+    """Whether a line names a variable: ``$A``, ``${A}``, ``export A``, ``$((A + 1))``."""
+    own = rf"\$\{{?[#!]?{name}\b|^export\b.*\b{name}\b|\(\((?:(?!\)\)).)*\b{name}\b"
+    return bool(re.search(own, line, re.S))
+
+
 def _prune(before: Before) -> None:
     """Drop variables that no later line uses; note those set conditionally that a later line uses."""
     kept: list[str] = []
     for at in reversed(range(len(before.lines))):
         name = before.names.get(at)
-        if name is None or any(re.search(rf"\$\{{?[#!]?{name}\b|^export\b.*\b{name}\b", line) for line in kept):
+        if name is None or any(_uses(line, name) for line in kept):
             kept.insert(0, before.lines[at])
         elif at in before.runs:
             before.notes.append(before.runs[at])
     for name, note in before.unsure:
-        if any(re.search(rf"\$\{{?[#!]?{name}\b", line) for line in kept):
+        if any(_uses(line, name) for line in kept):
             before.notes.append(note)
     before.lines = kept
 

@@ -41,14 +41,19 @@ class Sets:
 
 def sets_of(launch: Launch) -> Sets | None:
     """The resource sets of a jsrun line; None for ERF files and lines that cannot be parsed."""
-    if launch.kind != "jsrun" or launch.given("erf_input", "app_input", "np") or launch.doubtful:
+    if launch.kind != "jsrun" or launch.given("erf_input", "app_input") or launch.doubtful:
         return None
     ranks = launch.count("tasks_per_rs") if launch.given("tasks_per_rs") else 1
+    count = launch.count("nrs")
+    if launch.given("np"):
+        total = launch.count("np")
+        count = count if launch.given("nrs") else total
+        ranks = total // count if total and count and total % count == 0 else None
     if ranks is None:
         return None
     cores = launch.count("cpu_per_rs") if launch.given("cpu_per_rs") else 1
     gpus = launch.count("gpu_per_rs") if launch.given("gpu_per_rs") else 0
-    return Sets(launch.count("nrs"), launch.count("rs_per_host"), ranks, cores, gpus, _width(launch.get("bind")))
+    return Sets(count, launch.count("rs_per_host"), ranks, cores, gpus, _width(launch.get("bind")))
 
 
 def _width(bind: str | None) -> int | None:

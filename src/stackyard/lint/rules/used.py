@@ -34,13 +34,26 @@ def ranks_share_a_core(case: Case) -> Iterator[Hit]:
     if case.script.scheduler != "slurm" or case.script.request.exclusive or case.script.is_filled_in:
         return
     for launch in case.launches:
-        ranks = ranks_per_agent(launch) if launch.kind in AGENTS and not launch.remote else None
+        own = ranks_per_agent(launch) if launch.kind in AGENTS and not launch.remote else None
+        ranks = own or (_by_gpus(case, launch) if launch.kind in AGENTS and not launch.remote else None)
         cores = _cores(case, launch) if ranks and ranks > 1 else None
         if cores is None or not ranks or cores >= ranks or launch.doubtful:
             continue
         text = f"{launch.kind} starts {ranks} ranks in a task with {counted(cores, 'core')}"
+        doubt = case.shares_nodes is False or (own is None and launch.kind == "accelerate")  # its own file may say it
         remedy = f"#SBATCH --cpus-per-task={8 * ranks}" + (f"\nsrun -c {8 * ranks} ..." if launch.ranks_of else "")
-        yield Hit(launch.line, text, remedy, "note" if case.shares_nodes is False else None)
+        yield Hit(launch.line, text, remedy, "note" if doubt else None)
+
+
+def _by_gpus(case: Case, launch: Launch) -> int | None:
+    """The ranks of an agent that starts one for each GPU it sees, if the head says how many these are."""
+    name = {"torchrun": "nproc_per_node", "deepspeed": "num_gpus", "accelerate": "num_processes"}[launch.kind]
+    text = launch.get(name)
+    if text is None and (launch.kind == "torchrun" or launch.given("config_file", "hostfile", "include", "exclude")):
+        return None
+    if text is not None and not re.search(r"^(?:gpu|auto)$|nvidia-smi|rocm-smi|CUDA_VISIBLE_DEVICES", text):
+        return None
+    return case.script.request.node_gpus
 
 
 def _cores(case: Case, launch: Launch) -> int | None:
