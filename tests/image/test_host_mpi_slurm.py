@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ pytestmark = [pytest.mark.real, pytest.mark.long]
 SRUN = "srun -N2 --ntasks-per-node=2"
 CRASH = "mca_pml_ob1_recv_frag_callback_match"
 """Open MPI 5.0.7 crashes in MPI_Init now and then, where another rank sends before this one can receive: not ours."""
+BANDWIDTH = "failed to unpack address, invalid bandwidth 0.00"
+"""UCX in MPICH measures its transports in MPI_Init; on busy cores one of them comes out as 0 now and then: not ours."""
 RANKS = [f"rank {rank} of 4: sum 10, last 4" for rank in range(4)]
 ALONE = ["rank 0 of 1: sum 1, last 1"] * 4
 
@@ -46,9 +49,21 @@ def check(slurm: SlurmCluster, image: Path, tmp_path: Path) -> Any:
         variables = slurm.environ(**{name: images.environ()[name] for name in ("PATH", "APPTAINER_USERNS")})
         site = ["--site", tmp_path / "site.yaml"] if (tmp_path / "site.yaml").exists() else []
         argv = [*site, "bindings", "check", root, "--json", *words, "--run", f"{SRUN} --mpi={mpi}"]
-        return stackyard(*argv, "--", "/app", cwd=tmp_path, expect=expect, **variables)
+        return without(
+            BANDWIDTH, expect, lambda: stackyard(*argv, "--", "/app", cwd=tmp_path, expect=None, **variables)
+        )
 
     return ranks
+
+
+def without(crash: str, expect: int, run: Callable[[], Done]) -> Done:
+    """What a command does that is tried again where a library of others crashes in this known way."""
+    for _ in range(3):
+        done = run()
+        if crash not in done.out + done.err:
+            break
+    assert done.code == expect, f"exit {done.code}\n{done.out}\n{done.err}"
+    return done
 
 
 def detected(folder: Path, prefix: Path | str) -> Path:
@@ -223,7 +238,12 @@ def launched(
         more |= {name: images.environ()[name] for name in ("PATH", "APPTAINER_USERNS")}
     variables = slurm.environ(**more)
     words = ("--site", folder / "site.yaml", "launch", "-N", "2", "-r", "2", "-c", "1", "--backend", "mpi")
-    return stackyard(*words, "--container", image, program, cwd=folder, expect=expect, **variables)
+
+    def once() -> Done:
+        shutil.rmtree(folder / "runs", ignore_errors=True)
+        return stackyard(*words, "--container", image, program, cwd=folder, expect=None, **variables)
+
+    return without(BANDWIDTH, expect, once)
 
 
 def test_a_launch_uses_the_bindings_of_its_site(slurm: SlurmCluster, image: Path, tmp_path: Path) -> None:

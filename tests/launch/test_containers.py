@@ -43,8 +43,7 @@ def test_apptainer(intent: Intent, tmp_path: Path) -> None:
         variables={"LD_LIBRARY_PATH": "/opt/cray/lib", "LD_PRELOAD": "/opt/gtl.so"}, libraries=("/l/a.so", "/l/b.so"),
     )  # fmt: skip
     made = wrap(intent, there, layout("amd"), STACK, stack_root="/yard")
-    binds = ["/opt/cray", "/var/spool/slurmd:/spool:ro", str(tmp_path), "/yard", "${STACKYARD_STEP}"]
-    binds += ["${STACKYARD_WIRE_1}", "${STACKYARD_WIRE_2}"]
+    binds = ["/opt/cray", "/var/spool/slurmd:/spool:ro", str(tmp_path), "/yard", "${STACKYARD_WIRED}"]
     flat = [word for bind in binds for word in ("--bind", bind)]
     assert made.argv == (
         "apptainer", "exec", "--rocm", *flat, "--pwd", str(tmp_path), "--fakeroot", f"{tmp_path}/x.sif",
@@ -159,7 +158,7 @@ def test_charliecloud(tmp_path: Path, kind: str) -> None:
     intent = Intent(program=("x",), container=str(name), cwd=str(step))
     there = site(runtime="charliecloud", binds=("/usr",), variables={"A": "it's $HOME"})
     made = wrap(intent, there, layout(), EnvironmentChange())
-    environ = {"RANK": "3", "STACKYARD_STEP": str(step), "STACKYARD_WIRE_1": str(step), "STACKYARD_WIRE_2": str(step)}
+    environ = {"RANK": "3", "STACKYARD_STEP": str(step), "STACKYARD_WIRED": str(step)}
     done = run(made, "sh", "-c", 'pwd; echo "$A|$RANK"; touch here; exit 9', **environ)
     assert (done.returncode, done.stderr) == (9, "")
     assert done.stdout.splitlines() == [str(step), "it's $HOME|3"]

@@ -24,8 +24,8 @@
 # and rank.sh runs:
 #   singularity exec --rocm --bind /var/spool/slurmd --bind /opt/cray --bind /usr/lib64/libcxi.so.1 --bind
 #   /usr/lib64/libjansson.so.4 --bind /pfs --bind /scratch --bind /projappl --bind /project --bind /flash --bind
-#   /appl --bind /home/user/work --bind "${STACKYARD_STEP}" --bind "${STACKYARD_WIRE_1}" --bind
-#   "${STACKYARD_WIRE_2}" --pwd /home/user/work /home/user/work/pytorch.sif python train.py
+#   /appl --bind /home/user/work --bind "${STACKYARD_WIRED}" --pwd /home/user/work /home/user/work/pytorch.sif
+#   python train.py
 
 cd /home/user/work || exit 1
 exec /opt/stackyard/bin/python -m stackyard.cli.main --yard /home/user/.local/share/stackyard --site /opt/stackyard/examples/lumi/site.yaml launch --recorded /home/user/work/runs/2026-11-21-001

@@ -13,8 +13,8 @@
 # starts the ranks with:
 #   jsrun -n2 -r1 -g6 -a6 -c42 -bpacked:7 -dpacked -X1 --smpiargs=-gpu /home/user/work/runs/2026-11-21-001/rank.sh
 # and rank.sh runs:
-#   singularity exec --nv --bind /home/user/work --bind "${STACKYARD_STEP}" --bind "${STACKYARD_WIRE_1}" --bind
-#   "${STACKYARD_WIRE_2}" --pwd /home/user/work /home/user/work/powerai.sif python train.py
+#   singularity exec --nv --bind /home/user/work --bind "${STACKYARD_WIRED}" --pwd /home/user/work
+#   /home/user/work/powerai.sif python train.py
 
 cd /home/user/work || exit 1
 exec /opt/stackyard/bin/python -m stackyard.cli.main --yard /home/user/.local/share/stackyard --site /opt/stackyard/examples/summit-containers/site.yaml launch --recorded /home/user/work/runs/2026-11-21-001

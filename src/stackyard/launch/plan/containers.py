@@ -32,9 +32,11 @@ from stackyard.spec.sitemodels import ContainerPolicy, Site
 if TYPE_CHECKING:
     from stackyard.spec.bindings import HostBindings
 
+WIRED = ("${STACKYARD_WIRED}",)
 WIRE_UP = ("${STACKYARD_STEP}", "${STACKYARD_WIRE_1}", "${STACKYARD_WIRE_2}")
 """Directories that the shim knows at run time: the run directory and the directories of the launcher's PMIx or PALS
-server. Without them every rank inside is "rank 0 of 1" or hangs in MPI_Init."""
+server. Without them every rank inside is "rank 0 of 1" or hangs in MPI_Init. `WIRED` is all of them, each once, joined
+by commas: Apptainer takes that, and says something on each rank about a directory that is bound twice."""
 
 APART = {
     "MPIR_CVAR_CH4_CMA_ENABLE": "0",
@@ -88,7 +90,7 @@ def wrap(
     cwd = intent.cwd or str(Path.cwd())
     staged = (f"${{{VARIABLE}}}",) if intent.stage else ()
     fixed = [cwd, *_script_folder(intent, cwd), *_helpers(intent, program), *((stack_root,) if stack_root else ())]
-    wire = WIRE_UP if runtime != "charliecloud" or (program is not None and program.mpi) else WIRE_UP[:1]
+    wire = _wire(runtime, program)
     binds = (*policy.binds, *(b for b in dict.fromkeys(fixed) if b not in policy.binds), *wire, *staged)
     path = tuple(reversed([o.directory for o in change if isinstance(o, Prepend) and o.variable == "PATH"]))
     gpu = layout.node.gpu_vendor if layout.gpus_per_rank else ""
@@ -117,6 +119,12 @@ def _bindings(site: Site) -> HostBindings:
 
     file = site.launch.container.bindings
     return load_bindings(Path(file)) if file else HostBindings()
+
+
+def _wire(runtime: str, program: RankProgram | None) -> tuple[str, ...]:
+    if runtime != "charliecloud":
+        return WIRED
+    return WIRE_UP if program is not None and program.mpi else WIRE_UP[:1]
 
 
 def _script_folder(intent: Intent, cwd: str) -> tuple[str, ...]:

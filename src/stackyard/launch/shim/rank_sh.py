@@ -202,6 +202,10 @@ def _environment(file: StepFile, plan: Plan, name: str = "sy_environment") -> st
         f"  for sy_line in {SLURM_DIRECTORIES} ${{{PALS_DIRECTORY}-}}; do",
         "    [[ -d $sy_line ]] && STACKYARD_WIRE_2=$sy_line",
         "  done",
+        '  export STACKYARD_WIRED="$sy_step"',
+        '  for sy_line in "$STACKYARD_WIRE_1" "$STACKYARD_WIRE_2"; do',
+        "    [[ $sy_line == \"$sy_step\" ]] || STACKYARD_WIRED+=,$sy_line",
+        "  done",
         "  [[ -n ${LC_ALL-}${LC_CTYPE-}${LANG-} ]] || export LANG=C.UTF-8",
     ]
     return "\n".join(
