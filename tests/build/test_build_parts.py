@@ -491,11 +491,19 @@ def test_the_tree_hash_sees_content_modes_links_and_names(tmp_path: Path) -> Non
 
 def test_the_sites_part_of_a_module_is_kept_with_the_revision() -> None:
     from stackyard.build.builder import module_settings
-    from stackyard.spec.models import ModulePolicy, ModuleSettings, Site, Variant
+    from stackyard.spec.models import CondaRequirement, Environment, ModulePolicy, ModuleSettings, Site, Variant
 
     site = Site(modules=ModulePolicy(family="python3", depends_on=("slurm",)))
-    plain = module_settings(Variant(stack="s", version="1", name=""), site)
+    some = Variant(
+        stack="s",
+        version="1",
+        name="",
+        environment=Environment(conda=(CondaRequirement(text="python", spec="python"),)),
+    )
+    plain = module_settings(some, site)
     assert (plain["family"], plain["depends_on"]) == ("python3", ["slurm"])
     own = ModuleSettings(family="", depends_on=("cuda", "slurm"))
-    said = module_settings(Variant(stack="s", version="1", name="", modules=own), site)
+    said = module_settings(some.model_copy(update={"modules": own}), site)
     assert (said["family"], said["depends_on"]) == ("", ["slurm", "cuda"])
+    variables = module_settings(Variant(stack="s", version="1", name=""), site)
+    assert (variables["family"], variables["depends_on"]) == ("", []), "without packages it is loaded beside others"

@@ -204,7 +204,7 @@ def _environment(file: StepFile, plan: Plan, name: str = "sy_environment") -> st
         "  done",
         '  export STACKYARD_WIRED="$sy_step"',
         '  for sy_line in "$STACKYARD_WIRE_1" "$STACKYARD_WIRE_2"; do',
-        "    [[ $sy_line == \"$sy_step\" ]] || STACKYARD_WIRED+=,$sy_line",
+        '    [[ $sy_line == "$sy_step" ]] || STACKYARD_WIRED+=,$sy_line',
         "  done",
         "  [[ -n ${LC_ALL-}${LC_CTYPE-}${LANG-} ]] || export LANG=C.UTF-8",
     ]
