@@ -236,9 +236,12 @@ def module_settings(variant: Variant, site: Site) -> dict[str, Any]:
     """The module settings of the stack and of the site: a later change of the site does not alter them."""
     settings = variant.modules.model_dump(mode="json")
     own = variant.modules
-    beside = bool(own.commands) or not (variant.environment.conda or variant.environment.pip)
+    nothing = not (variant.environment.conda or variant.environment.pip or variant.post)
+    beside = bool(own.commands) or nothing
     common = () if beside else site.modules.depends_on  # what runs beside the user's stack replaces nothing of it
     family = "" if beside else site.modules.family
+    if nothing:
+        settings["variables_only"] = True
     settings["family"] = family if own.family is None else own.family
     settings["depends_on"] = list(dict.fromkeys((*common, *own.depends_on)))
     return settings

@@ -24,7 +24,7 @@ def commands_of(record: BuildRecord) -> tuple[str, ...]:
 
 def runs_beside(record: BuildRecord) -> bool:
     """Whether loading it leaves the user's own stack as it is: it offers commands, or variables alone."""
-    return bool(commands_of(record)) or not record.packages
+    return bool(commands_of(record) or record.settings.get("variables_only"))
 
 
 def example(record: BuildRecord) -> str:

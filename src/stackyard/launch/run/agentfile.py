@@ -2,13 +2,20 @@
 
 A node reads this one file, by whatever Python it has on its own disk: the modules of an installation cost it some 270
 look-ups on the shared file system, which ten thousand nodes make at the same time. It holds the step's secret.
+
+Beside their text it has the parts as bytecode, which the installation has anyway: it spares a node the compiling where
+its Python is of the same version.
 """
 
 from __future__ import annotations
 
 import json
+import marshal
 import re
+from binascii import b2a_base64
 from functools import cache
+from importlib.machinery import SourceFileLoader
+from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +28,19 @@ _IMPORT = re.compile(rf"^(?: *)from {re.escape(PACKAGE)}\.(\w+) import", re.MULT
 _TEXT = '''"""The agent of the run {run}, on one node. Written by stackyard from its package {package}."""
 PLAN = {plan!r}
 PARTS = {parts!r}
+COMPILED = {compiled!r}
+
+
+def codes():
+    """The code of each part: as it was compiled for this file, where this Python has the same bytecode."""
+    import binascii
+    import marshal
+    import sys
+
+    magic = getattr(sys.modules.get("_frozen_importlib_external"), "MAGIC_NUMBER", b"")
+    if binascii.hexlify(magic).decode() == COMPILED[0]:
+        return marshal.loads(binascii.a2b_base64(COMPILED[1]))
+    return [compile(text, name.replace(".", "/") + ".py", "exec") for name, text in PARTS]
 
 
 def start():
@@ -36,10 +56,10 @@ def start():
         for name in {packages!r}:
             sys.modules[name] = types.ModuleType(name)
             sys.modules[name].__path__ = []
-        for name, text in PARTS:
+        for (name, _), code in zip(PARTS, codes()):
             part = sys.modules[name] = types.ModuleType(name)
             part.__package__ = name.rpartition(".")[0]
-            exec(compile(text, name.replace(".", "/") + ".py", "exec"), part.__dict__)
+            exec(code, part.__dict__)
         main = sys.modules["{package}.agent"].main
     except (ImportError, SyntaxError):
         if not fallback:
@@ -64,6 +84,7 @@ def agent_text(file: StepFile) -> str:
         package=PACKAGE,
         packages=packages,
         parts=_parts(file.stage is not None),
+        compiled=_compiled(file.stage is not None),
         plan=json.dumps(file.for_agents()),
     )
 
@@ -74,6 +95,14 @@ def plan_of(text: str) -> dict[str, Any]:
     space: dict[str, Any] = {}
     exec(line, space)
     return dict(json.loads(space["PLAN"]))
+
+
+@cache
+def _compiled(stage: bool) -> tuple[str, str]:
+    """The number of this Python's bytecode, in hexadecimal, and the code of the parts, in base64."""
+    loaders = (SourceFileLoader(name, str(PARTS / f"{name.rpartition('.')[2]}.py")) for name, _ in _parts(stage))
+    codes = [loader.get_code(loader.name) for loader in loaders]
+    return MAGIC_NUMBER.hex(), b2a_base64(marshal.dumps(codes), newline=False).decode()
 
 
 @cache
