@@ -10,6 +10,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,6 +81,23 @@ def test_an_agent_runs_by_the_next_interpreter_where_the_first_is_no_use(own_tmp
     )  # fmt: skip
     assert done.returncode == 1, "it ran, and found no hub"
     assert plan_of(place.read_text())["secret"] == "secret"
+
+
+def test_an_agent_has_its_bytecode_with_it_and_its_text_for_another_python() -> None:
+    file = StepFile("r", "secret", "id", ("127.0.0.1:1",), "slurm", 1, 1)
+    parts: dict[bool, Any] = {}
+    for same in (True, False):
+        space: dict[str, Any] = {}
+        exec(compile(agent_text(file), "agent.py", "exec", dont_inherit=True), space)
+        if not same:
+            space["COMPILED"] = ("00", "no code of this Python")
+        parts[same] = [
+            (name, code.co_filename, code.co_code)
+            for (name, _), code in zip(space["PARTS"], space["codes"](), strict=True)
+        ]
+    assert [(name, code) for name, _, code in parts[True]] == [(name, code) for name, _, code in parts[False]]
+    assert all(Path(file).is_file() for _, file, _ in parts[True]), "as it was compiled for the installation"
+    assert not any(Path(file).is_absolute() for _, file, _ in parts[False]), "compiled from the text"
 
 
 @pytest.mark.parametrize(
