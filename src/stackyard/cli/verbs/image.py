@@ -31,9 +31,9 @@ Function = Callable[..., None]
     ("the maps by which root mounts all images at their first use", "stackyard image autofs"),
 ))  # fmt: skip
 def command() -> None:
-    """Look after revisions whose files are in one SquashFS image (`image: squashfs` in a stack.yaml).
+    """Images: revisions that are one file (`image: squashfs` in a stack.yaml), SIF and OCI for other machines, and bases.
 
-    Their commands need nothing of this: they mount the image by themselves, for you and for as long as it is used.
+    The commands of a revision that is an image need nothing of this: they mount it by themselves, while it is used.
     """
 
 
