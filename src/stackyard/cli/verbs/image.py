@@ -31,7 +31,7 @@ Function = Callable[..., None]
     ("the maps by which root mounts all images at their first use", "stackyard image autofs"),
 ))  # fmt: skip
 def command() -> None:
-    """Images: revisions that are one file (`image: squashfs` in a stack.yaml), SIF and OCI for other machines, and bases.
+    """Images: revisions that are one file (`image: squashfs` of a stack.yaml), SIF and OCI files for others, and bases.
 
     The commands of a revision that is an image need nothing of this: they mount it by themselves, while it is used.
     """
