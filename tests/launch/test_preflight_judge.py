@@ -249,3 +249,11 @@ def test_a_report_is_read_by_people_and_programs() -> None:
     assert lines[1] == "GPUs: skipped (no GPU driver answers on any node)"
     assert lines[-1] == "preflight failed (2.5 s)"
     assert json.loads(json.dumps(report.to_json()))["bad"] == {"n2": slow.message}
+
+
+def test_a_start_that_ended_between_two_stages_is_a_failure_of_its_own(tmp_path: Path) -> None:
+    """As where a library of MPI crashes: all stages so far passed, and none follows."""
+    numbers = [{"name": "allreduce_pair", "value": 1.0, "unit": "GB/s", "hosts": ["n1", "n2"]}]
+    made = read(tmp_path, stage("pairs", measurements=numbers), finished=False)
+    assert not made.passed and made.stages[0].good and made.failing is made.stages[1]
+    assert made.pairs == ((("n1", "n2"), True),)

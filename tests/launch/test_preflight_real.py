@@ -76,7 +76,7 @@ class Bed:
         )  # fmt: skip
 
     def step(self, step: StepPaths, plan: Plan, listener: Any) -> StepResult:
-        return run_step(step, plan, listener, run="run", options=WatchOptions(start_s=30, lost_s=10))
+        return run_step(step, plan, listener, run="run", options=WatchOptions(start_s=30, lost_s=40))
 
     def preflight(
         self, spare: int = 0, references: Sequence[Reference] = (), options: PreflightOptions = QUICK, per_node: int = 1

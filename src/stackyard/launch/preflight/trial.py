@@ -135,13 +135,13 @@ def read(
         return _without_result(hosts, result)
     data = json.loads(file.read_text(encoding="utf-8"))
     stages = tuple(_stage(stage, references) for stage in data["stages"])
-    bad = _bad_hosts(data, stages, hosts, layout)
+    bad, pairs = _bad_hosts(data, stages, hosts, layout), tuple(_pairs(data, stages))
     if not data["finished"] and all(stage.good for stage in stages):
         stages = (*stages, _ended_early(result))
         bad = {**bad, **_lost(hosts, result)}
     soft = [d for d in data.get("differences", ()) if not d["hard"]]
     texts = tuple(f"{d['host']}: {d['what']} is {d['value']}, on most nodes {d['usual']}" for d in soft)
-    return Trial(hosts, stages, bad, tuple(_pairs(data, stages)), texts)
+    return Trial(hosts, stages, bad, pairs, texts)
 
 
 def _without_result(hosts: tuple[str, ...], result: StepResult) -> Trial:
