@@ -124,8 +124,8 @@ def _fields(kind: Any) -> Mapping[str, Any]:
 
 def _model(kind: Any) -> type[BaseModel] | None:
     """The model behind an annotation, through Annotated and Optional."""
-    if isinstance(kind, type) and issubclass(kind, BaseModel | LateModel):
-        return kind
+    if get_origin(kind) is None and isinstance(kind, type) and issubclass(kind, BaseModel | LateModel):
+        return kind  # list[str] is a type for Python 3.10
     if get_origin(kind) is Annotated or get_origin(kind) is Union:
         return next((found for found in map(_model, get_args(kind)) if found), None)
     return None
