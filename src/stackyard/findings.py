@@ -67,6 +67,6 @@ def some(names: Sequence[str], most: int) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def counted(number: int, noun: str) -> str:
-    """``1 rank``, ``2 ranks``."""
-    return f"{number} {noun}{'s' * (number != 1)}"
+def counted(number: int, noun: str, plural: str = "s") -> str:
+    """``1 rank``, ``2 ranks``. `plural`: how that of the noun ends."""
+    return f"{number} {noun}{plural * (number != 1)}"

@@ -114,7 +114,7 @@ MODULE = Grammar(
 
 LABEL = Grammar(
     "a module name", r"(?!.*\.lua$)[A-Za-z0-9_+][A-Za-z0-9_.+-]{0,200}",
-    "use letters, digits and . _ + -; do not begin with . or -, or end with .lua", frozenset({"__spider"}),
+    "use at most 201 letters, digits and . _ + -; do not begin with . or -, or end with .lua", frozenset({"__spider"}),
 )  # fmt: skip
 """One part of the name of a module of our own (the stack's name, a version, an alias), which is also a file's name."""
 
@@ -160,6 +160,12 @@ INNER_PATH = Grammar(
     "write a relative path without `..`, colons and commas",
 )  # fmt: skip
 """A relative path that is appended to a directory, and stands in lists that are split at colons or commas."""
+
+WHOLE_PATH = Grammar(
+    "an absolute path", r"/(?!(.*/)?\.\.(/|$))[^\x00-\x1f\x7f\ud800-\udfff:,]{0,4094}",
+    "write an absolute path without `..`, colons and commas",
+)  # fmt: skip
+"""An absolute path that stands in lists which are split at colons or commas."""
 
 NODE_PATH = Grammar(
     "a path on a node", r"[/$][A-Za-z0-9_.+@:/${}-]{0,4094}",

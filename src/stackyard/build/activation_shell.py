@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from stackyard.errors import MissingError, StackyardError
 from stackyard.host import command, shell_state
 from stackyard.host.shell_state import ShellState
 from stackyard.host.view import PLAIN, View
+from stackyard.late import dataclass
 from stackyard.yard.payload import Prefix
 
 

@@ -24,8 +24,10 @@ from stackyard.findings import counted
 from stackyard.host import space
 from stackyard.lock.model import LockedVariant
 from stackyard.progress import Progress
-from stackyard.yard import disk, formats, lease
-from stackyard.yard.layout import RevisionPaths, Yard
+from stackyard.yard import atomic, disk, formats, lease
+from stackyard.yard.adopted import Adopted
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard
 from stackyard.yard.lease import Lease
 from stackyard.yard.record import Activation, BuildRecord, PackageRecord, now, read_record
 
@@ -49,12 +51,14 @@ def build(
     progress: Progress,
     *,
     licences: Sequence[Mapping[str, Any]] = (),
+    rebuild: bool = False,
 ) -> BuildRecord:
     """Build one revision into `paths`. Its record is returned and not written: the payload may still be packed.
 
     Args:
         module: the name that users will load.
         licences: what was accepted for it, for the record.
+        rebuild: trust no cache: every byte that is linked from one is compared, and every wheel is compiled again.
 
     Returns:
         The record; the written one if this very build was marked before.
@@ -68,11 +72,12 @@ def build(
         return _finished(paths, digest)
     from stackyard.yard.permissions import applied
 
-    job = Job(variant, locked, site, yard, paths, module, progress)
+    job = Job(variant, locked, site, yard, paths, module, progress, deep=rebuild, rebuild=rebuild)
     with applied(job.policy, yard.root, yard.cache, paths.root):
         held = _begin(job, digest)
         try:
-            made = _Steps(job).run()
+            with atomic.together():
+                made = _Steps(job).run()
         except BaseException as error:
             if isinstance(error, disk.DiskFull) or space.is_full(error):
                 with suppress(OSError):
@@ -133,36 +138,62 @@ class _Steps:
 
     def run(self) -> BuildRecord:
         """Run all steps; the record lacks only what the caller knows."""
-        from stackyard.build import conda, interpreter, logins, pip, recipe, seal, toolchain, wheels
+        from stackyard.build import interpreter, layer, logins, pip, recipe, seal, toolchain
 
         job = self.job
+        if job.variant.adopted:
+            return self._adopt(job.variant.adopted)
         logins.learn(job)
         with self._phase("tools"):
             chain = toolchain.prepare(job)
         job.work.mkdir(parents=True, exist_ok=True)
         self.kept = recipe.keep(job)
+        python = interpreter.prepare(job) if job.variant.base else {}
         if job.locked.conda:
+            from stackyard.build import conda
+
             with self._phase("conda", counted(len(job.locked.conda), "package")):
                 conda.install(job)
+                if job.variant.base:
+                    layer.link_libraries(job, job.variant.base)
         with self._phase("interpreter"):
-            python = interpreter.prepare(job)
-        locked_wheels = [pip.Wheel.of(p) for p in job.locked.pip if p.kind == "wheel"]
+            python = python or interpreter.prepare(job)
+        locked_wheels = pip.locked_wheels(job)
         with self._phase("pip", counted(len(locked_wheels), "package")):
             pip.install(job, locked_wheels)
         compiled: list[Compiled] = []
         if any(p.kind != "wheel" for p in job.locked.pip):
+            from stackyard.build import wheels
+
             with self._phase("compile"):
                 chain = toolchain.complete(job, chain)
                 compiled = wheels.compile_all(job, chain)
                 self.notices += [note for each in compiled for note in each.notes]
         activation = self._activate([*locked_wheels, *(c.wheel for c in compiled)])
         with self._phase("seal"):
+            if job.variant.base:
+                layer.finish(job, job.variant.base)
             seal.seal(job, python)
             shutil.rmtree(job.work)
             _settle(job)
             files, tree = seal.close(job)
             use = disk.measure(tree.values(), disk.mode_of(sharing_samples(job), job.paths.root))
         return replace(self._record(python, chain.tools, compiled, activation, use), files_sha256=files)
+
+    def _adopt(self, prefix: Adopted) -> BuildRecord:
+        """The record of a prefix that others made: lock, activation and a list of its files, and nothing in it."""
+        from stackyard.build import foreign, recipe, seal
+
+        job = self.job
+        self.kept = recipe.keep(job)
+        with self._phase("activation"):
+            activation = captured(job, Path(prefix.prefix))
+        with self._phase("files"):
+            use = foreign.note(job, prefix)
+            _settle(job)
+            files, _ = seal.close(job)
+        made = self._record(foreign.interpreter(job, prefix), {}, (), activation, use)
+        return replace(made, prefix=prefix.prefix, adopted=prefix, files_sha256=files)
 
     def _activate(self, wheels: Sequence[Wheel]) -> Activation:
         """Capture the activation, run the post script in it, compile the bytecode; capture again after a script."""
@@ -225,6 +256,7 @@ class _Steps:
             exceptions=variant.exceptions.model_dump(mode="json"),
             timings_s=self.timings,
             notices=tuple(dict.fromkeys(self.notices)),
+            base=variant.base,
         )
 
     def _check(self, check: Check) -> dict[str, Any]:
@@ -233,32 +265,47 @@ class _Steps:
 
 
 def module_settings(variant: Variant, site: Site) -> dict[str, Any]:
-    """The module settings of the stack and of the site: a later change of the site does not alter them."""
+    """The module settings of the stack and of the site: a later change of the site does not alter them.
+
+    An extension takes the place of its base: it has the same family and the same conflicts.
+    """
     settings = variant.modules.model_dump(mode="json")
+    if variant.base is not None:
+        from stackyard.lock.onbase import record_of
+
+        above = record_of(variant.base).settings
+        settings["family"] = above.get("family", "") if variant.modules.family is None else variant.modules.family
+        for key in ("conflict", "depends_on"):
+            settings[key] = list(dict.fromkeys((*(above.get(key) or ()), *settings[key])))
+        return settings
     own = variant.modules
-    nothing = not (variant.environment.conda or variant.environment.pip or variant.post)
-    beside = bool(own.commands) or nothing
+    nothing = not variant.adopted and not (variant.environment.conda or variant.environment.pip or variant.post)
+    beside = bool(own.commands) or nothing  # a wrapped image has no packages either
     common = () if beside else site.modules.depends_on  # what runs beside the user's stack replaces nothing of it
     family = "" if beside else site.modules.family
-    if nothing:
+    if nothing and variant.wrap is None:
         settings["variables_only"] = True
     settings["family"] = family if own.family is None else own.family
     settings["depends_on"] = list(dict.fromkeys((*common, *own.depends_on)))
     return settings
 
 
-def captured(job: Job) -> Activation:
+def captured(job: Job, root: Path | None = None) -> Activation:
     """The prefix's own activation with the file's variables, then the run-time variables of the site and of the stack.
 
     The last value wins. Users may have set these variables too, so unloading restores theirs.
+
+    Args:
+        root: where the prefix is, if it is not the job's own.
     """
     from stackyard.build.activation import capture
     from stackyard.spec.environment import variables_for
 
-    prefix = os.fspath(job.prefix)
+    root = root or job.prefix
+    prefix = os.fspath(root)
     variables = variables_for(job.variant.environment, job.locked.platform, job.variant.axes)
     written = {k: v.replace("{prefix}", prefix) for k, v in variables.items()}
-    found = capture(job.prefix, keep=(*job.variant.build.keep, *written), variables=written, view=job.view())
+    found = capture(root, keep=(*job.variant.build.keep, *written), variables=written, view=job.view())
     own = {**job.site.run_variables, **job.variant.run_variables}
     added = EnvironmentChange(tuple(SetRestorable(k, v.replace("{prefix}", prefix)) for k, v in own.items()))
     return replace(found, change=found.change + added)
@@ -275,7 +322,16 @@ def packages(job: Job, compiled: Sequence[Compiled]) -> tuple[PackageRecord, ...
         PackageRecord(p.name, p.version, "pip", keys.get(p.name, ""), p.index, p.url, p.sha256, p.size, p.requires)
         for p in job.locked.pip
     )
-    return (*conda, *pip)
+    return (*_of_base(job), *conda, *pip)
+
+
+def _of_base(job: Job) -> Iterator[PackageRecord]:
+    """What an extension finds in its base, and does not bring itself."""
+    if job.variant.base is None:
+        return
+    from stackyard.lock.onbase import record_of
+
+    yield from (replace(package, of_base=True) for package in record_of(job.variant.base).packages)
 
 
 def sharing_samples(job: Job) -> list[Path]:

@@ -16,7 +16,6 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +25,10 @@ from stackyard.build.job import Job, cores
 from stackyard.build.pip import Wheel
 from stackyard.build.pyfiles import Installed, Unit
 from stackyard.errors import StackyardError
+from stackyard.late import dataclass
+from stackyard.lock import asking
 from stackyard.yard import checksum, disk, formats
-from stackyard.yard.atomic import fault_point, temporary, write_json
+from stackyard.yard.atomic import fault_point, rename_folder, temporary, write_json
 from stackyard.yard.caches import BYTECODE, content_hash, may_look_into, searched
 
 _WORKER = Path(__file__).with_name("bytecode_worker.py")
@@ -76,10 +77,12 @@ def pyc(name: str, tag: str) -> str:
 
 
 def _identity(job: Job) -> tuple[str, str]:
-    """The interpreter's cache tag and magic number, e.g. ``cpython-311`` and ``a70d0d0a``."""
+    """The interpreter's cache tag and magic number, e.g. ``cpython-311`` and ``a70d0d0a``; a layer has its base's."""
+    if job.variant.base is not None:
+        return asking.answer(job.variant.base).bytecode
     code = "import sys,importlib.util as u;print(sys.implementation.cache_tag,u.MAGIC_NUMBER.hex())"
     argv: programs.Argv = [job.python, "-I", "-S", "-c", code]
-    result = programs.run(argv, what="reading Python's bytecode version", log=job.paths.log, timeout_s=60)
+    result = programs.run(argv, what="reading Python's bytecode version", log=job.paths.log, timeout_s=50)
     tag, magic = result.stdout.split()
     return tag, magic
 
@@ -198,7 +201,7 @@ def _finish(job: Job, place: _Place, tag: str, failed: set[str], own: set[str]) 
     write_json(made / "files.json", listing, checked=True)
     fault_point("cache")
     try:
-        os.rename(made, place.store)
+        rename_folder(made, place.store)
     except OSError:
         shutil.rmtree(made)
         present = _listing(place.store)

@@ -9,26 +9,27 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Sequence
-from datetime import datetime, timezone
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from stackyard.build.adopt import adopt
-from stackyard.build.fetch import check_local_archives, file_name
+from stackyard.build.fetch import check_local_archives
 from stackyard.build.job import Job
 from stackyard.build.unpack import noted, unpack, write_note
 from stackyard.errors import StackyardError
 from stackyard.host import filelocks, secrets, space
 from stackyard.host.conda import client
 from stackyard.lock.model import CondaPackage
+from stackyard.lock.onbase import locks
+from stackyard.lock.records import repodata_record
 from stackyard.yard import disk, notes
 from stackyard.yard.atomic import fault_point, replace_symlink
 from stackyard.yard.caches import CONDA, searched
 from stackyard.yard.layout import Yard
 
 if TYPE_CHECKING:
-    from rattler import PackageCache, RepoDataRecord
+    from rattler import PackageCache, PrefixRecord, RepoDataRecord
 
 # For files only; symlinks stay links. With `allow-symbolic-links = false` rattler would copy their targets,
 # fail if one is a directory, and leave out links into another package silently.
@@ -64,24 +65,27 @@ async def _install(job: Job) -> None:
 
     records = [repodata_record(package) for package in job.locked.conda]
     cache = package_cache(job)
-    connection = client({package.url.rsplit("/", 1)[0] for package in job.locked.conda})
     missing = await _not_cached(job, cache, job.locked.conda, records)
+    if job.mirror:
+        missing = [job.mirror.conda(package) for package in missing]
+    connection = client({package.url.rsplit("/", 1)[0] for package in (*job.locked.conda, *missing)})
     check_local_archives(missing)
     await unpack(job, missing, connection)
     try:
-        await install(
-            records,
-            job.prefix,
-            package_cache=cache,
-            platform=Subdir(job.locked.platform),
-            execute_link_scripts=True,
-            show_progress=False,
-            client=connection,
-            requested_specs=_requested(job),
-            reporter=_Reporter(job, len(records)),
-            config=Config.from_toml(_COPY) if job.private_files else Config(),
-            installed_packages=[],
-        )
+        with _with_python_of_base(job) as python:
+            await install(
+                [*records, *python],
+                job.prefix,
+                package_cache=cache,
+                platform=Subdir(job.locked.platform),
+                execute_link_scripts=True,
+                show_progress=False,
+                client=connection,
+                requested_specs=_requested(job),
+                reporter=_Reporter(job, len(records)),
+                config=Config.from_toml(_COPY) if job.private_files else Config(),
+                installed_packages=python,
+            )
     except (InstallerError, OSError) as error:
         # on a full disk rattler may also leave half of a record, and report that it cannot read it
         if space.says_full(str(error)) or space.is_used_up(job.paths.root):
@@ -90,6 +94,27 @@ async def _install(job: Job) -> None:
             f"installing the conda packages of {job.module} failed: {secrets.redacted(str(error))}",
             hint="see the package or channel named above",
         ) from error
+
+
+@contextmanager
+def _with_python_of_base(job: Job) -> Iterator[list[PrefixRecord]]:
+    """The Python of the base of an extension, as one that is installed in the layer: rattler learns from it for which
+    Python packages are. It reads what is installed from the prefix, so it has to be there while it works."""
+    below = (package for each in (locks(job.variant.base) if job.variant.base else ()) for package in each.conda)
+    python = next((package for package in below if package.name == "python"), None)
+    if python is None:
+        yield []
+        return
+    from rattler import PrefixPaths, PrefixRecord
+
+    record = PrefixRecord(repodata_record(python), PrefixPaths())
+    place = job.prefix / "conda-meta" / f"{python.stem}.json"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    record.write_to_path(place, pretty=False)
+    try:
+        yield [record]
+    finally:
+        place.unlink(missing_ok=True)
 
 
 def package_cache(job: Job) -> PackageCache:
@@ -144,35 +169,6 @@ async def _not_cached(
     index = await cache.index()
     pairs = zip(packages, records, strict=True)
     return [p for p, r in pairs if not index.contains_record(r) and not job.yard.package(p.stem).is_symlink()]
-
-
-def repodata_record(package: CondaPackage) -> RepoDataRecord:
-    """A locked package as a rattler record; rattler reads the fields that the lock does not keep from the package."""
-    from rattler import BuildString, PackageRecord, RepoDataRecord
-
-    record = PackageRecord(
-        name=package.name,
-        version=package.version,
-        build=BuildString(package.build),
-        build_number=package.build_number,
-        subdir=package.subdir,
-        noarch=_noarch(package.noarch),
-        depends=list(package.depends),
-        constrains=list(package.constrains),
-        sha256=bytes.fromhex(package.sha256) if package.sha256 else None,
-        md5=bytes.fromhex(package.md5) if package.md5 else None,
-        size=package.size or None,
-        license=package.license or None,
-        python_site_packages_path=package.python_site_packages_path or None,
-    )
-    if package.timestamp_ms:
-        record.timestamp = datetime.fromtimestamp(package.timestamp_ms / 1000, tz=timezone.utc)
-    url = secrets.seen(package.url) if package.url[:1] != "/" else Path(package.url).as_uri()
-    return RepoDataRecord(record, file_name(package.url), url, secrets.seen(package.channel))
-
-
-def _noarch(kind: str) -> Any:
-    return kind if kind in ("python", "generic") else None
 
 
 def _requested(job: Job) -> list[Any]:

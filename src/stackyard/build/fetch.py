@@ -9,21 +9,26 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
+from threading import Event
 from typing import IO
-from urllib.parse import unquote, urlsplit
 
 from stackyard.build.indexes import pip_settings
 from stackyard.build.job import Job, cores
-from stackyard.errors import InputError, StackyardError
-from stackyard.host import http, space, uv
-from stackyard.host.hashing import local_path, sha256_file
-from stackyard.host.secrets import redacted
+from stackyard.errors import StackyardError
+from stackyard.host import space, uv
+from stackyard.host.hashing import local_path, sha256_file, sha256_text
+from stackyard.host.secrets import shown
+from stackyard.host.trust import PLAIN, Trust
 from stackyard.lock.model import CondaPackage, PipPackage
+from stackyard.lock.records import file_name
+from stackyard.yard import lease
 from stackyard.yard.atomic import fault_point
 from stackyard.yard.caches import searched
+from stackyard.yard.layout import Yard
 from stackyard.yard.permissions import file_mode
 
 RELOCK = "restore the lock from the repository, or solve again with `stackyard lock`"
@@ -58,47 +63,65 @@ def require_hash(path: Path, expected: str, url: str) -> None:
 
 def source_archive(job: Job, package: PipPackage) -> Path:
     """A locked source archive, checked: from this yard's cache or a parent's, else downloaded into this yard's."""
+    package = job.mirror.pip(package) if job.mirror else package
     name = file_name(package.url)
+    kept = _kept(job, package, name, job.progress.notice)
+    if kept is not None:
+        return kept
+    with fetching(job.yard, f"{package.sha256[:16]} {name}"):
+        kept = _kept(job, package, name, lambda _: None)  # another build may have fetched it meanwhile
+        place = job.yard.source(package.sha256, name)
+        return kept or _download(package, place, uv.trust(package.url, pip_settings(job)))
+
+
+def _kept(job: Job, package: PipPackage, name: str, tell: Callable[[str], None]) -> Path | None:
+    """A source archive that a cache has, and whose bytes are the locked ones."""
     for yard in searched(job.yard):
         kept = yard.source(package.sha256, name)
         if os.access(kept, os.R_OK):  # also what another account keeps to itself is fetched
             if sha256_file(kept) == package.sha256:
                 return kept
-            job.progress.notice(f"damaged in the cache, so fetched again: {kept}")
-    return _download(package, job.yard.source(package.sha256, name), uv.trust(package.url, pip_settings(job)))
+            tell(f"damaged in the cache, so fetched again: {kept}")
+    return None
 
 
-def file_name(url: str) -> str:
-    """The last part of a URL's path, unquoted: a name that stays in the directory in which it is put.
-
-    Raises:
-        InputError: it has none, e.g. ``https://host/%2f..``.
-    """
-    name = unquote(urlsplit(url).path).rpartition("/")[2]
-    if name in ("", ".", "..") or "\0" in name:
-        raise InputError(
-            f"URL without a file name: {redacted(url)}", hint="name the archive itself, e.g. .../name-1.0.tar.gz"
-        )
-    return name
+def fetching(yard: Yard, name: str, stop: Event | None = None) -> AbstractContextManager[lease.Lease]:
+    """The right to fetch a file of this name into a yard's cache: of builds at the same time one does, and the others
+    wait for it, until `stop`. There are 64 of these rights, which stay as directories."""
+    slot = int(sha256_text(name)[:8], 16) % 64
+    return lease.lease(yard.lease(f"fetch {slot}"), f"the right to fetch {name}", stop=stop)
 
 
-def _download(package: PipPackage, target: Path, trust: http.Trust) -> Path:
+def _download(package: PipPackage, target: Path, trust: Trust) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=".", suffix=".part", dir=target.parent)
-    part = Path(name)
+    os.close(handle)
+    download(package.url, package.sha256, Path(name), target, mode=file_mode(), trust=trust)
+    return target
+
+
+def download(url: str, sha256: str, part: Path, target: Path, *, mode: int, trust: Trust) -> None:
+    """Write what is at a URL to `target`, whole and with this hash, or not at all; `part` is its name until then.
+
+    Raises:
+        StackyardError: it cannot be had, or has another hash.
+        OSError: of writing.
+    """
     try:
-        with os.fdopen(handle, "wb") as stream:
-            _copy(package.url, stream, trust)
-        require_hash(part, package.sha256, package.url)
-        part.chmod(file_mode())
+        with part.open("wb") as stream:
+            copy_from(url, stream, trust)
+        require_hash(part, sha256, shown(url))
+        part.chmod(mode)
         fault_point("cache")
         os.replace(part, target)
     finally:
         part.unlink(missing_ok=True)
-    return target
 
 
-def _copy(url: str, stream: IO[bytes], trust: http.Trust = http.PLAIN) -> None:
+def copy_from(url: str, stream: IO[bytes], trust: Trust = PLAIN) -> None:
+    """Write what is at a URL, or at a path, to a file that can be sought in. Errors as for `http.get`; a full disk."""
+    from stackyard.host import http  # with it ssl, which what is in the cache does not need
+
     def kept(remote: IO[bytes]) -> None:
         if stream.tell():  # left by a previous attempt
             stream.seek(0)

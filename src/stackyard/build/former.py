@@ -18,7 +18,7 @@ from stackyard.build.inputs import (
     with_contents,
 )
 from stackyard.host.hashing import sha256_values
-from stackyard.yard.layout import RevisionPaths
+from stackyard.yard.folders import RevisionPaths
 
 if TYPE_CHECKING:
     from stackyard.lock.model import LockedVariant

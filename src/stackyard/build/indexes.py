@@ -30,5 +30,7 @@ def environment(job: Job) -> dict[str, str]:
 
 
 def options(job: Job) -> list[str]:
-    """uv's options for resolving build requirements: the indexes that the lock was made with."""
+    """uv's options for resolving build requirements: the indexes that the lock was made with, or the mirror."""
+    if job.mirror:
+        return job.mirror.index_options(pip_settings(job))
     return uv.index_options(pip_settings(job))

@@ -32,6 +32,8 @@ _FROM_VARIANT = {
     "stack",
     "version",
     "name",
+    "base",
+    "adopted",
     "axes",
     "summary",
     "run_variables",
@@ -41,6 +43,7 @@ _FROM_VARIANT = {
     "modules",
     "image",
     "on_host",
+    "wrap",
 }
 _FROM_SITE: dict[str, Any] = {
     "run_variables": True,
@@ -110,6 +113,8 @@ def with_contents(value: dict[str, Any]) -> dict[str, Any]:
     for licence in value.get("licences", ()):
         if "text" in licence:
             licence["text"] = file_inputs(licence["text"])
+    if "wrap" in value:  # wherever the image lies, its digest says what it is
+        value["wrap"].pop("image")
     return {**value, "post": file_inputs(value["post"])} if "post" in value else value
 
 

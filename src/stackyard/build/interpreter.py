@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stackyard.build import indexes, programs
+from stackyard.build import indexes, layer, programs
 from stackyard.build.job import Job
 from stackyard.errors import MissingError, StackyardError
 from stackyard.host import uv
 from stackyard.host.hashing import sha256_file
+from stackyard.lock.interpreter import install_again
 
 # what uv writes for activating an environment by hand; here a module does that
 _NOISE = (
@@ -26,6 +27,8 @@ def prepare(job: Job) -> dict[str, str]:
         StackyardError: its hash differs from the lock.
     """
     locked = job.locked.interpreter
+    if job.variant.base is not None:
+        return layer.prepare(job, job.variant.base)
     if locked.source in ("host", "uv"):
         base = _checked(job)
         _virtual_environment(job, base)
@@ -44,6 +47,7 @@ def prepare(job: Job) -> dict[str, str]:
 def _checked(job: Job) -> Path:
     locked = job.locked.interpreter
     base = Path(locked.path)
+    install_again(locked, job.yard.pythons)
     if not base.exists():
         raise MissingError(
             f"the Python that {job.module} was locked with not found: {base} ({locked.version})",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,14 +11,17 @@ from stackyard.build.entries import Entries
 from stackyard.errors import StackyardError
 from stackyard.host import layer
 from stackyard.host.view import View, view_of
+from stackyard.late import dataclass
 from stackyard.lock.model import LockedVariant
 from stackyard.progress import Progress
 from stackyard.spec.siteyard import policy
-from stackyard.yard.layout import RevisionPaths, Yard
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard
 from stackyard.yard.payload import Prefix
 from stackyard.yard.permissions import Policy
 
 if TYPE_CHECKING:
+    from stackyard.build.mirror.read import Mirror
     from stackyard.spec.models import Site, Variant
 
 
@@ -30,6 +32,7 @@ class Job:
     Attributes:
         module: the name under which progress is reported.
         deep: every byte of what is linked from the caches is compared, not only what changed.
+        rebuild: wheels that a cache has are compiled again.
     """
 
     variant: Variant
@@ -40,6 +43,7 @@ class Job:
     module: str
     progress: Progress
     deep: bool = False
+    rebuild: bool = False
 
     @property
     def prefix(self) -> Path:
@@ -67,6 +71,16 @@ class Job:
         return self.paths.work
 
     @cached_property
+    def mirror(self) -> Mirror | None:
+        """Where the locked files come from instead of their servers, if the site or the command says so."""
+        if not self.site.mirror:
+            return None
+        from stackyard.build.indexes import pip_settings
+        from stackyard.build.mirror.read import opened
+
+        return opened(self.site.mirror, pip_settings(self))
+
+    @cached_property
     def private_files(self) -> bool:
         """Whether no file may be shared by a hard link: a post script may write into it, and has no layer for that."""
         if not self.variant.post:
@@ -90,12 +104,13 @@ class Job:
         Where that cannot be had they see the files as they are, and of what they wrote the end of the build finds only
         what this prefix links. The link scripts of conda packages never have a view: rattler runs them in this process.
         """
-        return view_of((yard.root for yard in self.yard.lineage()), writable)[0]
+        others = (Path(self.variant.adopted.prefix),) if self.variant.adopted else ()
+        return view_of((*(yard.root for yard in self.yard.lineage()), *others), writable)[0]
 
     @cached_property
     def python_version(self) -> str:
         """The interpreter's version, or empty for a stack without Python."""
-        if self.locked.interpreter.source in ("host", "uv"):
+        if self.locked.interpreter.source in ("host", "uv", "base"):
             return self.locked.interpreter.version
         return next((p.version for p in self.locked.conda if p.name == "python"), "")
 

@@ -53,14 +53,14 @@ def write(job: Job, interpreter: Mapping[str, str]) -> None:
 
 def message(job: Job, interpreter: Mapping[str, str]) -> str:
     """What is printed: why there is no pip, and the commands that help."""
-    steps = [*job.payload.on_top(interpreter), "pip install NAME"]
+    steps = job.payload.on_top(interpreter)
     return "\n".join(
         [
             f"pip: the module {job.module} never changes, and has no pip of its own",
-            "hint: create an environment of your own on top of it, and install packages there:",
-            *(f"    {step}" for step in steps),
-            "or list packages in a requirements.txt, and make a module of your own of it:",
-            "    stackyard deploy requirements.txt",
+            "hint: add packages to it in a module of your own, a small layer on this one:",
+            f"    stackyard extend --base {shlex.quote(job.module)} --name mine --pip NAME",
+            "or create an environment on top of it, and install packages there:",
+            *(f"    {step}" for step in (*steps, "pip install NAME")),
             f"`stackyard show {shlex.quote(job.module)}` lists the packages of this module.",
         ]
     )

@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
 from stackyard.build import indexes, programs, uvcache
-from stackyard.build.fetch import RELOCK, file_name
+from stackyard.build.fetch import RELOCK
 from stackyard.build.job import Job
 from stackyard.errors import StackyardError
 from stackyard.host import filelocks, uv
 from stackyard.host.names import canonical
 from stackyard.host.pipconf import PipSettings
 from stackyard.host.secrets import shown
+from stackyard.late import dataclass
 from stackyard.lock.model import PipPackage
+from stackyard.lock.records import file_name
 from stackyard.yard import disk
 from stackyard.yard.atomic import fault_point, write_text
 
@@ -44,6 +45,12 @@ class Wheel:
     def of(cls, package: PipPackage) -> Wheel:
         """The wheel in a lock."""
         return cls(package.name, package.version, package.url, package.sha256)
+
+
+def locked_wheels(job: Job) -> list[Wheel]:
+    """The wheels in the lock of a job, where they come from."""
+    found = (package for package in job.locked.pip if package.kind == "wheel")
+    return [Wheel.of(job.mirror.pip(package) if job.mirror else package) for package in found]
 
 
 def pylock(wheels: Sequence[Wheel], settings: PipSettings | None = None) -> str:

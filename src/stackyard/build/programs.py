@@ -9,8 +9,8 @@ from pathlib import Path
 
 from stackyard.errors import StackyardError
 from stackyard.host import command, space, uv
-from stackyard.host.http import LOGIN_HINT
 from stackyard.host.secrets import redacted
+from stackyard.host.trust import LOGIN_HINT
 from stackyard.host.view import PLAIN, View
 from stackyard.yard import disk
 
@@ -23,10 +23,13 @@ _CAUSE = re.compile(
 _CAUSE_LINES, _TAIL_LINES = 15, 25
 
 _EPOCH = "315532800"  # 1980-01-01, the oldest time that a zip file can hold
-_PASSED_TO_BUILDS = (
+PROXIES = (
     "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy",
-    "SSL_CERT_FILE", "SSL_CERT_DIR", "SSL_CLIENT_CERT", "NETRC", "UV_HTTP_TIMEOUT", "UV_NATIVE_TLS", "UV_SYSTEM_CERTS",
-    "UV_CACHE_DIR", "UV_LINK_MODE",
+)  # fmt: skip
+"""The variables by which programs are told of a proxy; some read one form, some the other."""
+_PASSED_TO_BUILDS = (
+    *PROXIES, "SSL_CERT_FILE", "SSL_CERT_DIR", "SSL_CLIENT_CERT", "NETRC", "UV_HTTP_TIMEOUT", "UV_NATIVE_TLS",
+    "UV_SYSTEM_CERTS", "UV_CACHE_DIR", "UV_LINK_MODE",
 )  # fmt: skip
 
 

@@ -6,11 +6,11 @@ import csv
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from stackyard.host.names import canonical
+from stackyard.late import dataclass
 from stackyard.yard import formats
 
 

@@ -59,7 +59,8 @@ def seal(job: Job, interpreter: Mapping[str, str]) -> None:
     write_text(job.prefix / "conda-meta" / "frozen", json.dumps({"message": " ".join(said)}) + "\n")
     if job.python_version:
         write_text(job.site_packages.parent / "EXTERNALLY-MANAGED", externally_managed(said))
-        nopip.write(job, interpreter)
+        if job.variant.base is None:
+            nopip.write(job, interpreter)
     if job.site.pins and brings_conda(job.variant.modules.conda_base, (p.name for p in job.locked.conda)):
         write_text(job.prefix / "conda-meta" / "pinned", pinned_text(job.site))
 
@@ -71,10 +72,12 @@ def pinned_text(site: Site) -> str:
 
 def sentences(job: Job, interpreter: Mapping[str, str]) -> list[str]:
     """What to do instead of changing a published revision."""
+    if job.variant.base is not None:
+        return [f"This is the module {job.module}, which never changes. Load it, and `pip install` adds to it."]
     return [
         f"This is the module {job.module}, which is shared by many users and never changes.",
-        "To use other packages, list them in a file and run `stackyard deploy FILE`: it creates a module of your own, "
-        "next to this one.",
+        f"To add packages, in a module of your own: stackyard extend --base {job.module} --name mine --pip PACKAGE",
+        "To use other versions, list them in a file: stackyard deploy FILE",
         f"To try something quickly: {' && '.join(job.payload.on_top(interpreter, 'MYENV'))}",
     ]
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stackyard.build import programs
-from stackyard.build.fetch import source_archive
+from stackyard.build.fetch import copy_from, source_archive
 from stackyard.build.indexes import pip_settings
 from stackyard.build.job import Job
 from stackyard.errors import InputError, MissingError, StackyardError
@@ -35,7 +35,7 @@ def prepare(job: Job, package: PipPackage, folder: Path) -> Path:
         StackyardError: it cannot be downloaded, or its hash differs.
     """
     folder.mkdir(parents=True)
-    root = {"vcs": _checkout, "path": _snapshot}.get(package.kind, _unpacked)(job, package, folder)
+    root = {"vcs": _checkout, "path": _snapshot}.get(package.kind, _archived)(job, package, folder)
     return root / package.subdirectory if package.subdirectory else root
 
 
@@ -61,8 +61,12 @@ def apply_patches(patches: Sequence[str], source: Path, package: str, log: Path)
             )  # fmt: skip
 
 
-def _unpacked(job: Job, package: PipPackage, folder: Path) -> Path:
-    archive = source_archive(job, package)
+def _archived(job: Job, package: PipPackage, folder: Path) -> Path:
+    return unpacked(source_archive(job, package), folder)
+
+
+def unpacked(archive: Path, folder: Path) -> Path:
+    """Unpack a source archive into an empty directory; return the one directory in it, where it has one."""
     unpack(archive, folder)
     inside = [entry for entry in folder.iterdir() if entry.is_dir()]
     return inside[0] if len(inside) == 1 else folder
@@ -95,7 +99,7 @@ def _checkout(job: Job, package: PipPackage, folder: Path) -> Path:
     if command.which("git") is None:
         raise MissingError(f"cannot fetch {package.name} from {package.url}: git not found on PATH", hint="install git")
     place, _ = repository(package.url)
-    url = uv.place_for_uv(place, pip_settings(job))
+    url = _bundle(job, package) if job.mirror else uv.place_for_uv(place, pip_settings(job))
     env = {**os.environ, **gateway.variables(os.environ)}
     what = f"fetching {package.name} from {package.url}"
 
@@ -114,6 +118,18 @@ def _checkout(job: Job, package: PipPackage, folder: Path) -> Path:
     return folder
 
 
+def _bundle(job: Job, package: PipPackage) -> str:
+    """The path of the mirror's git bundle with a commit, fetched into the work directory from a web server."""
+    assert job.mirror is not None
+    url = job.mirror.pip(package).url
+    path = local_path(url)
+    if path is None:
+        path = job.work / f"{package.commit}.bundle"
+        with path.open("wb") as stream:
+            copy_from(url, stream)
+    return str(path)
+
+
 def _snapshot(job: Job, package: PipPackage, folder: Path) -> Path:
     """A copy of a local project's snapshot; a local archive is unpacked instead.
 
@@ -123,7 +139,7 @@ def _snapshot(job: Job, package: PipPackage, folder: Path) -> Path:
     if path is None or not path.exists():
         raise StackyardError(f"no such local project: {package.url} of {package.name}")
     if path.is_file():
-        return _unpacked(job, package, folder)
+        return unpacked(source_archive(job, package), folder)
     names = tree_files(path)
     for name in names:
         target = folder / name

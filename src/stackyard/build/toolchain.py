@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from stackyard.build import tools
 from stackyard.build.job import Job
+from stackyard.late import dataclass
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ def prepare(job: Job) -> Toolchain:
         StackyardError: a module cannot be loaded.
     """
     spec = job.variant.build
-    environ = _with_modules(spec.modules) if spec.modules else {}
+    environ = with_modules(spec.modules) if spec.modules else {}
     search = [environ.get("PATH", ""), os.environ.get("PATH", os.defpath)]
     environ["PATH"] = os.pathsep.join(part for part in search if part)
     provided = tools.provided_packages(job.locked, job.variant)
@@ -50,7 +51,8 @@ def _searched(environ: Mapping[str, str]) -> dict[str, str]:
     return {**os.environ, **environ}
 
 
-def _with_modules(modules: tuple[str, ...]) -> dict[str, str]:
+def with_modules(modules: tuple[str, ...]) -> dict[str, str]:
+    """The environment of a shell that has loaded these modules of the host, without what the module system notes."""
     from stackyard.host.modules import environment_with, is_bookkeeping, the_module_system
 
     loaded = environment_with(the_module_system(), (), modules)

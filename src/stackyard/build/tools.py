@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stackyard.errors import MissingError, StackyardError
 from stackyard.host import command
 from stackyard.host.names import pip_name
+from stackyard.late import dataclass
 
 if TYPE_CHECKING:
     from stackyard.lock.model import LockedVariant
@@ -60,7 +60,9 @@ _KINDS: Mapping[str, _Kind] = {
 def find(name: str, environ: Mapping[str, str]) -> Tool | None:
     """A program on the PATH of `environ` with its version, or None."""
     path = command.which(name, environ)
-    return Tool(name, str(path), _version(path, _KINDS.get(name, _Kind()), environ)) if path else None
+    if path is None:
+        return None
+    return Tool(name, str(path), version_of(name, lambda word: _asked([path, word], environ)))
 
 
 def require(
@@ -128,13 +130,23 @@ def compilers(environ: Mapping[str, str]) -> dict[str, Tool]:
     return {tool.name: tool for tool in found if tool}
 
 
-def _version(path: Path, kind: _Kind, environ: Mapping[str, str]) -> str:
+def version_of(name: str, ask: Callable[[str], command.Result | None]) -> str:
+    """The version of a program; empty if it cannot be read.
+
+    Args:
+        ask: starts it with one word.
+    """
+    kind = _KINDS.get(name, _Kind())
     for argument in kind.arguments:
-        try:
-            result = command.run([path, argument], env=environ, timeout_s=30, check=False)
-        except (MissingError, StackyardError):
-            continue
-        match = re.search(kind.pattern, result.output)
-        if match and result.returncode == 0:
+        result = ask(argument)
+        match = re.search(kind.pattern, result.output) if result is not None else None
+        if result is not None and match and result.returncode == 0:
             return match.group(1)
     return ""
+
+
+def _asked(argv: Sequence[str | Path], environ: Mapping[str, str]) -> command.Result | None:
+    try:
+        return command.run(argv, env=environ, timeout_s=30, check=False)
+    except StackyardError:
+        return None

@@ -10,15 +10,19 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from pathlib import Path, PurePosixPath
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
-from stackyard.build.fetch import RELOCK
+from stackyard.build.fetch import RELOCK, fetching
 from stackyard.build.job import Job
 from stackyard.errors import StackyardError
 from stackyard.host import http, secrets, space, uv
 from stackyard.host.hashing import local_path
+from stackyard.host.trust import LOGIN_HINT
 from stackyard.lock.model import CondaPackage
 from stackyard.yard import atomic, disk, formats
 from stackyard.yard.layout import Yard
@@ -40,17 +44,46 @@ async def unpack(job: Job, packages: Sequence[CondaPackage], client: Client) -> 
         StackyardError: one cannot be fetched or unpacked, its hash or its name differs from the lock's, or it has
             a path that leads out of a prefix.
     """
-    limit = asyncio.Semaphore(_AT_ONCE)
+    limit, stop = asyncio.Semaphore(_AT_ONCE), Event()
+    waiting = ThreadPoolExecutor(_AT_ONCE)  # of its own: what waits for another build keeps no work of this one back
 
     async def one(package: CondaPackage) -> None:
-        async with limit:
+        async with limit, _alone(fetching(job.yard, package.stem, stop), stop, waiting):
             await _unpack(job, package, client)
 
-    await asyncio.gather(*map(one, packages))
+    tasks = [asyncio.create_task(one(package)) for package in packages]
+    try:
+        await asyncio.gather(*tasks)
+    finally:  # others may wait for what a failed build held
+        stop.set()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        waiting.shutdown()
+
+
+@asynccontextmanager
+async def _alone(held: AbstractContextManager[Any], stop: Event, waiting: Executor) -> AsyncIterator[None]:
+    """Hold a lease, which a thread waits for; builds that wait for the same package find it in the cache then."""
+    taken = asyncio.get_running_loop().run_in_executor(waiting, held.__enter__)
+    try:
+        await asyncio.shield(taken)
+    except asyncio.CancelledError:
+        stop.set()  # who cancels this task waits for its end
+        with suppress(StackyardError):
+            await taken
+            held.__exit__(None, None, None)
+        raise
+    try:
+        yield
+    finally:
+        held.__exit__(None, None, None)
 
 
 async def _unpack(job: Job, package: CondaPackage, client: Client) -> None:
     place = job.yard.package(package.stem)
+    if place.is_dir() and noted(job.yard, package.stem) == package.sha256:
+        return  # another build fetched it
     temporary = atomic.temporary(place)
     disk.remove_tree(temporary)
     try:
@@ -59,7 +92,7 @@ async def _unpack(job: Job, package: CondaPackage, client: Client) -> None:
         settle(temporary, job.policy)
         atomic.fault_point("cache")
         if place.is_dir() and noted(job.yard, package.stem) == package.sha256:
-            return  # of a build that was faster, and may be linking from it
+            return  # of a build that did not wait, and may be linking from it
         disk.remove_tree(place)  # without a note: left by an interrupted build
         write_note(job.yard, package)
         os.rename(temporary, place)
@@ -79,8 +112,11 @@ def write_note(yard: Yard, package: CondaPackage) -> None:
     """Write rattler's note beside an unpacked package: a revision and the archive's sha256."""
     note = yard.package_note(package.stem)
     part = atomic.temporary(note)
-    part.write_bytes(_NOTE_REVISION + bytes.fromhex(package.sha256))
-    os.replace(part, note)
+    try:
+        part.write_bytes(_NOTE_REVISION + bytes.fromhex(package.sha256))
+        os.replace(part, note)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 async def _extract(package: CondaPackage, target: Path, client: Client) -> None:
@@ -109,7 +145,7 @@ def _require_another_try(package: CondaPackage, error: Exception, more: bool) ->
     if not more or _FINAL.search(text):
         raise StackyardError(
             f"cannot fetch and unpack {secrets.shown(package.url)}: {text}",
-            hint=http.LOGIN_HINT if uv.refused(text) else "check the channel, then deploy again",
+            hint=LOGIN_HINT if uv.refused(text) else "check the channel, then deploy again",
         ) from error
 
 

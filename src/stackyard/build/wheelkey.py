@@ -56,6 +56,11 @@ def substitute(variables: Mapping[str, str], words: Mapping[str, str], environ: 
     return {name: _WORD.sub(value, text) for name, text in variables.items()}
 
 
+def read_from_environment(variables: Mapping[str, str]) -> frozenset[str]:
+    """The NAMEs of every ``{env:NAME}`` in the values of variables."""
+    return frozenset(match[2] for text in variables.values() for match in _WORD.finditer(text) if match[2])
+
+
 def words(job: Job, ncores: str) -> dict[str, str]:
     """The values of the words in braces in this build."""
     return {"prefix": os.fspath(job.prefix), "python": os.fspath(job.python), "ncores": ncores}
@@ -125,6 +130,8 @@ def binary_packages(job: Job, besides: PipPackage) -> list[str]:
 
 def _interpreter(job: Job) -> list[str]:
     locked = job.locked.interpreter
+    if job.variant.base is not None:
+        return ["base", locked.version, job.variant.base.hash]
     if locked.source in ("host", "uv"):
         return [locked.source, locked.version, locked.sha256]
     return ["conda", *(f"{p.version} {p.build} {p.sha256}" for p in job.locked.conda if p.name == "python")]

@@ -98,7 +98,9 @@ def in_order(packages: Sequence[PipPackage]) -> list[PipPackage]:
 
 
 def find(job: Job, package: PipPackage, toolchain: Toolchain) -> Compiled | None:
-    """The wheel in this yard's cache or in a parent's, if one was compiled from the same inputs."""
+    """The wheel in this yard's cache or in a parent's, if one was compiled from the same inputs, and may be used."""
+    if job.rebuild:
+        return None
     key = wheelkey.digest(_inputs(job, package, toolchain))
     for yard in searched(job.yard):
         for folder in (yard.wheel(key), yard.wheel(key, _bound(job))):
@@ -255,13 +257,13 @@ def _keep(
         "seconds": round(seconds, 1), "inputs": inputs, "notes": list(notes),
     }  # fmt: skip
     write_json(temporary / "meta.json", meta, checked=True)
-    present = _meta(folder)
+    present = None if job.rebuild else _meta(folder)
     if present is not None and _suits(job, package, present):  # of a build that was faster
         shutil.rmtree(temporary)
         wheel = _wheel(folder / present["wheel"], package, present["sha256"])
         return Compiled(package, wheel, key, tuple(present.get("notes", ())))
     disk.remove_tree(folder)
-    os.replace(temporary, folder)
+    atomic.rename_folder(temporary, folder)
     return Compiled(package, _wheel(folder / built.name, package, digest), key, tuple(notes))
 
 

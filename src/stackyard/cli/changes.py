@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import click
 
+from stackyard.cli.tables import show_line
 from stackyard.yard.changes import Changes
 
 INDENT = "    "
@@ -14,7 +15,7 @@ INDENT = "    "
 def show_changes(changes: Changes) -> None:
     """One line for each revision that came, went or changed, and for each bare name that loads another one."""
     for line in _lines(changes):
-        click.echo(f"{INDENT}{line}")
+        show_line(f"{INDENT}{line}", len(INDENT) + 2)
 
 
 def _lines(changes: Changes) -> Iterator[str]:
@@ -22,6 +23,8 @@ def _lines(changes: Changes) -> Iterator[str]:
         yield f"{click.style('+', fg='green')} {module}"
     for module in changes.withdrawn:
         yield f"{click.style('-', fg='red')} {module}  withdrawn: hidden, loads by its full name"
+    for module in changes.removed:
+        yield f"{click.style('-', fg='red')} {module}  removed: its files are put aside"
     for module in changes.missing:
         yield f"{click.style('-', fg='red')} {module}  missing: its files no longer exist"
     for module, words in changes.relabelled.items():

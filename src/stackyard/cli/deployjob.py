@@ -21,12 +21,13 @@ SHORT_WITH_VALUE = re.compile(r"-[tApq].+")
 
 
 def deploy_on(
-    context: Context, kind: str, files: Sequence[Path], batch: dict[str, Any], dry_run: bool, as_json: bool
-) -> None:
+    context: Context, kind: str, files: Sequence[Path], batch: dict[str, Any], variants: Sequence[str],
+    dry_run: bool, as_json: bool,
+) -> None:  # fmt: skip
     """Submit a job that runs this very deploy on one node of `kind`, and follow it to its end.
 
     Raises:
-        InputError: no such node kind, or no such file.
+        InputError: no such node kind, no such file, or no such variant in it.
         MissingError: no scheduler found.
         CommandError: the scheduler rejected the job.
     """
@@ -40,18 +41,24 @@ def deploy_on(
         script = builds.preview_build(job, words)
         show_json({"dry_run": True, "script": script}) if as_json else click.echo(script, nl=False)
         return
-    _check_files(files)
+    _check_files(context, files, variants)
     run = builds.record_build(job, words)
     number, name = jobs.submit(run), click.style(run.paths.name, bold=True)
     click.echo(f"run {name}: {job.context.scheduler} job {number} on a node {job.intent.node_kind}", err=True)
     follow_run(run.paths, as_json=as_json, logs=(run.paths.batch_log,))
 
 
-def _check_files(files: Sequence[Path]) -> None:
-    """Raise InputError for a missing file now, not after hours in a queue."""
+def _check_files(context: Context, files: Sequence[Path], variants: Sequence[str]) -> None:
+    """Raise InputError for a missing file or variant now, not after hours in a queue."""
     for file in files:
         if not file.exists():
             raise InputError(f"no such file: {file}", hint="name a stack.yaml, environment.yml or requirements.txt")
+    if variants:
+        from stackyard.spec.choose import choose
+        from stackyard.spec.load import load_stack
+
+        for file in files:
+            choose(load_stack(file, context.site()), variants)
 
 
 def without_job(argv: Sequence[str]) -> list[str]:

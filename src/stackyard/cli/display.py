@@ -6,6 +6,7 @@ screen reads like a log afterwards, and only running steps are redrawn.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -138,4 +139,4 @@ def _plain(text: str) -> str:
 
 def display() -> Bars | Lines:
     """The display for standard error: live on a terminal, else lines."""
-    return Bars() if sys.stderr.isatty() else Lines()
+    return Bars() if sys.stderr.isatty() and os.environ.get("TERM") != "dumb" else Lines()

@@ -8,6 +8,8 @@ from typing import Any, Protocol, TypeVar
 
 import click
 
+from stackyard.cli.commandline import SuggestingGroup
+
 OTHER = "Options"
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -82,7 +84,7 @@ class Verb(click.Command):
                 formatter.write(f"{'':{formatter.current_indent}}{line}\n")
 
 
-class VerbGroup(Verb, click.Group):
+class VerbGroup(Verb, SuggestingGroup):
     """A verb with verbs below it."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

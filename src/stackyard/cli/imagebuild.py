@@ -18,8 +18,26 @@ from stackyard.yard import catalogue
 if TYPE_CHECKING:
     from stackyard.image.bases.store import Kept
     from stackyard.image.oci.build import Built, Wanted
+    from stackyard.image.oci.layers import Compression
     from stackyard.image.oci.layout import Reference
     from stackyard.yard.record import BuildRecord
+
+
+def revision_of(context: Context, rev: str) -> BuildRecord:
+    """The record of a revision that can be put into an image.
+
+    Raises:
+        InputError: no such revision; it is a wrapped image, which has no packages of ours; or it was adopted.
+    """
+    record = catalogue.record_of(context.yard(), rev)
+    if record.form.kind == "container":
+        raise InputError(f"{record.module} is a wrapped image itself", hint=f"use {record.container['source']}")
+    if record.adopted:
+        raise InputError(
+            f"{record.module} cannot be packed: it was adopted, and others may change its files",
+            hint="list its packages in a file, and deploy that: `stackyard deploy FILE --image squashfs`",
+        )
+    return record
 
 
 @dataclass(frozen=True)
@@ -30,6 +48,7 @@ class Asked:
     output: Path
     name: str
     prefix: str
+    compression: Compression
     dry_run: bool
     as_json: bool
 
@@ -43,7 +62,7 @@ def oci(context: Context, record: BuildRecord | None, asked: Asked) -> None:
         hint = "its layout is in the yard, see `stackyard image inspect`; `stackyard image push` sends it"
         raise InputError("no REV given: an OCI image of a base alone is the base", hint=hint)
     target = Reference(asked.output, asked.name or name_of(record))
-    wanted = wanted_of(context, record, asked.base, target, asked.prefix)
+    wanted = wanted_of(context, record, asked.base, target, asked.prefix, asked.compression)
     if asked.dry_run:
         base = wanted.base or "no base"
         click.echo(f"{record.module} at {wanted.place} on {base}, in layers by package, to {wanted.target}")
@@ -57,9 +76,10 @@ def sif(context: Context, record: BuildRecord | None, asked: Asked) -> None:
     from stackyard.image import sifbuild
     from stackyard.image.bases import store
 
-    if asked.name or asked.prefix:
+    if asked.name or asked.prefix or asked.compression != "gzip":
         raise InputError(
-            "--name and --prefix are for --format oci", hint="leave them out: a SIF is one file, and keeps the path"
+            "--name, --prefix and --compression are for --format oci",
+            hint="leave them out: a SIF is one file, and keeps the path",
         )
     site, file = context.site(), asked.output.absolute()
     base = store.find(context.yard(), site, asked.base)
@@ -93,6 +113,11 @@ def _base_alone(base: Kept, asked: Asked) -> None:
     click.echo(f"{done} {asked.output}: the base {base.base.name}")
 
 
+compression_option = click.option(
+    "--compression", type=click.Choice(["gzip", "zstd"]), default="gzip", show_default=True,
+    help="Of an OCI image's layers; zstd packs sooner and closer, and needs readers from 2022 on.",
+)  # fmt: skip
+
 FORMATS: Mapping[str, Callable[[Context, BuildRecord | None, Asked], None]] = {"oci": oci, "sif": sif}
 """What `image build` makes, by the name of the format."""
 
@@ -116,6 +141,7 @@ FORMATS: Mapping[str, Callable[[Context, BuildRecord | None, Asked], None]] = {"
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The file; for oci, a directory.")
 @click.option("--name", default="", help="Name of the image in the layout (default: that of the module).")
 @click.option("--prefix", default="", metavar="PATH", help="Where the stack is in it (default: /opt/stackyard/STACK).")
+@compression_option
 @click.option("--dry-run", is_flag=True, help="Say what would be made; write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_obj
@@ -127,6 +153,7 @@ def command(
     output: Path,
     name: str,
     prefix: str,
+    compression: Compression,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -138,11 +165,13 @@ def command(
     In an OCI image the prefix is at a path that all revisions of the stack share, so that equal packages are equal
     layers: a registry and a node keep each once.
     """
-    record = None if rev is None else catalogue.record_of(context.yard(), rev)
-    FORMATS[kind](context, record, Asked(base, output, name, prefix, dry_run, as_json))
+    record = None if rev is None else revision_of(context, rev)
+    FORMATS[kind](context, record, Asked(base, output, name, prefix, compression, dry_run, as_json))
 
 
-def wanted_of(context: Context, record: BuildRecord, base: str, target: Reference, prefix: str) -> Wanted:
+def wanted_of(
+    context: Context, record: BuildRecord, base: str, target: Reference, prefix: str, compression: Compression = "gzip"
+) -> Wanted:
     """What to build for these options.
 
     Raises:
@@ -160,7 +189,7 @@ def wanted_of(context: Context, record: BuildRecord, base: str, target: Referenc
         below = reference(base)
     elif base != SCRATCH:
         below = Reference(store.find(context.yard(), context.site(), base).paths.layout, base)
-    return Wanted(record, change_of(record, context.site), below, target, prefix, base)
+    return Wanted(record, change_of(record, context.site), below, target, prefix, base, compression)
 
 
 def show(built: Built, as_json: bool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -117,50 +116,6 @@ def _import(
             context.notice(finding.message)
 
 
-@click.command("extend", cls=Verb, short_help="install packages on top of a base's own Python", examples=(
-    ("a package that is compiled with what the base has",
-     "stackyard image extend powerai --name powerai-hvd --pip horovod --env HOROVOD_WITH_PYTORCH=1"),
-    ("from a directory of packages", "stackyard image extend rocm --name rocm-2 --pip ours --find-links wheels"),
-))  # fmt: skip
-@click.argument("base", metavar="BASE")
-@click.option("--name", required=True, help="What the result is called: a base of its own.")
-@click.option("--pip", "requirements", multiple=True, required=True, metavar="REQUIREMENT", help="As pip takes it.")
-@click.option("--find-links", multiple=True, type=click.Path(path_type=Path), help="A directory of packages.")
-@click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="A variable for the build.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done; write nothing.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_obj
-def extend(
-    context: Context, base: str, name: str, requirements: tuple[str, ...], find_links: tuple[Path, ...],
-    variables: tuple[str, ...], dry_run: bool, as_json: bool,
-) -> None:  # fmt: skip
-    """Install packages on top of a base's own Python, in a virtual environment and a layer of its own.
-
-    It is done in a container of BASE, by Apptainer, which sees nothing of this machine but pip's settings. Compilers,
-    CUDA and MPI are those of the base, which stays as it is.
-    """
-    from stackyard.image import extend as extending
-    from stackyard.image.bases import store
-    from stackyard.publish.writing import writing
-
-    missing = [folder for folder in find_links if not folder.is_dir()]
-    if missing:
-        raise InputError(f"no such directory: {missing[0]}", hint="see --find-links")
-    wrong = [each for each in variables if not each.partition("=")[0].isidentifier() or "=" not in each]
-    if wrong:
-        raise InputError(f"not a variable: {wrong[0]}", hint="write NAME=VALUE")
-    site, yard = context.site(), context.yard()
-    kept = store.find(yard, site, base)
-    packages = extending.Packages(requirements, tuple(folder.absolute() for folder in find_links),
-                                  dict(each.partition("=")[::2] for each in variables))  # fmt: skip
-    if dry_run:
-        python = extending.python_of(kept)
-        click.echo(f"would install {shlex.join(requirements)} on {python.kind} {python.path} of {base}, as {name}")
-        return
-    with writing(yard, site):
-        show_base(extending.extend(yard, kept, name, packages), as_json)
-
-
 def _agreed(listed: BaseImage | None, digest: str, platform: str, file: str) -> tuple[str, str]:
     """What is asked for and what the site's file says have to agree."""
     if listed is None:
@@ -221,16 +176,14 @@ def _ask(context: Context, yard: Yard, name: str, licence: Any) -> None:
     Raises:
         MissingError: it is not accepted.
     """
+    from stackyard.cli.agreeing import confirmed
     from stackyard.publish.licences import me
 
     text = Path(licence.text).read_text(encoding="utf-8", errors="replace") if licence.text else ""
     again = shlex.join([*context.command, "--accept-licence", licence.name])
-    if sys.stdin.isatty() and sys.stdout.isatty():
-        click.echo_via_pager(text or f"The licence {licence.name} has no text in the image.\n")
-        if click.confirm(f"Do you accept the licence {licence.name} of {name}?", default=False):
-            return
-    raise MissingError(f"licence not accepted by {me()} in {yard.root}: {licence.name}",
-                       detail=text or None, hint=f"read it, then type: {again}")  # fmt: skip
+    if not confirmed(licence.name, name, text):
+        raise MissingError(f"licence not accepted by {me()} in {yard.root}: {licence.name}",
+                           detail=text or None, hint=f"read it, then type: {again}")  # fmt: skip
 
 
 def show_base(kept: Kept, as_json: bool) -> None:

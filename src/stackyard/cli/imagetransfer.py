@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
-from stackyard.cli.imagebuild import wanted_of
+from stackyard.cli.imagebuild import compression_option, revision_of, wanted_of
 from stackyard.cli.output import human_bytes, show_json, show_table
 from stackyard.errors import ChecksFailed, InputError
 from stackyard.findings import some
-from stackyard.yard import catalogue
+
+if TYPE_CHECKING:
+    from stackyard.image.oci.layers import Compression
 
 Function = Callable[..., None]
 
 
-def _registry(function: Function) -> Function:
+def registry_options(function: Function) -> Function:
     """The options of a transfer."""
     for option in (
         click.option("--time-limit", "limit_s", type=click.FloatRange(min=1), default=3600.0, show_default=True,
@@ -44,10 +46,11 @@ def _registry(function: Function) -> Function:
 @click.argument("target", metavar="TARGET")
 @click.option("--base", default="", metavar="BASE", help="For a REV: the image below it, as in `image build`.")
 @click.option("--prefix", default="", metavar="PATH", help="For a REV: as in `image build`.")
-@_registry
+@compression_option
+@registry_options
 @click.pass_obj
 def push(
-    context: Context, source: str, target: str, base: str, prefix: str,
+    context: Context, source: str, target: str, base: str, prefix: str, compression: Compression,
     plain_http: bool, authfile: Path | None, limit_s: float,
 ) -> None:  # fmt: skip
     """Send an image to TARGET: docker://REGISTRY/NAME:TAG (by skopeo), or oci:DIR:NAME.
@@ -64,12 +67,14 @@ def push(
     if is_reference(source):
         sent = send(reference(source), target, registry)
     else:
-        record = catalogue.record_of(context.yard(), source)
+        record = revision_of(context, source)
         if not base:
             raise InputError(f"no base given for the image of {record.module}",
                              hint="--base NAME; or build it first with `stackyard image build`")  # fmt: skip
         with scratch("push") as work:
-            made = build(wanted_of(context, record, base, Reference(work / "layout", name_of(record)), prefix))
+            made = build(
+                wanted_of(context, record, base, Reference(work / "layout", name_of(record)), prefix, compression)
+            )
             for notice in made.notices:
                 context.notice(notice)
             sent = send(made.reference, target, registry)
@@ -89,7 +94,7 @@ def push(
     "-o", "--output", type=click.Path(path_type=Path), required=True, help="The layout: a directory, new or not."
 )
 @click.option("--name", default="", help="Name of the image in the layout (default: its tag).")
-@_registry
+@registry_options
 @click.pass_obj
 def pull(
     context: Context, source: str, output: Path, name: str, plain_http: bool, authfile: Path | None, limit_s: float

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import signal
@@ -13,37 +14,75 @@ from pathlib import Path
 import click
 
 from stackyard import __version__
+from stackyard.cli.commandline import SuggestingGroup, as_error
 from stackyard.cli.context import Context
 from stackyard.errors import StackyardError
 
-VERBS = {
-    "deploy": "lock, build, verify and publish the stacks of FILE...",
-    "lock": "solve FILE... and write the lock beside it; export it to other tools",
-    "list": "published revisions",
-    "show": "one revision: packages, modulefile, lock, report; or how a FILE was parsed",
-    "diff": "what changed between two revisions or locks",
-    "why": "why a package is in a revision",
-    "run": "run a command in a revision, without a module system",
-    "shell": "a shell in a revision, which sees the files of its image",
-    "image": "revisions whose files are in one image: how they are mounted, what they hold",
-    "recipe": "a Containerfile or an Apptainer definition by which others build the image of a revision",
-    "verify": "run the checks of a revision again, on this machine",
-    "bindings": "what images get from this host: its MPI, network and GPU libraries, found and checked",
-    "rollback": "go back to the previous generation",
-    "history": "what was published when, by whom and from which files",
-    "launch": "start ranks on the nodes of this allocation, or on this machine",
-    "submit": "write and submit the batch script of a job, and follow the job",
-    "explain": "one job as srun, jsrun, mpirun, mpiexec, flux: every flag and why it is used",
-    "lint": "find errors and wasted resources in a batch script",
-    "runs": "list, follow, cancel and compare runs",
-    "schema": "the JSON Schema of stack.yaml or site.yaml, for editors",
+SECTIONS = {
+    "Build and publish": {
+        "deploy": "lock, build, verify and publish the stacks of FILE...",
+        "lock": "solve FILE... and write the lock beside it; export it to other tools",
+        "mirror": "everything that the locks of FILE... need, in one directory, for machines without a route",
+        "adopt": "take over an existing conda prefix or virtual environment, where it is",
+        "wrap": "commands of an image of others, as a module",
+        "verify": "run the checks of a revision again, on this machine",
+        "push": "send a revision to a registry or a layout, for other yards at the same path",
+        "pull": "publish a revision that another yard pushed, without building it",
+    },
+    "Look and use": {
+        "list": "published revisions",
+        "show": "one revision: packages, modulefile, lock, report; or how a FILE was parsed",
+        "diff": "what changed between two revisions or locks",
+        "why": "why a package is in a revision",
+        "run": "run a command in a revision, without a module system",
+        "shell": "a shell in a revision, which sees the files of its image",
+        "kernel": "revisions as kernels of Jupyter",
+        "licences": "licences that you accept, and the licence of every package",
+        "share": "let the members of a group load a revision of yours",
+    },
+    "Packages of your own on a published revision": {
+        "extend": "add packages of your own to a published revision, as a small layer on it",
+        "status": "your extensions: their bases, and what was installed in them since they were recorded",
+        "update": "record what was installed in an extension, or remove it",
+        "rebase": "put an extension on the newest revision of its base",
+        "export": "an extension with its base as an environment.yml, a requirements.txt or a stack.yaml",
+    },
+    "Jobs": {
+        "launch": "start ranks on the nodes of this allocation, or on this machine",
+        "submit": "write and submit the batch script of a job, and follow the job",
+        "explain": "one job as srun, jsrun, mpirun, mpiexec, flux: every flag and why it is used",
+        "lint": "find errors and wasted resources in a batch script",
+        "runs": "list, follow, cancel and compare runs",
+    },
+    "Images and containers": {
+        "image": "revisions whose files are in one image: how they are mounted, what they hold",
+        "recipe": "a Containerfile or an Apptainer definition by which others build the image of a revision",
+        "bindings": "what images get from this host: its MPI, network and GPU libraries, found and checked",
+    },
+    "A yard over the years": {
+        "history": "what was published when, by whom and from which files",
+        "rollback": "go back to the previous generation",
+        "default": "make a revision the default of its stack",
+        "withdraw": "hide a revision from users; it loads by its full name",
+        "sign": "sign revisions with an SSH key; who may sign is in site.yaml",
+        "retire": "warn whoever loads a revision from a day on; later it is hidden and removed",
+        "remove": "remove a revision that nobody uses; it can be brought back for some days",
+        "fsck": "find changed, lost and added files of a yard, and restore them",
+        "usage": "how often revisions are used, by whom and when",
+        "gc": "collect what nobody uses: old revisions, failed builds, cache entries",
+        "move": "build everything that is published again at another place, and publish it there",
+        "schema": "the JSON Schema of stack.yaml or site.yaml, for editors",
+    },
 }
+"""The verbs, with what they do, by what people are about to do."""
+VERBS = {name: text for verbs in SECTIONS.values() for name, text in verbs.items()}
 
 
-_UNCHANGED = "published revisions are unchanged; run the same command again to continue"
+_UNCHANGED = "published revisions are unchanged"
+_AGAIN = f"{_UNCHANGED}; run the same command again to continue"
 
 
-class LazyGroup(click.Group):
+class LazyGroup(SuggestingGroup):
     """A group whose commands live in ``stackyard.cli.verbs.<verb>``; help texts come from `VERBS` without an import."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -58,21 +97,11 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of verbs; imports none of them."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(VERBS.items()))
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Like click's, with a suggestion for a misspelt verb."""
-        if args and args[0] not in VERBS and not args[0].startswith("-"):
-            import difflib
-
-            near = difflib.get_close_matches(args[0], VERBS, n=1)
-            hint = f"Did you mean '{near[0]}'?" if near else f"Commands: {', '.join(VERBS)}."
-            ctx.fail(f"No such command '{args[0]}'. {hint}")
-        return super().resolve_command(ctx, args)
+        """The lists of verbs, in columns of one width; imports none of them."""
+        width = max(map(len, VERBS))
+        for title, verbs in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:{width}}", text) for name, text in verbs.items()])
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -101,15 +130,33 @@ def _stop(number: int, _: object) -> None:
 
 def main() -> None:
     """The program. Exit status: 0 done, 1 failed, 2 bad input, 3 a check did not pass, 4 a dependency is missing."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores SIGHUP
-            signal.signal(number, _stop)
     try:
-        _run()
+        try:
+            _hear()
+            _run()
+        finally:
+            _be_deaf()
     except SystemExit as leaving:
         if "rattler" in sys.modules and isinstance(leaving.code, int):
             _leave(leaving.code)
         raise
+    except (KeyboardInterrupt, _Stopped) as stopped:  # before or after the verb: there is nothing to put in order
+        _leave(128 + getattr(stopped, "number", signal.SIGINT))
+
+
+def _hear() -> None:
+    """Have the signals that ask the program to end raised as exceptions."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:  # as the package has set it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores SIGHUP
+            signal.signal(number, _stop)
+
+
+def _be_deaf() -> None:
+    """Have Ctrl-C end the program at once: where Python raises it while it exits itself, it shows a traceback."""
+    if signal.getsignal(signal.SIGINT) == signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _leave(code: int) -> None:
@@ -124,11 +171,21 @@ def _leave(code: int) -> None:
     os._exit(code)
 
 
+def _colour() -> bool | None:
+    """False where colours are unwanted (NO_COLOR) or not understood; None: as the stream is a terminal or not."""
+    return False if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" else None
+
+
 def _run() -> None:
+    with click.Context(cli, color=_colour()):  # for the errors below, which come after the verb's own context
+        _run_verb()
+
+
+def _run_verb() -> None:
     if "--debug" not in sys.argv and not sys.warnoptions:  # libraries warn who programs with them
         warnings.simplefilter("ignore")
     try:
-        sys.exit(cli.main(standalone_mode=False) or 0)  # click hands an Exit's code back
+        sys.exit(cli.main(standalone_mode=False, color=_colour()) or 0)  # click hands an Exit's code back
     except StackyardError as error:
         if "--debug" in sys.argv:
             raise
@@ -136,18 +193,23 @@ def _run() -> None:
 
         show_error(error)
         sys.exit(error.exit_code)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        sys.exit(error.exit_code)
     except click.ClickException as error:
-        error.show()
+        from stackyard.cli.output import show_error
+
+        show_error(as_error(error))
         sys.exit(error.exit_code)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(141)
     except (KeyboardInterrupt, click.Abort):  # click turns the one into the other
-        click.echo(f"interrupted: {_UNCHANGED}", err=True)
+        click.echo(f"interrupted: {_AGAIN}", err=True)
         sys.exit(130)
     except _Stopped as stopped:
         name = signal.Signals(stopped.number).name
-        click.echo(f"ended by {name}: {_UNCHANGED}", err=True)
+        click.echo(f"ended by {name}: {_AGAIN}", err=True)
         sys.exit(128 + stopped.number)
     except OSError as error:
         if "--debug" in sys.argv:
@@ -155,8 +217,18 @@ def _run() -> None:
         from stackyard.cli.output import show_error
 
         name = f"{error.filename}: " if error.filename else "cannot read or write: "
-        show_error(StackyardError(f"{name}{error.strerror or error}"))
+        hint = None if _has_directory() else "the current directory was removed: change to another (cd)"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            hint = f"free some space and type the same again: {_UNCHANGED}"
+        show_error(StackyardError(f"{name}{error.strerror or error}", hint=hint))
         sys.exit(1)
+
+
+def _has_directory() -> bool:
+    try:
+        return bool(Path.cwd())
+    except OSError:
+        return False
 
 
 if __name__ == "__main__":

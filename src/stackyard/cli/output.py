@@ -12,6 +12,7 @@ from typing import Any, TextIO
 
 import click
 
+from stackyard.cli.tables import table, terminal_width
 from stackyard.cli.typed import as_typed
 from stackyard.errors import ManyErrors, StackyardError
 
@@ -76,12 +77,9 @@ def show_json(value: Any) -> None:
 
 
 def show_table(rows: Sequence[Mapping[str, str]], columns: Sequence[str]) -> None:
-    """Rows as columns of even width, headed by their names; colours in a cell do not count."""
-    widths = [max(len(c), *(len(click.unstyle(row[c])) for row in rows)) if rows else len(c) for c in columns]
-    click.echo("  ".join(click.style(c.ljust(w), bold=True) for c, w in zip(columns, widths, strict=True)).rstrip())
-    for row in rows:
-        cells = (row[c] + " " * (w - len(click.unstyle(row[c]))) for c, w in zip(columns, widths, strict=True))
-        click.echo("  ".join(cells).rstrip())
+    """Rows as columns of even width, headed by their names; on a terminal as wide as that."""
+    for line in table(rows, columns, terminal_width()):
+        click.echo(line)
 
 
 def human_bytes(size: float) -> str:

@@ -1,4 +1,4 @@
-"""``stackyard verify --repair``: restores damaged files, and says what was done."""
+"""``verify --repair`` and ``fsck --repair``: restore damaged files, and say what was done."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stackyard.cli.context import Context
 from stackyard.errors import StackyardError
 from stackyard.findings import some
 from stackyard.progress import Progress
-from stackyard.yard.layout import RevisionPaths, Yard
-from stackyard.yard.origin import origin
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard
 from stackyard.yard.record import Entry, read_record
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ _SHOWN = 5
 
 
 def repair(
-    context: Context, yard: Yard, site: Site, entries: Sequence[Entry], progress: Progress, *, whole: bool
+    yard: Yard, site: Site, entries: Sequence[Entry], progress: Progress, rest: Callable[[], Iterable[str]] = tuple
 ) -> None:
     """Restore the damaged files of this yard's own revisions; a notice says which.
 
@@ -29,12 +28,11 @@ def repair(
     operations that modulefiles are made of, since all that follows reads them.
 
     Args:
-        whole: also the modulefiles and the caches of the yard.
+        rest: repairs what belongs to no revision; what it did, a sentence each.
 
     Raises:
         StackyardError: the yard is not writable for you.
     """
-    from stackyard.publish.repair import repair_yard
     from stackyard.publish.writing import building
 
     own = [entry for entry in entries if Path(entry.folder).is_relative_to(yard.root)]
@@ -45,9 +43,8 @@ def repair(
     with building(yard, site, (entry.stack for entry in own), progress.notice):
         sound = list(_each(own, progress, _record))
         list(_each(sound, progress, lambda entry: _operations(entry, yard, site)))
-        if whole:
-            for line in repair_yard(yard, site, origin(context.command)):
-                progress.notice(line)
+        for line in rest():
+            progress.notice(line)
         list(_each(sound, progress, lambda entry: _files(entry, yard, site, progress)))
 
 
@@ -66,7 +63,9 @@ def _each(entries: Iterable[Entry], progress: Progress, step: Callable[[Entry], 
 
 def _record(entry: Entry) -> Iterable[str]:
     from stackyard.publish.beside import restore_record
+    from stackyard.publish.repair import require_in_place
 
+    require_in_place(RevisionPaths.of(entry.folder))
     return restore_record(RevisionPaths.of(entry.folder))
 
 

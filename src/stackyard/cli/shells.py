@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stackyard.findings import some
-from stackyard.yard.layout import RevisionPaths, Yard
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard
 from stackyard.yard.record import BuildRecord
 
 if TYPE_CHECKING:

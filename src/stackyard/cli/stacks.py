@@ -11,22 +11,35 @@ from stackyard.errors import InputError, ManyErrors, StackyardError
 if TYPE_CHECKING:
     from stackyard.progress import Progress
     from stackyard.spec.models import Site, Stack
+    from stackyard.yard.layout import Yard
 
 
-def load_stacks(files: Sequence[Path], site: Site, name: str | None, version: str | None) -> tuple[Stack, ...]:
-    """The stacks of all files; a file named twice counts once.
+def load_stacks(
+    files: Sequence[Path], site: Site, yard: Yard, name: str | None, version: str | None, variants: Sequence[str] = ()
+) -> tuple[Stack, ...]:
+    """The stacks of all files, with the bases that they name; a file named twice counts once.
+
+    Args:
+        name, version: as the command line gives them.
+        variants: the names of those that are asked for, which every file has; empty: all.
 
     Raises:
-        InputError: a file is invalid, or two files define the same version of the same stack; `ManyErrors` for
-            several problems.
+        InputError: no module can have this name or version; a file is invalid or lacks a variant, or two files define
+            the same version of the same stack; `ManyErrors` for several problems.
     """
+    from stackyard.lock.onbase import looked_up
+    from stackyard.spec import naming
+    from stackyard.spec.choose import choose
     from stackyard.spec.load import load_stack
 
+    for option, text in (("--name", name), ("--version", version)):
+        if text is not None:
+            naming.given(option, text)
     problems: list[StackyardError] = []
     stacks = []
     for file in dict.fromkeys(files):
         try:
-            stacks.append(load_stack(file, site, name, version))
+            stacks.append(choose(looked_up(load_stack(file, site, name, version), yard), variants))
         except ManyErrors as error:
             problems += error.problems
         except InputError as error:
@@ -55,6 +68,6 @@ def _check_distinct(stacks: Sequence[Stack]) -> None:
 
 def tell(stacks: Sequence[Stack], progress: Progress) -> None:
     """Report each notice from reading the files once."""
-    notices = [text for stack in stacks for variant in stack.variants for text in variant.notices]
+    notices = [text for stack in stacks for variant in stack.wanted for text in variant.notices]
     for text in dict.fromkeys(notices):
         progress.notice(text)

@@ -16,7 +16,7 @@ from stackyard.cli.shells import module_notes
 from stackyard.expose.commands import example
 from stackyard.findings import counted
 from stackyard.publish.deploy import USABLE, Outcome, Result
-from stackyard.yard.layout import RevisionPaths
+from stackyard.yard.folders import RevisionPaths
 
 if TYPE_CHECKING:
     from stackyard.spec.models import Stack
@@ -40,8 +40,8 @@ WORDS = {
     "updated": "already published; labels updated",
     "reinstated": "already published; the newest again, as its file describes it",
     "inherited": "already published by the site, nothing to do",
-    "failed": "built, not published: a check failed",
-    "held": "built, not published: a required check was skipped",
+    "failed": "not published: a check failed",
+    "held": "not published: a required check was skipped",
     "broken": "not built",
 }
 
@@ -101,7 +101,10 @@ def _show_built(outcome: Outcome, said: Sequence[str]) -> None:
     disk = record.disk
     own = f"{human_bytes(disk.bytes_new)} in {disk.inodes_new:,} files of its own"
     shared = f"{human_bytes(disk.bytes_shared)} in {disk.inodes_shared:,} files shared with the cache"
-    click.echo(f"    {counted(len(record.packages), 'package')}; {own}, {shared} ({disk.link_mode})")
+    size = f"{own}, {shared} ({disk.link_mode})"
+    if record.adopted:
+        size = f"{human_bytes(disk.bytes_shared)} in {disk.inodes_shared:,} files, all of them where they were"
+    click.echo(f"    {counted(len(record.packages), 'package')}; {size}")
     if outcome.report is not None:
         click.echo(f"    {outcome.report.summary()}")
         for check in outcome.report.tolerated() if outcome.status in USABLE else ():
@@ -128,6 +131,9 @@ def exceptions_text(report: Report, stack: Stack | None) -> str:
     exceptions = report.exceptions()
     if not exceptions or stack is None:
         return ""
+    if stack.kind == "adopted":
+        options = (f"--except {shlex.quote(f'{key}={name}')}" for key, names in exceptions.items() for name in names)
+        return f"adopt it with {' '.join(options)}"
     lines = ["exceptions:", *(f"  {key}: {json.dumps(names)}" for key, names in exceptions.items())]
     file = Path(stack.file)
     if stack.kind == "stack":

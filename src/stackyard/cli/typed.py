@@ -26,8 +26,15 @@ def _folders(words: Iterable[str]) -> Iterator[tuple[str, str]]:
     """The absolute directory of every relative path among the words, and the directory as written, with its slash."""
     for word in words:
         path = Path(word)
-        if word.startswith("-") or path.is_absolute() or not path.exists():
+        if word.startswith("-") or path.is_absolute() or path.name in ("", "..") or not _exists(path):
             continue
         folder = path.absolute().parent
         if folder != Path(folder.anchor):
             yield str(folder), "" if str(path.parent) == "." else f"{path.parent}/"
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # a word that is too long for a path, or has a null byte
+        return False

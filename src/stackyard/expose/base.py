@@ -21,11 +21,12 @@ from stackyard.change import (
     SetRestorable,
     UserPath,
 )
+from stackyard.expose.asking import asked_of_users, asking_change
 from stackyard.expose.commands import commands_change, runs_beside
 from stackyard.expose.conda import conda_operations
 from stackyard.host.names import brings_conda
-from stackyard.spec.siteyard import in_sites_yard
-from stackyard.yard.layout import RevisionPaths
+from stackyard.yard.extending import Layer
+from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.payload import IMAGES
 from stackyard.yard.record import BuildRecord
 
@@ -45,6 +46,8 @@ def base_change(record: BuildRecord, site: Site) -> EnvironmentChange:
     that the user activated on top. LD_LIBRARY_PATH is never changed.
     """
     prefix, payload = record.prefix, record.payload
+    if record.form.kind == "container":  # the rest of its environment is set in the container
+        return EnvironmentChange(tuple(Prepend("PATH", str(folder)) for folder in payload.program_folders))
     operations: list[Operation] = [
         *(Prepend("PATH", str(folder)) for folder in reversed(payload.program_folders)),
         *(Prepend(IMAGES, str(revision)) for revision in payload.listed),
@@ -62,10 +65,34 @@ def base_change(record: BuildRecord, site: Site) -> EnvironmentChange:
     return EnvironmentChange(tuple(operations))
 
 
-def full_change(record: BuildRecord, site: Site) -> EnvironmentChange:
-    """Everything that loading a revision does: `stack_change`, or its commands alone; its variables, its notice."""
-    offered = commands_change(record) if runs_beside(record) else stack_change(record, site)
-    change = offered + _variables(record, site)
+def layer_change(record: BuildRecord, of_base: EnvironmentChange) -> EnvironmentChange:
+    """What makes an extension usable: everything that its base does, then its own programs and its activation.
+
+    One module does both, so that loading it needs no second one.
+
+    Args:
+        of_base: what loading the base does.
+    """
+    payload = record.payload
+    assert isinstance(payload, Layer)
+    own = (
+        *(Prepend("PATH", str(folder)) for folder in (*reversed(payload.program_folders), payload.drift.bin)),
+        Prepend("MANPATH", str(payload.manuals), keep_system=True),
+    )
+    return merged(of_base + EnvironmentChange(own) + record.activation.change)
+
+
+def full_change(record: BuildRecord, site: Site, of_base: EnvironmentChange | None = None) -> EnvironmentChange:
+    """Everything that loading a revision does: `stack_change`, or its commands alone; its variables, its notice.
+
+    Args:
+        of_base: of an extension, what loading its base does.
+    """
+    if of_base is not None:
+        offered = layer_change(record, of_base)
+    else:
+        offered = commands_change(record) if runs_beside(record) else stack_change(record, site)
+    change = offered + _variables(record, site) + asking_change(record, site)
     return merged(change + _notice(record, change))
 
 
@@ -128,12 +155,8 @@ def _variables(record: BuildRecord, site: Site) -> EnvironmentChange:
     """
     values: Mapping[str, str] = record.settings.get("variables") or {}
     own = [SetRestorable(name, str(text).replace("{prefix}", record.prefix)) for name, text in values.items()]
-    for_all = in_sites_yard(record.path, site)
-    accepted = [
-        SetRestorable(variable, "yes")
-        for name, variable in _licences(record)
-        if not for_all or name in site.licences.on_behalf_of_users
-    ]
+    asked = {entry["name"] for entry in asked_of_users(record, site)}
+    accepted = [SetRestorable(variable, "yes") for name, variable in _licences(record) if name not in asked]
     return EnvironmentChange((*own, *accepted))
 
 
@@ -153,7 +176,7 @@ def licence_lines(record: BuildRecord, change: EnvironmentChange) -> list[str]:
     texts = RevisionPaths.of(record.path).recipe
     accepted = {operation.variable for operation in change if isinstance(operation, SetRestorable)}
     return [
-        f"{name}: read its licence in {texts}; to accept it, set {variable}=yes"
+        f"{name}: read its licence in {texts}; its first command asks for it, or set {variable}=yes"
         for name, variable in _licences(record)
         if variable not in accepted
     ]

@@ -7,14 +7,19 @@ packages in the user's home directory, while its children find these variables u
 
 from __future__ import annotations
 
+import os
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 
 from stackyard.change import EnvironmentChange, Prepend
 from stackyard.errors import InputError
 from stackyard.yard import atomic, permissions
-from stackyard.yard.layout import RevisionPaths
+from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.record import BuildRecord
+
+_HEAD = 1024
+_MOUNT_S = 120.0
 
 
 def commands_of(record: BuildRecord) -> tuple[str, ...]:
@@ -29,7 +34,8 @@ def runs_beside(record: BuildRecord) -> bool:
 
 def example(record: BuildRecord) -> str:
     """A command that the stack has, for a hint: one that it offers, else Python, else a shell."""
-    return next(iter(commands_of(record)), "python" if record.interpreter and record.packages else "bash")
+    wrapped: Mapping[str, str] = record.container.get("commands") or {}
+    return next(iter((*commands_of(record), *wrapped)), "python" if record.interpreter and record.packages else "bash")
 
 
 def commands_change(record: BuildRecord) -> EnvironmentChange:
@@ -69,14 +75,24 @@ def _script(record: BuildRecord, name: str) -> str:
     return f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n'
 
 
+def _head(record: BuildRecord, program: Path) -> bytes:
+    """The first bytes of a program; of one in an image, where that is mounted: elsewhere it is a stub."""
+    if record.payload.is_visible:
+        with program.open("rb") as file:
+            return file.read(_HEAD)
+    from stackyard.host.command import run
+
+    argv, environ = record.payload.command(["head", "-c", str(_HEAD), str(program)], dict(os.environ))
+    return run(argv, env=environ, timeout_s=_MOUNT_S, leaves_others=True).stdout.encode()
+
+
 def _interpreter(record: BuildRecord, program: Path) -> list[str]:
     """The stack's Python and its option for isolation, where the program is a Python script.
 
     Its first line names the interpreter. One whose path is too long for the kernel stands in the second line, of a
     script that is both shell and Python.
     """
-    with program.open("rb") as file:
-        first, _, rest = file.read(1024).partition(b"\n")
+    first, _, rest = _head(record, program).partition(b"\n")
     if not first.startswith(b"#!") or not (b"python" in first or rest.startswith(b"'''exec'")):
         return []
     python_2 = str(record.interpreter.get("version", "")).startswith("2.")

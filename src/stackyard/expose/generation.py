@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stackyard.errors import StackyardError
 from stackyard.expose import lua, tcl
 from stackyard.expose.names import rc_lua, rc_tcl, short_names
+from stackyard.expose.page import page
 from stackyard.expose.published import change_of, freeze
 from stackyard.expose.root import users_path
 from stackyard.expose.spider import write_cache
 from stackyard.host.hashing import sha256_file
-from stackyard.yard import atomic, generations
-from stackyard.yard.layout import Yard
+from stackyard.yard import atomic, generations, trash
+from stackyard.yard.layout import Yard, place_of
 from stackyard.yard.record import BuildRecord, Entry
+from stackyard.yard.signatures import refusals
 
 if TYPE_CHECKING:
     from stackyard.change import EnvironmentChange
@@ -32,7 +35,8 @@ def write_modules(
 ) -> None:
     """Write the modules of one generation into `folder`, which is not yet visible to users.
 
-    Every entry gets its modulefiles, even a withdrawn one: a shell that loaded it must be able to unload it.
+    Every entry gets its modulefiles, even a withdrawn one: a shell that loaded it must be able to unload it. That of a
+    removed one does nothing else.
 
     Args:
         entries: all revisions whose files still exist, with their short names already assigned.
@@ -46,7 +50,7 @@ def write_modules(
     """
     texts = module_texts(entries, records, site, yard)
     for entry in entries:
-        if entry.module in records:
+        if entry.module in records and entry.state != "removed":
             freeze(records[entry.module], site)
     for path, text in texts.items():
         atomic.write_text(folder / path, text)
@@ -71,17 +75,21 @@ def module_texts(
 ) -> dict[str, str]:
     """The files of a generation by their path in ``modules/``. Writes nothing.
 
-    A revision whose record or frozen operations cannot be read keeps the modulefiles that it has: it works as before,
-    and the damage of one revision stops nothing about the others.
+    One without a signature that the yard demands refuses to be loaded, and can be unloaded: a modulefile runs nothing,
+    so it is decided here. A revision whose record or frozen operations cannot be read keeps the modulefiles that it
+    has: it works as before, and the damage of one revision stops nothing about the others.
 
     Raises:
         StackyardError: such a revision has no modulefiles either.
     """
     texts: dict[str, str] = {}
+    refused = refusals(entries, records, yard)
+    places = trash.removed(yard) if any(entry.state == "removed" for entry in entries) else {}
     for entry in entries:
         try:
             record = _record(entry, records)
-            texts |= modulefiles(record, entry, change_of(record, site), site)
+            change = change_of(record, site, places.get(place_of(entry.folder)))
+            texts |= modulefiles(record, entry, change, site, refused.get(entry.module, ""))
         except StackyardError:
             kept = _kept(entry, yard)
             if not kept:
@@ -96,13 +104,21 @@ def module_texts(
     return texts
 
 
-def modulefiles(record: BuildRecord, entry: Entry, change: EnvironmentChange, site: Site) -> dict[str, str]:
-    """The modulefiles of one revision, in the site's formats."""
+def modulefiles(
+    record: BuildRecord, entry: Entry, change: EnvironmentChange, site: Site, refused: str = ""
+) -> dict[str, str]:
+    """The modulefiles of one revision, in the site's formats.
+
+    Args:
+        refused: why it may not be loaded; empty: it may.
+    """
+    content = page(record, site, entry=entry, change=change)
+    content = replace(content, removed=refused) if refused else content
     texts: dict[str, str] = {}
     if "lua" in site.modules.formats:
-        texts[f"{entry.module}.lua"] = lua.render(record, site, entry=entry, change=change)
+        texts[f"{entry.module}.lua"] = lua.render_page(content)
     if "tcl" in site.modules.formats:
-        texts[entry.module] = tcl.render(record, site, entry=entry, change=change)
+        texts[entry.module] = tcl.render_page(content)
     return texts
 
 

@@ -1,7 +1,8 @@
 """Modulefiles for Lmod, in Lua: static operations only, safe with unset variables, fast for the spider.
 
 The modulefile contains the helper functions that it uses, so that it works wherever it is copied. They depend only on
-``mode()`` and the environment; no program is run and no file is read.
+``mode()`` and the environment; no program is run and no file is read. One test at load: whether the directory of
+the revision exists, which a yard that was renamed has elsewhere.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from stackyard.change import (
 )
 from stackyard.expose.limits import quoted, unquotable_in
 from stackyard.expose.page import Page, page
-from stackyard.expose.rendering import messages, one_line, ordered
+from stackyard.expose.rendering import messages, missing, one_line, ordered, refusal
 from stackyard.yard.record import BuildRecord, Entry
 
 if TYPE_CHECKING:
@@ -123,6 +124,7 @@ def render_page(content: Page) -> str:
         _head(content),
         f"local this = {quote(content.module)}\n"
         'local loading, unloading = mode() == "load", mode() == "unload"\nlocal shell = myShellType()',
+        _refusal(content),
         *(_HELPERS[name] for name in used),
         body,
         _messages(content),
@@ -159,7 +161,18 @@ def _head(content: Page) -> str:
 
 def _messages(content: Page) -> str:
     lines = "".join(f"   LmodMessage({quote(text)})\n" for text in messages(content))
+    first, text = content.retired
+    if first:
+        lines += f"   if os.date('%Y%m%d') >= {quote(first)} then LmodMessage({quote(text)}) end\n"
     return f"if loading then\n{lines}end" if lines else ""
+
+
+def _refusal(content: Page) -> str:
+    if content.removed:
+        return f"if loading then LmodError({quote(refusal(content))}) end"
+    if content.needs:
+        return f"if loading and not isDir({quote(content.needs)}) then LmodError({quote(missing(content))}) end"
+    return ""
 
 
 def _value(text: str) -> str:

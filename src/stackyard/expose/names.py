@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from stackyard import grammar
 from stackyard.expose import lua, tcl
+from stackyard.late import dataclass
 from stackyard.yard.record import BuildRecord, Entry
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def alias_modules(
         if record is None:
             continue
         wanted = {str(name): str(name) for name in record.settings.get("aliases") or ()} | dict(site.modules.aliases)
-        versions = {package.name: package.version for package in record.packages}
+        versions = {package.name: package.version for package in record.own_packages}
         for package, template in wanted.items():
             name = _of_variant(template, record.axes)
             if package in versions and name and name not in taken:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stackyard.change import EnvironmentChange
 from stackyard.expose.base import holds_conda, licence_lines
 from stackyard.expose.published import change_of
 from stackyard.host.names import canonical
+from stackyard.late import dataclass
 from stackyard.yard.record import BuildRecord, Entry, PackageRecord
 
 if TYPE_CHECKING:
     from stackyard.spec.models import Site
 
 _LISTED = 40
+_CONSTANT = "This revision never changes."
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,10 @@ class Page:
         extensions: ``name/version`` of every package, for ``module spider``.
         deprecated: a date and a message, shown when it is loaded; empty: none.
         notice: another message shown when it is loaded; empty: none.
+        removed: why it cannot be loaded any more; empty: it can. It is unloaded as ever.
+        needs: the directory without which it cannot be loaded: its yard may have been moved, or what was adopted.
+            Empty: none.
+        retired: from which day (20270301) the message of that name is shown when it is loaded; empty: never.
     """
 
     module: str
@@ -43,6 +48,9 @@ class Page:
     deprecated: str
     notice: str
     change: EnvironmentChange
+    removed: str = ""
+    needs: str = ""
+    retired: tuple[str, str] = ("", "")
 
 
 def page(
@@ -69,7 +77,23 @@ def page(
         deprecated=deprecated.strip(),
         notice=entry.notice.strip() if entry else "",
         change=change,
+        removed=_removed(entry) if entry and entry.state == "removed" else "",
+        needs=record.prefix if record.adopted else record.path,
+        retired=_retired(entry) if entry and entry.retired else ("", ""),
     )
+
+
+def _removed(entry: Entry) -> str:
+    """What loading a removed revision prints."""
+    use = entry.successor or entry.stack
+    undo = f"stackyard remove {entry.module} --undo"
+    return f"{entry.module} was removed: use {use}; its staff can bring it back for some days: {undo}"
+
+
+def _retired(entry: Entry) -> tuple[str, str]:
+    """The first day and the message of a retirement."""
+    use = f": use {entry.successor}" if entry.successor else ""
+    return entry.retired.replace("-", ""), f"{entry.module} is retired since {entry.retired}{use}; it will be removed"
 
 
 def roots(packages: tuple[PackageRecord, ...]) -> list[PackageRecord]:
@@ -110,6 +134,9 @@ def _commands(record: BuildRecord) -> str:
     if holds_conda(record):
         lines["conda create -n mine python"] = "create an environment of your own in $CONDA_ENVS_PATH"
         lines["conda activate mine"] = "activate it; unloading this module deactivates it"
+    elif record.base:
+        lines["pip install NAME"] = "add packages to it; `stackyard status` lists them, `stackyard update` records them"
+        lines[f"stackyard show {record.base.id}"] = "the base that it is a layer on"
     elif _has_python(record) and record.packages:
         first, *others, last = record.payload.on_top(record.interpreter)
         lines[first] = "create an environment of your own on top, then"
@@ -117,7 +144,8 @@ def _commands(record: BuildRecord) -> str:
         lines[f"{last} && pip install NAME"] = "add packages to it (pip install --user is disabled)"
     lines[f"module unload {record.stack}"] = "unload it, whichever of its names was loaded"
     width = max(len(line) for line in lines)
-    return "This revision never changes. Useful commands:\n\n" + "\n".join(
+    constant = "Others may change its files: `stackyard verify` finds that." if record.adopted else _CONSTANT
+    return f"{constant} Useful commands:\n\n" + "\n".join(
         f"    {command:<{width}}   {meaning}" for command, meaning in lines.items()
     )
 

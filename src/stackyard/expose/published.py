@@ -7,16 +7,17 @@ unload it cleanly, so ``module.json`` in the revision's directory is written onc
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stackyard.change import EnvironmentChange
 from stackyard.errors import StackyardError
-from stackyard.expose.base import full_change
-from stackyard.expose.commands import write_commands
+from stackyard.expose.asking import write_asking
+from stackyard.expose.base import full_change, stack_change
+from stackyard.expose.commands import runs_beside, write_commands
+from stackyard.late import dataclass
 from stackyard.yard import atomic, checksum, disk, formats, members
-from stackyard.yard.layout import RevisionPaths
-from stackyard.yard.record import BuildRecord
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.record import BuildRecord, read_record
 
 if TYPE_CHECKING:
     from stackyard.spec.models import Site
@@ -42,19 +43,34 @@ MODULE = formats.Kind(
 """``module.json``: the operations of a revision."""
 
 
-def change_of(record: BuildRecord, site: Site | Callable[[], Site]) -> EnvironmentChange:
+def change_of(
+    record: BuildRecord, site: Site | Callable[[], Site], paths: RevisionPaths | None = None
+) -> EnvironmentChange:
     """What loading this revision does: the frozen operations, or those that would be frozen now. Writes nothing.
 
     Args:
         site: the site, or a function that reads it, which is called only if the operations are not frozen yet.
+        paths: where the files of the revision are, if they were removed from their place.
 
     Raises:
         StackyardError: ``module.json`` is damaged or of a newer format.
     """
-    frozen = RevisionPaths.of(record.path).module
+    frozen = (paths or RevisionPaths.of(record.path)).module
     if not disk.is_there(frozen):
-        return full_change(record, site() if callable(site) else site)
+        return present_change(record, site() if callable(site) else site)
     return formats.load(frozen, MODULE)
+
+
+def present_change(record: BuildRecord, site: Site) -> EnvironmentChange:
+    """What would be frozen now; of an extension with what is frozen of its base.
+
+    Raises:
+        StackyardError: its base was removed, or cannot be read.
+    """
+    if record.base is None:
+        return full_change(record, site)
+    base = read_record(record.base.paths.record)
+    return full_change(record, site, stack_change(base, site) if runs_beside(base) else change_of(base, site))
 
 
 def is_frozen(record: BuildRecord) -> bool:
@@ -70,7 +86,7 @@ def freeze(record: BuildRecord, site: Site) -> None:
     """Write what `change_of` gives, once; the revision's condarc and its commands are written before it."""
     if not disk.is_there(RevisionPaths.of(record.path).module):
         write_beside(record, site)
-        write_change(record, full_change(record, site))
+        write_change(record, present_change(record, site))
 
 
 def write_change(record: BuildRecord, change: EnvironmentChange) -> None:
@@ -80,9 +96,11 @@ def write_change(record: BuildRecord, change: EnvironmentChange) -> None:
 
 
 def write_beside(record: BuildRecord, site: Site) -> None:
-    """Write the condarc of a revision and its commands: what its operations name beside the prefix."""
+    """Write the condarc of a revision, its commands and what asks for its licences: what its operations name beside
+    the prefix."""
     atomic.write_text(RevisionPaths.of(record.path).condarc, users_policy(site))
     write_commands(record)
+    write_asking(record, site)
 
 
 def users_policy(site: Site) -> str:

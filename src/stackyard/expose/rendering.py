@@ -22,6 +22,17 @@ def messages(content: Page) -> list[str]:
     return texts + [operation.text for operation in content.change if isinstance(operation, Notice)]
 
 
+def refusal(content: Page) -> str:
+    """What is shown instead of loading it; empty where it can be loaded."""
+    return one_line(content.removed)
+
+
+def missing(content: Page) -> str:
+    """What is shown instead of loading it where the directory that it needs does not exist."""
+    why = "not found: its files were moved or removed; restore them, or choose another: stackyard list"
+    return one_line(f"{content.module}: {content.needs} {why}")
+
+
 def one_line(text: str) -> str:
     """A value with spaces for line breaks, because module systems hand those to the shell unquoted (see `limits`)."""
     return _BREAK.sub(" ", text)

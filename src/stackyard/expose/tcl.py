@@ -27,7 +27,7 @@ from stackyard.change import (
 )
 from stackyard.expose.limits import quoted, unquotable_in
 from stackyard.expose.page import Page, page
-from stackyard.expose.rendering import messages, one_line, ordered
+from stackyard.expose.rendering import messages, missing, one_line, ordered, refusal
 from stackyard.yard.record import BuildRecord, Entry
 
 if TYPE_CHECKING:
@@ -85,12 +85,18 @@ proc lead {name directory} {
     }
     prepend-path $name $directory
 }""",
+    # Two directories of a module on one list: Lmod shows neither as removed while it unloads; the list is empty once
+    # all of them are. It doubles the colon at the end of a list.
     "prepend_keeping": """\
 proc prepend_keeping {name directory} {
-    set now [current $name]
-    if {$::loading && $now eq {}} {
+    lappend ::own($name) $directory
+    set others {}
+    foreach entry [split [current $name] :] {
+        if {$entry ne {} && [lsearch -exact $::own($name) $entry] < 0} { lappend others $entry }
+    }
+    if {$::loading && [current $name] eq {}} {
         setenv $name "$directory:"
-    } elseif {$::unloading && $now eq "$directory:"} {
+    } elseif {$::unloading && $others eq {}} {
         setenv $name {}
     } else {
         prepend-path $name $directory
@@ -165,6 +171,7 @@ def render_page(content: Page) -> str:
         + ": written by stackyard from the record of its build; changes here are lost",
         _help(content),
         f"set this {quote(content.module)}\n{_MODES}",
+        _refusal(content),
         *_procedures(body),
         body,
         _messages(content),
@@ -203,7 +210,20 @@ def _relations(content: Page) -> list[str]:
 
 def _messages(content: Page) -> str:
     lines = "".join(f"    puts stderr {quote(text)}\n" for text in messages(content))
+    first, text = content.retired
+    if first:
+        today = "[clock format [clock seconds] -format %Y%m%d]"
+        lines += f"    if {{{today} >= {first}}} {{ puts stderr {quote(text)} }}\n"
     return f"if {{$::loading}} {{\n{lines}}}" if lines else ""
+
+
+def _refusal(content: Page) -> str:
+    if content.removed:
+        return f"if {{$::loading}} {{ puts stderr {quote(refusal(content))}; break }}"
+    if content.needs:
+        test = f"$::loading && ![file isdirectory {quote(content.needs)}]"
+        return f"if {{{test}}} {{ puts stderr {quote(missing(content))}; break }}"
+    return ""
 
 
 def _value(text: str) -> str:

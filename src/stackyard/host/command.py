@@ -7,7 +7,7 @@ import shlex
 import shutil
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from stackyard.errors import MissingError, StackyardError
@@ -55,6 +55,7 @@ def run(
     log: Path | None = None,
     view: View = PLAIN,
     leaves_others: bool = False,
+    watch: Callable[[], object] = lambda: None,
 ) -> Result:
     """Run a program to its end, in a session of its own.
 
@@ -68,6 +69,7 @@ def run(
         log: a file to which the command line and its output are appended, without secrets.
         view: how the program sees the files.
         leaves_others: what it has started may go on after its end, as that of a scheduler's client may.
+        watch: called several times a second while it runs; it ends with what this raises.
 
     Raises:
         MissingError: the program does not exist.
@@ -78,8 +80,9 @@ def run(
     try:
         if view.readonly and "/" not in words[0] and which(words[0], env) is None:
             raise FileNotFoundError(words[0])
-        running = Running(view.argv(words), env, cwd, stdin, guarded=timeout_s >= GUARDED_FROM_S and not leaves_others)
-        out, err, timed_out = running.finish(started + timeout_s)
+        guarded = timeout_s >= GUARDED_FROM_S and not leaves_others
+        running = Running(words, env, cwd, stdin, guarded=guarded, view=view)
+        out, err, timed_out = running.finish(started + timeout_s, watch)
     except OSError as error:
         raise cannot_start(words, cwd, error) from error
     result = Result(words, running.returncode, out, err, time.monotonic() - started)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, TypeVar, cast
+
+from stackyard.late import dataclass
 
 _MAGIC = b"\x7fELF"
 T = TypeVar("T")
@@ -37,14 +38,19 @@ def mapped(path: Path, read: Callable[[mmap.mmap], T], otherwise: T) -> T:
     Returns:
         `otherwise` for a file that cannot be read, is not ELF, or is damaged.
     """
-    from elftools.common.exceptions import ELFError
-
     try:
         with path.open("rb") as stream:
-            if stream.read(4) != _MAGIC:
-                return otherwise
-            with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                return read(data)
+            return _mapped(stream, read, otherwise) if stream.read(4) == _MAGIC else otherwise
+    except OSError:
+        return otherwise
+
+
+def _mapped(stream: BinaryIO, read: Callable[[mmap.mmap], T], otherwise: T) -> T:
+    from elftools.common.exceptions import ELFError  # late: many revisions have no ELF file of their own
+
+    try:
+        with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return read(data)
     except (OSError, ValueError, OverflowError, KeyError, ELFError, AssertionError):
         return otherwise
 

@@ -7,8 +7,10 @@ that a program has started, also in sessions of its own. So processes whose pare
 
     python -I -S guard.py ALIVE STATUS ORDER
 
-The arguments are file descriptors. ORDER holds the number of words, the words, and the environment as ``NAME=value``,
-each followed by NUL: so the program's environment, with libraries of its own perhaps, is not that of this process.
+The arguments are file descriptors. ORDER holds the number of words of the program's view (`readonly.become_view`; 0: it
+sees the files as they are) and these words, the number of words of the program, the words, and the environment as
+``NAME=value``, each followed by NUL: so the program's environment, with libraries of its own perhaps, is not that of
+this process.
 STATUS gets a line ``failed <errno>`` if the program cannot be started, and ``ended <wait status>``. Standard library
 only, and little of it: this starts with every longer command.
 """
@@ -33,9 +35,10 @@ class Guard:
         self.alive, self.status = alive, status
         self.ended_at = float("inf")
         with os.fdopen(order, "rb") as stream:
-            count, *texts = stream.read().split(b"\0")[:-1]
-        self.argv = texts[: int(count)]
-        self.env = dict(text.split(b"=", 1) for text in texts[int(count) :])
+            texts = stream.read().split(b"\0")[:-1]
+        self.view, texts = _counted(texts)
+        self.argv, texts = _counted(texts)
+        self.env = dict(text.split(b"=", 1) for text in texts)
         self.prctl = ctypes.CDLL(None).prctl
         self.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self.wake, woken = os.pipe()
@@ -62,12 +65,18 @@ class Guard:
             os.setsid()
             for number in (_signal.SIGCHLD, _signal.SIGPIPE, _signal.SIGXFSZ):
                 _signal.signal(number, _signal.SIG_DFL)
-            self.prctl(_PR_SET_PDEATHSIG, _signal.SIGKILL, 0, 0, 0)
+            self._end_with_this()
+            if self.view:
+                _take_view(self.view)
+                self._end_with_this()  # a new user namespace forgets it
             os.execvpe(self.argv[0], self.argv, self.env)
         except OSError as error:
             self._tell(b"failed %d\n" % (error.errno or 0))
         finally:
             os._exit(127)
+
+    def _end_with_this(self) -> None:
+        self.prctl(_PR_SET_PDEATHSIG, _signal.SIGKILL, 0, 0, 0)
 
     def _reap(self) -> bool:
         """Collect what has ended; whether anything is left."""
@@ -101,6 +110,22 @@ class Guard:
             except (ProcessLookupError, PermissionError):
                 continue
         time.sleep(0.005)
+
+
+def _counted(texts: list[bytes]) -> tuple[list[bytes], list[bytes]]:
+    """The texts that the first one counts, and the rest."""
+    end = int(texts[0]) + 1
+    return texts[1:end], texts[end:]
+
+
+def _take_view(words: list[bytes]) -> None:
+    """Make this process see the files in a view, or end it."""
+    sys.path.insert(0, os.path.dirname(__file__))  # noqa: PTH120 - quick
+    sys.dont_write_bytecode = True
+    import readonly  # type: ignore[import-not-found]
+
+    if not readonly.become_view([os.fsdecode(word) for word in words]):
+        os._exit(readonly.NO_VIEW)
 
 
 if __name__ == "__main__":

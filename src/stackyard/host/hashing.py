@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 from stackyard.errors import StackyardError
 
 if TYPE_CHECKING:
-    from stackyard.host.http import Trust
+    from stackyard.host.trust import Trust
 
 _BLOCK = 1 << 20
 
@@ -78,6 +78,7 @@ def digest_url(url: str, algorithm: str, trust: Trust | None = None) -> tuple[st
     """
 
     from stackyard.host import http  # with it ssl, which the commands that only read a yard do not need
+    from stackyard.host.trust import PLAIN
 
     def digested(stream: IO[bytes]) -> tuple[str, int]:
         digest, size = hashlib.new(algorithm), 0
@@ -87,4 +88,4 @@ def digest_url(url: str, algorithm: str, trust: Trust | None = None) -> tuple[st
         return digest.hexdigest(), size
 
     path = local_path(url)
-    return http.get(url if path is None else path.as_uri(), digested, timeout_s=60, trust=trust or http.PLAIN)
+    return http.get(url if path is None else path.as_uri(), digested, timeout_s=60, trust=trust or PLAIN)

@@ -20,7 +20,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from email.message import Message
 from functools import lru_cache
 from pathlib import Path
@@ -29,6 +29,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from stackyard.errors import StackyardError
 from stackyard.host import secrets
+from stackyard.host.trust import LOGIN_HINT, PLAIN, Trust
 
 T = TypeVar("T")
 
@@ -39,9 +40,6 @@ PAUSE_S = 0.5
 LONGEST_PAUSE_S = 10.0
 """The longest ``Retry-After`` of a server that is observed."""
 
-LOGIN_HINT = "put the login for this server into ~/.netrc, or write ${NAME}:${PASSWORD}@ into its URL and export both"
-"""What to do about status 401 and 403."""
-
 FAILURES = (OSError, ValueError, http.client.HTTPException)
 """What `open_url`, and reading from what it opened, may raise."""
 
@@ -51,26 +49,6 @@ _TRANSIENT = (
     http.client.IncompleteRead, http.client.BadStatusLine,
 )  # fmt: skip
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-
-
-@dataclass(frozen=True)
-class Trust:
-    """How a server is reached and checked.
-
-    Attributes:
-        cafile: a CA bundle, or a directory of certificates, that replaces the system's; empty: the system's.
-        client_cert: a PEM file with certificate and key.
-        insecure: its certificate is not checked; that of another server, to which it redirects, is.
-        proxy: instead of the environment's.
-    """
-
-    cafile: str = ""
-    client_cert: str = ""
-    insecure: bool = False
-    proxy: str = ""
-
-
-PLAIN = Trust()
 
 
 def get(url: str, use: Callable[[Any], T], *, timeout_s: float, trust: Trust = PLAIN) -> T:

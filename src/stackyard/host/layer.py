@@ -13,10 +13,10 @@ import stat
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from stackyard.errors import StackyardError
+from stackyard.late import dataclass
 
 _SCRIPT = Path(__file__).with_name("overlaid.py")
 _OPAQUE = "trusted.overlay.opaque"

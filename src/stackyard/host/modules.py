@@ -11,7 +11,6 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -20,6 +19,7 @@ from stackyard.host import shell_state
 from stackyard.host.command import clean_environment, ending, run
 from stackyard.host.scratch import scratch
 from stackyard.host.shell_state import ShellState
+from stackyard.late import dataclass
 
 Kind = Literal["lmod", "environment-modules"]
 
@@ -270,7 +270,8 @@ def _script(system: ModuleSystem, modulepaths: Sequence[str], steps: Sequence[Se
     """The session as bash code. It leaves nothing in the shell that a state would show as changed."""
     clock = "${EPOCHREALTIME:-$(/bin/date +%s.%N)}"
     lines = [shell_state.WRITER, system.init("bash"), "type module >/dev/null || exit 97"]
-    lines += [f"module use {shlex.quote(path)}" for path in reversed(modulepaths)]
+    if modulepaths:  # `module use` does the same, and starts the module system for each
+        lines.append(f'export MODULEPATH={shlex.quote(":".join(modulepaths))}"${{MODULEPATH:+:$MODULEPATH}}"')
     lines.append(shell_state.write(folder / "0"))
     for number, words in enumerate(steps, start=1):
         at = shlex.quote(str(folder / str(number)))

@@ -12,12 +12,12 @@ import configparser
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from stackyard.errors import InputError, Where
 from stackyard.host import secrets
 from stackyard.host.names import canonical
+from stackyard.late import dataclass
 
 PYPI = "https://pypi.org/simple"
 

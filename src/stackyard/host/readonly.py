@@ -2,9 +2,11 @@
 
 In that view, a mount namespace, the paths before the first ``--`` are read-only, except those before the second one.
 The files are the same; only what this program and its children can write differs. Root needs nothing for that. Any
-other account gets a user namespace, in which it is itself and has no privilege once the program runs.
+other account gets a user namespace, in which it is itself and has no privilege once the program runs. Without a program
+(``readonly.py [PATH ...] -- [PATH ...]``) it tries the view: exit status 0 if the first path is read-only in it.
 
-Exit status 125: the view cannot be made; the last line on standard error says why. Standard library only.
+Exit status 125: the view cannot be made; the last line on standard error says why. Standard library only. The guard
+calls `become_view` in the process that becomes its program.
 """
 
 import ctypes
@@ -22,19 +24,29 @@ def main() -> None:
     """Make the view and become the program."""
     words = sys.argv[1:]
     first = words.index("--")
-    second = words.index("--", first + 1)
-    try:
-        enter(words[:first], words[first + 1 : second])
-        os.chdir(os.getcwd())  # noqa: PTH109 - the present one is outside the new mounts
-    except OSError as error:
-        print(f"{error.filename or 'cannot make a read-only view'}: {error.strerror}", file=sys.stderr)
+    second = words.index("--", first + 1) if "--" in words[first + 1 :] else len(words)
+    if not become_view(words[:second]):
         sys.exit(NO_VIEW)
     program = words[second + 1 :]
+    if not program:
+        sys.exit(0 if os.statvfs(words[0]).f_flag & os.ST_RDONLY else 1)
     try:
         os.execvp(program[0], program)
     except OSError as error:
         print(f"{program[0]}: {error.strerror}", file=sys.stderr)
         sys.exit(127 if isinstance(error, FileNotFoundError) else 126)
+
+
+def become_view(words: list[str]) -> bool:
+    """Make this process see ``[PATH ...] -- [PATH ...]``; False if it cannot, for the reason on standard error."""
+    first = words.index("--")
+    try:
+        enter(words[:first], words[first + 1 :])
+        os.chdir(os.getcwd())  # noqa: PTH109 - the present one is outside the new mounts
+    except OSError as error:
+        print(f"{error.filename or 'cannot make a read-only view'}: {error.strerror}", file=sys.stderr, flush=True)
+        return False
+    return True
 
 
 def enter(readonly: list[str], writable: list[str]) -> None:

@@ -6,12 +6,14 @@ import os
 import selectors
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
+
+from stackyard.host import script
+from stackyard.host.view import PLAIN, View
 
 _GUARD = Path(__file__).with_name("guard.py")
 LINGER_S = 3.0
@@ -26,19 +28,24 @@ class Running:
 
     Args:
         guarded: start it by `host.guard`, which ends all that it starts; else only its process group can be ended.
+        view: how it sees the files.
 
     Raises:
         OSError: it cannot be started.
     """
 
     def __init__(
-        self, words: Sequence[str], env: Mapping[str, str] | None, cwd: Path | None, stdin: str | None, *, guarded: bool
-    ) -> None:
+        self, words: Sequence[str], env: Mapping[str, str] | None, cwd: Path | None, stdin: str | None, *,
+        guarded: bool, view: View = PLAIN,
+    ) -> None:  # fmt: skip
         self._alive = self._status = -1
         self._argv0 = words[0]
         given = subprocess.DEVNULL if stdin is None else _memory("stdin", stdin.encode())
         try:
-            self._start(words, env, cwd, given) if not guarded else self._start_guarded(words, env, cwd, given)
+            if guarded:
+                self._start_guarded(_order(view.words, words, os.environ if env is None else env), cwd, given)
+            else:
+                self._start(view.argv(words), env, cwd, given)
         finally:
             if given >= 0:
                 os.close(given)
@@ -49,11 +56,11 @@ class Running:
             stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 
-    def _start_guarded(self, words: Sequence[str], env: Mapping[str, str] | None, cwd: Path | None, stdin: int) -> None:
-        order = _memory("order", _order(words, os.environ if env is None else env))
+    def _start_guarded(self, wanted: bytes, cwd: Path | None, stdin: int) -> None:
+        order = _memory("order", wanted)
         alive, self._alive = os.pipe()
         self._status, status = os.pipe()
-        argv: list[str | Path] = [sys.executable, "-I", "-S", _GUARD, str(alive), str(status), str(order)]
+        argv = [*script.words(_GUARD), str(alive), str(status), str(order)]
         try:
             self._process = subprocess.Popen(
                 argv, cwd=cwd, start_new_session=True, pass_fds=(alive, status, order),
@@ -66,8 +73,11 @@ class Running:
             for handle in (alive, status, order):
                 os.close(handle)
 
-    def finish(self, deadline: float) -> tuple[str, str, bool]:
+    def finish(self, deadline: float, watch: Callable[[], object] = lambda: None) -> tuple[str, str, bool]:
         """Wait for its end; kill it at `deadline` (by `time.monotonic`), or if this process is interrupted.
+
+        Args:
+            watch: called several times a second meanwhile; what it raises ends the program.
 
         Returns:
             Its standard output and error, and whether it was killed at the deadline.
@@ -77,7 +87,7 @@ class Running:
         """
         streams = _Streams(self._process)
         try:
-            in_time = streams.read(deadline)
+            in_time = streams.read(deadline, watch)
             if not in_time:
                 self._kill()
                 streams.read(time.monotonic())
@@ -136,13 +146,14 @@ class _Streams:
             self._parts[stream] = []
             self._selector.register(stream, selectors.EVENT_READ)
 
-    def read(self, deadline: float) -> bool:
+    def read(self, deadline: float, watch: Callable[[], object] = lambda: None) -> bool:
         """Read until the program has ended; False where it has not until the deadline.
 
         Its streams are at their end then. A process that it left behind may keep them open: that one is not waited for.
         """
         until = deadline
         while self._selector.get_map():
+            watch()
             if self._process.poll() is not None:
                 until = min(until, time.monotonic() + LINGER_S)
             ready = self._selector.select(max(min(until - time.monotonic(), 0.1), 0))
@@ -179,9 +190,9 @@ class _Streams:
             stream.close()
 
 
-def _order(words: Sequence[str], env: Mapping[str, str]) -> bytes:
+def _order(view: Sequence[str], words: Sequence[str], env: Mapping[str, str]) -> bytes:
     """What the guard reads."""
-    texts = [str(len(words)), *words, *(f"{name}={value}" for name, value in env.items())]
+    texts = [str(len(view)), *view, str(len(words)), *words, *(f"{name}={value}" for name, value in env.items())]
     if any("\0" in text for text in texts):
         raise ValueError("embedded null byte")
     return b"".join(os.fsencode(text) + b"\0" for text in texts)

@@ -18,14 +18,13 @@ from functools import cache
 from pathlib import Path
 
 from stackyard.errors import StackyardError
-from stackyard.host import space
+from stackyard.grammar import YARD
+from stackyard.host import clock, space
 from stackyard.host.identity import boot
 
 _PREFIX, _NEW = "stackyard.", ".stackyard-new-"
 _UNLOCKED = (_NEW, *(f"stackyard-{what}-" for what in ("modules", "verify", "activation", "uv", "given")))
 """How names without a lock begin: of directories that are being made, and of former versions."""
-
-_DAY_S = 86400.0
 
 
 @contextmanager
@@ -57,11 +56,12 @@ def scratch(purpose: str, beside: Path | None = None) -> Iterator[Path]:
 
 
 def _place() -> Path:
-    """$TMPDIR, else /tmp: the first of the usual directories that exists and may be written to."""
+    """$TMPDIR, else /tmp: the first of the usual directories that exists, may be written to, and can be a module path:
+    a path with a blank cannot, and verifications load modules from here."""
     named = [os.environ.get(name, "") for name in ("TMPDIR", "TEMP", "TMP")]
     usual = [Path(name).absolute() for name in (*named, "/tmp", "/var/tmp") if name]
     found = (place for place in usual if place.is_dir() and os.access(place, os.W_OK | os.X_OK))
-    return next(found, usual[0])
+    return next((place for place in found if YARD.accepts(str(place))), usual[0])
 
 
 def _make(place: Path, purpose: str) -> tuple[Path, int]:
@@ -99,7 +99,7 @@ def _is_left(entry: os.DirEntry[str]) -> bool:
     status = entry.stat(follow_symlinks=False)
     if status.st_uid != os.geteuid() or (locked and not _is_unlocked(entry.path)):
         return False
-    return (locked and f"-{boot()}-" in entry.name) or time.time() - status.st_mtime > _DAY_S
+    return (locked and f"-{boot()}-" in entry.name) or time.time() - status.st_mtime > clock.DAY_S
 
 
 def _is_unlocked(folder: str) -> bool:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from stackyard.late import dataclass
 
 SHELL_OWN = frozenset({"_", "SHLVL", "PWD", "OLDPWD"})
 """Variables that every shell changes by itself."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from stackyard.errors import MissingError, StackyardError
 from stackyard.host import command, gateway, secrets
-from stackyard.host.http import LOGIN_HINT, Trust
 from stackyard.host.pipconf import PipSettings
+from stackyard.host.trust import LOGIN_HINT, Trust
 
 _KEPT = ("UV_CONCURRENT_DOWNLOADS", "UV_CONCURRENT_BUILDS", "UV_HTTP_TIMEOUT", "UV_OFFLINE", "UV_SYSTEM_CERTS",
          "UV_NATIVE_TLS", "UV_KEYRING_PROVIDER", "UV_PYTHON_INSTALL_DIR", "UV_PYTHON_INSTALL_MIRROR")  # fmt: skip
@@ -89,15 +89,17 @@ def run(
     extra: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     check: bool = False,
+    watch: Callable[[], object] = lambda: None,
 ) -> command.Result:
     """Run ``uv WORDS`` to its end.
 
     Args:
         extra: variables on top of `environment`.
         check: raise CommandError where uv exits with a status other than 0.
+        watch: as for `command.run`.
     """
     env = {**environment(settings), **(extra or {})}
-    result = command.run([program(), *words], env=env, cwd=cwd, timeout_s=timeout_s, check=check)
+    result = command.run([program(), *words], env=env, cwd=cwd, timeout_s=timeout_s, check=check, watch=watch)
     return replace(result, stdout=secrets.written(result.stdout), stderr=secrets.written(result.stderr))
 
 

@@ -5,13 +5,12 @@ Modes do not keep root out, nor an owner who changes them. In a mount namespace 
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
 from stackyard.errors import StackyardError
+from stackyard.host import script
 from stackyard.late import dataclass
 
 _SCRIPT = Path(__file__).with_name("readonly.py")
@@ -24,12 +23,16 @@ class View:
     readonly: tuple[Path, ...] = ()
     writable: tuple[Path, ...] = ()
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The view in the words of `host.readonly`; none for the files as they are."""
+        return (*map(str, self.readonly), "--", *map(str, self.writable)) if self.readonly else ()
+
     def argv(self, words: Sequence[str]) -> tuple[str, ...]:
         """The command line that runs another one in this view."""
         if not self.readonly:
             return tuple(words)
-        readonly, writable = map(str, self.readonly), map(str, self.writable)
-        return (sys.executable, "-I", "-S", str(_SCRIPT), *readonly, "--", *writable, "--", *words)
+        return (*script.words(_SCRIPT), *self.words, "--", *words)
 
 
 PLAIN = View()
@@ -52,11 +55,9 @@ def _refused(readonly: tuple[Path, ...], writable: tuple[Path, ...]) -> str:
     """Why this view cannot be made, found by making it; empty if it can."""
     from stackyard.host import command  # which runs programs in views
 
-    code = f"import sys,os; sys.exit(0 if os.statvfs({os.fspath(readonly[0])!r}).f_flag & os.ST_RDONLY else 1)"
-    view = View(readonly, writable)
     try:
-        argv = [sys.executable, "-I", "-S", "-c", code]
-        result = command.run(argv, cwd=Path("/"), timeout_s=30, check=False, view=view)
+        argv = [*script.words(_SCRIPT), *View(readonly, writable).words]
+        result = command.run(argv, cwd=Path("/"), timeout_s=30, check=False)
     except StackyardError as error:
         return error.message
     if result.returncode == 0:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from stackyard.build.seal import PARTS
 from stackyard.yard import contents, formats
-from stackyard.yard.layout import RevisionPaths
+from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.payload import STUB
 
 

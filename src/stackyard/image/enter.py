@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from stackyard.errors import MissingError, StackyardError
 from stackyard.host.command import Result, run
@@ -15,6 +16,16 @@ CANNOT_MOUNT = 4
 """The exit status of the launcher where the image cannot be mounted on this machine."""
 _BUS_ERROR = (-signal.SIGBUS, 128 + signal.SIGBUS)
 """How a program ends that has mapped a file of an image whose server is gone."""
+
+
+@contextmanager
+def staying_mounted(payload: Payload) -> Iterator[None]:
+    """Keep an image mounted that is mounted here: its server ends where no file of it has been open for a while."""
+    handle = os.open(payload.root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield
+    finally:
+        os.close(handle)
 
 
 def run_within(

@@ -44,16 +44,9 @@ def require(record: BuildRecord, kept: Kept) -> None:
 def _require_c_library(record: BuildRecord, base: Base) -> None:
     homes = (needs.of_tree(place) for place in interpreter(record).values() if not place.is_symlink())
     needed = max((needs.of_record(record), *homes), key=lambda each: numbers(each.glibc))
-    if not needed.glibc:
-        return
     kind, _, version = base.software.libc.partition(" ")
-    if kind == "glibc" and numbers(version) >= numbers(needed.glibc):
-        return
-    has = f"has {base.software.libc}" if kind else "has no C library"
-    raise InputError(
-        f"{record.module} needs glibc {needed.glibc} ({needed.file}), and the base {base.name} {has}",
-        hint=f"use a base with glibc {needed.glibc} or newer, or deploy the stack on an older system",
-    )
+    has = version if kind == "glibc" else ""
+    needs.require(needed, has, stack=record.module, system=f"the base {base.name}")
 
 
 def _require_no_link(record: BuildRecord, base: Base, files: Mapping[str, str]) -> None:

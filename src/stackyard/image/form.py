@@ -21,7 +21,7 @@ from stackyard.image.enter import run_within
 from stackyard.yard import contents, disk, formats
 from stackyard.yard.atomic import write_text
 from stackyard.yard.contents import Contents
-from stackyard.yard.layout import RevisionPaths
+from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.payload import IMAGES, Form
 from stackyard.yard.permissions import file_mode
 from stackyard.yard.record import BuildRecord

@@ -14,18 +14,15 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from stackyard import posix
 from stackyard.change import (
     Alias,
     Default,
     EnvironmentChange,
     Flags,
     Function,
-    Notice,
-    OnUnload,
-    Prepend,
     Rules,
     SaveValue,
-    Set,
     SetRestorable,
     UserPath,
     left_out,
@@ -115,49 +112,11 @@ def _of_base(env: Sequence[str]) -> str:
     return "\n".join([*lines, ""])
 
 
-def _prepend(each: Prepend) -> list[str]:
-    name, word = each.variable, shlex.quote(each.directory)
-    end = ":" if each.keep_system else ""
-    return [f'export {name}={word}"${{{name}:+:${name}}}"' if not end else f'export {name}={word}":${{{name}-}}"']
-
-
-def _set(each: Set | SetRestorable) -> list[str]:
+def _set_restorable(each: SetRestorable) -> list[str]:
     if each.value is None:  # empty and not exported: else the host's would be given back
         return [f"unset {each.variable}; {each.variable}="]
-    return [f"export {each.variable}={shlex.quote(each.value)}"]
+    return [posix.export(each.variable, each.value)]
 
 
-def _default(each: Default) -> list[str]:
-    return [f'[ -n "${{{each.variable}+x}}" ] || export {each.variable}={shlex.quote(each.value)}']
-
-
-def _flags(each: Flags) -> list[str]:
-    return [f'export {each.variable}="${{{each.variable}:+${each.variable} }}"{shlex.quote(each.text)}']
-
-
-def _user_path(each: UserPath) -> list[str]:
-    name, rest = each.variable, shlex.quote(each.rest)
-    lines = [f'if [ -z "${{{name}+x}}" ]; then']
-    word = "if"
-    for base in each.bases:
-        lines.append(f'    {word} [ -n "${{{base}-}}" ]; then {name}="${base}"/{shlex.quote(each.suffix)}{rest}')
-        word = "elif"
-    home = f'{name}="${{HOME-}}"/{shlex.quote(each.fallback)}{rest}'
-    lines += [f"    else {home}", "    fi"] if each.bases else [f"    {home}"]
-    return [*lines, f"    export {name}", "fi"]
-
-
-RULES: Rules = {
-    Prepend: _prepend,
-    Set: _set,
-    SetRestorable: _set,
-    Default: _default,
-    SaveValue: left_out,  # nothing is ever unloaded in a container
-    OnUnload: left_out,
-    Flags: _flags,
-    UserPath: _user_path,
-    Function: left_out,
-    Alias: left_out,
-    Notice: left_out,
-}
-"""A rule for each operation. Names have a grammar (`stackyard.change`); values are quoted."""
+RULES: Rules = {**posix.RULES, SetRestorable: _set_restorable, SaveValue: left_out}
+"""As everywhere else, but for what the runtime does afterwards; nothing is ever unloaded in a container."""

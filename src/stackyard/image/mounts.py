@@ -6,18 +6,23 @@ Nothing here is needed to use a revision: its commands mount its image by themse
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import stat
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from stackyard.errors import MissingError, StackyardError, cause
+from stackyard.host import automount
 from stackyard.host.command import CommandError, run, which
 from stackyard.host.readonly import unescaped
-from stackyard.yard.layout import RevisionPaths
+from stackyard.image import bykernel
+from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.record import BuildRecord
 
+RUNTIMES = ("apptainer", "singularity")
+"""Programs that mount an image for one command, or bring a squashfuse_ll of their own."""
+STALE, SILENT = "and its server has ended", "and its server does not answer"
 _FUSE = os.makedev(10, 229)  # the kernel's Documentation/admin-guide/devices.txt
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
 
@@ -29,6 +34,19 @@ class Mount:
     where: Path
     kind: str
     source: str
+
+    @property
+    def trouble(self) -> str:
+        """Why no file there can be read, of a file system with a server in user space; empty: they can."""
+        if not self.kind.startswith("fuse"):
+            return ""
+        if not automount.answers(self.where):
+            return SILENT
+        try:
+            os.statvfs(self.where)  # names may still be found, in the kernel's cache
+        except OSError as error:
+            return STALE if error.errno == errno.ENOTCONN else ""
+        return ""
 
 
 @dataclass(frozen=True)
@@ -62,7 +80,7 @@ def mounted(record: BuildRecord) -> Mount | None:
 
 def ways() -> list[Way]:
     """The ways in which a command of an image can run here, in the order in which they are tried."""
-    server, device = which("squashfuse_ll"), _fuse_device()
+    server, device = file_system_server(), _fuse_device()
     lacks = [] if server else ["squashfuse_ll not found (install squashfuse)"]
     lacks += [device] if device else []
     namespace = _namespace()
@@ -73,7 +91,60 @@ def ways() -> list[Way]:
              "squashfuse_ll, shared by your processes"),
         _way("fusermount3", [*([] if helper else ["fusermount3 not found (install fuse3)"]), *lacks],
              "squashfuse_ll, for revisions of your own"),
+        _way("Apptainer", _contained([each for each in (namespace, device) if each]),
+             "mounts it for one command, which starts 0.1 to 0.3 s later"),
     ]  # fmt: skip
+
+
+def told(record: BuildRecord) -> str:
+    """How an image is mounted on this machine, in a few words."""
+    if here := mounted(record):
+        trouble = here.trouble
+        return f"{here.kind}, " + (f"{trouble}: {_unmounting(record)}" if trouble else "seen by this process")
+    possible = ways()[1:]
+    first = next((way for way in possible if way.works), None)
+    if first is not None:
+        return f"when it is used, by {first.name}"
+    return "not possible here: " + "; ".join(f"{way.name}: {way.detail}" for way in possible)
+
+
+def _unmounting(record: BuildRecord) -> str:
+    return f"stackyard image unmount {record.module}"
+
+
+def file_system_server() -> Path | None:
+    """squashfuse_ll: on PATH, or the one that Apptainer or Singularity brings."""
+    if found := which("squashfuse_ll"):
+        return found
+    for name in RUNTIMES:
+        brought = Path(_configured(name, "LIBEXECDIR"), name, "bin", "squashfuse_ll")
+        if brought.is_absolute() and os.access(brought, os.X_OK):
+            return brought
+    return None
+
+
+def _contained(lacks: list[str]) -> list[str]:
+    """Why Apptainer or Singularity cannot mount. Whether their configuration lets them shows when they are used.
+
+    Args:
+        lacks: what a user's own programs lack, and a set-user-ID installation does without.
+    """
+    name = next((each for each in RUNTIMES if which(each)), "")
+    if not name:
+        return ["apptainer or singularity not found"]
+    if not lacks or os.geteuid() == 0:
+        return []
+    starter = Path(_configured(name, "LIBEXECDIR"), name, "bin", "starter-suid")
+    if starter.exists() and starter.stat().st_mode & stat.S_ISUID:
+        return []
+    return [*lacks, f"{name} is not installed with set-user-ID, which would do without"]
+
+
+def _configured(program: str, name: str) -> str:
+    """A value that Apptainer or Singularity was built with; empty where it cannot be asked."""
+    if which(program) is None:
+        return ""
+    return run([program, "buildcfg", name], check=False, timeout_s=20).stdout.strip()
 
 
 def _way(name: str, lacks: list[str], detail: str) -> Way:
@@ -110,13 +181,15 @@ def mount(record: BuildRecord) -> str:
         StackyardError: it is mounted already, is not your own, or the mount failed.
     """
     if here := mounted(record):
-        raise StackyardError(f"{record.module} is mounted already: {here.kind} on {here.where}")
+        trouble = here.trouble
+        why, hint = (f", {trouble}", _unmounting(record)) if trouble else ("", None)
+        raise StackyardError(f"{record.module} is mounted already: {here.kind} on {here.where}{why}", hint=hint)
     paths = RevisionPaths.of(record.path)
     if os.geteuid() == 0:
         require_readable(paths)
-        words = ["mount", "-t", "squashfs", "-o", "loop,ro,nodev,nosuid", str(paths.image), record.prefix]
+        words = bykernel.words(paths.image, record.prefix)
         return _mounted(words, record, "for all users of this node, until it is restarted or unmounted")
-    server = which("squashfuse_ll")
+    server = file_system_server()
     if server is None or which("fusermount3") is None:
         raise MissingError("cannot mount: squashfuse_ll or fusermount3 not found", hint="install squashfuse and fuse3")
     if paths.prefix.stat().st_uid != os.geteuid():
@@ -149,14 +222,17 @@ def unmount(record: BuildRecord) -> None:
     Raises:
         StackyardError: it is not mounted in this namespace, or is in use.
     """
-    if mounted(record) is None:
+    here = mounted(record)
+    if here is None:
         raise StackyardError(
             f"{record.module} is not mounted here",
             hint="a namespace of its commands ends by itself, some minutes after its last program",
         )
-    words = ["umount", record.prefix] if os.geteuid() == 0 else ["fusermount3", "-u", record.prefix]
+    words = ["umount"] if os.geteuid() == 0 else ["fusermount3", "-u"]
+    if here.trouble:  # whoever uses it cannot read it either: it is not waited for
+        words += ["--lazy", "--no-canonicalize"] if os.geteuid() == 0 else ["-z"]
     try:
-        run(words, timeout_s=60)
+        run([*words, record.prefix], timeout_s=60)
     except CommandError as error:
         raise StackyardError(
             f"cannot unmount {record.module}: {error.message}", detail=error.detail,
@@ -182,15 +258,3 @@ def require_readable(paths: RevisionPaths) -> None:
                 hint="on NFS with root_squash, or in a private FUSE mount, root is nobody: let others read the "
                 "revision and enter the directories above it (chmod o+x), or leave it to its commands, which mount it",
             ) from error
-
-
-def autofs_maps(records: Iterable[BuildRecord], timeout_s: int = 300) -> dict[str, str]:
-    """The files by which root lets the kernel mount every image at its first use, by path. Source: autofs(5)."""
-    rows = "".join(
-        f"{record.prefix}  -fstype=squashfs,loop,ro,nodev,nosuid  :{RevisionPaths.of(record.path).image}\n"
-        for record in records
-    )
-    return {
-        "/etc/auto.master.d/stackyard.autofs": f"/-  /etc/auto.stackyard  --timeout={timeout_s}\n",
-        "/etc/auto.stackyard": rows,
-    }

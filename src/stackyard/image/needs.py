@@ -9,11 +9,11 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from stackyard.errors import StackyardError
+from stackyard.errors import InputError, StackyardError
 from stackyard.image.bindings.drivers import numbers
 from stackyard.image.bindings.versions import read_versions
 from stackyard.image.enter import run_within
@@ -48,13 +48,43 @@ def of_record(record: BuildRecord) -> Needs:
 
 def of_tree(prefix: Path) -> Needs:
     """What the programs and libraries in a directory need."""
+    found = of_files(_elf_files(prefix))
+    return Needs(found.glibc, str(Path(found.file).relative_to(prefix)) if found.file else "")
+
+
+def of_files(files: Iterable[Path]) -> Needs:
+    """What ELF files need; the first of those that need the newest is named."""
     best = Needs()
-    for path in _elf_files(prefix):
-        for version in read_versions(path).needed.get("libc.so.6", ()):
-            found = _GLIBC.fullmatch(version)
-            if found and numbers(found.group(1)) > numbers(best.glibc):
-                best = Needs(found.group(1), str(path.relative_to(prefix)))
+    for path in files:
+        version = newest(read_versions(path).needed.get("libc.so.6", ()))
+        if numbers(version) > numbers(best.glibc):
+            best = Needs(version, str(path))
     return best
+
+
+def newest(names: Iterable[str]) -> str:
+    """The highest of ``GLIBC_2.36`` and the like; empty without one (``GLIBC_PRIVATE`` has no number)."""
+    found = (each.group(1) for each in map(_GLIBC.fullmatch, names) if each)
+    return max(found, key=numbers, default="")
+
+
+def require(needed: Needs, has: str, *, stack: str, system: str, hint: str = "") -> None:
+    """Raise where a C library is older than what a stack needs.
+
+    Args:
+        has: the version of the glibc; empty for a system with another C library, or none.
+        stack, system: how the message names them.
+        hint: what to do; empty: to take another base.
+
+    Raises:
+        InputError: it is older.
+    """
+    if not needed.glibc or (has and numbers(has) >= numbers(needed.glibc)):
+        return
+    raise InputError(
+        f"{stack} needs glibc {needed.glibc} ({needed.file}), and {system} has {f'glibc {has}' if has else 'no glibc'}",
+        hint=hint or f"use a base with glibc {needed.glibc} or newer, or deploy the stack on an older system",
+    )
 
 
 def _elf_files(prefix: Path) -> Iterator[Path]:

@@ -15,7 +15,7 @@ from stackyard.host.command import CommandError, run
 from stackyard.host.names import canonical
 from stackyard.host.scratch import scratch
 from stackyard.host.view import view_of
-from stackyard.yard.layout import RevisionPaths
+from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.record import BuildRecord
 
 TRACE_S = 120.0

@@ -16,7 +16,7 @@ from stackyard.errors import StackyardError
 from stackyard.host.command import CommandError, run, which
 from stackyard.host.hashing import sha256_file
 from stackyard.image import squashfs
-from stackyard.yard.layout import RevisionPaths
+from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.record import BuildRecord
 
 WRAP_S = 3600.0

@@ -99,15 +99,6 @@ class Sif:
         return digest.hexdigest()
 
 
-def is_sif(file: Path) -> bool:
-    """Whether a file begins as a SIF."""
-    try:
-        with file.open("rb") as stream:
-            return stream.read(42)[32:41] == _MAGIC
-    except OSError:
-        return False
-
-
 def read(file: Path) -> Sif:
     """The parts of a SIF file.
 

@@ -16,7 +16,7 @@ from stackyard.image import fit, inside, overlay, sif, squashfs
 from stackyard.image.bases.store import Kept
 from stackyard.spec.sitemodels import Site
 from stackyard.yard.atomic import fault_point
-from stackyard.yard.layout import RevisionPaths
+from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.payload import IMAGES
 from stackyard.yard.permissions import program_mode
 from stackyard.yard.record import BuildRecord

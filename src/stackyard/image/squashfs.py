@@ -10,7 +10,6 @@ import os
 import stat
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from stackyard.errors import MissingError, StackyardError, cause
@@ -18,6 +17,7 @@ from stackyard.findings import some
 from stackyard.host.command import CommandError, run, which
 from stackyard.host.hashing import sha256_file
 from stackyard.host.scratch import scratch
+from stackyard.late import dataclass
 from stackyard.yard import disk
 
 _SUPERBLOCK = struct.Struct("<IIIIIHHHHHHQQ")

@@ -31,7 +31,7 @@ def make(tree: Path, stubs: Path, prefix: Path, change: EnvironmentChange) -> li
             (SSL_CERT_FILE), so it is copied.
     """
     stubs.mkdir(parents=True)
-    (stubs / STUB).write_text(_TEXT.format(prefix=prefix), encoding="utf-8")
+    (stubs / STUB).write_text(text_of(prefix), encoding="utf-8")
     for folder in Prefix(tree).program_folders:
         inside = folder.relative_to(tree)
         (stubs / inside).mkdir(parents=True)
@@ -42,6 +42,11 @@ def make(tree: Path, stubs: Path, prefix: Path, change: EnvironmentChange) -> li
             else:
                 (stubs / inside / name).symlink_to(f"{up}/launch")
     return [sentence for variable, value in _values(change) for sentence in _kept(variable, value, tree, stubs, prefix)]
+
+
+def text_of(prefix: Path) -> str:
+    """The text of the file by which a tree of stubs is known."""
+    return _TEXT.format(prefix=prefix)
 
 
 def commands(folder: Path) -> list[str]:

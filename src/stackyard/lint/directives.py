@@ -98,7 +98,8 @@ def head_is_filled_in(text: str, first: int) -> bool:
 def _directive(match: re.Match[str], number: int, begun: bool) -> Directive:
     kind, rest = _KINDS[match["tag"]], match["rest"]
     state = "read"
-    if kind != "flux" and (len(match["hash"]) > 1 or (kind in ("slurm", "lsf", "pbs") and rest[:1].strip())):
+    glued = rest[:1].strip() and not (kind in ("slurm", "pbs") and rest[:1] == "-")  # sbatch, qsub: any text may follow
+    if kind != "flux" and (len(match["hash"]) > 1 or (kind in ("slurm", "lsf", "pbs") and glued)):
         state = "disabled"
     elif kind in ("slurm", "pbs", "lsf") and (match["lead"] or match["gap"]):
         state = "spaced"

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from stackyard.host.secrets import HIDDEN
 from stackyard.launch.request.intent import BatchOptions, Intent
+from stackyard.lint.closing import close
 from stackyard.lint.fixhead import head
 from stackyard.lint.fixprogram import container, interpreter_kept, named_image, plain_words, program_of_shell
 from stackyard.lint.fixrest import left_out
@@ -20,6 +21,7 @@ from stackyard.lint.launches import AGENTS, Launch, python_program, unwrapped
 from stackyard.lint.making import Making
 from stackyard.lint.prologue import OWN_VARIABLES, lines_before, place_of
 from stackyard.lint.rules.base import Case
+from stackyard.lint.rules.head import pbs_working_folder
 from stackyard.lint.scope import Resolved
 from stackyard.lint.script import Script, parse_script
 from stackyard.lint.smallcommands import is_no_program
@@ -27,6 +29,8 @@ from stackyard.lint.words import CLOSE, OPEN, command_name, is_known, shown
 from stackyard.spec.validate import said
 
 M = TypeVar("M", bound=BaseModel)
+_LONGEST_NAME = 200
+"""Characters of a command's name beyond which it is no function's: it would be searched for."""
 _BACKENDS = {"torchrun": "torchrun", "accelerate": "torchrun", "deepspeed": "deepspeed", "horovodrun": "horovod"}
 
 
@@ -51,18 +55,32 @@ def to_intent(script: Script) -> tuple[Intent, list[str]]:
         started = _plain_program(case, making, ray)
     first = ray[0].command if ray else started
     place = place_of(script, first)
-    before = lines_before(script, place)
+    before = lines_before(script, place, first, " ".join(making.values.get("program") or ()))
     making.notes += before.notes
     making.note_lines(before.quiet, "only prints, looks or waits")
     making.values["prologue"] = tuple(before.lines) or None
     making.values["cwd"] = before.folder or making.values.get("cwd")
     left_out(case, making, started, main, place)
+    for hit in pbs_working_folder(case):
+        making.note(hit.line, "the script runs in the home directory, the job file where it is submitted")
+    _image_of_head(making)
+    if script.unreached:
+        making.note(script.unreached[0], f"to line {script.unreached[1]}: what stands after exit or exec is not run")
     for each in script.uncalled:
         making.note(each.first, f"to line {each.last}: the function {each.name}, which nothing calls")
     values = {name: value for name, value in making.values.items() if value is not None}
+    close(making, started, main, case.chain(main) if main else [], place)
     batch = _valid(BatchOptions, making.batch, making.notes)
     intent = _valid(Intent, {**values, "batch": batch}, making.notes)
     return intent, list(dict.fromkeys(shown(note) for note in making.notes))
+
+
+def _image_of_head(making: Making) -> None:
+    """The image of a directive, as Shifter's plugin reads it, where no launch was seen to use it."""
+    for each in making.script.directives if not making.values.get("container") else ():
+        for option in each.options if each.state == "read" else ():
+            if option.written in ("image", "container-image") and option.value:
+                making.note(each.line, f"--{option.written}={option.value}")
 
 
 def _valid(model: type[M], values: dict[str, Any], notes: list[str]) -> M:
@@ -77,7 +95,7 @@ def _valid(model: type[M], values: dict[str, Any], notes: list[str]) -> M:
 
 def _main_launch(case: Case, making: Making) -> Launch | None:
     """The last launch that is not of a small command; those before and after it are noted."""
-    every = [each for each in case.launches if not each.via]
+    every = [each for each in case.launches if not each.via and not each.wrapped]
     real = [each for each in every if not case.is_helper(each)]
     other = _last_program(case) or _last_command(case) or any(each.kind == "ray" for each in every)
     small = [] if other else [each for each in every if each.program]
@@ -90,7 +108,7 @@ def _main_launch(case: Case, making: Making) -> Launch | None:
 def _note_others(case: Case, making: Making, own: Sequence[Resolved]) -> None:
     """The launches of other commands than those that the job file has."""
     for other in case.launches:
-        if not other.via and all(other.command is not each for each in own):
+        if not (other.via or other.wrapped) and all(other.command is not each for each in own):
             kind = "a small command on the nodes" if case.is_helper(other) else "a further launch"
             making.note(other.line, f"{kind}, {' '.join(other.words)}")
 
@@ -122,7 +140,9 @@ def _variables(making: Making, command: Resolved, launch: Launch | None) -> None
     """Variables set on the launch line itself: ``A=1 srun``, --export, -E, -x, ``env A=1``."""
     pairs = [(each.name, each.raw) for each in command.command.assignments]
     for option in launch.reading.options if launch else ():
-        items = option.value.split(",") if option.name == "export" else [option.value]  # only srun's are a list
+        items = _listed(option.name, option.value)
+        if option.name == "export" and all("=" in item for item in items):
+            making.note(command.line, "--export without ALL: every rank gets the whole environment")
         for item in items if option.name in ("export", "env", "x") else ():
             name, equals, value = item.partition("=")
             if equals:
@@ -141,6 +161,13 @@ def _variables(making: Making, command: Resolved, launch: Launch | None) -> None
         else:
             making.note(command.line, f"the variable {name}={value}")
     making.values["variables"] = found or None
+
+
+def _listed(name: str, value: str) -> list[str]:
+    """The items of an option: those of srun's --export and of a container's --env are a list."""
+    if name == "export":
+        return value.split(",")
+    return re.split(r",(?=[A-Za-z_]\w*=)", value) if name == "env" else [value]
 
 
 def _plain_program(case: Case, making: Making, ray: list[Launch]) -> Resolved | None:
@@ -169,10 +196,12 @@ def _plain_program(case: Case, making: Making, ray: list[Launch]) -> Resolved | 
 def _last_program(case: Case) -> tuple[Resolved, tuple[str, ...]] | None:
     """The last command that runs Python, with its words."""
     for resolved in reversed(case.script.commands):
-        starts = [each for each in case.launches if each.command is resolved]
+        starts = [each for each in case.launches if each.command is resolved and not each.wrapped]
         if any(each.kind == "ray" for each in starts) or resolved.command.within("function"):
             continue
         words = tuple(starts[-1].program) if starts else tuple(unwrapped(list(resolved.argv)))
+        if not starts and (python_program(words) or ())[:1] == ("-c",):
+            continue  # it looks at something, or is the last command of all
         if starts and not python_program(words):
             inner = (each.resolved.argv for each in case.script.inner if each.launch in starts)
             words = next((each for each in inner if (python_program(each) or ("-c",))[0] != "-c"), ())
@@ -183,7 +212,7 @@ def _last_program(case: Case) -> tuple[Resolved, tuple[str, ...]] | None:
 
 def _last_command(case: Case) -> tuple[Resolved, tuple[str, ...]] | None:
     """The last command that does more than prepare the run, print or wait, with its words."""
-    started = {id(each.command) for each in case.launches}
+    started = {id(each.command) for each in case.launches if not each.wrapped}
     for resolved in reversed([each for each in case.script.commands if id(each) not in started]):
         words, command = tuple(unwrapped(list(resolved.argv))), resolved.command
         if words and _is_named(words[0]) and not is_no_program(words) and not command.within("function"):
@@ -199,6 +228,8 @@ def _is_named(word: str) -> bool:
 
 def _is_of_the_shell(case: Case, name: str) -> bool:
     """Whether a name is a function or an alias of the script, which only its shell can run."""
+    if len(name) > _LONGEST_NAME:
+        return False
     made = rf"^\s*(?:function\s+{re.escape(name)}\b|{re.escape(name)}\s*\(\s*\)|alias\s+{re.escape(name)}=)"
     return bool(re.search(made, case.script.code, re.M))
 

@@ -10,7 +10,8 @@ from stackyard.lint.directives import Directive, split_directive
 from stackyard.lint.making import Making
 from stackyard.lint.options import Option, read_options
 from stackyard.lint.request import gpus_of, number
-from stackyard.lint.rules.base import is_template
+from stackyard.lint.rules.base import Case, is_template
+from stackyard.lint.rules.headoptions import directive_misspelt
 from stackyard.lint.tables import HEADS
 
 _NAMES = {
@@ -71,16 +72,34 @@ def head(making: Making) -> None:
     last = {option.name: at for at, (_, option) in enumerate(options)}
     for at, (each, option) in enumerate(options):
         repeated = option.name and option.name != "mail-type" and last[option.name] != at
-        if script.scheduler in ("slurm", "flux") and repeated:
+        if _overridden(script.scheduler, option) and repeated:
             continue  # the last one counts
         _carry(making, each, option)
     for each in script.directives:
-        if each.state in ("late", "spaced", "component", "changed") and each.kind == script.scheduler:
-            making.note(each.line, f"not read by the scheduler, or of a further component: {each.text}")
+        _left(making, each)
+    for hit in directive_misspelt(Case(script)):
+        making.note(hit.line, f"not read by the scheduler: {script.rows[hit.line - 1].strip()}")
     for each in read:
         if words := _stray(each):
             making.note(each.line, f"words that belong to no option: {' '.join(words)}")
     _split_array(making)
+
+
+def _left(making: Making, directive: Directive) -> None:
+    """A note for a directive that the scheduler does not read, or whose options are not known."""
+    own, text = directive.kind == making.script.scheduler, directive.text
+    if directive.state in ("late", "spaced", "component", "changed") and own:
+        making.note(directive.line, f"not read by the scheduler, or of a further component: {text}")
+    elif own and directive.kind not in HEADS and directive.state == "read":
+        making.note(directive.line, f"a directive of a scheduler that is not supported: {text}")
+    elif not own and directive.state in ("read", "late"):
+        making.note(directive.line, f"a directive of another scheduler: {text}")
+
+
+def _overridden(scheduler: str, option: Option) -> bool:
+    """Whether a later directive with the same option takes the place of this one."""
+    adds_up = ("l", "W", "v") if scheduler == "pbs" else ()
+    return scheduler in ("slurm", "flux", "pbs") and option.name not in adds_up
 
 
 def _stray(directive: Directive) -> list[str]:
@@ -247,9 +266,15 @@ def _pbs(making: Making, directive: Directive, option: Option) -> bool:
     return True
 
 
+_REPLACED = ("select", "nodes", "place", "walltime")
+"""Resources of which PBS takes the last that is given."""
+
+
 def _pbs_resource(making: Making, directive: Directive, item: str) -> None:
     name, _, value = item.partition("=")
-    if name == "walltime":
+    if name in _REPLACED and value != making.script.request.values.get(f"l.{name}"):
+        making.note(directive.line, f"-l {item}, replaced on a later line")
+    elif name == "walltime":
         if "time_min" not in making.batch:
             making.note(directive.line, f"the wall time {value}: set time_min")
     elif name in ("select", "nodes"):
@@ -277,6 +302,10 @@ def _chunk(making: Making, directive: Directive, value: str) -> None:
         name, _, size = item.partition("=")
         if name == "ompthreads" and number(size):
             making.values["threads_per_rank"] = number(size)
+        elif name in _CHUNK and number(size) is None:
+            making.note(
+                directive.line, f"{item} of the chunk is no plain number: check cores_per_rank and gpus_per_rank"
+            )
         elif name not in _CHUNK and not (name == "mem" and request.memory_mib):
             making.note(directive.line, f"{item} of the chunk {value}")
     spread = (request.values.get("l.place") or "").partition(":")[0] in ("scatter", "excl", "vscatter")

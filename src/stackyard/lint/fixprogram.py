@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import dropwhile
+
 from stackyard.lint.launches import IMAGES, Launch, python_program
 from stackyard.lint.making import Making
 from stackyard.lint.rules.base import Case
@@ -28,7 +30,7 @@ def program_of_shell(case: Case, making: Making, last: Launch, words: tuple[str,
     programs = [each for each in inside if each.resolved.argv and python_program(each.resolved.argv)]
     if len(programs) != 1 or any(each.resolved.command.piped for each in inside):
         return words
-    return tuple(programs[0].resolved.argv)
+    return tuple(dropwhile(lambda word: word in ("exec", "command", "builtin"), programs[0].resolved.argv))
 
 
 def container(making: Making, launch: Launch) -> None:
@@ -42,8 +44,9 @@ def container(making: Making, launch: Launch) -> None:
     for word in words[:-1] if "shifter" not in launch.word else ():
         if word.startswith(OPEN) and word.endswith(CLOSE) and word not in values:
             making.note(launch.line, f"the container options in {word}")
+    own = {"nv", "rocm", "nvccli", "image"} | ({"env"} if not launch.via else set())  # carried as variables
     for option in launch.reading.options:
-        if option.name not in ("nv", "rocm", "nvccli", "image"):
+        if option.name not in own:
             making.note(launch.line, f"the container option --{option.name or option.written} {option.value}".strip())
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+import re
+from itertools import pairwise, takewhile
 
+from stackyard.host.quoting import cut
 from stackyard.lint.launches import Launch, unwrapped
 from stackyard.lint.making import Making
 from stackyard.lint.prologue import OWN_VARIABLES, acts, text_of
 from stackyard.lint.rules.base import Case
+from stackyard.lint.rules.shape import horovodrun_hosts, launcher_in_launcher
 from stackyard.lint.scope import Resolved
 from stackyard.lint.shell import parse_shell
 from stackyard.lint.smallcommands import is_quiet
@@ -25,10 +28,11 @@ _CARRIED = {
     "multi_gpu module same_network",
     "deepspeed": "num_nodes num_gpus master_addr master_port hostfile launcher node_rank module",
     "horovodrun": "np hosts hostfile verbose",
-    "ibrun": "np",
+    "ibrun": "np ppn",
     "aprun": "np ppn depth",
 }
 """Options of a launch line that a job file has in its own form, or that Stackyard needs no more."""
+_GPU_KIND = re.compile(r"(?:gpu:)?(?!gpu:|none)[A-Za-z][\w.-]*:\d+$")
 _PLACING = {
     "cpu-bind",
     "gpu-bind",
@@ -44,14 +48,19 @@ _PLACING = {
 def left_out(case: Case, making: Making, started: Resolved | None, main: Launch | None, place: int) -> None:
     """Note what the launch line, the shells of its tasks and the commands after it do beyond the job file."""
     _head_line(making)
+    _arguments(making)
+    _burst_buffer(making)
     if started is None:
         _after(case, making, None, place)
         return
     _around(making, started)
+    for hit in (*horovodrun_hosts(case), *launcher_in_launcher(case)):
+        making.note(hit.line, f"{hit.message}: the job file starts its ranks once, on all nodes")
     _evaluated(making, started, main)
     chain = case.chain(main) if main else []
     for launch in chain:
         _options(making, launch)
+        _shell_options(making, launch)
         _inner(making, launch, chain)
     for outer, inner in pairwise(chain):
         _wrapped(making, outer.line, outer.program, inner.words)
@@ -71,6 +80,25 @@ def _head_line(making: Making) -> None:
         making.note(1, f"the script is for {name}; the job file's lines are for bash")
     elif len(words) > 1:
         making.note(1, f"the shell's options {' '.join(words[1:])}")
+
+
+_ARGUMENT = re.compile(r"'[^']*'|\\.|(\$(?:[@*1-9]|\{[@*1-9][^}]*\}))")
+"""An argument of the script, as ``$1``; what single quotes or a backslash keep from the shell comes first."""
+_BURST_BUFFER = re.compile(r"#(?:DW|BB)\s+\S")
+
+
+def _arguments(making: Making) -> None:
+    """Arguments of the script in the prologue: `sbatch job.sh x` passes them on, `submit` has none."""
+    for line in making.values.get("prologue") or ():
+        if any(found[1] for found in _ARGUMENT.finditer(line)):
+            making.notes.append(f"the script's arguments, which a job file has not, in {cut(line, 80)}")
+
+
+def _burst_buffer(making: Making) -> None:
+    """DataWarp's directives, which reserve storage and copy files before the job."""
+    for number, line in enumerate(making.script.text.splitlines(), 1):
+        if _BURST_BUFFER.match(line):
+            making.note(number, f"a directive of the burst buffer: {cut(line.strip(), 80)}")
 
 
 def _around(making: Making, started: Resolved) -> None:
@@ -123,6 +151,10 @@ def _options(making: Making, launch: Launch) -> None:
             making.note(launch.line, f"the option {text} of {launch.word}: Stackyard places the ranks")
         elif option.name not in carried or not option.name:
             making.note(launch.line, f"the option {text} of {launch.word}")
+        elif option.name.startswith(("gres", "gpus")) and _GPU_KIND.match(option.value):
+            making.note(launch.line, f"the kind of GPU in {option.value}: the site's node kind decides")
+    if "torch.distributed.launch" in launch.words[:8] and not launch.given("use_env"):
+        making.note(launch.line, "torch.distributed.launch passes --local_rank=N; the job file's ranks have LOCAL_RANK")
     own = launch.words[1 : launch.words.index("-m")] if "-m" in launch.words[:8] else ()
     if own and launch.word.rsplit("/", 1)[-1].startswith("python"):
         making.note(launch.line, f"the options {' '.join(own)} of {launch.word}")
@@ -131,16 +163,28 @@ def _options(making: Making, launch: Launch) -> None:
         making.note(launch.line, f"the path of {launch.word}")
 
 
+def _shell_options(making: Making, launch: Launch) -> None:
+    """Options of the shell in each task, as in ``bash -lc``, where the job file starts its program without it."""
+    shells = ("bash", "sh")
+    if launch.program[:1] and launch.program[0].rsplit("/", 1)[-1] in shells:
+        options = list(takewhile(lambda word: word.startswith("-"), launch.program[1:]))
+        if set("".join(options)) - set("-c") and (making.values.get("program") or ("",))[0] not in shells:
+            making.note(launch.line, f"in each task: the shell's options {' '.join(options)}")
+
+
 def _inner(making: Making, launch: Launch, chain: list[Launch]) -> None:
     """The other commands of the shell that each task runs."""
     own = {id(each.command) for each in chain}
+    quiet: list[str] = []
     program = making.values.get("program") or ()
     for each in making.script.inner:
         argv = each.resolved.argv
         if each.launch is not launch or program[:1] in (("bash",), ("sh",)):
             continue
         words = () if id(each.resolved) in own else tuple(shown(word) for word in argv)
-        if words and words[-len(program) :] != tuple(program) and not is_quiet(argv):
+        if words and words[-len(program) :] != tuple(program) and is_quiet(argv):
+            quiet.append(str(each.line))
+        elif words and words[-len(program) :] != tuple(program):
             making.note(each.line, f"in each task: {' '.join(argv)}")
         for assignment in each.resolved.command.assignments:
             own_one = OWN_VARIABLES.match(assignment.name)
@@ -148,6 +192,7 @@ def _inner(making: Making, launch: Launch, chain: list[Launch]) -> None:
             making.note(each.line, f"in each task: {text}")
         for operator, word in each.resolved.command.redirects:
             making.note(each.line, f"in each task: the redirection {operator}{word.raw}")
+    making.note_lines(quiet, "in each task: only prints, looks or waits")
 
 
 def _wrapped(making: Making, line: int, words: tuple[str, ...], inner: tuple[str, ...]) -> None:
@@ -160,7 +205,7 @@ def _wrapped(making: Making, line: int, words: tuple[str, ...], inner: tuple[str
 
 def _after(case: Case, making: Making, started: Resolved | None, place: int) -> None:
     """Commands behind the launch: a job file ends with its program."""
-    launched = {id(each.command) for each in case.launches if not each.via}
+    launched = {id(each.command) for each in case.launches if not (each.via or each.wrapped)}
     ray = any(each.kind == "ray" for each in case.launches)
     quiet: list[str] = []
     for resolved in case.script.commands[place:]:

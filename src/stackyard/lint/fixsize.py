@@ -43,9 +43,14 @@ def sizes(case: Case, making: Making, launch: Launch | None, line: int, *, whole
         host = sets.host or _even(sets, nodes)
         per_node = host * sets.ranks if host else per_node
         if host and not sets.host and nodes and nodes > 1:
-            making.note(line, f"jsrun without -r fills one node after the other: here {per_node} ranks on each")
+            making.note(
+                line, f"jsrun without -r fills one node after the other: here {counted(per_node or 0, 'rank')} on each"
+            )
     if inner:
         per_node, cores = _of_agent(case, making, inner, launch, nodes, cores, gpus)
+    if launch:
+        _note_filling(case, making, launch, nodes, per_node, line)
+    cores = cores or _cores_of_gpus(making, gpus, per_node)
     making.values["nodes"], making.values["ranks_per_node"] = nodes, per_node
     making.values["cores_per_rank"] = cores or None
     _check_ranks(making, total if launch and inner is None else None, inner is not None, line)
@@ -55,6 +60,32 @@ def sizes(case: Case, making: Making, launch: Launch | None, line: int, *, whole
     _threads(making, given)
     for each in (given, inner if inner is not given else None):
         _unknown_counts(making, each, line)
+
+
+def _cores_of_gpus(making: Making, gpus: int | None, per_node: int | None) -> int | None:
+    """The cores of a rank by --cpus-per-gpu, which sbatch does not take beside a number for each task."""
+    value = making.script.request.values.get("cpus-per-gpu")
+    if not value:
+        return None
+    passed = making.batch.get("scheduler_args", ())
+    making.batch["scheduler_args"] = tuple(word for word in passed if "--cpus-per-gpu=" not in word)
+    each = number(value)
+    if each and gpus and per_node and each * gpus % per_node == 0:
+        return each * gpus // per_node
+    making.notes.append(f"--cpus-per-gpu={value}, which sbatch does not take beside cores_per_rank: check that")
+    return None
+
+
+def _note_filling(
+    case: Case, making: Making, launch: Launch, nodes: int | None, per_node: int | None, line: int
+) -> None:
+    """Ranks that aprun or mpirun puts on the first nodes, as many as these have slots, and the job file on all."""
+    slots = case.script.request.node_tasks or case.script.request.node_cpus
+    placed = launch.given("ppn", "hostfile", "map-by", "host", "depth", "rankfile")
+    if launch.kind not in ("mpirun", "aprun") or placed or not launch.given("np") or (nodes or 1) < 2:
+        return
+    if per_node and slots and per_node < slots:
+        making.note(line, f"{launch.word} fills one node after the other: here {counted(per_node, 'rank')} on each")
 
 
 def _unknown_counts(making: Making, launch: Launch | None, line: int) -> None:
@@ -83,7 +114,7 @@ def _nodes(
     if step is None and total and request.nodes and total < request.nodes and inner is None:
         step = total
     if step and request.nodes and step != request.nodes:
-        making.note(line, f"the job has {request.nodes} nodes, and this launch uses {step}: nodes is {step}")
+        making.note(line, f"the job has {counted(request.nodes, 'node')}, and this launch uses {step}: nodes is {step}")
     nodes = step or request.nodes
     each = request.tasks_per_node
     if nodes is None and request.tasks and each and request.tasks % each == 0:
@@ -117,6 +148,8 @@ def _step_tasks(case: Case, launch: Launch) -> int | None:
         if launch.given("ntasks"):
             return launch.count("ntasks")
         return nodes * (each or 1) if nodes else (None if launch.given("nodes", "cores", "tasks-per-core") else 1)
+    if launch.kind == "ibrun" and launch.count("ppn") and case.nodes and not launch.given("np"):
+        return case.nodes * (launch.count("ppn") or 1)
     if launch.kind in ("horovodrun", "ibrun", "aprun"):
         return launch.count("np")
     return case.step(launch).tasks
@@ -144,14 +177,14 @@ def _cores(case: Case, launch: Launch | None, nodes: int | None, per_node: int |
         return case.step(launch).cpus
     if launch and launch.kind == "flux":
         return launch.count("cores-per-task") or (None if launch.given("exclusive") else 1)
-    if launch and launch.kind == "mpirun" and launch.count("depth"):
+    if launch and launch.kind in ("mpirun", "aprun") and launch.count("depth"):
         return launch.count("depth")
     if per_node and (launch is None or launch.kind in AGENTS):  # all cores of the job on its node
         cores = _node_cores(case)
         return cores // per_node if cores else None
     if not request.cores or not per_node:
         return request.cpus_per_task
-    each = max(1, request.cores // ((nodes or 1) * per_node))
+    each = max(1, request.cores // ((request.nodes or nodes or 1) * per_node))
     return each if each > 1 or request.cpus_per_task else None
 
 
@@ -174,7 +207,7 @@ def _gpus(case: Case, launch: Launch | None, total: int | None) -> int | None:
     if launch and launch.kind == "flux":
         tasks, nodes, each = (
             _step_tasks(case, launch),
-            launch.count("nodes") or request.nodes,
+            launch.count("nodes") or request.nodes or 1,
             launch.count("gpus-per-task"),
         )
         return (
@@ -189,7 +222,7 @@ def _of_sets(making: Making, sets: Sets, nodes: int | None) -> tuple[int | None,
     gpus = sets.gpus * host if sets.gpus is not None and host else None
     needed = -(-sets.count // sets.host) if sets.count and sets.host else nodes
     if needed != nodes and nodes:
-        making.notes.append(f"the job has {nodes} nodes, and this launch uses {needed}: nodes is {needed}")
+        making.notes.append(f"the job has {counted(nodes, 'node')}, and this launch uses {needed}: nodes is {needed}")
     if sets.cores and sets.cores % sets.ranks:
         making.notes.append(f"{sets.cores} cores of a resource set for {sets.ranks} ranks: check cores_per_rank")
     if sets.count and sets.host and sets.count % sets.host:
@@ -221,6 +254,9 @@ def _of_agent(
         making.note(inner.line, f"the ranks of {inner.kind} on each node are not in the script: check ranks_per_node")
     if (agents := nnodes(inner)) and nodes and agents != nodes:
         making.note(inner.line, f"{inner.kind} expects {agents} nodes: nodes is {nodes}")
+    alone = inner.ranks_of is None and not inner.remote and not inner.command.command.within("loop")
+    if alone and (nodes or 1) > 1 and inner.kind != "deepspeed":
+        making.note(inner.line, f"{inner.kind} starts on the first node only, the job file's on each of {nodes}")
     each = case.step(inner.ranks_of).per_node if inner.ranks_of else 1
     if each and each > 1:
         making.note(inner.line, f"{each} {inner.kind} agents on each node: the job file has the ranks of one")
@@ -240,11 +276,16 @@ def _check_cores(case: Case, making: Making, line: int) -> None:
     """Cores that the head requests and the ranks of the job file do not."""
     nodes, per_node, cores = (making.values[name] for name in ("nodes", "ranks_per_node", "cores_per_rank"))
     asked = case.script.request.cores
-    if asked is None or not per_node or case.script.request.exclusive:
+    if not per_node or case.script.request.exclusive:
+        slots = case.script.request.values.get("n")
+        if case.script.scheduler == "lsf" and slots and not case.nodes and nodes in (None, 1):
+            making.notes.append(f"-n {slots} on whole nodes whose number is not in the script: nodes is 1")
         return
-    got = (nodes or 1) * per_node * (cores or 1)
-    if got != asked:
-        each = f"{nodes or 1} x {counted(per_node, 'rank')} x {counted(cores or 1, 'core')}"
+    if cores is None:
+        wanted = f"the head requests {counted(asked, 'core')}" if asked else "the script gives its ranks no cores"
+        making.note(line, f"{wanted}, the job file as many as the site gives each rank: check cores_per_rank")
+    elif asked is not None and (nodes or 1) * per_node * cores != asked:
+        each = f"{nodes or 1} x {counted(per_node, 'rank')} x {counted(cores, 'core')}"
         making.note(line, f"the head requests {counted(asked, 'core')}, the job file {each}: check cores_per_rank")
 
 

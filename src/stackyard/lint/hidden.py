@@ -7,6 +7,7 @@ a note nor a line of the job file. A value that is computed, ``TOKEN=$(cat file)
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from stackyard.host.secrets import HIDDEN, is_secret, is_secret_name, redacted
 from stackyard.lint.words import unknown
@@ -20,6 +21,31 @@ _FIELD = re.compile(r"((?:^|[{,])[ \t]*[\"']?)([A-Za-z_]\w*)([\"']?[ \t]*:[ \t]+
 _OPTION = re.compile(r"(?<![\w-])(--?)([A-Za-z][\w-]*)(=[\"']?|[ \t]+[\"']?)([\w.+=-]{8,})")
 _LOGIN = re.compile(r"(\blogin\b(?:[ \t]+--?[\w=-]+)*[ \t]+)([A-Za-z0-9_-]{20,})")
 _VARIABLE = re.compile(r"\$\{\w+:?[-=]([^}$]+)\}")
+_VALUE = r"(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s\"';|&]+)"
+_DEFAULT = re.compile(r"(\$\{)([A-Za-z_]\w*)(:?[-=])([^}$\n]+)")
+_ITEM = re.compile(rf"(\[[\"']?)([A-Za-z_]\w*)([\"']?\][ \t]*=[ \t]*)({_VALUE})")
+_DOTTED = re.compile(
+    rf"((?<![\w$/.-])[+~]?-{{0,2}}(?:[A-Za-z_][\w-]{{0,60}}\.){{1,9}})([A-Za-z_][\w-]{{0,60}})(=|[ \t]+)({_VALUE})"
+)
+_CSH = re.compile(rf"(\bsetenv[ \t]+)([A-Za-z_]\w*)([ \t]+)({_VALUE})")
+_INI = re.compile(rf"^([ \t]*)([A-Za-z_][\w.-]*)([ \t]*[=:][ \t]*)({_VALUE})[ \t]*$", re.M)
+_GIVEN = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"(\bsshpass[ \t]+-p[ \t]*)([^\s\"']+|\"[^\"\n]*\"|'[^'\n]*')",
+        r"(\bmysql\w*\b[^\n|;&]{0,200}?[ \t]-p)([^\s]+)",
+        r"(\bredis-cli\b[^\n|;&]{0,200}?[ \t]-a[ \t]+)(\S+)",
+        r"(\blogin\b[^\n|;&]{0,200}?[ \t]-p[ \t]+)(\S+)",
+        r"((?:\b|\\n)login(?:\s|\\n)+\S+?(?:\s|\\n)+password(?:\s|\\n)+)([^\s\\\"']+)",
+        r"(\b(?:curl|wget)\b[^\n|;&]{0,200}?[ \t](?:-u|--user|--proxy-user|-U)[ =]?[\"']?[^\s:\"']+:)([^\s\"'@]+)",
+        r"((?i:--(?:http-)?passw(?:or)?d(?:=|[ \t]+)))(\"[^\"\n]*\"|'[^'\n]*'|[^\s\"'$-]\S*)",
+    )
+)
+"""Programs that take a password in their words: what stands before it, and it."""
+_CONTEXT = re.compile(
+    r"(?i)token(?!i[sz])|secret|passw|api[_-]?key|credential|authorization|bearer|(?<![a-z])(?:key|login)(?![a-z])"
+)
+_DRAWN = re.compile(r"(?<![\w$/.-])[A-Za-z0-9_+=-]{16,}(?![\w/])")
 
 
 def without_secrets(text: str) -> str:
@@ -28,17 +54,58 @@ def without_secrets(text: str) -> str:
     text = _FIELD.sub(_field, text)
     text = _OPTION.sub(_option, text)
     text = _LOGIN.sub(rf"\g<1>{SECRET}", text)
-    return "\n".join(_by_form(row) for row in text.split("\n"))
+    for named in (_DEFAULT, _ITEM, _DOTTED, _CSH, _INI):
+        text = named.sub(_named, text)
+    for given in _GIVEN:
+        text = given.sub(_password, text)
+    rows = text.split("\n")
+    joined = [number > 0 and rows[number - 1].endswith("\\") for number in range(len(rows))]
+    near = [_is_near(row, rows[number - 1] if joined[number] else "") for number, row in enumerate(rows)]
+    return "\n".join(_DRAWN.sub(_drawn, _by_form(row)) if near[n] else _by_form(row) for n, row in enumerate(rows))
+
+
+def _is_near(row: str, before: str) -> bool:
+    """Whether a row, or the one that it continues, speaks of a secret."""
+    return bool(_CONTEXT.search(row) or _CONTEXT.search(before))
+
+
+def _named(match: re.Match[str]) -> str:
+    """A value behind a name that has secrets: ``${TOKEN:=WORD}``, ``["TOKEN"] = "WORD"``, ``a.api_key=WORD``."""
+    start, name, sign, value = match.groups()
+    plain = value.strip("\"'")
+    hidden = is_secret_name(name.replace("-", "_")) and not re.search("[$`]", plain) and SECRET not in plain
+    hidden = hidden and bool(sign.strip() or start.startswith(("-", "setenv")))
+    hidden = hidden and not re.fullmatch(r"[\d.]{1,8}|true|false|yes|no|none|null", plain, re.I)
+    return f"{start}{name}{sign}{SECRET}" if hidden and plain and (len(plain) > 3) else match[0]
+
+
+def _password(match: re.Match[str]) -> str:
+    computed = match[2].lstrip('"').startswith("$") or SECRET in match[2]
+    return match[0] if computed else f"{match[1]}{SECRET}"
+
+
+def _drawn(match: re.Match[str]) -> str:
+    """A word that changes often between digits, small and large letters, as one that was drawn does."""
+    kinds = ["0" if each.isdigit() else "a" if each.islower() else "A" for each in match[0] if each.isalnum()]
+    changes = sum(one != other for one, other in pairwise(kinds))
+    return SECRET if changes >= 0.35 * len(kinds) and len(set(kinds)) > 1 else match[0]
+
+
+def _inner(match: re.Match[str]) -> str:
+    secret = is_secret_name(match[1]) and match[3] and "$" not in match[3]
+    return f"{match[1]}{match[2]}{SECRET}" if secret else match[0]
 
 
 def _setting(match: re.Match[str]) -> str:
     name, sign, value = match.groups()
-    literal = _VARIABLE.sub(r"\1", value).strip("\"'")
-    count = re.fullmatch(r"[\d.]{1,8}|true|false|yes|no|none", literal, re.I) and re.search(
-        r"tokens?$", name, re.I
-    )  # MAX_TOKEN=4096, USE_AUTH_TOKEN=true
-    if not literal or count or "$" in literal or not is_secret(name, literal):  # computed from others; else `_by_form`
-        return match[0]
+    literal = _VARIABLE.sub(r"\1", value).strip("\"'").replace("\\$", "")
+    literal = literal.replace("$", "") if value.startswith("'") and value.endswith("'") else literal
+    plain = re.fullmatch(r"[\d.]{1,8}|true|false|yes|no|none", literal, re.I)
+    keyword = re.search(r"(?:^|_)key$", name) and re.fullmatch("[a-z_]{3,}", literal)  # loss_key=gaussian
+    count = keyword or (plain and re.search(r"tokens?$", name, re.I))  # MAX_TOKEN=4096, USE_AUTH_TOKEN=true
+    computed = re.search("[$`]", literal)  # from others; if not, `_by_form` finds it
+    if not literal or count or computed or not is_secret(name, literal):
+        return f"{name}{sign}{_SET.sub(_inner, value)}" if "=" in value else match[0]  # "A=1,TOKEN=word"
     return f"{name}{sign}{SECRET}" + "\n" * value.count("\n")
 
 

@@ -40,7 +40,20 @@ STARTERS: dict[str, tuple[str, Table]] = {
     "deepspeed": ("deepspeed", DEEPSPEED),
     "horovodrun": ("horovodrun", HOROVODRUN),
     **dict.fromkeys(
-        ("mpirun", "mpiexec", "mpiexec.hydra", "mpirun_rsh", "orterun", "prterun", "mpiexec.mpt", "ddlrun"),
+        (
+            *(
+                "mpirun",
+                "mpiexec",
+                "mpiexec.hydra",
+                "mpirun.actual",
+                "mpirun_rsh",
+                "orterun",
+                "prterun",
+                "mpiexec_mpt",
+                "ddlrun",
+            ),
+            *("mpiexec.slurm", "mpirun.lsf", "mpirun.openmpi", "mpiexec.openmpi", "mpirun.mpich", "mpiexec.mpich"),
+        ),
         ("mpirun", MPIRUN),
     ),
 }
@@ -63,6 +76,7 @@ _ENVIRONMENTS = {  # NAME run: options that take a value
     **dict.fromkeys(("poetry", "pipenv"), "-C --directory -P --project"),
     **dict.fromkeys(("uv", "pixi"), "-p --python --with --extra --group --project --directory -e --environment"),
 }
+_BEHIND = ("singularity", "apptainer", "shifter", "torchrun", "deepspeed", "accelerate")
 _PYTHON = re.compile(r"^(?:.*/)?python(?:\d(?:\.\d+)?)?$")
 _SHELL = re.compile(r"^(?:.*/)?(?:bash|sh|zsh|dash|ksh)$")
 
@@ -75,7 +89,8 @@ _MOST = 400
 class Launch:
     """One starter with its options. `program` is what it starts; `via` are the launches around it, outermost first.
 
-    `remote`: started through ssh or similar, so its node is unknown. `body` is the text of the ``bash -c`` inside it.
+    `remote`: started through ssh or similar, so its node is unknown. `wrapped`: among the words of a script that is not
+    known, which sets up its surroundings and then runs them: `./env.sh singularity exec ...`.
     """
 
     kind: str
@@ -88,6 +103,7 @@ class Launch:
     via: tuple[Launch, ...] = ()
     remote: bool = False
     doubtful: bool = False
+    wrapped: bool = False
 
     def get(self, name: str) -> str | None:
         """An option's last value as text; None if it is not given."""
@@ -166,18 +182,37 @@ def _look(
     if file and via:
         _look_inside(found, resolved, *file, via, remote, depth)
         return
-    if _SHELL.match(words[0]) or name == "eval":
+    inside = _behind_script(words)
+    if not inside and (_SHELL.match(words[0]) or name == "eval"):
         _look_shell(found, resolved, words, line, via, remote, depth)
         return
+    words = words[inside:]
     made = starter(words)
     if made is None:
         return
     kind, reading = made
-    # a word known only at run time may be several options
-    doubtful = reading.doubtful or (bool(reading.rest) and reading.rest[0].startswith(OPEN))
-    launch = Launch(kind, words[0], line, tuple(words), reading, reading.rest, resolved, via, remote, doubtful)
+    # a word known only at run time may be several options; ``$ENV/bin/python`` is a path
+    first = reading.rest[0] if reading.rest else ""
+    doubtful = reading.doubtful or (first.startswith(OPEN) and not first.partition(CLOSE)[2].startswith("/"))
+    wrapped = inside > 0 or any(each.wrapped for each in via)
+    launch = Launch(kind, words[0], line, tuple(words), reading, reading.rest, resolved, via, remote, doubtful, wrapped)
     found.launches.append(launch)
     _look(found, resolved, list(reading.rest), line, (*via, launch), remote, depth + 1)
+
+
+def _behind_script(words: Sequence[str]) -> int:
+    """Where a container or an agent begins among the words of a script that ends in ``.sh``; 0 if none does."""
+    script = words[1] if _SHELL.match(words[0]) and len(words) > 1 else words[0]
+    if not script.endswith((".sh", ".bash")):
+        return 0
+    inside = (at for at in range(1, len(words)) if words[at].rsplit("/", 1)[-1] in _BEHIND or _PYTHON.match(words[at]))
+    return next((at for at in inside if _is_whole_launch(list(words[at:]))), 0)
+
+
+def _is_whole_launch(words: list[str]) -> bool:
+    """Whether words are a container or an agent with a program, and not a mere argument, as ``torchrun`` alone."""
+    made = starter(words)
+    return made is not None and made[0] in ("container", *AGENTS) and bool(made[1].rest) and not made[1].doubtful
 
 
 def _look_remote(
@@ -312,10 +347,8 @@ def _python_module(words: list[str]) -> tuple[str, Reading] | None:
     first = next((at for at, word in enumerate(words[1:], 1) if not word.startswith("-")), 0)
     if command_name(words[first]) != words[first]:
         return starter(words[first:])
-    if "-m" not in words:
-        return None
-    at = words.index("-m")
-    if any(not word.startswith("-") for word in words[1:at]):
+    at = _module_at(words)
+    if at is None:
         return None
     module = words[at + 1] if at + 1 < len(words) else ""
     tables = {
@@ -328,6 +361,16 @@ def _python_module(words: list[str]) -> tuple[str, Reading] | None:
         return None
     kind, table = tables[module]
     return kind, read_options(table, words[at + 2 :])
+
+
+def _module_at(words: Sequence[str]) -> int | None:
+    """Where the ``-m`` of Python itself is: behind nothing but its options, of which two take a value."""
+    at = 1
+    while at < len(words) and words[at].startswith("-"):
+        if words[at] == "-m":
+            return at
+        at += 2 if words[at] in ("-W", "-X") else 1
+    return None
 
 
 def python_program(words: Iterable[str]) -> tuple[str, ...] | None:

@@ -25,6 +25,8 @@ class Table:
     flags: Mapping[str, str] = field(default_factory=dict)
     optional: Mapping[str, str] = field(default_factory=dict)
     style: str = "getopt"
+    pairs: frozenset[str] = frozenset()
+    """Names whose value is two words, ``-env NAME VALUE``, unless the first of them is ``NAME=VALUE``."""
 
     def canonical(self, name: str) -> str | None:
         """The canonical name of an option as written, without hyphens; None if unknown."""
@@ -102,11 +104,12 @@ def _option(table: Table, word: str, after: Sequence[str]) -> tuple[list[Option]
         return [Option("", name, value)], 0, not unsure
     if equals:
         return [Option(canonical, name, value)], 0, True
-    values = 2 if canonical == "mca" else 1
     if canonical in table.valued.values() and name.replace("-", "_") not in table.flags and name not in table.flags:
         if canonical in table.optional.values() and name in table.optional:
             return [Option(canonical, name)], 0, True
-        return [Option(canonical, name, " ".join(after[:values]))], min(values, len(after)), True
+        values = 2 if name in table.pairs and after and "=" not in after[0] else 1
+        joined = "=" if canonical == "env" else " "
+        return [Option(canonical, name, joined.join(after[:values]))], min(values, len(after)), True
     return [Option(canonical, name)], 0, True
 
 

@@ -8,12 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from stackyard.host.quoting import cut
+from stackyard.lint.command import Assignment
 from stackyard.lint.hidden import SECRET
 from stackyard.lint.scope import Resolved
 from stackyard.lint.script import Script
-from stackyard.lint.shell import Assignment, parse_shell
+from stackyard.lint.shell import parse_shell
 from stackyard.lint.smallcommands import is_carried, is_filter, is_quiet, only_prints
-from stackyard.lint.words import is_known, shown
+from stackyard.lint.words import Part, is_known, shown
 
 OWN_VARIABLES = re.compile(
     r"^(?:MASTER_(?:ADDR|PORT)$|RANK$|LOCAL_RANK$|WORLD_SIZE$|NODE_RANK$|SLURM_|SRUN_CPUS|LSB_|PBS_|OMP_NUM_THREADS$"
@@ -21,6 +22,10 @@ OWN_VARIABLES = re.compile(
 )
 """Variables that Stackyard sets for every rank."""
 
+_DEFAULT = re.compile(r"[A-Za-z_]\w*:?=")
+"""``${A:=1}``, which sets the variable, whatever the command does."""
+_LOGIN = r"PATH|HOME|TMPDIR|SHELL|USER|LANG|LC_\w+|\w+_PATH|\w+PATH"
+"""Variables that the environment has before a script begins."""
 _FOLDERS = re.compile(r"\$\{?(?:PBS_O_WORKDIR|SLURM_SUBMIT_DIR|LS_SUBCWD)(?::?-[^}]*)?\}?/?")
 """The directory of submission itself, which is where a job file's program starts."""
 
@@ -41,6 +46,15 @@ class Before:
     runs: dict[int, str] = field(default_factory=dict)
     unsure: list[tuple[str, str]] = field(default_factory=list)
     quiet: list[str] = field(default_factory=list)
+    around: tuple[tuple[int, str], ...] = ()
+    sourced: int = 0
+    """How many lines stand before the last ``source`` of a script that may use any variable of theirs."""
+    astray: list[str] = field(default_factory=list)
+    """Notes on directories that are known only in the run, for as long as no later ``cd`` leaves them."""
+
+    def in_subshell(self, resolved: Resolved) -> bool:
+        """Whether a command is in a subshell that the start is not in: what it sets is lost there."""
+        return any(kind == "subshell" and (each, kind) not in self.around for each, kind in resolved.command.blocks)
 
 
 def place_of(script: Script, first: Resolved | None) -> int:
@@ -55,23 +69,39 @@ def _evaluates(resolved: Resolved, first: Resolved) -> bool:
     return resolved.line == first.line and resolved.argv[:1] == ("eval",)
 
 
-def lines_before(script: Script, place: int) -> Before:
+def lines_before(script: Script, place: int, first: Resolved | None, program: str = "") -> Before:
     """The first `place` commands of a script that prepare the run: modules, environments, variables, files.
 
-    Their order and text stay. Variables that Stackyard sets, and commands in a condition or a loop, are noted.
+    `first` is the command that they stand before, `program` its words: what these name is kept. Their order and text
+    stay. Variables that Stackyard sets, and commands in a condition, a subshell or a loop, are noted.
     """
     before = Before()
+    before.around = first.command.blocks if first else ()
     started = {id(each.command) for each in script.launches}
     for pipe in pipelines(script.commands[:place]):
         if any(id(each) in started for each in pipe):
             continue  # a further launch
+        if any(_reads_variables(each.argv) for each in pipe):
+            before.sourced = len(before.lines)
         if len(pipe) > 1:
             _carry_pipe(before, pipe)
         else:
             _carry(script, before, pipe[0])
-    _prune(before)
+    before.notes += before.astray
+    _prune(before, program)
     _leave_out_secrets(before)
     return before
+
+
+_ENVIRONMENTS = re.compile(
+    r"(?:.*/)?(?:activate|(?:activate|conda|mamba|modules|setvars|setup-env|env)\.sh|\.?\w*(?:rc|profile))|.*/init/\w+"
+)
+"""Scripts that set an environment up by themselves."""
+
+
+def _reads_variables(argv: Sequence[str]) -> bool:
+    """Whether a command is ``source core.sh``, which sees all variables of the script, exported or not."""
+    return len(argv) > 1 and argv[0] in ("source", ".") and not _ENVIRONMENTS.fullmatch(shown(argv[1]))
 
 
 def _leave_out_secrets(before: Before) -> None:
@@ -116,14 +146,16 @@ def text_of(resolved: Resolved) -> str:
 
 
 def _setting(assignment: Assignment) -> str:
-    return f"{assignment.name}{'+' if assignment.append else ''}={assignment.raw}"
+    if assignment.value is None and assignment.raw.startswith("in "):
+        return f"for {assignment.name} {assignment.raw}"
+    return f"{assignment.name}{assignment.index}{'+' if assignment.append else ''}={assignment.raw}"
 
 
 def _carry_pipe(before: Before, pipe: Sequence[Resolved]) -> None:
     """A pipeline whose commands only print or filter is carried over whole if it writes a file."""
     first, last, text = pipe[0], pipe[-1].command, pipe_text(pipe)
     plain = all(each.argv and (is_quiet(each.argv) or is_filter(each.argv) or is_carried(each.argv)) for each in pipe)
-    nested = any(first.command.within(kind) for kind in ("branch", "loop", "function"))
+    nested = any(first.command.within(kind) for kind in ("branch", "loop", "function")) or before.in_subshell(first)
     writes = any(acts(each) or each.argv[:1] == ("tee",) for each in pipe)
     if plain and not writes:
         before.quiet.append(str(first.line))
@@ -135,23 +167,23 @@ def _carry_pipe(before: Before, pipe: Sequence[Resolved]) -> None:
 
 def _uses(line: str, name: str) -> bool:
     """Whether a line names a variable: ``$A``, ``${A}``, ``export A``, ``$((A + 1))``."""
-    own = rf"\$\{{?[#!]?{name}\b|^export\b.*\b{name}\b|\(\((?:(?!\)\)).)*\b{name}\b"
+    own = rf"\$\{{?[#!]?{name}\b|^(?:export|let|unset)\b.*\b{name}\b|\(\((?:(?!\)\)).)*\b{name}\b"
     return bool(re.search(own, line, re.S))
 
 
-def _prune(before: Before) -> None:
-    """Drop variables that no later line uses; note those set conditionally that a later line uses."""
-    kept: list[str] = []
+def _prune(before: Before, program: str) -> None:
+    """Drop variables that neither a later line nor the program uses; note those set conditionally that one uses."""
+    kept: list[str] = [program]
     for at in reversed(range(len(before.lines))):
         name = before.names.get(at)
-        if name is None or any(_uses(line, name) for line in kept):
+        if name is None or at < before.sourced or any(_uses(line, name) for line in kept):
             kept.insert(0, before.lines[at])
         elif at in before.runs:
             before.notes.append(before.runs[at])
     for name, note in before.unsure:
         if any(_uses(line, name) for line in kept):
             before.notes.append(note)
-    before.lines = kept
+    before.lines = kept[:-1]
 
 
 def _carry(script: Script, before: Before, resolved: Resolved) -> None:
@@ -163,17 +195,21 @@ def _carry(script: Script, before: Before, resolved: Resolved) -> None:
     if not command.words and not command.assignments:
         before.notes.append(f"line {resolved.line}: {text}")
     elif not command.words:
-        _assignments(before, resolved, nested)
+        _assignments(before, resolved, nested or command.conditional or before.in_subshell(resolved))
     elif name == "popd" and before.pushed and not nested:
         before.lines.append("popd")
         before.folder = before.pushed.pop()
-    elif name in ("cd", "pushd"):
-        _folder(before, resolved, nested)
     elif is_quiet(resolved.argv) and not command.background and not acts(resolved):
         before.quiet.append(str(resolved.line))
+    elif before.in_subshell(resolved):
+        before.notes.append(f"line {resolved.line}: in a subshell: {cut(shown(text), 80)}")
+    elif name in ("cd", "pushd"):
+        _folder(before, resolved, nested)
     elif nested or command.background or command.piped or command.conditional:
         why = "in the background" if command.background else "piped" if command.piped else "conditional"
         before.notes.append(f"line {resolved.line}: {why}: {cut(shown(text), 80)}")
+    elif name == "export" and "-f" in resolved.argv:
+        before.notes.append(f"line {resolved.line}: a function for the ranks: {cut(shown(text), 80)}")
     elif name in ("export", "declare"):
         _exports(before, resolved)
     elif not _calls(script, resolved) and (is_carried(resolved.argv) or acts(resolved)):
@@ -184,17 +220,28 @@ def _carry(script: Script, before: Before, resolved: Resolved) -> None:
 
 def _calls(script: Script, resolved: Resolved) -> bool:
     """Whether a command runs a function of the script, as ``trap clean EXIT`` does: functions are not carried over."""
+    if resolved.argv[:1] not in (("trap",), ("eval",)):
+        return False
     names = {name for each in script.commands for name in each.command.functions}
-    words = (re.split(r"[;&|\s]+", word)[0] for word in resolved.argv[1:2])
-    return resolved.argv[:1] in (("trap",), ("eval",)) and any(word in names for word in words)
+    return any(re.split(r"[;&|\s]+", word)[0] in names for word in resolved.argv[1:2])
 
 
 def acts(resolved: Resolved) -> bool:
     """Whether a command of those that print writes a file, or gives a variable its default: ``: "${A:=1}"``."""
-    if resolved.argv[:1] == (":",) and any("=" in word.raw for word in resolved.command.words):
+    if any(_DEFAULT.match(part.text) for part in _variables_of(resolved)):
         return True
     targets = ["".join(part.text for part in word.parts) for op, word in resolved.command.redirects if ">" in op]
     return any(not target.startswith("/dev/") and not target.isdigit() for target in targets)
+
+
+def _variables_of(resolved: Resolved) -> Iterator[Part]:
+    return (part for word in resolved.command.words for part in word.parts if part.kind == "variable")
+
+
+def _is_of_the_environment(resolved: Resolved, name: str) -> bool:
+    """Whether a variable that a line sets without ``export`` is in the environment: from before, or of the login."""
+    value = resolved.environment.get(name)
+    return bool(value and value.exported) or bool(re.fullmatch(_LOGIN, name))
 
 
 def _assignments(before: Before, resolved: Resolved, nested: bool) -> None:
@@ -205,9 +252,15 @@ def _assignments(before: Before, resolved: Resolved, nested: bool) -> None:
             continue
         elif nested:
             note = f"line {resolved.line}: conditional: {cut(_setting(assignment), 80)}"
-            before.unsure.append((assignment.name, note))
+            if _runs(assignment):
+                before.notes.append(note)
+            else:
+                before.unsure.append((assignment.name, note))
         else:
-            before.names[len(before.lines)] = assignment.name
+            if not _is_of_the_environment(resolved, assignment.name):
+                before.names[len(before.lines)] = assignment.name
+            if assignment.name == "IFS":
+                before.notes.append(f"line {resolved.line}: {_setting(assignment)}: words may be split otherwise")
             if _runs(assignment):
                 note = f"line {resolved.line}: {cut(_setting(assignment), 80)}"
                 before.runs[len(before.lines)] = note
@@ -235,34 +288,45 @@ def _exports(before: Before, resolved: Resolved) -> None:
 
 def _folder(before: Before, resolved: Resolved, nested: bool) -> None:
     """``cd``: the working directory of the program and of later lines."""
-    path = resolved.argv[1] if len(resolved.argv) > 1 else ""
-    if resolved.argv[0] == "pushd":
+    name, path = resolved.argv[0], resolved.argv[1] if len(resolved.argv) > 1 else ""
+    line = _joined(" ".join(word.raw for word in resolved.command.words))
+    if name == "pushd":
         before.pushed.append(before.folder)
     if path in (".", "./") or _FOLDERS.fullmatch(shown(path)):
-        before.folder = ""
-        if resolved.argv[0] == "cd":
-            return
-        path = ""
-    before.lines.append(_joined(" ".join(word.raw for word in resolved.command.words)))
-    if resolved.argv[0] == "pushd" and not path:
+        _to_submission(before, line, stays=path in (".", "./"))
+        return
+    if is_known(path) or not nested:
+        before.lines.append(line)
+    if name == "pushd" and not path:
         return
     known = bool(path) and is_known(path) and path != "-" and (path.startswith("/") or bool(before.folder))
     before.folder = posixpath.normpath(posixpath.join(before.folder, path)) if known else ""
+    if not known:
+        before.astray.append(f"line {resolved.line}: {f'cd {shown(path)}'.strip()}: set cwd, or submit from there")
+    elif path.startswith("/"):
+        before.astray.clear()
     if known and nested:
         before.notes.append(f"line {resolved.line}: conditional: cd {shown(path)}, which the job file does once")
-    elif not known:
-        before.notes.append(f"line {resolved.line}: {f'cd {shown(path)}'.strip()}: set cwd, or submit from there")
+
+
+def _to_submission(before: Before, line: str, *, stays: bool) -> None:
+    """``cd .``, or the way back to where the job was submitted, where a job file's lines begin."""
+    moved = any(re.match(r"(?:cd|pushd)\b", each) for each in before.lines)
+    if line.startswith("pushd") or (moved and not stays):
+        before.lines.append(line)
+    if not stays:
+        before.folder = ""
+        before.astray.clear()
 
 
 def _source(script: Script, resolved: Resolved) -> Sequence[str]:
     """A command as its own lines, with its here-document."""
-    rows = script.text.splitlines()
-    command = resolved.command
+    rows, command = script.rows, resolved.command
     if command.here:
         return rows[resolved.line - 1 : command.here_line + command.here.count("\n")]
     first = rows[resolved.line - 1].strip()
-    text = " ".join(word.raw for word in command.words)
-    alone = first.startswith(command.words[0].raw) and not re.search(r"[;|]|&[^>\d]", first)
+    text = " ".join([*(_setting(each) for each in command.assignments), *(word.raw for word in command.words)])
+    alone = first.startswith(text.split()[0]) and not re.search(r"[;|]|&[^>\d]", first)
     whole = alone and not first.endswith("\\") and "\n" not in text
     return [first.rstrip() if whole else _joined(text + "".join(_redirects(resolved)))]
 

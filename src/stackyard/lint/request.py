@@ -10,7 +10,7 @@ from stackyard.lint.directives import Directive
 
 TASK_OPTIONS = {"ntasks", "ntasks-per-node", "ntasks-per-gpu", "n", "nslots", "l.select", "l.nodes"}
 """Options that determine the number of tasks."""
-OTHER_CORES = {"cpus-per-gpu", "mincpus", "cores-per-socket", "nnodes", "csm", "l.ncpus", "tres-per-task"}
+OTHER_CORES = {"cpus-per-gpu", "mincpus", "nnodes", "csm", "l.ncpus", "tres-per-task"}
 """Options that determine cores in another way than by tasks."""
 
 
@@ -183,6 +183,10 @@ def _slurm(request: Request) -> None:
     request.name = get("job-name") or ""
 
 
+_EXPERT_NODES = re.compile(r"(\d+)\*\{[^}]*\bCN\b[^}]*\bptile\s*=\s*(\d+)")
+"""Slots on compute nodes and slots on each of them, in the -R of LSF's expert mode."""
+
+
 def _lsf(request: Request) -> None:
     get = request.values.get
     request.nodes = number(get("nnodes"))
@@ -193,6 +197,8 @@ def _lsf(request: Request) -> None:
         request.tasks_per_node = request.tasks
     if request.tasks and request.tasks_per_node:
         request.nodes = -(-request.tasks // request.tasks_per_node)
+    if expert := _EXPERT_NODES.search(get("R") or "") if "csm" in request.values and not request.nodes else None:
+        request.nodes = -(-int(expert[1]) // int(expert[2]))
     gpus = re.search(r"\bnum=(\d+)", get("gpu") or "")
     request.gpus_per_node = int(gpus[1]) if gpus else None
     request.time_min = minutes((get("W") or "").split()[0] if get("W") else "", "lsf")
@@ -210,6 +216,9 @@ def _pbs_resources(request: Request, text: str, line: int) -> None:
 def _pbs(request: Request) -> None:
     get = request.values.get
     request.time_min = minutes(get("l.walltime") or "", "pbs")
+    days = re.fullmatch(r"(\d+):(\d+:\d+:\d+)", get("l.walltime") or "") if "l.nodes" in request.values else None
+    if days:  # in the form of Torque's scripts, which may give days
+        request.time_min = int(days[1]) * 1440 + (_pbs_minutes(days[2]) or 0)
     request.account, request.queue, request.name = get("A") or get("P") or "", get("q") or "", get("N") or ""
     place = get("l.place") or ""
     request.exclusive = True if "excl" in place else (False if place == "shared" else None)

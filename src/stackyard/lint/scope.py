@@ -8,13 +8,19 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from stackyard.lint.shell import Assignment, Command
+from stackyard.lint.command import Assignment, Command
 from stackyard.lint.words import CLOSE, OPEN, Part, Word, WordReader, is_known, unknown
 
 _EXPRESSION = re.compile(r"^([A-Za-z_]\w*|[@*#?$!0-9-])(?:(:?[-=+?])(.*))?$", re.S)
+_ARITHMETIC = re.compile(r"([A-Za-z_]\w*)[ \t]*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))|(?:\+\+|--)[ \t]*([A-Za-z_]\w*)")
+_INNER = re.compile(r"\(\((.*?)\)\)", re.S)
+_CHANGERS = ("read", "mapfile", "readarray", "getopts", "unset")
+_CONDITION = (-1, "branch")
+_ENDED = ("branch", "loop", "subshell")
+"""Blocks that may not run, or whose variables end with them."""
 _SETTERS = {"export", "declare", "local", "readonly", "typeset", "setenv"}
 _LONGEST = 100_000
 """Characters of a value beyond which it counts as unknown: ``A=$A$A`` in a row doubles it each time."""
@@ -53,10 +59,33 @@ class Resolved:
         return self.command.line
 
 
+def arithmetic_names(text: str) -> list[str]:
+    """The variables that an arithmetic expression sets: ``i++``, ``a += b``."""
+    return [first or second for first, second in _ARITHMETIC.findall(text)]
+
+
+def _names(piece: str) -> list[str]:
+    """The variables in what is not known: ``$A``, ``${A}``, and in an index or a sum ``A`` alone."""
+    return re.findall(r"[A-Za-z_]\w*" if "[" in piece or "((" in piece else r"\$\{?([A-Za-z_]\w*)", piece)
+
+
 def resolve(commands: Iterable[Command], known: Mapping[str, str] | None = None) -> list[Resolved]:
     """The commands with their words expanded; `known` are variables that the scheduler sets."""
+    commands = list(commands)
     scope = Scope({name: Value(text, f"${name}", exported=True) for name, text in (known or {}).items()})
+    scope.doubtful = _set_twice(commands)
     return [scope.run(command) for command in commands]
+
+
+def _set_twice(commands: Sequence[Command]) -> frozenset[str]:
+    """Variables that are set in a function and outside of it: the value depends on when it is called."""
+    inside, outside = set[str](), set[str]()
+    for command in commands:
+        names = {each.name for each in command.assignments if not command.words or command.words[0].plain == "export"}
+        if command.words and command.words[0].plain == "export":
+            names |= {word.raw.partition("=")[0] for word in command.words[1:] if "=" in word.raw}
+        (inside if command.within("function") else outside).update(names)
+    return frozenset(inside & outside)
 
 
 class Scope:
@@ -66,15 +95,17 @@ class Scope:
         self.values = values
         self._task = task
         self._blocks: tuple[tuple[int, str], ...] = ()
+        self._exports_all = False
+        self.doubtful: frozenset[str] = frozenset()
 
     def run(self, command: Command) -> Resolved:
         """Expand one command and apply its effect on the variables."""
-        self._blocks = command.blocks
+        self._blocks = (*command.blocks, *([_CONDITION] if command.conditional else []))
         argv = tuple(word for each in command.words for word in self.expand(each))
         own = not command.words or command.words[0].plain in _SETTERS
         before = self.values if own else dict(self.values)
         for assignment in command.assignments:
-            self._assign(assignment, command.line, exported=not own)
+            self._assign(assignment, command.line, exported=not own or self._exports_all)
         snapshot = self.values.copy()
         self.values = before if not own else self.values
         self._builtin(command, argv)
@@ -88,10 +119,17 @@ class Scope:
         if name in _SETTERS:
             for word in command.words[1:]:
                 self._export(word, command.line, name == "export")
-        elif name in ("read", "mapfile", "readarray", "getopts", "unset"):
-            for field_text in argv[1:]:
-                if re.fullmatch(r"[A-Za-z_]\w*", field_text):
-                    self._set(field_text, Value(self._unknown(f"${field_text}"), "", command.line, command.blocks))
+        elif name == "set" and {"a", "allexport"} & {*"".join(argv[1:2]), *argv[2:3]} and argv[1:2] != ("--",):
+            self._exports_all = argv[1].startswith("-")
+        texts = (each.raw for each in (*command.words, *(each.value for each in command.assignments if each.value)))
+        pieces = (text if name in ("let", "((") else " ".join(_INNER.findall(text)) for text in texts)
+        changed = [each for piece in pieces for each in arithmetic_names(piece)]
+        if name in _CHANGERS or argv[:2] == ("printf", "-v"):
+            changed += [word for word in argv[1:] if re.fullmatch(r"[A-Za-z_]\w*", word)]
+        for each in changed:
+            old = self.values.get(each)
+            kept = bool(old and old.exported) and name != "unset"
+            self._set(each, Value(self._unknown(f"${each}"), "", command.line, command.blocks, kept))
 
     def _export(self, word: Word, line: int, exported: bool) -> None:
         match = re.match(r"^([A-Za-z_]\w*)(\+?)=(.*)$", word.raw, re.S)
@@ -143,8 +181,14 @@ class Scope:
         if value is None:
             return None
         numbers = {number for number, kind in self._blocks}
-        ended = [kind for number, kind in value.blocks if number not in numbers and kind in ("branch", "loop")]
-        return self._unknown(f"${name}") if ended else value.text
+        ended = [kind for number, kind in value.blocks if number not in numbers and kind in _ENDED]
+        stale = ended or name in self.doubtful or self._has_changed(value)
+        return self._unknown(f"${name}") if stale else value.text
+
+    def _has_changed(self, value: Value) -> bool:
+        """Whether what a value that is not known is made of has been set anew since."""
+        names = {name for piece in _ONE_UNKNOWN.findall(value.text) for name in _names(piece)}
+        return any(name in self.values and self.values[name].line > value.line for name in names)
 
     def _lookup_items(self, name: str) -> str:
         """Unknown if the array was set in a block that has ended, else empty."""
@@ -202,7 +246,8 @@ class Scope:
         if part.kind == "arithmetic":
             value = self.arithmetic(part.text)
             return self._unknown(f"$(({part.text}))") if value is None else str(value)
-        return self._unknown(f"$({part.text})")
+        comment = part.text.startswith("#") and "\n" not in part.text  # `# what the next word is for`
+        return "" if comment else self._unknown(f"$({part.text})")
 
     def _variable(self, text: str) -> str:
         match = _EXPRESSION.match(text)

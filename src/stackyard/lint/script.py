@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from stackyard.lint.command import Command
 from stackyard.lint.directives import Directive, head_is_filled_in, read_directives, scheduler_of
 from stackyard.lint.functions import Function, uncalled
 from stackyard.lint.launches import Inner, Launch, find_launches
+from stackyard.lint.placing import placed
 from stackyard.lint.request import Request, read_request, slurm_variables
 from stackyard.lint.scope import Resolved, resolve
 from stackyard.lint.shell import read_shell
@@ -19,7 +22,8 @@ class Script:
     """What a script requests and starts.
 
     `commands` are all simple commands of its body, expanded, but those of functions that nothing calls (`uncalled`);
-    `inner` those in the shells of its tasks; `inner_lines` the numbers of lines inside here-documents and strings.
+    `inner` those in the shells of its tasks; `inner_lines` the numbers of lines inside here-documents and strings;
+    `unreached` the first and last line of what follows an ``exit`` that always runs.
     """
 
     name: str
@@ -32,6 +36,7 @@ class Script:
     inner: tuple[Inner, ...] = field(repr=False)
     inner_lines: frozenset[int] = field(repr=False)
     uncalled: tuple[Function, ...] = ()
+    unreached: tuple[int, int] | None = None
 
     @cached_property
     def is_batch(self) -> bool:
@@ -42,6 +47,11 @@ class Script:
     def is_filled_in(self) -> bool:
         """Whether whole lines of its head are filled in by a program: the head may then have any option."""
         return head_is_filled_in(self.text, self.commands[0].line if self.commands else 0)
+
+    @cached_property
+    def rows(self) -> list[str]:
+        """The lines of the text."""
+        return self.text.splitlines()
 
     @cached_property
     def code(self) -> str:
@@ -79,7 +89,23 @@ def parse_script(text: str, name: str = "script") -> Script:
     known = slurm_variables(request) if scheduler == "slurm" else {}
     dead = uncalled(shell, clean)
     names = {each.name for each in dead}
-    commands = resolve([each for each in shell if not names.intersection(each.functions)], known)
+    shell = placed([each for each in shell if not names.intersection(each.functions)])
+    end = len(shell) if "{%" in clean else _end(shell)
+    unreached = (shell[end].line, shell[-1].line) if end < len(shell) else None
+    commands = resolve(shell[:end], known)
     launches, inner = find_launches(commands)
     starts, tasks = tuple(launches), tuple(inner)
-    return Script(name, text, directives, scheduler, request, tuple(commands), starts, tasks, inner_lines, dead)
+    return Script(
+        name, text, directives, scheduler, request, tuple(commands), starts, tasks, inner_lines, dead, unreached
+    )
+
+
+def _end(commands: Sequence[Command]) -> int:
+    """The number of commands up to an ``exit`` or ``exec PROGRAM`` that always runs: what follows does not."""
+    for number, command in enumerate(commands, 1):
+        name = command.words[0].plain if command.words else ""
+        ends = name == "exit" or (name == "exec" and len(command.words) > 1)
+        beside = command.conditional or command.background or command.piped or command.fed
+        if ends and not beside and all(kind == "group" for _, kind in command.blocks):
+            return number
+    return len(commands)

@@ -8,8 +8,8 @@ is skipped, never guessed, and nothing is raised.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 
+from stackyard.lint.command import Assignment, Command
 from stackyard.lint.words import PLACEHOLDER, Part, Word, WordReader, closing, unknown
 
 _DEEPEST = 50
@@ -18,41 +18,6 @@ _ASSIGNMENT = re.compile(r"^([A-Za-z_]\w*)(\[[^]]*\])?(\+?)=")
 _OPENERS = {"if": "branch", "while": "loop", "until": "loop", "for": "loop", "select": "loop", "case": "branch"}
 _OPENERS |= {"{": "group"}
 _REDIRECT = re.compile(r"(?:\d*|&|\{\w+\})(?:<<<|<<-|<<|>>|>&|<&|<>|>\||<|>)")
-
-
-@dataclass(frozen=True)
-class Assignment:
-    """``NAME=value``; `value` is None for an array or a value that cannot be known; `raw` is its source."""
-
-    name: str
-    value: Word | None
-    raw: str
-    append: bool = False
-
-
-@dataclass
-class Command:
-    """One simple command. `blocks` are (number, kind) of its enclosing blocks, outermost first.
-
-    `piped`: a pipe reads its output; `fed`: it reads from a pipe; `functions`: the names of those it is in.
-    """
-
-    line: int
-    words: list[Word] = field(default_factory=list)
-    assignments: list[Assignment] = field(default_factory=list)
-    redirects: list[tuple[str, Word]] = field(default_factory=list)
-    blocks: tuple[tuple[int, str], ...] = ()
-    background: bool = False
-    piped: bool = False
-    fed: bool = False
-    conditional: bool = False
-    here: str = ""
-    here_line: int = 0
-    functions: tuple[str, ...] = ()
-
-    def within(self, kind: str) -> bool:
-        """Whether it is in a block of that kind: branch, loop, function or group."""
-        return any(block == kind for _, block in self.blocks)
 
 
 def parse_shell(text: str, line: int = 1) -> list[Command]:
@@ -83,9 +48,12 @@ class _Reader:
         self._closed: int | None = None
         self._files: Command | None = None  # what holds the redirections behind a block
         self._conditional = False
+        self._joined = False  # the last token was &&, || or |: a newline does not end the list
+        self._list = 0  # where in the commands the current list begins, which & sends to the background
         self._fed = False
         self._function = ""
         self._names: dict[int, str] = {}
+        self._conditions: set[int] = set()
 
     def run(self) -> list[Command]:
         while self.at < len(self.text):
@@ -113,17 +81,25 @@ class _Reader:
         elif char == "\n":
             self.at += 1
             self._end()
-            self._conditional = False
+            self._new_list()
             self._closed = None
             self._read_here()
         elif text.startswith("((", self.at) and self._now is None:
-            self.at = self._after_arithmetic(self.at)
+            self._arithmetic()
         elif _REDIRECT.match(text, self.at) and not PLACEHOLDER.match(text, self.at):
             self._redirect()
         elif char in ";&|()":
             self._operator()
         else:
             self._word()
+
+    def _arithmetic(self) -> None:
+        """``((i += 1))`` as a command of three words."""
+        start, line, command = self.at, self._line(), self._current()
+        self.at = self._after_arithmetic(start)
+        inner = WordReader(self.text[start + 2 : self.at].removesuffix("))")).quoted(line)
+        ends = [Word((Part("literal", text, True),), text, line) for text in ("((", "))")]
+        command.words += [ends[0], inner, ends[1]]
 
     def _after_arithmetic(self, at: int) -> int:
         """The index behind the ``))`` that closes a ``((`` at `at`."""
@@ -136,7 +112,7 @@ class _Reader:
         if pair in ("&&", "||"):
             self.at += 2
             self._end()
-            self._conditional = True
+            self._conditional = self._joined = True
         elif pair in (";;", ";&"):
             self.at += 3 if text.startswith(";;&", at) else 2
             self._end()
@@ -147,26 +123,31 @@ class _Reader:
             if self._now:
                 self._now.piped = True
             self._end()
-            self._fed = True
+            self._fed = self._joined = True
         elif text[at] == "&":
             self.at += 1
             self._into_background()
+            self._new_list()
         elif text[at] == "(":
             self._parenthesis()
         else:
             self.at += 1
             self._end()
             self._closed = None
+            self._new_list()
             if text[at] == ")":
                 self._leave()
 
+    def _new_list(self) -> None:
+        if not self._joined:
+            self._conditional = False
+            self._list = len(self.commands)
+
     def _into_background(self) -> None:
-        if self._now:
-            self._now.background = True
-            self._end()
-        elif self._closed is not None:
-            for command in self.commands[self._closed :]:
-                command.background = True
+        start = self._list if self._now else self._closed
+        self._end()
+        for command in self.commands[start:] if start is not None else ():
+            command.background = True
 
     def _parenthesis(self) -> None:
         now = self._now
@@ -182,7 +163,7 @@ class _Reader:
             return
         self.at += 1
         if now is None:
-            self._enter("group")
+            self._enter("subshell")
 
     def _lengthen(self, command: Command, end: int) -> None:
         """``word(..)``, which the shell rejects in most places, is read as one word: placeholders look like this."""
@@ -192,16 +173,19 @@ class _Reader:
 
     def _enter(self, kind: str) -> None:
         self._count += 1
-        self._blocks.append((self._count, "function" if self._function and kind == "group" else kind))
+        if kind in ("group", "subshell") and self._function:
+            kind, self._names[self._count] = "function", self._function
+        elif self._conditional:
+            self._conditions.add(self._count)  # cd a || { ...; }
+        self._blocks.append((self._count, kind))
         self._starts.append(len(self.commands))
-        if self._function and kind == "group":
-            self._names[self._count] = self._function
-        self._function = ""
+        self._function, self._conditional, self._joined = "", False, False
+        self._list = len(self.commands)
 
     def _leave(self) -> None:
         if self._blocks:
             self._blocks.pop()
-            self._closed = self._starts.pop()
+            self._closed = self._list = self._starts.pop()
             self._files = None
 
     def _branch_again(self) -> None:
@@ -219,12 +203,16 @@ class _Reader:
 
     def _current(self) -> Command:
         if self._now is None:
-            self._now = self._new()
+            self._now, self._joined = self._new(), False
             self._now.conditional, self._now.fed = self._conditional, self._fed
         return self._now
 
     def _new(self) -> Command:
-        blocks = tuple(self._blocks[-_DEEPEST:])
+        blocks = tuple(
+            each
+            for number, kind in self._blocks[-_DEEPEST:]
+            for each in ((number, "branch"), (number, kind))[number not in self._conditions :]
+        )
         return Command(
             self._line(), blocks=blocks, functions=tuple(self._names[n] for n, _ in blocks if n in self._names)
         )
@@ -291,7 +279,7 @@ class _Reader:
         reader = WordReader(self.text, self.at)
         word = reader.read(start)
         self.at = min(reader.at, len(self.text))
-        self.inner_lines.update(range(start + 1, self._line() + 1) if '"' in word.raw or "'" in word.raw else ())
+        self.inner_lines.update(range(start + 1, self._line() + 1) if re.search("[\"']|<<", word.raw) else ())
         return word
 
     def _word(self) -> None:
@@ -322,16 +310,18 @@ class _Reader:
             self.at = end + 1
             return
         word = self._read_word()
-        command.assignments.append(Assignment(name, None if match[2] else word, word.raw, append))
+        command.assignments.append(Assignment(name, None if match[2] else word, word.raw, append, match[2] or ""))
 
     def _keyword(self, word: Word) -> bool:
         text = word.plain
         if text in ("then", "do", "!", "time", "coproc"):
             self._now = None
+            self._list = len(self.commands)
             option = re.compile(r"[ \t]+-p\b").match(self.text, self.at) if text == "time" else None
             self.at = option.end() if option else self.at
         elif text in ("else", "elif"):
             self._now = None
+            self._list = len(self.commands)
             self._branch_again()
         elif text in ("fi", "done", "esac", "}"):
             self._now = None
@@ -351,16 +341,24 @@ class _Reader:
             return False
         return True
 
+    def _words_of_loop(self) -> None:
+        """Skips ``in $(find . -exec a \\;) b`` of a for."""
+        while self.at < len(self.text) and self.text[self.at] not in "\n;":
+            before = self.at
+            if self.text[self.at] not in " \t&|<>()":
+                self._read_word()
+            self.at += self.at == before
+
     def _open(self, keyword: str) -> None:
         self._now = None
         self._enter(_OPENERS[keyword])
         if keyword in ("for", "select"):
-            match = re.compile(r"[ \t]*([A-Za-z_]\w*)([^\n;]*)").match(self.text, self.at)
+            match = re.compile(r"[ \t]*([A-Za-z_]\w*)").match(self.text, self.at)
             if match:
-                loop = self._new()
-                loop.assignments.append(Assignment(match[1], None, match[2].strip()))
+                loop, self.at = self._new(), match.end()
+                self._words_of_loop()
+                loop.assignments.append(Assignment(match[1], None, self.text[match.end() : self.at].strip()))
                 self.commands.append(loop)
-                self.at = match.end()
             else:
                 start = self.text.find("((", self.at)
                 self.at = self._after_arithmetic(start) if start >= 0 else self.at

@@ -6,24 +6,26 @@ import re
 from collections.abc import Sequence
 
 from stackyard.lint.launches import starter, unwrapped
+from stackyard.lint.scope import arithmetic_names
 
 _PRINTING = (
     "echo printf date hostname env printenv pwd ls nvidia-smi rocm-smi which scontrol squeue df free lscpu uname nproc "
     "ip id ps du true sleep"
 )
-_OF_THE_SHELL = ": wait time set test [ [[ shift break continue return"
-_FILES = "mkdir cp rsync tar ln mv rm touch cat"
+_OF_THE_SHELL = ": wait time set test [ [[ shift break continue"
+_FILES = "mkdir cp rsync tar ln mv rm touch cat chmod curl wget unzip gunzip"
+_MAKING = "pip pip3 cmake make"
 _ENVIRONMENT = (
     "module ml source . conda mamba micromamba spack eval export declare unset ulimit umask sbcast lfs tee setenv "
-    "alias shopt trap"
+    "alias shopt (( let"
 )
 _BESIDE = (
-    "cd pushd popd deactivate pip chmod sed awk grep find git make cmake sbatch qsub bsub seff read readarray mapfile "
-    "let local getopts set scontrol"
+    "cd pushd popd deactivate sed awk grep find git sbatch qsub bsub seff read readarray mapfile "
+    "local getopts set scontrol printf trap"
 )
 _LOOKING = ("show", "listpids", "getaddrs", "ping", "version")
-_ENDING = "kill pkill killall exit scancel"
-_ON_NODES = "chmod find numactl taskset"
+_ENDING = "kill pkill killall exit return scancel qdel bkill"
+_ON_NODES = "find numactl taskset"
 _FILTERING = "awk cut egrep grep head jq perl sed sort tail tr uniq wc xxd"
 _COMPUTING = (
     "cat basename dirname realpath readlink expr bc seq shuf getent host sacct sinfo whoami netstat ss base64 fold od "
@@ -31,7 +33,7 @@ _COMPUTING = (
 )
 
 _QUIET = frozenset(f"{_PRINTING} {_OF_THE_SHELL}".split())
-_CARRIED = frozenset(f"{_FILES} {_ENVIRONMENT}".split())
+_CARRIED = frozenset(f"{_FILES} {_ENVIRONMENT} {_MAKING}".split())
 _NO_PROGRAM = _CARRIED | frozenset(f"{_BESIDE} {_ENDING}".split())
 _SMALL = frozenset(f"{_PRINTING} {_FILES} {_ENDING} {_ON_NODES}".split())
 _FILTERS = frozenset(_FILTERING.split())
@@ -48,6 +50,10 @@ def is_quiet(argv: Sequence[str]) -> bool:
     words = list(unwrapped(list(argv))) or list(argv)  # `time ./a` is no `time`
     if words[1:] == ["--version"]:
         return True
+    if words[:1] == ["(("]:
+        return not any(map(arithmetic_names, words[1:]))
+    if words[:2] == ["printf", "-v"]:
+        return False
     if words and _name(words) == "scontrol":
         return any(word in _LOOKING for word in words[1:])
     return bool(words) and _name(words) in _QUIET and not (words[0] == "set" and not _only_traces(words))
@@ -60,6 +66,10 @@ def _only_traces(argv: Sequence[str]) -> bool:
 
 def is_carried(argv: Sequence[str]) -> bool:
     """Whether a command sets up modules, environments, variables or files, so that a run needs it."""
+    if tuple(argv[:2]) in (("printf", "-v"), ("set", "-a"), ("set", "+a")) or tuple(argv[1:3]) == ("-o", "allexport"):
+        return True
+    if list(argv[1:3]) == ["-m", "pip"]:
+        return True
     return bool(argv) and argv[0] in _CARRIED and list(argv[1:2]) != ["run"]  # conda run starts a program
 
 

@@ -131,7 +131,8 @@ MPIRUN = Table(
         **dict.fromkeys(("N", "npernode", "ppn", "perhost"), "ppn"),
         **dict.fromkeys(("H", "host", "hosts"), "host"),
         **dict.fromkeys(("hostfile", "machinefile", "f", "default-hostfile"), "hostfile"),
-        **dict.fromkeys(("mca", "gmca", "genv", "env", "pmca", "prtemca"), "mca"),
+        **dict.fromkeys(("mca", "gmca", "pmca", "prtemca"), "mca"),
+        **dict.fromkeys(("genv", "env"), "env"),
         **names(
             "x map-by bind-to rank-by rankfile wdir wd prefix iface launcher bootstrap depth cpu-bind "
             "envlist genvlist path launcher-exec rmk mem-bind am app timeout tmpdir output-filename "
@@ -148,6 +149,7 @@ MPIRUN = Table(
         "display-devel-map novm usehostfile gpu disable_gdr disable_gpu_hooks"
     ),
     style="single",
+    pairs=frozenset(("mca", "gmca", "pmca", "prtemca", "genv", "env")),
 )
 
 TORCHRUN = Table(
@@ -220,8 +222,7 @@ FLUX = Table(
         "input env requires env-file env-remove dependency cwd urgency begin-time signal tasks-per-node "
         "tasks-per-core cores gpus-per-node nslots cores-per-slot gpus-per-slot label attr add-file "
         "setattr conf broker-opts wrap cc bcc log taskmap rlimit",
-        "n:ntasks N:nodes c:cores-per-task g:gpus-per-task t:time-limit o:setopt q:queue B:bank "
-        "S:setattr x:exclusive-flag",
+        "n:ntasks N:nodes c:cores-per-task g:gpus-per-task t:time-limit o:setopt q:queue B:bank S:setattr",
     ),
     names(
         "exclusive label-io unbuffered verbose dry-run wait watch debug quiet",
@@ -234,7 +235,7 @@ APRUN = Table(
     names("", "b:b B:B q:q F:F"),
     style="single",
 )
-IBRUN = Table(names("", "n:np np:np o:offset"), {}, style="single")
+IBRUN = Table(names("", "n:np np:np o:offset npernode:ppn"), {}, style="single")
 
 CONTAINER = Table(
     names(

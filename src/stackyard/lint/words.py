@@ -78,11 +78,16 @@ def command_name(word: str) -> str:
 
 
 def closing(text: str, start: int, opening: str, closer: str) -> int:
-    """The index of the closer that belongs to an opener before `start`; quotes are respected; else the text's end."""
+    """The index of the closer that belongs to an opener before `start`; else the text's end.
+
+    Quotes are respected; in parentheses, which hold commands or items, so are comments and here-documents.
+    """
     depth, at = 1, start
     while at < len(text):
         char = text[at]
-        if char == "\\":
+        if opening == "(" and char in "#<" and (inert := _INERT.match(text, at)):
+            at = inert.end() - 1
+        elif char == "\\":
             at += 1
         elif char == "'":
             at = _quote_end(text, at + 1, "'")
@@ -98,6 +103,13 @@ def closing(text: str, start: int, opening: str, closer: str) -> int:
     return len(text)
 
 
+_INERT = re.compile(
+    r"(?<=[\s;(])#[^\n]*"
+    r"|<<-?[ \t]*(['\"]?)([A-Za-z_]\w*)\1[^\n]*\n(?:[^\n]*\n){0,400}?[ \t]*\2(?=[ \t]*(?:\n|$|\)))"
+)
+"""A comment, or a here-document with its lines."""
+
+
 def _quote_end(text: str, at: int, quote: str) -> int:
     while at < len(text) and text[at] != quote:
         if text[at] == "\\" and quote != "'":
@@ -106,6 +118,16 @@ def _quote_end(text: str, at: int, quote: str) -> int:
             at = closing(text, at + 2, "(", ")")
         at += 1
     return at
+
+
+_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|(.))", re.S)
+_LETTERS = {"a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+
+
+def _escape(match: re.Match[str]) -> str:
+    if match[3]:
+        return _LETTERS.get(match[3], match[3] if match[3] in "\\'\"?" else match[0])
+    return chr(int(match[1], 16) if match[1] else int(match[2], 8) % 256)
 
 
 class WordReader:
@@ -171,6 +193,15 @@ class WordReader:
         self._parts.append(Part("literal", self.text[self.at + 1 : end], True))
         self.at = end + 1
 
+    def _escaped_string(self) -> None:
+        """``$'a\\tb'``: a string with the escapes of C."""
+        self._flush(False)
+        end = self.at + 2
+        while end < len(self.text) and self.text[end] != "'":
+            end += 2 if self.text[end] == "\\" else 1
+        self._parts.append(Part("literal", _ESCAPE.sub(_escape, self.text[self.at + 2 : end]), True))
+        self.at = end + 1
+
     def _marker(self) -> None:
         end = self.text.find(CLOSE, self.at)
         end = len(self.text) if end < 0 else end + 1
@@ -201,6 +232,9 @@ class WordReader:
         if text.startswith("$((", at):
             end = closing(text, at + 3, "(", ")")
             self._add("arithmetic", at + 3, end, end + 2, quoted)
+        elif text.startswith("$[", at):
+            end = closing(text, at + 2, "[", "]")
+            self._add("arithmetic", at + 2, end, end + 1, quoted)
         elif text.startswith("$(", at):
             end = closing(text, at + 2, "(", ")")
             self._add("command", at + 2, end, end + 1, quoted)
@@ -211,8 +245,7 @@ class WordReader:
             end = closing(text, at + 2, "{", "}")
             self._add("variable", at + 2, end, end + 1, quoted)
         elif text.startswith("$'", at) and not quoted:
-            self.at += 1
-            self._single()
+            self._escaped_string()
         else:
             self._name(quoted)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from stackyard.errors import InputError, Where
 from stackyard.host import secrets
 from stackyard.host.platforms import SUBDIRS
 from stackyard.host.quoting import cut
+from stackyard.late import dataclass
 from stackyard.spec.environment import channels_for
 from stackyard.spec.models import ChannelPolicy, CondaRequirement, Environment
 from stackyard.spec.paths import absolute

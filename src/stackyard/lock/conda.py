@@ -34,11 +34,13 @@ from stackyard.host.conda import client
 from stackyard.host.hashing import local_path, sha256_file, sha256_url
 from stackyard.host.names import conda_name
 from stackyard.host.quoting import quoted
+from stackyard.lock import exported
 from stackyard.lock.channels import Channel
 from stackyard.lock.favour import Offered, offered
 from stackyard.lock.model import CondaPackage
 from stackyard.lock.prefer import ALL_FREE, Preferred
 from stackyard.lock.reach import Target, check
+from stackyard.lock.records import repodata_record
 from stackyard.lock.satisfied import fits
 from stackyard.spec.newest import end_of
 
@@ -61,6 +63,7 @@ class CondaRequest:
         exclude_newer: a date ``YYYY-MM-DD``, included, or empty.
         cache: the directory where repodata is kept.
         places: the line of each spec, by spec.
+        base: what the base of an extension has, which never moves.
         preferred: what is locked now; it stays unless a spec, a pin or a package to be renewed moves it.
     """
 
@@ -76,6 +79,12 @@ class CondaRequest:
     where: Where | None = None
     places: tuple[tuple[str, Where], ...] = ()
     preferred: Preferred = ALL_FREE
+    base: tuple[CondaPackage, ...] = ()
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        """The packages of a base, which stay as they are, as MatchSpecs."""
+        return tuple(f"{p.name} =={p.version} {p.build}" for p in self.base)
 
 
 def solve_conda(request: CondaRequest) -> tuple[CondaPackage, ...]:
@@ -133,10 +142,11 @@ class _Solver:
                 gateway=self._gateway,
                 platforms=[Subdir(self._request.platform), Subdir("noarch")],
                 locked_packages=self._offered.of(self.kept),
+                pinned_packages=[repodata_record(package) for package in self._request.base],
                 virtual_packages=self._virtual,
                 channel_priority=priority or _PRIORITY[self._request.priority],
                 exclude_newer=self._newest,
-                constraints=[_match_spec(s, self._request) for s in pins],
+                constraints=[_match_spec(s, self._request) for s in (*self._request.held, *pins)],
             )
 
     def _bare_names(self, specs: Sequence[str]) -> list[str]:
@@ -243,6 +253,7 @@ def _conflicting_place(request: CondaRequest, reason: str, helpful: Sequence[str
 async def _relax(solver: _Solver, request: CondaRequest, reason: str, helpful: Sequence[str]) -> str:
     """What to change to get a solution, found by trying for a few seconds."""
     advice = _from_reason(request, reason)
+    advice += await exported.advice(lambda specs: solver.run(specs, request.pins), request.specs)
     if request.priority == "strict" and await solver.works(request.specs, request.pins, ChannelPriority.Disabled):
         advice.append("solvable without strict channel priority: change the order of the channels, or name the channel")
     if helpful:

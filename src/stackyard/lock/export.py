@@ -75,6 +75,13 @@ def environment(locked_variant: LockedVariant) -> str:
     return "\n".join(lines) + "\n"
 
 
+def requirements(locked_variant: LockedVariant) -> str:
+    """A requirements.txt with the pip packages; those of conda are comments, which pip cannot install."""
+    lines = [*_header(locked_variant, "requirements"), f"# Python {locked_variant.interpreter.version}"]
+    lines += [f"# conda: {p.name} {p.version} {p.build}" for p in locked_variant.conda]
+    return "\n".join([*lines, *_pip_lines(locked_variant)]) + "\n"
+
+
 def _pip_lines(locked: LockedVariant) -> Iterator[str]:
     indexes = dict.fromkeys(p.index for p in locked.pip if p.index)
     for index in indexes:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from stackyard.errors import Where
 from stackyard.host.hashing import local_path, sha256_file
 from stackyard.host.secrets import shown
+from stackyard.late import dataclass
 from stackyard.lock.accelerator import AXES
 from stackyard.lock.channels import Resolver
 from stackyard.lock.snapshot import sha256_tree
@@ -115,7 +115,7 @@ def _pip_line(requirement: PipRequirement) -> str:
 
 
 def _conda_policy(variant: Variant, site: Site, platform: str) -> Iterator[str]:
-    if variant.environment.conda or wanted(variant, site).source == "conda":
+    if variant.environment.conda or (not variant.on and wanted(variant, site).source == "conda"):
         channels = Resolver(site.channels, where_of(variant)).search_list(variant.environment, platform, variant.axes)
         yield f"channels {' '.join(c.shown for c in channels)}"
         yield f"channel-priority {site.channels.priority}"
@@ -125,6 +125,9 @@ def _conda_policy(variant: Variant, site: Site, platform: str) -> Iterator[str]:
     virtual = declared(site, platform, variant.axes)
     here = f"of this machine{'' if uses_gpu(variant.axes) else ', without its GPUs'}"
     yield f"virtual {' '.join(virtual.packages) if virtual else here}"
+    if variant.base is not None:
+        yield f"base {variant.base.id} {variant.base.hash[:16]} in {variant.base.yard}"
+        return
     asked = wanted(variant, site)
     yield f"interpreter {' '.join(w for w in (asked.source, asked.version, asked.path) if w)}"
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
 from stackyard.errors import InputError
 from stackyard.host.names import conda_name
+from stackyard.late import dataclass
 from stackyard.lock import interpreter as python
 from stackyard.lock.accelerator import for_variant
 from stackyard.lock.channels import Resolver
@@ -182,7 +182,7 @@ def _torch(change: _Change) -> Iterator[str]:
 
 def _interpreter(change: _Change) -> Iterator[str]:
     locked, asked = change.locked.interpreter, wanted(change.variant, change.site)
-    if locked.source == "none":
+    if locked.source == "none" or change.variant.on:
         return
     conda = bool(conda_requirements(change.variant, change.locked.platform))
     fits = python.source_of(asked, conda=conda) == locked.source and python.accepts(asked, locked.version)

@@ -1,8 +1,9 @@
-"""What conda already provides to pip: passed to uv as given, so that it is never installed twice.
+"""What conda or the base of an extension provides to pip: passed to uv as given, so that it is never installed twice.
 
 uv receives a constraint ``name @ file:///.../name-version-py3-none-any.whl`` for each: a wheel of metadata only,
-without requirements, since conda has resolved those. A requirement that does not accept conda's version has no solution
-then, whatever an index offers; and the wheel, recognised by its directory, never gets into the lock.
+without requirements, since those are resolved; but for those of extras, which a requirement may name. A requirement
+that does not accept the given version has no solution then, whatever an index offers; and the wheel, recognised by its
+directory, never gets into the lock.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ from __future__ import annotations
 import re
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.version import Version
 
 from stackyard.host.names import canonical, distributions
+from stackyard.late import dataclass
 from stackyard.lock.model import CondaPackage
 from stackyard.yard import formats
 from stackyard.yard.layout import Yard
@@ -23,11 +24,31 @@ from stackyard.yard.layout import Yard
 
 @dataclass(frozen=True)
 class Given:
-    """One distribution that a conda package installs."""
+    """One distribution that a conda package installs, or that a base has.
+
+    `extras`: the lines of its metadata about extras.
+    """
 
     name: str
     version: str
-    conda: str
+    conda: str = ""
+    base: str = ""
+    extras: tuple[str, ...] = ()
+
+    @property
+    def provided(self) -> str:
+        """Who provides it, as a sentence."""
+        if self.base:
+            return f"the base {self.base} has {self.name} {self.version}"
+        return f"conda provides {self.name} {self.version} (package {self.conda})"
+
+    @property
+    def remedy(self) -> str:
+        """What to do about a requirement that does not accept it."""
+        relax = f"relax the pip requirements on {self.name}"
+        if self.base:
+            return f"{relax}; or build a full revision with another {self.name}, by `stackyard extend --full`"
+        return f"{self.conda} comes from conda: request another version of it there, or {relax}"
 
 
 def given(packages: Iterable[CondaPackage], yards: Iterable[Yard] = ()) -> tuple[tuple[Given, ...], tuple[str, ...]]:
@@ -82,7 +103,9 @@ def _write_wheel(item: Given, folder: Path) -> Path:
     stem = f"{item.name.replace('-', '_')}-{item.version}"
     path = folder / f"{stem}-py3-none-any.whl"
     files: Mapping[str, str] = {
-        f"{stem}.dist-info/METADATA": f"Metadata-Version: 2.1\nName: {item.name}\nVersion: {item.version}\n",
+        f"{stem}.dist-info/METADATA": "\n".join(
+            ["Metadata-Version: 2.1", f"Name: {item.name}", f"Version: {item.version}", *item.extras, ""]
+        ),
         f"{stem}.dist-info/WHEEL": "Wheel-Version: 1.0\nGenerator: stackyard\nRoot-Is-Purelib: true\n"
         "Tag: py3-none-any\n",
         f"{stem}.dist-info/RECORD": "",

@@ -123,6 +123,17 @@ def from_uv(asked: Interpreter, platform: str, folder: Path, where: Where | None
     return LockedInterpreter("uv", version, str(executable), _hash(executable))
 
 
+def install_again(locked: LockedInterpreter, folder: Path) -> None:
+    """Download one of uv's Pythons into the yard's directory again, from where a collection removed it.
+
+    Raises:
+        MissingError: it cannot be downloaded.
+    """
+    path = Path(locked.path)
+    if locked.source == "uv" and path.is_relative_to(folder) and not path.exists():
+        _install(locked.version, folder, None)
+
+
 def _managed(version: str, folder: Path) -> Path | None:
     for extra in ({"UV_PYTHON_INSTALL_DIR": str(folder)}, {}):
         words = ["python", "find", "--managed-python", "--no-python-downloads", "--no-project", version or "3"]

@@ -6,8 +6,10 @@ Plain dataclasses: `build` and the read commands must not load a validation libr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
+
+from stackyard.late import dataclass
 
 LOCK_FORMAT = 1
 LOCK_MARK = "# Written by `stackyard lock`."
@@ -66,9 +68,10 @@ class PipPackage:
 
 @dataclass(frozen=True)
 class LockedInterpreter:
-    """Where Python comes from: ``conda`` (in the package list), ``uv`` or ``host`` with path, version and sha256."""
+    """Where Python comes from: ``conda`` (in the package list), ``uv`` or ``host`` with path, version and sha256;
+    ``base``: that of the base of an extension, with path and version."""
 
-    source: Literal["conda", "uv", "host", "none"]
+    source: Literal["conda", "uv", "host", "base", "none"]
     version: str = ""
     path: str = ""
     sha256: str = ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 
@@ -15,16 +15,17 @@ from stackyard.host.names import canonical, pip_name
 from stackyard.host.pipconf import PipSettings
 from stackyard.host.quoting import quoted
 from stackyard.host.scratch import scratch
+from stackyard.late import dataclass
 from stackyard.lock.accelerator import HOME, Accelerator, requested
 from stackyard.lock.given import Given, write_constraints
 from stackyard.lock.model import PipPackage
 from stackyard.lock.prefer import Preference
 from stackyard.lock.pylock import Target, Wanted, package
 from stackyard.lock.reach import Target as ProbeTarget
-from stackyard.lock.reach import check
+from stackyard.lock.reach import Watch, check
 from stackyard.lock.relax import relax_pip
 from stackyard.lock.tags import uv_platform, wheel_tags
-from stackyard.lock.torchindex import fitting, for_accelerator
+from stackyard.lock.torchindex import Resolve, fitting, for_accelerator
 from stackyard.lock.uvcompile import Answer, Question, Unsolvable, compile_requirements, local_version
 from stackyard.spec.buildinputs import build_inputs
 from stackyard.spec.models import BuildSpec, PipRequirement
@@ -45,7 +46,7 @@ class PipRequest:
         subject: the variant and platform, for messages.
         python: the full version of the interpreter that the packages are for.
         glibc: the oldest glibc of the nodes.
-        given: what conda provides.
+        given: what conda or the base provides.
         cache: uv's cache directory.
         exclude_newer: a date ``YYYY-MM-DD``, included, or empty.
         places: the line of each index and find-links entry of the file, as written there.
@@ -99,11 +100,11 @@ def solve_pip(request: PipRequest) -> PipSolution:
     hashes = wanted_hashes(request.requirements)
     wanted = [name for name, b in request.build.packages.items() if b.no_binary]
     request = replace(request, settings=compiling(request.settings, tuple(wanted)))
-    check(_places(request))
+    watch = Watch(_places(request))
     with scratch("given") as folder:
         constraints = (*_constraint_lines(request), *write_constraints(request.given, folder))
         question = _question(request, constraints)
-        answer, notices = _resolve(question, request)
+        answer, notices = _resolve(question, request, watch)
         entries = [e for e in answer.packages if not _is_given(e, str(folder))]
     target = Target(wheel_tags(request.platform, request.glibc, request.python), request.settings, hashes,
                     request.subject, frozenset(p.sha256 for p in request.preferred if p.sha256))  # fmt: skip
@@ -130,12 +131,15 @@ def _refuse_missing(request: PipRequest) -> None:
         if requirement.kind != "path":
             continue
         if not path.exists():
-            hint = (
-                "paths are relative to the directory of the file; put the project or archive there, or remove the line"
-            )
+            hint = "paths are relative to the file's directory; put the project or archive there, or remove the line"
+            if " @ file:" in requirement.text:
+                hint = (
+                    "`pip freeze` names the place from which a package was installed on its machine: "
+                    f"write {requirement.name}==VERSION, as `pip list --format=freeze` prints it"
+                )
             problems.append(InputError(f"no such file or directory: {path}", where=requirement.place, hint=hint))
         elif lacks_project(path):
-            hint = "use the directory of a Python project, or remove the line"
+            hint = "use the directory of a Python project; paths are relative to the file's directory, wherever pip ran"
             message = f"{path} contains neither pyproject.toml nor setup.py"
             problems.append(InputError(message, where=requirement.place, hint=hint))
     raise_problems(problems)
@@ -218,23 +222,25 @@ def _question(request: PipRequest, constraints: Sequence[str]) -> Question:
 # --------------------------------------------------------------------------- uv
 
 
-def _resolve(question: Question, request: PipRequest) -> tuple[Answer, tuple[str, ...]]:
+def _resolve(question: Question, request: PipRequest, watch: Watch) -> tuple[Answer, tuple[str, ...]]:
     """uv's answer, with the build of torch for the accelerator; and notices about that."""
     try:
-        return _for_accelerator(question, request)
+        return _for_accelerator(question, request, partial(compile_requirements, watch=watch))
     except Unsolvable as error:
+        watch.require()
         raise _unsolvable(str(error), question, request) from error
     except (InputError, UnreachableError):
         raise
     except StackyardError as error:
+        watch.require()
         raise _placed(error, request) from error
 
 
-def _for_accelerator(question: Question, request: PipRequest) -> tuple[Answer, tuple[str, ...]]:
+def _for_accelerator(question: Question, request: PipRequest, compiled: Resolve) -> tuple[Answer, tuple[str, ...]]:
     """The answer of the indexes in force where its torch is for the accelerator, else one with PyTorch's index."""
     wanted = request.accelerator
     try:
-        answer = _with_prereleases(question, request)
+        answer = _with_prereleases(question, request, compiled)
         if wanted is None or fitting(answer, wanted):
             return answer, ()
     except Unsolvable:
@@ -243,7 +249,7 @@ def _for_accelerator(question: Question, request: PipRequest) -> tuple[Answer, t
     given = [each.name for each in request.given]
     answer, notice = for_accelerator(
         question, wanted, request.torch_home, given, partial(_probe_torch, request, wanted),
-        lambda asked: _with_prereleases(asked, request),
+        lambda asked: _with_prereleases(asked, request, compiled),
     )  # fmt: skip
     return answer, (notice,)
 
@@ -261,17 +267,17 @@ def _probe_torch(request: PipRequest, wanted: Accelerator, index: str) -> None:
         ) from error
 
 
-def _with_prereleases(question: Question, request: PipRequest) -> Answer:
+def _with_prereleases(question: Question, request: PipRequest, compiled: Resolve) -> Answer:
     """uv's answer, repeated while a dependency's specifier allows a pre-release, which pip would install."""
     direct = (r.line for r in (*request.requirements, *request.constraints))
     question = replace(question, prerelease=tuple(sorted({*_prereleases(direct), *request.settings.all_releases})))
-    answer = compile_requirements(question)
+    answer = compiled(question)
     for _ in range(5):
         asked = _prereleases(line for required in answer.requires.values() for line in required)
         if request.settings.pre or asked <= set(question.prerelease):
             break
         question = replace(question, prerelease=tuple(sorted(asked | set(question.prerelease))))
-        answer = compile_requirements(question)
+        answer = compiled(question)
     return answer
 
 
@@ -300,9 +306,11 @@ def _prereleases(lines: Iterable[str]) -> set[str]:
 def _unsolvable(reason: str, question: Question, request: PipRequest) -> InputError:
     named = [g for g in request.given if _mentions(reason, g.name)]
     if named:
-        provided = "; ".join(f"conda provides {g.name} {g.version} (package {g.conda})" for g in named)
+        provided = "; ".join(each.provided for each in named)
         reason = f"{reason}\n{provided}, and pip packages are installed on top of it"
     hint, conflicting = relax_pip(question, named, reason)
+    if any(each.base for each in named) and "--full" not in hint:
+        hint = f"{hint}; or build a full revision, in which packages of the base may change: `stackyard extend --full`"
     return InputError(
         f"cannot solve the pip packages of {request.subject}",
         where=_conflicting_place(request, reason, conflicting),

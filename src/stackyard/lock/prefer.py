@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from stackyard.errors import InputError
 from stackyard.host import secrets
 from stackyard.host.names import canonical, conda_name
+from stackyard.late import dataclass
 from stackyard.lock.model import CondaPackage, Lock, LockedVariant, PipPackage
 from stackyard.spec.models import PipRequirement
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
@@ -15,6 +15,7 @@ from stackyard.host import secrets, uv
 from stackyard.host.hashing import digest_url, local_path, sha256_file, sha256_url
 from stackyard.host.names import canonical
 from stackyard.host.pipconf import PipSettings
+from stackyard.late import dataclass
 from stackyard.lock.model import PipPackage
 from stackyard.lock.snapshot import sha256_tree
 from stackyard.lock.tags import best_wheel

@@ -1,23 +1,22 @@
 """Whether channels and indexes can be reached: all are checked at once, before a solver waits for them one by one.
 
 A solver retries a dead host for minutes and then names an internal URL; this names the channel and the cause within
-seconds.
+seconds. Where the solver is a program of its own, as uv is, they are only checked if it has no answer soon (`Watch`).
 """
 
 from __future__ import annotations
 
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from stackyard.errors import StackyardError, Where
-from stackyard.host import http
+from stackyard.host.trust import PLAIN, Trust
+from stackyard.late import dataclass
 
+PATIENCE_S = 0.7
 TIMEOUT_S = 5.0
 DEADLINE_S = 8.0
 
@@ -38,8 +37,55 @@ class Target:
     url: str
     tries: tuple[str, ...]
     missing_ok: bool = False
-    trust: http.Trust = http.PLAIN
+    trust: Trust = PLAIN
     where: Where | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is a file or a directory of this machine."""
+        return urlsplit(self.url).scheme in ("", "file")
+
+
+class Watch:
+    """Called while a program reads from the targets: raises where one cannot be reached and the program still waits.
+
+    A program that finds its answers in its cache, or gets them at once, proves itself that all are there; so nothing
+    is asked within the first `PATIENCE_S`. Files and directories are looked at before.
+
+    Raises:
+        StackyardError: as `check`.
+    """
+
+    def __init__(self, targets: Sequence[Target]) -> None:
+        check([target for target in targets if target.is_local])
+        self._targets = [target for target in targets if not target.is_local]
+        self._from = time.monotonic() + PATIENCE_S
+        self._thread: threading.Thread | None = None
+        self._error: StackyardError | None = None
+
+    def __call__(self) -> None:
+        """Raise what was found; begin to look for it when the time has come."""
+        if time.monotonic() >= self._from:
+            self._begin()
+        if self._error:
+            raise self._error
+
+    def require(self) -> None:
+        """Raise now if a target cannot be reached: the program failed, and this may be the cause."""
+        self._begin().join()
+        self()
+
+    def _begin(self) -> threading.Thread:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, daemon=True)
+            self._thread.start()
+        return self._thread
+
+    def _run(self) -> None:
+        try:
+            check(self._targets)
+        except StackyardError as error:
+            self._error = error
 
 
 def check(targets: Sequence[Target], deadline_s: float = DEADLINE_S) -> None:
@@ -90,11 +136,15 @@ def _try(target: Target, url: str) -> tuple[str | None, bool]:
     """Why a URL does not answer, and whether only this file is missing there."""
     parts = urlsplit(url)
     if parts.scheme in ("", "file"):
-        path = Path(urllib.request.url2pathname(parts.path))
+        path = Path(unquote(parts.path))
         return (None if path.exists() else f"no such file or directory: {_missing_part(path)}"), True
+    from urllib.error import HTTPError
+
+    from stackyard.host import http  # late: uv asks most indexes by itself
+
     try:
         http.retried(lambda: http.open_url(url, "HEAD", TIMEOUT_S, target.trust).close())
-    except urllib.error.HTTPError as error:
+    except HTTPError as error:
         answered = error.code in (401, 403, 405, 501) or (error.code == 404 and target.missing_ok)
         return (None if answered else http.explain(error)), error.code == 404
     except http.FAILURES as error:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 
 from stackyard.errors import StackyardError
 from stackyard.host import uv
-from stackyard.host.http import LOGIN_HINT
+from stackyard.host.trust import LOGIN_HINT
 from stackyard.lock.given import Given
 from stackyard.lock.uvcompile import Question, Unsolvable, compile_requirements
 
@@ -20,7 +21,7 @@ def relax_pip(question: Question, named: Sequence[Given], reason: str = "") -> t
     """A hint that names the conflicting requirements, and their lines.
 
     Args:
-        named: what conda provides and the reason mentions; if the rest is solvable without it, it is the cause.
+        named: what conda or the base provides and the reason mentions; one without which it is solvable is the cause.
         reason: uv's message.
     """
     missing = re.findall(r"(\S+) was not found in the (?:package registry|provided package locations)", reason)
@@ -28,11 +29,7 @@ def relax_pip(question: Question, named: Sequence[Given], reason: str = "") -> t
     for item in named:
         others = tuple(c for c in question.constraints if not c.startswith(f"{item.name} @ "))
         if _works(replace(question, constraints=others)):
-            return (
-                f"{item.conda} comes from conda: request another version of it there, or relax the pip requirements "
-                f"on {item.name}",
-                (),
-            )
+            return item.remedy, ()
     helpful = []
     for line in question.lines:
         if time.monotonic() > end:
@@ -52,6 +49,13 @@ def relax_pip(question: Question, named: Sequence[Given], reason: str = "") -> t
 
 def _not_found(name: str, question: Question) -> str:
     """What to do if no index has a package of a name."""
+    if any(re.match(rf"{re.escape(name)}(?![\w.-])", line.lower().replace("_", "-")) for line in question.lines):
+        if name == "pkg-resources":
+            return "`pip freeze` of Debian and Ubuntu lists it, though no index has it: remove the line"
+        if name == "python":
+            return "Python is not a package of pip: remove the line, and name its version in an environment.yml"
+        if name.replace("-", "_") in sys.stdlib_module_names:
+            return f"{name} is a part of Python: remove the line"
     settings = question.settings
     places = [*(() if settings.no_index else settings.indexes), *settings.find_links]
     searched = ", ".join(places) or "nothing, because of --no-index"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,7 +31,11 @@ def site_platforms(site: Site, requested: Sequence[str] = ()) -> tuple[str, ...]
 
 def pairs(stack: Stack, site: Site, platforms: Sequence[str] = ()) -> Iterator[tuple[Variant, str]]:
     """Every variant with every platform that it is for; ``platforms:`` of a file or a variant leaves the others out."""
-    for variant in stack.variants:
+    yield from _with_platforms(stack.variants, site, platforms)
+
+
+def _with_platforms(variants: Iterable[Variant], site: Site, platforms: Sequence[str]) -> Iterator[tuple[Variant, str]]:
+    for variant in variants:
         for platform in site_platforms(site, platforms):
             limits = [names for names in (variant.platforms, variant.environment.platforms) if names]
             if all(platform in names for names in limits):
@@ -42,10 +46,11 @@ def lock_stack(
     stack: Stack, site: Site, yard: Yard, platforms: Sequence[str], previous: Lock | None, progress: Progress, *,
     update: Update = NOTHING, kept_by: Sequence[Yard] = (),
 ) -> Lock:  # fmt: skip
-    """Lock every variant for every platform, solving only what changed.
+    """Lock every variant that is asked for, for every platform, solving only what changed.
 
-    An entry of `previous` that is still fresh is taken as it is, and every solve prefers what `previous` has. What was
-    solved is also kept in the yard, for the yards below it.
+    An entry of `previous` that is still fresh is taken as it is, and every solve prefers what `previous` has. Of the
+    variants that are not asked for `previous` is kept, fresh or not. What was solved is also kept in the yard, for the
+    yards below it.
 
     Args:
         platforms: conda platforms; empty means the site's, else those of its node kinds, else this machine's.
@@ -56,7 +61,7 @@ def lock_stack(
         InputError: nothing to lock for these platforms, or a spec that has no solution.
         StackyardError: a channel or index cannot be reached.
     """
-    expected = list(pairs(stack, site, platforms))
+    expected = list(_with_platforms(stack.wanted, site, platforms))
     if not expected:
         names = ", ".join(site_platforms(site, platforms))
         raise InputError(
@@ -79,7 +84,17 @@ def lock_stack(
         done.append(replace(found, stack=variant.stack, version=variant.version, variant=variant.name))
         progress.advance(stack.name, n + 1, len(expected))
     folder = str(Path(stack.file).absolute().parent) if stack.file else ""
-    return Lock(stack.name, tuple(done), folder)
+    return Lock(stack.name, _with_others(done, stack, site, platforms, previous), folder)
+
+
+def _with_others(
+    done: Sequence[LockedVariant], stack: Stack, site: Site, platforms: Sequence[str], previous: Lock | None
+) -> tuple[LockedVariant, ...]:
+    """What was locked, and of the variants that are not asked for what was locked before; in the matrix's order."""
+    found = {each.key: each for each in done}
+    keys = [(variant.version, variant.name, platform) for variant, platform in pairs(stack, site, platforms)]
+    both = (found.get(key) or (previous.find(*key) if previous else None) for key in keys)
+    return tuple(each for each in both if each)
 
 
 def spec_hash(variant: Variant, site: Site, platform: str) -> str:
@@ -88,13 +103,15 @@ def spec_hash(variant: Variant, site: Site, platform: str) -> str:
 
 
 def staleness(lock: Lock, stack: Stack, site: Site, platforms: Sequence[str]) -> Verdict:
-    """Compare a lock with the present file and policy, each change once for all variants. No solver, no network."""
+    """Compare what is asked for of a lock with the present file and policy, each change once for all variants.
+
+    No solver, no network.
+    """
     reasons: list[str] = []
     changed: dict[str, list[str]] = {}
     harmless: dict[str, None] = {}
-    expected = list(pairs(stack, site, platforms))
-    keys = {(v.version, v.name, platform) for v, platform in expected}
-    for variant, platform in expected:
+    keys = {(v.version, v.name, platform) for v, platform in pairs(stack, site, platforms)}
+    for variant, platform in _with_platforms(stack.wanted, site, platforms):
         locked = lock.find(variant.version, variant.name, platform)
         subject = _subject(variant, platform)
         if locked is None:

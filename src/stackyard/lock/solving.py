@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from stackyard.errors import InputError
 from stackyard.host.pipconf import PipSettings
+from stackyard.late import dataclass
 from stackyard.lock import interpreter as python
 from stackyard.lock.accelerator import HOME, Accelerator, for_variant
 from stackyard.lock.fingerprint import (
@@ -21,14 +23,18 @@ from stackyard.lock.fingerprint import (
     wanted,
     where_of,
 )
-from stackyard.lock.model import LockedInterpreter, LockedVariant, PipPackage
+from stackyard.lock.model import CondaPackage, LockedInterpreter, LockedVariant, PipPackage
 from stackyard.lock.prefer import Preferred, Update
 from stackyard.lock.virtual import Virtual, for_platform
 from stackyard.progress import Progress
 from stackyard.spec import pipsettings
 from stackyard.spec.models import Interpreter, PipRequirement, Site, Variant
 from stackyard.yard.caches import searched
+from stackyard.yard.extending import BaseRevision
 from stackyard.yard.layout import Yard
+
+if TYPE_CHECKING:
+    from stackyard.lock.given import Given
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,8 @@ class Solving:
             variant.stack, variant.version, variant.name, self.platform, print_of.digest, LockedInterpreter("none"),
             virtual=self._virtual.packages, requested=print_of.requested, policy=print_of.policy,
         )  # fmt: skip
+        if variant.base is not None:
+            return self._layer(locked, variant.base)
         asked = wanted(variant, self.site)
         source = python.source_of(asked, conda=bool(conda_requirements(variant, self.platform)))
         locked = self._with_conda(locked, asked if source == "conda" else None)
@@ -70,16 +78,37 @@ class Solving:
         pip, notices = self._pip(locked)
         return replace(locked, pip=pip, notices=(*self._virtual.notices, *locked.notices, *notices))
 
+    def _layer(self, locked: LockedVariant, base: BaseRevision) -> LockedVariant:
+        """What an extension adds to its base."""
+        from stackyard.lock import onbase
+
+        below = tuple(package for each in onbase.locks(base) for package in each.conda)
+        try:
+            locked = self._with_conda(locked, None, below)
+        except InputError as error:
+            raise onbase.contradicted(error, base, below) from error
+        new = onbase.new_packages(locked.conda, below, base, place_of(self.variant))
+        locked = replace(locked, conda=new, interpreter=onbase.interpreter(base))
+        pip, notices = self._pip(locked)
+        return replace(locked, pip=pip, notices=(*self._virtual.notices, *locked.notices, *notices))
+
     @cached_property
     def _virtual(self) -> Virtual:
-        return for_platform(self.site, self.platform, self.variant.axes)
+        conda = self.variant.base is None or bool(conda_requirements(self.variant, self.platform))
+        return for_platform(self.site, self.platform, self.variant.axes, conda=conda)
 
     @cached_property
     def _preferred(self) -> Preferred:
         return Preferred.of(self.before, self.update)
 
-    def _with_conda(self, locked: LockedVariant, asked: Interpreter | None) -> LockedVariant:
-        """The conda packages; with `asked`, Python is one of them if pip packages or the stack need it."""
+    def _with_conda(
+        self, locked: LockedVariant, asked: Interpreter | None, base: tuple[CondaPackage, ...] = ()
+    ) -> LockedVariant:
+        """The conda packages; with `asked`, Python is one of them if pip packages or the stack need it.
+
+        Args:
+            base: what the base of an extension has.
+        """
         from stackyard.lock.channels import Resolver
 
         variant, site = self.variant, self.site
@@ -97,7 +126,7 @@ class Solving:
         channels = resolver.search_list(variant.environment, self.platform, variant.axes)
         request = CondaRequest(
             self.subject, self.platform, tuple(specs), channels, self._virtual.packages, self.yard.repodata, site.pins,
-            site.channels.priority, site.channels.exclude_newer, place_of(variant), places, self._preferred,
+            site.channels.priority, site.channels.exclude_newer, place_of(variant), places, self._preferred, base,
         )  # fmt: skip
         packages = solve_conda(request)
         return replace(
@@ -121,7 +150,6 @@ class Solving:
 
     def _pip(self, locked: LockedVariant) -> tuple[tuple[PipPackage, ...], tuple[str, ...]]:
         from stackyard.lock import pip
-        from stackyard.lock.given import given
 
         variant, site = self.variant, self.site
         requirements = tuple(_mirrored(r, site) for r in pip_requirements(variant, self.platform))
@@ -130,7 +158,7 @@ class Solving:
         self.progress.phase(self.subject, "solve", "pip")
         places = option_places(variant)
         settings, notices = pipsettings.settings(site.pip, variant.environment.pip_options, os.environ, places)
-        provided, unknown = given(locked.conda, searched(self.yard))
+        provided, unknown = self._given(locked)
         request = pip.PipRequest(
             self.subject, self.platform, locked.interpreter.version, self._virtual.version("__glibc"), requirements,
             settings, self.yard.uv, constraints(variant, self.platform), provided, variant.build, place_of(variant),
@@ -139,6 +167,16 @@ class Solving:
         )  # fmt: skip
         solution = pip.solve_pip(request)
         return solution.packages, (*notices, *unknown, *solution.notices)
+
+    def _given(self, locked: LockedVariant) -> tuple[tuple[Given, ...], tuple[str, ...]]:
+        """What pip must leave as it is: what conda installs, and what the base has."""
+        from stackyard.lock import given, onbase
+
+        own, unknown = given.given(locked.conda, searched(self.yard))
+        if self.variant.base is None:
+            return own, unknown
+        inherited, hidden = onbase.distributions(self.variant.base)
+        return tuple({each.name: each for each in (*own, *inherited)}.values()), (*unknown, *hidden)
 
     def _accelerator(self, settings: PipSettings, requirements: Sequence[PipRequirement]) -> Accelerator | None:
         """The accelerator that decides the build of torch; None without indexes."""

@@ -10,13 +10,14 @@ import hashlib
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import MISSING, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from stackyard.errors import InputError, Where, cause
 from stackyard.host.quoting import quoted
+from stackyard.late import dataclass
 from stackyard.lock import grammar
 from stackyard.lock.model import (
     LOCK_FORMAT,
@@ -72,6 +73,13 @@ def _relative(lock: Lock) -> Lock:
     if not start or not any(p.url.startswith(start) for v in lock.variants for p in v.pip):
         return lock
     return replace(lock, variants=tuple(_moved(v, start, _HERE) for v in lock.variants))
+
+
+def relocated(lock: Lock, folder: Path) -> Lock:
+    """A lock that was read from another directory than its file's, with the local projects and files in that of its
+    file (`folder`)."""
+    old, new = f"{Path(lock.folder).as_uri()}/", f"{folder.absolute().as_uri()}/"
+    return replace(lock, variants=tuple(_moved(v, old, new) for v in lock.variants), folder=str(folder.absolute()))
 
 
 def _moved(variant: LockedVariant, old: str, new: str) -> LockedVariant:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from stackyard.host.names import canonical, pip_name
+from stackyard.late import dataclass
 from stackyard.lock.accelerator import PACKAGES, Accelerator
 from stackyard.lock.uvcompile import Answer, Question, Unsolvable
 

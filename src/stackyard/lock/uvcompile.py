@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from stackyard.host.command import Result
 from stackyard.host.names import canonical
 from stackyard.host.pipconf import PipSettings
 from stackyard.host.scratch import scratch
+from stackyard.late import dataclass
 from stackyard.lock.prefer import Preference
 from stackyard.spec.newest import end_of
 
@@ -68,8 +69,11 @@ class Unsolvable(Exception):
     """uv found no solution; the text is its reason, cleaned."""
 
 
-def compile_requirements(question: Question) -> Answer:
+def compile_requirements(question: Question, watch: Callable[[], object] = lambda: None) -> Answer:
     """Resolve.
+
+    Args:
+        watch: called while uv works; it ends with what this raises.
 
     Raises:
         Unsolvable: there is no solution.
@@ -83,7 +87,7 @@ def compile_requirements(question: Question) -> Answer:
         flags = _flags(question)
         words = ["pip", "compile", *sources, *flags, "--format", "pylock.toml", "-o", output, "--no-header"]
         log = {"RUST_LOG": "uv_resolver::resolver=debug"}
-        result = uv.run(words, question.settings, extra=log, cwd=folder, timeout_s=TIMEOUT_S)
+        result = uv.run(words, question.settings, extra=log, cwd=folder, timeout_s=TIMEOUT_S, watch=watch)
         if result.returncode != 0:
             raise _failure(result)
         text = secrets.written(output.read_text(encoding="utf-8"))

@@ -5,11 +5,13 @@ So a login node without a GPU can lock with ``__cuda``, and x86 can lock for POW
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from stackyard.host.platforms import machine_of, this_platform
+from stackyard.host.probe import machine
+from stackyard.late import dataclass
 from stackyard.spec.models import Gpu, NodeKind, Site
 
 # The highest CUDA version that a driver branch runs (NVIDIA, CUDA Toolkit release notes, table of driver versions).
@@ -75,13 +77,18 @@ def declared(site: Site, platform: str, axes: Mapping[str, str]) -> Virtual | No
     return Virtual(_packages(platform, glibc, kernel, cuda, _microarchitecture(platform, kinds)), tuple(notices))
 
 
-def for_platform(site: Site, platform: str, axes: Mapping[str, str]) -> Virtual:
-    """The virtual packages to lock for: the site's; else this machine's own; else careful defaults, with a notice."""
+def for_platform(site: Site, platform: str, axes: Mapping[str, str], *, conda: bool = True) -> Virtual:
+    """The virtual packages to lock for: the site's; else this machine's own; else careful defaults, with a notice.
+
+    Args:
+        conda: conda packages are solved with them; else rattler, which starts slowly, is not asked for those here.
+    """
     found = declared(site, platform, axes)
     if found is not None:
         return found
     if platform == this_platform():
-        return _detected(gpu=uses_gpu(axes))
+        rattlers = conda or any(name.startswith("CONDA_OVERRIDE_") for name in os.environ)
+        return (_detected if rattlers else _probed)(gpu=uses_gpu(axes))
     notice = (
         f"{platform}: the site has no node kind of this platform; locked for glibc {OLDEST_GLIBC}, "
         f"Linux {OLDEST_KERNEL} and no GPU (to change this, add it to nodes: in site.yaml)"
@@ -103,6 +110,13 @@ def _detected(*, gpu: bool) -> Virtual:
     found = [p.into_generic() for p in VirtualPackage.detect(VirtualPackageOverrides.from_env())]
     packages = tuple(sorted(f"{p.name.normalized}={p.version}={p.build_string}" for p in found))
     return Virtual(packages if gpu else tuple(p for p in packages if not p.startswith("__cuda=")))
+
+
+def _probed(*, gpu: bool) -> Virtual:
+    """The same by our own probe; the micro-architecture is coarser, which pip does not look at."""
+    found = machine()
+    cuda = found.cuda if gpu else ""
+    return Virtual(_packages(found.platform, found.glibc, found.kernel, cuda, found.microarchitecture))
 
 
 def _microarchitecture(platform: str, kinds: Sequence[NodeKind]) -> str:

@@ -10,25 +10,25 @@ import hashlib
 from pathlib import Path
 
 from stackyard.errors import StackyardError
-from stackyard.expose.base import full_change
 from stackyard.expose.generation import modulefiles
-from stackyard.expose.published import is_frozen, write_beside, write_change
+from stackyard.expose.published import is_frozen, present_change, write_beside, write_change
 from stackyard.spec.models import Site
 from stackyard.verify.content import own_files
 from stackyard.yard import atomic, disk, generations
-from stackyard.yard.layout import RevisionPaths, Yard
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard
 from stackyard.yard.record import BuildRecord, read_record
 
 
 def restore_record(paths: RevisionPaths) -> list[str]:
-    """Restore the record from its copy, or the copy from the record; the names of what was restored.
+    """Restore the record of a published revision from its copy, or the copy; the names of what was restored.
 
     Raises:
         StackyardError: neither can be read.
     """
-    copies = [path for path in (paths.record, paths.spare) if disk.is_there(path)]
+    copies = [paths.record, *([paths.spare] if disk.is_there(paths.spare) else [])]
     whole = [path for path in copies if _can_be_read(path)]
-    if paths.record not in copies or not whole:
+    if not whole:
         read_record(paths.record)
     damaged = [path for path in copies if path not in whole]
     for path in damaged:
@@ -54,7 +54,7 @@ def restore_operations(record: BuildRecord, yard: Yard, site: Site) -> list[str]
     entry = next((e for e in manifest.entries if e.module == record.module), None) if manifest else None
     if manifest is None or entry is None or is_frozen(record):
         return []
-    change = full_change(record, site)
+    change = present_change(record, site)
     texts = modulefiles(record, entry, change, site)
     if not any(hashlib.sha256(text.encode()).hexdigest() == manifest.files.get(name) for name, text in texts.items()):
         raise StackyardError(

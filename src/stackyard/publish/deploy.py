@@ -6,37 +6,41 @@ work: finished builds are found by the hash of their inputs, unfinished ones are
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from stackyard.build import builder
 from stackyard.errors import InputError, StackyardError
 from stackyard.expose.published import follow_policy, users_policy
 from stackyard.expose.root import make_root
-from stackyard.findings import counted
 from stackyard.host.probe import machine
-from stackyard.lock import solve
+from stackyard.late import dataclass
+from stackyard.lock import onbase, solve
 from stackyard.lock.prefer import NOTHING, Update, require_known
 from stackyard.progress import Progress
-from stackyard.publish import generation, licences, surroundings
-from stackyard.publish.entries import entries_after, kept_status
+from stackyard.publish import generation, licences, sharedlater, signing, surroundings
+from stackyard.publish.entries import entries_after
 from stackyard.publish.forms import in_its_form
 from stackyard.publish.generation import Step
 from stackyard.publish.inputs import files_of
 from stackyard.publish.labels import without_labels
 from stackyard.publish.locking import Locked, former_locks, fresh_lock, write_lock
-from stackyard.publish.plan import Planner, Task
+from stackyard.publish.outlook import looked_at
+from stackyard.publish.plan import Planner, Task, take_back
+from stackyard.publish.wraps import pinned
 from stackyard.publish.writing import Held
 from stackyard.spec import siteyard
 from stackyard.spec.models import Site, Stack
 from stackyard.verify import verify
 from stackyard.verify.expectations import asked, in_force, keep
 from stackyard.verify.report import Report
-from stackyard.yard import atomic, disk, generations, revisions
+from stackyard.yard import atomic, children, disk, generations, revisions
 from stackyard.yard.audit import unfinished
-from stackyard.yard.changes import Changes, compare
-from stackyard.yard.layout import RevisionPaths, Yard
+from stackyard.yard.extending import BaseRevision
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard
 from stackyard.yard.origin import Origin, UsedFile, origin
 from stackyard.yard.record import BuildRecord, Entry, Manifest, read_record
 
@@ -49,6 +53,7 @@ REASONS = {
     "updated": "labels of",
     "superseded": "supersede",
     "withdrawn": "withdraw",
+    "removed": "remove",
     "missing": "missing",
 }
 """The reason of a generation that only changes published revisions, by `kept_status`."""
@@ -58,9 +63,10 @@ REASONS = {
 class Request:
     """What to deploy, where and how.
 
-    `accept` names the licences that are accepted with it, `update` what is solved anew although it is locked. `command`
-    is the command line without secrets, for the manifest. `read` are the hashes of the files that it was read from
-    (`inputs.as_read`); those of others are taken when they are needed.
+    `accept` names the licences that are accepted with it, `update` what is solved anew although it is locked,
+    `rebuild` builds also what is there, and compiles what a cache has. `command` is the command line without secrets,
+    for the manifest. `read` are the hashes of the files that it was read from (`inputs.as_read`); those of others are
+    taken when they are needed.
     """
 
     stacks: tuple[Stack, ...]
@@ -70,6 +76,7 @@ class Request:
     allow_unverified: bool = False
     accept: tuple[str, ...] = ()
     update: Update = NOTHING
+    rebuild: bool = False
     command: tuple[str, ...] = ()
     read: Mapping[str, str] = field(default_factory=dict)
 
@@ -126,11 +133,11 @@ def lock_all(request: Request, progress: Progress) -> list[Locked]:
     """The fresh locks of all stacks, for the site's platforms and this machine's.
 
     Raises:
-        InputError: as `fresh_lock`; or a package to be renewed is in no lock.
+        InputError: as `fresh_lock`; a package to be renewed is in no lock; or one has a licence that the site denies.
     """
     if request.update.names:
         require_known(request.update, former_locks(request.stacks, request.yard))
-    return [
+    locks = [
         fresh_lock(
             stack,
             request.site,
@@ -140,8 +147,13 @@ def lock_all(request: Request, progress: Progress) -> list[Locked]:
             progress=progress,
             update=request.update,
         )
-        for stack in request.stacks
+        for stack in pinned(request.stacks, request.yard, request.site)
     ]
+    for locked in locks if request.site.licences.deny else ():
+        from stackyard.publish.terms import require_allowed
+
+        require_allowed(locked, request.site, request.yard, progress)
+    return locks
 
 
 def stack_platforms(stack: Stack, site: Site) -> tuple[str, ...]:
@@ -153,12 +165,8 @@ def stack_platforms(stack: Stack, site: Site) -> tuple[str, ...]:
 
 def plan(request: Request, locks: Sequence[Locked]) -> list[Task]:
     """The task for every variant on this machine. Writes nothing."""
-    platform = machine().platform
-    tasks = [
-        task
-        for locked in locks
-        for task in Planner(locked.stack, locked.lock, request.site, request.yard, platform).tasks()
-    ]
+    same = (request.site, request.yard, machine().platform, request.rebuild)
+    tasks = [task for locked in locks for task in Planner(locked.stack, locked.lock, *same).tasks()]
     seen: dict[str, Task] = {}
     for task in tasks:
         other = seen.setdefault(task.module, task)
@@ -181,7 +189,7 @@ def deploy(request: Request, progress: Progress, held: Held) -> Result:
         StackyardError: nothing could be done (bad input, no lock); failures of single variants are in the result.
     """
     surroundings.require(request.yard, request.site)
-    policy = users_policy(request.site)
+    users_policy(request.site)  # refused before anything is solved
     for text in siteyard.unused(request.site):
         progress.notice(text)
     result = Result()
@@ -191,25 +199,45 @@ def deploy(request: Request, progress: Progress, held: Held) -> Result:
     result.locks = [place for locked in locks if (place := write_lock(locked, request.yard, progress))]
     made_by = request.origin()
     tasks = plan(request, locks)
+    carry_out(tasks, request, made_by, progress, result, held)
+    return result
+
+
+def carry_out(
+    tasks: Sequence[Task], request: Request, made_by: Origin, progress: Progress, result: Result, held: Held
+) -> None:
+    """Build, verify and publish what these tasks say; what became of each is added to the result."""
+    policy = users_policy(request.site)
     _tell_lost(request.yard, progress)
     candidates: list[Task] = []
+    key = None if all(task.is_kept for task in tasks) else signing.require_key(request.yard, request.site)
     for task in tasks:
         if task.is_kept:
             result.outcomes.append(Outcome(task.module, task.action, str(task.paths.root), record=task.record))
             continue
         try:
-            candidates.append(_ensure_built(task, request, progress, held))
+            built = ensure_built(task, request, progress, held)
+            signing.sign_built(built.record or read_record(built.paths.record), request.site, request.yard, key)
+            candidates.append(built)
         except StackyardError as error:
             progress.phase(task.module, "stopped", "not built")
             result.outcomes.append(Outcome(task.module, "broken", str(task.paths.root), error=error))
     held.check()
-    kept = [task for task in tasks if task.is_kept]
-    _publish(kept, candidates, request, made_by, progress, result, held)
+    _publish([task for task in tasks if task.is_kept], candidates, request, made_by, progress, result, held)
+    signing.tell_refused(request.yard, progress)
+    _tell_pinned(request.yard, {task.stack.name for task in tasks}, progress)
     make_root(request.yard, request.site)
     shown = (e.folder for e in generations.entries(request.yard) if e.is_visible)
-    for problem in follow_policy(shown, policy):  # the revisions are published: nothing of this undoes it
-        progress.notice(problem)
-    return result
+    new = {outcome.module for outcome in result.outcomes if outcome.status in sharedlater.NEW}
+    for text in (*follow_policy(shown, policy), *sharedlater.share_new(request.yard, request.site, new)):
+        progress.notice(text)  # the revisions are published: nothing of this undoes it
+
+
+def _tell_pinned(yard: Yard, stacks: Collection[str], progress: Progress) -> None:
+    """Say which of these stacks load what `stackyard default` set, whatever was deployed."""
+    for e in generations.entries(yard):
+        if e.default and e.pinned and e.stack in stacks:
+            progress.notice(f"{e.stack} loads {e.module}, which `stackyard default` set; --undo ends that")
 
 
 def _clean(yard: Yard, held: Held) -> None:
@@ -220,12 +248,15 @@ def _clean(yard: Yard, held: Held) -> None:
             disk.remove_tree(path)
 
 
-def _ensure_built(task: Task, request: Request, progress: Progress, held: Held) -> Task:
+def ensure_built(task: Task, request: Request, progress: Progress, held: Held) -> Task:
     """The task with its record. The marker is written here, last: until then the next deploy removes what was built."""
     if task.record is not None:
+        take_back(task, progress)
         disk.remove_tree(task.paths.building)
         return task
-    agreed = licences.require(request.yard, request.site, task.variant.licences, request.accept)
+    agreed = licences.require_for_build(request.yard, request.site, task.variant, request.accept)
+    if task.variant.base is not None:
+        register(request.yard, task.variant.base)
     try:
         record = builder.build(
             without_labels(task.variant),
@@ -237,8 +268,11 @@ def _ensure_built(task: Task, request: Request, progress: Progress, held: Held) 
             task.revision,
             progress,
             licences=agreed,
+            rebuild=request.rebuild,
         )
-        record = in_its_form(task, record, request.site, progress)
+        record = in_its_form(task, record, request.yard, request.site, progress)
+        if record.base is not None:
+            onbase.record_of(record.base)  # it may have been removed meanwhile
         held.check()
         revisions.mark(record)
     except (OSError, disk.DiskFull) as error:
@@ -250,6 +284,13 @@ def _ensure_built(task: Task, request: Request, progress: Progress, held: Held) 
         raise disk.failure(error, f"building {task.module}") from error
     progress.phase(task.module, "built")
     return replace(task, record=record)
+
+
+def register(yard: Yard, base: BaseRevision) -> None:
+    """Tell the yard of a base that this one extends it, before the build; where it may not be written to, it is not."""
+    parent = Yard(Path(base.yard))
+    if os.path.realpath(parent.root) != os.path.realpath(yard.root):
+        children.register(parent, yard)
 
 
 def _tell_lost(yard: Yard, progress: Progress) -> None:
@@ -288,7 +329,7 @@ def _publish(
 
     result.manifest = generations.current(request.yard)
     now = result.manifest.entries if result.manifest else ()
-    expected = _outlook(request, kept, result.manifest)
+    expected = looked_at(request, kept, result.manifest)
     status, policy = expected.status, expected.policy
     if policy:
         progress.notice("the modules are written again: they differ from what this program and the site now give")
@@ -334,31 +375,6 @@ def _reason(new: Collection[str], status: Mapping[str, str], failed: Collection[
     return "policy of the site"
 
 
-@dataclass(frozen=True)
-class Outlook:
-    """What a deploy would change about published revisions without a build.
-
-    `status` is what `kept_status` says of them, `changes` what users would see, `policy` whether all modules would be
-    written again because they differ from what this program and the site now give.
-    """
-
-    status: Mapping[str, str]
-    changes: Changes
-    policy: bool
-
-
-def outlook(request: Request, tasks: Sequence[Task]) -> Outlook:
-    """Look at what is published. Writes nothing."""
-    return _outlook(request, [task for task in tasks if task.is_kept], generations.current(request.yard))
-
-
-def _outlook(request: Request, kept: Sequence[Task], manifest: Manifest | None) -> Outlook:
-    now = manifest.entries if manifest else ()
-    after = entries_after(now, request.site, kept)
-    same = manifest is None or generation.is_as_the_site_wants(request.yard, request.site, manifest)
-    return Outlook(kept_status(now, after), compare(now, after), not same)
-
-
 def _verify(task: Task, modules: Path, request: Request, progress: Progress) -> Outcome:
     record = task.record or read_record(task.paths.record)
     progress.phase(task.module, "verify")
@@ -369,7 +385,7 @@ def _verify(task: Task, modules: Path, request: Request, progress: Progress) -> 
         yards=request.yard.lineage(),
     )  # fmt: skip
     write_report(task.paths, report)
-    progress.phase(task.module, report.state, counted(len(report.checks), "check"))
+    progress.phase(task.module, report.state, report.tally())
     status = {"passed": "published", "failed": "failed"}.get(report.state)
     if status is None:
         status = "unverified" if request.allow_unverified else "held"

@@ -7,17 +7,19 @@ was published in between. That one is superseded: it stays published, behind tho
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from stackyard.publish import names
 from stackyard.publish.labels import labels
 from stackyard.publish.plan import Task
-from stackyard.spec.models import Site
-from stackyard.yard import disk, revisions
-from stackyard.yard.layout import RevisionPaths
+from stackyard.spec.models import Site, Stack
+from stackyard.yard import disk, revisions, trash
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard, place_of
 from stackyard.yard.record import Entry, now
 
 NOT_SHOWN: dict[str, Any] = {"aliases": (), "default": False, "input_hash": "", "file": "", "dated": False}
@@ -26,18 +28,21 @@ NOT_SHOWN: dict[str, Any] = {"aliases": (), "default": False, "input_hash": "", 
 
 def present(entries: Iterable[Entry]) -> dict[str, Entry]:
     """The entries of a generation by module name, with the state in which their files are now."""
-    return {e.module: as_found(e) for e in entries}
+    removed = cache(lambda yard: trash.removed(Yard(yard)))  # the trash is read once, and only where a file is missing
+    return {e.module: _as_found(e, removed) for e in entries}
 
 
-def as_found(entry: Entry) -> Entry:
-    """The entry, missing if its record does not exist; one that was missing and is back is withdrawn.
+def _as_found(entry: Entry, removed: Callable[[Path], Mapping[str, RevisionPaths]]) -> Entry:
+    """The entry, removed or missing if its record is in the trash or does not exist; one that is back is withdrawn.
 
     Raises:
         OSError: that cannot be known: an error of the file system is not a missing file.
     """
-    if revisions.condition(RevisionPaths.of(entry.folder)) == "missing":
-        return replace(entry, state="missing")
-    return replace(entry, state="withdrawn") if entry.state == "missing" else entry
+    paths = RevisionPaths.of(entry.folder)
+    if revisions.condition(paths) == "missing":
+        in_trash = place_of(paths.root) in removed(paths.yard)
+        return replace(entry, state="removed" if in_trash else "missing", pinned=False)
+    return replace(entry, state="withdrawn") if entry.state in ("removed", "missing") else entry
 
 
 def entries_after(
@@ -55,12 +60,14 @@ def entries_after(
         InputError: two revisions would claim one name.
     """
     entries = present(before)
+    before_of = {module: e for module, e in entries.items() if e.is_visible}
     described = list(tasks)
     for task in described:
         if task.action == "inherited":
             continue
         old = entries.get(task.module) if task.action == "unchanged" else None
         entries[task.module] = replace(old, **_described(task, site)) if old else _new(task, site, unverified)
+        entries[task.module] = _as_set(entries[task.module], before_of.get(task.module))
         entries |= _older(entries, entries[task.module])
     entries |= _superseded(entries, described)
     return names.claim(entries.values())
@@ -75,7 +82,7 @@ def kept_status(entries: Iterable[Entry], after: Iterable[Entry]) -> dict[str, s
 
     Returns:
         updated (its labels, its rank), reinstated (it was superseded), superseded, withdrawn (a parent yard publishes
-        its variant) or missing.
+        its variant), removed or missing.
     """
     before = {e.module: e for e in entries}
     found = {e.module: _status(before[e.module], e) for e in after if e.module in before}
@@ -85,8 +92,8 @@ def kept_status(entries: Iterable[Entry], after: Iterable[Entry]) -> dict[str, s
 def _status(old: Entry, new: Entry) -> str:
     if replace(old, **NOT_SHOWN) == replace(new, **NOT_SHOWN):
         return ""
-    if new.state == "missing":
-        return "missing"
+    if new.state in ("missing", "removed"):
+        return new.state
     if old.is_visible and new.state == "withdrawn":
         return "withdrawn"
     if old.superseded != new.superseded:
@@ -114,6 +121,13 @@ def _new(task: Task, site: Site, unverified: Collection[str]) -> Entry:
         state="unverified" if task.module in unverified else "published",
         **_described(task, site),
     )
+
+
+def _as_set(entry: Entry, before: Entry | None) -> Entry:
+    """A revision that users see keeps what staff have set, also where it is verified again."""
+    if before is None:
+        return entry
+    return replace(entry, pinned=before.pinned, retired=before.retired, successor=before.successor)
 
 
 def _described(task: Task, site: Site) -> dict[str, Any]:
@@ -152,6 +166,13 @@ def _superseded(entries: Mapping[str, Entry], tasks: Iterable[Task]) -> dict[str
     return {e.module: e for name, group in of_stack.items() for e in _superseded_in(name, group, entries.values())}
 
 
+def _not_asked_for(stack: Stack) -> Iterator[tuple[str, str]]:
+    """Version and name of the variants that a deploy leaves as they are."""
+    for n, variant in enumerate(stack.variants):
+        if stack.chosen and n not in stack.chosen:
+            yield variant.version, variant.name
+
+
 def _superseded_in(name: str, tasks: Collection[Task], entries: Iterable[Entry]) -> Iterator[Entry]:
     """Those of one stack: another revision took the place of theirs, or their variant was removed from the file."""
     lines = {(t.stack.file, t.variant.version, t.stack.dated) for t in tasks}
@@ -160,10 +181,11 @@ def _superseded_in(name: str, tasks: Collection[Task], entries: Iterable[Entry])
     variants = {variant.name for task in tasks for variant in task.stack.variants}
     own = {task.module for task in tasks if task.action != "inherited"}
     replaced = {task.variant.name for task in tasks}
+    left = {key for task in tasks for key in _not_asked_for(task.stack)}
     above = {task.variant.name for task in tasks if task.action == "inherited"}
     for e in entries:
         is_of_line = e.version in versions or e.file in files or (e.dated and dated)
-        if e.stack != name or e.module in own or not is_of_line or not e.is_visible:
+        if e.stack != name or e.module in own or not is_of_line or not e.is_visible or (e.version, e.variant) in left:
             continue
         if e.variant in above:
             yield replace(e, state="withdrawn")

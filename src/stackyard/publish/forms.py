@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from stackyard.image import form, order
 from stackyard.progress import Progress
 from stackyard.publish.plan import Task
 from stackyard.spec.models import Site
+from stackyard.yard.layout import Yard
 from stackyard.yard.record import BuildRecord
 
 
-def in_its_form(task: Task, record: BuildRecord, site: Site, progress: Progress) -> BuildRecord:
+def in_its_form(task: Task, record: BuildRecord, yard: Yard, site: Site, progress: Progress) -> BuildRecord:
     """The record of a finished build, whose files are then in the form that the stack or the site asks for.
 
     Raises:
-        MissingError, StackyardError: as `image.form.squash`.
+        MissingError, StackyardError: as `image.form.squash` and `image.wrap.make.wrap`.
     """
-    if not _is_image(task, record, site, progress):
+    if task.variant.wrap is not None:
+        from stackyard.image.wrap.make import wrap
+        from stackyard.publish.wraps import folder_of
+
+        progress.phase(task.module, "image", task.variant.wrap.image)
+        return wrap(record, task.variant.wrap, yard, site, folder_of(task.stack))
+    if record.adopted or not _is_image(task, record, site, progress):
         return record
+    from stackyard.image import form, order
+
     progress.phase(task.module, "image", task.paths.image.name)
     named = task.variant.environment
     requested = [each.name for each in named.conda] + [each.name for each in named.pip]
@@ -26,6 +34,12 @@ def in_its_form(task: Task, record: BuildRecord, site: Site, progress: Progress)
 def _is_image(task: Task, record: BuildRecord, site: Site, progress: Progress) -> bool:
     """Whether the files are kept in an image: the stack says so, or they are more than the site's limit."""
     inodes, most = record.disk.inodes_new + record.disk.inodes_shared, site.fs.max_inodes
+    if task.variant.base is not None:
+        if most and inodes > most:
+            progress.notice(
+                f"{task.module}: {inodes:,} files, the site's limit is {most:,}; a layer is not kept in an image"
+            )
+        return False
     if task.variant.image == "prefix" and most and inodes > most:
         text = f"{inodes:,} files, the site's limit is {most:,} (fs: max_inodes)"
         progress.notice(f"{task.module} is kept in an image: {text}")

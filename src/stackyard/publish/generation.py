@@ -6,17 +6,20 @@ import hashlib
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from types import MappingProxyType
 
 from stackyard.expose import spider
 from stackyard.expose.generation import module_texts, write_modules
 from stackyard.expose.root import check_root, make_root
+from stackyard.late import dataclass
+from stackyard.publish import share
 from stackyard.spec.models import Site
-from stackyard.yard import disk, generations, revisions
+from stackyard.yard import atomic, disk, generations, revisions, trash
+from stackyard.yard.folders import GenerationPaths, RevisionPaths
 from stackyard.yard.generations import Base
-from stackyard.yard.layout import GenerationPaths, RevisionPaths, Yard
+from stackyard.yard.layout import Yard, place_of
 from stackyard.yard.origin import Origin, origin
 from stackyard.yard.record import BuildRecord, Entry, Manifest, now
 
@@ -54,8 +57,9 @@ class Draft:
         """Write the modules of these entries, and of no others: modules written before are removed."""
         self.entries = tuple(entries)
         shutil.rmtree(self.modules, ignore_errors=True)
-        shown, self.records = _with_records(self.entries, self.records)
-        write_modules(self.modules, shown, self.records, self.site, self.yard)
+        shown, self.records = _with_records(self.entries, self.yard, self.records)
+        with atomic.together():
+            write_modules(self.modules, shown, self.records, self.site, self.yard)
 
     def publish(self, step: Callable[[Base], Step], may: Callable[[], object] = lambda: None) -> Manifest:
         """Make it the current generation, in one step.
@@ -75,6 +79,7 @@ class Draft:
             manifest = generations.commit(self.yard, self.paths, Manifest(*what))
             if manifest is not None:
                 make_root(self.yard, self.site)
+                share.refresh(self.yard, self.site)
                 return manifest
 
     def discard(self) -> None:
@@ -90,25 +95,29 @@ def is_as_the_site_wants(yard: Yard, site: Site, manifest: Manifest) -> bool:
     that has revisions without a record that can be read, counts as equal.
     """
     written = {path: digest for path, digest in manifest.files.items() if not path.startswith(f"{spider.FOLDER}/")}
-    entries, records = _with_records(manifest.entries)
+    entries, records = _with_records(manifest.entries, yard)
     if not written or any(entry.module not in records for entry in entries):
         return True
-    if not all(disk.is_there(RevisionPaths.of(entry.folder).module) for entry in entries):
+    if not all(disk.is_there(RevisionPaths.of(e.folder).module) for e in entries if e.state != "removed"):
         return False
     texts = module_texts(entries, records, site, yard)
     return written == {path: hashlib.sha256(text.encode()).hexdigest() for path, text in texts.items()}
 
 
 def _with_records(
-    entries: Iterable[Entry], known: Mapping[str, BuildRecord] = MappingProxyType({})
+    entries: Iterable[Entry], yard: Yard, known: Mapping[str, BuildRecord] = MappingProxyType({})
 ) -> tuple[list[Entry], dict[str, BuildRecord]]:
     """The entries that get modules, and their records by module; a missing revision has neither.
+
+    The record of a removed one is in the trash, or still in its place.
 
     Args:
         known: records that need not be read again.
     """
     shown = [entry for entry in entries if entry.state != "missing"]
-    read = (known.get(e.module) or revisions.readable(RevisionPaths.of(e.folder)) for e in shown)
+    places = trash.removed(yard) if any(entry.state == "removed" for entry in shown) else {}
+    found_in = (places.get(place_of(paths.root), paths) for paths in (RevisionPaths.of(e.folder) for e in shown))
+    read = (known.get(e.module) or revisions.readable(paths) for e, paths in zip(shown, found_in, strict=True))
     found = {record.module: record for record in read if record is not None}
     return shown, found
 

@@ -17,7 +17,7 @@ PIP_CONFIGS = ("/etc/pip.conf", "~/.pip/pip.conf", "~/.config/pip/pip.conf")
 
 def files_of(stacks: Iterable[Stack], site: Site) -> list[str]:
     """The files that describe these stacks, sorted: their own, what these name or include, their locks, the site's."""
-    files: list[str] = [site.file] if site.file else []
+    files = [name for name in (site.file, site.signatures.allowed_signers, site.signatures.revoked) if name]
     for stack in stacks:
         files += [stack.file, str(path_for(Path(stack.file)))]
         for variant in stack.variants:
@@ -44,7 +44,7 @@ def still_as_read(read: Mapping[str, str], now: Mapping[str, str]) -> bool:
 def memo_inputs(stacks: Iterable[Stack], site: Site, yard: Yard) -> list[str] | None:
     """All files that a deploy of these stacks reads, for the memo; None where its result depends on anything else.
 
-    That is a local project (a folder), a host tool, a host module, a variable named in a file.
+    That is a local project (a folder), a host tool, a host module, a wrapped image, a variable named in a file.
     """
     stacks = list(stacks)
     if any(_depends_on_more(variant) for stack in stacks for variant in stack.variants):
@@ -66,7 +66,12 @@ def _names_variable(file: str) -> bool:
 
 def _depends_on_more(variant: Variant) -> bool:
     local = any(r.kind in ("path", "vcs") for r in variant.environment.pip)
-    return local or bool(variant.build.tools or variant.build.modules or variant.environment.pip_options.find_links)
+    return (
+        bool(variant.on)
+        or local
+        or variant.wrap is not None
+        or bool(variant.build.tools or variant.build.modules or variant.environment.pip_options.find_links)
+    )
 
 
 def _named_files(variant: Variant) -> list[str]:

@@ -10,20 +10,26 @@ import hashlib
 import json
 import os
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from stackyard.errors import InputError, MissingError
+from stackyard.expose.asking import asked_of_users, mark_name
 from stackyard.host.identity import account_name
-from stackyard.spec.siteyard import is_sites
+from stackyard.late import dataclass
+from stackyard.lock import onbase
+from stackyard.spec.settings import config_folder
+from stackyard.spec.siteyard import in_sites_yard, is_sites
 from stackyard.yard import atomic, disk, formats, members
 from stackyard.yard.layout import Yard
 from stackyard.yard.lease import lease
 from stackyard.yard.record import BuildRecord, now
 
 if TYPE_CHECKING:
-    from stackyard.spec.models import Licence, Site
+    from stackyard.spec.models import Licence, Site, Variant
 
 
 @dataclass(frozen=True)
@@ -56,15 +62,71 @@ LEDGER = formats.Kind(2, _make, {1: lambda value: {"acceptances": list(value.val
 """``licences.json``. The first format had no number: acceptances by name and hash, one for all accounts."""
 
 
+MARK = formats.Kind(
+    1, lambda value: members.make(Acceptance, value), hint=lambda path: f"remove {path}, and accept the licence again"
+)
+"""What this account accepted, a file for each text in its home directory: the first command of a stack writes and reads
+it, which knows no yard (`expose.asking`)."""
+
+
 def accepted(yard: Yard, site: Site, licence: Licence) -> Acceptance | None:
     """The acceptance of the present text of a licence that holds for a build of this account in this yard, or None."""
     return _holding(yard, site, licence.name, text_hash(licence))
 
 
-def variables(yard: Yard, site: Site, record: BuildRecord) -> dict[str, str]:
-    """The variables by which this account accepts the licences of a revision, for verifying it."""
-    needed = [entry for entry in record.licences if entry.get("variable")]
-    return {e["variable"]: "yes" for e in needed if _holding(yard, site, e["name"], e["sha256"])}
+def variables(
+    yard: Yard, site: Site, record: BuildRecord, environ: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, str]:
+    """The variables by which this account accepts the licences of a revision, for verifying it.
+
+    Args:
+        environ: those that are set here accept it too.
+    """
+    named = [entry for entry in record.licences if entry.get("variable")]
+    held = {e["variable"]: "yes" for e in named if _holding(yard, site, e["name"], e["sha256"])}
+    return held | {e["variable"]: environ[e["variable"]] for e in named if environ.get(e["variable"])}
+
+
+@dataclass(frozen=True)
+class Needed:
+    """A licence of a revision that an account has not accepted yet: its name, the hash of its text, its variable."""
+
+    name: str
+    sha256: str
+    variable: str
+
+
+def needed(yard: Yard, site: Site, record: BuildRecord, environ: Mapping[str, str]) -> list[Needed]:
+    """The licences of a revision that this account has to accept before it uses it.
+
+    Those that the site accepts for all users are not among them, nor those whose variable is set: its user did so.
+    """
+    found = [Needed(e["name"], e["sha256"], e["variable"]) for e in record.licences if e.get("variable")]
+    for_all = site.licences.on_behalf_of_users if in_sites_yard(record.path, site) else ()
+    return [
+        each
+        for each in found
+        if each.name not in for_all
+        and not environ.get(each.variable)
+        and _holding(yard, site, each.name, each.sha256) is None
+    ]
+
+
+def accept(yard: Yard, licence: Needed) -> Acceptance:
+    """Record that this account accepts a licence of a revision: as a user, wherever it has one of that text."""
+    entry = Acceptance(licence.name, licence.sha256, licence.variable, me(), now(), os.getuid())
+    _add(yard, entry)
+    _mark(entry)
+    return entry
+
+
+def mine(yard: Yard) -> list[tuple[Path, Acceptance]]:
+    """What this account accepted, in a yard and in its parents, and at the first command of a stack; with where."""
+    readable = (each for each in yard.lineage() if os.access(each.licences, os.R_OK))
+    found = [(each.root, entry) for each in readable for entry in _ledger(each) if entry.is_mine]
+    known = {(entry.name, entry.sha256) for _, entry in found}
+    marks = (formats.load(path, MARK) for path in sorted(_marks().glob("[!.]*.json")))
+    return [*found, *((_marks(), entry) for entry in marks if (entry.name, entry.sha256) not in known)]
 
 
 def require(
@@ -91,6 +153,45 @@ def require(
     return tuple(asdict(entry) for entry in found.values() if entry is not None)
 
 
+def require_of_record(
+    yard: Yard, site: Site, record: BuildRecord, accepting: Collection[str]
+) -> tuple[Mapping[str, Any], ...]:
+    """The same for a revision that was built elsewhere: that others accepted its licences there holds for them alone.
+
+    Raises:
+        MissingError: a licence was not accepted.
+    """
+    return tuple(asdict(_of_record(yard, site, record, entry, accepting)) for entry in record.licences)
+
+
+def _of_record(
+    yard: Yard, site: Site, record: BuildRecord, entry: Mapping[str, Any], accepting: Collection[str]
+) -> Acceptance:
+    held = _holding(yard, site, entry["name"], entry["sha256"])
+    if held is None and entry["name"] not in accepting:
+        raise MissingError(
+            f"licence not accepted by {me()} in {yard.root}: {entry['name']}, of {record.module}",
+            hint=f"read its text, then the same again with --accept-licence {json.dumps(entry['name'])}",
+        )
+    return held or accept(yard, Needed(entry["name"], entry["sha256"], entry.get("variable", "")))
+
+
+def require_for_build(
+    yard: Yard, site: Site, variant: Variant, accepting: Collection[str]
+) -> tuple[Mapping[str, Any], ...]:
+    """The acceptances of all licences of a variant, and of those of its base that each user accepts.
+
+    Raises:
+        MissingError: a licence was not accepted; nothing was built.
+    """
+    own = require(yard, site, variant.licences, accepting)
+    base = onbase.record_of(variant.base) if variant.base else None
+    if base is None:
+        return own
+    asked = replace(base, licences=tuple(asked_of_users(base, site)))
+    return (*own, *require_of_record(yard, site, asked, accepting))
+
+
 def text_hash(licence: Licence) -> str:
     """sha256 of the licence's text; of its name where no text is given."""
     if not licence.text:
@@ -108,11 +209,34 @@ def _holding(yard: Yard, site: Site, name: str, sha256: str) -> Acceptance | Non
             ours = entry.is_mine or (each is yard and is_sites(yard, site))
             if ours and (entry.name, entry.sha256) == (name, sha256):
                 return entry
-    return None
+    return _marked(name, sha256)
+
+
+def _marks() -> Path:
+    return config_folder() / "licences"
+
+
+def _marked(name: str, sha256: str) -> Acceptance | None:
+    """What this account accepted at the first command of a stack."""
+    path = _marks() / mark_name(name, sha256)
+    if not disk.is_there(path) or path.stat().st_uid != os.geteuid():
+        return None
+    entry = formats.load(path, MARK)
+    return entry if entry.is_mine and (entry.name, entry.sha256) == (name, sha256) else None
+
+
+def _mark(entry: Acceptance) -> None:
+    """Keep an acceptance where commands of a stack look for it. A home that cannot be written to is asked there."""
+    with suppress(OSError):
+        path = _marks() / mark_name(entry.name, entry.sha256)
+        atomic.write_json(path, {"format": MARK.version, **asdict(entry)})
 
 
 def _accept(yard: Yard, licence: Licence) -> None:
-    entry = Acceptance(licence.name, text_hash(licence), licence.variable, me(), now(), os.getuid())
+    _add(yard, Acceptance(licence.name, text_hash(licence), licence.variable, me(), now(), os.getuid()))
+
+
+def _add(yard: Yard, entry: Acceptance) -> None:
     with lease(yard.lease("licences"), f"the licences of {yard.root}", wait_s=300) as held:  # other deploys add theirs
         ledger = [asdict(each) for each in (*_ledger(yard), entry)]
         held.check()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from stackyard.errors import InputError, StackyardError
+from stackyard.late import dataclass
 from stackyard.lock import solve, text
 from stackyard.lock.fresh import Verdict
 from stackyard.lock.model import Lock
@@ -77,7 +78,7 @@ def _of_today(lock: Lock, stack: Stack) -> Lock:
 
 def _found(stack: Stack, site: Site, platforms: Sequence[str], paths: Sequence[Path]) -> tuple[Lock | None, Verdict]:
     """The first fresh lock of these, else the first, else none; with what makes it stale, and what does not."""
-    locks = [text.read(path) for path in paths if disk.is_there(path)]
+    locks = list(_read(paths))
     found = [(lock, solve.staleness(lock, _as_locked(stack, lock), site, platforms)) for lock in locks]
     fresh = [each for each in found if not each[1].reasons]
     return next(iter([*fresh, *found]), (None, Verdict(("no lock yet",))))
@@ -85,8 +86,17 @@ def _found(stack: Stack, site: Site, platforms: Sequence[str], paths: Sequence[P
 
 def former_locks(stacks: Iterable[Stack], yard: Yard) -> list[Lock]:
     """The locks that these stacks have now, fresh or not."""
-    paths = (place for stack in stacks for place in _places(text.path_for(Path(stack.file)), yard))
-    return [text.read(path) for path in paths if disk.is_there(path)]
+    return [lock for stack in stacks for lock in _read(_places(text.path_for(Path(stack.file)), yard))]
+
+
+def _read(paths: Sequence[Path]) -> Iterator[Lock]:
+    """The locks that are there: one beside its file, which is the first place, and those that yards keep of it.
+
+    Former versions kept local projects and files relative to the lock, as beside the file, which is elsewhere.
+    """
+    for path in paths:
+        if disk.is_there(path):
+            yield text.read(path) if path == paths[0] else text.relocated(text.read(path), paths[0].parent)
 
 
 def _places(path: Path, yard: Yard) -> tuple[Path, ...]:
@@ -141,5 +151,5 @@ def write_lock(locked: Locked, yard: Yard, progress: Progress) -> Path | None:
         )
     kept = yard.lock_of(locked.path)
     progress.notice(f"{locked.path.parent} is read-only: its lock is kept in {kept}")
-    atomic.write_text(kept, checksum.add(text.dump(locked.lock)))
+    atomic.write_text(kept, checksum.add(text.dump(replace(locked.lock, folder=""))))  # it is not beside its file
     return kept

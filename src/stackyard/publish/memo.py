@@ -18,7 +18,8 @@ from typing import Any
 
 from stackyard import __version__
 from stackyard.yard import atomic, checksum, disk, formats, revisions
-from stackyard.yard.layout import RevisionPaths, Yard
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard
 from stackyard.yard.record import Entry, Manifest
 
 

@@ -16,7 +16,7 @@ def claim(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     """Set the aliases and the default mark of every entry; withdrawn, missing and hidden entries get none.
 
     Among the newest revisions of one version's variants the highest `rank` gets the version's name, and the default is
-    the highest version. A superseded revision comes after all that are not.
+    the highest version, unless one is pinned. A superseded revision comes after all that are not.
 
     Raises:
         InputError: two revisions would claim one name.
@@ -65,7 +65,8 @@ def _names(visible: Mapping[str, Entry], keys: Mapping[str, Any]) -> dict[str, E
         best[entry.version] = entry
     for version, entry in best.items():
         aliases[entry.module].append(version)
-    default = max(best.values(), key=lambda e: (not e.superseded, keys[e.version], e.version), default=None)
+    pinned = [e for e in visible.values() if e.pinned]
+    default = max(pinned or best.values(), key=lambda e: (not e.superseded, keys[e.version], e.version), default=None)
     return {
         module: replace(
             e, aliases=tuple(a for a in aliases[module] if f"{e.stack}/{a}" != module), default=e is default

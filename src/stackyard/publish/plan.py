@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain, count
 from typing import Literal
 
 from stackyard.build import builder
 from stackyard.errors import StackyardError
+from stackyard.late import dataclass
 from stackyard.lock.model import Lock, LockedVariant
+from stackyard.progress import Progress
 from stackyard.publish.labels import without_labels
 from stackyard.spec import naming
 from stackyard.spec.models import Site, Stack, Variant
 from stackyard.verify.expectations import Expectations, asked, in_force
-from stackyard.yard import disk, generations, lease, revisions
-from stackyard.yard.layout import RevisionPaths, Yard
+from stackyard.yard import disk, generations, lease, moved, revisions, trash
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard
 from stackyard.yard.record import BuildRecord, Entry
 
 Action = Literal["unchanged", "inherited", "publish", "build"]
@@ -28,7 +31,7 @@ class Task:
 
     `action`: ``unchanged`` (already published), ``inherited`` (a parent yard publishes the same inputs), ``publish``
     (already built; not visible now, or to be verified again: it failed, or its checks changed) or ``build``. `rank` is
-    the position of the variant in the matrix.
+    the position of the variant in the matrix. `thrown`: it was removed, and its files are in the trash.
     """
 
     action: Action
@@ -41,6 +44,7 @@ class Task:
     paths: RevisionPaths
     rank: int
     record: BuildRecord | None = None
+    thrown: trash.Item | None = None
 
     @property
     def is_kept(self) -> bool:
@@ -50,13 +54,17 @@ class Task:
 
 @dataclass(frozen=True)
 class Planner:
-    """Plans one stack from its lock and the revisions that the yard has."""
+    """Plans one stack from its lock and the revisions that the yard has.
+
+    `rebuild`: each variant is built, as its next revision, also where a revision of the same inputs is there.
+    """
 
     stack: Stack
     lock: Lock
     site: Site
     yard: Yard
     platform: str
+    rebuild: bool = False
 
     def tasks(self) -> tuple[Task, ...]:
         """The tasks in the order of the matrix.
@@ -64,19 +72,20 @@ class Planner:
         Raises:
             StackyardError: no variant of the stack is locked for this platform.
         """
-        known = {each: revisions.built(each, self.stack.name, lambda *_: None) for each in self.yard.lineage()}
+        known = {each: self._known(each) for each in self.yard.lineage()}
         tasks: list[Task] = []
-        for rank, variant in enumerate(self.stack.variants):
+        wanted = self.stack.chosen or range(len(self.stack.variants))
+        for rank, variant in ((n, self.stack.variants[n]) for n in wanted):
             locked = self.lock.find(variant.version, variant.name, self.platform)
             if locked is not None:
                 digest = builder.input_hash(without_labels(variant), locked, self.site)
-                wanted = asked(variant)
                 same = {each: self._same(known[each], variant, locked, digest) for each in known}
-                found = self._existing(wanted, same)
+                found = None if self.rebuild else self._existing(asked(variant), same)
+                thrown = None if self.rebuild or found else self._thrown(variant, locked, rank, digest)
                 tasks.append(
                     self._reuse(variant, locked, rank, digest, *found)
                     if found
-                    else self._build(variant, locked, rank, digest, known[self.yard])
+                    else thrown or self._build(variant, locked, rank, digest, known[self.yard])
                 )
         if not tasks:
             platforms = ", ".join(sorted({v.platform for v in self.lock.variants})) or "none"
@@ -104,12 +113,12 @@ class Planner:
             visible = self._visible[each]
             shown = [r for r in same[each] if r.module in visible]
             if shown:
-                record = max(shown, key=lambda r: r.created)
+                record = revisions.latest(shown)
                 if each is not self.yard:
                     return "inherited", record
                 return _action(visible[record.module], record, checks), record
             if same[each] and each is self.yard:
-                return "publish", max(same[each], key=lambda r: r.created)
+                return "publish", revisions.latest(same[each])
         return None
 
     def _is_of(self, record: BuildRecord, variant: Variant) -> bool:
@@ -122,6 +131,27 @@ class Planner:
         paths = RevisionPaths.of(record.path)
         return Task(action, self.stack, variant, locked, digest, record.revision, record.module, paths, rank, record)
 
+    def _thrown(self, variant: Variant, locked: LockedVariant, rank: int, digest: str) -> Task | None:
+        """The last removed revision of these inputs, if its files are still in the trash and its place is free."""
+        for item in reversed(trash.items(self.yard)):
+            record = self._record_of(item)
+            if record and self._same([record], variant, locked, digest) and not disk.is_there(item.origin):
+                return replace(self._reuse(variant, locked, rank, digest, "publish", record), thrown=item)
+        return None
+
+    def _known(self, yard: Yard) -> list[BuildRecord]:
+        """The revisions of the stack that are where their records say: others were moved aside, and are not used."""
+        found = revisions.built(yard, self.stack.name, lambda *_: None)
+        return [each for each in found if disk.is_there(RevisionPaths.of(each.path).record)]
+
+    def _record_of(self, item: trash.Item) -> BuildRecord | None:
+        """The record of a removed revision of this stack; None of anything else, and of one whose yard moved since."""
+        paths = RevisionPaths(item.content)
+        if item.what.sort != "revision" or item.what.module.partition("/")[0] != self.stack.name:
+            return None
+        found = revisions.readable(paths) if disk.is_there(paths.record) and revisions.can_stay(paths) else None
+        return None if found is None or moved.is_elsewhere(self.yard, found.path) else found
+
     def _build(self, variant: Variant, locked: LockedVariant, rank: int, digest: str, known: list[BuildRecord]) -> Task:
         """A build under a name that was never given to anything else, or under that of the same inputs, if it is free.
 
@@ -131,7 +161,8 @@ class Planner:
         ever: list[Entry | BuildRecord] = [*self._published, *known]
         used = [u for u in ever if (u.version, u.variant) == (variant.version, variant.name)]
         free = count(max((u.revision + 1 for u in used), default=self.site.modules.first_revision))
-        lost = [(u.revision, self._folder(u.module.partition("/")[2])) for u in used if u.input_hash == digest]
+        again = [] if self.rebuild else [u for u in used if u.input_hash == digest]
+        lost = [(u.revision, self._folder(u.module.partition("/")[2])) for u in again]
         places = chain(lost, ((n, self._paths(variant, n)) for n in free))
         empty = (place for place in places if not disk.is_there(place[1].record))
         revision, paths = next(place for place in empty if not lease.is_occupied(place[1].building))
@@ -155,9 +186,23 @@ class Planner:
 
         A generation whose manifest is damaged is left out: since format 2 the current one lists all revisions.
         """
-        past = (m for each in self.yard.lineage() for m in generations.readable(each))
+        past = (m for each in self.yard.lineage() for m in generations.complete(each))
         found = (entry for manifest in past for entry in manifest.entries if entry.stack == self.stack.name)
         return list({(entry.module, entry.input_hash): entry for entry in found}.values())
+
+
+def take_back(task: Task, progress: Progress) -> None:
+    """Move what was removed from the trash to its place: the same inputs need no second build.
+
+    Raises:
+        StackyardError: it is being deleted.
+    """
+    if task.thrown is not None:
+        trash.bring_back(task.thrown, again=True)
+        trash.forget(task.thrown)
+        progress.notice(
+            f"{task.module} was in the trash, and is verified and published again; `deploy --rebuild` builds it anew"
+        )
 
 
 def _action(entry: Entry, record: BuildRecord, checks: Expectations) -> Action:

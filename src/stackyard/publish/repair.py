@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import shlex
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -18,28 +19,45 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from stackyard.build import bytecode, conda, interpreter, pip, seal, wheels
+from stackyard.build import bytecode, conda, interpreter, layer, pip, seal, wheels
 from stackyard.build.job import Job
 from stackyard.build.pyfiles import source_of
 from stackyard.errors import StackyardError
 from stackyard.findings import counted
+from stackyard.host import space
 from stackyard.host.hashing import sha256_file
 from stackyard.lock import text as lockfile
 from stackyard.lock.model import Lock, LockedVariant
 from stackyard.progress import Progress
 from stackyard.publish import rollback
 from stackyard.publish.entries import identity
+from stackyard.publish.originals import Originals
 from stackyard.spec.models import Site, Variant
-from stackyard.verify.content import look, noted_contents
+from stackyard.verify.content import look, noted_contents, seen, seen_of
 from stackyard.verify.yardfiles import modulefiles
 from stackyard.yard import atomic, contents, disk, generations
 from stackyard.yard.audit import discard_damaged
 from stackyard.yard.contents import Contents, Damage, Item
-from stackyard.yard.layout import RevisionPaths, Yard
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard
 from stackyard.yard.origin import Origin, UsedFile
 from stackyard.yard.record import BuildRecord, Entry
 
 LOCK = "lock/stack.lock"
+
+
+def require_in_place(paths: RevisionPaths) -> None:
+    """See that no link leads out of a revision: a repair would write and remove files there.
+
+    Raises:
+        StackyardError: one does.
+    """
+    top = Path(os.path.realpath(paths.yard))
+    for place in (paths.root, *(paths.root / part for part in seal.PARTS)):
+        real = os.path.realpath(place)
+        if real != str(top / place.relative_to(paths.yard)):
+            raise StackyardError(f"cannot repair {paths.root}: a link in {place} leads to {real}",
+                                 hint="put the directory itself in its place")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -59,9 +77,10 @@ def repair(record: BuildRecord, yard: Yard, site: Site, progress: Progress, give
         given: files that copies in ``recipe/`` may have been made of.
 
     Raises:
-        StackyardError: it is not known what the files held, it cannot be built again (no network), or a file cannot be
-            replaced.
+        StackyardError: it is not known what the files held, it cannot be built again (no network), a file cannot be
+            replaced, or a link leads out of the revision.
     """
+    require_in_place(RevisionPaths.of(record.path))
     try:
         return _repaired(record, yard, site, progress, given)
     except PermissionError as error:
@@ -70,13 +89,21 @@ def repair(record: BuildRecord, yard: Yard, site: Site, progress: Progress, give
             hint="run it as the account that owns the files",
         ) from error
     except OSError as error:
+        if space.is_full(error):
+            hint = "free some space, then repair again: what was restored stays"
+            raise disk.DiskFull(f"no space left while repairing {record.module}", hint=hint) from error
         raise disk.failure(error, f"repairing {record.module}") from error
 
 
 def _repaired(record: BuildRecord, yard: Yard, site: Site, progress: Progress, given: Iterable[UsedFile]) -> Outcome:
     paths = RevisionPaths.of(record.path)
-    noted = _noted(record)
+    noted = seen_of(record, _noted(record))
     damages = _damages(record, noted)
+    if damages and record.adopted:
+        raise StackyardError(
+            f"cannot repair {record.module}: it was adopted, so it cannot be built again",
+            hint=f"adopt it as it is now: `stackyard adopt {shlex.quote(record.prefix)} --name {record.stack}`",
+        )
     if damages:
         progress.phase(record.module, "repair", counted(len(damages), "file"))
         _restore_lock(record, noted, yard)
@@ -147,7 +174,7 @@ def _damages(record: BuildRecord, noted: Contents) -> list[Damage]:
 
     Directories come before what is in them, and bytecode after its source.
     """
-    found = contents.compare(noted, Path(record.path), look(record), noted.hashed)
+    found = contents.compare(noted, Path(record.path), seen(record), noted.hashed)
     return sorted(found, key=lambda damage: (damage.what != "unexpected", damage.path.endswith(".pyc"), damage.path))
 
 
@@ -168,14 +195,21 @@ class _Sources:
     ) -> None:
         self._record, self._noted, self._given = record, noted, tuple(dict.fromkeys(given))
         self._yard, self._site, self._progress = yard, site, progress
+        self._kept = Originals(record, yard)
         root = Path(record.path)
         self._twin = RevisionPaths(root.with_name(f".{root.name[1:]}"))
 
     def find(self, name: str, item: Item) -> bytes | Path | None:
-        """The bytes of a file as they were: a file that has them and their time, or the bytes; None: not found."""
+        """The bytes of a file as they were: a file that has them and their time, or the bytes; None: not found.
+
+        What the caches still have comes first: then nothing is built. It is read, so that it is not the damaged file.
+        """
         if not name.startswith("prefix/"):
             same = (Path(file.path) for file in self._given if file.sha256 == item.sha256)
             return next((path.read_bytes() for path in same if _holds(path, item)), None)  # not linked: the user's own
+        kept = self._kept.find(item)
+        if kept is not None:
+            return kept
         path = self._job.paths.root / name
         if not path.is_file() or path.is_symlink():
             return None
@@ -233,23 +267,28 @@ class _Sources:
         self.discard()
         record = self._record
         locked = lockfile.read(RevisionPaths.of(record.path).lock).variants[0]
-        variant = Variant(stack=record.stack, version=record.version, name=record.variant)
+        variant = Variant(stack=record.stack, version=record.version, name=record.variant, base=record.base)
         job = Job(variant, locked, self._site, self._yard, self._twin, record.module, self._progress, deep=True)
         job.work.mkdir(parents=True)
+        python = interpreter.prepare(job) if record.base else {}
         if locked.conda:
             conda.install(job)
-        python = interpreter.prepare(job)
-        found = [pip.Wheel.of(package) for package in locked.pip if package.kind == "wheel"]
+            if record.base:
+                layer.link_libraries(job, record.base)
+        python = python or interpreter.prepare(job)
+        found = pip.locked_wheels(job)
         found += _compiled_wheels(record, locked, self._yard)
         pip.install(job, found)
         bytecode.add(job, found)
+        if record.base:
+            layer.finish(job, record.base)
         seal.seal(job, python)
         return job
 
 
 def _holds(path: Path, item: Item) -> bool:
     try:
-        return sha256_file(path) == item.sha256
+        return path.is_file() and sha256_file(path) == item.sha256
     except StackyardError:
         return False
 
@@ -302,16 +341,16 @@ def _mend(root: Path, damage: Damage, noted: Contents, sources: _Sources) -> Non
     if damage.what == "unexpected" and not os.path.lexists(path):
         return  # it was in a directory that was removed
     if damage.what == "unexpected":
-        with _open_folder(path.parent):
+        with open_folder(path.parent):
             disk.remove_tree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
     elif item is None:
-        with _open_folder(path.parent):
+        with open_folder(path.parent):
             path.mkdir(exist_ok=True)
             path.chmod(path.stat().st_mode & 0o7555)
-    elif damage.what == "permissions":
+    elif damage.what == "permissions" and os.geteuid() in (0, path.lstat().st_uid):
         path.chmod(item.mode)
     elif item.target:
-        with _open_folder(path.parent):
+        with open_folder(path.parent):
             atomic.replace_symlink(path, item.target)
     elif (found := sources.find(damage.path, item)) is not None:
         _put(path, item, found)
@@ -320,20 +359,35 @@ def _mend(root: Path, damage: Damage, noted: Contents, sources: _Sources) -> Non
 def _put(path: Path, item: Item, found: bytes | Path) -> None:
     """Give a file its bytes, mode and time, under a name of its own, and then its name."""
     temporary = atomic.temporary(path.with_name(path.name[:100]))
-    with _open_folder(path.parent):
+    with open_folder(path.parent):
         if path.is_dir() and not path.is_symlink():
             disk.remove_tree(path)
-        if isinstance(found, Path) and found.lstat().st_mtime_ns == item.mtime_ns:
-            disk.link_or_copy(found, temporary)
-        else:
-            temporary.write_bytes(found.read_bytes() if isinstance(found, Path) else found)
-            os.utime(temporary, ns=(item.mtime_ns, item.mtime_ns))
-        temporary.chmod(item.mode)
-        os.replace(temporary, path)
+        try:
+            if isinstance(found, Path) and _can_be_linked(found, item):
+                disk.link_or_copy(found, temporary)
+            else:
+                temporary.write_bytes(found.read_bytes() if isinstance(found, Path) else found)
+                os.utime(temporary, ns=(item.mtime_ns, item.mtime_ns))
+                temporary.chmod(item.mode)
+            atomic.fault_point("mend")
+            if sha256_file(temporary) != item.sha256:
+                raise StackyardError(f"cannot restore {path}: what it is restored from changed while it was read",
+                                     hint="repair again")  # fmt: skip
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)  # a rename to another name of the same file leaves both
+        atomic.fault_point("mended")
+
+
+def _can_be_linked(found: Path, item: Item) -> bool:
+    """Whether a file is this account's and has the time and the mode that it had: it is not changed by being linked."""
+    status = found.lstat()
+    same = (status.st_mtime_ns, stat.S_IMODE(status.st_mode)) == (item.mtime_ns, item.mode)
+    return same and status.st_uid == os.geteuid()
 
 
 @contextmanager
-def _open_folder(folder: Path) -> Iterator[None]:
+def open_folder(folder: Path) -> Iterator[None]:
     """Write in a directory that may be sealed; it is again afterwards."""
     mode = stat.S_IMODE(folder.stat().st_mode)
     if mode & stat.S_IWUSR:

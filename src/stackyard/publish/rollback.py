@@ -7,12 +7,13 @@ from dataclasses import replace
 
 from stackyard.errors import InputError, StackyardError
 from stackyard.publish import generation, names
-from stackyard.publish.entries import as_found, present
+from stackyard.publish.entries import present
 from stackyard.publish.generation import Step
 from stackyard.spec.models import Site
 from stackyard.yard import generations
+from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.generations import Base
-from stackyard.yard.layout import RevisionPaths, Yard
+from stackyard.yard.layout import Yard
 from stackyard.yard.origin import Origin
 from stackyard.yard.record import Entry, Manifest, State
 
@@ -60,9 +61,9 @@ def back_to(yard: Yard, base: Base, to: Manifest) -> Step:
     was verified since stays verified.
     """
     visible = {e.module for e in to.entries if e.is_visible}
-    shown, now = _last_shown(generations.readable(yard), visible), present(base.entries)
+    shown, now = last_shown(generations.readable(yard), visible), present(base.entries)
     then = {e.module: replace(e, state=shown[e.module].state) if e.is_visible else e for e in to.entries}
-    since = {m: replace(e, state="withdrawn") for m, e in now.items() if m not in then and e.is_visible}
+    since = {m: replace(e, state="withdrawn", pinned=False) for m, e in now.items() if m not in then and e.is_visible}
     return _step({**now, **since, **then}, f"rollback to {to.number}", to.content or to.number)
 
 
@@ -83,8 +84,9 @@ def back_to_revision(yard: Yard, base: Base, entry: Entry) -> Step:
     entries = present(base.entries)
     for e in [e for e in entries.values() if e.stack == entry.stack and e.is_visible]:
         later = first.get(e.module, 0) > first[entry.module]
-        entries[e.module] = replace(e, state="withdrawn") if later else replace(e, superseded=True)
-    entries[entry.module] = replace(_last_shown(past, {entry.module})[entry.module], superseded=False)
+        older = replace(e, state="withdrawn") if later else replace(e, superseded=True)
+        entries[e.module] = replace(older, pinned=False)
+    entries[entry.module] = replace(last_shown(past, {entry.module})[entry.module], superseded=False, pinned=False)
     return _step(entries, f"rollback to {entry.module}")
 
 
@@ -95,7 +97,7 @@ def again(base: Base, reason: str) -> Step:
 
 def _step(entries: Mapping[str, Entry], reason: str, content: int = 0) -> Step:
     """The entries with their short names; those whose files do not exist are missing."""
-    found = [as_found(e) for e in entries.values()]
+    found = list(present(entries.values()).values())
     missing = tuple(e for e in found if e.state == "missing" and entries[e.module].is_visible)
     return Step(names.claim(found), reason, content, missing)
 
@@ -105,7 +107,7 @@ def _first_shown(past: Iterable[Manifest]) -> dict[str, int]:
     return {e.module: manifest.number for manifest in past for e in manifest.entries if e.is_visible}
 
 
-def _last_shown(past: Iterable[Manifest], modules: Collection[str]) -> dict[str, Entry]:
+def last_shown(past: Iterable[Manifest], modules: Collection[str]) -> dict[str, Entry]:
     """The entry of these modules in the last generation that published each, with its latest verification.
 
     Args:

@@ -10,15 +10,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from stackyard.errors import StackyardError
+from stackyard.late import dataclass
 from stackyard.spec.models import Site
-from stackyard.spec.siteyard import policy
-from stackyard.yard import disk, lease
+from stackyard.spec.siteyard import is_sites, policy
+from stackyard.yard import disk, lease, uses
 from stackyard.yard.layout import Yard
 from stackyard.yard.permissions import applied, narrow
+from stackyard.yard.signatures import Demand, demanded_by, keep_demand
 
 
 @contextmanager
@@ -37,7 +38,22 @@ def writing(yard: Yard, site: Site) -> Iterator[None]:
         narrow(yard.root, own)
         folders = (yard.cache, yard.generations, yard.leases, yard.locks, yard.stacks)
         with applied(own, yard.root, *(folder for folder in folders if disk.is_folder(folder))):
+            if is_sites(yard, site):
+                uses.open_to_users(yard, own, count=site.usage.count)
+            _note_demand(yard, site)
             yield
+
+
+def _note_demand(yard: Yard, site: Site) -> None:
+    """Note in a yard which signatures its site demands. What the file of another site says of them is not for it.
+
+    A file that names no yard, as a person's own, replaces no note that another file made.
+    """
+    policy = site.signatures
+    values = (policy.allowed_signers, policy.revoked, policy.require, policy.users)
+    wanted = Demand(*values, site=site.file) if any(values) else None
+    if is_sites(yard, site) or (not site.yard and wanted is not None and demanded_by(yard) in ("", site.file)):
+        keep_demand(yard, wanted)
 
 
 @dataclass(frozen=True)
@@ -56,7 +72,10 @@ class Held:
     def is_alone(self) -> bool:
         """Whether no other process may be building in this yard."""
         mine = {each.folder: each for each in self.leases}
-        folders = [folder for folder in disk.entries(self.yard.leases) if disk.is_folder(folder)]
+        there = [
+            path for path in disk.entries(self.yard.leases) if not path.name.startswith(".")
+        ]  # not what is removed now
+        folders = [path for path in there if disk.is_folder(path)]
         return not any(lease.others(folder, mine.get(folder)) for folder in folders)
 
 
@@ -104,5 +123,6 @@ def _writable(yard: Yard) -> None:
         yard.root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StackyardError(f"cannot create the yard {yard.root}: {error.strerror}", hint=hint) from error
+    disk.require_mounted_for_writing(yard.root, f"cannot write to the yard {yard.root}")
     if not os.access(yard.root, os.W_OK | os.X_OK):
         raise StackyardError(f"cannot write to the yard {yard.root}: permission denied", hint=hint)

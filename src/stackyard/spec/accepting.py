@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
 from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -60,6 +61,44 @@ class LateField:
         return value
 
 
+class ShortForm:
+    """In ``Annotated``: what people may write in the place of a value, e.g. a text for a list with that one item.
+
+    Args:
+        before: makes the value of what was written.
+        written: the type of what may be written, for a JSON Schema.
+    """
+
+    def __init__(self, before: Callable[[Any], Any], written: Any) -> None:
+        self.before, self.written = before, written
+
+    def accept(self, value: Any) -> Any:
+        """The value itself."""
+        return value
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        """The same for pydantic."""
+        from pydantic import BeforeValidator
+
+        made = BeforeValidator(self.before, json_schema_input_type=self.written)
+        return made.__get_pydantic_core_schema__(source, handler)
+
+
+class ShownAs:
+    """In ``Annotated``: the JSON Schema of a value whose form is checked elsewhere."""
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        self.schema = schema
+
+    def accept(self, value: Any) -> Any:
+        """The value itself."""
+        return value
+
+    def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> Any:
+        """The schema, for editors."""
+        return dict(self.schema)
+
+
 _WITHIN: dict[str, Any] = {
     "ge": lambda value, bound: value >= bound,
     "le": lambda value, bound: value <= bound,
@@ -109,7 +148,7 @@ def _accept(kind: Any, value: Any) -> Any:
         return value
     if hasattr(kind, "model_fields"):
         return value if type(value) is kind else kind.model_accept(value)
-    if kind is Any:
+    if kind is Any or (type(value) is kind and is_dataclass(kind)):
         return value
     raise Refused
 
@@ -142,6 +181,8 @@ def _dict(kinds: Any, value: Any) -> Any:
 
 
 def _annotated(kinds: Any, value: Any) -> Any:
+    for each in kinds[1:]:
+        value = each.before(value) if hasattr(each, "before") else value
     found = _accept(kinds[0], value)
     for each in kinds[1:]:
         if not hasattr(each, "accept"):

@@ -171,6 +171,8 @@ class _Reader:
         for key in unknown:
             meant = close[key.text]
             hint = f"did you mean {meant[0]!r}?" if meant else f"known keys: {', '.join(KEYS)}"
+            if key.text == "pip":
+                hint = "write it as an entry of `dependencies:`, `- pip:`"
             message = f"unknown key {quoted(key.text)}"
             if has_content:
                 self._notice(key, f"{message} ignored, as by conda; {hint}")

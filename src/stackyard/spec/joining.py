@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from stackyard.errors import InputError, ManyErrors, StackyardError
+from stackyard.late import dataclass
 from stackyard.spec import expand
 from stackyard.spec.models import CondaRequirement, Environment, PipOptions, PipRequirement
 from stackyard.spec.stackfile import BuildBlock, RunBlock, StackFile

@@ -9,11 +9,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from stackyard.spec.accepting import MISSING, LateField, Refused, accepted, hints_of
 
 __all__ = ["Field", "LateModel"]
+
+
+class _How(NamedTuple):
+    """How models become plain values: as JSON has them, without what is at its default."""
+
+    as_json: bool
+    lean: bool
 
 
 class _LateModel:
@@ -43,11 +51,10 @@ class _LateModel:
     @classmethod
     def model_validate(cls, values: Any, *, context: Any = None) -> Any:
         """The model of these values. Raises pydantic's ValidationError."""
-        if context is None:
-            try:
-                return values if isinstance(values, cls) else cls.model_accept(values)
-            except (Refused, ValueError):
-                pass  # pydantic says what is wrong, or makes of a text the number that it is
+        try:
+            return values if isinstance(values, cls) else cls.model_accept(values)
+        except (Refused, ValueError):
+            pass  # pydantic says what is wrong, or makes of a text the number that it is
         return cls._reader().validate_python(values, context=context)
 
     @classmethod
@@ -90,16 +97,27 @@ class _LateModel:
 
     def model_dump(self, **options: Any) -> dict[str, Any]:
         """As plain values."""
-        if options in ({}, {"mode": "json"}):
-            return {name: _plain(self.__dict__[name], bool(options)) for name in self._dumped()}
+        known = options.keys() <= {"mode", "include", "exclude", "exclude_defaults"}
+        if known and _is_flat(options.get("include")):
+            how = _How(options.get("mode") == "json", bool(options.get("exclude_defaults")))
+            return self._dump(how, options.get("include"), options.get("exclude") or ())
         return dict(self._reader().dump_python(self, **options))
 
     def model_dump_json(self, **options: Any) -> str:
         """As JSON."""
         return json.dumps(self.model_dump(mode="json", **options), ensure_ascii=False, separators=(",", ":"))
 
-    def _dumped(self) -> list[str]:
-        return [name for name, field in type(self).model_fields.items() if not field.exclude]
+    def _dump(self, how: _How, include: Any = None, exclude: Iterable[str] = ()) -> dict[str, Any]:
+        """The fields in `include`, a set or a mapping to the set of a field which is a model; None: all."""
+        made = {}
+        for name, field in type(self).model_fields.items():
+            value = self.__dict__[name]
+            if field.exclude or name in exclude or (include is not None and name not in include):
+                continue
+            if not how.lean or value != field.default:
+                below = include[name] if isinstance(include, Mapping) else True
+                made[name] = _plain(value, how) if below is True else value._dump(how, below)
+        return made
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"{type(self).__name__} is immutable: use model_copy")
@@ -139,13 +157,22 @@ class _LateModel:
         return schema
 
 
-def _plain(value: Any, as_json: bool) -> Any:
+def _is_flat(include: Any) -> bool:
+    """Whether fields are named one by one, and those of the models in them; pydantic knows more."""
+    parts = include.values() if isinstance(include, Mapping) else ()
+    return all(part is True or isinstance(part, set) for part in parts)
+
+
+def _plain(value: Any, how: _How) -> Any:
     if isinstance(value, _LateModel):
-        return {name: _plain(value.__dict__[name], as_json) for name in value._dumped()}
+        return value._dump(how)
     if isinstance(value, dict):
-        return {key: _plain(each, as_json) for key, each in value.items()}
+        return {key: _plain(each, how) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return (list if as_json else type(value))(_plain(each, as_json) for each in value)
+        return (list if how.as_json else type(value))(_plain(each, how) for each in value)
+    if is_dataclass(value):
+        shown = ((each.name, getattr(value, each.name), each.default) for each in fields(value))
+        return {name: _plain(inner, how) for name, inner, default in shown if not how.lean or inner != default}
     return value
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from stackyard.errors import InputError, Where
+from stackyard.spec import foreign
 from stackyard.spec.environment import KEYS, load_environment
 from stackyard.spec.yamlfile import parse_yaml, read_text
 
@@ -23,15 +24,6 @@ Kind = Literal["stack", "environment", "requirements"]
 _YAML_KEY = re.compile(r"^[\"']?(?:[a-z][\w-]*)[\"']?\s*:(?:\s|$)", re.MULTILINE | re.IGNORECASE)
 _ENVIRONMENT_ONLY = {"dependencies", "channels", "prefix", "category", "pip-repositories", "allow-pypi-requests"}
 _SITE_ONLY = {"nodes", "yard", "user_yard", "pins", "user_paths", "condarc", "stacks"}
-# How files of other tools are recognised, and what to use instead.
-_FOREIGN = (
-    ({"package", "metadata", "version"}, "a conda-lock lock file", "use the environment.yml that it was made from"),
-    ({"environments", "packages", "version"}, "a pixi.lock", "use an environment.yml or a stack.yaml"),
-    ({"imported_envs"}, "an Open-CE environment file", "write a stack.yaml with `imports:`"),
-    ({"package", "requirements"}, "a conda-build recipe", "use an environment.yml or a stack.yaml"),
-    ({"jobs", "on"}, "a CI workflow", "use an environment.yml or a stack.yaml"),
-    ({"services"}, "a compose file", "use an environment.yml or a stack.yaml"),
-)
 
 
 def load_stack(path: Path, site: Site, name: str | None = None, version: str | None = None) -> Stack:
@@ -66,9 +58,7 @@ def kind_of(path: Path) -> Kind:
     if path.is_dir():
         raise _is_folder(path)
     text = read_text(path)
-    _refuse_explicit(path, text)
-    if path.suffix == ".toml":
-        raise InputError("TOML files are not supported", where=Where(str(path)), hint=_GIVE)
+    foreign.refuse(path, text)
     if path.suffix.lower() not in (".yml", ".yaml", ".json") and not _looks_like_yaml(text):
         return "requirements"
     root = parse_yaml(text, str(path)).root
@@ -81,17 +71,12 @@ def kind_of(path: Path) -> Kind:
     return _kind_of_keys({key.text for key, _ in root.entries}, path)
 
 
-_GIVE = "use a stack.yaml, an environment.yml or a requirements.txt"
-
-
 def _kind_of_keys(keys: set[str], path: Path) -> Kind:
     from stackyard.spec.stackfile import StackFile
 
+    foreign.refuse_keys(path, keys)
     if "dependencies" in keys:
         return "environment"
-    for marks, what, hint in _FOREIGN:
-        if marks <= keys:
-            raise InputError(f"this is {what}", where=Where(str(path)), hint=hint)
     stack_only = set(StackFile.model_fields) - set(KEYS)
     if keys & stack_only:
         return "stack"
@@ -106,18 +91,8 @@ def _looks_like_yaml(text: str) -> bool:
     return bool(keys & {*_ENVIRONMENT_ONLY, "name", "versions", "environment", "matrix"})
 
 
-def _refuse_explicit(path: Path, text: str) -> None:
-    if path.suffix == ".lock" and "[[variant]]" in text:
-        hint = f"use the file that it was made from: {str(path).removesuffix('.lock')}"
-        raise InputError("this is a lock", where=Where(str(path)), hint=hint)
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.strip() == "@EXPLICIT":
-            hint = "use the environment.yml that it was made from; explicit lists contain no requirements"
-            raise InputError("this is an @EXPLICIT list of conda", where=Where(str(path), number), hint=hint)
-
-
 def _is_folder(path: Path) -> InputError:
     names = ("stack.yaml", "environment.yml", "environment.yaml", "requirements.txt")
     inside = [name for name in names if (path / name).is_file()]
-    hint = f"use {path / inside[0]}" if inside else _GIVE
+    hint = f"use {path / inside[0]}" if inside else foreign.GIVE
     return InputError(f"{path} is a directory", hint=hint)

@@ -16,13 +16,14 @@ The grammar is that of conda 26 (``conda.models.match_spec``, CEP 29); package n
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from urllib.parse import unquote
 
 from stackyard.errors import InputError, Where
 from stackyard.host.platforms import SUBDIRS
 from stackyard.host.quoting import cut, quoted
+from stackyard.late import dataclass
 from stackyard.spec.models import CondaRequirement
 from stackyard.spec.paths import absolute
 from stackyard.spec.versionspec import VersionProblem, canonical_version, fuzzy_or_exact

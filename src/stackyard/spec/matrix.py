@@ -13,10 +13,11 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from stackyard.errors import InputError, Where
 from stackyard.host.quoting import cut, quoted
+from stackyard.late import dataclass
 from stackyard.spec import expand
 from stackyard.spec.validate import did_you_mean
 from stackyard.spec.yamlfile import Node
@@ -64,11 +65,11 @@ def points(
         return []
     axes = {key.text: value for key, value in matrix.entries if key.text not in ("include", "exclude")}
     _check_axes(matrix, axes, problems)
-    every = (*versions, *known)
+    every = tuple(dict.fromkeys((*versions, *known)))
     slips: list[InputError] = []
     excluded = _rules(matrix.get("exclude"), [*axes, "version"], every, slips)
     rules = _rules(matrix.get("include"), [*axes, "version", "variant"], every, problems)
-    included = [point for rule in rules for point in _included(rule, axes, problems)]
+    included = [point for rule in rules for point in _included(rule, axes, every, problems)]
     products = _products(versions, known, axes, matrix.where, problems)
     problems += slips or _without_effect(excluded, [point for row in products.values() for point in row])
     found: list[Point] = []
@@ -170,10 +171,10 @@ def _without_effect(rules: Sequence[Node], product: Sequence[Point]) -> list[Inp
     ]
 
 
-def _included(rule: Node, axes: Mapping[str, Node], problems: list[InputError]) -> list[Point]:
-    """The points that one ``include`` adds: one for each of its versions."""
+def _included(rule: Node, axes: Mapping[str, Node], every: Sequence[str], problems: list[InputError]) -> list[Point]:
+    """The points that one ``include`` adds: one for each of its versions; `every` has those of the file."""
     version = rule.get("version")
-    if version is None:
+    if version is None and len(every) > 1:
         hint = "add `version:`, one version or a list"
         problems.append(InputError("matrix: an included point must have a version", where=rule.where, hint=hint))
         return []
@@ -183,7 +184,7 @@ def _included(rule: Node, axes: Mapping[str, Node], problems: list[InputError]) 
             problems.append(InputError(f"matrix: {cut(key.text)}: expected one value", where=value.where, hint=hint))
     plain = {key.text: value.text for key, value in rule.entries}
     ordered = {axis: plain[axis] for axis in axes if axis in plain}
-    return [Point(each, ordered, plain.get("variant"), rule.where) for each in _texts(version)]
+    return [Point(each, ordered, plain.get("variant"), rule.where) for each in (_texts(version) if version else every)]
 
 
 def _matches(rule: Node, point: Point) -> bool:

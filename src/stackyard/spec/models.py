@@ -6,14 +6,10 @@ editors (`stackyard schema`) is made from `StackFile` and `Site`, so a field's d
 
 from __future__ import annotations
 
-from datetime import date
 from typing import Literal
 
-from pydantic import Field, field_validator
-
 from stackyard.errors import Where
-from stackyard.host.quoting import quoted
-from stackyard.spec.base import Model
+from stackyard.spec.latemodel import Field, LateModel
 from stackyard.spec.sitemodels import (
     ChannelPolicy,
     CondaRc,
@@ -36,6 +32,7 @@ from stackyard.spec.sitemodels import (
 from stackyard.spec.words import (
     Alias,
     Command,
+    Deprecation,
     Family,
     HostModule,
     LoadedVariables,
@@ -44,8 +41,11 @@ from stackyard.spec.words import (
     Text,
     VariableName,
     Variables,
+    WholePath,
 )
-from stackyard.yard.payload import FormKind
+from stackyard.yard.adopted import Adopted
+from stackyard.yard.extending import BaseRevision
+from stackyard.yard.payload import Packing
 
 __all__ = [
     "BuildSpec",
@@ -63,7 +63,6 @@ __all__ = [
     "LaunchPolicy",
     "Licence",
     "LicencePolicy",
-    "Model",
     "ModulePolicy",
     "ModuleSettings",
     "NodeKind",
@@ -86,7 +85,7 @@ __all__ = [
 # --------------------------------------------------------------------------- contents of an environment file
 
 
-class CondaRequirement(Model):
+class CondaRequirement(LateModel):
     """One conda MatchSpec, parsed, and in its canonical form.
 
     `spec` is passed to the solver, e.g. ``conda-forge::numpy >=1.26,<2`` or ``pytorch 2.* *cuda12*``.
@@ -105,7 +104,7 @@ class CondaRequirement(Model):
     place: Where = Where()
 
 
-class PipRequirement(Model):
+class PipRequirement(LateModel):
     """One requirement of a pip section or of a requirements file.
 
     `kind` determines the relevant fields: ``name`` (name, extras, specifier), ``url`` (url; a wheel or archive),
@@ -131,7 +130,7 @@ class PipRequirement(Model):
     place: Where = Where()
 
 
-class PipOptions(Model):
+class PipOptions(LateModel):
     """The options of a requirements file, with pip's semantics. None or empty: not given."""
 
     index_url: str | None = None
@@ -149,7 +148,7 @@ class PipOptions(Model):
     only_final: tuple[str, ...] = Field((), description="Packages whose pre-releases are not allowed")
 
 
-class Environment(Model):
+class Environment(LateModel):
     """The parsed content of an environment.yml, a requirements.txt or the ``environment:`` of a stack.yaml.
 
     `notices` are messages for the user: a selector that applies, ``-e`` that becomes a wheel, an ignored prefix.
@@ -184,7 +183,7 @@ class Environment(Model):
 # --------------------------------------------------------------------------- contents of a stack
 
 
-class HostTool(Model):
+class HostTool(LateModel):
     """A host program that a build requires, such as nvcc or mpicc."""
 
     name: Program
@@ -192,7 +191,7 @@ class HostTool(Model):
     variable: OptionalVariable = Field("", description="Variable that is set to its path during the build")
 
 
-class PackageBuild(Model):
+class PackageBuild(LateModel):
     """How one pip package is compiled."""
 
     no_binary: bool = Field(True, description="Compile it even if a wheel exists")
@@ -204,7 +203,7 @@ class PackageBuild(Model):
     config_settings: dict[str, str] = {}
 
 
-class BuildSpec(Model):
+class BuildSpec(LateModel):
     """Settings of the build; all are part of the cache key of every compiled wheel."""
 
     variables: Variables = Field({}, description="{prefix}, {python}, {ncores} and {env:NAME} are replaced")
@@ -216,7 +215,7 @@ class BuildSpec(Model):
     )
 
 
-class NodeNeed(Model):
+class NodeNeed(LateModel):
     """The kind of node that a check requires; every given field must match."""
 
     gpu: bool = False
@@ -224,7 +223,7 @@ class NodeNeed(Model):
     node_kind: str = ""
 
 
-class Check(Model):
+class Check(LateModel):
     """One check of a stack's own, run in the loaded module before anything is published.
 
     Exactly one of `run` (argv), `python` (source text) or `script` (a file, absolute) is given. `table` checks a
@@ -239,10 +238,10 @@ class Check(Model):
     table: tuple[str, ...] = ()
     needs: NodeNeed = NodeNeed()
     required: bool = True
-    timeout_min: float = 10
+    timeout_min: float = 10.0
 
 
-class CheckExceptions(Model):
+class CheckExceptions(LateModel):
     """What verification skips or only warns of, each declared by the stack's author."""
 
     imports: tuple[str, ...] = Field((), description="Modules that may fail to import, e.g. because they require a GPU")
@@ -256,7 +255,7 @@ class CheckExceptions(Model):
     )
 
 
-class Licence(Model):
+class Licence(LateModel):
     """A licence that whoever builds must accept; `text` is the absolute path of its text."""
 
     name: str
@@ -264,7 +263,7 @@ class Licence(Model):
     variable: OptionalVariable = Field("", description="Variable that the software reads as acceptance")
 
 
-class ModuleSettings(Model):
+class ModuleSettings(LateModel):
     """Settings of a stack's modulefiles."""
 
     family: Family | None = Field(None, description="Not set: the site's; empty: none")
@@ -277,26 +276,45 @@ class ModuleSettings(Model):
     variables: LoadedVariables = Field({}, description="Extra variables, {prefix} replaced")
     notice: Text = ""
     hidden: bool = False
-    deprecated: Text = Field("", description="YYYY-MM-DD and a message, shown at load")
+    deprecated: Deprecation = Field("", description="YYYY-MM-DD and a message, shown at load")
     conda_base: bool | None = Field(None, description="The stack contains conda; not set: determined from its packages")
     help: Text = ""
 
-    @field_validator("deprecated")
-    @classmethod
-    def _begins_with_a_date(cls, text: str) -> str:
-        if text and not _is_date(text.split(maxsplit=1)[0]):
-            raise ValueError(f"{quoted(text)} does not start with a date: write e.g. 2026-12-31 use the module open-ce")
-        return text
+
+class Bind(LateModel):
+    """A file or directory of the host in a container; `target` is where it is there."""
+
+    source: WholePath
+    target: WholePath
+    read_only: bool = False
 
 
-def _is_date(text: str) -> bool:
-    try:
-        return len(text) == 10 and bool(date.fromisoformat(text))
-    except ValueError:
-        return False
+class Wrap(LateModel):
+    """Commands of an image that others made, as a module."""
+
+    image: str = Field(description="A base of the yard, or sif:FILE, oci:DIR[:TAG], docker-archive:FILE[:TAG]")
+    digest: str = Field("", pattern=r"^(sha256:[0-9a-f]{64})?$", description="What the image must be; empty: as it is")
+    commands: tuple[str, ...] = Field(
+        description="Names on the image's PATH, paths in it, NAME=PATH, patterns (/opt/conda/bin/*), or all of its PATH"
+    )
+    mode: Literal["host", "isolated"] = Field(
+        "host", description="host: the host's directories of users, and those that the image lacks; isolated: none"
+    )
+    bind: tuple[Bind, ...] = Field((), description="Further ones of the host: SOURCE[:TARGET[:ro]]")
+    environment: LoadedVariables = Field({}, description="Variables in the container; they win over the image's")
+    nv: bool = Field(False, description="The host's NVIDIA driver libraries in it")
+    libraries: tuple[WholePath, ...] = Field(
+        (), description="Host files added to its library path; * is expanded on the node"
+    )
+    host_bindings: bool = Field(False, description="What the site gives images: its launch: container:")
+
+    def checked(self) -> None:
+        """It has commands."""
+        if not self.commands:
+            raise ValueError("`commands` is empty: name at least one")
 
 
-class Variant(Model):
+class Variant(LateModel):
     """One point of a stack's matrix: everything that lock and build use, with selectors on its axes resolved.
 
     `environment` still carries platform selectors; `lock` resolves them per platform.
@@ -305,6 +323,9 @@ class Variant(Model):
     stack: str
     version: str
     name: str
+    on: str = Field("", description="The name of the revision that it is a layer on, as its file has it")
+    base: BaseRevision | None = Field(None, description="That revision, once it is looked up")
+    adopted: Adopted | None = Field(None, description="The prefix that it is, where others made it")
     axes: dict[str, str] = {}
     summary: str = ""
     environment: Environment = Environment()
@@ -316,7 +337,8 @@ class Variant(Model):
     exceptions: CheckExceptions = CheckExceptions()
     licences: tuple[Licence, ...] = ()
     modules: ModuleSettings = ModuleSettings()
-    image: FormKind = Field("prefix", description="How its files are kept: each for itself, or in one SquashFS image")
+    image: Packing = Field("prefix", description="How its files are kept: each for itself, or in one SquashFS image")
+    wrap: Wrap | None = None
     on_host: tuple[str, ...] = Field((), description="Commands that are the host's, whatever a package has")
     platforms: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
@@ -324,18 +346,24 @@ class Variant(Model):
     place: Where = Where()
 
 
-class Stack(Model):
+class Stack(LateModel):
     """One parsed file: a name and its variants in the order of the matrix. The last variant is the newest."""
 
     name: str
     summary: str = ""
     variants: tuple[Variant, ...]
     default: str = Field("", description="The default variant; empty: the site's rule")
-    kind: Literal["stack", "environment", "requirements"] = "stack"
+    kind: Literal["stack", "environment", "requirements", "adopted"] = "stack"
     file: str = ""
     dated: bool = Field(False, description="The version is a date because none was given")
+    chosen: tuple[int, ...] = Field((), description="The positions of the variants that are asked for; empty: all")
 
-    def in_form(self, image: FormKind) -> Stack:
+    @property
+    def wanted(self) -> tuple[Variant, ...]:
+        """The variants that are asked for; the others stay as they are, in the lock and in the yard."""
+        return tuple(self.variants[n] for n in self.chosen) if self.chosen else self.variants
+
+    def in_form(self, image: Packing) -> Stack:
         """The same stack with the files of each variant kept in another form."""
         variants = tuple(variant.model_copy(update={"image": image}) for variant in self.variants)
         return self.model_copy(update={"variants": variants})

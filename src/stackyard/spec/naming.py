@@ -30,6 +30,18 @@ def safe(text: str) -> str:
     return joined if grammar.LABEL.accepts(joined) else ""
 
 
+def given(option: str, text: str) -> str:
+    """A name or a version that an option gives: used as it is, or refused.
+
+    Raises:
+        InputError: no module can have it.
+    """
+    try:
+        return grammar.LABEL(text)
+    except grammar.NotAllowed as error:
+        raise InputError(f"{option}: {error}", hint=error.hint) from error
+
+
 def short(axis: str, value: str) -> str:
     """What one axis adds to a variant's name: ``py311`` for Python 3.11, ``openmpi``, ``cuda118`` for CUDA 11.8.
 

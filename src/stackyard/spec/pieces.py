@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from pathlib import Path
 
 from stackyard.errors import InputError, StackyardError, Where
+from stackyard.late import dataclass
 from stackyard.spec import expand, joining, matrix
 from stackyard.spec.environment import KEYS, load_environment, parse_environment
 from stackyard.spec.joining import Piece

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from stackyard.errors import InputError, Where
 from stackyard.host.names import canonical
 from stackyard.host.quoting import cut, quoted
+from stackyard.late import dataclass
 from stackyard.spec.models import PipOptions
 
 # Long name: (short name, takes a value). The first three rows name files and requirements; those marked so by
@@ -43,6 +44,8 @@ _TABLE: dict[str, tuple[str, bool]] = {
     "--build-option": ("", True),
 }
 PER_REQUIREMENT = ("--hash", "--config-settings", "--config-setting", "--global-option", "--build-option")
+ON_ANY_LINE = ("--no-binary", "--only-binary", "--all-releases", "--only-final")
+"""Those that pip applies to everything also where they stand after a requirement."""
 _SHORT = {short: name for name, (short, _) in _TABLE.items() if short}
 _GONE = {
     "--install-option": "removed from pip; use --config-settings",
@@ -53,6 +56,16 @@ _GONE = {
     "--no-use-wheel": "removed from pip; write --no-binary :all:",
     "--use-wheel": "removed from pip; remove the line",
 }
+_REMOVE = "it is an option of the command `pip install`: remove it"
+_OF_THE_COMMAND = {
+    **dict.fromkeys(("--user", "--no-cache-dir", "--force-reinstall", "--ignore-installed", "-I"), _REMOVE),
+    **dict.fromkeys(("--target", "-t", "--prefix", "--break-system-packages"), _REMOVE),
+    **dict.fromkeys(("--quiet", "-q", "--verbose", "-v", "--timeout"), _REMOVE),
+    **dict.fromkeys(("--upgrade", "-U"), f"{_REMOVE}; `stackyard lock --update` renews what is locked"),
+    "--no-deps": f"{_REMOVE}; what packages require is always installed",
+    "--no-build-isolation": f"{_REMOVE}, and list the package below `build: packages:` of a stack.yaml",
+}
+"""Options of pip that a requirements file does not have, and what to do instead."""
 
 
 def split_line(line: str) -> tuple[str, str]:
@@ -110,6 +123,8 @@ def _split_word(word: str, where: Where) -> tuple[str, str, bool]:
 def _no_such(word: str, where: Where) -> InputError:
     if word in _GONE:
         return InputError(f"pip no longer has the option {cut(word)}", where=where, hint=_GONE[word])
+    if word in _OF_THE_COMMAND:
+        return InputError(f"pip does not accept {word} in a requirements file", where=where, hint=_OF_THE_COMMAND[word])
     known = ", ".join(f"{name}" for name in _TABLE)
     return InputError(f"unknown option {cut(word)} in a requirements file", where=where, hint=f"known options: {known}")
 

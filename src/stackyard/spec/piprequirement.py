@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 from urllib.parse import parse_qsl, unquote
@@ -18,6 +17,7 @@ from packaging.utils import parse_wheel_filename
 
 from stackyard.errors import InputError, Where
 from stackyard.host.quoting import cut, quoted
+from stackyard.late import dataclass
 from stackyard.spec.models import PipRequirement
 from stackyard.spec.paths import absolute
 from stackyard.yard import disk
@@ -27,6 +27,7 @@ ARCHIVES = (".whl", ".zip", ".tar.gz", ".tgz", ".tar", ".tar.bz2", ".tbz", ".tar
 _URL = re.compile(r"(?P<vcs>(?:git|hg|svn|bzr)(?:\+[a-z]+)?)?(?(vcs)|(?:https?|ftp|file)):", re.IGNORECASE)
 _VARIABLE = re.compile(r"\$\{(?P<name>[A-Z0-9_]+)\}")
 _EXTRAS = re.compile(r"(?P<path>.+?)(?P<extras>\[[^\]]*\])\s*$", re.DOTALL)
+_COMMAND = re.compile(r"[!%]?(?:pip3?|conda|mamba)\s+install\s+(?P<packages>.+)")
 _RANGE_STAR = re.compile(r"(?P<operator>>=|<=|>|<)(?P<space>\s*)(?P<version>[\w.!]+?)\.\*")
 _HEX_LENGTHS = {"sha256": 64, "sha384": 96, "sha512": 128}
 _LONGEST_FILENAME = 255
@@ -235,10 +236,20 @@ class _Reader:
 
     def _explain(self, problem: str) -> InputError:
         text = self.text
+        local = re.fullmatch(r"(?P<name>[^~<>=!]+)(?P<operator>[~<>]=?)(?P<version>[^,;+]+)(?P<label>\+[\w.]+)", text)
+        if local:
+            exact = f"{local['name']}=={local['version']}{local['label']}"
+            hint = f"write {local['name']}{local['operator']}{local['version']}, or {exact}"
+            return self.refuse(f"only `==` and `!=` take a build such as {local['label']}", hint)
         if "marker" in problem:
             return self.refuse(f"invalid marker after `;` ({problem})", "write e.g. ; python_version < '3.11'")
+        turned = re.search(r"=([<>])", text.partition(";")[0])
+        if turned:
+            meant = text.replace(turned.group(), f"{turned[1]}=", 1)
+            return self.refuse(f"pip has no operator `{turned.group()}`", f"write {meant}")
         if re.search(r"(?<![=!<>~])=(?!=)", text.partition(";")[0]):
-            return self.refuse("pip has no operator `=`", f"write {re.sub(r'=+', '==', text, count=1)}")
+            hint = f"write {re.sub(r'=+', '==', text, count=1)}; conda packages belong below `dependencies:`"
+            return self.refuse("pip has no operator `=`", hint)
         if "::" in text:
             return self.refuse(
                 "channel::package is conda syntax", "move the line out of `pip:`, or leave out the channel"
@@ -246,8 +257,12 @@ class _Reader:
         quoted = re.fullmatch(r"([\"'])(?P<inner>.*)\1\s*,?", text)
         if quoted:
             return self.refuse("it is in quotes", f"write {quoted['inner']}")
-        if text.startswith("pip install"):
-            return self.refuse("it is a command", f"write {text.removeprefix('pip install').strip()}")
+        command = _COMMAND.match(text)
+        if command:
+            return self.refuse("it is a command", f"write {command['packages']}")
+        in_brackets = re.fullmatch(r"([\w.-]+)\s*\(([\w.*]+)\)", text)
+        if in_brackets:
+            return self.refuse(problem, "write {}=={}".format(*in_brackets.groups()))
         if re.search(r"[\w*]\s*[<>=!~]=?", text) and re.search(r"\d\s*[<>!~]", text):
             return self.refuse(problem, "join several versions with commas: >=1.2,<2")
         if re.fullmatch(r"[\w.-]+\s+[\w.*]+", text):

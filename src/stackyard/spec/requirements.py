@@ -11,16 +11,17 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from urllib.parse import unquote, urljoin
 
 from stackyard.errors import InputError, StackyardError, Where, cause
 from stackyard.host import secrets
 from stackyard.host.quoting import cut, quoted
+from stackyard.late import dataclass
 from stackyard.spec.models import Environment, PipOptions, PipRequirement
 from stackyard.spec.paths import absolute, require_file
-from stackyard.spec.pipoptions import PER_REQUIREMENT, OptionsBuilder, parse_options, split_line
+from stackyard.spec.pipoptions import ON_ANY_LINE, PER_REQUIREMENT, OptionsBuilder, parse_options, split_line
 from stackyard.spec.piprequirement import Context, Options, expand, parse_requirement
 from stackyard.spec.selectors import both, in_comment, is_selector
 from stackyard.spec.yamlfile import raise_problems, read_text, too_large
@@ -118,6 +119,9 @@ class RequirementsReader:
             own = _own_options(options)
             read = parse_requirement(text, line.place, context, editable=editable, options=own, selector=line.selector)
             target.append(read)
+            for name, value in options:
+                if name in ON_ANY_LINE:
+                    self._take_option(name, value, line, origin)
             return
         for name, value in options:
             if name in ("--requirement", "--constraint"):
@@ -170,7 +174,7 @@ class RequirementsReader:
         self._read_text(text, location, selector=line.selector, constraint=constraint, stack=(*stack, location))
 
     def _notice_ignored(self, line: Line, options: list[tuple[str, str]], context: Context) -> None:
-        ignored = [name for name, _ in options if name not in (*PER_REQUIREMENT, "--editable")]
+        ignored = [name for name, _ in options if name not in (*PER_REQUIREMENT, *ON_ANY_LINE, "--editable")]
         if ignored:
             names = cut(", ".join(ignored))
             context.notice(

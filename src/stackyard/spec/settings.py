@@ -10,17 +10,19 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
+import stat
 import warnings
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stackyard import __version__
-from stackyard.errors import InputError
+from stackyard.errors import InputError, cause
 from stackyard.late import dataclass
 from stackyard.spec import siteyard
 from stackyard.spec.paths import with_home
-from stackyard.yard import atomic
+from stackyard.yard import atomic, disk, moved
 from stackyard.yard.caches import own_part
 from stackyard.yard.layout import Yard, default_yard_root
 
@@ -28,6 +30,27 @@ if TYPE_CHECKING:
     from stackyard.spec.sitemodels import Site
 
 SYSTEM_SITE = Path("/etc/stackyard/site.yaml")
+
+
+def _require_no_variable(root: Path) -> None:
+    unset = re.search(r"\$\{?(\w+)", str(root))
+    if "$" in str(root):
+        hint = f"set it: export {unset[1]}=DIRECTORY; or use --yard" if unset else "use --yard"
+        written = str(root).removeprefix(f"{Path.cwd()}/")  # a variable at the beginning makes it a relative one
+        raise InputError(f"unset variable in the yard's path: {written}", hint=hint)
+
+
+def _require_file(file: Path) -> None:
+    try:
+        is_folder = stat.S_ISDIR(file.stat().st_mode)
+    except FileNotFoundError as error:
+        raise InputError(f"no such site file: {file}", hint="check --site and $STACKYARD_SITE") from error
+    except OSError as error:
+        why = f"cannot read the site file {file}: {cause(error)}"
+        raise InputError(why, hint="check --site and $STACKYARD_SITE, or ask its owner") from error
+    if is_folder:
+        hint = f"name the file: {file}/site.yaml"
+        raise InputError(f"cannot use the site file {file}: it is a directory", hint=hint)
 
 
 @dataclass(frozen=True)
@@ -41,8 +64,7 @@ class Settings:
         """The site.yaml in force, absolute, or None."""
         if named := str(self.site_option or os.environ.get("STACKYARD_SITE", "")):
             file = with_home(named).absolute()
-            if not file.exists():
-                raise InputError(f"no such site file: {file}", hint="check --site and $STACKYARD_SITE")
+            _require_file(file)
             return file
         return SYSTEM_SITE if SYSTEM_SITE.exists() else None
 
@@ -67,8 +89,27 @@ class Settings:
             _keep(cache, site.model_dump_json(exclude_unset=True))
         return site
 
-    def yard(self) -> Yard:
-        """The yard, with the site's own as its parent."""
+    def yard(self, *, reading: bool = False) -> Yard:
+        """The yard, with the site's own as its parent.
+
+        Args:
+            reading: it is only looked at: that it was moved or copied is a notice, as it always is of a parent.
+
+        Raises:
+            InputError: its path cannot be used.
+            StackyardError: it was moved or copied, so that what is in it does not work.
+        """
+        found = self.yard_as_named()
+        for each in found.lineage():
+            problem = moved.look(each, writing=each is found and not reading)
+            if problem and each is found and not reading:
+                raise problem.error()
+            if problem:
+                self.notice(f"{problem.sentence}; {problem.remedy}")
+        return found
+
+    def yard_as_named(self) -> Yard:
+        """The same, wherever it was built."""
         site_yard, user_yard = self._site_paths()
         if self.yard_option is not None:
             root = self.yard_option
@@ -76,12 +117,11 @@ class Settings:
             root = default_yard_root()
         else:
             root = siteyard.expanded(user_yard) or default_yard_root()
+        _require_no_variable(root)
         root = root.absolute()
-        if "$" in str(root):
-            raise InputError(f"unset variable in the yard's path: {root}", hint="set it, or use --yard")
         _require_directory(root)
         parent = siteyard.expanded(site_yard)
-        if parent is not None and parent.resolve() != root.resolve() and self._readable(parent):
+        if parent is not None and self._readable(parent) and parent.resolve() != root.resolve():
             return own_part(Yard(root, Yard(parent)))
         return own_part(Yard(root))
 
@@ -90,10 +130,14 @@ class Settings:
         warnings.warn(text, stacklevel=2)
 
     def _readable(self, site_yard: Path) -> bool:
-        """Whether the site's yard can be read; a notice where it is kept from this account, which then does without."""
+        """Whether the site's yard can be read; a notice where it is kept from this account, which then does without.
+
+        Raises:
+            StackyardError: its file system does not answer.
+        """
         try:
-            with os.scandir(site_yard):
-                return True
+            disk.look_into(site_yard)
+            return True
         except PermissionError:
             self.notice(f"permission denied: {site_yard}; nothing of the site's yard is used")
             return False
@@ -135,6 +179,11 @@ def _require_directory(root: Path) -> None:
                 hint = "choose a directory with --yard or $STACKYARD_HOME"
                 raise InputError(f"cannot use the yard {root}: {place} is not a directory", hint=hint)
             return
+
+
+def config_folder() -> Path:
+    """Where this account keeps what holds for it alone, on every machine with its home directory."""
+    return Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "stackyard"
 
 
 def cache_folder() -> Path:

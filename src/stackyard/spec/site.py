@@ -45,7 +45,14 @@ def load_site(file: Path) -> Site:
         _check(site, document, problems)
     raise_problems(problems)
     assert site is not None
-    changes = {"file": str(file), "pip": _pip(site, file.parent), "launch": _launch(site, file.parent)}
+    mirror = site.mirror if "://" in site.mirror else str(file.parent / with_home(site.mirror)) if site.mirror else ""
+    changes = {
+        "file": str(file),
+        "mirror": mirror,
+        "pip": _pip(site, file.parent),
+        "launch": _launch(site, file.parent),
+        "signatures": _signatures(site, file.parent),
+    }
     return site.model_copy(update=changes)
 
 
@@ -62,6 +69,15 @@ def _launch(site: Site, folder: Path) -> Any:
     return site.launch.model_copy(update={"container": container.model_copy(update={"bindings": file})})
 
 
+def _signatures(site: Site, folder: Path) -> Any:
+    """The policy of signatures with paths relative to the site.yaml made absolute."""
+    policy = site.signatures
+    texts = {key: getattr(policy, key) for key in ("key", "allowed_signers", "revoked")}
+    return policy.model_copy(
+        update={key: str((folder / with_home(text)).absolute()) for key, text in texts.items() if text}
+    )
+
+
 def _check(site: Site, document: Document, problems: list[InputError]) -> None:
     """Problems that the models alone cannot detect, each with its place."""
     _try(problems, document.where("modules", "naming"), lambda: check_template(site.modules.naming))
@@ -76,6 +92,10 @@ def _check(site: Site, document: Document, problems: list[InputError]) -> None:
             problems.append(
                 InputError(f"{key}: {quoted(value)} is not an absolute path", where=document.where(key), hint=hint)
             )
+    if site.signatures.require and not site.signatures.allowed_signers:
+        hint = "name the file with `allowed_signers:`"
+        message = "signatures.require: nobody may sign"
+        problems.append(InputError(message, where=document.where("signatures", "require"), hint=hint))
     newest = site.channels.exclude_newer
     if newest:
         _try(problems, document.where("channels", "exclude_newer"), partial(end_of, newest))

@@ -169,11 +169,33 @@ class Permissions(LateModel):
 
 
 class LicencePolicy(LateModel):
-    """Who accepts licences."""
+    """Who accepts licences, and which ones no stack may have."""
 
     on_behalf_of_users: tuple[str, ...] = Field(
         (), description="Licences that the site accepts for everyone who loads a module: their variable is set in it"
     )
+    deny: tuple[str, ...] = Field(
+        (),
+        description="SPDX identifiers that no package may have, e.g. AGPL-*: a stack with one is not locked",
+    )
+    allow: tuple[str, ...] = Field((), description="Packages that may have any licence: somebody has looked at them")
+    unknown: Literal["allow", "deny"] = Field("allow", description="With `deny`: packages whose licence is not known")
+
+
+class SignaturePolicy(LateModel):
+    """Who signs revisions, and what is not done with one that none of the allowed signers has signed."""
+
+    key: OptionalPath = Field(
+        "", description="Signs what is published: a private SSH key, or a public one of an ssh-agent or a security key"
+    )
+    allowed_signers: OptionalPath = Field(
+        "", description="Who may sign, as ssh-keygen(1) has it: NAME [OPTIONS] KEY-TYPE KEY; relative to site.yaml"
+    )
+    revoked: OptionalPath = Field("", description="Revoked keys: a KRL of ssh-keygen -k, or public keys")
+    require: tuple[Literal["load", "extend", "pull", "launch"], ...] = Field(
+        (), description="What needs a valid signature; load: modules, run and shell; launch: submit too"
+    )
+    users: bool = Field(False, description="Also in users' yards: their revisions need one of an allowed signer")
 
 
 class CondaRc(LateModel):
@@ -281,6 +303,34 @@ class FileSystem(LateModel):
     )
 
 
+class RemovalPolicy(LateModel):
+    """When what is no longer used goes."""
+
+    keep: int = Field(3, ge=0, description="What the last N generations showed is kept by `stackyard gc`")
+    grace_days: float = Field(7, ge=0, description="Days for which a removal can be undone; then its files are deleted")
+    hide_days: float = Field(30, ge=0, description="Days from the date of a retirement until it is hidden")
+    remove_days: float = Field(90, ge=0, description="Days from the date of a retirement until it may be removed")
+    failed_days: float = Field(14, ge=0, description="Days for which a build that was never published is kept")
+    unseen_days: float = Field(
+        30, ge=0, description="Days for which a use counts that cannot be asked from here: a process of another host"
+    )
+
+
+class UsagePolicy(LateModel):
+    """Whether uses of revisions are counted, and what is shown of it."""
+
+    count: bool = Field(False, description="Count what `run`, `shell`, `launch` and module loads use, by user and day")
+    keep_days: int = Field(730, ge=31, description="Days for which `gc` keeps the counts, by whole months")
+    anonymous: bool = Field(False, description="`stackyard usage` shows how many users, and no names")
+
+
+class CachePolicy(LateModel):
+    """What the caches of a yard may hold that no revision shares."""
+
+    max_bytes: int = Field(0, ge=0, description="Entries beyond are removed, the oldest first; 0: no limit")
+    max_age_days: float = Field(30, ge=0, description="Older entries are removed")
+
+
 class BaseLicence(LateModel):
     """A licence of a base image: a person accepts it, and only then the image is imported."""
 
@@ -301,6 +351,7 @@ class BaseImage(LateModel):
     )
     platform: BuiltFor | Literal[""] = Field("", description="Empty: that of this machine")
     licences: tuple[BaseLicence, ...] = ()
+    activate: str = Field("", description="Lines of shell that prepare it; `image extend` makes what they set its own")
     successor: str = Field("", description="The base to use instead: this one is retired")
 
 
@@ -317,13 +368,20 @@ class Site(LateModel):
     nodes: dict[str, NodeKind] = {}
     channels: ChannelPolicy = ChannelPolicy()
     pip: PipPolicy = PipPolicy()
+    mirror: str = Field(
+        "", description="A mirror (stackyard mirror), directory or URL: locked files come from it and nowhere else"
+    )
     pins: tuple[str, ...] = Field((), description="MatchSpecs for every solve, e.g. cudatoolkit <10.3")
     interpreter: Interpreter = Interpreter()
     user_paths: UserPaths = UserPaths()
     modules: ModulePolicy = ModulePolicy()
     permissions: Permissions = Permissions()
     fs: FileSystem = FileSystem()
+    removal: RemovalPolicy = RemovalPolicy()
+    cache: CachePolicy = CachePolicy()
+    usage: UsagePolicy = UsagePolicy()
     licences: LicencePolicy = LicencePolicy()
+    signatures: SignaturePolicy = SignaturePolicy()
     bases: dict[str, BaseImage] = Field({}, description="Base images by name")
     condarc: CondaRc = CondaRc()
     stacks: Overrides = Field(Overrides(), description="Values for every stack of this site")

@@ -7,19 +7,32 @@ an environment, so the site's values for every stack apply to it too.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import date
+from dataclasses import field
 from pathlib import Path
 from typing import Literal
 
+from stackyard import grammar
 from stackyard.errors import InputError, Where
+from stackyard.host import clock
 from stackyard.host.names import canonical
 from stackyard.host.platforms import BUILT_FOR
 from stackyard.host.quoting import quoted
+from stackyard.late import dataclass
 from stackyard.spec import joining, naming, pieces, pythons
 from stackyard.spec.joining import Piece
 from stackyard.spec.matrix import Point
-from stackyard.spec.models import BuildSpec, Check, CheckExceptions, Environment, PipRequirement, Site, Stack, Variant
+from stackyard.spec.models import (
+    BuildSpec,
+    Check,
+    CheckExceptions,
+    Environment,
+    Interpreter,
+    PipRequirement,
+    Site,
+    Stack,
+    Variant,
+    Wrap,
+)
 from stackyard.spec.pieces import Reader, Source
 from stackyard.spec.site import merged
 from stackyard.spec.stackfile import CheckBlock, StackFile
@@ -89,7 +102,9 @@ class _Maker:
         name = naming.safe(wished)
         notices = () if name == wished else (f"the name {quoted(wished)} becomes {quoted(name)}, a valid module name",)
         if not name:
-            raise InputError(f"{quoted(wished)} is not a valid module name", hint="pass one with --name")
+            raise InputError(
+                f"{quoted(wished)} is not a valid module name", hint=f"pass one with --name: {grammar.LABEL.hint}"
+            )
         versions, dated = self._versions()
         points = self.source.points(versions, self.problems)
         raise_problems(self.problems)
@@ -129,7 +144,7 @@ class _Maker:
                 written = None if asked else self.source.document.where(key)
                 hint = "use letters, digits, and . _ + - in a version"
                 raise InputError(f"{quoted(version)} is not a valid module version", where=written, hint=hint)
-        return (versions, False) if versions else ((date.today().strftime("%Y.%m.%d"),), True)
+        return (versions, False) if versions else ((clock.today().strftime("%Y.%m.%d"),), True)
 
     def _variant(self, stack: str, point: Point, notices: tuple[str, ...]) -> tuple[Variant | None, Piece | None]:
         words = {**self._no_axes(), **point.words(), "name": stack}
@@ -144,10 +159,20 @@ class _Maker:
 
     def _made(self, stack: str, point: Point, piece: Piece, notices: tuple[str, ...]) -> Variant:
         file = piece.stack
-        interpreter, environment, added = pythons.settle(file, piece.environment, point.axes, self.site)
-        name = self._name(point, environment, file, interpreter.version)
         place = point.place if point.place.file else self.source.root.where
-        if self.kind == "stack" and not (environment.conda or environment.pip or file.modules.variables):
+        if file.base:
+            if file.wrap:
+                raise InputError("`base` and `wrap` exclude each other", where=place, hint="make two stacks of it")
+            _check_layer(file, piece.environment, place)
+            interpreter, environment, added = file.interpreter, piece.environment, tuple[str, ...]()
+        elif file.wrap:  # no Python of ours: without packages conda's is none
+            _check_wrap(file, piece.environment, place)
+            interpreter, environment, added = Interpreter(source="conda"), piece.environment, ()
+        else:
+            interpreter, environment, added = pythons.settle(file, piece.environment, point.axes, self.site)
+        name = self._name(point, environment, file, interpreter.version)
+        nothing = not (environment.conda or environment.pip or file.modules.variables or file.base or file.wrap)
+        if self.kind == "stack" and nothing:
             hint = "name packages in `environment:`, or stacks in `imports:`; or `modules: variables:`, for these alone"
             raise InputError(f"the variant {name or point.version} has no packages", where=place, hint=hint)
         pythons.check(name, environment, interpreter, point.axes, place)
@@ -156,6 +181,7 @@ class _Maker:
             stack=stack,
             version=point.version,
             name=name,
+            on=file.base,
             axes=dict(point.axes),
             summary=file.summary,
             environment=_indexed(environment, file.pip.indexes),
@@ -164,6 +190,7 @@ class _Maker:
             build=BuildSpec(**{key: getattr(file.build, key) for key in BuildSpec.model_fields}),
             post=file.post,
             image=file.image,
+            wrap=Wrap(**{key: getattr(file.wrap, key) for key in Wrap.model_fields}) if file.wrap else None,
             on_host=file.on_host,
             checks=tuple(_check(check) for check in file.checks),
             exceptions=self._exceptions(file),
@@ -180,13 +207,15 @@ class _Maker:
         if point.variant is not None:
             return naming.safe(point.variant)
         template = self.source.shape.variant
+        if file.base and not point.axes and not template:
+            return ""  # that of the base
         if point.axes or template:
             try:
                 return naming.variant_name({**self._no_axes(), **point.axes}, template)
             except InputError as error:
                 at = self.source.document.where("variant")
                 raise InputError(error.message, where=at, hint=error.hint) from error
-        return pythons.short_name(environment, python)
+        return "" if file.wrap else pythons.short_name(environment, python)
 
     def _exceptions(self, file: StackFile) -> CheckExceptions:
         """Those of the file. Files of other tools do not say which of their packages' commands matter: none has to."""
@@ -218,6 +247,24 @@ class _Maker:
         if shape.default and shape.default not in names:
             at = self.source.document.where("default")
             raise InputError(f"no such variant: {shape.default}", where=at, hint=did_you_mean(shape.default, names))
+
+
+def _check_layer(file: StackFile, environment: Environment, place: Where) -> None:
+    """Raise InputError for what a layer cannot have: a Python of its own, one image for its files."""
+    if file.python or file.interpreter != Interpreter() or pythons.requirement(environment) is not None:
+        hint = "remove it; or choose a base with that Python"
+        raise InputError("a stack with a `base:` has the Python of its base", where=place, hint=hint)
+    if file.image != "prefix":
+        hint = "remove `image:`; its base may be an image"
+        raise InputError("a stack with a `base:` has files of its own, not an image", where=place, hint=hint)
+
+
+def _check_wrap(file: StackFile, environment: Environment, place: Where) -> None:
+    """Raise InputError for what a wrapped image cannot have: files of ours."""
+    if environment.conda or environment.pip or file.post or file.on_host or file.image != "prefix":
+        hint = "make two stacks of it: what is wrapped has only the image's files"
+        text = "a stack with `wrap` cannot have `environment`, `post`, `on_host` or `image`"
+        raise InputError(text, where=place, hint=hint)
 
 
 def _check(block: CheckBlock) -> Check:

@@ -12,21 +12,23 @@ import shlex
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, StringConstraints, WithJsonSchema, model_validator
-
 from stackyard.host.platforms import BuiltFor
+from stackyard.host.quoting import quoted
+from stackyard.spec.accepting import ShortForm, ShownAs
+from stackyard.spec.latemodel import Field, LateModel
 from stackyard.spec.models import (
+    Bind,
     BuildSpec,
     Check,
     CheckExceptions,
     HostTool,
     Interpreter,
     Licence,
-    Model,
     ModuleSettings,
+    Wrap,
 )
 from stackyard.spec.words import LoadedVariables, Text
-from stackyard.yard.payload import FormKind
+from stackyard.yard.payload import Packing
 
 
 def _as_list(value: Any) -> Any:
@@ -57,17 +59,11 @@ def _keyed(key: str) -> Callable[[Any], Any]:
     return lambda value: {key: value} if isinstance(value, str) else value
 
 
-def _short(schema: dict[str, Any]) -> WithJsonSchema:
-    return WithJsonSchema(schema, mode="validation")
-
-
-StringList = Annotated[tuple[str, ...], BeforeValidator(_as_list, json_schema_input_type=str | tuple[str, ...])]
-CommandName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.+-]*[A-Za-z0-9_+-]$")]
-CommandNames = Annotated[
-    tuple[CommandName, ...], BeforeValidator(_as_list, json_schema_input_type=str | tuple[CommandName, ...])
-]
-CommandLine = Annotated[tuple[str, ...], BeforeValidator(_words, json_schema_input_type=str | tuple[str, ...])]
-Tool = Annotated[HostTool, BeforeValidator(_tool, json_schema_input_type=str | HostTool)]
+StringList = Annotated[tuple[str, ...], ShortForm(_as_list, str | tuple[str, ...])]
+CommandName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.+-]*[A-Za-z0-9_+-]$")]
+CommandNames = Annotated[tuple[CommandName, ...], ShortForm(_as_list, str | tuple[CommandName, ...])]
+CommandLine = Annotated[tuple[str, ...], ShortForm(_words, str | tuple[str, ...])]
+Tool = Annotated[HostTool, ShortForm(_tool, str | HostTool)]
 
 _MATRIX_SCHEMA = {
     "type": "object",
@@ -96,14 +92,14 @@ _ENVIRONMENT_SCHEMA = {
 }
 
 
-class Import(Model):
+class Import(LateModel):
     """Another stack.yaml whose parts are joined to those of this one."""
 
     file: str
     version: str = Field("", description="Which of its versions, if it has several and not this stack's own")
 
 
-class RunBlock(Model):
+class RunBlock(LateModel):
     """Settings of the loaded stack."""
 
     variables: LoadedVariables = Field(
@@ -111,7 +107,7 @@ class RunBlock(Model):
     )
 
 
-class PipBlock(Model):
+class PipBlock(LateModel):
     """Where pip packages of this stack come from."""
 
     indexes: dict[str, str] = Field({}, description="package: URL of the only index that it is installed from")
@@ -131,45 +127,70 @@ class CheckBlock(Check):
     script: str = Field("", description="A script next to the stack.yaml, run by the interpreter in its first line")
     python: str = Field("", description="Python source, run by the stack's interpreter")
 
-    @model_validator(mode="after")
-    def _one_of(self) -> CheckBlock:
+    def checked(self) -> None:
+        """It has one of the three."""
         given = [name for name in ("run", "python", "script") if getattr(self, name)]
         if len(given) != 1:
             found = "none" if not given else " and ".join(given)
             raise ValueError(f"a check must have exactly one of run, python and script; found {found}")
-        return self
 
 
-CheckItem = Annotated[CheckBlock, BeforeValidator(_check, json_schema_input_type=str | CheckBlock)]
-ImportItem = Annotated[Import, BeforeValidator(_keyed("file"), json_schema_input_type=str | Import)]
-LicenceItem = Annotated[Licence, BeforeValidator(_keyed("name"), json_schema_input_type=str | Licence)]
+CheckItem = Annotated[CheckBlock, ShortForm(_check, str | CheckBlock)]
+ImportItem = Annotated[Import, ShortForm(_keyed("file"), str | Import)]
+LicenceItem = Annotated[Licence, ShortForm(_keyed("name"), str | Licence)]
 InterpreterBlock = Annotated[
     Interpreter,
-    BeforeValidator(_keyed("source"), json_schema_input_type=Literal["auto", "conda", "uv", "host"] | Interpreter),
+    ShortForm(_keyed("source"), Literal["auto", "conda", "uv", "host"] | Interpreter),
 ]
 
 
-class StackFile(Model):
+def _bind(value: Any) -> Any:
+    """``/data:/mnt/data:ro`` as source, target and the right to write."""
+    if not isinstance(value, str):
+        return value
+    source, *rest = value.split(":")
+    if len(rest) > 2 or (rest[1:] and rest[1] not in ("ro", "rw")):
+        raise ValueError(f"{quoted(value)} is not SOURCE[:TARGET[:ro]]")
+    return {"source": source, "target": rest[0] if rest else source, "read_only": rest[1:] == ["ro"]}
+
+
+BindItem = Annotated[Bind, ShortForm(_bind, str | Bind)]
+
+
+class WrapBlock(Wrap):
+    """Commands of an image that others made; the stack has no packages then."""
+
+    commands: StringList
+    bind: tuple[BindItem, ...] = ()
+
+
+class StackFile(LateModel):
     """A stack.yaml: a named software collection, its versions, and the matrix of its variants."""
 
     name: str = Field("", description="The module's name; empty: the name of the directory")
     summary: Text = Field("", description="One line, shown by `module whatis` and in the catalogue")
     version: str = Field("", description="The version, if there is only one; {version} in strings")
     versions: StringList = Field((), description="The versions, oldest first")
-    matrix: Annotated[dict[str, Any], _short(_MATRIX_SCHEMA)] = Field({})
+    matrix: Annotated[dict[str, Any], ShownAs(_MATRIX_SCHEMA)] = Field({})
     variant: str = Field(
         "", description="How variants are named, e.g. {python}-{mpi}; empty: all axes in order; none: no name"
     )
     default: str = Field("", description="The default variant; empty: the site's rule")
-    environment: Annotated[Any, _short(_ENVIRONMENT_SCHEMA)] = None
+    environment: Annotated[Any, ShownAs(_ENVIRONMENT_SCHEMA)] = None
     imports: tuple[ImportItem, ...] = Field((), description="Other stack.yaml files whose parts are joined to this one")
     pip: PipBlock = PipBlock()
+    base: str = Field(
+        "",
+        description="A published revision that this one is a layer on, e.g. pytorch/2.13-py311: it has what the base"
+        " has and installs only what is new; without `version` it has that of its base",
+    )
     python: str = Field("", description="The version of Python, if it is not an axis of the matrix")
     interpreter: InterpreterBlock = Interpreter()
     variables: LoadedVariables = Field({}, description="The same as run: variables:")
     run: RunBlock = RunBlock()
     build: BuildBlock = BuildBlock()
-    image: FormKind = Field("prefix", description="squashfs: all files in one image, mounted when it is used")
+    image: Packing = Field("prefix", description="squashfs: all files in one image, mounted when it is used")
+    wrap: WrapBlock | None = Field(None, description="Commands of an image of others, in the place of packages")
     on_host: CommandNames = Field(
         (), description="Commands that run on the host, as found on PATH behind the stack: ssh, mpicc, sbatch ..."
     )
@@ -180,8 +201,7 @@ class StackFile(Model):
     modules: ModuleSettings = ModuleSettings()
     platforms: tuple[BuiltFor, ...] = Field((), description="Platforms that the stack can be built for; empty: all")
 
-    @model_validator(mode="after")
-    def _one_version(self) -> StackFile:
+    def checked(self) -> None:
+        """Its version is given once."""
         if self.version and self.versions:
             raise ValueError("`version` and `versions` are mutually exclusive")
-        return self

@@ -6,19 +6,18 @@ variable set to ``yes`` is ``yes``. Numbers and booleans are made from the text 
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
-
-from pydantic import BaseModel, ValidationError
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from stackyard.errors import InputError, Where
 from stackyard.host.quoting import cut, quoted
-from stackyard.spec.latemodel import LateModel
 from stackyard.spec.words import UNFILLED
 from stackyard.spec.yamlfile import Document, Node
 
-M = TypeVar("M", bound=BaseModel)
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+M = TypeVar("M", bound="BaseModel")
 Path = tuple[str | int, ...]
 Said = tuple[str, str | None]
 
@@ -28,6 +27,7 @@ _ELSEWHERE = {
     "dependencies": "write it under `environment:`",
     "prefix": "remove it: the yard decides where a stack is installed",
     "env": "the key is `variables:`",
+    "variants": "describe them by the axes of `matrix:`; one with a name of its own goes into its `include:`",
 }
 
 
@@ -58,7 +58,9 @@ def validate(
     """
     try:
         return model.model_validate(without_nulls(model, {} if data is None else data), context={UNFILLED: unfilled})
-    except ValidationError as error:
+    except ValueError as error:
+        if not hasattr(error, "errors"):  # pydantic's ValidationError
+            raise
         problems += [problem(model, each, document) for each in error.errors(include_url=False)]
         return None
 
@@ -111,6 +113,8 @@ def unknown_key(path: Path, known: Iterable[str], where: Where) -> InputError:
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A hint: the nearest of the known words, else all of them."""
     words = sorted(set(known))
+    import difflib  # late: for what was misspelt
+
     near = difflib.get_close_matches(word.lower(), words, n=1, cutoff=0.6)
     if near:
         return f"did you mean {near[0]!r}?"
@@ -124,7 +128,7 @@ def _fields(kind: Any) -> Mapping[str, Any]:
 
 def _model(kind: Any) -> type[BaseModel] | None:
     """The model behind an annotation, through Annotated and Optional."""
-    if get_origin(kind) is None and isinstance(kind, type) and issubclass(kind, BaseModel | LateModel):
+    if get_origin(kind) is None and isinstance(kind, type) and hasattr(kind, "model_fields"):
         return kind  # list[str] is a type for Python 3.10
     if get_origin(kind) is Annotated or get_origin(kind) is Union:
         return next((found for found in map(_model, get_args(kind)) if found), None)

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from datetime import date
 from typing import Annotated, Any
 
 from stackyard import grammar
+from stackyard.host.quoting import quoted
+from stackyard.late import dataclass
 
 UNFILLED = "unfilled"
 """In the context of a validation: names of axes in braces are not replaced yet, and are checked later."""
@@ -40,13 +42,25 @@ class _Checked:
         return text if later else self.accept(text)
 
 
-def _checked(check: grammar.Grammar, *, or_empty: bool = False) -> _Checked:
+def _checked(check: Callable[[str], object], *, or_empty: bool = False) -> _Checked:
     """A grammar. `or_empty`: an empty text is the default, and means that nothing is set."""
     return _Checked(check, or_empty)
 
 
 def _label_of_axes(text: str) -> None:
     grammar.LABEL(re.sub(r"\{\w+\}", "0", text))
+
+
+def _begins_with_a_date(text: str) -> None:
+    if not _is_date(text.split(maxsplit=1)[0]):
+        raise ValueError(f"{quoted(text)} does not start with a date: write e.g. 2026-12-31 use the module open-ce")
+
+
+def _is_date(text: str) -> bool:
+    try:
+        return len(text) == 10 and bool(date.fromisoformat(text))
+    except ValueError:
+        return False
 
 
 VariableName = Annotated[str, _checked(grammar.SETTABLE)]
@@ -61,6 +75,9 @@ VariableValue = Annotated[str, _checked(grammar.VALUE)]
 Variables = dict[VariableName, VariableValue]
 Text = Annotated[str, _checked(grammar.VALUE)]
 """What users read: a summary, a notice, a help text."""
+
+Deprecation = Annotated[Text, _checked(_begins_with_a_date, or_empty=True)]
+"""A date and a message."""
 
 Program = Annotated[str, _checked(grammar.PROGRAM)]
 Command = Annotated[str, _checked(grammar.COMMAND)]
@@ -80,4 +97,5 @@ OptionalInterface = Annotated[str, _checked(grammar.INTERFACE, or_empty=True)]
 OptionalPath = Annotated[str, _checked(grammar.PATH, or_empty=True)]
 StagedPath = Annotated[str, _checked(grammar.PATH)]
 InnerPath = Annotated[str, _checked(grammar.INNER_PATH)]
+WholePath = Annotated[str, _checked(grammar.WHOLE_PATH)]
 NodePath = Annotated[str, _checked(grammar.NODE_PATH, or_empty=True)]

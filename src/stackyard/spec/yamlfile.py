@@ -15,13 +15,14 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
 from stackyard.errors import InputError, ManyErrors, Where, cause
 from stackyard.host.quoting import cut, quoted
+from stackyard.late import dataclass
 
 _LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 _TRAILING_COMMENT = re.compile(r"[\s,:]*\s#(?P<comment>.*)$")

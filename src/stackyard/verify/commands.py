@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
 
 from stackyard.host.command import which
+from stackyard.late import dataclass
 from stackyard.verify.context import Context, excepted
 from stackyard.verify.distributions import Distribution
 from stackyard.verify.report import CheckResult, Status

@@ -9,16 +9,20 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from stackyard.errors import StackyardError
+from stackyard.findings import counted
 from stackyard.host.names import canonical
 from stackyard.verify.context import Context, excepted
 from stackyard.verify.distributions import distributions
+from stackyard.verify.layered import find
 from stackyard.verify.report import CheckResult
 
 if TYPE_CHECKING:
-    from rattler import PrefixRecord
+    from rattler import PackageRecord, PrefixRecord
 
 _NAMED = re.compile(r"^(?:The package |)`([^`]+)`")
 _REMEDY = "change the versions in the stack file and lock again; or add {name} to `exceptions: distributions:`"
+
+_UNSEARCHED = "build it for the Python that its base has now: `stackyard rebase NAME`; `--on REV` takes another base"
 
 
 def check_consistency(context: Context) -> list[CheckResult]:
@@ -31,6 +35,8 @@ def _check_pip(context: Context) -> list[CheckResult]:
         return []
     if context.python.major < 3:
         return [CheckResult("consistency", "pip", "skipped", "uv does not support Python 2", required=False)]
+    if context.record.base is not None:
+        return _check_layer(context)
     from uv import find_uv_bin
 
     started = time.perf_counter()
@@ -52,6 +58,23 @@ def _check_pip(context: Context) -> list[CheckResult]:
     return [CheckResult("consistency", "pip", "passed", last, seconds=seconds)]
 
 
+def _check_layer(context: Context) -> list[CheckResult]:
+    started = time.perf_counter()
+    try:
+        found = find(context)
+    except StackyardError as error:
+        return [CheckResult("consistency", "pip", "failed", error.message)]
+    if found.unsearched:
+        python = context.python.path if context.python else ""
+        text = "\n".join(f"{python} does not search {folder}: it is not on its sys.path" for folder in found.unsearched)
+        return [CheckResult("consistency", "pip", "failed", text, _UNSEARCHED)]
+    broken = _grouped(context, found.problems)
+    if broken:
+        return [_broken("pip", name, texts) for name, texts in broken.items()]
+    text = f"all requirements of {counted(found.count, 'package')} are satisfied, with those of the base"
+    return [CheckResult("consistency", "pip", "passed", text, seconds=time.perf_counter() - started)]
+
+
 def _check_conda(context: Context) -> list[CheckResult]:
     folder = context.prefix / "conda-meta"
     try:
@@ -67,7 +90,7 @@ def _check_conda(context: Context) -> list[CheckResult]:
         records = [PrefixRecord.from_path(path) for path in paths]
     except Exception as error:  # rattler's exceptions have no common base class
         return [CheckResult("consistency", "conda", "failed", f"cannot read a record in conda-meta: {error}")]
-    broken = _grouped(context, _conda_problems(context, records))
+    broken = _grouped(context, _conda_problems(context, records, _of_base(context)))
     if broken:
         return [_broken("conda", name, texts) for name, texts in broken.items()]
     text = f"all requirements of {len(records)} packages are satisfied"
@@ -97,11 +120,22 @@ def _check_files(context: Context) -> list[CheckResult]:
     return [CheckResult("consistency", "files", "warned", text, remedy, seconds, required=False)]
 
 
-def _conda_problems(context: Context, records: Iterable[PrefixRecord]) -> Iterable[tuple[str, str]]:
+def _of_base(context: Context) -> list[PackageRecord]:
+    """The conda packages of the base of an extension, for comparison."""
+    from rattler import BuildString, PackageRecord
+
+    found = (p for p in context.record.packages if p.of_base and p.kind == "conda")
+    return [PackageRecord(p.name, p.version, BuildString(p.build or "0"), 0, "noarch") for p in found]
+
+
+def _conda_problems(
+    context: Context, records: Iterable[PrefixRecord], of_base: Iterable[PackageRecord]
+) -> Iterable[tuple[str, str]]:
     """Every ``depends`` that no installed package satisfies, and every ``constrains`` that one violates."""
-    by_name = {record.name.normalized: record for record in records}
+    own = {record.name.normalized: record for record in records}
+    by_name: dict[str, PackageRecord] = {**{record.name.normalized: record for record in of_base}, **own}
     virtual = _virtual(context)
-    for name, record in sorted(by_name.items()):
+    for name, record in sorted(own.items()):
         for text in record.depends:
             spec = _spec(text)
             required = spec.name.normalized if spec.name else ""
@@ -140,7 +174,7 @@ def _holds(spec: Any, version: str) -> bool:
     return bool(spec.matches(PackageRecord(spec.name.normalized, version, BuildString("0"), 0, "noarch")))
 
 
-def _shown(record: PrefixRecord) -> str:
+def _shown(record: PackageRecord) -> str:
     return f"{record.name.normalized} {record.version} {record.build}"
 
 

@@ -8,6 +8,7 @@ second look at all files, because not every machine can give them a read-only vi
 from __future__ import annotations
 
 import hashlib
+import os
 import stat
 import time
 from collections.abc import Callable, Sequence
@@ -18,11 +19,12 @@ from stackyard.build.seal import PARTS
 from stackyard.build.tree import tree_hash
 from stackyard.errors import StackyardError, cause
 from stackyard.expose import commands
+from stackyard.expose.asking import asking_scripts
 from stackyard.findings import some
 from stackyard.verify.report import CheckResult, Status
 from stackyard.yard import checksum, contents, disk, formats
 from stackyard.yard.contents import Contents, Damage, Tree
-from stackyard.yard.layout import RevisionPaths
+from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.record import BuildRecord
 
 SAMPLE_BYTES = 32 << 20
@@ -41,7 +43,7 @@ def check_files(record: BuildRecord, tree: Tree, *, deep: bool) -> list[CheckRes
         return [CheckResult("content", "files", "failed", error.message, _REMEDY.format(module=record.module))]
     root = Path(record.path)
     seed = datetime.now(timezone.utc).toordinal()
-    read = noted.hashed if deep else contents.sample(noted, SAMPLE_BYTES, seed, _always(record))
+    read = noted.hashed if deep else contents.sample(noted, SAMPLE_BYTES, seed, always_read(record))
     damages = list(contents.compare(noted, root, tree, read))
     seconds = time.perf_counter() - started
     return [_result(record, noted, damages, read, seconds), *own_files(record)]
@@ -66,6 +68,27 @@ def noted_contents(record: BuildRecord) -> Contents:
 def look(record: BuildRecord) -> Tree:
     """The present files of a revision."""
     return contents.scan(Path(record.path), PARTS)
+
+
+def is_packed(record: BuildRecord) -> bool:
+    """Whether the files of a revision are in an image that is not mounted here: stubs are in their place.
+
+    Stubs whose mark was removed are not taken for the files.
+    """
+    return record.form.kind == "squashfs" and not (record.payload.is_visible and os.path.ismount(record.prefix))
+
+
+def seen(record: BuildRecord) -> Tree:
+    """The present files of a revision that this process can compare: not those in an image."""
+    return contents.scan(Path(record.path), PARTS[1:]) if is_packed(record) else look(record)
+
+
+def seen_of(record: BuildRecord, noted: Contents) -> Contents:
+    """What is noted of `seen`."""
+    if not is_packed(record):
+        return noted
+    files = {name: item for name, item in noted.files.items() if not name.startswith(PARTS[0])}
+    return Contents(files, frozenset(name for name in noted.folders if not f"{name}/".startswith(PARTS[0])))
 
 
 def compare_after(record: BuildRecord, before: Tree, no_view: str) -> CheckResult:
@@ -114,7 +137,8 @@ def _without_note(record: BuildRecord, *, deep: bool) -> CheckResult:
     return CheckResult("content", "files", "skipped", text, required=False)
 
 
-def _always(record: BuildRecord) -> Callable[[str], bool]:
+def always_read(record: BuildRecord) -> Callable[[str], bool]:
+    """Which files every check reads: small ones that others are compared with, and the interpreter."""
     interpreter = _inside(Path(record.path), record.payload.python)
 
     def wanted(name: str) -> bool:
@@ -140,7 +164,8 @@ def own_files(record: BuildRecord) -> list[CheckResult]:
         return []
     problems = [_problem(paths.condarc, None)]
     try:
-        problems += [_problem(path, text) for path, text in commands.scripts(record).items()]
+        asks = asking_scripts(record) if disk.is_there(paths.asking) else {}
+        problems += [_problem(path, text) for path, text in (commands.scripts(record) | asks).items()]
     except (OSError, StackyardError) as error:
         problems.append(str(error))
     found = [problem for problem in problems if problem]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from stackyard.host.command import Result, run
 from stackyard.host.probe import Machine
 from stackyard.host.view import PLAIN, View
+from stackyard.late import dataclass
 from stackyard.yard import formats
 from stackyard.yard.payload import Payload
 from stackyard.yard.record import BuildRecord

@@ -11,13 +11,14 @@ import csv
 import keyword
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from email.message import Message
 from email.parser import HeaderParser
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from stackyard.host.names import canonical
+from stackyard.late import dataclass
 from stackyard.verify.context import Context
 
 NOT_LIBRARIES = frozenset(

@@ -11,15 +11,16 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stackyard.errors import InputError
+from stackyard.late import dataclass
 from stackyard.verify.context import Exceptions
 from stackyard.verify.own import OwnCheck
 from stackyard.yard import atomic, disk, formats, members
-from stackyard.yard.layout import RevisionPaths
+from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.permissions import file_mode, program_mode
 from stackyard.yard.record import BuildRecord
 

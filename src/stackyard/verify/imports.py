@@ -6,11 +6,12 @@ Both run in the same worker processes, since a script's object is in a module th
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 
 from stackyard.host.hostlibs import missing_driver
 from stackyard.host.names import canonical
+from stackyard.late import dataclass
 from stackyard.verify.commands import file_problem
 from stackyard.verify.context import Context, excepted
 from stackyard.verify.distributions import Distribution, Script, distributions

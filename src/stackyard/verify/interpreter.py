@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,9 @@ from stackyard.errors import StackyardError
 from stackyard.host.command import which
 from stackyard.verify.context import Context, Python
 from stackyard.verify.report import CheckResult
+from stackyard.yard.extending import BaseRevision, Layer
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.record import BuildRecord, read_record
 
 _QUESTION = """
 import json, site, sys, sysconfig
@@ -34,24 +37,27 @@ def find_python(context: Context) -> tuple[Python | None, list[CheckResult]]:
         return None, [_failed(f"the record lists a Python, but {expected} does not exist")]
     started = time.perf_counter()
     found = which("python", context.environ)
+    if found is not None and found.parent == RevisionPaths.of(context.record.path).asking:
+        found = expected  # which it runs, once the licences are accepted
     if found is None or os.path.realpath(found.parent) != os.path.realpath(expected.parent):
         return None, [_failed(f"with the module loaded, `python` is {found}, not {expected}", _PATH_REMEDY)]
     try:
-        answer = json.loads(
-            context.run([found, "-c", _QUESTION], env=context.environ, cwd=context.work, timeout_s=120).stdout
-        )
+        done = context.run([found, "-c", _QUESTION], env=context.environ, cwd=context.work, timeout_s=120)
+        answer = json.loads(done.stdout)
     except StackyardError as error:
         return None, [_failed(f"{error.message}\n{error.detail or ''}".strip())]
     except json.JSONDecodeError as error:
         return None, [_failed(f"{found} prints extra output at startup: {error}", _SITE_REMEDY)]
     python = Python(found, answer["version"], _site_packages(context, answer["site"]))
-    problems = _problems(context, answer)
+    problems = [*_problems(context, answer), *(line for line in done.stderr.splitlines() if _BROKEN_PTH in line)]
     seconds = time.perf_counter() - started
     if problems:
         return python, [_failed("\n".join(problems), _PATH_REMEDY, seconds)]
     return python, [CheckResult("interpreter", "python", "passed", f"{answer['version']} at {found}", seconds=seconds)]
 
 
+_BROKEN_PTH = "Error processing line"
+"""What `site` prints of a .pth file that raises; it ignores the rest of it."""
 _PATH_REMEDY = "the module must prepend the prefix to PATH, unset PYTHONPATH and PYTHONHOME, and set PYTHONNOUSERSITE"
 _SITE_REMEDY = "remove output to stdout from the .pth files and sitecustomize in the prefix"
 
@@ -65,16 +71,33 @@ def _problems(context: Context, answer: Mapping[str, Any]) -> list[str]:
         problems.append(f"its sys.prefix is {answer['prefix']}, not {context.prefix}")
     if answer["user_site"]:
         problems.append("it searches packages in the home directory (PYTHONNOUSERSITE is not in effect)")
+    problems += [f"it does not find the packages of {each.id}" for each in _unseen(context, answer)]
     for foreign in _foreign(context, answer):
         problems.append(f"it imports from {foreign}, outside the stack")
     return problems
 
 
 def _foreign(context: Context, answer: Mapping[str, Any]) -> list[str]:
-    """Entries of sys.path outside the prefix and the interpreter that the prefix is based on."""
-    homes = [os.path.realpath(home) for home in (context.prefix, answer["base"])]
+    """Entries of sys.path outside the prefix, its bases and the interpreter that it is based on."""
+    layers = [each.prefix for each in _bases(context.record)]
+    drift = [str(context.payload.drift.root)] if isinstance(context.payload, Layer) else []
+    homes = [os.path.realpath(home) for home in (context.prefix, answer["base"], *layers, *drift)]
     paths = [os.path.realpath(path) for path in answer["path"] if path]
     return [path for path in paths if not any(path == home or path.startswith(f"{home}/") for home in homes)]
+
+
+def _unseen(context: Context, answer: Mapping[str, Any]) -> list[BaseRevision]:
+    """The bases of an extension that its Python has no directory of packages of."""
+    paths = [os.path.realpath(path) for path in answer["path"]]
+    roots = [(each, f"{os.path.realpath(each.prefix)}/lib/") for each in _bases(context.record)]
+    return [each for each, root in roots if not any(p.startswith(root) and p.endswith("-packages") for p in paths)]
+
+
+def _bases(record: BuildRecord) -> Iterator[BaseRevision]:
+    """The bases of an extension, the nearest first."""
+    if record.base is not None:
+        yield record.base
+        yield from _bases(read_record(record.base.paths.record))
 
 
 def _site_packages(context: Context, folders: list[str]) -> tuple[Path, ...]:

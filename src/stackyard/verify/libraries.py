@@ -13,8 +13,8 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import field
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from stackyard.errors import StackyardError
@@ -23,8 +23,11 @@ from stackyard.host.command import clean_environment, run
 from stackyard.host.elf import ElfFile, read_elf
 from stackyard.host.hostlibs import driver_vendor, is_fabric, is_plugin
 from stackyard.host.platforms import of_machine
+from stackyard.late import dataclass
 from stackyard.verify.context import Context, excepted
 from stackyard.verify.report import CheckResult
+from stackyard.yard.extending import BaseRevision
+from stackyard.yard.record import read_record
 
 _DEFAULT_FOLDERS = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
 
@@ -98,7 +101,7 @@ def check_libraries(context: Context) -> list[CheckResult]:
     process = 0
     for file in own:
         for library in file.needed:
-            source = loader.find(file, library)
+            source = loader.find(file, library) or ("process" if library in _in_bases(context.record.base) else "")
             process += source == "process"
             if not source and not excepted(library, context.exceptions.libraries):
                 missing.setdefault(library, []).append(file)
@@ -109,6 +112,17 @@ def check_libraries(context: Context) -> list[CheckResult]:
     if len(files) > len(own):
         text += f"; {len(files) - len(own)} files are for another architecture"
     return [CheckResult("library", "all files", "passed", text, seconds=time.perf_counter() - started), *results]
+
+
+@lru_cache(maxsize=1)
+def _in_bases(base: BaseRevision | None) -> frozenset[str]:
+    """The names of the shared libraries in the bases of an extension, whose packages load them."""
+    found: set[str] = set()
+    while base is not None:
+        for _, _, names in os.walk(base.prefix):
+            found.update(name for name in names if ".so" in name)
+        base = read_record(base.paths.record).base
+    return frozenset(found)
 
 
 def elf_files(prefix: Path) -> Iterator[ElfFile]:
@@ -135,7 +149,7 @@ def _loader(context: Context, files: Iterable[ElfFile], machine: str) -> Loader:
     return Loader(
         machine=machine,
         inside={name: tuple(found) for name, found in inside.items()},
-        inherited=_inherited(context),
+        inherited=_inherited(context) if inside else (),
         environ_folders=tuple(f for f in context.environ.get("LD_LIBRARY_PATH", "").split(":") if f),
     )
 

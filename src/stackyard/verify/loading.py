@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from stackyard.change import (
@@ -19,8 +18,9 @@ from stackyard.change import (
     UserPath,
 )
 from stackyard.errors import StackyardError
-from stackyard.host.modules import ModuleSystem, Session, is_bookkeeping, require_loaded, session
+from stackyard.host.modules import ModuleSystem, Step, is_bookkeeping, require_loaded, session
 from stackyard.host.shell_state import ShellState
+from stackyard.late import dataclass
 from stackyard.verify.report import CheckResult
 
 CONTROL = "stackyard-control/1"
@@ -39,7 +39,7 @@ class Loaded:
 def check_loading(
     system: ModuleSystem, module: str, modules: Path, change: EnvironmentChange, environ: Mapping[str, str], work: Path
 ) -> tuple[Loaded | None, list[CheckResult]]:
-    """Load and unload `module` with one module system.
+    """Load and unload `module` with one module system, in a shell that has done so with the control module.
 
     Args:
         modules: the directory with the generation's modulefiles.
@@ -53,16 +53,16 @@ def check_loading(
     control = _write_control(work / f"control-{system.kind}", change)
     paths = [control, modules]
     try:
-        real = session(system, paths, [("load", module), ("unload", module)], environ)
-        plain = session(system, paths, [("load", CONTROL), ("unload", CONTROL)], environ)
-        require_loaded(system, module, real.steps[0])
-        require_loaded(system, CONTROL, plain.steps[0])
+        steps = [(word, name) for name in (CONTROL, module) for word in ("load", "unload")]
+        plain, clean, load, unload = session(system, paths, steps, environ).steps
+        require_loaded(system, module, load)
+        require_loaded(system, CONTROL, plain)
     except StackyardError as error:
         text = "\n".join(part for part in (error.message, error.detail) if part)
         return None, [CheckResult("load", system.title, "failed", text, error.hint or "")]
-    load = real.steps[0]
     loaded = Loaded(system, _without_own(load.state.variables, control), load.seconds)
-    return loaded, [_load_result(system, real, plain, change), _symmetry_result(system, real, plain)]
+    missing = unmet(change, clean.state.variables, load.state)
+    return loaded, [_load_result(system, load, plain, missing), _symmetry_result(system, unload, clean)]
 
 
 def unmet(change: EnvironmentChange, before: Mapping[str, str], after: ShellState) -> list[str]:
@@ -91,7 +91,7 @@ def unmet(change: EnvironmentChange, before: Mapping[str, str], after: ShellStat
 
 
 def leftovers(real: ShellState, plain: ShellState) -> list[str]:
-    """Differences of a shell after load and unload from one that did the same with the control module, sorted."""
+    """Differences of a shell after load and unload from what it was after those of the control module, sorted."""
     lines = [
         _differs(name, real.variables.get(name), plain.variables.get(name))
         for name in real.variables.keys() | plain.variables.keys()
@@ -104,9 +104,7 @@ def leftovers(real: ShellState, plain: ShellState) -> list[str]:
     return sorted(lines)
 
 
-def _load_result(system: ModuleSystem, real: Session, plain: Session, change: EnvironmentChange) -> CheckResult:
-    load, control = real.steps[0], plain.steps[0]
-    missing = unmet(change, real.start.variables, load.state)
+def _load_result(system: ModuleSystem, load: Step, control: Step, missing: list[str]) -> CheckResult:
     if missing:
         text = "\n".join([*([load.output] if load.output else []), *missing])
         remedy = f"inspect it with {system.title}: `module show` prints its operations"
@@ -115,9 +113,8 @@ def _load_result(system: ModuleSystem, real: Session, plain: Session, change: En
     return CheckResult("load", system.title, "passed", detail, seconds=load.seconds)
 
 
-def _symmetry_result(system: ModuleSystem, real: Session, plain: Session) -> CheckResult:
-    unload = real.steps[1]
-    lines = leftovers(unload.state, plain.steps[1].state)
+def _symmetry_result(system: ModuleSystem, unload: Step, clean: Step) -> CheckResult:
+    lines = leftovers(unload.state, clean.state)
     if unload.code != 0:
         lines.append(f"unload exited with status {unload.code}: {unload.output}")
     if lines:

@@ -6,7 +6,7 @@ import os
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,10 @@ from typing import Any
 from stackyard.errors import MissingError, StackyardError
 from stackyard.host.command import CommandError, Result, ending
 from stackyard.host.probe import Machine
+from stackyard.late import dataclass
 from stackyard.verify.context import Context
 from stackyard.verify.report import CheckResult, Status
-from stackyard.yard.layout import RevisionPaths
+from stackyard.yard.folders import RevisionPaths
 
 _ROW = re.compile(r"^\s*\[(?P<tick>[^\]\n]?)\]\s*(?P<name>\S.*?)\s*$", re.MULTILINE)
 _SHOWN_LINES = 30
@@ -122,10 +123,11 @@ def _problem(context: Context, check: OwnCheck) -> tuple[str | None, str]:
         return f"{error.message} in the loaded environment", ""
     except StackyardError as error:
         return error.message, error.detail or ""
-    return _judged(check, result), result.output
+    return judged(check, result), result.output
 
 
-def _judged(check: OwnCheck, result: Result) -> str | None:
+def judged(check: OwnCheck, result: Result) -> str | None:
+    """What is wrong with what a check printed, or None."""
     if result.returncode != 0:
         return ending(result.returncode)
     if check.expect and re.search(check.expect, result.output, re.MULTILINE) is None:

@@ -9,15 +9,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import Any, Literal
 from xml.etree import ElementTree
 
 from stackyard.errors import StackyardError
-from stackyard.findings import Finding, Severity
+from stackyard.findings import Finding, Severity, counted
 from stackyard.host import space
 from stackyard.host.probe import machine
+from stackyard.late import dataclass
 from stackyard.yard import formats, members
 from stackyard.yard.record import Entry, now
 
@@ -38,6 +39,9 @@ KINDS: Mapping[Kind, str] = {
     "own": "the stack's own checks",
 }
 """What each kind of check verifies, in the order of a report."""
+
+RUNS_NOTHING: tuple[Kind, ...] = ("load", "symmetry", "content")
+"""The kinds that run no program of the stack."""
 
 EXCEPTIONS: Mapping[Kind, str] = {
     "import": "imports",
@@ -141,6 +145,11 @@ class Report:
             names += [name for name in check.exceptions if name not in names]
         return found
 
+    def tally(self) -> str:
+        """What follows the state where the two are shown in a few words: ``2 of 24 checks`` of a failed one."""
+        failed = sum(check.status == "failed" for check in self.checks)
+        return f"{failed} of {counted(len(self.checks), 'check')}" if failed else counted(len(self.checks), "check")
+
     def summary(self) -> str:
         """One line: the state, how many checks of each status, and how long they took."""
         counts = Counter(check.status for check in self.checks)
@@ -194,6 +203,12 @@ def without_record(entry: Entry, error: StackyardError) -> Report:
     if isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError):
         return stopped(entry, cause)
     return _only(entry, CheckResult("consistency", "record.json", "failed", error.message, error.hint or ""))
+
+
+def lacking_licences(report: Report, error: StackyardError) -> Report:
+    """A report of the kinds `RUNS_NOTHING` alone: the others wait for a licence to be accepted."""
+    check = CheckResult("own", "licences", "skipped", error.message, error.hint or "")
+    return replace(report, checks=(*report.checks, check), only=())
 
 
 def stopped(entry: Entry, error: StackyardError | OSError) -> Report:

@@ -12,12 +12,12 @@ import signal
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
-from importlib import resources
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from stackyard.host.command import CommandError, Result, ending
+from stackyard.late import dataclass
 from stackyard.verify.context import Context
 
 IMPORT_TIMEOUT_S = 120.0
@@ -150,4 +150,4 @@ def _death(result: Result, timeout_s: float) -> Problem:
 
 
 def _source() -> str:
-    return resources.files("stackyard.verify").joinpath("worker.py").read_text(encoding="utf-8")
+    return Path(__file__).with_name("worker.py").read_text(encoding="utf-8")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,9 @@ from stackyard.host.modules import (
 from stackyard.host.probe import machine
 from stackyard.host.scratch import scratch
 from stackyard.host.view import view_of
+from stackyard.late import dataclass
 from stackyard.progress import Progress, Silent
+from stackyard.verify.adopted import adopted_folders, check_adopted
 from stackyard.verify.commands import check_other_scripts
 from stackyard.verify.consistency import check_consistency
 from stackyard.verify.content import check_files, compare_after, look
@@ -39,9 +41,11 @@ from stackyard.verify.libraries import check_libraries
 from stackyard.verify.loading import Loaded, check_loading
 from stackyard.verify.own import check_own
 from stackyard.verify.report import KINDS, CheckResult, Kind, Report
-from stackyard.verify.within import within
+from stackyard.verify.signed import check_signatures
+from stackyard.verify.wrapped import check_wrapped
 from stackyard.yard.contents import Tree
-from stackyard.yard.layout import RevisionPaths, Yard
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard
 from stackyard.yard.record import BuildRecord, now
 
 if TYPE_CHECKING:
@@ -85,19 +89,23 @@ def verify(
     kinds = _kinds(only)
     progress = progress or Silent()
     expectations = expectations or in_force(record)
-    if not record.payload.is_visible:
+    if record.form.kind == "squashfs" and not record.payload.is_visible:
+        from stackyard.verify.within import within
+
         progress.phase(record.module, "verify", "in its image")
         return within(
             record, modules, site, environ=environ, variables=variables, only=only, deep=deep,
             expectations=expectations, yards=tuple(yards),
         )  # fmt: skip
-    record = expectations.applied(record)
+    as_read, record = record, expectations.applied(record)
     started = time.monotonic()
     with scratch("verify") as work:
         (work / "home").mkdir()
         before = fresh_environment(HOME=str(work / "home")) if environ is None else dict(environ)
         before.update(variables or {})
-        job = _Job(record, modules, site, kinds, progress, work, before, deep, tuple(yard.root for yard in yards))
+        job = _Job(
+            record, as_read, modules, site, kinds, progress, work, before, deep, tuple(yard.root for yard in yards)
+        )
         checks = job.run()
     return Report(
         module=record.module,
@@ -115,9 +123,10 @@ def verify(
 
 @dataclass
 class _Job:
-    """One running verification."""
+    """One running verification of a record, with the checks in force; `as_read` has its own, as it was signed."""
 
     record: BuildRecord
+    as_read: BuildRecord
     modules: Path
     site: Site
     kinds: tuple[Kind, ...]
@@ -129,10 +138,13 @@ class _Job:
     loaded: list[Loaded] = field(default_factory=list)
 
     def run(self) -> list[CheckResult]:
-        """All checks of the requested kinds."""
+        """All checks of the requested kinds; of an adopted prefix that does not exist only that."""
+        if self.record.adopted and not self.record.payload.root.is_dir():
+            return check_adopted(self.record)
         tree = look(self.record)
         checks = self._files(tree)
-        view, no_view = view_of([RevisionPaths.of(self.record.path).yard, *self.yards], [self.work])
+        own = [RevisionPaths.of(self.record.path).yard, *adopted_folders(self.record)]
+        view, no_view = view_of([*own, *self.yards], [self.work])
         checks += self._load()
         context = Context(
             record=self.record,
@@ -143,14 +155,18 @@ class _Job:
             exceptions=Exceptions.of(self.record.exceptions),
             view=view,
         )
-        python, results = find_python(context)
-        checks += results
-        context = replace(context, python=python)
-        with ThreadPoolExecutor(max_workers=2) as pool:
-            checks += [check for part in pool.map(lambda one: one(context), self._parts()) for check in part]
+        if self.record.form.kind == "container":  # its programs are not to be looked at from outside
+            checks += check_wrapped(self.record, self.kinds, context.environ, deep=self.deep)
+        else:
+            python, results = find_python(context)
+            checks += results
+            context = replace(context, python=python)
+            with ThreadPoolExecutor(max_workers=2) as pool:
+                checks += [check for part in pool.map(lambda one: one(context), self._parts()) for check in part]
         if "own" in self.kinds:
             self.progress.phase(self.record.module, "verify", "the stack's own checks")
             checks += check_own(context)
+        checks += check_adopted(self.record)
         checks.append(compare_after(self.record, tree, no_view))
         return [check for check in checks if check.kind in self.kinds]
 
@@ -158,7 +174,7 @@ class _Job:
         if "content" not in self.kinds:
             return []
         self.progress.phase(self.record.module, "verify", "every byte" if self.deep else "files")
-        return check_files(self.record, tree, deep=self.deep)
+        return [*check_files(self.record, tree, deep=self.deep), *check_signatures(self.as_read, self.yards)]
 
     def _parts(self) -> Iterable[Callable[[Context], list[CheckResult]]]:
         """Checks that can run concurrently, the longest first."""

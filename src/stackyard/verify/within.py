@@ -15,7 +15,7 @@ from typing import Any
 
 from stackyard.errors import StackyardError
 from stackyard.host.scratch import scratch
-from stackyard.image.enter import run_within
+from stackyard.image.enter import run_within, staying_mounted
 from stackyard.verify.report import Report
 from stackyard.yard.record import BuildRecord
 
@@ -44,7 +44,8 @@ def _main(work: Path) -> None:
     record, asked, options = pickle.loads((work / "asked").read_bytes())
     if not record.payload.is_visible:
         raise StackyardError(f"{record.form.file} is not mounted on {record.prefix}")
-    report = verify(record, *asked, **options)
+    with staying_mounted(record.payload):
+        report = verify(record, *asked, **options)
     (work / "report.json").write_text(json.dumps(report.to_json()), encoding="utf-8")
 
 

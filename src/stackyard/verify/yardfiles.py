@@ -15,7 +15,7 @@ from stackyard.verify.report import CheckResult, Report, read_report
 from stackyard.yard import disk, generations, revisions
 from stackyard.yard.audit import audit
 from stackyard.yard.layout import Yard
-from stackyard.yard.record import now, read_manifest, read_record
+from stackyard.yard.record import Manifest, now, read_manifest, read_record
 
 
 def check_yard(yard: Yard, *, deep: bool) -> Report:
@@ -45,6 +45,11 @@ def modulefiles(yard: Yard) -> Iterator[str]:
         return
     if manifest is None or not manifest.files:
         return
+    yield from modules_of(yard, manifest)
+
+
+def modules_of(yard: Yard, manifest: Manifest) -> Iterator[str]:
+    """What differs in the modules of one generation from what its manifest says."""
     folder = yard.generation(manifest.number).modules
     present = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     for name, expected in sorted(manifest.files.items()):
@@ -61,25 +66,26 @@ def modulefiles(yard: Yard) -> Iterator[str]:
 
 def _manifests(yard: Yard) -> Iterator[str]:
     for number in sorted(generations.numbers(yard)):
-        yield from _unreadable(read_manifest, yard.generation(number).manifest)
+        yield from unreadable(read_manifest, yard.generation(number).manifest)
 
 
 def _records(yard: Yard) -> Iterator[str]:
     for paths in revisions.folders(yard):
         if disk.is_there(paths.record):
-            yield from _unreadable(read_record, paths.record)
+            yield from unreadable(read_record, paths.record)
             if disk.is_there(paths.spare):
-                yield from _unreadable(read_record, paths.spare)
+                yield from unreadable(read_record, paths.spare)
             if disk.is_there(paths.report):
-                yield from _unreadable(read_report, paths.report)
+                yield from unreadable(read_report, paths.report)
 
 
 def _locks(yard: Yard) -> Iterator[str]:
     for path in sorted(yard.locks.rglob("*.lock")):
-        yield from _unreadable(lockfile.read, path)
+        yield from unreadable(lockfile.read, path)
 
 
-def _unreadable(read: Callable[[Path], object], path: Path) -> Iterator[str]:
+def unreadable(read: Callable[[Path], object], path: Path) -> Iterator[str]:
+    """Why a file of ours cannot be read, with its path; nothing if it can."""
     try:
         read(path)
     except StackyardError as error:

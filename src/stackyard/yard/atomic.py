@@ -7,6 +7,9 @@ import json
 import os
 import signal
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,8 @@ from stackyard.yard import checksum
 from stackyard.yard.permissions import file_mode
 
 _hits: dict[str, int] = {}
+_waiting: ContextVar[list[Path] | None] = ContextVar("waiting", default=None)
+"""What `together` waits for at its end; None outside of it."""
 
 
 def fault_point(name: str) -> None:
@@ -44,6 +49,11 @@ def temporary(path: Path) -> Path:
 
 
 def write_text(path: Path, text: str, *, mode: int | None = None, synced: bool = True) -> None:
+    """`write_bytes` of a text in UTF-8."""
+    write_bytes(path, text.encode(), mode=mode, synced=synced)
+
+
+def write_bytes(path: Path, data: bytes, *, mode: int | None = None, synced: bool = True) -> None:
     """Write a file completely or not at all.
 
     Args:
@@ -51,11 +61,12 @@ def write_text(path: Path, text: str, *, mode: int | None = None, synced: bool =
         synced: wait until it is on the disk; not for a file that is of no use after a crash of the machine.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    waiting = _waiting.get()
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-            if synced:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+            if synced and waiting is None:
                 stream.flush()
                 os.fsync(stream.fileno())
         Path(name).chmod(file_mode() if mode is None else mode)
@@ -64,6 +75,58 @@ def write_text(path: Path, text: str, *, mode: int | None = None, synced: bool =
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+    if synced and waiting is not None:
+        waiting.append(path)
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """What is written within is on the disk at the end, all at once: a disk takes many files in the time of a few.
+
+    For files that are of no use before something is written after it: a marker, or a link that flips. Where it fails
+    they are waited for too: what others can use, such as an entry of a cache, may be among them.
+    """
+    paths: list[Path] = []
+    outer = _waiting.set(paths)
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            _sync(paths)
+        raise
+    finally:
+        _waiting.reset(outer)
+    _sync(paths)
+
+
+def rename_folder(made: Path, place: Path) -> None:
+    """Rename a directory to a place that is free or empty; within `together`, its files are waited for there.
+
+    Raises:
+        OSError: as `os.rename`.
+    """
+    os.rename(made, place)
+    waiting = _waiting.get()
+    if waiting:
+        waiting[:] = [place / path.relative_to(made) if path.is_relative_to(made) else path for path in waiting]
+
+
+def _sync(paths: list[Path]) -> None:
+    if paths:
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(max_workers=min(8, len(paths))) as pool:
+            list(pool.map(_sync_file, paths))
+
+
+def _sync_file(path: Path) -> None:
+    """Wait until a file is on the disk; one that was removed since needs nothing."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def write_json(path: Path, value: Any, *, checked: bool = False, mode: int | None = None, synced: bool = True) -> None:
@@ -71,10 +134,15 @@ def write_json(path: Path, value: Any, *, checked: bool = False, mode: int | Non
 
     Args:
         checked: with a checksum of itself, which `formats.load` compares.
-        mode, synced: as for `write_text`.
+        mode, synced: as for `write_bytes`.
     """
+    write_text(path, json_text(value, checked=checked), mode=mode, synced=synced)
+
+
+def json_text(value: Any, *, checked: bool = False) -> str:
+    """The text that `write_json` writes."""
     text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-    write_text(path, checksum.add(text) if checked else text, mode=mode, synced=synced)
+    return checksum.add(text) if checked else text
 
 
 def replace_symlink(link: Path, target: str) -> None:

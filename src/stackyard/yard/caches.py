@@ -206,6 +206,13 @@ def _uv_pointers(archive: Path) -> Iterator[Path]:
             yield link
 
 
+def _links_beside(interpreter: Path) -> Iterator[Path]:
+    """The names that uv gives an interpreter besides its own: links to its directory."""
+    for path in disk.entries(interpreter.parent):
+        if path.is_symlink() and (path.parent / path.readlink()) == interpreter:
+            yield path
+
+
 CONDA = Kind(
     "conda",
     lambda yard: yard.conda,
@@ -225,14 +232,27 @@ UV = Kind(
     companions=_uv_pointers,
     is_rewritten=lambda name: name.endswith(".dist-info/RECORD"),
 )
+PYTHONS = Kind(
+    "python",
+    lambda yard: yard.pythons,
+    "*",
+    besides=(".lock", ".temp", ".cache", ".gitignore"),  # uv's own
+    companions=_links_beside,
+)
 KINDS = (
     CONDA,
     Kind("sources", lambda yard: yard.sources, "*/*", _audit_source),
     Kind("wheels", lambda yard: yard.wheels, "??/*", _audit_wheel, scratch=(".*",)),
     BYTECODE,
     UV,
-    Kind("repodata", lambda yard: yard.repodata),
-    Kind("python", lambda yard: yard.pythons),
+    Kind(
+        "repodata",
+        lambda yard: yard.repodata,
+        "*",
+        besides=("*.lock", "*.info.json", "pkgs"),
+        companions=lambda index: [index.with_suffix(".info.json")],
+    ),
+    PYTHONS,
     Kind("memo", lambda yard: yard.memos, "*.json"),
     Kind("notes", lambda yard: yard.notes, "**/*.json", _audit_note),
 )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from stackyard.errors import InputError, MissingError, StackyardError
-from stackyard.yard import disk, formats, generations, revisions
-from stackyard.yard.layout import RevisionPaths, Yard
+from stackyard.yard import disk, formats, generations, moved, revisions
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard, place_of
 from stackyard.yard.record import BuildRecord, Entry, State, read_record
 
 
@@ -21,20 +23,35 @@ def listing(yard: Yard, *, everything: bool = False) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for each in yard.lineage():
         entries = generations.entries(each)
-        rows += [row(entry, each) for entry in entries if everything or entry.is_visible]
+        gone = _deleted(each, entries) if everything else ()
+        shown = (replace(e, state="missing") if e.module in gone else e for e in entries if everything or e.is_visible)
+        rows += [row(entry, each) for entry in shown]
         if everything:
-            shown = {entry.module for entry in entries}
+            listed = {entry.module for entry in entries}
             unlisted = (_unlisted(paths) for paths in revisions.folders(each) if disk.is_there(paths.record))
-            rows += [row(entry, each, published=False) for entry in unlisted if entry.module not in shown]
+            rows += [row(entry, each, published=False) for entry in unlisted if entry.module not in listed]
     return rows
+
+
+def _deleted(yard: Yard, entries: Iterable[Entry]) -> set[str]:
+    """The removed revisions whose files are neither in the trash nor in their place: nothing brings them back."""
+    from stackyard.yard import trash
+
+    removed = [entry for entry in entries if entry.state == "removed"]
+    there = trash.removed(yard) if removed else {}
+    return {e.module for e in removed if place_of(e.folder) not in there and not disk.is_there(Path(e.folder))}
 
 
 def resolve(yard: Yard, name: str) -> Entry:
     """The revision of a name: ``pytorch``, ``pytorch/2.13`` or a full module name, which may be built and unpublished.
 
+    ``pytorch@py312-gpu`` and ``pytorch/2.13@py312-gpu`` name the newest revision of a variant.
+
     Raises:
-        InputError: no such revision; the hint shows similar names.
+        InputError: no such revision; the hint shows similar names, or the variants that there are.
     """
+    if "@" in name:
+        return _of_variant(yard, name)
     names: set[str] = set()
     for each in yard.lineage():
         for entry in generations.entries(each):
@@ -47,11 +64,28 @@ def resolve(yard: Yard, name: str) -> Entry:
     record = revisions.find(yard, name)
     if record is not None:
         return entry_of(record)
-    import difflib  # late: only an error needs it
+    import difflib  # late: only an error needs them
+
+    from stackyard.host.quoting import cut
 
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
     hint = f"did you mean {' or '.join(near)}?" if near else "list the published revisions with `stackyard list`"
-    raise InputError(f"no such revision in {yard.root}: {name}", hint=hint)
+    raise InputError(f"no such revision in {yard.root}: {cut(name)}", hint=hint)
+
+
+def _of_variant(yard: Yard, name: str) -> Entry:
+    """The newest visible revision of ``stack@variant`` or ``stack/version@variant``, in this yard, else in a parent."""
+    stack, _, variant = name.partition("@")
+    stack, _, version = stack.partition("/")
+    there: dict[str, None] = {}
+    for each in yard.lineage():
+        entries = [e for e in generations.entries(each) if e.stack == stack and version in ("", e.version)]
+        there |= dict.fromkeys(e.variant for e in entries if e.is_visible and e.variant)
+        found = [e for e in entries if e.is_visible and e.variant == variant]
+        if found:  # their order is that of the versions
+            return max(enumerate(found), key=lambda each: (not each[1].superseded, each[0]))[1]
+    hint = f"{stack} has {', '.join(there)}" if there else "list the published revisions with `stackyard list`"
+    raise InputError(f"no such variant in {yard.root}: {name}", hint=hint)
 
 
 def record_of(yard: Yard, name: str) -> BuildRecord:
@@ -64,9 +98,10 @@ def record_of(yard: Yard, name: str) -> BuildRecord:
     """
     entry = resolve(yard, name)
     if not disk.is_there(Path(entry.folder)):
-        hint = "restore it from a copy, or deploy its file again"
+        back = f"bring it back: `stackyard remove {entry.module} --undo`"
+        hint = back if entry.state == "removed" else "restore it from a copy, or deploy its file again"
         raise MissingError(f"{entry.folder} not found: {entry.module} was removed", hint=hint)
-    return read_record(RevisionPaths.of(entry.folder).record)
+    return moved.located(read_record(RevisionPaths.of(entry.folder).record), entry)
 
 
 def size(record: BuildRecord) -> dict[str, Any]:
@@ -135,16 +170,28 @@ def row(entry: Entry, yard: Yard, *, published: bool = True) -> dict[str, Any]:
         "variant": entry.variant,
         "revision": entry.revision,
         "default": entry.default,
-        "state": _condition(paths) or entry.state,
+        "state": "removed" if entry.state == "removed" else _condition(paths) or entry.state,
         "published": published and entry.is_visible,
         "path": entry.folder,
         "created": entry.created,
         "aliases": [f"{entry.stack}/{alias}" for alias in entry.aliases],
         "deprecated": entry.deprecated,
         "superseded": entry.superseded,
+        "retired": entry.retired,
+        "successor": entry.successor,
         "report_file": str(paths.report) if entry.state in ("failed", "held") else "",
+        "adopted": _adopted(paths),
         "yard": str(yard.root),
     }
+
+
+def _adopted(paths: RevisionPaths) -> str:
+    """The prefix of an adopted revision; empty for one that was built, or whose record cannot be read."""
+    try:
+        found = revisions.readable(paths) if disk.is_there(paths.adopted) else None
+    except (OSError, StackyardError):
+        return ""
+    return found.prefix if found and found.adopted else ""
 
 
 def _condition(paths: RevisionPaths) -> str:

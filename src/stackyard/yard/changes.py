@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from stackyard.late import dataclass
 from stackyard.yard.record import Entry
 
 _WITHOUT = {"deprecated": "deprecated", "notice": "with a notice", "help": "with a help text"}
@@ -17,6 +18,7 @@ class Changes:
     Attributes:
         added: users can load them by a short name now, and could not before.
         withdrawn: they are hidden now; they load by their full names.
+        removed: their files are put aside, until `stackyard gc` deletes them.
         missing: they are no longer published because their files do not exist.
         relabelled: what changed about a revision that was and is published, one phrase each.
         defaults: by stack, what its bare name loaded before and loads now; empty: nothing.
@@ -24,6 +26,7 @@ class Changes:
 
     added: tuple[str, ...] = ()
     withdrawn: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     relabelled: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     defaults: Mapping[str, tuple[str, str]] = field(default_factory=dict)
@@ -38,10 +41,15 @@ def compare(before: Iterable[Entry], after: Iterable[Entry]) -> Changes:
     return Changes(
         added=tuple(module for module, e in new.items() if e.is_visible and module not in seen),
         withdrawn=tuple(m for m in lost if m in new and new[m].state == "withdrawn"),
+        removed=tuple(m for m, e in new.items() if e.state == "removed" and _was(old.get(m)) != "removed"),
         missing=tuple(m for m in lost if m not in new or new[m].state == "missing"),
         relabelled={module: words for module, words in phrases.items() if words},
         defaults=_moved(_defaults(old.values()), _defaults(new.values())),
     )
+
+
+def _was(entry: Entry | None) -> str:
+    return entry.state if entry else ""
 
 
 def _phrases(old: Entry, new: Entry) -> Iterator[str]:
@@ -51,6 +59,9 @@ def _phrases(old: Entry, new: Entry) -> Iterator[str]:
         yield "superseded" if new.superseded else "the newest again"
     if old.hidden != new.hidden:
         yield "hidden" if new.hidden else "no longer hidden"
+    if (old.retired, old.successor) != (new.retired, new.successor):
+        use = f": use {new.successor}" if new.successor else ""
+        yield f"retired from {new.retired}{use}" if new.retired else "no longer retired"
     for name, without in _WITHOUT.items():
         if getattr(old, name) != getattr(new, name):
             yield f"{name}: {getattr(new, name)}" if getattr(new, name) else f"no longer {without}"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
+
+_TAKEN = (errno.ENOTEMPTY, errno.EEXIST)
 
 
 def claim(made: Path, name: Path) -> bool:
@@ -21,11 +24,11 @@ def claim(made: Path, name: Path) -> bool:
     mine = made.stat()
     try:
         os.rename(made, name)
-    except OSError:
+    except OSError as error:
         if _is(name, mine):
             return True  # done by the server, whose answer was lost: the client asked again
-        if os.path.lexists(name):
-            return False
+        if error.errno in _TAKEN or os.path.lexists(name):
+            return False  # also where what had it is gone meanwhile
         raise
     return True
 

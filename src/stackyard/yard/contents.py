@@ -13,18 +13,21 @@ import stat
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
 
 from stackyard.errors import StackyardError
 from stackyard.host.hashing import sha256_file
+from stackyard.late import dataclass
 from stackyard.yard import disk, formats
 
 FORMAT = 1
 _ESCAPED = re.compile(r"\\(\\|x[0-9a-f]{2})")
 Tree = dict[str, os.stat_result]
 """The files and symbolic links below a directory by their relative path; directories end with a slash."""
+Digest = Callable[[Path], str]
+"""sha256 of a file; empty, which no file has, for one that cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -102,8 +105,11 @@ class Damage:
 
 
 def scan(root: Path, below: Collection[str] = ("",)) -> Tree:
-    """Every file and directory of a tree, or of these parts of it (``prefix/``), without following links."""
-    stack = [part for part in below if not part or disk.is_folder(root / part)]
+    """Every file and directory of a tree, or of these parts of it (``prefix/``), without following links.
+
+    A part that is a link has nothing in it: what it leads to is not the tree's.
+    """
+    stack = [part for part in below if not part or _is_own_folder(root / part)]
     found: Tree = {part: (root / part).lstat() for part in stack if part}
     while stack:
         part = stack.pop()
@@ -115,6 +121,10 @@ def scan(root: Path, below: Collection[str] = ("",)) -> Tree:
                     stack.append(name)
                 found[name] = entry.stat(follow_symlinks=False)
     return found
+
+
+def _is_own_folder(path: Path) -> bool:
+    return disk.is_folder(path) and not path.is_symlink()
 
 
 def note(root: Path, tree: Tree, known: Callable[[os.stat_result], str] = lambda _: "") -> Contents:
@@ -145,13 +155,13 @@ def _item(status: os.stat_result, digest: str) -> Item:
     return Item(stat.S_IMODE(status.st_mode) & ~0o222, status.st_size, status.st_mtime_ns, digest)
 
 
-def _digests(root: Path, names: Iterable[str], digest: Callable[[Path], str]) -> list[str]:
+def _digests(root: Path, names: Iterable[str], digest: Digest) -> list[str]:
     """The digests of files, in their order. On all cores."""
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         return list(pool.map(lambda name: digest(root / name), names, chunksize=16))
 
 
-def _digest_if_readable(path: Path) -> str:
+def digest_if_readable(path: Path) -> str:
     """sha256 of a file; empty, which no file has, for one that cannot be read."""
     try:
         return sha256_file(path)
@@ -162,11 +172,14 @@ def _digest_if_readable(path: Path) -> str:
 # --------------------------------------------------------------------------- comparing
 
 
-def compare(contents: Contents, root: Path, tree: Tree, read: Collection[str] = ()) -> Iterator[Damage]:
+def compare(
+    contents: Contents, root: Path, tree: Tree, read: Collection[str] = (), digest: Digest = digest_if_readable
+) -> Iterator[Damage]:
     """What differs from the note: sizes, links and permissions of all files, the bytes of those with another time.
 
     Args:
         read: files whose bytes are compared too.
+        digest: how a file is read, from several threads.
     """
     doubtful = set(read)
     for name, item in contents.files.items():
@@ -187,8 +200,8 @@ def compare(contents: Contents, root: Path, tree: Tree, read: Collection[str] = 
     yield from (Damage(name, "missing") for name in sorted(contents.folders) if f"{name}/" not in tree)
     yield from _unexpected(contents, tree)
     names = sorted(name for name in doubtful if name in tree and contents.files[name].sha256)
-    for name, digest in zip(names, _digests(root, names, _digest_if_readable), strict=True):
-        if digest != contents.files[name].sha256:
+    for name, found in zip(names, _digests(root, names, digest), strict=True):
+        if found != contents.files[name].sha256:
             yield Damage(name, "changed")
 
 

@@ -12,8 +12,10 @@ import os
 import shutil
 import stat
 import threading
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from stackyard.errors import StackyardError
@@ -26,6 +28,12 @@ _FICLONE = 0x40049409  # linux/fs.h: _IOW(0x94, 9, int)
 _NOT_LINKABLE = {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
 ABSENT = (FileNotFoundError, NotADirectoryError)
 """The errors by which nothing has a path; after any other one that is not known."""
+_NOT_FOUND = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM)
+"""Those after which a search goes on elsewhere."""
+ANSWER_S = 10.0
+"""For a file system to answer; an automounter that mounts it first takes a second or two."""
+_AT_ONCE = 200
+"""Directories that are opened at once, each in a thread."""
 _REMOVED = ".removed-"
 _BLOCK = 512  # st_blocks counts units of 512 bytes whatever the file system's own block is
 
@@ -176,6 +184,50 @@ def is_there(path: Path) -> bool:
     return _status(path) is not None
 
 
+def look_into(folder: Path, within_s: float = ANSWER_S) -> None:
+    """Open a directory, in a thread of its own: on a file system that hangs no call returns.
+
+    Raises:
+        StackyardError: it did not answer in time.
+        OSError: it cannot be opened.
+    """
+    for _, error in looked_into([folder], within_s):
+        if error is not None:
+            raise error
+
+
+def looked_into(folders: Sequence[Path], within_s: float = ANSWER_S) -> Iterator[tuple[Path, Exception | None]]:
+    """The same for many directories at once; each with the error, or None. All that hang are waited for together."""
+    for start in range(0, len(folders), _AT_ONCE):
+        looks = [_Look(folder) for folder in folders[start : start + _AT_ONCE]]
+        until = time.monotonic() + within_s
+        yield from ((look.folder, look.error(until, within_s)) for look in looks)
+
+
+class _Look:
+    """A thread that opens a directory."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self._found = folder, list[OSError | None]()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+
+    def _look(self) -> None:
+        try:
+            with os.scandir(self.folder):
+                self._found.append(None)
+        except OSError as error:
+            self._found.append(error)
+
+    def error(self, until: float, within_s: float) -> Exception | None:
+        """Why it could not be opened before a moment of the monotonic clock."""
+        self._thread.join(max(0.0, until - time.monotonic()))
+        if self._found:
+            return self._found[0]
+        hint = "its file system hangs (`df` would too): try again later, or ask who runs it"
+        return StackyardError(f"{self.folder} does not answer: timed out after {within_s:g} s", hint=hint)
+
+
 def is_folder(path: Path) -> bool:
     """Whether a directory has this path, links followed. Raises as `is_there` does."""
     status = _status(path)
@@ -208,6 +260,30 @@ def entries(folder: Path) -> list[Path]:
     return [folder / name for name in names(folder)]
 
 
+def matching(folder: Path, pattern: str) -> list[Path]:
+    """What `Path.glob` finds, sorted, also where another process removes directories meanwhile: before Python 3.13 that
+    is an error there. What may not be looked into, and links that lead nowhere, are left out.
+
+    Raises:
+        OSError: the file system failed.
+    """
+    found = [folder]
+    for part in pattern.split("/"):
+        found = [path for each in found for path in _matching(each, part)]
+    return sorted(found)
+
+
+def _matching(folder: Path, part: str) -> list[Path]:
+    try:
+        if "*" in part:
+            return [folder / name for name in os.listdir(folder) if fnmatchcase(name, part)]  # noqa: PTH208
+        return [folder / part] if is_there(folder / part) else []
+    except OSError as error:
+        if error.errno not in _NOT_FOUND:
+            raise
+        return []
+
+
 def content(path: Path) -> bytes | None:
     """What a file holds; None if nothing has this path. Raises as `is_there` does."""
     try:
@@ -216,18 +292,41 @@ def content(path: Path) -> bytes | None:
         return None
 
 
+def of_anybody(path: Path, most: int) -> tuple[bytes, os.stat_result]:
+    """What a file holds that any account may have put there, up to so many bytes; and its status.
+
+    Raises:
+        OSError: it cannot be opened, e.g. it is a symbolic link.
+        ValueError: it is no regular file: a pipe would be waited for, a device may have no end.
+    """
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
+        status = os.fstat(stream.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError(f"{path} is not a file")
+        return stream.read(most), status
+
+
 def remove_tree(path: Path) -> None:
     """Remove a tree or a file so that its name is free at once: it is renamed first. It may be missing."""
     doomed = path.with_name(f".{path.name}{_REMOVED}{process_token()}")
     with suppress(FileNotFoundError):
         os.replace(path, doomed)
-    if doomed.is_symlink() or doomed.is_file():
-        doomed.unlink()
+    delete_tree(doomed)
+
+
+def delete_tree(path: Path) -> None:
+    """Remove a tree or a file where it is; links in it are removed and not followed. It may be missing.
+
+    Raises:
+        OSError: a part of it belongs to another account.
+    """
+    if path.is_symlink() or path.is_file():
+        path.unlink()
         return
-    _allow_removal(doomed)
-    shutil.rmtree(doomed, ignore_errors=True)
-    if doomed.exists():
-        shutil.rmtree(doomed)
+    _allow_removal(path)
+    shutil.rmtree(path, ignore_errors=True)
+    if path.exists():
+        shutil.rmtree(path)
 
 
 def leftovers(folder: Path) -> list[Path]:
@@ -248,16 +347,32 @@ class DiskFull(StackyardError):
     """The file system, or this user's part of it, has no room left."""
 
 
-def failure(error: OSError, step: str) -> StackyardError:
-    """An error of the file system, with what to do about it. `step` is what was being done: "building demo/1.0-1"."""
+def failure(error: OSError, step: str, hint: str = "") -> StackyardError:
+    """An error of the file system, with what to do about it.
+
+    Args:
+        step: what was being done: "building demo/1.0-1".
+    """
     if space.is_full(error):
-        return no_space(step, str(error.filename or error.strerror))
-    return StackyardError(f"{step} failed: {error}", hint="published revisions are unchanged; deploy again")
-
-
-def no_space(step: str, place: str = "") -> DiskFull:
-    """The error for a full file system. `step` is what was being done: "compiling horovod 0.28.1"."""
-    return DiskFull(
-        f"no space left while {step}" + (f" ({place})" if place else ""),
-        hint="free some space and deploy again: published revisions are unchanged, finished work is in the cache",
+        return no_space(step, str(error.filename or error.strerror), hint)
+    return StackyardError(
+        f"{step} failed: {error}", hint=hint or "published revisions are unchanged; type the same again"
     )
+
+
+def no_space(step: str, place: str = "", hint: str = "") -> DiskFull:
+    """The error for a full file system. `step` is what was being done: "compiling horovod 0.28.1"."""
+    again = "free some space and type the same again: published revisions are unchanged, finished work is in the cache"
+    return DiskFull(f"no space left while {step}" + (f" ({place})" if place else ""), hint=hint or again)
+
+
+def require_mounted_for_writing(place: Path, what: str) -> None:
+    """Raise StackyardError where a directory is on a file system that is mounted read-only: no owner can change that.
+
+    Args:
+        what: what cannot be done: "cannot write to the yard /sw".
+    """
+    with suppress(OSError):
+        if os.statvfs(place).f_flag & os.ST_RDONLY:
+            raise StackyardError(f"{what}: its file system is mounted read-only here",
+                                 hint="use a host that may write there, such as a login node")  # fmt: skip

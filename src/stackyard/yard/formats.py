@@ -52,14 +52,27 @@ def load(path: Path, kind: Kind[Made]) -> Made:
     Raises:
         StackyardError: what the kind makes; the file is missing, damaged, of a newer format, or has an unknown key.
     """
+    return parsed(bytes_of(path, kind), str(path), kind)
+
+
+def bytes_of(path: Path, kind: Kind[Any]) -> bytes:
+    """What is in a file. Raises as `load`."""
     try:
-        text, checked = checksum.remove(path.read_bytes().decode("utf-8"))
+        return path.read_bytes()
+    except OSError as error:
+        raise unreadable(str(path), kind, error) from error
+
+
+def parsed(raw: bytes, origin: str, kind: Kind[Made]) -> Made:
+    """The object in a file's bytes. Raises as `load`; `origin` names the file in errors."""
+    try:
+        text, checked = checksum.remove(raw.decode("utf-8"))
         value = content(text)
         if not checked:
             _require_unchecked(value, kind)
-    except (OSError, ValueError) as error:
-        raise damaged(str(path), kind, cause(error)) from error
-    return read(value, str(path), kind)
+    except ValueError as error:
+        raise damaged(origin, kind, cause(error)) from error
+    return read(value, origin, kind)
 
 
 def _require_unchecked(value: Any, kind: Kind[Any]) -> None:
@@ -92,6 +105,13 @@ def read(value: Any, origin: str, kind: Kind[Made]) -> Made:
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         reason = f"missing key {error}" if isinstance(error, KeyError) else str(error)
         raise damaged(origin, kind, reason) from error
+
+
+def unreadable(origin: str, kind: Kind[Any], error: OSError | ValueError) -> StackyardError:
+    """The error for a file that was not read: who may not read it is told whom to ask, not that it is damaged."""
+    if isinstance(error, PermissionError):
+        return kind.error(f"cannot read {origin}: {cause(error)}", hint="ask its owner to let you read it")
+    return damaged(origin, kind, cause(error))
 
 
 def damaged(origin: str, kind: Kind[Any], reason: str) -> StackyardError:

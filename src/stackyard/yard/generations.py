@@ -20,20 +20,23 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path
 
 from stackyard.errors import InputError, StackyardError
 from stackyard.host.hashing import sha256_file
 from stackyard.host.identity import this_process
-from stackyard.yard import atomic, contents, disk
+from stackyard.late import dataclass
+from stackyard.yard import atomic, contents, disk, manifestfile, moved
 from stackyard.yard.claim import claim
-from stackyard.yard.layout import GenerationPaths, Yard
+from stackyard.yard.folders import GenerationPaths
+from stackyard.yard.layout import Yard
 from stackyard.yard.lease import is_abandoned
 from stackyard.yard.record import Entry, Manifest, read_manifest
 
@@ -73,13 +76,17 @@ def _link(yard: Yard) -> Path | None:
 
 
 def current(yard: Yard) -> Manifest | None:
-    """The current generation's manifest, or None if nothing was ever published. Raises as `current_number` does."""
+    """The current generation's manifest, or None if nothing was ever published. Raises as `current_number` does.
+
+    In a yard that was moved its entries have the directories in which their revisions are now.
+    """
     number = current_number(yard)
     if not number:
         return None
     if not disk.is_there(yard.generation(number).root):
         raise _damaged(yard, f"{yard.modules} points to generation {number}, which does not exist")
-    return read_manifest(yard.generation(number).manifest)
+    found = read_manifest(yard.generation(number).manifest)
+    return replace(found, entries=moved.as_it_lies(yard, found.entries))
 
 
 def entries(yard: Yard) -> tuple[Entry, ...]:
@@ -116,6 +123,31 @@ def readable(yard: Yard) -> Iterator[Manifest]:
         except StackyardError:
             continue
         yield manifest
+
+
+def complete(yard: Yard) -> Iterator[Manifest]:
+    """The manifests that together list every revision that was ever published: of each line of generations the newest.
+
+    A generation lists all of the one before it, which only the end of a file is read for: the history of years is long.
+    """
+    listed: set[int | None] = set()
+    for number in numbers(yard):
+        file = yard.generation(number).manifest
+        if number in listed:
+            listed.add(_previous(file))
+            continue
+        with suppress(StackyardError):
+            manifest = read_manifest(file)
+            listed.add(_previous(file))
+            yield manifest
+
+
+def _previous(file: Path) -> int | None:
+    """The generation before one, from the end of its manifest; None where that does not say it: format 1 did not."""
+    with suppress(OSError, ValueError):
+        found = re.findall(rb'\n  "previous": (\d+),?\n', manifestfile.end(file))
+        return int(found[-1]) if found else None
+    return None
 
 
 @dataclass(frozen=True)
@@ -270,7 +302,7 @@ def _ranges(numbers: list[int]) -> str:
 
 def _is_complete(yard: Yard, number: int) -> bool:
     """Whether a number is that of a generation: not the empty one, nor one that a former version did not complete."""
-    return number > 0 and disk.is_there(yard.generation(number).manifest)
+    return number > 0 and manifestfile.is_there(yard.generation(number).manifest)
 
 
 def _newest(yard: Yard) -> int:

@@ -1,193 +1,45 @@
-"""Every path of a yard, in three classes; no other module joins these names.
+"""Every path of a yard; no other module joins these names, but `folders` those within one revision or generation.
 
 <yard>/
   cache/{conda,sources,wheels,bytecode,uv,repodata,python,memo,notes}/   `stackyard.yard.caches` has a table of them
   cache/accounts/<uid>/{conda,...}/   the same for each further account that writes to this yard
   locks/<spec hash>.lock  locks/files/<hash of a path>.lock
   stacks/<stack>/<version>-<variant>-<revision>/
-      {lock/stack.lock,prefix/,recipe/,commands/,checks/}  condarc  [image.sqsh launch]
-      {record,record.spare,files,module,checks,damaged,report}.json  report.xml  build.log
+      {lock/stack.lock,prefix/,recipe/,commands/,asking/,checks/,signatures/}  condarc  [image.sqsh launch]  [drift/]
+      {record,record.spare,files,module,checks,adopted,damaged,report}.json  report.xml  build.log
       building/<n>/{owner.json,beat}  .work/     while it is built
   generations/<n>/{manifest.json,modules/}       `.draft-<host>-<pid>-<random>` while it is written
+      manifest.json.gz                           in place of the manifest of an old one (`stackyard.yard.manifestfile`)
       owner.json  owner-<random>.json            until the link is where it belongs
   modules -> generations/<n>/modules
+  shared/<group>/{modules/,later/<stack>.json}   modulefiles of what its owner shares with a group, also later
+  extensions/<name>/{stack.yaml,stack.yaml.lock}   as `stackyard extend` writes them
   bases/<name>/{base.json,root.sqsh,oci/}        images that others made; `.<name>~<process>` while one is imported
   leases/<name>/<n>/{owner.json,beat}
-  licences.json
+  uses/<revision>@<host>.<pid>.<random>.json     who runs what; every user who may read the yard may write here
+  children/<hash of a path>.json                 the yards that extend revisions of this one
+  usage/<host>.<uid>.<month>.log                 one line for each use of a revision
+  usage/since                                    the day on which counting was switched on
+  trash/<id>/{what.json,content}                 what was removed, until its grace time is over
+  licences.json  signatures.json                 who accepted what; who must have signed what (`yard.signatures`)
+  move.json                                      while the yard is moved to this place
+  former/{stacks,generations,modules,shared}/    what was here, while the yard is built again where it lies
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
 from stackyard.late import dataclass
 from stackyard.yard import disk
+from stackyard.yard.folders import BasePaths, GenerationPaths, RevisionPaths
 
 ACCOUNTS = "accounts"
 """The directory in a cache that holds the parts of other accounts."""
-
-
-@dataclass(frozen=True)
-class RevisionPaths:
-    """The directory of one revision. It counts as built once `record` exists, which is written last."""
-
-    root: Path
-
-    @classmethod
-    def of(cls, folder: str | Path) -> RevisionPaths:
-        """The paths of a revision whose directory a record or a manifest names."""
-        return cls(Path(folder))
-
-    @property
-    def yard(self) -> Path:
-        """The root of the yard that it is in."""
-        return self.root.parents[2]
-
-    @property
-    def prefix(self) -> Path:
-        """The installed software; never changed after the record is written."""
-        return self.root / "prefix"
-
-    @property
-    def image(self) -> Path:
-        """All files of the prefix in one, where the revision is an image; `prefix` then holds stubs."""
-        return self.root / "image.sqsh"
-
-    @property
-    def launcher(self) -> Path:
-        """The program behind each stub: it mounts the image where that is not mounted, and runs the command in it."""
-        return self.root / "launch"
-
-    @property
-    def lock(self) -> Path:
-        """The lock that it was built from."""
-        return self.root / "lock" / "stack.lock"
-
-    @property
-    def recipe(self) -> Path:
-        """Copies of the input files."""
-        return self.root / "recipe"
-
-    @property
-    def record(self) -> Path:
-        """The marker: what was built, from what, how."""
-        return self.root / "record.json"
-
-    @property
-    def spare(self) -> Path:
-        """The same text as `record`: it is read in place of a damaged one, and that is restored from it."""
-        return self.root / "record.spare.json"
-
-    @property
-    def files(self) -> Path:
-        """What every file of `prefix`, `lock` and `recipe` holds; the record has its hash."""
-        return self.root / "files.json"
-
-    @property
-    def damaged(self) -> Path:
-        """The files that cannot be made again as they were: the revision is not reused by a deploy."""
-        return self.root / "damaged.json"
-
-    @property
-    def report(self) -> Path:
-        """The last verification."""
-        return self.root / "report.json"
-
-    @property
-    def checks(self) -> Path:
-        """What the revision is verified against, where that changed after its build."""
-        return self.root / "checks.json"
-
-    @property
-    def check_scripts(self) -> Path:
-        """Copies of the scripts in `checks`."""
-        return self.root / "checks"
-
-    @property
-    def junit(self) -> Path:
-        """The same verification as JUnit XML."""
-        return self.root / "report.xml"
-
-    @property
-    def module(self) -> Path:
-        """The operations of its module, frozen when the modulefile was first written."""
-        return self.root / "module.json"
-
-    @property
-    def condarc(self) -> Path:
-        """The site's policy for environments that users create on top of it; CONDARC names this file."""
-        return self.root / "condarc"
-
-    @property
-    def commands(self) -> Path:
-        """Scripts for the commands that its module offers, where it does not offer the whole stack."""
-        return self.root / "commands"
-
-    @property
-    def building(self) -> Path:
-        """The lease of whoever builds here, with the inputs; removed once the record is written."""
-        return self.root / "building"
-
-    @property
-    def log(self) -> Path:
-        """The output of every program that the build ran."""
-        return self.root / "build.log"
-
-    @property
-    def work(self) -> Path:
-        """Scratch space of the build, removed at its end."""
-        return self.root / ".work"
-
-
-@dataclass(frozen=True)
-class BasePaths:
-    """The directory of one base image. It gets its name once everything is in it."""
-
-    root: Path
-
-    @property
-    def record(self) -> Path:
-        """What was imported, from where, by whom."""
-        return self.root / "base.json"
-
-    @property
-    def image(self) -> Path:
-        """All its files, as one SquashFS."""
-        return self.root / "root.sqsh"
-
-    @property
-    def layout(self) -> Path:
-        """The same as an OCI layout: its layers, unchanged."""
-        return self.root / "oci"
-
-
-@dataclass(frozen=True)
-class GenerationPaths:
-    """The directory of one generation."""
-
-    root: Path
-
-    @property
-    def modules(self) -> Path:
-        """Its modulefiles, run-command files and spider cache."""
-        return self.root / "modules"
-
-    @property
-    def manifest(self) -> Path:
-        """The revisions that it publishes."""
-        return self.root / "manifest.json"
-
-    @property
-    def owner(self) -> Path:
-        """The process that writes it; removed once users see it."""
-        return self.mark("")
-
-    def mark(self, token: str) -> Path:
-        """A process that moves the link to it; a token of ``*`` is the pattern of all, that of the `owner` too."""
-        return self.root / f"owner{token}.json"
 
 
 @dataclass(frozen=True)
@@ -245,6 +97,10 @@ class Yard:
         """Python interpreters that uv installed."""
         return self.cache / "python"
 
+    def interpreter(self, name: str) -> Path:
+        """One of them, by the name of its directory."""
+        return self.pythons / name
+
     @property
     def memos(self) -> Path:
         """Notes of deploys that changed nothing."""
@@ -293,14 +149,91 @@ class Yard:
         """Who is writing what in this yard (`yard.lease`)."""
         return self.root / "leases"
 
+    @property
+    def uses(self) -> Path:
+        """Who is running which revision (`yard.uses`)."""
+        return self.root / "uses"
+
+    @property
+    def children(self) -> Path:
+        """Yards whose revisions extend those of this one (`yard.children`)."""
+        return self.root / "children"
+
+    @property
+    def trash(self) -> Path:
+        """What was removed and can still be brought back (`yard.trash`)."""
+        return self.root / "trash"
+
+    def child(self, root: Path) -> Path:
+        """The note of the yard at `root` that it extends revisions of this one."""
+        return self.children / f"{hashlib.sha256(os.fsencode(root)).hexdigest()[:32]}.json"
+
+    @property
+    def usage(self) -> Path:
+        """How often revisions are used (`yard.usage`)."""
+        return self.root / "usage"
+
+    @property
+    def usage_since(self) -> Path:
+        """The day since which uses are counted."""
+        return self.usage / "since"
+
+    def usage_log(self, host: str, uid: int, month: str) -> Path:
+        """The uses of one account on one host in a month (``2026-11``)."""
+        return self.usage / f"{host}.{uid}.{month}.log"
+
+    def inner(self, path: str) -> Path:
+        """What has a path relative to this yard, as `trash` notes it."""
+        return self.root / path
+
+    def thrown(self, name: str) -> Path:
+        """One thing in the trash."""
+        return self.trash / name
+
     def lease(self, name: str) -> Path:
         """The directory of one lease."""
         return self.leases / quote(name, safe="")
+
+    def shared(self, group: str) -> Path:
+        """The modulefiles of what is shared with a group, and of nothing else."""
+        return self.shares / quote(group, safe="") / "modules"
+
+    def shared_later(self, group: str, stack: str) -> Path:
+        """The note that a group gets also what is published of a stack later."""
+        return self.shares / quote(group, safe="") / "later" / f"{stack}.json"
+
+    @property
+    def extensions(self) -> Path:
+        """The files of extensions."""
+        return self.root / "extensions"
+
+    def extension(self, name: str) -> Path:
+        """The directory of an extension's file and its lock, as `stackyard extend` writes them."""
+        return self.extensions / name
 
     @property
     def licences(self) -> Path:
         """Which licences were accepted, by whom and when."""
         return self.root / "licences.json"
+
+    @property
+    def signatures(self) -> Path:
+        """Which signatures revisions must have."""
+        return self.root / "signatures.json"
+
+    @property
+    def move_note(self) -> Path:
+        """From where a yard is moved to this place; removed once that is published."""
+        return self.root / "move.json"
+
+    def former(self) -> Yard:
+        """What is put aside of a yard that is built again where it lies."""
+        return replace(self, root=self.root / "former", account="")
+
+    @property
+    def shares(self) -> Path:
+        """Modulefiles for groups, a directory for each."""
+        return self.root / "shared"
 
     def package(self, stem: str) -> Path:
         """An unpacked conda package; `stem` is ``name-version-build``."""
@@ -313,6 +246,10 @@ class Yard:
     def source(self, sha256: str, name: str) -> Path:
         """A source archive by the hash of its content and its file name."""
         return self.sources / sha256 / name
+
+    def licence_note(self, sha256: str) -> Path:
+        """What is known of the licence of a pip package, by the hash of its file."""
+        return self.cache / "licences" / sha256[:2] / sha256
 
     def wheel(self, key: str, bound: str = "") -> Path:
         """The directory of a compiled wheel.
@@ -343,10 +280,15 @@ class Yard:
         """What was solved for a spec hash."""
         return self.locks / f"{spec_hash}.lock"
 
+    @property
+    def file_locks(self) -> Path:
+        """The locks of spec files in directories that are read-only."""
+        return self.locks / "files"
+
     def lock_of(self, file: Path) -> Path:
-        """The lock of a spec file in a directory that is read-only: the whole file, by the path that it would have."""
+        """The lock of such a file: the whole lock, by the path that it would have beside the file."""
         digest = hashlib.sha256(os.fsencode(file.absolute())).hexdigest()
-        return self.locks / "files" / f"{digest[:32]}.lock"
+        return self.file_locks / f"{digest[:32]}.lock"
 
     def generation(self, number: int) -> GenerationPaths:
         """The paths of one generation."""
@@ -364,6 +306,10 @@ class Yard:
         """The paths of one revision; `folder` is the name that the site's naming template gives."""
         return RevisionPaths(self.stack(stack) / folder)
 
+    def named(self, folder: str | Path) -> RevisionPaths:
+        """The paths of a revision of this yard that a record or a manifest names, as this yard's own path has them."""
+        return self.revision(*place_of(folder).split("/"))
+
     def lineage(self) -> tuple[Yard, ...]:
         """This yard, its parent, and so on: the order in which things are looked up."""
         return (self, *(self.parent.lineage() if self.parent else ()))
@@ -376,6 +322,11 @@ class Yard:
     def own(self) -> Yard:
         """This yard, or the one whose place it takes."""
         return self.parent if self.scratch and self.parent else self
+
+
+def place_of(folder: str | Path) -> str:
+    """Stack and name of the directory of a revision: the same, whatever links its yard is named through."""
+    return "/".join(Path(folder).parts[-2:])
 
 
 def is_yard(folder: Path) -> bool:

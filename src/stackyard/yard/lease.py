@@ -18,16 +18,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from stackyard.errors import StackyardError
+from stackyard.host import clock
 from stackyard.host.identity import Identity, account_name, this_process
+from stackyard.late import dataclass
 from stackyard.yard import disk
 from stackyard.yard.claim import claim
-
-_DAY_S = 86400.0
 
 
 @dataclass(frozen=True)
@@ -143,6 +142,7 @@ def lease(
     wait_s: float = 3600,
     on_wait: Callable[[str], None] | None = None,
     pace: Pace | None = None,
+    stop: threading.Event | None = None,
 ) -> Iterator[Lease]:
     """Hold a lease.
 
@@ -152,34 +152,39 @@ def lease(
         wait_s: seconds to wait for another holder.
         on_wait: called at once with a sentence about the holder that is waited for, and again for every later one.
         pace: how often a heartbeat is written and how long a silence may last; `PACE` by default.
+        stop: once it is set, nothing is waited for any more.
 
     Raises:
-        StackyardError: another process held it for `wait_s`, or the file system failed.
+        StackyardError: another process held it for `wait_s` or until `stop`, or the file system failed.
     """
     pace = pace or PACE
-    held = _acquire(folder, name, time.monotonic() + wait_s, wait_s, on_wait or (lambda _: None), pace)
-    stop = threading.Event()
-    keeper = threading.Thread(target=_keep, args=(held, stop, pace.beat_s), daemon=True)
+    stop = stop or threading.Event()
+    held = _acquire(folder, name, time.monotonic() + wait_s, wait_s, on_wait or (lambda _: None), pace, stop)
+    ended = threading.Event()
+    keeper = threading.Thread(target=_keep, args=(held, ended, pace.beat_s), daemon=True)
     keeper.start()
     try:
         yield held
     finally:
-        stop.set()
+        ended.set()
         held.release()
 
 
-def _keep(held: Lease, stop: threading.Event, every_s: float) -> None:
-    while not stop.wait(every_s):
+def _keep(held: Lease, ended: threading.Event, every_s: float) -> None:
+    while not ended.wait(every_s):
         held.beat()
 
 
-def _acquire(folder: Path, name: str, deadline: float, wait_s: float, tell: Callable[[str], None], pace: Pace) -> Lease:
+def _acquire(
+    folder: Path, name: str, deadline: float, wait_s: float, tell: Callable[[str], None], pace: Pace,
+    stop: threading.Event,
+) -> Lease:  # fmt: skip
     watch = _Watch(pace.poll_s)
     told = ""
     while True:
         last = latest(folder)
         if last.is_free or (last.owner and last.owner.fate == "dead") or watch.silence_s(last) > pace.stale_s:
-            held = take(folder, name, last.number + 1)
+            held = take(folder, name, last)
             if held is not None:
                 held.forget_earlier()
                 return held
@@ -192,7 +197,8 @@ def _acquire(folder: Path, name: str, deadline: float, wait_s: float, tell: Call
                 f"timed out after {wait_s:g} s waiting for {name}: held by {last}",
                 hint=f"wait for it; if that process no longer exists, remove {last.folder / 'owner.json'}",
             )
-        time.sleep(pace.poll_s)
+        if stop.wait(pace.poll_s):
+            raise StackyardError(f"{name} is not waited for any more: held by {last}")
 
 
 class _Watch:
@@ -219,24 +225,28 @@ class _Watch:
         return self._silent_s
 
 
-def take(folder: Path, name: str, number: int, about: Mapping[str, Any] | None = None) -> Lease | None:
-    """Claim this number of a lease; None if another process was first.
+def take(folder: Path, name: str, after: Claim, about: Mapping[str, Any] | None = None) -> Lease | None:
+    """Claim the number after a claim that is over; None if another process was first.
 
     Args:
+        after: the `latest` one. It is looked at again once the new claim is prepared beside it: what is prepared goes
+            with the whole directory where that is removed (`idleleases`), and the numbers begin anew.
         about: more values for ``owner.json``.
 
     Raises:
         StackyardError: the file system failed.
     """
-    me = this_process()
+    me, number = this_process(), after.number + 1
     made = folder / f".{number}.{me.token}"
     try:
         made.mkdir(parents=True)
         (made / "beat").write_text(f"{0:020d}\n", encoding="ascii")
         (made / "owner.json").write_text(json.dumps({**(about or {}), **me.to_json()}), encoding="utf-8")
-        if not claim(made, folder / str(number)):
+        if latest(folder) != after or not claim(made, folder / str(number)):
             return None
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and disk.is_there(folder.parent):
+            return None  # the whole directory was removed meanwhile
         raise disk.failure(error, f"taking the lease of {name}") from error
     finally:
         shutil.rmtree(made, ignore_errors=True)
@@ -249,8 +259,11 @@ def take(folder: Path, name: str, number: int, about: Mapping[str, Any] | None =
 
 def is_occupied(folder: Path) -> bool:
     """Whether another process that holds this lease may still be writing, however long it was silent."""
-    last = latest(folder)
-    return not (last.is_free or (last.owner and (last.owner.is_this_process or last.owner.fate == "dead")))
+    return not _is_over(latest(folder))
+
+
+def _is_over(last: Claim) -> bool:
+    return bool(last.is_free or (last.owner and (last.owner.is_this_process or last.owner.fate == "dead")))
 
 
 def occupy(folder: Path, name: str, about: Mapping[str, Any] | None = None) -> Lease | None:
@@ -259,9 +272,8 @@ def occupy(folder: Path, name: str, about: Mapping[str, Any] | None = None) -> L
     A build that was given up for dead on another host may go on at any time. So its directory is left to it for ever,
     and others use another one.
     """
-    if is_occupied(folder):
-        return None
-    return take(folder, name, latest(folder).number + 1, about)
+    last = latest(folder)
+    return take(folder, name, last, about) if _is_over(last) else None
 
 
 def claims(folder: Path) -> list[Claim]:
@@ -320,7 +332,7 @@ def is_abandoned(file: Path, sign: Path) -> bool:
     if owner and owner.fate != "unknown":
         return owner.fate == "dead"
     try:
-        return time.time() - sign.stat().st_mtime > _DAY_S
+        return time.time() - sign.stat().st_mtime > clock.DAY_S
     except OSError:
         return False
 

@@ -8,10 +8,10 @@ An entry without a note was made by an earlier version, or its writer was killed
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from stackyard.errors import StackyardError
+from stackyard.late import dataclass
 from stackyard.yard import atomic, checksum, contents, formats
 from stackyard.yard.caches import Kind
 from stackyard.yard.contents import Contents, Tree
@@ -45,6 +45,14 @@ def write(yard: Yard, kind: Kind, entry: Path) -> Checked:
     return Checked(made, tree)
 
 
+def read(yard: Yard, kind: Kind, entry: Path) -> Contents | None:
+    """The note on an entry; None if there is none, or one that is damaged itself."""
+    try:
+        return formats.load(place(yard, kind, entry), KIND)
+    except StackyardError:
+        return None
+
+
 def check(yard: Yard, kind: Kind, entry: Path, *, deep: bool = False) -> Checked | None:
     """Compare an entry with its note: sizes and times, and the bytes of the files whose time changed.
 
@@ -54,9 +62,8 @@ def check(yard: Yard, kind: Kind, entry: Path, *, deep: bool = False) -> Checked
     Returns:
         None if there is no note, or one that is damaged itself.
     """
-    try:
-        noted = formats.load(place(yard, kind, entry), KIND)
-    except StackyardError:
+    noted = read(yard, kind, entry)
+    if noted is None:
         return None
     tree = contents.scan(entry)
     every = noted.hashed if deep else ()

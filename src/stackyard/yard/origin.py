@@ -8,11 +8,11 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from stackyard import __version__
 from stackyard.host.identity import account_name, hostname, whoami
+from stackyard.late import dataclass
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,16 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from stackyard.errors import MissingError
+from stackyard.late import dataclass
 
-FormKind = Literal["prefix", "squashfs"]
+Packing = Literal["prefix", "squashfs"]
+"""How a stack's files can be asked to be kept."""
+FormKind = Literal["prefix", "squashfs", "container"]
 FORMS: tuple[FormKind, ...] = get_args(FormKind)
 STUB = ".stub"
 """The file in a tree of stubs: where it is visible, the image is not mounted on the prefix."""
@@ -26,7 +29,8 @@ class Form:
     """How the files of a revision are kept.
 
     Attributes:
-        kind: ``prefix``: each for itself; ``squashfs``: in one image, which is mounted on the prefix when it is used.
+        kind: ``prefix``: each for itself; ``squashfs``: in one image, which is mounted on the prefix when it is used;
+            ``container``: in an image of others, whose commands run in it.
         file: the image, relative to the revision; `sha256`, `bytes` and `entries` (files, links, directories) are its.
         packed_with: the program that packed it, and how.
         order: the files that a start reads first, in the order in which they lie in the image.
@@ -73,6 +77,12 @@ class Prefix:
     def site_packages(self, python_version: str) -> Path:
         """Where CPython of this version looks for packages, unless its own package says otherwise."""
         return self.root / "lib" / f"python{'.'.join(python_version.split('.')[:2])}" / "site-packages"
+
+    @property
+    def package_folders(self) -> tuple[Path, ...]:
+        """All its directories of packages, of whichever version of Python."""
+        libraries = [folder for folder in self.root.glob("lib*") if not folder.is_symlink()]
+        return tuple(sorted(found for folder in libraries for found in folder.glob("python*/site-packages")))
 
     def on_top(self, interpreter: Mapping[str, str], name: str = "DIR") -> list[str]:
         """The commands that create and activate an environment of one's own on top, once the module is loaded.
@@ -133,7 +143,14 @@ class Image(Prefix):
 
     @property
     def is_visible(self) -> bool:
-        """Whether the image is mounted in the namespace of this process."""
+        """Whether the image is mounted in the namespace of this process.
+
+        Raises:
+            MissingError: what is mounted there does not answer.
+        """
+        from stackyard.host import automount
+
+        automount.require_answer(self.root)
         return not (self.root / STUB).exists()
 
     @property
@@ -158,6 +175,30 @@ class Image(Prefix):
         return [str(self.launcher), *argv], dict(environ)
 
 
+@dataclass(frozen=True)
+class Container(Image):
+    """Commands of an image that is a system of its own: they run with it as their root.
+
+    On the host `root` holds stubs. In the container it holds links to the image's programs, so that a path of a command
+    is good on both sides.
+    """
+
+    @property
+    def settings(self) -> Path:
+        """How the launcher makes the container."""
+        return self.inside / ".container"
+
+    @property
+    def inside(self) -> Path:
+        """What the container has in the place of `root`."""
+        return self.root / ".inside"
+
+    @property
+    def listed(self) -> tuple[Path, ...]:
+        """None: no other program sees the image."""
+        return ()
+
+
 Payload = Prefix | Image
 """Every form of payload."""
 
@@ -170,4 +211,20 @@ def payload_of(form: Form, root: str) -> Payload:
     """
     if form.kind not in FORMS:
         raise ValueError(f"unknown form {form.kind!r} (known: {', '.join(FORMS)})")
-    return Image(Path(root)) if form.kind == "squashfs" else Prefix(Path(root))
+    kinds: dict[str, type[Payload]] = {"squashfs": Image, "container": Container}
+    return kinds.get(form.kind, Prefix)(Path(root))
+
+
+def check_container(form: Form, found: Mapping[str, Any]) -> None:
+    """Whether what a record says of a wrapped image is all there, and of its kind.
+
+    Raises:
+        ValueError: it is not.
+    """
+    kinds = {"source": str, "digest": str, "labels": dict, "mode": str, "commands": dict, "shell": str}
+    wrong = [key for key, kind in kinds.items() if not isinstance(found.get(key), kind)]
+    if (form.kind == "container" or found) and wrong:
+        raise ValueError(f"container: no {', '.join(wrong)}")
+    texts = (text for key in ("labels", "commands") for text in (found.get(key) or {}).values())
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("container: a label or command that is not a text")

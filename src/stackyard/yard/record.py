@@ -6,31 +6,39 @@ Both are read through `yard.formats`: an older file is upgraded, a newer one ref
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from datetime import datetime, timezone
+from dataclasses import asdict, field
+from datetime import date
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
 from stackyard import grammar
 from stackyard.change import EnvironmentChange
-from stackyard.yard import formats, members
+from stackyard.host import clock
+from stackyard.late import dataclass
+from stackyard.yard import formats, manifestfile, members
+from stackyard.yard.adopted import Adopted, AdoptedPrefix
 from stackyard.yard.disk import DiskUse
+from stackyard.yard.extending import BaseRevision, payload_on
 from stackyard.yard.origin import Origin, UsedFile
-from stackyard.yard.payload import Form, Payload, payload_of
+from stackyard.yard.payload import Form, Payload, check_container, payload_of
 
-RECORD_FORMAT = 5
-MANIFEST_FORMAT = 3
-State = Literal["published", "unverified", "failed", "withdrawn", "missing", "built", "held"]
+RECORD_FORMAT = 7
+MANIFEST_FORMAT = 4
+State = Literal["published", "unverified", "failed", "withdrawn", "removed", "missing", "built", "held"]
 
 
 def now() -> str:
     """The present time as files hold it: UTC, to the second."""
-    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+    return clock.now().isoformat(timespec="seconds")
 
 
 @dataclass(frozen=True)
 class PackageRecord:
-    """One installed package. `source` is the channel or index; `size` in bytes as downloaded, 0 if not known."""
+    """One installed package. `source` is the channel or index; `size` in bytes as downloaded, 0 if not known.
+
+    `of_base`: the base of an extension has it, not the layer.
+    """
 
     name: str
     version: str
@@ -41,6 +49,7 @@ class PackageRecord:
     sha256: str = ""
     size: int = 0
     requires: tuple[str, ...] = ()
+    of_base: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,8 +81,11 @@ class BuildRecord:
         checks: the stack's own checks, as `spec.models.Check` dumps them.
         exceptions: declared exceptions for verification, as `spec.models.CheckExceptions` dumps them.
         form: how its files are kept.
+        container: of a wrapped image: its `source` and `digest`, `labels`, `mode`, `commands` by name, its `shell`.
         files_sha256: sha256 of the revision's ``files.json``; empty in a revision of an earlier version.
         hash_format: how `input_hash` was computed (`build.inputs.BUILD_FORMAT`).
+        base: of an extension, the revision that it is a layer on; None: it is complete in itself.
+        adopted: where the files are that others made, and that are not the yard's; None: it was built.
     """
 
     stack: str
@@ -101,19 +113,31 @@ class BuildRecord:
     notices: tuple[str, ...] = ()
     tree_hash: str = ""
     form: Form = field(default_factory=Form)
+    container: Mapping[str, Any] = field(default_factory=dict)
     files_sha256: str = ""
     hash_format: int = 2
+    base: BaseRevision | None = None
+    adopted: Adopted | None = None
 
     @property
     def payload(self) -> Payload:
         """What the revision holds, which knows where its programs are and how they are run."""
-        return payload_of(self.form, self.prefix)
+        if self.adopted:
+            return AdoptedPrefix(Path(self.prefix))
+        return payload_on(self.base, self.prefix) if self.base else payload_of(self.form, self.prefix)
+
+    @property
+    def own_packages(self) -> tuple[PackageRecord, ...]:
+        """The packages of this revision itself: of an extension, those of its layer."""
+        return tuple(package for package in self.packages if not package.of_base)
 
     def to_json(self) -> dict[str, Any]:
         """The record as JSON values."""
         value = asdict(self)
         value["format"] = RECORD_FORMAT
         value["form"] = self.form.to_json()
+        if not self.container:
+            del value["container"]
         value["activation"]["change"] = self.activation.change.to_json()
         return value
 
@@ -134,9 +158,12 @@ def _record(value: dict[str, Any]) -> BuildRecord:
             "activation": members.make(Activation, {**activation, "change": change}),
             "disk": members.make(DiskUse, value.get("disk", {})),
             "form": members.make(Form, value.get("form", {})),
+            "base": members.make(BaseRevision, value["base"]) if value.get("base") else None,
+            "adopted": members.make(Adopted, value["adopted"]) if value.get("adopted") else None,
         },
     )
     payload_of(made.form, made.prefix)
+    check_container(made.form, made.container)
     _check_module(made.module)
     _check_settings(made)
     return made
@@ -190,10 +217,20 @@ def _with_image(value: dict[str, Any]) -> dict[str, Any]:
     return {**value, "form": {"kind": value["form"]}}
 
 
+def _without_base(value: dict[str, Any]) -> dict[str, Any]:
+    """Format 6 names the base of an extension; before, every revision was complete in itself."""
+    return value
+
+
+def _all_built(value: dict[str, Any]) -> dict[str, Any]:
+    """Format 7 names the prefix of an adopted revision; before, the yard had built every revision."""
+    return value
+
+
 RECORD = formats.Kind(
     RECORD_FORMAT,
     _record,
-    {1: _with_form, 2: _without_files, 3: _with_former_hash, 4: _with_image},
+    {1: _with_form, 2: _without_files, 3: _with_former_hash, 4: _with_image, 5: _without_base, 6: _all_built},
     lambda path: f"restore it: `stackyard verify --repair`; or move {path.parent} away and deploy its file again",
     checked_since=3,
 )
@@ -207,8 +244,9 @@ class Entry:
         module: the full module name.
         folder: absolute path of the revision's directory.
         state: published; unverified; failed (its last verification failed); withdrawn (kept loadable by full name,
-            hidden, without alias or default); or missing (its files no longer exist, so it has no modulefile). A
-            revision that was never published is built (not verified yet), failed, or held (a check was skipped).
+            hidden, without alias or default); removed (its files are put aside: its modulefile unloads it, and
+            refuses to load it); or missing (its files no longer exist, so it has no modulefile). A revision that was
+            never published is built (not verified yet), failed, or held (a check was skipped).
         default: whether ``module load <stack>`` loads this one.
         aliases: short versions that load this one, e.g. ``2.13`` and ``2.13-py311``.
         rank: position of its variant in the stack's matrix; among the variants of one version the highest is preferred.
@@ -221,6 +259,9 @@ class Entry:
         dated: its version is only the day of its solve, because its file gives none.
         superseded: its file no longer describes it, but another revision or none. It stays, behind those that are
             described, whatever their numbers are.
+        pinned: `stackyard default` made it what the stack's bare name loads, whichever version is the highest.
+        retired: the date from which loading it shows a warning (``2027-03-01``); empty: it is not retired.
+        successor: the module to use instead of a retired or removed one.
     """
 
     stack: str
@@ -242,11 +283,14 @@ class Entry:
     file: str = ""
     dated: bool = False
     superseded: bool = False
+    pinned: bool = False
+    retired: str = ""
+    successor: str = ""
 
     @property
     def is_visible(self) -> bool:
         """Whether users can load it by a short name, if its labels and its rank permit."""
-        return self.state not in ("withdrawn", "missing")
+        return self.state not in ("withdrawn", "removed", "missing")
 
 
 @dataclass(frozen=True)
@@ -286,6 +330,10 @@ def _manifest(value: dict[str, Any]) -> Manifest:
         _check_module(entry.module)
         for alias in entry.aliases:
             grammar.LABEL(alias)
+        if entry.successor:
+            grammar.MODULE(entry.successor)
+        if entry.retired:
+            date.fromisoformat(entry.retired)
     return members.make(Manifest, {**value, "entries": entries, "origin": _origin(value.get("origin", {}))})
 
 
@@ -307,8 +355,8 @@ def _with_origin(value: dict[str, Any]) -> dict[str, Any]:
     return {**value, "entries": entries, "previous": value["number"] - 1}
 
 
-def _without_hashes(value: dict[str, Any]) -> dict[str, Any]:
-    """Format 3 has a checksum, and the hashes of the modulefiles."""
+def _with_defaults(value: dict[str, Any]) -> dict[str, Any]:
+    """Format 3 added a checksum and the hashes of the modulefiles, format 4 what `retire` and `remove` say."""
     return value
 
 
@@ -319,7 +367,7 @@ def _line(entry: Mapping[str, Any]) -> tuple[str, str, str]:
 MANIFEST = formats.Kind(
     MANIFEST_FORMAT,
     _manifest,
-    {1: _with_origin, 2: _without_hashes},
+    {1: _with_origin, 2: _with_defaults, 3: _with_defaults},
     checked_since=3,
     hint=lambda path: f"restore it, or point the link `modules` at another of {path.parent.parent}/*/modules",
 )
@@ -331,9 +379,19 @@ def read_record(path: Path) -> BuildRecord:
     Raises:
         StackyardError: it is missing, damaged or of a newer format.
     """
-    return formats.load(path, RECORD)
+    return _record_in(formats.bytes_of(path, RECORD), str(path))
+
+
+@lru_cache(maxsize=8)
+def _record_in(raw: bytes, path: str) -> BuildRecord:
+    """The same bytes are the same record, which a build on a base asks for many times."""
+    return formats.parsed(raw, path, RECORD)
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Read a generation's ``manifest.json``. Raises as `read_record` does."""
-    return formats.load(path, MANIFEST)
+    """Read a generation's ``manifest.json``, or what is packed beside it. Raises as `read_record` does."""
+    try:
+        raw = manifestfile.text(path)
+    except (OSError, ValueError) as error:
+        raise formats.unreadable(str(manifestfile.place(path)), MANIFEST, error) from error
+    return formats.parsed(raw, str(manifestfile.place(path)), MANIFEST)

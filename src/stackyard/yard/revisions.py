@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Literal
 
 from stackyard.errors import StackyardError
 from stackyard.yard import atomic, disk
-from stackyard.yard.layout import RevisionPaths, Yard
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard
 from stackyard.yard.record import BuildRecord, read_record
+from stackyard.yard.same import is_same
 
 Condition = Literal["", "missing", "damaged"]
 """What is wrong with the record of a revision; empty: nothing."""
@@ -21,7 +23,7 @@ def folders(yard: Yard, stack: str | None = None) -> Iterator[RevisionPaths]:
     roots = [yard.stack(name) for name in ([stack] if stack else sorted(disk.names(yard.stacks)))]
     for root in roots:
         if disk.is_folder(root):
-            yield from (RevisionPaths(child) for child in sorted(root.iterdir()) if disk.is_folder(child))
+            yield from (RevisionPaths(child) for child in sorted(disk.entries(root)) if disk.is_folder(child))
 
 
 def built(
@@ -61,6 +63,12 @@ def readable(paths: RevisionPaths) -> BuildRecord | None:
     return None
 
 
+def is_in(yard: Yard, folder: str) -> bool:
+    """Whether the directory of a revision is in this yard, whatever links the one and the other are named through."""
+    root = RevisionPaths.of(folder).yard
+    return root == yard.root or (disk.is_folder(root) and is_same(root, yard.root))
+
+
 def condition(paths: RevisionPaths) -> Condition:
     """Whether the record exists and is whole, by its ends only: quick enough for a list.
 
@@ -81,15 +89,19 @@ def can_stay(paths: RevisionPaths) -> bool:
     return not disk.is_there(paths.damaged)
 
 
-def mark(record: BuildRecord) -> None:
+def mark(record: BuildRecord, signed: str = "") -> None:
     """Write the record of a complete revision, as the last of its files: from now on it counts as built, for good.
 
     A copy precedes it: the record is the only file of a revision that nothing else could restore.
+
+    Args:
+        signed: the text of the record elsewhere, byte by byte: another version may write it in another way.
     """
     paths = RevisionPaths.of(record.path)
-    atomic.write_json(paths.spare, record.to_json(), checked=True)
+    text = signed or atomic.json_text(record.to_json(), checked=True)
+    atomic.write_text(paths.spare, text)
     atomic.fault_point("marker-before")
-    atomic.write_json(paths.record, record.to_json(), checked=True)
+    atomic.write_text(paths.record, text)
     atomic.fault_point("marker-after")
     shutil.rmtree(paths.building, ignore_errors=True)
 
@@ -100,3 +112,10 @@ def find(yard: Yard, module: str) -> BuildRecord | None:
     records = (each.revision(stack, version).record for each in yard.lineage() if version)
     found = next((record for record in records if disk.is_there(record)), None)
     return read_record(found) if found else None
+
+
+def latest(records: Collection[BuildRecord]) -> BuildRecord:
+    """The revision that was built last: of those of one version and variant by number, since clocks of hosts differ."""
+    last = max(records, key=lambda record: record.created)
+    line = (record for record in records if (record.version, record.variant) == (last.version, last.variant))
+    return max(line, key=lambda record: record.revision)

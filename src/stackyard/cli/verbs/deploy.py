@@ -20,6 +20,7 @@ from stackyard.yard.layout import Yard
 
 EXAMPLES = (
     ("build and publish a stack", "stackyard deploy stack.yaml"),
+    ("only one variant of its matrix", "stackyard deploy stack.yaml --variant py312-gpu"),
     ("build it on a node with GPUs, in a batch job", "stackyard deploy --on gpu -t 2:00 stack.yaml"),
 )
 
@@ -28,9 +29,12 @@ EXAMPLES = (
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
 @click.option("--name", help="Name of the stack (default: name: in FILE, else its directory).")
 @click.option("--version", help="Version of the stack (default: version: in FILE, else today's date).")
+@click.option("--variant", "variants", multiple=True, metavar="NAME", help="Only this variant; several times for more.")
 @click.option("--locked", is_flag=True, help="Fail if a lock is missing or stale instead of solving again.")
 @click.option("--allow-unverified", is_flag=True, help="Publish even if a required check was skipped.")
 @click.option("--image", type=click.Choice(["prefix", "squashfs"]), help="How the files are kept, whatever FILE says.")
+@click.option("--rebuild", is_flag=True, help="Build the next revision of what is there; compile it again, too.")
+@click.option("--mirror", metavar="PLACE", help="Take the locked files from this mirror, a directory or a URL, alone.")
 @click.option("--accept-licence", "accept", multiple=True, metavar="NAME", help="Accept a licence under your name.")
 @click.option("--on", metavar="KIND", help="Build in a batch job on a node of this kind (gpu: the one with GPUs).")
 @click.option("-t", "--time", "time_min", type=Duration(), help="With --on: wall time.")
@@ -54,7 +58,7 @@ def command(context: Context, /, files: tuple[Path, ...], dry_run: bool, as_json
     if on:
         from stackyard.cli.deployjob import deploy_on
 
-        deploy_on(context, on, files, batch, dry_run, as_json)
+        deploy_on(context, on, files, batch, options["variants"], dry_run, as_json)
         return
     if run:
         from stackyard.cli.deployjob import recorded
@@ -69,9 +73,10 @@ def _here(context: Context, files: tuple[Path, ...], dry_run: bool, as_json: boo
     yard = context.yard()
     if not dry_run:
         site_file = context.site_file()
-        request = {"files": [str(f.absolute()) for f in files], "site": str(site_file or ""), **options}
+        plain = {name: value for name, value in options.items() if name != "rebuild"}  # the next one does nothing
+        request = {"files": [str(f.absolute()) for f in files], "site": str(site_file or ""), **plain}
         remembered = memo.memo_path(yard, request)
-        modules = memo.recall(remembered, generations.current(yard))
+        modules = None if options["rebuild"] else memo.recall(remembered, generations.current(yard))
         if modules is not None:
             _report_nothing(modules, as_json)
             return
@@ -94,7 +99,7 @@ def _deploy(
     ):
         result = deploy.deploy(request, progress, held)
         _remember(remembered, request, result)
-    _report(context, result, request, progress.notices, as_json)
+    report(context, result, request, progress.notices, as_json)
 
 
 def _remember(path: Path, request: Any, result: Any) -> None:
@@ -114,10 +119,10 @@ def _request(context: Context, yard: Yard, files: tuple[Path, ...], options: dic
 
     if len(files) > 1 and (options["name"] or options["version"]):
         raise InputError("--name and --version require exactly one FILE", hint="deploy the files one by one")
-    site = context.site()
-    stacks = load_stacks(files, site, options["name"], options["version"])
+    site = _with_mirror(context.site(), options["mirror"])
+    stacks = load_stacks(files, site, yard, options["name"], options["version"], options["variants"])
     if options["image"]:
-        stacks = tuple(stack.in_form(options["image"]) for stack in stacks)
+        stacks = tuple(_in_form(stack, options["image"]) for stack in stacks)
     return Request(
         stacks,
         site,
@@ -125,16 +130,34 @@ def _request(context: Context, yard: Yard, files: tuple[Path, ...], options: dic
         only_locked=options["locked"],
         allow_unverified=options["allow_unverified"],
         accept=options["accept"],
+        rebuild=options["rebuild"],
         command=context.command,
         read=as_read(stacks, site),
     )
+
+
+def _in_form(stack: Any, form: str) -> Any:
+    """The stack with its files kept in this form."""
+    if form != "prefix" and any(variant.on for variant in stack.variants):
+        hint = "leave out --image; its base may be an image"
+        raise InputError(f"{stack.file}: a stack with a `base:` has files of its own, not an image", hint=hint)
+    return stack.in_form(form)
+
+
+def _with_mirror(site: Any, place: str | None) -> Any:
+    """The site with the mirror of the command line instead of its own."""
+    if not place:
+        return site
+    return site.model_copy(update={"mirror": place if "://" in place else str(Path(place).absolute())})
 
 
 def _dry_run(context: Context, yard: Yard, files: tuple[Path, ...], options: dict[str, Any], as_json: bool) -> None:
     from dataclasses import asdict, replace
 
     from stackyard.cli.display import display
+    from stackyard.cli.stacks import tell
     from stackyard.publish import deploy, surroundings
+    from stackyard.publish.outlook import outlook
     from stackyard.publish.writing import solving
 
     request = _request(context, yard, files, options)
@@ -144,18 +167,19 @@ def _dry_run(context: Context, yard: Yard, files: tuple[Path, ...], options: dic
         solving(yard, request.site, folder, dry_run=True) as apart,
         display() as progress,
     ):
+        tell(request.stacks, progress)
         locks = deploy.lock_all(replace(request, yard=apart), progress)
         tasks = deploy.plan(request, locks)
-        outlook = deploy.outlook(request, tasks)
-    rows = [_plan_row(task, outlook.status.get(task.module, task.action), yard, request.site) for task in tasks]
+        expected = outlook(request, tasks)
+    rows = [plan_row(task, expected.status.get(task.module, task.action), yard, request.site) for task in tasks]
     changed = [{"lock": str(locked.path), "because": list(locked.changed)} for locked in locks if locked.changed]
     if as_json:
-        show_json({"dry_run": True, "locks": changed, "revisions": rows, **asdict(outlook)})
+        show_json({"dry_run": True, "locks": changed, "revisions": rows, **asdict(expected)})
     else:
-        _show_dry_run(changed, rows, outlook)
+        _show_dry_run(changed, rows, expected)
 
 
-def _plan_row(task: Any, action: str, yard: Yard, site: Any) -> dict[str, Any]:
+def plan_row(task: Any, action: str, yard: Yard, site: Any) -> dict[str, Any]:
     """What would be done about one revision, as a plain object."""
     from stackyard.publish import licences
 
@@ -176,7 +200,7 @@ def _show_dry_run(changed: list[dict[str, Any]], rows: list[dict[str, Any]], out
     for entry in changed:
         click.echo(f"would write {entry['lock']} ({'; '.join(entry['because'])})")
     for row in rows:
-        click.echo(_plan_line(row))
+        click.echo(plan_line(row))
     if outlook.status:
         click.echo("would change what users see of published revisions:")
         show_changes(outlook.changes)
@@ -193,7 +217,8 @@ KEPT = {
 """What a deploy does with a published revision, by action."""
 
 
-def _plan_line(row: dict[str, Any]) -> str:
+def plan_line(row: dict[str, Any]) -> str:
+    """What would be done about one revision, as a sentence."""
     if row["action"] in KEPT:
         return f"{row['module']} is already published: {KEPT[row['action']]}"
     if row["action"] == "publish":
@@ -212,7 +237,8 @@ def _report_nothing(modules: list[str], as_json: bool) -> None:
         click.echo(f"nothing changed: {', '.join(modules)} {'is' if len(modules) == 1 else 'are'} published")
 
 
-def _report(context: Context, result: Any, request: Any, said: list[str], as_json: bool) -> None:
+def report(context: Context, result: Any, request: Any, said: list[str], as_json: bool) -> None:
+    """Print what a deploy did; raises Exit where a variant is not usable."""
     from stackyard.cli.summary import deploy_json, show_deploy
     from stackyard.expose.root import users_path
 

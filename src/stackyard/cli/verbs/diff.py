@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -41,13 +42,13 @@ def command(context: Context, a: str, b: str, as_json: bool) -> None:
 
 
 def _pairs(context: Context, a: str, b: str) -> dict[str, tuple[Any, Any]]:
-    for missing in (name for name in (a, b) if name.endswith(".lock") and not Path(name).is_file()):
+    for missing in (name for name in (a, b) if name.endswith(".lock") and not _is_file(name)):
         raise InputError(f"no such lock file: {missing}", hint="create it: stackyard lock FILE")
-    if Path(a).is_file() != Path(b).is_file():
+    if _is_file(a) != _is_file(b):
         hint = "use the revision's own lock: `stackyard show REV` prints its path"
         raise InputError("cannot compare a revision with a lock file", hint=hint)
-    if not Path(a).is_file():
-        yard = context.yard()
+    if not _is_file(a):
+        yard = context.yard(reading=True)
         one, two = catalogue.record_of(yard, a), catalogue.record_of(yard, b)
         return {f"{one.module} -> {two.module}": (one.packages, two.packages)}
     before, after = (_variants(Path(p)) for p in (a, b))
@@ -55,6 +56,16 @@ def _pairs(context: Context, a: str, b: str) -> dict[str, tuple[Any, Any]]:
     if not shared:
         return _of_one_machine(before, after, f"{a} and {b} have no variant and platform in common")
     return {key: (before[key], after[key]) for key in shared}
+
+
+def _is_file(name: str) -> bool:
+    """Whether an argument is a file; what is too long for a path is not."""
+    try:
+        return Path(name).is_file()
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        return False
 
 
 def _of_one_machine(before: dict[str, Any], after: dict[str, Any], problem: str) -> dict[str, tuple[Any, Any]]:

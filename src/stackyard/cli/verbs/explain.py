@@ -91,11 +91,17 @@ def _layout_json(layout: Layout) -> dict[str, Any]:
     }
 
 
+def _alike(kind: str) -> str:
+    from stackyard.launch.api.explaining import THIS
+
+    return f"like {THIS}" if kind == THIS else f"of kind {kind}"
+
+
 def _show_layout(found: Explained, picture: bool, width: int) -> None:
     from stackyard.launch.api.explaining import draw
 
     layout, node = found.layout, found.layout.node
-    title = f"{counted(layout.ranks, 'rank')} on {counted(layout.nodes, 'node')} of kind {node.kind}"
+    title = f"{counted(layout.ranks, 'rank')} on {counted(layout.nodes, 'node')} {_alike(node.kind)}"
     click.echo(click.style(title, bold=True))
     for sentence in layout.reasons:
         _wrapped(sentence, "  ", width)

@@ -14,7 +14,9 @@ from stackyard.cli.changes import show_changes
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import show_json
-from stackyard.errors import StackyardError
+from stackyard.cli.tables import show_line
+from stackyard.errors import InputError, StackyardError
+from stackyard.findings import counted
 from stackyard.yard import generations
 from stackyard.yard.changes import Changes, compare
 from stackyard.yard.layout import Yard
@@ -22,25 +24,32 @@ from stackyard.yard.record import Manifest
 
 EXAMPLES = (
     ("the last five generations, the newest first", "stackyard history -n 5"),
+    ("every generation since the first", "stackyard history --all"),
     ("one generation: who, when, the command, the files, what it publishes", "stackyard history 12"),
 )
+
+_MOST = 20
 
 
 @click.command(cls=Verb, short_help="what was published when, by whom, from which files", examples=EXAMPLES)
 @click.argument("number", required=False, type=click.IntRange(min=1), metavar="[GENERATION]")
-@click.option("-n", "most", type=click.IntRange(min=1), metavar="N", help="Only the last N generations.")
+@click.option("-n", "most", type=click.IntRange(min=1), metavar="N", help="The last N generations; 20 by default.")
+@click.option("--all", "everything", is_flag=True, help="All generations, as --json lists them without -n.")
 @click.option("--json", "as_json", is_flag=True, help="Print a list of objects; with GENERATION, one object.")
 @click.pass_obj
-def command(context: Context, number: int | None, most: int | None, as_json: bool) -> None:
-    """List the generations of this yard, the newest first, or show GENERATION.
+def command(context: Context, number: int | None, most: int | None, everything: bool, as_json: bool) -> None:
+    """List the last generations of this yard, the newest first, or show GENERATION.
 
     A generation is what users saw from one deploy, rollback or verification to the next; `stackyard rollback
     GENERATION` publishes its content again. + published, - withdrawn or missing, ~ changed, D default changed.
     """
-    yard = context.yard()
+    yard = context.yard(reading=True)
     if number is not None:
         _one(Past.of(yard, 0), generations.read(yard, number), as_json)
         return
+    if everything and most is not None:
+        raise InputError("-n and --all exclude each other", hint="use one of them")
+    most = most if most is not None or everything or as_json else _MOST
     pasts = [past for past in (Past.of(each, most) for each in yard.lineage()) if past.numbers]
     if as_json:
         show_json([row for past in pasts for row in past.rows()])
@@ -51,6 +60,9 @@ def command(context: Context, number: int | None, most: int | None, as_json: boo
         if len(pasts) > 1:
             click.echo(("\n" if position else "") + f"in {past.yard.root}:")
         _list(past)
+        if earlier := past.earlier:
+            shown = f"stackyard history -n {len(past.numbers) + min(earlier, _MOST)}, or --all"
+            click.echo(f"{counted(earlier, 'earlier generation')} not listed: {shown}")
 
 
 @dataclass(frozen=True)
@@ -66,6 +78,11 @@ class Past:
     def of(cls, yard: Yard, most: int | None = None) -> Past:
         """The generations on disk, the newest first."""
         return cls(yard, generations.current_number(yard), tuple(islice(generations.numbers(yard), most)))
+
+    @property
+    def earlier(self) -> int:
+        """How many generations there are before these."""
+        return sum(number < self.numbers[-1] for number in generations.numbers(self.yard))
 
     def manifest(self, number: int) -> Manifest | StackyardError:
         """The manifest of a generation, or why it cannot be read."""
@@ -118,7 +135,7 @@ def _list(past: Past) -> None:
             click.echo(f"{label}  {click.style('damaged', fg='red')}: {manifest.message}")
             continue
         now = click.style("  (current)", fg="green") if number == past.current else ""
-        click.echo(f"{label}  {_when(manifest)}  {_who(manifest):<{names}}  {manifest.reason}{now}")
+        show_line(f"{label}  {_when(manifest)}  {_who(manifest):<{names}}  {manifest.reason}{now}", width + 2)
         _show_changes(past, manifest)
 
 
@@ -140,7 +157,7 @@ def _one(past: Past, manifest: Manifest, as_json: bool) -> None:
     }
     for name, text in facts.items():
         if text:
-            click.echo(f"  {name:<9}{text}")
+            show_line(f"  {name:<9}{text}", 11)
     for position, file in enumerate(origin.files):
         click.echo(f"  {'' if position else 'files':<9}{file.sha256[:12] or 'not found':<12}  {file.path}")
     click.echo("changes:")

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from stackyard.cli import imagebuild, imagefiles, imagetransfer
+from stackyard.cli import imagebuild, imageextend, imagefiles, imagetransfer
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb, VerbGroup
 from stackyard.cli.output import human_bytes, show_error, show_json, show_table
 from stackyard.errors import InputError, StackyardError
 from stackyard.yard import catalogue, generations, revisions
-from stackyard.yard.layout import RevisionPaths
+from stackyard.yard.folders import RevisionPaths
 
 if TYPE_CHECKING:
     from stackyard.yard.record import BuildRecord, Entry
 
 Function = Callable[..., None]
 """What a verb does."""
+
+NO_IMAGES = "no images; `image: squashfs` in a stack.yaml, or `stackyard deploy --image squashfs`, makes one"
 
 
 @click.group(cls=VerbGroup, short_help="images: how they are mounted, what they hold", examples=(
@@ -37,7 +39,7 @@ def command() -> None:
     """
 
 
-_MADE = (imagefiles.from_, imagefiles.from_folder, imagefiles.extend, imagebuild.command, imagetransfer.push,
+_MADE = (imagefiles.from_, imagefiles.from_folder, imageextend.extend, imagebuild.command, imagetransfer.push,
          imagetransfer.pull)  # fmt: skip
 for _made in _MADE:
     command.add_command(_made)
@@ -62,25 +64,44 @@ def _verb(name: str, short: str, *examples: tuple[str, str]) -> Callable[[Functi
 def status(context: Context, rev: str | None, as_json: bool) -> None:
     """Say of REV, or of every image, whether it is mounted for all processes here, and how its commands mount it else.
 
+    It also asks the file system servers of your own namespaces, and names those that do not answer within 30 s.
+
     Exit status 4: an image is not mounted, and this machine has no way to mount it.
     """
-    from stackyard.image import mounts
+    from stackyard.image import mounts, servers
 
     ways = mounts.ways()
+    records = list(_records(context, rev))
+    silent = servers.silent(Path(record.prefix) for record in records)
     rows = []
-    for record in _records(context, rev):
+    for record in records:
         found = mounts.mounted(record)
-        rows.append({"module": record.module, "mounted": found.kind if found else "", "prefix": record.prefix})
+        row: dict[str, Any] = {"module": record.module, "mounted": found.kind if found else "", "prefix": record.prefix}
+        trouble = found.trouble if found else ""
+        row |= {"stale": bool(trouble), "trouble": trouble, "silent_servers": silent[Path(record.prefix)]}
+        rows.append(row)
     usable = any(way.works for way in ways[1:])
     if as_json:
         show_json({"images": rows, "ways": [vars(way) for way in ways]})
     else:
-        show_table([{**row, "mounted": row["mounted"] or "when it is used"} for row in rows], ["module", "mounted"])
+        if rows:
+            show_table([{**row, "mounted": _said(row)} for row in rows], ["module", "mounted"])
+        else:
+            click.echo(NO_IMAGES)
         click.echo("\nways to mount an image on this machine, in the order in which they are tried:")
         for way in ways:
             click.echo(f"  {'✔' if way.works else '✘'} {way.name}: {way.detail}")
     if not usable and any(not row["mounted"] for row in rows):
         sys.exit(4)
+
+
+def _said(row: Mapping[str, Any]) -> str:
+    said, numbers = row["mounted"] or "when it is used", " ".join(map(str, row["silent_servers"]))
+    if row["trouble"]:
+        said += f", {row['trouble']}: stackyard image unmount {row['module']}"
+    if numbers:
+        said += f"; a server in a namespace of yours does not answer: kill -KILL {numbers}"
+    return said
 
 
 @_verb(
@@ -101,7 +122,7 @@ def list_(context: Context, as_json: bool) -> None:
         show_json(rows)
         return
     if not rows:
-        click.echo("no images; `image: squashfs` in a stack.yaml, or `stackyard deploy --image squashfs`, makes one")
+        click.echo(NO_IMAGES)
         return
     shown = [{"image": str(row.get("module") or f"base {row['base']}"), "bytes": human_bytes(row["bytes"]),
               "entries": f"{row['entries']:,}"} for row in rows]  # fmt: skip
@@ -131,7 +152,7 @@ def inspect(context: Context, rev: str, as_json: bool) -> None:
     if kept := store.named(context.yard(), rev):
         imagefiles.show_base(kept, as_json)
         return
-    record = _one(context, rev)
+    record = _one(context, rev, wrapped=True)
     image = RevisionPaths.of(record.path).image
     value = {"module": record.module, "image": str(image), **_form(record), "superblock": asdict(superblock(image))}
     if as_json:
@@ -172,7 +193,7 @@ def check(context: Context, rev: str) -> None:
         store.check(kept)
         click.echo(f"{rev}: the base is as it was imported ({human_bytes(kept.base.root.bytes)})")
         return
-    record = _one(context, rev)
+    record = _one(context, rev, wrapped=True)
     image = RevisionPaths.of(record.path).image
     superblock(image)
     if sha256_file(image) != record.form.sha256:
@@ -227,10 +248,11 @@ def unmount(context: Context, rev: str) -> None:
 def autofs(context: Context, as_json: bool) -> None:
     """Print the files by which root lets the kernel mount every image of this yard at its first use, on each node.
 
-    Loading a module then costs nothing more than with files, for everybody; write them again after a deploy. As root it
-    looks whether root can read each image on this node. Exit status 3: one is left out, since root cannot.
+    Loading a module then costs nothing more than with files, for everybody; write them again after a deploy. The last
+    one is the script by which mount(8) mounts them (mode 0755). As root it looks whether root can read each image on
+    this node. Exit status 3: one is left out, since root cannot.
     """
-    from stackyard.image import mounts
+    from stackyard.image import bykernel, mounts
 
     left_out = 0
     records: list[BuildRecord] = []
@@ -242,22 +264,22 @@ def autofs(context: Context, as_json: bool) -> None:
             show_error(error)
             left_out += 1
             continue
-        records += _image_of(entry)
-    maps = mounts.autofs_maps(records)
+        records += [record for record in _image_of(entry) if record.form.kind == "squashfs"]
+    maps = bykernel.autofs_maps(records)
     if as_json:
         show_json(maps)
     else:
         for path, text in maps.items():
             click.echo(f"# {path}\n{text}")
-        click.echo("# then, on each node: systemctl reload autofs")
+        click.echo(f"# then, on each node: chmod 755 {bykernel.HELPER}; systemctl reload autofs")
     if left_out:
         sys.exit(3)
 
 
 def _records(context: Context, rev: str | None) -> Iterator[BuildRecord]:
-    """One revision, or those of the current generation whose files are in an image."""
+    """One revision, or those of the current generation whose files are in an image, wrapped ones too."""
     if rev is not None:
-        yield _one(context, rev)
+        yield _one(context, rev, wrapped=True)
         return
     for entry in generations.entries(context.yard()):
         yield from _image_of(entry)
@@ -266,12 +288,16 @@ def _records(context: Context, rev: str | None) -> Iterator[BuildRecord]:
 def _image_of(entry: Entry) -> list[BuildRecord]:
     """The record of a published revision, if its files are in an image."""
     record = revisions.readable(RevisionPaths.of(entry.folder))
-    return [record] if record is not None and record.form.kind == "squashfs" else []
+    return [record] if record is not None and record.form.kind != "prefix" else []
 
 
-def _one(context: Context, rev: str) -> BuildRecord:
+def _one(context: Context, rev: str, *, wrapped: bool = False) -> BuildRecord:
+    """The record of a revision with an image; one of others, which is not mounted on the prefix, if `wrapped`."""
     record = catalogue.record_of(context.yard(), rev)
-    if record.form.kind != "squashfs":
+    if record.form.kind == "container" and not wrapped:
+        raise InputError(f"{record.module} is a wrapped image: it is the root of its commands, and mounted for them",
+                         hint=f"to look at its files: stackyard shell {rev}")  # fmt: skip
+    if record.form.kind == "prefix":
         raise InputError(f"{record.module} has no image: its files are in {record.prefix}",
                          hint="`stackyard deploy --image squashfs FILE` makes a revision with one")  # fmt: skip
     return record

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from stackyard.cli.agreeing import agree
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.intents import AGAIN, intent_options, output, requested
@@ -54,6 +55,7 @@ def command(context: Context, /, program: tuple[str, ...], **options: Any) -> No
         jobs.end_with_caller()
     if options["recorded"]:
         job, paths = jobs.recorded_job(workspace, options["recorded"])
+        job = agree(context, job)
         carry_out(job, paths, options["stream"], options["as_json"])
         return
 
@@ -67,6 +69,7 @@ def command(context: Context, /, program: tuple[str, ...], **options: Any) -> No
     if options["dry_run"]:
         _dry_run(job, options["as_json"])
         return
+    job = agree(context, job)
     run = jobs.record_launch(job)
     carry_out(job, run.paths, options["stream"], options["as_json"])
 

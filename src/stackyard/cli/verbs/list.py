@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
-from stackyard.cli.output import human_bytes, show_json, show_table
+from stackyard.cli.output import human_bytes, show_json, show_notice, show_table
+from stackyard.yard import signatures, usage
 from stackyard.yard.catalogue import listing, size_of
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard
+from stackyard.yard.usage import Usage
 
 COLUMNS = ("module", "", "created", "short names", "state")
 SIZES = ("size", "files")
-BAD = ("withdrawn", "failed", "missing", "damaged")
+USES = ("uses", "last used")
+SIGNED = ("signed by",)
+BAD = ("withdrawn", "failed", "removed", "missing", "damaged")
 COLOURS = {**dict.fromkeys(("unverified", "built", "held"), "yellow"), **dict.fromkeys(BAD, "red")}
 WHY = {
     "failed": "failed its last verification:",
     "held": "was not published because a required check was skipped:",
+    "removed": "was removed; it can be brought back:",
     "missing": "is missing:",
     "damaged": "has a damaged record:",
 }
@@ -32,16 +40,23 @@ EXAMPLES = (
 
 
 @click.command(cls=Verb, short_help="published revisions", examples=EXAMPLES)
-@click.option("--all", "everything", is_flag=True, help="Include withdrawn, missing and never published revisions.")
+@click.option("--all", "everything", is_flag=True, help="Include withdrawn, removed, missing, unpublished ones.")
 @click.option("--size", is_flag=True, help="Add bytes and files on disk, which reads every record.")
+@click.option("--usage", "with_usage", is_flag=True, help="Add how often each was used, and when last.")
+@click.option("--signed", is_flag=True, help="Add who signed each, which asks ssh-keygen about every one.")
 @click.option("--json", "as_json", is_flag=True, help="Print a list of objects.")
 @click.pass_obj
-def command(context: Context, everything: bool, size: bool, as_json: bool) -> None:
+def command(context: Context, everything: bool, size: bool, with_usage: bool, signed: bool, as_json: bool) -> None:
     """List the published revisions of this yard and of the site's yard."""
-    yard = context.yard()
+    yard = context.yard(reading=True)
     rows = listing(yard, everything=everything)
+    if with_usage:
+        uses = {str(each.root): _counts(each) for each in yard.lineage()}
+        rows = [{**row, **_used(uses[row["yard"]], row["module"])} for row in rows]
     if size:
         rows = [{**row, "size": size_of(row)} for row in rows]
+    if signed:
+        rows = [{**row, "signatures": _signatures(row)} for row in rows]
     if as_json:
         show_json(rows)
         return
@@ -52,12 +67,28 @@ def command(context: Context, everything: bool, size: bool, as_json: bool) -> No
     for number, root in enumerate(yards):
         if len(yards) > 1:
             click.echo(("\n" if number else "") + f"in {root}:")
-        show_table([_cells(row) for row in rows if row["yard"] == root], COLUMNS + SIZES * size)
+        columns = COLUMNS + SIZES * size + USES * with_usage + SIGNED * signed
+        show_table([_cells(row) for row in rows if row["yard"] == root], columns)
+    _show_behind(yard, rows)
     if any(row["default"] for row in rows):
         click.echo("(D): default")
     for row in rows:
         if row["state"] in WHY:
             click.echo(f"{row['module']} {WHY[row['state']]} {row['report_file'] or row['path']}")
+
+
+def _show_behind(yard: Yard, rows: Sequence[Mapping[str, Any]]) -> None:
+    """A line for each extension of this yard whose base has a newer default, or was removed."""
+    from stackyard.publish.behind import of_extension
+
+    mine = [row for row in rows if row["yard"] == str(yard.root) and row["published"] and row["default"]]
+    for row in mine if yard.above() else ():
+        found = of_extension(RevisionPaths.of(row["path"]), yard)
+        if found and found.newer:
+            reason = found.problem or f"is behind its base: {found.newer.module}"
+            click.echo(f"{row['module']}{':' if found.problem else ''} {reason}; `stackyard rebase {row['stack']}`")
+        elif found and found.problem:
+            click.echo(f"{row['module']}: {found.problem}")
 
 
 def _cells(row: Mapping[str, Any]) -> dict[str, str]:
@@ -66,11 +97,47 @@ def _cells(row: Mapping[str, Any]) -> dict[str, str]:
     return {
         "module": row["module"],
         "": "(D)" if row["default"] else "",
-        "state": state + (f", deprecated {row['deprecated']}" if row["deprecated"] else ""),
+        "state": state
+        + (f", deprecated {row['deprecated']}" if row["deprecated"] else "")
+        + _retired(row)
+        + _adopted(row),
         "created": row["created"][:16].replace("T", " "),
         "short names": " ".join(alias.partition("/")[2] for alias in row["aliases"]),
         **_size(row.get("size") or {}),
+        "uses": f"{row['usage']['uses']:,}" if "usage" in row else "",
+        "last used": row["usage"]["last"] or "never" if "usage" in row else "",
+        "signed by": "; ".join(row.get("signatures", ())) or "nobody",
     }
+
+
+def _counts(yard: Yard) -> dict[str, Usage] | None:
+    """The uses of a yard's revisions; None, with a notice, where only its owner may see them."""
+    try:
+        return usage.read(yard)
+    except PermissionError:
+        show_notice(f"permission denied: {yard.usage}; its owner sees how often the revisions are used")
+        return None
+
+
+def _used(counts: Mapping[str, Usage] | None, module: str) -> dict[str, Any]:
+    if counts is None:
+        return {}
+    found = counts.get(module, Usage())
+    return {"usage": {"uses": found.total, "last": found.last}}
+
+
+def _signatures(row: Mapping[str, Any]) -> list[str]:
+    demand = signatures.demand_of(Yard(Path(row["yard"])))
+    return [str(each) for each in signatures.signatures(RevisionPaths.of(row["path"]), demand)]
+
+
+def _retired(row: Mapping[str, Any]) -> str:
+    use = f": use {row['successor']}" if row["successor"] else ""
+    return f", retired {row['retired']}{use}" if row["retired"] else ""
+
+
+def _adopted(row: Mapping[str, Any]) -> str:
+    return f", adopted: {row['adopted']}" if row["adopted"] else ""
 
 
 def _size(size: Mapping[str, Any]) -> dict[str, str]:

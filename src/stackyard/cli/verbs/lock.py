@@ -35,8 +35,8 @@ EXAMPLES = (
 @click.option("--update", is_flag=True, help="Renew PACKAGE... and what they need, or everything if none is named.")
 @click.option("--locked", is_flag=True, help="Only check: fail if a lock is missing or stale.")
 @click.option("--check", is_flag=True, help="As --dry-run, with exit status 1 if the lock would change.")
-@click.option("--export", "fmt", type=click.Choice(EXPORTS), help="Print the lock in another tool's format.")
-@click.option("--variant", help="With --export: variant (default: the last of the matrix).")
+@click.option("--export", "fmt", type=click.Choice(EXPORTS), help="Print the last variant in another tool's format.")
+@click.option("--variant", "variants", multiple=True, metavar="NAME", help="Only this variant; several times for more.")
 @click.option("--platform", help="With --export: platform (default: this machine's).")
 @click.option("--dry-run", is_flag=True, help="Solve and show what would change; write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the lock as JSON.")
@@ -59,7 +59,7 @@ def command(context: Context, /, words: tuple[str, ...], as_json: bool, dry_run:
     if options["update"] and options["locked"]:
         raise InputError("--update and --locked exclude each other", hint="use --update --check")
     site, dry_run = context.site(), dry_run or options["check"]
-    stacks = load_stacks(files, site, options["name"], options["version"])
+    stacks = load_stacks(files, site, context.yard(), options["name"], options["version"], options["variants"])
     update = Update(options["update"] and not packages, packages)
     request = deploy.Request(stacks, site, context.yard(), only_locked=options["locked"], update=update)
     with display() as progress:
@@ -68,7 +68,7 @@ def command(context: Context, /, words: tuple[str, ...], as_json: bool, dry_run:
             locks = deploy.lock_all(replace(request, yard=yard), progress)
             written = [None if dry_run else write_lock(locked, yard, progress) for locked in locks]
     if options["fmt"]:
-        click.echo(_export(locks[0].lock, options), nl=False)
+        click.echo(_export(locks[0], options), nl=False)
     elif as_json:
         show_json([_as_json(locked) for locked in locks])
     else:
@@ -143,20 +143,19 @@ def _label(locked: Any) -> str:
     return f"{locked.version}-{locked.variant}".rstrip("-")
 
 
-def _is(locked: Any, wanted: str | None) -> bool:
-    """Whether a locked variant is the one called `wanted`: its name, or version and name."""
-    return wanted in (None, locked.variant, f"{locked.version}-{locked.variant}")
-
-
-def _export(lock: Any, options: dict[str, Any]) -> str:
+def _export(locked: Any, options: dict[str, Any]) -> str:
+    """The last of the variants that are asked for, in another tool's format."""
     from stackyard.host.probe import machine
     from stackyard.lock.export import EXPORTS as WRITERS
 
     platform = options["platform"] or machine().platform
-    fitting = [v for v in lock.variants if v.platform == platform and _is(v, options["variant"])]
+    wanted = {(v.version, v.name): v for v in locked.stack.wanted}
+    fitting = [v for v in locked.lock.variants if v.platform == platform and (v.version, v.variant) in wanted]
     if not fitting:
-        there = ", ".join(f"{_label(v)} on {v.platform}" for v in lock.variants)
+        there = ", ".join(f"{_label(v)} on {v.platform}" for v in locked.lock.variants)
         hint = f"choose one of {there} with --variant and --platform"
-        raise InputError(f"not in the lock: {options['variant'] or 'any variant'} on {platform}", hint=hint)
+        raise InputError(
+            f"not in the lock: {' or '.join(options['variants']) or 'any variant'} on {platform}", hint=hint
+        )
     text: str = WRITERS[options["fmt"]](fitting[-1])
     return text

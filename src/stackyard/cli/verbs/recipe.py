@@ -8,9 +8,9 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
+from stackyard.cli.imagebuild import revision_of
 from stackyard.errors import InputError
-from stackyard.yard import catalogue
-from stackyard.yard.layout import RevisionPaths
+from stackyard.yard.folders import RevisionPaths
 
 EXAMPLES = (
     ("a Containerfile and what it copies",
@@ -45,7 +45,7 @@ def command(context: Context, rev: str, kind: str, base: str, builder: str, pref
     from stackyard.image.recipe.write import Recipe, files
     from stackyard.lock.text import read
 
-    record = catalogue.record_of(context.yard(), rev)
+    record = revision_of(context, rev)
     (locked,) = read(RevisionPaths.of(record.path).lock).variants
     place = prefix.rstrip("/") or f"{ROOT}/{record.stack}"
     recipe = Recipe(record, locked, change_of(record, context.site), place, _named(context, base), builder)

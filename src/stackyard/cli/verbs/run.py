@@ -6,11 +6,12 @@ import os
 
 import click
 
+from stackyard.cli.agreeing import agreed
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.errors import InputError, MissingError
 from stackyard.host.command import which
-from stackyard.yard import catalogue
+from stackyard.yard import catalogue, signatures, usage, uses
 
 EXAMPLES = (
     ("a Python with the packages of a revision", "stackyard run pytorch/2.13 -- python train.py"),
@@ -33,7 +34,9 @@ def command(context: Context, rev: str, argv: tuple[str, ...], dry_run: bool) ->
     from stackyard.expose.commands import example
     from stackyard.expose.published import change_of
 
-    record = catalogue.record_of(context.yard(), rev)
+    yard = context.yard()
+    record = catalogue.record_of(yard, rev)
+    signatures.require(record, "load", yard)
     words = argv[1:] if argv[:1] == ("--",) else argv
     inside, environ = record.payload.command(words, change_of(record, context.site).apply(os.environ))
     if dry_run:
@@ -43,7 +46,11 @@ def command(context: Context, rev: str, argv: tuple[str, ...], dry_run: bool) ->
         return
     if not words:
         raise InputError("no command given", hint=f"add one: stackyard run {rev} -- {example(record)}")
-    if which(words[0], environ) is None:
+    if record.form.kind != "container" and which(words[0], environ) is None:  # what a container has shows inside
         raise MissingError(f"{words[0]} not found in {record.module} or on PATH")
+    environ.update(agreed(context, record))
+    uses.hold(record.path, yard, "run")
+    uses.require_files(record.path)
+    usage.count(record.path, "run")
     program = which(inside[0], environ)
     os.execve(program or inside[0], inside, environ)

@@ -6,12 +6,14 @@ import os
 
 import click
 
+from stackyard.cli.agreeing import agreed
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import show_notice
 from stackyard.errors import MissingError
 from stackyard.host.command import which
-from stackyard.yard import catalogue
+from stackyard.yard import catalogue, signatures, usage, uses
+from stackyard.yard.record import BuildRecord
 
 EXAMPLES = (
     ("a shell with the programs of a revision", "stackyard shell pytorch/2.13"),
@@ -29,20 +31,40 @@ EXAMPLES = (
 def command(context: Context, rev: str, argv: tuple[str, ...]) -> None:
     """Start $SHELL in the environment that loading REV sets up; where REV is an image, its files are visible in it.
 
+    Of a wrapped image (`stackyard wrap`) it is the image's own shell, in its container.
+
     The shell replaces this process. Your own start-up files run in it and may change what REV has set.
     """
     from stackyard.expose.published import change_of
 
-    record = catalogue.record_of(context.yard(), rev)
-    shell = os.environ.get("SHELL") or "/bin/sh"
+    yard = context.yard()
+    record = catalogue.record_of(yard, rev)
+    signatures.require(record, "load", yard)
+    shell = _shell(record)
     words = argv[1:] if argv[:1] == ("--",) else argv
     inside, environ = record.payload.command([shell, *words], change_of(record, context.site).apply(os.environ))
-    if which(shell, environ) is None:
+    if record.form.kind != "container" and which(shell, environ) is None:
         raise MissingError(f"{shell} not found", hint="set SHELL")
     if not words and not record.payload.is_visible:
         show_notice(
             f"{record.module} is mounted in a user namespace for this shell: su, sudo, newgrp and chgrp to another "
             "group do not work in it; `exit` leaves it"
         )
+    environ.update(agreed(context, record))
+    uses.hold(record.path, yard, "shell")
+    uses.require_files(record.path)
+    usage.count(record.path, "shell")
     program = which(inside[0], environ) or inside[0]
     os.execve(program, inside, {**environ, "STACKYARD_SHELL": record.module})
+
+
+def _shell(record: BuildRecord) -> str:
+    """Yours; in a container that of the image, which need not have yours."""
+    if record.form.kind != "container":
+        return os.environ.get("SHELL") or "/bin/sh"
+    if not record.container["shell"]:
+        raise MissingError(
+            f"the image of {record.module} has no shell",
+            hint=f"its commands are {', '.join(list(record.container['commands'])[:5])}",
+        )
+    return str(record.container["shell"])

@@ -12,9 +12,13 @@ from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.output import human_bytes, show_json, show_table
 from stackyard.cli.shells import module_notes
+from stackyard.cli.tables import show_line
 from stackyard.errors import InputError
-from stackyard.yard import catalogue
-from stackyard.yard.layout import RevisionPaths, Yard
+from stackyard.findings import some
+from stackyard.host.quoting import cut
+from stackyard.yard import catalogue, signatures
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard
 from stackyard.yard.record import BuildRecord, Entry, PackageRecord, read_record
 
 EXAMPLES = (
@@ -35,7 +39,7 @@ def command(context: Context, rev: str | None, parsed: Path | None, as_json: boo
         return
     if rev is None:
         raise InputError("missing argument REV", hint="`stackyard list` lists revisions; use --parsed for a file")
-    yard = context.yard()
+    yard = context.yard(reading=True)
     entry = catalogue.resolve(yard, rev)
     record = read_record(RevisionPaths.of(entry.folder).record)
     value = revision_json(yard, entry, record)
@@ -53,12 +57,15 @@ def revision_json(yard: Yard, entry: Entry, record: BuildRecord) -> dict[str, An
         **catalogue.row(entry, holder, published=catalogue.is_listed(holder, entry)),
         "summary": record.summary,
         "prefix": record.prefix,
+        "base": record.base.to_json() if record.base else None,
         "platform": record.platform,
         "input_hash": record.input_hash,
         "interpreter": dict(record.interpreter),
         "tools": {k: dict(v) for k, v in record.tools.items()},
         "disk": asdict(record.disk),
         "size": catalogue.size(record),
+        "mounted": _mounted(record),
+        "container": dict(record.container),
         "timings_s": dict(record.timings_s),
         "notices": list(record.notices),
         "limits": module_notes(record),
@@ -66,8 +73,18 @@ def revision_json(yard: Yard, entry: Entry, record: BuildRecord) -> dict[str, An
         "packages": [_package_json(package) for package in record.packages],
         "modulefile": _modulefiles(yard, record.module),
         "lock": str(paths.lock),
+        "signatures": [asdict(each) for each in signatures.signatures(paths, signatures.demand_of(Yard(paths.yard)))],
         "report": _report(paths),
     }
+
+
+def _mounted(record: BuildRecord) -> str:
+    """How its image is mounted here; empty where it has none."""
+    if record.form.kind != "squashfs":
+        return ""
+    from stackyard.image import mounts
+
+    return mounts.told(record)
 
 
 def _package_json(package: PackageRecord) -> dict[str, Any]:
@@ -80,6 +97,7 @@ def _package_json(package: PackageRecord) -> dict[str, Any]:
         "sha256": package.sha256,
         "size": package.size,
         "kind": package.kind,
+        "of_base": package.of_base,
     }
 
 
@@ -108,18 +126,22 @@ def _show(value: dict[str, Any], record: BuildRecord) -> None:
         "deprecated": value["deprecated"],
         "also": " ".join(value["aliases"]),
         "created": value["created"],
-        "prefix": value["prefix"],
+        "prefix": value["prefix"] + (f"  (adopted, {record.adopted.kind})" if record.adopted else ""),
+        "base": f"{record.base.id} in {record.base.yard}" if record.base else "",
         "python": " ".join(f"{record.interpreter.get(k, '')}" for k in ("version", "source")).strip(),
         "disk": _disk(record),
+        "mounted": value["mounted"],
+        **_container(record),
         "modulefile": value["modulefile"] or "none",
         "lock": value["lock"],
+        "signed": "; ".join(str(signatures.Signature(**each)) for each in value["signatures"]),
         "report": f"{report.get('state', 'none')}  {report.get('path', '')}",
     }
     for name, text in facts.items():
         if text.strip():
-            click.echo(f"  {name:<11}{text}")
+            show_line(f"  {name:<11}{text}", 13)
     for text in (*value["notices"], *value["limits"]):
-        click.echo(f"  {'note':<11}{text}")
+        show_line(f"  {'note':<11}{text}", 13)
     click.echo()
     rows = [{"package": p.name, "version": p.version, "build": p.build, "from": _origin(p)} for p in record.packages]
     show_table(rows, ("package", "version", "build", "from"))
@@ -130,8 +152,24 @@ def _disk(record: BuildRecord) -> str:
         size = catalogue.size(record)
         return f"{human_bytes(size['bytes'])} in 1 file ({record.form.kind}), {size['entries']:,} entries inside"
     use = record.disk
+    if record.adopted:
+        return f"{human_bytes(use.bytes_shared)} in {use.inodes_shared:,} files, none of them in the yard"
     own = f"{human_bytes(use.bytes_new)} in {use.inodes_new:,} files new"
     return f"{own}, {human_bytes(use.bytes_shared)} in {use.inodes_shared:,} files shared ({use.link_mode})"
+
+
+def _container(record: BuildRecord) -> dict[str, str]:
+    """Of a wrapped image: which one it is, and what of it is wrapped."""
+    if not record.container:
+        return {}
+    found = record.container
+    labels = " ".join(f"{key}={text}" for key, text in sorted(found["labels"].items()))
+    return {
+        "image": f"{found['source']} {found['digest']}",
+        "mode": found["mode"],
+        "commands": some(list(found["commands"]), 10),
+        "labels": cut(labels, 200),
+    }
 
 
 def _state(value: dict[str, Any]) -> str:
@@ -141,7 +179,8 @@ def _state(value: dict[str, Any]) -> str:
 
 
 def _origin(package: Any) -> str:
-    return f"{package.kind}: {package.source}" if package.source else str(package.kind)
+    source = f"{package.kind}: {package.source}" if package.source else str(package.kind)
+    return f"base; {source}" if package.of_base else source
 
 
 def _show_parsed(context: Context, path: Path, as_json: bool) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from stackyard.cli.agreeing import agree
 from stackyard.cli.context import Context
 from stackyard.cli.following import follow_run
 from stackyard.cli.help import Verb
@@ -45,6 +46,7 @@ def command(context: Context, /, program: tuple[str, ...], **options: Any) -> No
     if options["dry_run"]:
         _dry_run(jobs.preview_submission(job), options["as_json"])
         return
+    job = agree(context, job)
     run = jobs.record_submission(job)
     if not options["as_json"] and run.plan is not None:
         show_plan(run.plan, str(run.paths.root))

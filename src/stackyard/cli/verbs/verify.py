@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING
 
 import click
 
+from stackyard.cli.agreeing import unaccepted
 from stackyard.cli.context import Context
 from stackyard.cli.findings import show_checks
 from stackyard.cli.help import Verb
 from stackyard.cli.output import show_json
 from stackyard.cli.repairs import repair
 from stackyard.errors import InputError, StackyardError
-from stackyard.findings import counted
 from stackyard.progress import Progress
 from stackyard.yard import catalogue, generations
-from stackyard.yard.layout import RevisionPaths, Yard
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard
 from stackyard.yard.record import Entry, State, read_record
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ def command(context: Context, rev: str | None, deep: bool, mend: bool, as_json: 
     The sizes and times of all files are compared with what was built, and the bytes of a sample; --deep reads them all.
     A revision that was published unverified becomes verified if all its checks pass here; one that fails is listed as
     failed until it passes. --repair replaces damaged files by the same bytes, and discards damaged entries of the
-    caches. Exit status 3: a check failed or was skipped, or the files of a revision are missing.
+    caches. Where you have not accepted a licence, nothing of the revision is run: what needs that is skipped. Exit
+    status 3: a check failed or was skipped, or the files of a revision are missing.
     """
     from stackyard.cli.display import display
 
@@ -56,10 +58,10 @@ def command(context: Context, rev: str | None, deep: bool, mend: bool, as_json: 
     verified: dict[str, bool] = {}
     with display() as progress:
         if mend:
-            repair(context, yard, site, entries, progress, whole=rev is None)
+            repair(yard, site, entries, progress, (lambda: _rest(context, yard, site)) if rev is None else tuple)
         for entry in entries:
             report, verified[entry.module] = _verified(entry, trees[entry.module], yard, site, progress, deep)
-            progress.phase(entry.module, report.state, counted(len(report.checks), "check"))
+            progress.phase(entry.module, report.state, report.tally())
             reports[entry.module] = report
     if rev is None:
         reports[str(yard.root)] = _of_yard(yard, deep)
@@ -80,19 +82,32 @@ def _verified(
     """The report of one revision, and whether it was verified; if not, the others are nevertheless."""
     from stackyard.publish import licences
     from stackyard.verify import verify
-    from stackyard.verify.report import stopped, without_record
+    from stackyard.verify.report import RUNS_NOTHING, lacking_licences, stopped, without_record
 
     try:
         record = read_record(RevisionPaths.of(entry.folder).record)
     except StackyardError as error:
         return without_record(entry, error), False
     try:
-        agreed = licences.variables(yard, site, record)
+        lacking = unaccepted(yard, site, record)
+        agreed = licences.variables(yard, site, record, os.environ)
         yards = yard.lineage()
-        done = verify.verify(record, modules, site, variables=agreed, progress=progress, deep=deep, yards=yards)
-        return done, True
+        done = verify.verify(record, modules, site, variables=agreed, progress=progress, deep=deep, yards=yards,
+                             only=RUNS_NOTHING if lacking else None)  # fmt: skip
+        if lacking is None:
+            return done, True
+        done = lacking_licences(done, lacking)
+        return done, done.state == "failed"
     except (StackyardError, OSError) as error:
         return stopped(entry, error), False
+
+
+def _rest(context: Context, yard: Yard, site: Site) -> list[str]:
+    """Repair the modulefiles and the caches of the yard."""
+    from stackyard.publish.repair import repair_yard
+    from stackyard.yard.origin import origin
+
+    return repair_yard(yard, site, origin(context.command))
 
 
 def _of_yard(yard: Yard, deep: bool) -> Report:

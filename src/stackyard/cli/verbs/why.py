@@ -12,10 +12,11 @@ from stackyard.cli.help import Verb
 from stackyard.cli.output import show_json
 from stackyard.errors import InputError
 from stackyard.yard import catalogue
-from stackyard.yard.layout import RevisionPaths
+from stackyard.yard.folders import RevisionPaths
 
 if TYPE_CHECKING:
     from stackyard.lock.model import LockedVariant
+    from stackyard.yard.record import BuildRecord
 
 EXAMPLES = (
     ("who requires libgcc in a published revision", "stackyard why pytorch/2.13 libgcc"),
@@ -48,7 +49,7 @@ def command(context: Context, rev: str, package: str, as_json: bool) -> None:
         if len(found) > 1:
             click.echo(click.style(label, bold=True))
         for chain in lines:
-            click.echo(" <- ".join(reversed(chain)))
+            click.echo(" <- ".join(reversed(chain)) if chain[1:] else f"{chain[0]}: requested by the stack's file")
 
 
 def _variants(context: Context, rev: str) -> dict[str, LockedVariant]:
@@ -56,7 +57,15 @@ def _variants(context: Context, rev: str) -> dict[str, LockedVariant]:
     from stackyard.lock.text import read
 
     path = Path(rev)
-    if not path.is_file():
-        path = RevisionPaths.of(catalogue.resolve(context.yard(), rev).folder).lock
-    lock = read(path)
-    return {f"{v.version}-{v.variant}".rstrip("-") + f" on {v.platform}": v for v in lock.variants}
+    yard = context.yard(reading=True)
+    variants = read(path).variants if path.is_file() else _of_revision(catalogue.record_of(yard, rev))
+    return {f"{v.version}-{v.variant}".rstrip("-") + f" on {v.platform}": v for v in variants}
+
+
+def _of_revision(record: BuildRecord) -> tuple[LockedVariant, ...]:
+    """What a revision was built from; of an extension with what its base was built from."""
+    from stackyard.lock.onbase import whole
+    from stackyard.lock.text import read
+
+    own = read(RevisionPaths.of(record.path).lock).variants
+    return tuple(whole(each, record.base) for each in own) if record.base else own

@@ -25,15 +25,15 @@ from stackyard.image.bases.blobs import EPOCH, MANIFEST, TAR, Blob, Layout, mani
 from stackyard.image.bases.folder import write_layer
 from stackyard.image.bases.model import ARCHITECTURES, Layer
 from stackyard.image.bases.unpack import LIMIT_HINT, MOST_BYTES, CheckedHeader
+from stackyard.image.oci.layout import Reference, image
+from stackyard.image.oci.transfer import failure
 
 PULL_TIMEOUT_S = 6 * 3600.0
-_INDEXES = {
-    "application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json",
-}  # fmt: skip
 _LAYERS = {
     f"{TAR}": TAR, f"{TAR}+gzip": f"{TAR}+gzip", f"{TAR}+zstd": f"{TAR}+zstd",
     "application/vnd.docker.image.rootfs.diff.tar": TAR,
     "application/vnd.docker.image.rootfs.diff.tar.gzip": f"{TAR}+gzip",
+    "application/vnd.docker.image.rootfs.diff.tar.zstd": f"{TAR}+zstd",
 }  # fmt: skip
 _MOST_LAYERS = 4096
 
@@ -98,47 +98,33 @@ def fetch(source: Source, layout: Layout, platform: str, most_bytes: int = MOST_
     except (tarfile.TarError, EOFError) as error:
         raise StackyardError(f"{source.place} is damaged: {error}", hint="copy or save the image again") from error
     except (AttributeError, KeyError, TypeError) as error:
-        why = f"missing key {error}" if isinstance(error, KeyError) else str(error)
-        raise InputError(f"{source} is not a complete image: {why}", hint="save the image again") from error
+        raise _incomplete(source, error) from error
 
 
 def _from_oci(source: Source, layout: Layout, platform: str, most_bytes: int) -> Fetched:
+    origin = Layout(Path(source.place))
+    digest = digest_in_layout(source, platform)
+    data = read_small(origin.path(digest))
+    return _copied(parsed(data, str(source)), data, lambda each: _opened(origin.path(each)), layout)
+
+
+def digest_in_layout(source: Source, platform: str) -> str:
+    """The digest of an image's manifest in an OCI layout.
+
+    Raises:
+        InputError: the layout does not exist, or does not have this one image for the platform.
+    """
     folder = Path(source.place)
-    if not folder.is_dir():
-        raise InputError(f"no such OCI layout: {folder}", hint="write oci:DIR or oci:DIR:TAG")
-    origin = Layout(folder)
-    entry = _chosen(parsed(read_small(folder / "index.json"), str(folder / "index.json")), source)
-    while entry.get("mediaType") in _INDEXES:
-        entry = _of_platform(origin.read_json(entry["digest"]), platform, source)
-    manifest = origin.read_json(entry["digest"])
-    return _copied(
-        manifest, read_small(origin.path(entry["digest"])), lambda digest: _opened(origin.path(digest)), layout
-    )
+    return image(Reference(folder, source.tag), architecture=_architecture(platform)).manifest.digest
 
 
-def _chosen(index: Mapping[str, Any], source: Source) -> Mapping[str, Any]:
-    """The manifest of the tag, or the only one."""
-    entries = _objects(index.get("manifests"), source)
-    tags = {str((each.get("annotations") or {}).get("org.opencontainers.image.ref.name", "")): each for each in entries}
-    if source.tag in tags:
-        return tags[source.tag]
-    if not source.tag and len(entries) == 1:
-        return entries[0]
-    names = ", ".join(sorted(filter(None, tags))) or "none"
-    raise InputError(f"{source.place} has {'several images' if not source.tag else f'no image {source.tag}'}",
-                     hint=f"write oci:{source.place}:TAG; its tags: {names}")  # fmt: skip
+def _incomplete(source: Source, error: Exception) -> InputError:
+    why = f"missing key {error}" if isinstance(error, KeyError) else str(error)
+    return InputError(f"{source} is not a complete image: {why}", hint="save the image again")
 
 
-def _of_platform(index: Mapping[str, Any], platform: str, source: Source) -> Mapping[str, Any]:
-    found: dict[str, Mapping[str, Any]] = {}
-    for each in _objects(index.get("manifests"), source):
-        about = each.get("platform") or {}
-        if about.get("os") == "linux":
-            found.setdefault(ARCHITECTURES.get(about.get("architecture", ""), ""), each)
-    if platform not in found:
-        has = ", ".join(sorted(filter(None, found))) or "no platform that is known"
-        raise InputError(f"{source} has no image for {platform}", hint=f"it has {has}: choose one with --platform")
-    return found[platform]
+def _architecture(platform: str) -> str:
+    return next(name for name, each in ARCHITECTURES.items() if each == platform)
 
 
 def _objects(value: Any, source: Source) -> list[Mapping[str, Any]]:
@@ -194,10 +180,12 @@ def _from_registry(source: Source, layout: Layout, platform: str, most_bytes: in
     if which("skopeo") is None:
         hint = "install skopeo, or save the image elsewhere: skopeo copy docker://... docker-archive:FILE"
         raise MissingError("skopeo not found: it fetches images from registries", hint=hint)
-    architecture = next(name for name, each in ARCHITECTURES.items() if each == platform)
+    architecture = _architecture(platform)
     with scratch("pull") as work:
         words = ["skopeo", "--override-os", "linux", "--override-arch", architecture, "copy", "--retry-times", "3"]
-        run([*words, f"docker:{source.place}", f"dir:{work / 'image'}"], timeout_s=PULL_TIMEOUT_S)
+        done = run([*words, f"docker:{source.place}", f"dir:{work / 'image'}"], check=False, timeout_s=PULL_TIMEOUT_S)
+        if done.returncode:
+            raise failure(f"fetch {source}", source.place.strip("/").partition("/")[0], done)
         place = work / "image"
         data = read_small(place / "manifest.json")
         fetched = _copied(parsed(data, str(source)), data, lambda digest: _opened(place / digest.split(":")[1]), layout)
@@ -209,7 +197,7 @@ def _from_archive(source: Source, layout: Layout, platform: str, most_bytes: int
     """Of `docker save` and `podman save`; gzip around it is allowed."""
     file = Path(source.place)
     if not file.is_file():
-        raise InputError(f"no such file: {file}", hint="write docker-archive:FILE")
+        raise InputError(f"no such file: {file}", hint=f"check the path; `docker save -o {file} IMAGE` writes one")
     with tarfile.open(file, tarinfo=CheckedHeader) as tar:
         members = {posixpath.normpath(each.name): each for each in tar}
         listed = parsed(b'{"images":' + _small(tar, members, "manifest.json", file) + b"}", f"{file}: manifest.json")
@@ -287,7 +275,7 @@ def _from_folder(source: Source, layout: Layout, platform: str, most_bytes: int)
     """One layer, the same bytes for the same files and times, whoever owns them."""
     root = Path(source.place)
     if not root.is_dir():
-        raise InputError(f"no such directory: {root}")
+        raise InputError(f"no such directory: {root}", hint="check the path")
     if root.resolve() == Path("/"):
         raise InputError("cannot import / as a base: it is this machine", hint="name another directory")
     blobs = layout.folder / "blobs" / "sha256"
@@ -300,7 +288,7 @@ def _from_folder(source: Source, layout: Layout, platform: str, most_bytes: int)
     finally:
         made.unlink(missing_ok=True)
     layer = Layer(blob.digest, blob.size, TAR, blob.digest)
-    architecture = next(name for name, each in ARCHITECTURES.items() if each == platform)
+    architecture = _architecture(platform)
     values = {
         "architecture": architecture, "os": "linux", "created": EPOCH, "config": {},
         "rootfs": {"type": "layers", "diff_ids": [layer.diff_id]},

@@ -31,7 +31,8 @@ from stackyard.spec.sitemodels import Site
 from stackyard.spec.siteyard import in_sites_yard
 from stackyard.yard import atomic, disk, formats
 from stackyard.yard.claim import claim
-from stackyard.yard.layout import BasePaths, Yard
+from stackyard.yard.folders import BasePaths
+from stackyard.yard.layout import Yard
 from stackyard.yard.lease import lease
 from stackyard.yard.permissions import file_mode
 from stackyard.yard.record import now

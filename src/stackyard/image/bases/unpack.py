@@ -8,24 +8,20 @@ OCI specification's layer.md.
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import hashlib
-import lzma
 import os
 import shutil
 import stat
 import tarfile
-import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
 
-from stackyard.errors import MissingError, StackyardError, cause
-from stackyard.findings import some
+from stackyard.errors import StackyardError, cause
 from stackyard.grammar import shown
 from stackyard.host import space
 from stackyard.image.bases.model import Layer
+from stackyard.image.packed import plain
 
 MOST_BYTES, MOST_ENTRIES = 256 << 30, 10_000_000
 """How much an image may be when it is unpacked: some bytes of a gzip file can stand for terabytes."""
@@ -63,14 +59,12 @@ class Unpacked:
             StackyardError: it is damaged, truncated or harmful, its digest differs, or the disk is full.
         """
         try:
-            with blob.open("rb") as raw:
-                stream = _Counted(_plain(raw), self.most_bytes + (64 << 20))
+            with blob.open("rb") as raw, plain(raw) as unpacked:
+                stream = _Counted(unpacked, self.most_bytes + (64 << 20))
                 self._extract(cast(IO[bytes], stream))
                 stream.drain()
-        except (tarfile.TarError, EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
-            raise StackyardError(
-                f"layer {layer.digest} is damaged: {error}", hint="copy or save the image again"
-            ) from error
+        except (tarfile.TarError, EOFError) as error:
+            raise StackyardError(f"layer {layer.digest} is damaged: {error}", hint=_AGAIN) from error
         except OSError as error:
             raise _failure(error, self.root) from error
         if stream.digest != layer.diff_id:
@@ -299,39 +293,8 @@ class _Counted:
         return f"sha256:{self._hash.hexdigest()}"
 
 
-def _plain(raw: IO[bytes]) -> IO[bytes]:
-    """The decompressed stream, by its first bytes."""
-    magic = raw.read(6)
-    raw.seek(0)
-    if magic.startswith(b"\x1f\x8b"):
-        return cast(IO[bytes], gzip.GzipFile(fileobj=raw))
-    if magic.startswith(b"BZh"):
-        return cast(IO[bytes], bz2.BZ2File(raw))
-    if magic.startswith(b"\xfd7zXZ\x00"):
-        return cast(IO[bytes], lzma.LZMAFile(raw))
-    if magic.startswith(b"\x28\xb5\x2f\xfd"):
-        return _zstd(raw)
-    return raw
-
-
-def _zstd(raw: IO[bytes]) -> IO[bytes]:
-    try:
-        from compression import zstd  # type: ignore[import-not-found,unused-ignore] # from Python 3.14
-    except ImportError as error:
-        raise MissingError(
-            "cannot unpack a layer that is compressed with zstd: that needs Python 3.14",
-            hint="convert it: skopeo copy --dest-compress-format gzip --dest-force-compress-format SOURCE oci:DIR:TAG",
-        ) from error
-    return cast(IO[bytes], zstd.ZstdFile(raw))
-
-
 def _failure(error: OSError, root: Path) -> StackyardError:
     if space.is_full(error):
         return StackyardError(f"cannot unpack the image into {root}: {error.strerror}",
                               hint="free some space there, or set TMPDIR to a directory that has some")  # fmt: skip
     return StackyardError(f"cannot unpack the image: {error.filename or root}: {cause(error)}", hint=_HINT)
-
-
-def describe(paths: set[str]) -> str:
-    """The programs that lost rights, for a notice."""
-    return f"set-user-ID, set-group-ID or capabilities were dropped: {some(sorted(paths), 5)}"

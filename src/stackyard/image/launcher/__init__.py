@@ -2,40 +2,83 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
+from stackyard.errors import MissingError
 from stackyard.host.command import run, which
 from stackyard.host.scratch import scratch
 from stackyard.yard.permissions import program_mode
 
 SOURCE = Path(__file__).with_name("launch.c")
-SCRIPT = Path(__file__).with_name("launch.sh")
+_SCRIPT = Path(__file__).with_name("launch.sh")
+_APPTAINER = Path(__file__).with_name("apptainer.sh")
+_CONTAINER = Path(__file__).with_name("container.sh")
 _COMPILERS = ("cc", "gcc", "clang")
 _WAYS = (("-static",), ())
 """A static program starts in half the time, where the C library can be linked statically."""
 
 
-def make(target: Path) -> str:
+def make(target: Path, *, container: bool = False) -> str:
     """Write the launcher of a revision; return what it is, for the record.
 
     Compiled it adds some 2 ms to a command, as a script some 5 ms.
 
+    Args:
+        container: that of a wrapped image, which only exists compiled: mount(8) does nothing for ordinary users.
+
     Raises:
+        MissingError: the launcher of a wrapped image, and no compiler that works.
         OSError: it cannot be written.
     """
     compiler = next((found for name in _COMPILERS if (found := which(name))), None)
-    with scratch("launcher") as work:  # a full disk of the yard is not a compiler that does not work
-        made = compiler is not None and _compiled(compiler, work / "launch")
-        target.write_bytes((work / "launch" if made else SCRIPT).read_bytes())
+    options, scripts = (("-DCONTAINER",), (_CONTAINER,)) if container else ((), ())
+    with _work(target) as work:  # a full disk of the yard is not a compiler that does not work
+        made = compiler is not None and _compiled(compiler, work / "launch", options, scripts)
+        if container and not made:
+            raise MissingError(
+                "cannot make the launcher of a wrapped image: " + _why(compiler), hint="install gcc, or clang"
+            )
+        target.write_bytes((work / "launch").read_bytes() if made else script().encode())
     target.chmod(program_mode() & ~0o222)
     return f"compiled by {compiler}" if made else "shell script"
 
 
-def _compiled(compiler: Path, program: Path) -> bool:
+@contextmanager
+def _work(target: Path) -> Iterator[Path]:
+    """A temporary directory; that of the launcher's own where no program of $TMPDIR may run (mounted with noexec)."""
+    with scratch("launcher") as work:
+        if not os.statvfs(work).f_flag & os.ST_NOEXEC:
+            yield work
+            return
+    with scratch("launcher", beside=target.parent) as work:
+        yield work
+
+
+def script() -> str:
+    """The launcher as a shell script."""
+    return _SCRIPT.read_text(encoding="utf-8").replace("{APPTAINER}\n", _APPTAINER.read_text(encoding="utf-8"), 1)
+
+
+def _header(*files: Path) -> str:
+    """The text of scripts for the compiled launcher, a line of C for each of their lines without the comments."""
+    lines = [line for file in files for line in file.read_text(encoding="utf-8").splitlines()]
+    words = (json.dumps(f"{line}\n") for line in lines if not line.lstrip().startswith("#"))
+    return "\n".join(["static const char apptainer_sh[] =", *words, ";\n"])
+
+
+def _why(compiler: Path | None) -> str:
+    return f"what {compiler} makes does not run here" if compiler else f"{', '.join(_COMPILERS)} not found"
+
+
+def _compiled(compiler: Path, program: Path, options: Sequence[str], scripts: Sequence[Path]) -> bool:
     """Whether this compiler makes a program of it that runs here."""
+    (program.parent / "apptainer.h").write_text(_header(_APPTAINER, *scripts), encoding="utf-8")
     for way in _WAYS:
-        words = [compiler, "-O2", "-s", *way, "-o", program, SOURCE]
+        words = [compiler, "-O2", "-s", *options, *way, "-I", program.parent, "-o", program, SOURCE]
         if not run([str(word) for word in words], check=False, timeout_s=120).returncode and _works(program):
             return True
     return False

@@ -6,7 +6,8 @@
  *
  *   1. this user's namespace of this job step, if one of its file system servers is alive: join it;
  *   2. else a new one, with a file system server (squashfuse_ll) in it;
- *   3. where the kernel gives no user namespaces: fusermount3, on a prefix that belongs to this user.
+ *   3. where there can be none: fusermount3, on a prefix that belongs to this user;
+ *   4. else Apptainer or Singularity mounts it, for this command (apptainer.sh, which is a text in this program).
  *
  * One namespace serves all images of a step (STACKYARD_IMAGES lists the revisions whose modules are loaded), because
  * processes of one user in two user namespaces cannot attach to each other's memory, which MPI within a node needs.
@@ -31,10 +32,14 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
+
+#include "apptainer.h" /* const char apptainer_sh[]: the text of apptainer.sh */
 
 #define NAME 256
 #define TEXT 4096
@@ -42,7 +47,10 @@
 #define IDLE_S "300" /* until an image that no process uses is unmounted */
 #define SERVERS 64
 
-static char root[PATH_MAX];  /* the revision */
+static char root[PATH_MAX];    /* the revision */
+static char program[PATH_MAX]; /* the file system server */
+static int serving;            /* a file system server that nobody else knows of yet */
+static int space = -1;         /* the caller's mount namespace */
 
 static void fail(int status, const char *hint, const char *format, ...) {
   va_list words;
@@ -52,6 +60,7 @@ static void fail(int status, const char *hint, const char *format, ...) {
   va_end(words);
   fputc('\n', stderr);
   if (hint) fprintf(stderr, "  hint: %s\n", hint);
+  if (serving > 0) kill(serving, SIGKILL);
   _exit(status);
 }
 
@@ -66,6 +75,14 @@ static int is_stub(const char *revision) {
   struct stat found;
   join_path(path, revision, "prefix/.stub");
   return lstat(path, &found) == 0;
+}
+
+/* Whether the server of a mount on the prefix has ended. Names may still be found, in the kernel's cache. */
+static int is_stale(const char *revision) {
+  char path[PATH_MAX];
+  struct statfs about;
+  join_path(path, revision, "prefix");
+  return statfs(path, &about) && errno == ENOTCONN;
 }
 
 /* Whether the directory is there that the image is mounted on. */
@@ -98,6 +115,8 @@ static ssize_t slurp(const char *path, char *to, size_t size) {
   return all;
 }
 
+static char state; /* of the process that `started` has looked at last: a letter of proc(5) */
+
 /* When a process began, in clock ticks since the machine did; 0: it is not there. A number alone may be another's now. */
 static unsigned long long started(int pid) {
   char path[NAME], text[TEXT];
@@ -105,10 +124,13 @@ static unsigned long long started(int pid) {
   if (slurp(path, text, sizeof text) <= 0) return 0;
   char *at = strrchr(text, ')');
   if (!at || at[1] != ' ' || at[2] == 'Z') return 0;
+  state = at[2];
   at += 2;
   for (int field = 3; field < 22 && at; field++) at = strchr(at, ' ') ? strchr(at, ' ') + 1 : NULL;
   return at ? strtoull(at, NULL, 10) : 0;
 }
+
+#define WRITABLE "set STACKYARD_TMP to a directory on this node that you can write, and that has room"
 
 /* The directory for notes about this user's namespaces: on the node, and nobody else's. */
 static void open_folder(char *folder) {
@@ -121,8 +143,28 @@ static void open_folder(char *folder) {
     if (mkdir(folder, 0700) && errno != EEXIST) break;
     if (!lstat(folder, &found) && S_ISDIR(found.st_mode) && found.st_uid == geteuid() && !(found.st_mode & 077)) return;
   }
-  fail(4, "set STACKYARD_TMP to a directory on this node that you can write",
-       "cannot create a private directory in %s: %s", above && *above == '/' ? above : "/tmp", strerror(errno));
+  fail(4, WRITABLE, "cannot create a private directory in %s: %s", above && *above == '/' ? above : "/tmp", strerror(errno));
+}
+
+#ifdef CONTAINER /* container.c, for a wrapped image: it needs more than its mount */
+static unsigned long long mixed(unsigned long long key, const char *text);
+static int is_alive(int pid);
+static void arrive(const char *cwd);
+#define APPTAINER_WAY "sy_container"
+#else
+#define is_alive(pid) 1
+#define arrive(cwd) \
+  if (chdir(cwd)) fail(126, NULL, "cannot enter %s: %s", cwd, strerror(errno))
+#define APPTAINER_WAY "sy_apptainer"
+#endif
+
+/* Open the caller's mount namespace. Each server keeps it open: the kernel gives the number of one that is gone to the
+ * next, such as that of the next job with a /tmp of its own, which would join a server of the job before. */
+static void hold_space(void) {
+  int file = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+  if (file < 0) return;
+  space = fcntl(file, F_DUPFD_CLOEXEC, 3);
+  close(file);
 }
 
 /* What a namespace can be shared by: the mounts that the caller sees, and who is ended with it. A job step's cgroup is
@@ -132,6 +174,9 @@ static unsigned long long key_of(void) {
   char text[TEXT * 4], *line, *rest = text;
   struct stat space;
   if (!stat("/proc/self/ns/mnt", &space)) key = (key ^ space.st_ino) * 1099511628211ull;
+#ifdef CONTAINER
+  key = mixed(mixed(mixed(key, root), getenv("STACKYARD_IMAGES")), getenv("HOME"));
+#endif
   if (slurp("/proc/self/cgroup", text, sizeof text) < 0) return key;
   while ((line = strsep(&rest, "\n"))) {
     char *step = strstr(line, "/step_");
@@ -147,7 +192,7 @@ static int lock_note(const char *folder, char *path) {
   snprintf(name, sizeof name, "%016llx", key_of());
   join_path(path, folder, name);
   int note = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (note < 0) fail(4, NULL, "cannot open %s: %s", path, strerror(errno));
+  if (note < 0) fail(4, WRITABLE, "cannot open %s: %s", path, strerror(errno));
   for (double until = now() + LIMIT_S; flock(note, LOCK_EX | LOCK_NB); pause_ms(2))
     if (now() > until) fail(4, "see whether a process hangs on a shared file system: fuser -v FILE",
                             "timed out after %d s waiting for another process that mounts an image: %s", LIMIT_S, path);
@@ -166,17 +211,28 @@ static int enter(int pid) {
   return done;
 }
 
+/* A server that is stopped answers nobody: whoever reads a file of its image waits until it is killed. */
+static void require_running(int pid) {
+  if (state != 'T' && state != 't') return;
+  fail(4, "let it go on: kill -CONT NUMBER; or end it: kill -KILL NUMBER, after which the next command mounts the image again",
+       "an image of this job step cannot be read: its file system server (squashfuse_ll, process %d) is stopped", pid);
+}
+
 /* Join the namespace of a living server among those in the note. */
 static int join_note(int note) {
   char text[TEXT], *line, *rest = text;
+  int pid, count = 0, pids[SERVERS];
+  unsigned long long start;
   ssize_t size = pread(note, text, sizeof text - 1, 0);
   if (size <= 0) return 0;
   text[size] = 0;
-  while ((line = strsep(&rest, "\n"))) {
-    int pid;
-    unsigned long long start;
-    if (sscanf(line, "%d %llu", &pid, &start) == 2 && start && started(pid) == start && enter(pid)) return 1;
+  while ((line = strsep(&rest, "\n")) && count < SERVERS) {
+    if (sscanf(line, "%d %llu", &pid, &start) != 2 || !start || started(pid) != start) continue;
+    require_running(pid);
+    pids[count++] = pid;
   }
+  for (int i = 0; i < count; i++)
+    if (is_alive(pids[i]) && enter(pids[i])) return 1;
   return 0;
 }
 
@@ -198,6 +254,31 @@ static int make_namespace(void) {
   return put("/proc/self/uid_map", user) || put("/proc/self/gid_map", group) ? -1 : 0;
 }
 
+/* Find the program of the file system server. */
+static int find_server(void) {
+  char text[sizeof apptainer_sh + NAME];
+  if (*program) return 1;
+  snprintf(text, sizeof text, "%s\nsy_server_program", apptainer_sh);
+  FILE *out = popen(text, "re");
+  if (out && fgets(program, sizeof program, out)) program[strcspn(program, "\n")] = 0;
+  return out && !pclose(out) && *program;
+}
+
+/* Why no namespace with a server in it can be made here; NULL: one can. Tried in a child: nobody comes back from one. */
+static const char *lacking(void) {
+  struct stat found;
+  int status = 0, device = open("/dev/fuse", O_RDWR | O_CLOEXEC), why = errno;
+  int is_fuse = device >= 0 && !fstat(device, &found) && found.st_rdev == makedev(10, 229);
+  if (device >= 0) close(device);
+  if (!find_server()) return "squashfuse_ll not found";
+  if (!is_fuse) return device < 0 && why != ENOENT ? "/dev/fuse cannot be opened" : "/dev/fuse not found";
+  int child = fork();
+  if (child == 0) _exit(make_namespace() || mount("none", "/", NULL, MS_REC | MS_SLAVE, NULL) ? errno & 127 : 0);
+  if (child < 0 || waitpid(child, &status, 0) != child || status == 0) return NULL;
+  why = WIFEXITED(status) ? WEXITSTATUS(status) : EPERM;
+  return why == ENOSPC ? "user namespaces are switched off on this machine" : "no user namespace that may mount";
+}
+
 /* Give the right to mount, which this process has in its own user namespace, to the program that it becomes. */
 static void keep_rights(void) {
   struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
@@ -217,14 +298,15 @@ static void serve(const char *image, const char *prefix, const char *log) {
   dup2(nothing, 0);
   dup2(said >= 0 ? said : nothing, 1);
   dup2(said >= 0 ? said : nothing, 2);
-  if (syscall(SYS_close_range, 3, ~0U, 0))
-    for (int i = 3; i < 4096; i++) close(i);
+  if (space >= 0 && space != 3) dup2(space, 3);
+  if (space >= 0) fcntl(3, F_SETFD, 0);
+  if (syscall(SYS_close_range, space >= 0 ? 4 : 3, ~0U, 0))
+    for (int i = space >= 0 ? 4 : 3; i < 4096; i++) close(i);
   if (chdir("/")) _exit(127);
   snprintf(options, sizeof options, "ro,nosuid,nodev,timeout=%s", idle && *idle ? idle : IDLE_S);
   unsetenv("LD_PRELOAD");
   unsetenv("LD_LIBRARY_PATH");
-  execlp("squashfuse_ll", "squashfuse_ll", "-f", "-o", options, image, prefix, NULL);
-  execl("/usr/bin/squashfuse_ll", "squashfuse_ll", "-f", "-o", options, image, prefix, NULL);
+  execl(program, "squashfuse_ll", "-f", "-o", options, image, prefix, NULL);
   dprintf(2, "squashfuse_ll: %s\n", strerror(errno));
   _exit(127);
 }
@@ -262,16 +344,28 @@ static const char *damage_of(const char *revision) {
   return damage(image);
 }
 
-/* Mount the image of a revision; the process id of its server, or -1. */
+static int is_denied(void) {
+  char image[PATH_MAX];
+  image_of(image, root);
+  return access(image, R_OK) && errno == EACCES;
+}
+
+/* Mount the image of a revision; the process id of its server, or -1. What is wrong with an image is looked up only then:
+ * a shared file system is not asked for it twice. Of a truncated one the tables at its end are missing, so either its
+ * server ends, or looking up a name fails. */
 static int mount_image(const char *revision, const char *log) {
   char image[PATH_MAX], prefix[PATH_MAX];
   image_of(image, revision);
   join_path(prefix, revision, "prefix");
-  if (damage(image)) return -1;
+  if (!find_server()) return -1;
   int server = fork();
   if (server == 0) serve(image, prefix, log);
   for (double until = now() + LIMIT_S; server > 0 && now() < until; pause_ms(1)) {
-    if (!is_stub(revision)) return server;
+    if (!is_stub(revision)) {
+      if (errno == ENOENT) return server;
+      umount2(prefix, MNT_DETACH);
+      break;
+    }
     if (waitpid(server, NULL, WNOHANG) == server) return -1;
   }
   if (server > 0) kill(server, SIGKILL);
@@ -282,15 +376,20 @@ static int mount_image(const char *revision, const char *log) {
 static void add_to_note(int note, int server) {
   char line[NAME];
   int size = snprintf(line, sizeof line, "%d %llu\n", server, started(server));
-  if (lseek(note, 0, SEEK_END) < 0 || write(note, line, size) != size) kill(server, SIGTERM);
+  errno = ENOSPC; /* of a part of a line nothing is said */
+  if (lseek(note, 0, SEEK_END) >= 0 && write(note, line, size) == size) return;
+  serving = server;
+  fail(4, WRITABLE, "cannot write the note that lets other commands share this mount: %s", strerror(errno));
 }
 
+#define STALE "start it in a new shell; if it is so there too: stackyard image unmount (see stackyard image status)"
 #define RESTORE "restore it from a copy, or move the revision away and deploy it again"
+#define UNREADABLE "ask its owner to let you read it: ls -l IMAGE, getfacl IMAGE"
 
 static void not_mounted(const char *why, const char *log) {
   char text[TEXT];
   const char *bad = damage_of(root);
-  if (bad) fail(4, RESTORE, "cannot mount %s/image.sqsh: %s", root, bad);
+  if (bad) fail(4, is_denied() ? UNREADABLE : RESTORE, "cannot mount %s/image.sqsh: %s", root, bad);
   fprintf(stderr, "stackyard: cannot mount %s/image.sqsh: %s\n", root, why);
   if (slurp(log, text, sizeof text) > 0) fprintf(stderr, "%s", text);
   fail(4, "`stackyard image status` says which ways this machine has; root can mount it for all (`stackyard image autofs`)",
@@ -319,33 +418,89 @@ static void mount_others(int note, const char *log) {
   free(list);
 }
 
-static void mount_here(void) {
+/* In the container: take what was handed over. The arguments; the environment and the working directory are set. */
+static char **taken(const char *number, const char **path) {
+  if (is_stub(root)) fail(4, NULL, "Apptainer has not mounted %s/image.sqsh", root);
+  if (!strcmp(number, "-")) _exit(0);
+  struct stat found;
+  int file = atoi(number);
+  if (fstat(file, &found)) fail(4, NULL, "the container has not kept the open files of this program");
+  char *text = malloc(found.st_size + 1), **argv;
+  if (!text || pread(file, text, found.st_size, 0) != found.st_size) fail(126, NULL, "%s", strerror(errno));
+  close(file);
+  char *cwd = text, *at = cwd + strlen(cwd) + 1, *end = text + found.st_size;
+  *path = at;
+  at += strlen(at) + 1;
+  int argc = atoi(at), count = 0;
+  char **words = calloc(found.st_size + 2, sizeof *words);
+  if (!words) fail(126, NULL, "%s", strerror(errno));
+  for (at += strlen(at) + 1; at < end; at += strlen(at) + 1) {
+    if (count == argc) count++; /* the end of the arguments */
+    words[count++] = at;
+  }
+  argv = words;
+  environ = words + argc + 1;
+  arrive(cwd);
+  return argv;
+}
+
+static void add_text(int file, const char *text) {
+  size_t size = strlen(text) + 1;
+  if (write(file, text, size) != (ssize_t)size) fail(126, NULL, "cannot hand over the command: %s", strerror(errno));
+}
+
+/* Let Apptainer run this program again where it has mounted the image: what is to be done is handed over in memory. */
+static void by_apptainer(const char *folder, const char *log, const char *why, char **argv, const char *path) {
+  char text[sizeof apptainer_sh + NAME], skeleton[PATH_MAX], number[NAME], *cwd = get_current_dir_name();
+  int argc = 0, file = syscall(SYS_memfd_create, "call", 0);
+  while (argv[argc]) argc++;
+  snprintf(number, sizeof number, "%d", argc);
+  add_text(file, cwd ? cwd : "/");
+  add_text(file, path);
+  add_text(file, number);
+  for (char **word = argv; *word; word++) add_text(file, *word);
+  for (char **word = environ; *word; word++) add_text(file, *word);
+  join_path(skeleton, folder, "root");
+  mkdir(skeleton, 0700);
+  snprintf(number, sizeof number, "%d", file);
+  setenv("STACKYARD_APPTAINER", number, 1);
+  snprintf(text, sizeof text, "%s\n%s \"$@\"", apptainer_sh, APPTAINER_WAY);
+  execl("/bin/sh", "sh", "-c", text, "sh", root, folder, log, why, NULL);
+  fail(126, NULL, "/bin/sh: %s", strerror(errno));
+}
+
+#ifdef CONTAINER
+#include "container.c"
+#else
+static void mount_here(char **argv, const char *asked_for) {
   char folder[PATH_MAX], path[PATH_MAX], log[PATH_MAX], *cwd = get_current_dir_name();
+  struct stat prefix;
   open_folder(folder);
+  hold_space();
   int note = lock_note(folder, path);
   snprintf(log, sizeof log, "%.*s.log", PATH_MAX - 8, path);
-  int joined = join_note(note), alone = 0;
+  int joined = join_note(note), alone = 0, server;
   if (!joined && (ftruncate(note, 0) || unlink(log)) && errno != ENOENT) fail(4, NULL, "%s: %s", path, strerror(errno));
-  if (!joined && make_namespace()) {
-    const char *why = strerror(errno);
-    struct stat prefix;
-    char name[PATH_MAX];
-    join_path(name, root, "prefix");
-    if (stat(name, &prefix) || prefix.st_uid != geteuid())
-      not_mounted(errno == ENOSPC ? "user namespaces are switched off on this machine" : why, log);
-    alone = 1;
+  const char *why = joined ? NULL : lacking();
+  if (why) {
+    join_path(path, root, "prefix");
+    alone = !stat(path, &prefix) && prefix.st_uid == geteuid();
+    if (damage_of(root)) not_mounted(why, log);
+    if (!alone || (is_stub(root) && mount_image(root, log) < 0)) by_apptainer(folder, log, why, argv, asked_for);
+  } else if (!joined && make_namespace()) {
+    not_mounted(strerror(errno), log);
   }
   if (joined) clear_dead(root);
   if (is_stub(root)) {
-    int server = mount_image(root, log);
-    if (server < 0) not_mounted(alone ? "fusermount3 could not do it" : "its file system server ended", log);
-    if (!alone) add_to_note(note, server);
+    if ((server = mount_image(root, log)) < 0) not_mounted("its file system server ended", log);
+    add_to_note(note, server);
   }
   if (!alone) mount_others(note, log);
   close(note);
   if (cwd && chdir(cwd)) fail(126, NULL, "cannot enter %s: %s", cwd, strerror(errno));
   free(cwd);
 }
+#endif
 
 /* The path that was asked for: argv[0] where it has a slash, as with a #! line, else what the kernel executed. */
 static const char *asked(char **argv) {
@@ -367,9 +522,15 @@ int main(int argc, char **argv) {
   root[size] = 0;
   strcpy(own, root);
   if ((end = strrchr(root, '/'))) *end = 0;
+  const char *handed = getenv("STACKYARD_APPTAINER");
+  if (handed) {
+    argv = taken(handed, &path);
+    for (argc = 0; argv[argc];) argc++;
+  }
   int direct = is_itself(path, own);
   if (direct && argc < 2) fail(2, NULL, "usage: %s COMMAND [ARGUMENT...]", path);
-  if (is_stub(root)) mount_here();
+  if (is_stub(root)) mount_here(argv, path);
+  else if (is_stale(root)) fail(4, STALE, "cannot read %s/prefix: the server of its mount has ended", root);
   else if (direct && !is_there(root)) fail(4, RESTORE, "%s/prefix not found: the files of this revision were removed", root);
   if (direct) {
     execvp(argv[1], argv + 1);

@@ -4,6 +4,8 @@
 # shared by the processes of one revision, not by all whose modules are loaded.
 # Needs unshare, nsenter and flock of util-linux 2.34 or newer, and squashfuse_ll.
 
+{APPTAINER}
+
 sy_fail() {
   sy_status=$1 sy_hint=$2
   shift 2
@@ -14,20 +16,22 @@ sy_fail() {
 
 sy_is_stub() { [ -e "$1/prefix/.stub" ]; }
 
-# Whether an image has all bytes that it says it has: a server can mount a truncated one, in which nothing can be read.
-sy_is_whole() {
-  set -- "$(od -A n -t u4 -N 4 -- "$1")" "$(od -A n -t u8 -j 40 -N 8 -- "$1")" "$(stat -L -c %s -- "$1")"
-  [ "${1:-0}" -eq 1936814952 ] && [ "${2:-0}" -le "${3:-0}" ]
-} 2>/dev/null
-
 # Whether a process with this number and this start time is there, and is not a zombie.
 sy_lives() {
   { read -r sy_stat < "/proc/$1/stat"; } 2>/dev/null || return 1
   sy_stat=${sy_stat##*) }
   [ "${sy_stat%% *}" != Z ] || return 1
+  sy_server=$1
   set -- "$2" $sy_stat
   shift 20
-  [ "$1" = "$sy_start" ]
+  [ "$1" = "$sy_start" ] || return 1
+  case $sy_stat in [Tt]*) sy_stopped ;; esac
+}
+
+# A server that is stopped answers nobody: whoever reads a file of its image waits until it is killed.
+sy_stopped() {
+  sy_fail 4 "let it go on: kill -CONT $sy_server; or end it: kill -KILL $sy_server, after which the next command mounts the image again" \
+    "an image of this job step cannot be read: its file system server (squashfuse_ll, process $sy_server) is stopped"
 }
 
 sy_start_of() {
@@ -37,6 +41,7 @@ sy_start_of() {
   printf '%s\n' "$1"
 }
 
+sy_writable='set STACKYARD_TMP to a directory on this node that you can write, and that has room'
 sy_folder() {
   sy_user=$(id -u)
   for sy_i in '' .1 .2 .3 .4 .5 .6 .7 .8 .9; do
@@ -44,14 +49,7 @@ sy_folder() {
     mkdir -m 700 -- "$sy_dir" 2>/dev/null
     [ -d "$sy_dir" ] && [ ! -L "$sy_dir" ] && [ "$(stat -c '%u %a' -- "$sy_dir")" = "$sy_user 700" ] && return
   done
-  sy_fail 4 'set STACKYARD_TMP to a directory on this node that you can write' \
-    "cannot create a private directory in ${STACKYARD_TMP:-/tmp}"
-}
-
-# The image of a revision: the copy on this node's own disk, where the launch has made one (--stage stack).
-sy_image_of() {
-  sy_image=${STACKYARD_STAGE-}/image.sqsh
-  [ "${STACKYARD_STAGED_IMAGE-}" = "$1" ] && sy_is_whole "$sy_image" || sy_image=$1/image.sqsh
+  sy_fail 4 "$sy_writable" "cannot create a private directory in ${STACKYARD_TMP:-/tmp}"
 }
 
 # In the new namespaces: mount this image and the others whose modules are loaded, note the server, run the command.
@@ -70,8 +68,8 @@ sy_within() {
     # no `&`: that would ignore SIGINT, by which squashfuse_ll ends itself
     sy_server=$(
       unset LD_PRELOAD LD_LIBRARY_PATH
-      cd / && setsid --fork sh -c 'echo $$; exec squashfuse_ll -f -o "$1" "$2" "$3" </dev/null >> "$4" 2>&1 9>&-' sh \
-        "ro,nosuid,nodev,timeout=${STACKYARD_IMAGE_IDLE_S:-300}" "$sy_image" "$sy_rev/prefix" "$sy_note.log"
+      cd / && setsid --fork sh -c 'echo $$; exec "$5" -f -o "$1" "$2" "$3" </dev/null >> "$4" 2>&1 9>&-' sh \
+        "ro,nosuid,nodev,timeout=${STACKYARD_IMAGE_IDLE_S:-300}" "$sy_image" "$sy_rev/prefix" "$sy_note.log" "$sy_program"
     )
     sy_i=0
     while sy_is_stub "$sy_rev" && kill -0 "$sy_server" 2>/dev/null && [ "$sy_i" -lt 3000 ]; do
@@ -80,55 +78,97 @@ sy_within() {
     done
     if [ "$sy_rev" = "$sy_root" ]; then
       sy_is_stub "$sy_rev" && sy_unmounted 'its file system server ended'
-      printf '%s %s\n' "$sy_server" "$(sy_start_of "$sy_server")" > "$sy_note"
+      printf '%s %s\n' "$sy_server" "$(sy_start_of "$sy_server")" 2>/dev/null > "$sy_note" || {
+        kill -9 "$sy_server"
+        sy_fail 4 "$sy_writable" "cannot write the note that lets other commands share this mount: $sy_note"
+      }
     fi
   done
-  exec 9>&-
+  exec 9>&- 6<&-
 }
 
 sy_restore='restore it from a copy, or move the revision away and deploy it again'
 sy_damaged() {
   sy_why='it cannot be read, is not a SquashFS image, or is truncated'
   [ -e "$sy_image" ] || sy_why='not found'
+  [ ! -e "$sy_image" ] || [ -r "$sy_image" ] ||
+    sy_fail 4 'ask its owner to let you read it: ls -l IMAGE, getfacl IMAGE' "cannot mount $sy_image: Permission denied"
   sy_fail 4 "$sy_restore" "cannot mount $sy_image: $sy_why"
 }
 
 sy_unmounted() {
-  printf 'stackyard: cannot mount %s/image.sqsh: %s\n' "$sy_root" "$1" >&2
-  cat -- "$sy_note.log" >&2 2>/dev/null
-  sy_fail 4 '`stackyard image status` says which ways this machine has; root can mount it for all (`stackyard image autofs`)' \
-    "$sy_root is not usable on this machine"
+  sy_log=$sy_note.log sy_why=$1
+  sy_no_way
+}
+
+# One word after the other in quotes, with which the shell reads them back.
+sy_quoted() {
+  printf '%s\0' "$@" | sed -z "s/'/'\\\\''/g; s/^/'/; s/\$/'/" | tr '\0' ' '
+}
+
+# Let Apptainer run this script again where it has mounted the image: all that it is called with is handed over.
+sy_by_apptainer() {
+  sy_words="cd $(sy_quoted "$PWD") && set -- $(sy_quoted "$sy_path" "$@")"
+  exec 6<&- 9>&- 8<<SY_CALL
+$(export -p)
+$sy_words
+SY_CALL
+  export STACKYARD_APPTAINER=8
+  sy_apptainer "$sy_root" "$sy_dir" "$sy_note.log" "$sy_why"
 }
 
 sy_own=$(readlink -f -- "$0")
 sy_root=${sy_own%/*}
 sy_path=$0
-if [ ! -L "$0" ] && [ -z "${STACKYARD_LAUNCH-}" ]; then
+if [ -n "${STACKYARD_APPTAINER-}" ]; then
+  ! sy_is_stub "$sy_root" || sy_fail 4 '' "Apptainer has not mounted $sy_root/image.sqsh"
+  [ "$STACKYARD_APPTAINER" != - ] || exit 0
+  for sy_name in $(env | sed -n 's/^\([A-Za-z_][A-Za-z0-9_]*\)=.*/\1/p'); do unset "$sy_name"; done
+  . /proc/self/fd/8
+  exec 8<&-
+  sy_path=$1
+  shift
+elif [ ! -L "$0" ] && [ -z "${STACKYARD_LAUNCH-}" ]; then
   [ $# -gt 0 ] || sy_fail 2 '' "usage: $0 COMMAND [ARGUMENT...]"
   sy_path=$1
   shift
 fi
 if [ -n "${STACKYARD_LAUNCH-}" ]; then
-  sy_path=$1 sy_note=$STACKYARD_LAUNCH
+  sy_path=$1 sy_note=$STACKYARD_LAUNCH sy_program=$STACKYARD_LAUNCH_SERVER
   shift
-  unset STACKYARD_LAUNCH
+  unset STACKYARD_LAUNCH STACKYARD_LAUNCH_SERVER
   sy_within
 elif sy_is_stub "$sy_root"; then
   sy_folder
   sy_note=$sy_dir/$(printf '%s %s' "$(stat -L -c %i /proc/self/ns/mnt)" "$sy_root" |
     cat - /proc/self/cgroup | sed 's#\(/step_[^/]*\).*#\1#' | cksum | tr ' ' -)
-  exec 9>> "$sy_note" || sy_fail 4 '' "cannot open $sy_note"
+  (: >> "$sy_note") 2>/dev/null || sy_fail 4 "$sy_writable" "cannot open $sy_note"
+  exec 9>> "$sy_note"
+  # the server keeps this open: the number of a namespace that is gone is given to the next one, of another job
+  exec 6< /proc/self/ns/mnt
   flock -w 60 9 || sy_fail 4 '' "timed out after 60 s waiting for another process that mounts an image: $sy_note"
   read -r sy_pid sy_start < "$sy_note" || sy_pid=
   if [ -n "$sy_pid" ] && sy_lives "$sy_pid" "$sy_start" && [ -e "/proc/$sy_pid/root$sy_root/prefix/bin" ]; then
-    exec 9>&-
+    exec 9>&- 6<&-
     exec nsenter --preserve-credentials --user --mount --target "$sy_pid" --wd="$PWD" -- "$sy_path" "$@"
   fi
   rm -f -- "$sy_note.log"
-  unshare --user --mount --map-current-user true 2>> "$sy_note.log" ||
-    sy_unmounted 'this machine gives no user namespaces'
+  sy_why=
+  sy_program=$(sy_server_program) || sy_why='squashfuse_ll not found'
+  [ -n "$sy_why" ] || (exec 7<> /dev/fuse) 2>> "$sy_note.log" || sy_why='/dev/fuse cannot be opened'
+  [ -n "$sy_why" ] || unshare --user --mount --map-current-user true 2>> "$sy_note.log" ||
+    sy_why='this machine gives no user namespaces'
+  if [ -n "$sy_why" ]; then
+    sy_image_of "$sy_root"
+    sy_is_whole "$sy_image" || sy_damaged
+    sy_by_apptainer "$@"
+  fi
+  export STACKYARD_LAUNCH_SERVER="$sy_program"
   export STACKYARD_LAUNCH="$sy_note"
   exec unshare --user --mount --map-current-user --keep-caps --propagation slave -- /bin/sh "$sy_own" "$sy_path" "$@"
+elif ! stat -f -- "$sy_root/prefix" > /dev/null 2>&1 && grep -qF " $sy_root/prefix " /proc/self/mountinfo; then
+  sy_fail 4 'start it in a new shell; if it is so there too: stackyard image unmount (see stackyard image status)' \
+    "cannot read $sy_root/prefix: the server of its mount has ended"
 elif [ ! -e "$sy_root/prefix" ]; then
   sy_fail 4 "$sy_restore" "$sy_root/prefix not found: the files of this revision were removed"
 fi

@@ -15,10 +15,12 @@ from stackyard.errors import InputError, StackyardError
 from stackyard.findings import some
 from stackyard.host.elf import read_elf
 from stackyard.host.scratch import scratch
+from stackyard.image import needs
 from stackyard.image.bases import model
 from stackyard.image.bindings.versions import read_versions
 from stackyard.image.oci import check
 from stackyard.image.oci.layout import Image, Reference, blob, image
+from stackyard.image.packed import plain
 
 ARCHITECTURES = {platform: name for name, platform in model.ARCHITECTURES.items()}
 """OCI's names (those of the Go language) of conda's platforms."""
@@ -117,12 +119,11 @@ def read(wanted: Reference | None, platform: str) -> Base:
 
 def _members(place: Path) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
     try:
-        with tarfile.open(place, "r|*") as tar:
+        with place.open("rb") as raw, plain(raw) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
             for member in tar:
                 yield member, tar.extractfile(member) if member.isreg() else None
-    except tarfile.ReadError as error:
-        hint = "layers compressed with zstd cannot be read: skopeo copy --dest-compress-format gzip SOURCE oci:DIR"
-        raise StackyardError(f"cannot read the layer {place.name}: {error}", hint=hint) from error
+    except (tarfile.TarError, EOFError) as error:
+        raise StackyardError(f"cannot read the layer {place.name}: {error}", hint="pull it again") from error
 
 
 def _name(member: tarfile.TarInfo) -> str:
@@ -154,25 +155,16 @@ def _remove(nodes: dict[str, _Node], name: str, layer: int, *, itself: bool) -> 
 # --------------------------------------------------------------------------- does it fit
 
 
-def refuse_older(base: Base, programs: list[Path]) -> None:
+def refuse_older(base: Base, programs: list[Path], stack: str) -> None:
     """The C library of the base must define every version that a program or a library of the prefix needs.
 
     Raises:
         InputError: it is older, or the base has none.
     """
-    needed = {path: _newest(read_versions(path).needed.get("libc.so.6", ())) for path in programs}
-    newest = max(needed.values(), default=())
-    if base.image is None or not newest:
-        return
-    has, where = _libc(base)
-    if newest <= has:
-        return
-    files = sorted(str(path) for path, version in needed.items() if version > has)
-    what = f"its C library ({where}) is glibc {_written(has)}" if has else "it has no glibc"
-    raise InputError(
-        f"{base.reference} cannot run this stack: {what}, and {some(files, 2)} needs {_written(newest)}",
-        hint="name a base with a newer C library, or build the stack on an older system",
-    )
+    needed = needs.of_files(programs)
+    if base.image is not None and needed.glibc:
+        has, where = _libc(base)
+        needs.require(needed, has, stack=stack, system=f"{base.reference}{where and f' ({where})'}")
 
 
 def lacking(base: Base, programs: list[Path]) -> dict[str, str]:
@@ -189,7 +181,7 @@ def lacking(base: Base, programs: list[Path]) -> dict[str, str]:
     return found
 
 
-def _libc(base: Base) -> tuple[tuple[int, ...], str]:
+def _libc(base: Base) -> tuple[str, str]:
     """The newest version that the C library of a base defines, and its path; empty without one."""
     assert base.image is not None
     machine = _MACHINES.get(str(base.image.settings.get("architecture")), "")
@@ -198,18 +190,8 @@ def _libc(base: Base) -> tuple[tuple[int, ...], str]:
         if place and base.nodes[place].regular:
             with scratch("libc") as work:
                 base.extract(place, work / "libc.so.6")
-                return _newest(read_versions(work / "libc.so.6").defined), f"/{place}"
-    return (), ""
-
-
-def _newest(names: object) -> tuple[int, ...]:
-    """The highest of ``GLIBC_2.36`` and the like; empty without one (``GLIBC_PRIVATE`` has no number)."""
-    found = [str(name).removeprefix("GLIBC_").split(".") for name in names if str(name).startswith("GLIBC_")]  # type: ignore[attr-defined]
-    return max((tuple(map(int, parts)) for parts in found if all(part.isdigit() for part in parts)), default=())
-
-
-def _written(version: tuple[int, ...]) -> str:
-    return ".".join(map(str, version))
+                return needs.newest(read_versions(work / "libc.so.6").defined), f"/{place}"
+    return "", ""
 
 
 def interpreter_in(base: Base, path: Path) -> bool:

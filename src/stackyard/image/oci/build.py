@@ -21,7 +21,7 @@ from stackyard.host.scratch import scratch
 from stackyard.image.enter import run_within
 from stackyard.image.oci import base as bases
 from stackyard.image.oci import check, layers, settings
-from stackyard.image.oci.layers import Entry, Layer, Made
+from stackyard.image.oci.layers import Compression, Entry, Layer, Made
 from stackyard.image.oci.layout import (
     CONFIG,
     MANIFEST,
@@ -40,7 +40,7 @@ from stackyard.image.oci.paths import Moves
 from stackyard.image.oci.relocate import Relocated, Relocation
 from stackyard.image.oci.writer import Writer, writer
 from stackyard.yard import disk
-from stackyard.yard.layout import RevisionPaths
+from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.payload import Prefix
 from stackyard.yard.record import BuildRecord
 
@@ -60,6 +60,7 @@ class Wanted:
         target: the layout, and the name of the image in it.
         prefix: where the stack is in the image; empty: a path that all its revisions share.
         base_name: what the base was called.
+        compression: of the layers; those of the base are as they are.
     """
 
     record: BuildRecord
@@ -68,6 +69,7 @@ class Wanted:
     target: Reference
     prefix: str = ""
     base_name: str = ""
+    compression: Compression = "gzip"
 
     @property
     def place(self) -> str:
@@ -126,7 +128,7 @@ def carry_out(wanted: Wanted) -> Built:
     with scratch("oci") as work:
         parts = list(_parts(wanted, moves, work))
         programs = [part.tree / name for part in parts for name in part.found.programs]
-        bases.refuse_older(base, programs)
+        bases.refuse_older(base, programs, record.module)
         below = len(base.image.layers) if base.image else 0
         planned = _plan(wanted, parts, work, layers.MOST - below)
         notices += [sentence for part in parts for sentence in _said(part, base)]
@@ -226,12 +228,13 @@ def _write(
 ) -> Built:
     before = {path.name for path in (into.folder / "blobs" / "sha256").iterdir()}
     below = _take_over(into, base)
-    made = _pack(into, planned)
+    made = _pack(into, planned, wanted.compression)
     config = dict(base.settings)
     yard = str(RevisionPaths.of(wanted.record.path).yard)
     variables, lost = settings.environment(wanted.change, moves, yard, list(config.get("Env") or ()))  # type: ignore[call-overload]
     digest = base.image.manifest.digest if base.image else ""
-    labels = settings.labels(wanted.record, wanted.place, wanted.base_name if base.image else "", digest)
+    labels = settings.labels(wanted.record, wanted.place, wanted.base_name if base.image else "", digest,
+                             wanted.compression)  # fmt: skip
     config |= {"Env": variables, "Labels": {**(config.get("Labels") or {}), **labels}}  # type: ignore[dict-item]
     below_settings = base.image.settings if base.image else {}
     architecture = bases.ARCHITECTURES[wanted.record.platform]
@@ -267,13 +270,13 @@ def copy_blob(source: Path, wanted: Descriptor, into: Writer) -> int:
     return wanted.size
 
 
-def _pack(into: Writer, planned: list[Layer]) -> list[Made]:
+def _pack(into: Writer, planned: list[Layer], compression: Compression) -> list[Made]:
     """Write all layers, on all cores: compressing and hashing leave the interpreter free."""
-    there = _packed_before(into.folder)
+    there = _packed_before(into.folder, layers.compressor(compression))
 
     def one(numbered: tuple[int, Layer]) -> Made:
         number, layer = numbered
-        made = layers.known(layer, there) or layers.write(layer, into.work / f"layer-{number}")
+        made = layers.known(layer, there) or layers.write(layer, into.work / f"layer-{number}", compression)
         if made.file is not None:
             into.add_file(made.file, made.descriptor.digest)
         return made
@@ -282,7 +285,7 @@ def _pack(into: Writer, planned: list[Layer]) -> list[Made]:
         return list(pool.map(one, enumerate(planned)))
 
 
-def _packed_before(folder: Path) -> dict[str, Descriptor]:
+def _packed_before(folder: Path, compressor: str) -> dict[str, Descriptor]:
     """The layers of the images in a layout that the same compressor made, by their digests before compression."""
     found: dict[str, Descriptor] = {}
     for entry in index(folder):
@@ -290,7 +293,7 @@ def _packed_before(folder: Path) -> dict[str, Descriptor]:
             each = image(Reference(folder, entry.annotations.get(NAME, "")))
         except StackyardError:  # damaged, or for several architectures
             continue
-        if each.annotations.get(settings.COMPRESSOR) == layers.compressor():
+        if each.annotations.get(settings.COMPRESSOR) == compressor:
             pairs = zip(each.diff_ids, each.layers, strict=True)
             found |= {diff: one for diff, one in pairs if size_of(blob(folder, one.digest)) == one.size}
     return found

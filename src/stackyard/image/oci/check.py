@@ -10,6 +10,7 @@ from pathlib import Path
 
 from stackyard.build.job import cores
 from stackyard.image.oci.layout import Descriptor, Image, blob, size_of
+from stackyard.image.packed import plain
 
 _BLOCK = 1 << 20
 
@@ -32,12 +33,13 @@ def _of_blob(folder: Path, wanted: Descriptor, diff_id: str) -> Iterator[str]:
     else:
         try:
             packed, unpacked = digests(path, gzipped=wanted.kind.endswith("gzip"))
+            unpacked = _unpacked(path) if diff_id and wanted.kind.endswith("zstd") else unpacked
         except OSError as error:
             yield f"{path.name} cannot be read: {error.strerror}"
             return
         if packed != wanted.digest:
             yield f"{path.name} has changed: its bytes do not have its digest"
-        elif diff_id and not wanted.kind.endswith("zstd") and unpacked != diff_id:
+        elif diff_id and unpacked != diff_id:
             yield f"{path.name} is not the layer {diff_id} of the configuration"
 
 
@@ -56,6 +58,18 @@ def digests(path: Path, *, gzipped: bool) -> tuple[str, str]:
             except zlib.error:
                 gzipped, unpacked = False, hashlib.sha256(b"damaged")
     return f"sha256:{packed.hexdigest()}", f"sha256:{unpacked.hexdigest()}"
+
+
+def _unpacked(path: Path) -> str:
+    """The digest of what a file holds that zstd has compressed."""
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as raw, plain(raw) as stream:
+            while block := stream.read(_BLOCK):
+                digest.update(block)
+    except EOFError:
+        return "damaged"
+    return f"sha256:{digest.hexdigest()}"
 
 
 def _inflated(inflate: zlib._Decompress, block: bytes, into: hashlib._Hash) -> zlib._Decompress:

@@ -12,12 +12,14 @@ import os
 import stat
 import tarfile
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Literal, cast, get_args
 
-from stackyard.image.oci.layout import LAYER, PACKAGES, TITLE, Descriptor
+from stackyard.host import zstd
+from stackyard.host.hashing import sha256_file
+from stackyard.image.oci.layout import LAYER, LAYER_ZSTD, PACKAGES, TITLE, Descriptor
 
 MOST = 100
 """Layers of an image, those of its base included: overlay file systems of older kernels and engines stop near 127."""
@@ -25,6 +27,10 @@ BUCKETS = 16
 OWN_LAYER = 1 << 20
 """Bytes from which a package has a layer of its own."""
 LEVEL = 6
+Compression = Literal["gzip", "zstd"]
+COMPRESSIONS: tuple[Compression, ...] = get_args(Compression)
+"""How a layer is packed: gzip is read everywhere, zstd packs closer and in a tenth of the time."""
+ZSTD_LEVEL = 9
 _BLOCK = 1 << 20
 
 
@@ -102,17 +108,32 @@ def _layer(
     return Layer(title.lstrip("~") or "files of no package", tuple(entries), packages)
 
 
-def write(layer: Layer, file: Path) -> Made:
-    """Write a layer as a gzipped tar file: sorted, owned by root, readable for everybody, times 0.
+def write(layer: Layer, file: Path, compression: Compression = "gzip") -> Made:
+    """Write a layer as a compressed tar file: sorted, owned by root, readable for everybody, times 0.
 
     Each layer has all directories above its files, but for those of the top, whose rights are the base's.
+
+    Raises:
+        MissingError: zstd is missing.
     """
     with file.open("wb") as raw:
-        packed = _Packed(raw)
-        _tar(layer, packed)
-        packed.close()
-    made = Descriptor(LAYER, f"sha256:{packed.blob.hexdigest()}", packed.size, _notes(layer))
-    return Made(layer, made, f"sha256:{packed.diff.hexdigest()}", file)
+        diff, digest, size = _PACKERS[compression](layer, raw)
+    made = Descriptor(_KINDS[compression], f"sha256:{digest}", size, _notes(layer))
+    return Made(layer, made, f"sha256:{diff}", file)
+
+
+def _gzip(layer: Layer, raw: IO[bytes]) -> tuple[str, str, int]:
+    packed = _Packed(raw)
+    _tar(layer, packed)
+    packed.close()
+    return packed.diff.hexdigest(), packed.blob.hexdigest(), packed.size
+
+
+def _zstd(layer: Layer, raw: IO[bytes]) -> tuple[str, str, int]:
+    with zstd.packing(raw, ZSTD_LEVEL) as stream:
+        hashed = _Hashed(stream)
+        _tar(layer, hashed)
+    return hashed.diff.hexdigest(), sha256_file(Path(raw.name)), Path(raw.name).stat().st_size
 
 
 def known(layer: Layer, there: Mapping[str, Descriptor]) -> Made | None:
@@ -176,13 +197,15 @@ def _add(tar: tarfile.TarFile, entry: Entry) -> None:
 
 
 class _Hashed:
-    """A file of which only the digest is wanted."""
+    """A file that is hashed as it is written; without a stream only the digest is wanted."""
 
-    def __init__(self) -> None:
-        self.diff = hashlib.sha256()
+    def __init__(self, stream: IO[bytes] | None = None) -> None:
+        self.diff, self._stream = hashlib.sha256(), stream
 
     def write(self, data: bytes) -> int:
         self.diff.update(data)
+        if self._stream is not None:
+            self._stream.write(data)
         return len(data)
 
 
@@ -213,6 +236,16 @@ def mode_of(status: os.stat_result) -> int:
     return 0o755 if stat.S_ISDIR(status.st_mode) or status.st_mode & stat.S_IXUSR else 0o644
 
 
-def compressor() -> str:
-    """What the compressed bytes depend on besides the files."""
+def compressor(compression: Compression = "gzip") -> str:
+    """What the compressed bytes depend on besides the files.
+
+    Raises:
+        MissingError: zstd is missing.
+    """
+    if compression == "zstd":
+        return f"zstd {zstd.version()}, level {ZSTD_LEVEL}"
     return f"zlib {zlib.ZLIB_RUNTIME_VERSION}, level {LEVEL}"
+
+
+_PACKERS: Mapping[Compression, Callable[[Layer, IO[bytes]], tuple[str, str, int]]] = {"gzip": _gzip, "zstd": _zstd}
+_KINDS: Mapping[Compression, str] = {"gzip": LAYER, "zstd": LAYER_ZSTD}

@@ -21,6 +21,7 @@ INDEX = "application/vnd.oci.image.index.v1+json"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 CONFIG = "application/vnd.oci.image.config.v1+json"
 LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
+LAYER_ZSTD = "application/vnd.oci.image.layer.v1.tar+zstd"
 NAME = "org.opencontainers.image.ref.name"
 TITLE, PACKAGES = "org.opencontainers.image.title", "io.stackyard.packages"
 """Notes on a layer: what it holds, and the packages in it."""
@@ -130,7 +131,10 @@ def image(wanted: Reference, *, architecture: str = "") -> Image:
     """
     found = _named(wanted, index(wanted.folder))
     while found.kind in _INDEXES:
-        found = _for(architecture or _own_architecture(), found, wanted)
+        try:
+            found = _for(architecture or _own_architecture(), found, wanted)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise StackyardError(f"cannot read {wanted}: its list of platforms is damaged: {error!r}") from error
     if found.kind not in _MANIFESTS:
         raise StackyardError(f"cannot read {wanted}: {found.kind or 'its entry'} is not an image's manifest")
     manifest = content(wanted.folder, found)
@@ -155,13 +159,14 @@ def index(folder: Path) -> tuple[Descriptor, ...]:
         StackyardError: its index is damaged.
     """
     try:
-        value = json.loads((folder / "index.json").read_bytes())
+        with (folder / "index.json").open("rb") as stream:
+            value = json.loads(stream.read(_LARGEST))
         return tuple(map(_descriptor, value["manifests"]))
     except OSError as error:
         hint = "make one: `stackyard image build REV --format oci -o DIR`, or `stackyard image pull SOURCE -o DIR`"
         raise InputError(f"{folder} is not an OCI image layout: cannot read index.json: {cause(error)}",
                          hint=hint) from error  # fmt: skip
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise StackyardError(f"cannot read {folder}/index.json: {error}", hint="pull or build it again") from error
 
 
@@ -225,7 +230,7 @@ def content(folder: Path, wanted: Descriptor) -> Any:
                              hint="pull or build the image again")  # fmt: skip
     try:
         return json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise StackyardError(f"cannot read {path}: {error}") from error
 
 

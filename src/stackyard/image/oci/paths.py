@@ -31,9 +31,15 @@ class Moves:
         ends = rb"(?![\w-]|\.\w)"
         return tuple((re.compile(re.escape(old.encode()) + ends), new.encode()) for old, new in self.pairs)
 
-    def found_in(self, data: bytes) -> bool:
-        """Whether one of the paths occurs."""
-        return any(old.encode() in data and pattern.search(data) for (old, _), (pattern, _) in self._each())
+    @property
+    def reach(self) -> int:
+        """Bytes of the longest path, and of what must follow to tell it from a longer name."""
+        return max((len(old.encode()) for old, _ in self.pairs), default=0) + 2
+
+    def found_in(self, data: bytes, more: bytes = b"") -> bool:
+        """Whether one of the paths occurs in `data`; `more` are the two bytes that follow it."""
+        found = (pattern.search(data + more) for (old, _), (pattern, _) in self._each() if old.encode() in data)
+        return any(each is not None and each.end() <= len(data) for each in found)
 
     def _each(self) -> zip[tuple[tuple[str, str], tuple[re.Pattern[bytes], bytes]]]:
         return zip(self.pairs, self._patterns, strict=True)

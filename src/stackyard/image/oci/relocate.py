@@ -34,6 +34,8 @@ from stackyard.yard.contents import Tree, scan
 _NOTES = re.compile(r"\.dist-info/(direct_url\.json|uv_cache\.json)$")
 """Of a distribution: where it was installed from."""
 COMPILE_S = 1800.0
+_PIECE = 4 << 20
+"""Bytes of a file that are looked through at a time."""
 
 
 @dataclass
@@ -113,8 +115,21 @@ class Relocation:
                              hint="remove them in the stack's post script")  # fmt: skip
 
     def _look(self, name: str) -> _Seen:
-        data = self._read(name)
-        return _Seen(self._moves.found_in(data), self._yard in data, data[:4] == b"\x7fELF", b"\0" in data)
+        """Read in pieces, each with the end of the one before: a library may have gigabytes."""
+        moves = yard = elf = binary = False
+        kept = self._moves.reach + len(self._yard)
+        try:
+            with (self._tree / name).open("rb") as stream:
+                data = stream.read(_PIECE)
+                elf = data.startswith(b"\x7fELF")
+                while data:
+                    more = stream.read(_PIECE)
+                    moves = moves or self._moves.found_in(data, more[:2])
+                    yard, binary = yard or self._yard in data, binary or b"\0" in data
+                    data = data[-kept:] + more if more else b""
+        except OSError as error:
+            raise StackyardError(f"cannot read {self._tree / name}: {cause(error)}") from error
+        return _Seen(moves, yard, elf, binary)
 
     def _read(self, name: str) -> bytes:
         try:

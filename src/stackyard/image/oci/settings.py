@@ -9,9 +9,10 @@ from typing import Any
 from stackyard.change import Default, EnvironmentChange, Flags, Notice, Operation, Prepend, SetRestorable
 from stackyard.change import Set as SetVariable
 from stackyard.host.hashing import sha256_file
+from stackyard.image.bases.blobs import EPOCH
 from stackyard.image.oci import layers
 from stackyard.image.oci.paths import Moves
-from stackyard.yard.layout import RevisionPaths
+from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.payload import IMAGES
 from stackyard.yard.record import BuildRecord
 
@@ -21,7 +22,6 @@ _KEPT = (Prepend, SetVariable, SetRestorable, Default, Flags)
 """Operations with a meaning where nothing is ever unloaded and the user is not known."""
 COMPRESSOR = "io.stackyard.compressor"
 """The note on what the compressed bytes depend on besides the files."""
-MADE = "1970-01-01T00:00:00Z"
 
 
 def environment(change: EnvironmentChange, moves: Moves, yard: str, base: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -58,7 +58,9 @@ def _moved(operation: Operation, moves: Moves) -> Operation:
     return replace(operation, **values)
 
 
-def labels(record: BuildRecord, prefix: str, base: str, digest: str) -> dict[str, str]:
+def labels(
+    record: BuildRecord, prefix: str, base: str, digest: str, compression: layers.Compression = "gzip"
+) -> dict[str, str]:
     """What a revision's image says of itself: annotations of OCI, and those of our own.
 
     Args:
@@ -76,7 +78,7 @@ def labels(record: BuildRecord, prefix: str, base: str, digest: str) -> dict[str
         "io.stackyard.platform": record.platform,
         "io.stackyard.input-hash": record.input_hash,
         "io.stackyard.lock-sha256": sha256_file(RevisionPaths.of(record.path).lock),
-        COMPRESSOR: layers.compressor(),
+        COMPRESSOR: layers.compressor(compression),
     }
     return {name: value for name, value in made.items() if value}
 
@@ -91,11 +93,11 @@ def configuration(
         config: the settings of the containers.
     """
     below = base.get("rootfs", {}).get("diff_ids", [])
-    history = [{"created": MADE, "created_by": f"stackyard: {each.layer.title}"} for each in made]
+    history = [{"created": EPOCH, "created_by": f"stackyard: {each.layer.title}"} for each in made]
     return {
         "architecture": architecture,
         "os": "linux",
-        "created": MADE,
+        "created": EPOCH,
         "config": config,
         "rootfs": {"type": "layers", "diff_ids": [*below, *(each.diff_id for each in made)]},
         "history": [*base.get("history", []), *history],

@@ -8,7 +8,7 @@ for here, nor given on a command line.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,8 +16,9 @@ from stackyard.errors import InputError, MissingError, StackyardError
 from stackyard.host import space
 from stackyard.host.command import CommandError, Result, run, which
 from stackyard.host.scratch import scratch
+from stackyard.image.bases.blobs import parsed
 from stackyard.image.oci.build import copy_blob, verified
-from stackyard.image.oci.layout import Image, Reference, blob, is_reference, reference, tag
+from stackyard.image.oci.layout import Image, Reference, blob, image, is_reference, reference, tag
 from stackyard.image.oci.writer import writer
 
 DOCKER = "docker://"
@@ -90,6 +91,19 @@ def push(source: Reference, target: str, registry: Registry = Registry()) -> Sen
     return Sent(target, digest, found)
 
 
+def notes_of(source: str, registry: Registry = Registry()) -> Mapping[str, str]:
+    """The annotations of an image's manifest, before it is fetched.
+
+    Raises:
+        InputError, MissingError, StackyardError: as `push`.
+    """
+    if is_reference(source):
+        return image(reference(source)).annotations
+    found = parsed(_probe(source, _parsed(source)["registry"], registry, may_lack=False).encode(), source)
+    notes = found.get("annotations") or {}
+    return {str(key): str(value) for key, value in notes.items()} if isinstance(notes, dict) else {}
+
+
 def pull(source: str, folder: Path, name: str = "", registry: Registry = Registry()) -> Sent:
     """Fetch an image into a layout; it gets its name there once all its blobs have their digests.
 
@@ -143,19 +157,20 @@ def _parsed(text: str) -> dict[str, str]:
 # --------------------------------------------------------------------------- skopeo
 
 
-def _probe(image: str, host: str, registry: Registry, *, may_lack: bool) -> None:
+def _probe(name: str, host: str, registry: Registry, *, may_lack: bool) -> str:
     """Ask for the manifest: a registry that does not answer is noticed at once, and not when the time is up."""
-    words = ["inspect", "--raw", *registry.words(""), image]
+    words = ["inspect", "--raw", *registry.words(""), name]
     done = _skopeo(words, f"reach {host}", host, min(ANSWER_S, registry.limit_s))
     if done.returncode and not (may_lack and _ABSENT.search(done.stderr)):
-        raise _failure(f"reach {image}", host, done)
+        raise failure(f"reach {name}", host, done)
+    return done.stdout
 
 
 def _copy(words: Sequence[str], what: str, host: str, registry: Registry, folder: Path) -> None:
     """Run in the directory of the layout, whose path may have a colon: in skopeo's names that begins another part."""
     done = _skopeo(["copy", "--quiet", *words], what, host, registry.limit_s, folder)
     if done.returncode:
-        raise _failure(what, host, done)
+        raise failure(what, host, done)
 
 
 def _skopeo(words: Sequence[str], what: str, host: str, limit_s: float, folder: Path | None = None) -> Result:
@@ -187,7 +202,8 @@ _CAUSES = (
 )  # fmt: skip
 
 
-def _failure(what: str, host: str, done: Result) -> StackyardError:
+def failure(what: str, host: str, done: Result) -> StackyardError:
+    """What a failed skopeo means: ``cannot WHAT: why``, and what to do about it."""
     if space.says_full(done.stderr):
         return StackyardError(f"cannot {what}: no space left on device", hint="free some space", detail=done.output)
     for pattern, why, hint in _CAUSES:

@@ -10,13 +10,16 @@ import sys
 from pathlib import Path
 
 from stackyard.errors import StackyardError
+from stackyard.image.enter import staying_mounted
 from stackyard.image.oci.build import Built, carry_out
 
 
 def main(work: Path) -> None:
     """Build what is wanted, and leave the result or the error beside it."""
     try:
-        made: Built | StackyardError = carry_out(pickle.loads((work / "wanted").read_bytes()))
+        wanted = pickle.loads((work / "wanted").read_bytes())
+        with staying_mounted(wanted.record.payload):
+            made: Built | StackyardError = carry_out(wanted)
     except StackyardError as error:
         made = error
     (work / "built").write_bytes(pickle.dumps(made))

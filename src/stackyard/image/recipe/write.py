@@ -23,7 +23,7 @@ from stackyard.image.oci.settings import COMPRESSOR, environment, labels
 from stackyard.image.recipe import install
 from stackyard.lock.export import pylock
 from stackyard.lock.model import LockedVariant
-from stackyard.yard.layout import RevisionPaths
+from stackyard.yard.folders import RevisionPaths
 from stackyard.yard.record import BuildRecord
 
 BUILDER = "docker://docker.io/library/python:3.12-slim"

@@ -3,6 +3,7 @@
 from stackyard.launch.jobs.explaining import Explained, explain, stand_for
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.layout.picture import draw
+from stackyard.launch.layout.this_node import THIS
 from stackyard.launch.plan.command import shown_words
 
-__all__ = ["Explained", "Layout", "draw", "explain", "shown_words", "stand_for"]
+__all__ = ["THIS", "Explained", "Layout", "draw", "explain", "shown_words", "stand_for"]

@@ -18,7 +18,7 @@ from stackyard.launch.plan.script import script_text
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.private import write_private
 from stackyard.launch.records.record import RunStatus, write_status
-from stackyard.yard import atomic
+from stackyard.yard import atomic, uses
 
 SUBMIT_S = 120.0
 """How long the scheduler may take to accept a job."""
@@ -70,12 +70,17 @@ def submit(run: Run) -> str:
     atomic.write_text(run.paths.script, run.script, mode=0o700)
     write_private(run.paths, run.plan.private if run.plan else {})
     stdin = run.script if scheduler.submit_stdin else None
+    folder = run.job.context.stack.folder
+    held = uses.hold(folder, run.job.workspace.yard, "job") if folder else None
     try:
         argv = scheduler.submit_argv(str(run.paths.script))
         environ = of_submission(scheduler.name, os.environ)
         result = run_command(argv, env=environ, stdin=stdin, timeout_s=SUBMIT_S, leaves_others=True)
         job = scheduler.job_id(result.output)
+        uses.belongs_to(held, scheduler=scheduler.name, job=job)
     except StackyardError as error:
+        error.hint = error.hint or "change what it names, such as -p, -A or -t, and submit again"
+        uses.release(held)
         write_status(run.paths, RunStatus(state="failed", code=1, ended=time.time(), message=error.message))
         raise
     write_status(run.paths, RunStatus(state="queued", job=job, started=time.time()))

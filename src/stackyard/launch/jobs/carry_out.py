@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, closing, nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import asdict, replace
 from typing import Literal
 
@@ -37,7 +37,7 @@ from stackyard.launch.records.record import RunStatus, read_status
 from stackyard.launch.run.start import WatchOptions
 from stackyard.launch.run.step import run_step
 from stackyard.spec.sitemodels import NodeKind
-from stackyard.yard import atomic
+from stackyard.yard import atomic, usage, uses
 
 Stream = Literal["first", "all", "none"]
 """Whose output the listener gets: the first rank's, every rank's, or none."""
@@ -66,9 +66,30 @@ def carry_out(
         ChecksFailed: the preflight found too many bad nodes.
         StackyardError, InputError, MissingError: the run could not be started.
     """
-    with closing(Recorder(paths, _running(read_status(paths), job.context))) as recorder:
+    with _using(job), closing(Recorder(paths, _running(read_status(paths), job.context))) as recorder:
         run = _Run(job, paths, watch_options(job, stream), recorder, Together(recorder, shown))
         return _carried_out(run, announce)
+
+
+@contextmanager
+def _using(job: Job) -> Iterator[None]:
+    """Hold the revision of a job until its end, so that it is not removed meanwhile.
+
+    Raises:
+        MissingError: its files were removed.
+    """
+    folder, allocation = job.context.stack.folder, job.context.allocation
+    if not folder:
+        yield
+        return
+    known = {"scheduler": job.context.scheduler, "job": allocation.job} if allocation and allocation.job else {}
+    held = uses.hold(folder, job.workspace.yard, "launch", **known)
+    try:
+        uses.require_files(folder)
+        usage.count(folder, "launch")
+        yield
+    finally:
+        uses.release(held)
 
 
 def _carried_out(run: _Run, announce: Callable[[Plan], None]) -> StepResult:

@@ -23,7 +23,9 @@ from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.private import read_private
 from stackyard.launch.request.intent import Intent, recorded_intent
 from stackyard.spec.sitemodels import Site
-from stackyard.yard.layout import RevisionPaths, Yard
+from stackyard.yard.adopted import require
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard
 
 
 @dataclass(frozen=True)
@@ -132,15 +134,19 @@ def stack_in_use(yard: Yard, site: Site, name: str, folder: str = "") -> StackIn
 
     Raises:
         InputError: no such revision.
+        ChecksFailed: it has no signature that its yard demands.
     """
     if not name:
         return StackInUse()
     from stackyard.expose.published import change_of
-    from stackyard.yard import catalogue
+    from stackyard.yard import catalogue, signatures
     from stackyard.yard.record import read_record
 
     built = read_record(RevisionPaths.of(folder).record) if folder else catalogue.record_of(yard, name)
-    image = str(RevisionPaths.of(built.path).image) if built.form.kind == "squashfs" else ""
+    signatures.require(built, "launch", yard)
+    if built.adopted:
+        require(Path(built.prefix))
+    image = str(RevisionPaths.of(built.path).image) if built.form.kind != "prefix" else ""
     return StackInUse(built.module, built.path, built.prefix, built.input_hash, change_of(built, site), image)
 
 

@@ -180,7 +180,7 @@ class Agent:
         every = [one for addresses in found["interfaces"].values() for one in addresses]
         hello = {
             "host": self.host, "addresses": every, "node": self.node, "pid": os.getpid(), "facts": found,
-            "stage": self.staged.hello(),
+            "stage": self.staged.hello(), "lacks": os.environ.get("STACKYARD_LACKS", ""),
         }  # fmt: skip
         messages = [{"hello": hello}, *self._ports(), *({"start": one} for one in self.starts), *self.unsent]
         self.unsent = []

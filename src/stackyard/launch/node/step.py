@@ -29,7 +29,7 @@ foreground, both streams into the rank's log.
 
     agent to hub                                                hub to agent
     {"hello": {"host", "addresses": [..], "node",               {"go": {"MASTER_ADDR": .., "MASTER_PORT": ..}}
-               "pid", "facts", "stage"}}
+               "pid", "facts", "stage", "lacks"}}
     {"ports": [29411, ..]}          (first node of a role)      {"stop": "message"}
     {"start": {"task", "local", "pid", "cpus", "gpus"}}         {"signal": "USR1"}      to the topmost processes of each
     {"exit": {"task", "code", "tail": ["last lines"],                                   rank that handle it, no others

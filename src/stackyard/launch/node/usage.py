@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from stackyard.launch.node.ranks import Rank
 
 LOOK_SHARE, FREE_S = 2000, 0.05
-"""Looks at the memory take at most one part in so many of the time, besides this many seconds, so that the first ones
-are not far apart and a short run is seen too."""
+"""Looks at the memory take at most one part in so many of a CPU's time, besides this many seconds, so that the first
+ones are not far apart and a short run is seen too. Time in which the agent waits for a CPU costs the ranks nothing."""
 MOST_MAPS = 4 << 20
 NO_LIMIT = 1 << 60
 """A limit from which on there is none: control groups of version 1 write the largest multiple of a page."""
@@ -44,10 +44,10 @@ class Usage:
         self._begun = self._begun or now
         if self._spent > FREE_S + (now - self._begun) / LOOK_SHARE and not at_once:
             return
-        start = time.monotonic()
+        start = time.clock_gettime(time.CLOCK_THREAD_CPUTIME_ID)
         for rank in ranks:
             self._measure(rank, now)
-        self._spent += time.monotonic() - start
+        self._spent += time.clock_gettime(time.CLOCK_THREAD_CPUTIME_ID) - start
 
     def _measure(self, rank: "Rank", now: "float") -> "None":
         if not rank.below:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,13 +40,19 @@ server. Without them every rank inside is "rank 0 of 1" or hangs in MPI_Init. `W
 by commas: Apptainer takes that, and says something on each rank about a directory that is bound twice."""
 
 APART = {
+    "MPICH_SMP_SINGLE_COPY_MODE": "NONE",
     "MPIR_CVAR_CH4_CMA_ENABLE": "0",
     "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
     "UCX_POSIX_USE_PROC_LINK": "n",
 }
-"""Variables of MPICH, Open MPI and UCX for ranks of a node that are in user namespaces of their own, as with a runtime
-that is not setuid: process_vm_readv(2) and /proc/PID/fd between them are refused, and MPICH stops in MPI_Init. The
-site's `variables` override them."""
+"""Variables of Cray MPICH, MPICH, Open MPI and UCX for ranks of a node that are in user namespaces of their own, as
+with a runtime that is not setuid: process_vm_readv(2) and /proc/PID/fd between them are refused, and MPICH stops in
+MPI_Init. The site's `variables` override them. ``image/bindings/families.yaml`` has those of each MPI; it is not read
+here, where every launch would wait for it."""
+
+
+_BIND_WORDS = ("--bind", "-B", "-b")
+"""Options of a runtime that are followed by what is bound."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +107,16 @@ def wrap(
         _mount_points(replace(inside, image=image))
     made = _charliecloud(inside) if runtime == "charliecloud" else _apptainer(runtime, inside)
     reasons = (*made.reasons, *_of_apart(apart), *_of_bindings(site))
-    return replace(made, needed=bindings.needed, host_mpi=bindings.mpi.library, reasons=reasons)
+    needed = tuple(dict.fromkeys((*_sources(policy), *bindings.needed)))
+    shared = tuple(path for path in (*fixed, *(() if staged_image(intent) else (image,))) if path not in needed)
+    return replace(made, needed=needed, shared=shared, host_mpi=bindings.mpi.library, reasons=reasons)
+
+
+def _sources(policy: ContainerPolicy) -> list[str]:
+    """The host's files of the site's ``binds`` and of ``--bind`` among its options; relative ones are the runtime's."""
+    given = [*policy.binds, *(after for word, after in pairwise(policy.options) if word in _BIND_WORDS)]
+    given += [word.partition("=")[2] for word in policy.options if word.partition("=")[0] in _BIND_WORDS]
+    return [each.partition(":")[0] for words in given for each in words.split(",") if each.startswith("/")]
 
 
 def _of_apart(apart: Mapping[str, str]) -> tuple[Reason, ...]:

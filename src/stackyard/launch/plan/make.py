@@ -100,8 +100,14 @@ def make_plan(
         head=head_of(intent, site, layout, context) if head else None,
         reasons=(*made.reasons, *line.reasons, *(r for w in wrappers for r in w.reasons), *stage.reasons),
         findings=(*layout.findings, *made.findings, *line.findings, *(f for w in wrappers for f in w.findings)),
-        stage=stage,
+        stage=stage, shared=tuple(path for path in (context.stack.prefix, *_image(context, stage)) if path),
     )  # fmt: skip
+
+
+def _image(context: PlanContext, stage: Stage) -> tuple[str, ...]:
+    """The file of the stack's image, unless each node gets a copy of it."""
+    image = context.stack.image
+    return () if image in (path for _, path in stage.items) else (image,)
 
 
 def node_of(intent: Intent, site: Site, context: PlanContext) -> Node:
@@ -305,6 +311,10 @@ def _check_script(intent: Intent) -> None:
     if (word.endswith(".py") or "/" in word) and not path.exists() and not intent.container:
         raise InputError(
             f"{word} not found in {path.parent}", hint="give the program's path relative to the current directory"
+        )
+    if path.is_dir() and not intent.container:
+        raise InputError(
+            f"cannot run {word}: it is a directory", hint=f"name the program in it: {Path(word) / 'train.py'}"
         )
 
 

@@ -224,8 +224,8 @@ class Wrapper:
 
     Words may hold ``${NAME}`` of the rank's variables, as in `RankProgram.argv`. The first wrapper is the outermost.
     `lists` are variables with names of files, joined by commas; a ``*`` in one is expanded on the node. `needed`: files
-    that every node must have. `linked`: files that are added to an image, by options before the
-    last two words, the image and ``--`` (`image.bindings.charliecloud`).
+    of each node that the site's configuration names; `shared`: those of the job. `linked`: files that are added to an
+    image, by options before the last two words, the image and ``--`` (`image.bindings.charliecloud`).
     `host_mpi`: the library of the MPI that the ranks are to load, outside of the image.
     """
 
@@ -236,6 +236,7 @@ class Wrapper:
     findings: tuple[Finding, ...] = ()
     lists: dict[str, tuple[str, ...]] = field(default_factory=dict)
     needed: tuple[str, ...] = ()
+    shared: tuple[str, ...] = ()
     linked: tuple[str, ...] = ()
     host_mpi: str = ""
 
@@ -272,6 +273,7 @@ class Plan:
     `line` is the launch line; the complete command is ``line.words + (shim,) + nothing``: the shim holds the program.
     `change` is the stack's environment, `variables` come after it. `private` are variables of every rank too, whose
     values may be secret: they are written only to a file that nobody else can read (`StepPaths.private`).
+    `shared`: paths of the stack that every node must have.
 
     With several `roles`, layout and line are those of all ranks, and the rest is in the roles' own plans.
     """
@@ -289,6 +291,7 @@ class Plan:
     findings: tuple[Finding, ...] = ()
     roles: tuple[PlannedRole, ...] = ()
     stage: Stage = Stage()
+    shared: tuple[str, ...] = ()
 
     @property
     def shown(self) -> dict[str, str]:

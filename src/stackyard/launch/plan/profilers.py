@@ -43,10 +43,14 @@ RANK = "rank-${STACKYARD_TASK}"
 _PY_SPY = (
     'options=; while [ "$1" != -- ]; do options="$options $1"; shift; done; shift; '
     'py-spy record --format=speedscope --subprocesses --output="$0" $options -- '
-    'sh -c \'"$@"; echo $? > "$0"\' "$0.code" "$@"; code=$?; '
+    """sh -c 'sh -c '"'"'"$@"; echo $? > "$0"'"'"' "$0" "$@"; :' "$0.code" "$@"; code=$?; left=10; """
+    'while [ "$code" = 0 ] && [ ! -s "$0.code" ] && [ "$left" -gt 0 ]; do sleep 1; left=$((left - 1)); done; '
     'if [ -s "$0.code" ]; then read -r code < "$0.code"; fi; rm -f "$0.code"; exit "$code"'
 )
-"""py-spy 0.4 exits with 0 even if its program fails, so the program's exit status is saved and returned."""
+"""py-spy 0.4 exits with 0 even if its program fails, so the program's exit status is saved and returned.
+
+It kills what it started once no Python is left, perhaps before the status is written: so a child of that writes it.
+"""
 
 ROWS = (
     # nsys profile --help; NVIDIA Nsight Systems user guide, "CLI profile command switch options"
@@ -58,6 +62,12 @@ ROWS = (
             "capture": ("--capture-range={}", "--capture-range-end=stop"),
         },
         {"capture": ("cudaProfilerApi", "nvtx")},
+    ),
+    # nvprof --help; CUDA, Profiler User's Guide, "nvprof": for GPUs before Ampere, last in CUDA 12
+    Profiler(
+        "nvprof", "kernel and API times of an NVIDIA GPU (.nvvp)", "nvprof",
+        ("nvprof", "--force-overwrite", "--output-profile", f"{{step}}/nvprof-{RANK}.nvvp"),
+        {"children": ("--profile-child-processes",)}, {"children": ("1",)},
     ),
     # rocprof --help, ROCm 5 and 6
     Profiler(

@@ -7,6 +7,7 @@ scheduler's client programs.
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from contextlib import suppress
@@ -16,7 +17,7 @@ from typing import Any, BinaryIO
 from stackyard.launch.records import arrays
 from stackyard.launch.records.outcome import Listener
 from stackyard.launch.records.paths import RunPaths
-from stackyard.launch.records.record import RunStatus
+from stackyard.launch.records.record import RunStatus, read_status
 from stackyard.launch.records.status import array_tasks, current_status, why_ended
 
 ASK_FIRST_S, ASK_MOST_S = 1.0, 30.0
@@ -30,7 +31,7 @@ class Watch:
 
     def __init__(self, paths: RunPaths) -> None:
         self.paths = paths
-        self._ask, self._asked = ASK_FIRST_S, 0.0
+        self._ask, self._asked = ASK_FIRST_S, -math.inf
 
     def due(self) -> bool:
         """Whether the scheduler is to be asked now; the next time is then later."""
@@ -55,7 +56,7 @@ class _Tail:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._stream: BinaryIO | None = None
-        self._looked = 0.0
+        self._looked = -math.inf
 
     def new(self, *, at_end: bool = False) -> str:
         """Text appended since; empty while the file does not exist.
@@ -79,7 +80,7 @@ class _Tail:
 
     def _look(self) -> None:
         """Open the file that has the name now, unless it is the open one."""
-        self._looked = time.monotonic() if self._stream else 0.0
+        self._looked = time.monotonic() if self._stream else -math.inf
         found = self.path.stat()
         if self._stream is not None:
             now = os.fstat(self._stream.fileno())
@@ -91,10 +92,11 @@ class _Tail:
 
 class _Events:
     """The phases, nodes and notices appended to events.jsonl since the last read; of those before the first read, only
-    the last phase and what follows it."""
+    the last phase and what follows it. No phase of a run that is `over`: it is in none any more."""
 
-    def __init__(self, paths: RunPaths) -> None:
+    def __init__(self, paths: RunPaths, *, over: bool) -> None:
         self._tail, self._rest, self._first = _Tail(paths.events), "", True
+        self._over = over
 
     def tell(self, listener: Listener, *, at_end: bool = False) -> bool:
         """Pass on what is new; whether anything is."""
@@ -113,11 +115,11 @@ class _Events:
 
     def _one(self, event: dict[str, Any], listener: Listener) -> None:
         kind = event.get("event")
-        if kind == "phase":
+        if kind == "phase" and not self._over:
             listener.phase(event.get("phase", ""), event.get("detail", ""))
         elif kind == "notice":
             listener.notice(event.get("text", ""))
-        elif kind == "requeue":
+        elif kind == "requeue" and not self._over:
             listener.phase("queued", "again")
 
 
@@ -128,7 +130,7 @@ def follow(paths: RunPaths, listener: Listener, *, logs: tuple[Path, ...] = (), 
         logs: the files shown as output; none: the first rank's log.
     """
     tails = [_Tail(path) for path in logs or (paths.main.rank_log(0),)]
-    events, seen, before = _Events(paths), "", dict[str, RunStatus]()
+    events, seen, before = _Events(paths, over=read_status(paths).over), "", dict[str, RunStatus]()
     watch, status, looked = Watch(paths), RunStatus(), 0.0
     while True:
         due = watch.due()

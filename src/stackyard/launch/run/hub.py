@@ -195,6 +195,8 @@ class Hub:
         self.reports.nodes(len(self.seen.hosts), self.file.nodes)
         if self.state:
             link.send({"stop": "this launch has already ended"})
+        elif hello.get("lacks"):
+            self._fail("no-start", f"{link.host}: {hello['lacks']}", code=71, host=link.host)
 
     def _heard(self, link: Link, kind: str, value: Any) -> None:
         now = time.monotonic()

@@ -6,6 +6,7 @@ import shlex
 
 from stackyard.image.bindings.charliecloud import linked
 from stackyard.launch.layout.ranges import runs
+from stackyard.launch.node.step import StepFile
 from stackyard.launch.plan.model import Plan, Wrapper
 from stackyard.launch.shim import roles, shell
 
@@ -14,6 +15,24 @@ def _directory(cwd: str) -> str:
     if not cwd:
         return ""
     return f'cd -- {shlex.quote(cwd)} || sy_unfit "cannot enter "{shlex.quote(cwd)}": does it exist on all nodes?"\n'
+
+
+def needed(file: StepFile, plan: Plan) -> str:
+    """What the programs of this node lack: its agent reports it, and no program of any node starts to wait for them."""
+    if not plan.roles:
+        return _needed(plan)
+    texts = [_needed(role.plan) for role in plan.roles]
+    each = (f'{index})\n{"".join(texts[role] for role in dict.fromkeys(block.roles))};;\n'
+            for index, block in enumerate(file.blocks))  # fmt: skip
+    return f"case $sy_block in\n{''.join(each)}esac\n"
+
+
+def _needed(plan: Plan) -> str:
+    cwd = shlex.quote(plan.cwd)
+    lack = f'"cannot enter "{cwd}": it does not exist on this node; start from a directory that all nodes have"'
+    directory = f"[[ -d {cwd} ]] || sy_lack {lack}\n" if plan.cwd else ""
+    shared = (*plan.shared, *(path for wrapper in plan.wrappers for path in wrapper.shared))
+    return directory + shell.needed((path for wrapper in plan.wrappers for path in wrapper.needed), shared)
 
 
 def programs(plan: Plan) -> list[str]:
@@ -33,7 +52,7 @@ def _program(plan: Plan) -> str:
 
 def wrapped(wrapper: Wrapper) -> str:
     """Put a wrapper in front of the command so far, for its tasks."""
-    text = shell.needed(wrapper.needed) + shell.exports(wrapper.variables) + shell.lists(wrapper.lists)
+    text = shell.exports(wrapper.variables) + shell.lists(wrapper.lists)
     words, tail = wrapper.argv, '"${sy_words[@]}"'
     if wrapper.linked:  # after all other binds, which may hide the node's directory; before the image and the --
         words, last = words[:-2], words[-2:]

@@ -25,6 +25,7 @@ import shlex
 import sys
 from pathlib import Path
 
+from stackyard import posix
 from stackyard.host.daemons import PALS_DIRECTORY, PMIX_DIRECTORY, SLURM_DIRECTORIES
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.plan.model import Plan
@@ -46,7 +47,7 @@ def shim_text(step: StepPaths, file: StepFile, plan: Plan, *, python: str = "") 
         *_environments(file, plan),
         _SIDECAR.format(words=_sidecar(plan)) if plan.program.sidecar else "",
         _identity(file, plan),
-        _folder(step, python),
+        _folder(step, python, programs.needed(file, plan)),
         _LOG[file.logs].format(logs=shlex.quote(str(step.logs))),
         _OPEN,
         staging.FUNCTIONS if file.stage else "",
@@ -191,7 +192,7 @@ def _environment(file: StepFile, plan: Plan, name: str = "sy_environment") -> st
     lines += [
         '  export STACKYARD_TASK="$sy_task" STACKYARD_LOCAL_TASK="$sy_local" STACKYARD_NODE="$sy_node"',
         f'  export STACKYARD_TASKS={file.tasks} STACKYARD_NODES="$sy_nodes"',
-        f"  {shell.export('STACKYARD_RUN', file.run)}",
+        f"  {posix.export('STACKYARD_RUN', file.run)}",
         f"  export STACKYARD_ATTEMPT={file.attempt}",
         '  export STACKYARD_STEP="$sy_step" STACKYARD_HOST="$sy_host" STACKYARD_DIR="$sy_dir"',
         '  sy_interface "${MASTER_ADDR-}"; export STACKYARD_INTERFACE',
@@ -209,7 +210,7 @@ def _environment(file: StepFile, plan: Plan, name: str = "sy_environment") -> st
         "  [[ -n ${LC_ALL-}${LC_CTYPE-}${LANG-} ]] || export LANG=C.UTF-8",
     ]
     return "\n".join(
-        (f"{name}() {{", *lines, shell.change_text(plan.change)
+        (f"{name}() {{", *lines, posix.change_text(plan.change)
          + shell.site_variables(plan.variables, file.run) + (_PRIVATE if plan.private else "") + _GLOO
          + shell.exports(plan.program.variables) + "}\n\n")
     )  # fmt: skip
@@ -275,20 +276,22 @@ sy_node=$sy_at
 """
 
 
-def _folder(step: StepPaths, python: str) -> str:
+def _folder(step: StepPaths, python: str, needed: str) -> str:
     choice = f"sy_python={shlex.quote(python)}" if python else _PYTHON.format(own=shlex.quote(sys.executable))
     return _FOLDER.format(
-        choice=choice, agent=shlex.quote(str(step.agent)), logs=shlex.quote(str(step.logs)),
-        fallback=shlex.quote(python or sys.executable),
+        look=shell.LOOK if "sy_look" in needed else "", needed=needed, choice=choice, logs=shlex.quote(str(step.logs)),
+        agent=shlex.quote(str(step.agent)), fallback=shlex.quote(python or sys.executable),
     )  # fmt: skip
 
 
 _FOLDER = """if (( sy_local == 0 )); then
-  sy_make
+  sy_lacks=
+  sy_lack() {{ [[ -n $sy_lacks ]] || sy_lacks=$*; }}
+{look}{needed}  sy_make
   mkfifo -m 600 -- "$sy_dir/pipe" || sy_unfit "cannot create a FIFO in $sy_dir"
   (
     [[ -n ${{PMI_FD-}} && $PMI_FD != *[!0-9]* ]] && eval "exec $PMI_FD>&-"
-    export STACKYARD_NODE="$sy_node" STACKYARD_DIR="$sy_dir"
+    export STACKYARD_NODE="$sy_node" STACKYARD_DIR="$sy_dir" STACKYARD_LACKS="$sy_lacks"
     {choice}
     exec "$sy_python" -I -S {agent} {fallback} </dev/null >> "$sy_dir/agent.log" 2>&1
   ) &

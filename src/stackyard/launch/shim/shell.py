@@ -10,91 +10,11 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping
 
-from stackyard.change import (
-    Alias,
-    Default,
-    EnvironmentChange,
-    Flags,
-    Function,
-    Notice,
-    OnUnload,
-    Prepend,
-    Rules,
-    SaveValue,
-    Set,
-    SetRestorable,
-    UserPath,
-    left_out,
-    rendered,
-)
-
 FILLED = re.compile(
     r"\$\{((?:RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|NODE_RANK|GROUP_RANK|MASTER_ADDR|MASTER_PORT)"
     r"|STACKYARD_[A-Z0-9_]+)\}"
 )
 """Variables that are filled in at run time in commands and values: a rank's own, and no others."""
-
-
-def change_text(change: EnvironmentChange) -> str:
-    """Shell lines after which a child process has the environment of `EnvironmentChange.apply`."""
-    return "".join(f"{line}\n" for line in rendered(change, RULES))
-
-
-def _prepend(operation: Prepend) -> list[str]:
-    variable = operation.variable
-    rest = f'":${{{variable}-}}"' if operation.keep_system else f'"${{{variable}:+:${variable}}}"'
-    return [f"export {variable}={shlex.quote(operation.directory)}{rest}"]
-
-
-def _set(operation: Set) -> list[str]:
-    return [export(operation.variable, operation.value)]
-
-
-def _set_restorable(operation: SetRestorable) -> list[str]:
-    if operation.value is None:
-        return [f"unset {operation.variable}"]
-    return [export(operation.variable, operation.value)]
-
-
-def _default(operation: Default) -> list[str]:
-    return [f'[ -n "${{{operation.variable}+set}}" ] || {export(operation.variable, operation.value)}']
-
-
-def _save_value(operation: SaveValue) -> list[str]:
-    return [f'export {operation.variable}="${{{operation.source}-}}"']
-
-
-def _flags(operation: Flags) -> list[str]:
-    variable = operation.variable
-    return [f'export {variable}="${{{variable}:+${variable} }}"{shlex.quote(operation.text)}']
-
-
-def _user_path(path: UserPath) -> list[str]:
-    """The first base that is set and not empty, else the directory below HOME; a value of the user's own is kept."""
-    lines = [f'if [ -z "${{{path.variable}+set}}" ]; then', f"  {path.variable}="]
-    for base in path.bases:
-        lines.append(f'  [ -n "${path.variable}" ] || {path.variable}="${{{base}:+${base}/}}"')
-    lines.append(f'  if [ -n "${path.variable}" ]; then {path.variable}="${path.variable}"{shlex.quote(path.suffix)}')
-    lines.append(f'  else {path.variable}="${{HOME-}}/"{shlex.quote(path.fallback)}; fi')
-    return [*lines, f'  export {path.variable}="${path.variable}"{shlex.quote(path.rest)}', "fi"]
-
-
-RULES: Rules = {
-    Prepend: _prepend,
-    Set: _set,
-    SetRestorable: _set_restorable,
-    Default: _default,
-    SaveValue: _save_value,
-    Flags: _flags,
-    UserPath: _user_path,
-    **dict.fromkeys((Function, Alias, OnUnload, Notice), left_out),
-}
-"""Operation to POSIX sh. A child process has no functions, aliases or notices, and nothing is unloaded from it."""
-
-
-def export(name: str, value: str) -> str:
-    """One variable with exactly this value."""
-    return f"export {name}={shlex.quote(value)}"
 
 
 def filled(word: str) -> str:
@@ -145,14 +65,46 @@ def lists(variables: Mapping[str, Iterable[str]]) -> str:
     return text
 
 
-def needed(paths: tuple[str, ...]) -> str:
-    """Stop the launch if a node lacks a file that the container's runtime is told to bind: it would not start."""
-    if not paths:
-        return ""
-    words = " ".join(map(shlex.quote, paths))
-    return (
-        f"for sy_path in {words}; do\n"
-        '  [[ -e $sy_path ]] || sy_unfit "cannot bind $sy_path into the image: it does not exist on this node." \\\n'
-        '    "Compare launch.container in site.yaml with this node: stackyard bindings show"\n'
-        "done\n"
-    )
+LOOK = r"""  # FORMAT PATH...: note the first path that this node lacks, or that does not answer. They are looked at
+  # in a child: a mount whose server is stopped holds whoever looks until that is killed.
+  sy_look() {
+    sy_format=$1
+    shift
+    exec {sy_asked}< <(for sy_path; do [[ -e $sy_path ]]; printf '%d\n' $?; done </dev/null 2>/dev/null)
+    sy_child=$!
+    for sy_path; do
+      read -r -t "$(( sy_start_s / 2 )).$(( sy_start_s % 2 * 5 ))" -u "$sy_asked" sy_line || sy_line=
+      case $sy_line in
+        0) continue ;;
+        1) printf -v sy_text "$sy_format" "$sy_path" && sy_lack "$sy_text" ;;
+        *) sy_silent && kill -KILL "$sy_child" 2>/dev/null ;;
+      esac
+      break
+    done
+    exec {sy_asked}<&-
+  }
+  sy_silent() {
+    sy_text="its file system: see what hangs (df $sy_path)"
+    mapfile -t sy_lines < /proc/self/mountinfo
+    for sy_line in "${sy_lines[@]}"; do
+      [[ $sy_line == *" ${sy_path// /\\040} "*" - fuse"* ]] || continue
+      sy_text="the file system server of its mount (squashfuse_ll): see whether it is stopped on this node"
+      sy_text+=" (ps -C squashfuse_ll -o pid,stat,args: T) and let it go on (kill -CONT PID), or remove the mount:"
+      sy_text+=" stackyard image unmount"
+    done
+    sy_lack "$sy_path does not answer: timed out after $(( sy_start_s / 2 )) s waiting for $sy_text"
+  }
+"""
+"""Bash functions for what `needed` makes; a limit of half of the time in which all nodes have to start."""
+
+
+def needed(site: Iterable[str], shared: Iterable[str]) -> str:
+    """Note which files this node lacks: those that the site's configuration binds into an image, and the job's own."""
+    what = "cannot bind %s into the image: it does not exist on this node; compare launch.container in site.yaml"
+    own = "%s does not exist on this node, and the program needs it: keep it where all nodes see it"
+    return _each(site, f"{what} with the node (stackyard bindings show)") + _each(shared, own)
+
+
+def _each(paths: Iterable[str], lack: str) -> str:
+    words = " ".join(shlex.quote(path) for path in dict.fromkeys(paths))
+    return f"sy_look {shlex.quote(lack)} {words}\n" if words else ""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
-from stackyard.lint.launches import AGENTS, RANKS
+from stackyard.lint.launches import AGENTS, RANKS, Launch, python_program
 from stackyard.lint.request import Request
 from stackyard.lint.rules.base import Case, Hit, rule
 from stackyard.lint.scope import Resolved
@@ -14,6 +15,11 @@ from stackyard.lint.words import OPEN, TASK, is_known, shown
 
 _NAMES = ("MASTER_ADDR", "MAIN_PROCESS_IP", "master_addr")
 _PORTS = ("MASTER_PORT",)
+_PORT_OPTION = re.compile(
+    r"([+-]*(?:[\w-]+\.)*(?:master|main_process|dist|ddp|init|rdzv|distributed)[._-]port)(?:=(\d+))?"
+)
+_PORT_URL = re.compile(r"tcp://[^/\s]*:(\d+)$")
+_ENDPOINT = re.compile(r"(--?rdzv[_-]endpoint)(?:=(\S+:\d+))?")
 _LOCAL = re.compile(r"^(localhost|127\.0\.0\.1|::1|0\.0\.0\.0)$")
 _OWN_NAME = re.compile(
     r"\$\(\s*/?(?:bin/)?hostname\b(?!.*\bnodelist)|\$\{?HOSTNAME\b|`hostname|SLURMD_NODENAME|\$\(\s*uname -n"
@@ -284,11 +290,12 @@ def fixed_port(case: Case) -> Iterator[Hit]:
                 shared is not False and (_takes_a_part(request) or (array and (request.nodes or 1) == 1))
             )
             sure = sure and not re.search(rf":?-{text}\}}", case.script.text)  # ${PORT:-29500}: by default
-            host = "$MASTER_ADDR:" if "endpoint" in name else ""
+            host = "$MASTER_ADDR:" if "endpoint" in name or name == "tcp://" else ""
+            sign = "" if name == "tcp://" else "="
             yield Hit(
                 line,
                 f"{name} is always {text}",
-                f"{name}={host}{ports.get(case.script.scheduler, 'a port derived from the job ID')}",
+                f"{name}{sign}{host}{ports.get(case.script.scheduler, 'a port derived from the job ID')}",
                 None if sure else "note",
             )
 
@@ -314,10 +321,42 @@ def _ports(case: Case) -> Iterator[tuple[str, str, int]]:
         if launch.kind not in AGENTS:
             continue
         for option in ("master_port", "main_process_port", "rdzv_endpoint"):
-            text = launch.get(option) or ""
+            text = "" if _chooses_its_port(launch, option) else launch.get(option) or ""
             port = text.rsplit(":", 1)[-1] if option == "rdzv_endpoint" and ":" in text else text
             if is_known(port) and port.isdecimal() and port not in assigned:
                 yield "--" + option, port, launch.line
+    for words, line in _programs(case):
+        for name, port in _ports_of_program(words):
+            if port not in assigned:
+                yield name, port, line
+
+
+def _chooses_its_port(launch: Launch, option: str) -> bool:
+    """Whether torchrun takes no notice of a port: alone on its node, or with a backend that needs none."""
+    other = launch.get("rdzv_backend") not in (None, "static") or launch.given("rdzv_endpoint")
+    return launch.given("standalone") or (option == "master_port" and other)
+
+
+def _programs(case: Case) -> Iterator[tuple[tuple[str, ...], int]]:
+    """The words of Python programs, those of launches and those that the script or a shell of its tasks runs itself."""
+    for launch in case.launches:
+        if case.innermost(launch):
+            yield launch.program, launch.line
+    started = {id(each.command) for each in case.launches}
+    for resolved, line, _ in _commands(case):
+        if id(resolved) not in started and (program := python_program(resolved.argv)):
+            yield program, line
+
+
+def _ports_of_program(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Ports for the rendezvous of ranks among a program's words: ``--master_port=N``, ``dist.port=N``, ``tcp://h:N``."""
+    for word, after in pairwise((*words, "")):
+        if found := _PORT_URL.search(word):
+            yield "tcp://", found[1]
+        elif found := _PORT_OPTION.fullmatch(word):
+            yield found[1], found[2] or after
+        elif found := _ENDPOINT.fullmatch(word):
+            yield found[1], (found[2] or after).rpartition(":")[2]
 
 
 @rule(

@@ -97,6 +97,20 @@ class Case:
         return tuple(int(part) for part in re.findall(r"\d+", text)[:2])
 
     @property
+    def in_turn(self) -> bool:
+        """Whether all commands of the script run one after another."""
+        return not any(each.command.background for each in self.script.commands)
+
+    @property
+    def slots(self) -> int | None:
+        """Cores of the job on a node of PBS or LSF that it shares; None if these are not known."""
+        request = self.script.request
+        if request.exclusive or self.script.scheduler not in ("pbs", "lsf"):
+            return None
+        one = request.tasks if request.tasks == 1 else None
+        return request.node_cpus or request.tasks_per_node or one
+
+    @property
     def shares_nodes(self) -> bool | None:
         """Whether other jobs can run on the same node; None if neither script nor site specifies it."""
         if self.script.request.exclusive is not None:
@@ -149,8 +163,12 @@ class Case:
         return is_small(launch.program) or bool(shell)
 
     def chain(self, launch: Launch) -> list[Launch]:
-        """A launch and those inside it down to the last one: ``srun``, the container in it, the torchrun in that."""
-        last = next((each for each in reversed(self.launches) if launch in each.via), launch)
+        """A launch and those inside it down to the last one: ``srun``, the container in it, the torchrun in that.
+
+        It ends before a wrapper script, which is then the program.
+        """
+        inside = (each for each in reversed(self.launches) if launch in each.via and not each.wrapped)
+        last = next(inside, launch)
         return [launch, *(each for each in last.via if launch in each.via), *([last] if last is not launch else [])]
 
     def innermost(self, launch: Launch) -> bool:
@@ -268,7 +286,15 @@ def rule(
     return put
 
 
-_TEMPLATE = re.compile(r"<.*>|\{|\}|@\w+@|#\w+#|\bX{2,}\b|\.\.\.|^\[.*\]|%[A-Z_]{2,}%|^_+\w+_+$|\bYOUR|path/to|!\w+")
+def is_alone(launch: Launch) -> bool:
+    """Whether a launch is neither one of several at the same time nor one of a loop."""
+    command = launch.command.command
+    return not (command.background or command.within("loop") or command.within("function") or launch.remote)
+
+
+_TEMPLATE = re.compile(
+    r"<.*>|\{|\}|@\w+@|#\w+#|\bX{2,}\b|\.\.\.|^\[[^|&*]*\]|%[A-Z_]{2,}%|^_+\w+_+$|\bYOUR|path/to|!\w+"
+)
 
 
 def is_template(text: str) -> bool:

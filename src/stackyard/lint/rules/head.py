@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from stackyard.lint.directives import TAGS, Directive, split_directive
-from stackyard.lint.options import read_options
+from stackyard.lint.launches import python_program
+from stackyard.lint.options import Option, read_options
 from stackyard.lint.request import mebibytes, minutes
 from stackyard.lint.rules.base import Case, Hit, is_template, rule
 from stackyard.lint.tables import HEADS
@@ -44,7 +45,9 @@ def no_shebang(case: Case) -> Iterator[Hit]:
     """A Slurm script whose first line is not ``#!``."""
     text = case.script.text
     template = any(mark in text for mark in ("<%", "{{", "{%"))  # its engine generates the first line
-    if case.script.scheduler == "slurm" and not text.startswith("#!") and read_by_scheduler(case) and not template:
+    late = any(each.state == "late" for each in case.script.directives) and "sbatch" not in case.script.code
+    meant = read_by_scheduler(case) or late
+    if case.script.scheduler == "slurm" and not text.startswith("#!") and meant and not template:
         yield Hit(1, "the first line does not start with #!: sbatch rejects the script", "#!/bin/bash")
 
 
@@ -161,6 +164,10 @@ def _is_filled(value: str) -> bool:
     return any(mark in value for mark in ("{{", "<%", "{%", "%>"))
 
 
+_ADDING_UP = {"R", "w", "verbose", "bb", "Q", "N", "a", "B", "", "mail-type", "hint", "export"}
+"""Options of sbatch and bsub that add up where they are given twice."""
+
+
 @rule(
     "option-twice",
     why="When an option is repeated, only the last value takes effect",
@@ -170,20 +177,39 @@ def _is_filled(value: str) -> bool:
 def option_twice(case: Case) -> Iterator[Hit]:
     """An option given twice with different values."""
     kind = case.script.scheduler
-    if kind not in ("slurm", "lsf"):
+    if kind not in ("slurm", "lsf", "pbs"):
         return
-    many = {"R", "w", "verbose", "bb", "Q", "N", "a", "B", "", "mail-type", "hint", "export"}  # these add up
+    many = {"", "l", "W", "v", "V"} if kind == "pbs" else _ADDING_UP
     seen: dict[str, tuple[str, int]] = {}
     for each in read_by_scheduler(case):
-        for option in each.options:
-            before = seen.get(option.name)
-            if before and before[0] != option.value and option.name not in many:
+        for name, value in _single(kind, each.options):
+            before = seen.get(name)
+            if before and before[0] != value and name not in many:
                 yield Hit(
                     each.line,
-                    f"{option.name} is {before[0]!r} on line {before[1]}, and this line overrides it",
+                    f"{name} is {before[0]!r} on line {before[1]}, and this line overrides it",
                     f"remove line {before[1]}",
                 )
-            seen[option.name] = (option.value, each.line)
+            seen[name] = (value, each.line)
+
+
+def _single(kind: str, options: Sequence[Option]) -> Iterator[tuple[str, str]]:
+    """The options and their values; of ``-l`` of PBS the resources of which the last counts."""
+    for option in options:
+        pieces = re.split(r",(?=[\w.]+=)", option.value) if kind == "pbs" and option.name == "l" else []
+        items = [each.partition("=") for each in pieces]
+        yield from [(f"-l {name}", value) for name, _, value in items if name in ("select", "nodes", "walltime")]
+        yield option.name, option.value
+
+
+_SPOKEN = re.compile(r"(?:(\d+)\s*d(?:ays?)?)?\s*(?:(\d+)\s*h(?:(?:ou)?rs?)?)?\s*(?:(\d+)\s*m(?:in(?:ute)?s?)?)?", re.I)
+
+
+def _meant(text: str) -> int:
+    """The minutes of ``1d``, ``6h``, ``2h30m`` or ``90 min``; two hours, as an example, for what is not understood."""
+    found = _SPOKEN.fullmatch(text.strip())
+    days, hours, rest = (int(each or 0) for each in found.groups()) if found else (0, 2, 0)
+    return days * 1440 + hours * 60 + rest
 
 
 @rule(
@@ -201,8 +227,11 @@ def time_format(case: Case) -> Iterator[Hit]:
     unfilled = re.search(r"hh|mm|\$", text.lower()) or (re.search(r"[A-Z]{3}", text) and kind != "slurm")
     if not text or is_template(text) or not re.search(r"\d", text) or unfilled:
         return
-    if minutes(text.split()[0], kind) is None:
-        forms = {"slurm": "--time=2:00:00", "lsf": "-W 2:00", "pbs": "-l walltime=2:00:00", "flux": "-t 2h"}
+    if minutes(text.split()[0], kind) is None and not case.script.request.time_min:
+        meant = _meant(text)
+        clock = f"{meant // 60}:{meant % 60:02}"
+        forms = {"slurm": f"--time={clock}:00", "lsf": f"-W {clock}", "pbs": f"-l walltime={clock}:00"}
+        forms["flux"] = f"-t {meant}m" if meant % 60 else f"-t {meant // 60}h"
         yield Hit(
             case.script.request.line(name),
             f"{text!r} is not a valid wall time for {NAMES[kind]}",
@@ -302,14 +331,16 @@ def pbs_working_folder(case: Case) -> Iterator[Hit]:
     script = case.script
     if script.scheduler != "pbs" or re.search(r"\b(cd|pushd|chdir|PBS_O_WORKDIR)\b", script.code):
         return
-    if script.request.values.keys() & {"d", "w"}:
+    if script.request.values.keys() & {"d", "w", "l.wd"}:  # NCI: -l wd
         return
-    for launch in case.launches:
-        for word in launch.program[:2]:
+    plain = [(each.line, tuple(each.argv[:1])) for each in script.commands]
+    plain += [(each.line, tuple(python_program(each.argv) or ())) for each in script.commands]
+    for line, program in [*((each.line, each.program) for each in case.launches), *plain]:
+        for at, word in enumerate(program):
             if is_template(word) or word.startswith(("/", "~")):
                 continue
-            if word.startswith("./") or word.endswith(".py"):
-                yield Hit(launch.line, f"{word} is looked up in the home directory", "cd $PBS_O_WORKDIR")
+            if word.startswith("./") or (at < 2 and word.endswith(".py")):
+                yield Hit(line, f"{word} is looked up in the home directory", "cd $PBS_O_WORKDIR")
                 return
 
 

@@ -40,7 +40,7 @@ def _unknown(scheduler: str, directive: Directive, option: Option) -> Hit:
     hyphens = "-" if shortest or scheduler in ("lsf", "pbs") else "--"
     if scheduler == "slurm" and len(begins) > 1:
         text = f"--{name} is ambiguous: {', '.join('--' + known for known in begins[:4])}"
-        return Hit(line, text, f"{tag} --{begins[0]}={option.value}")
+        return Hit(line, text, f"{tag} --{min(begins, key=len)}={option.value}")
     if scheduler == "slurm" and SRUN.canonical(name):
         return Hit(line, f"{hyphens}{name} is an option of srun, not of sbatch", f"srun {hyphens}{name} ...")
     if near and len(name) > 3:
@@ -53,6 +53,9 @@ def _unknown(scheduler: str, directive: Directive, option: Option) -> Hit:
     return Hit(line, text, "remove it")
 
 
+_NUMBERS = {"nodes", "ntasks", "ntasks-per-node", "cpus-per-task", "gpus-per-task", "gpus-per-node", "mem", "time"}
+
+
 @rule(
     "option-without-value",
     "refused",
@@ -61,16 +64,22 @@ def _unknown(scheduler: str, directive: Directive, option: Option) -> Hit:
     instead="#SBATCH -o log-%j",
 )
 def option_without_value(case: Case) -> Iterator[Hit]:
-    """An option at the end of an #SBATCH line that needs a value."""
+    """An option at the end of an #SBATCH line that needs a value, also a number with nothing behind its ``=``."""
     for each in read_by_scheduler(case) if case.script.scheduler == "slurm" else ():
         option = each.options[-1] if each.options else None
         if option is None or option.value or not option.name or option.written in (*SBATCH.flags, *SBATCH.optional):
             continue
         dashed = ("--" if len(option.written) > 1 else "-") + option.written
         words = split_directive(each.text)
-        if words[-1:] == [dashed]:
-            remedy = f"#SBATCH {' '.join(words)} VALUE"
+        if words[-1:] == [dashed] or (words[-1:] == [f"{dashed}="] and option.name in _NUMBERS):
+            remedy = f"#SBATCH {' '.join(words).removesuffix('=')} VALUE"
             yield Hit(each.line, f"{dashed} has no value: sbatch rejects the directive", remedy)
+
+
+_APART = re.compile(r"(?<!\S)(--[\w-]+)(?:\s+=\s*|=\s+)(?=[^\s#])")
+"""A long option whose value is not joined to it, as ``--ntasks = 4``."""
+_HOLE = re.compile(r"(?<!\S)<\w[\w ,-]*>(?!\S)")
+"""A word that is to be filled in by hand, ``<MORE OPTIONS>``."""
 
 
 @rule(
@@ -81,19 +90,29 @@ def option_without_value(case: Case) -> Iterator[Hit]:
     instead="#SBATCH --time=2:00:00   # two hours",
 )
 def stray_words(case: Case) -> Iterator[Hit]:
-    """Words in an #SBATCH line that do not belong to an option."""
+    """Words in an #SBATCH line that do not belong to an option; a note for ``<MORE OPTIONS>``, to be filled in."""
     if case.script.scheduler != "slurm":
         return
     for each in read_by_scheduler(case):
         words = split_directive(each.text)
         reading = read_options(SBATCH, words)
-        stray = [word for word in reading.rest if not re.match(r"-|\(\d+\)", word)]
-        if stray and not reading.doubtful and not is_template(each.text) and all(o.name for o in reading.options):
+        joined = _APART.sub(r"\1=", each.text)
+        odd = next((option.value for option in reading.options if option.value.startswith("=")), "")
+        stray = [word for word in reading.rest if not re.match(r"-|\(\d+\)|[\u2012-\u2015\u2212]", word)]
+        certain = not reading.doubtful and all(option.name for option in reading.options)
+        hole = next((hole for hole in _HOLE.findall(each.text) if stray and hole.startswith(stray[0])), "")
+        if hole and certain and not case.script.is_filled_in and hole != each.text.strip():
+            text = f"{hole!r} is still to be filled in: sbatch rejects the directive"
+            yield Hit(each.line, text, f"#SBATCH {' '.join(each.text.replace(hole, '').split())}", "note")
+        elif stray and certain and not is_template(each.text):
             remedy = f"#SBATCH {' '.join(words[: words.index(stray[0])])}   # {' '.join(stray)}".replace("  #", " #")
             remedy = f"#SBATCH --{each.text}" if stray[0] == words[0] and "=" in stray[0] else remedy
             listed = re.sub(r",\s+", ",", each.text)  # -p a, b
             remedy = f"#SBATCH {listed}" if listed != each.text else remedy
+            remedy = f"#SBATCH {joined}" if joined != each.text else remedy
             yield Hit(each.line, f"{stray[0]!r} does not belong to an option: sbatch rejects the directive", remedy)
+        elif odd and joined != each.text:
+            yield Hit(each.line, f"{odd!r} is no value: an option ends at the blank", f"#SBATCH {joined}")
 
 
 @rule(
@@ -138,7 +157,8 @@ def no_directive_read(case: Case) -> Iterator[Hit]:
         yield Hit(first.line, f"{count} {verb}: {NAMES[first.kind]} {why}", remedy)
 
 
-_LIKE_A_TAG = re.compile(r"^#([A-Z]{4,8})[ \t]+(?=-)(.*)$")
+_LIKE_A_TAG = re.compile(r"^(#(?:[A-Z]{4,8}|(?i:SBATCH|BSUB))|[^\w\s#]?#?(?:SBATCH|BSUB|PBS))[ \t]+(?=-)(.*)$")
+"""``#SBTACH -n 4``, ``#sbatch -n 4``, and what is no comment at all: ``!#SBATCH -n 4``, ``SBATCH -n 4``."""
 
 
 @rule(
@@ -153,10 +173,11 @@ def directive_misspelt(case: Case) -> Iterator[Hit]:
     for number, row in enumerate(script.text.splitlines(), 1):
         match = _LIKE_A_TAG.match(row) if number not in inner else None
         tags = {tag[1:]: kind for kind, tag in TAGS.items() if script.scheduler in (kind, "")}
-        near = get_close_matches(match[1], tags, n=1, cutoff=0.75) if match else []
-        if not match or not near or match[1] in tags:
+        near = get_close_matches(re.sub(r"\W", "", match[1]).upper(), tags, n=1, cutoff=0.75) if match else []
+        if not match or not near or match[1] == f"#{near[0]}":
             continue
         reading = read_options(HEADS[tags[near[0]]], split_directive(match[2]))
         if reading.options and all(each.name for each in reading.options) and not reading.rest:
             name = NAMES[tags[near[0]]]
-            yield Hit(number, f"{name} reads this line as a comment: #{match[1]}", f"#{near[0]} {match[2].strip()}")
+            what = f"{name} reads this line as a comment" if match[1].startswith("#") else "this line is a command"
+            yield Hit(number, f"{what}: {match[1]}", f"#{near[0]} {match[2].strip()}")

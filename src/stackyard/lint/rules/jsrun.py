@@ -163,7 +163,8 @@ def jsrun_node_cores(case: Case) -> Iterator[Hit]:
         if not sets.cores or not sets.host or not sets.gpus or sets.host * sets.gpus != gpus:
             continue
         idle, ranks = cores - sets.host * sets.cores, sets.host * sets.ranks
-        if idle >= ranks and sets.width != 1 and not launch.command.command.background:
+        single = sets.width == 1 and not (sets.cores == sets.ranks and case.is_python(launch))
+        if idle >= ranks and not single and not launch.command.command.background:
             each = cores // ranks
             threads = launch.environment.get("OMP_NUM_THREADS")
             fed = case.is_python(launch) and not threads  # data loaders and frameworks use all cores they can get

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from stackyard.lint.rules.base import Case, Hit, is_template, rule
+from stackyard.lint.rules.head import read_by_scheduler
 
 
 @rule(
@@ -84,21 +85,20 @@ def expert_slots(case: Case) -> Iterator[Hit]:
     instead='#BSUB -R "span[hosts=1]"',
 )
 def resource_string(case: Case) -> Iterator[Hit]:
-    """Unbalanced brackets in an -R string."""
-    for each in case.script.directives:
+    """Unbalanced brackets or an unclosed quote in an -R string."""
+    for each in read_by_scheduler(case) if case.script.scheduler == "lsf" else ():
         for option in each.options:
-            if (
-                each.kind == "lsf"
-                and each.state == "read"
-                and option.name == "R"
-                and not is_template(option.value.replace("{", ""))
-            ):
-                pairs = [("[", "]"), ("{", "}"), ("(", ")")]
-                odd = next((pair for pair in pairs if option.value.count(pair[0]) != option.value.count(pair[1])), None)
-                if odd:
-                    yield Hit(
-                        each.line, f"unbalanced {odd[0]} and {odd[1]} in {option.value!r}", '#BSUB -R "span[ptile=N]"'
-                    )
+            if option.name != "R" or is_template(option.value.replace("{", "")):
+                continue
+            mark = option.value[:1]
+            if mark in ("'", '"'):  # which the words of a directive keep only where nothing closes it
+                yield Hit(each.line, f"the {mark} of -R is not closed", '#BSUB -R "span[ptile=N]"')
+                continue
+            pairs = [("[", "]"), ("{", "}"), ("(", ")")]
+            odd = next((pair for pair in pairs if option.value.count(pair[0]) != option.value.count(pair[1])), None)
+            if odd:
+                text = f"unbalanced {odd[0]} and {odd[1]} in {option.value!r}"
+                yield Hit(each.line, text, '#BSUB -R "span[ptile=N]"')
 
 
 @rule(

@@ -5,12 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from stackyard.findings import counted
 from stackyard.lint.launches import Launch
+from stackyard.lint.request import gpus_of, number
 from stackyard.lint.rules.base import Case, Hit, rule
 from stackyard.lint.scope import Resolved
 from stackyard.lint.words import is_known, shown
 
 _GPU_LISTS = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+
+
+_TO_OWN_CORES = re.compile(r"|(?:v|verbose|q|quiet|,|cores|threads|sockets|ldoms)+")
+"""A --cpu-bind that leaves the number of cores to -c, unlike none, a map or a mask."""
 
 
 @rule(
@@ -27,7 +33,8 @@ def srun_cpus_not_inherited(case: Case) -> Iterator[Hit]:
     if not cpus or cpus == "1" or "SRUN_CPUS_PER_TASK" in case.script.code or (case.version and case.version < (22, 5)):
         return
     for launch in case.steps:
-        given = launch.given("cpus-per-task", "cpu-bind", "cpus-per-gpu", "exact", "multi-prog")
+        given = launch.given("cpus-per-task", "cpus-per-gpu", "exact", "multi-prog")
+        given = given or not _TO_OWN_CORES.fullmatch(launch.get("cpu-bind") or "")
         exact = any(o.written == "exclusive" for o in launch.reading.options)
         if launch.kind != "srun" or given or exact or launch.doubtful:
             continue
@@ -62,13 +69,19 @@ def per_task_gres_linear(case: Case) -> Iterator[Hit]:
 def gpus_per_task_mismatch(case: Case) -> Iterator[Hit]:
     """Tasks per node times GPUs per task exceed the GPUs per node."""
     request = case.script.request
-    per_task, tasks, have = request.gpus_per_task, request.tasks_per_node, request.gpus_per_node
-    if case.script.scheduler == "slurm" and per_task and tasks and have and per_task * tasks > have:
-        yield Hit(
-            request.line("gpus-per-task"),
-            f"{tasks} tasks x {per_task} GPUs = {per_task * tasks}, but {have} per node are requested",
-            f"#SBATCH --gpus-per-node={per_task * tasks}",
-        )
+    have = request.gpus_per_node
+    if case.script.scheduler != "slurm" or not have:
+        return
+    asked = [(request.line("gpus-per-task"), request.gpus_per_task, request.node_tasks)]
+    asked += [(each.line, each.count("gpus-per-task"), case.step(each).per_node) for each in case.steps]
+    for line, per_task, tasks in asked:
+        if per_task and tasks and per_task * tasks > have:
+            yield Hit(
+                line,
+                f"{counted(tasks, 'task')} x {counted(per_task, 'GPU')} = {per_task * tasks}, "
+                f"but {have} per node are requested",
+                f"#SBATCH --gpus-per-node={per_task * tasks}",
+            )
 
 
 @rule(
@@ -127,16 +140,36 @@ def idle_cores(case: Case) -> Iterator[Hit]:
     instead="export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK",
 )
 def threads_over_cores(case: Case) -> Iterator[Hit]:
-    """OMP_NUM_THREADS greater than the cores of a task."""
-    cpus = case.script.request.cpus_per_task
-    if case.script.scheduler != "slurm" or not cpus or case.script.request.exclusive:
+    """OMP_NUM_THREADS greater than the cores of a task, or than all of the job on a node of PBS or LSF."""
+    slurm = case.script.scheduler == "slurm"
+    if slurm and not case.script.request.exclusive:
+        yield from _threads_of_node(case)
+    cpus = case.script.request.cpus_per_task if slurm else case.slots
+    if not cpus or case.script.request.exclusive:
         return
-    for launch in case.launches:
-        value = launch.environment.get("OMP_NUM_THREADS")
-        have = case.step(launch).cpus or cpus if launch.kind == "srun" else cpus
-        if value and value.text.isdecimal() and int(value.text) > have and not case.is_helper(launch):
-            yield Hit(value.line, f"{value.text} threads on {have} cores", f"export OMP_NUM_THREADS={have}")
+    starts = [(each.environment, each) for each in case.launches if not case.is_helper(each)]
+    plain = [(each.environment, None) for each in case.script.commands[-1:] if not case.launches]
+    for environment, launch in (*starts, *plain):
+        value = environment.get("OMP_NUM_THREADS")
+        have = case.step(launch).cpus or cpus if launch and launch.kind == "srun" else cpus
+        if value and value.text.isdecimal() and int(value.text) > have and (launch or value.exported):
+            text = f"{value.text} threads on {counted(have, 'core')}"
+            yield Hit(value.line, text, f"export OMP_NUM_THREADS={have}")
             return
+
+
+def _threads_of_node(case: Case) -> Iterator[Hit]:
+    """As many threads in each of several tasks on a node as the job has cores there."""
+    for launch in case.steps:
+        value = launch.environment.get("OMP_NUM_THREADS")
+        tasks = case.step(launch).per_node or 1
+        if value and tasks > 1 and _ALL_CORES.fullmatch(shown(value.text)):
+            text = f"each of {tasks} tasks on a node has as many threads as all of them have cores"
+            yield Hit(value.line, text, "export OMP_NUM_THREADS=${SLURM_CPUS_PER_TASK:-1}")
+            return
+
+
+_ALL_CORES = re.compile(r"\$\{?(?:SLURM_CPUS_ON_NODE|SLURM_JOB_CPUS_PER_NODE)\}?|\$\(nproc\)")
 
 
 @rule(
@@ -158,7 +191,8 @@ def gpu_list_by_hand(case: Case) -> Iterator[Hit]:
             continue
         seen.add(line)
         outside = have is not None and have > 0 and max(numbers) >= have
-        alone = not resolved.command.background and not resolved.command.within("loop") and persists
+        whole = persists or [id(each.command) for each in case.launches] == [id(resolved)]  # or of the only launch
+        alone = not resolved.command.background and not resolved.command.within("loop") and whole
         fewer = have is not None and len(set(numbers)) < have and alone and _set_once(case, name)
         if outside:
             yield Hit(line, f"{name}={text} names GPU {max(numbers)}, but the job has {have}", "remove the line")
@@ -176,9 +210,13 @@ def _set_once(case: Case, name: str) -> bool:
     return len(re.findall(rf"\b{name}=", case.script.code)) == 1
 
 
-def _settings(case: Case, names: tuple[str, ...]) -> Iterator[tuple[Resolved, str, str, bool]]:
-    """Every place where one of the variables is set: its value, and whether it applies to all later commands."""
-    for resolved in case.script.commands:
+def _settings(case: Case, names: tuple[str, ...], *, inside: bool = False) -> Iterator[tuple[Resolved, str, str, bool]]:
+    """Every place where one of the variables is set: its value, and whether it applies to all later commands.
+
+    `inside`: also in the shells of tasks.
+    """
+    own = [each.resolved for each in case.script.inner] if inside else []
+    for resolved in (*case.script.commands, *own):
         for word in resolved.argv[1:] if resolved.argv[:1] == ("export",) else ():
             name, equals, text = word.partition("=")
             if equals and name in names:
@@ -228,10 +266,10 @@ def _drops_all(value: str) -> bool:
 def preload_comma(case: Case) -> Iterator[Hit]:
     """LD_PRELOAD with commas as separators."""
     pattern = re.compile(r"\bLD_PRELOAD=(\"[^\"]*\"|'[^']*'|\S+)")
-    for number, row in enumerate(case.script.text.splitlines(), 1):
+    for line, row in enumerate(case.script.text.splitlines(), 1):
         found = pattern.search(row) if not row.lstrip().startswith("#") else None
         if found and "," in found[1] and "--export" not in row[: found.start()]:
-            yield Hit(number, f"LD_PRELOAD={found[1]} is separated by commas", found.group().replace(",", ":"))
+            yield Hit(line, f"LD_PRELOAD={found[1]} is separated by commas", found.group().replace(",", ":"))
 
 
 @rule(
@@ -244,7 +282,7 @@ def preload_comma(case: Case) -> Iterator[Hit]:
 def slow_path_left_on(case: Case) -> Iterator[Hit]:
     """NCCL_P2P_DISABLE, NCCL_IB_DISABLE, NCCL_SHM_DISABLE or CUDA_LAUNCH_BLOCKING left on."""
     names = ("NCCL_P2P_DISABLE", "NCCL_IB_DISABLE", "NCCL_SHM_DISABLE", "CUDA_LAUNCH_BLOCKING")
-    for resolved, name, text, _ in _settings(case, names):
+    for resolved, name, text, _ in _settings(case, names, inside=True):
         if text == "1":
             yield Hit(resolved.line, f"{name}=1 is left on")
 
@@ -262,8 +300,7 @@ def container_without_gpu(case: Case) -> Iterator[Hit]:
     for launch in case.launches:
         if launch.kind != "container" or "shifter" in launch.word or not have or _binds_gpus(case):
             continue
-        unknown_words = any(not is_known(word) for word in launch.words[: len(launch.words) - len(launch.program)])
-        if not launch.given("nv", "rocm", "nvccli") and not unknown_words:
+        if not launch.given("nv", "rocm", "nvccli") and not _hides_options(launch):
             option = "--rocm" if _vendor(case) == "amd" else "--nv" if _vendor(case) == "nvidia" else "--nv or --rocm"
             yield Hit(
                 launch.line,
@@ -272,7 +309,19 @@ def container_without_gpu(case: Case) -> Iterator[Hit]:
             )
 
 
-_BINDING_MODULE = re.compile(r"\b(?:module|ml)\b[^\n;&|]*\b\S*(?:bindings?|singularity|apptainer|container)\S*", re.I)
+def _hides_options(launch: Launch) -> bool:
+    """Whether a variable before a container's program may hold options, as $OPTIONS and unlike $IMAGE or -B $A:$A."""
+    values = {option.value for option in launch.reading.options}
+    words = launch.words[1 : len(launch.words) - len(launch.program)]
+    unknown_words = [word for word in words if not is_known(word) and not word.startswith("-") and word not in values]
+    return launch.reading.doubtful or any(not _IMAGE.search(shown(word)) for word in unknown_words)
+
+
+_IMAGE = re.compile(r"\.(?:sif|simg|img|sqsh)$|(?i:image|img|sif|container)\w*\}?$")
+_MODULES = re.compile(r"\b(?:module|ml)\b([^\n;&|]*)")
+_BINDING = re.compile(r"bindings?|singularity|apptainer|container", re.I)
+_PROGRAM = re.compile(r"(?:.*/)?(?:tacc-)?(?:singularity|apptainer)(?:-?(?:ce|pro))?(?:/[\w.+-]+)?", re.I)
+"""A module that has the program alone, as ``singularity/3.11``: it adds no option to it."""
 
 
 def _binds_gpus(case: Case) -> bool:
@@ -282,7 +331,10 @@ def _binds_gpus(case: Case) -> bool:
     for ROCm needs no option where the site has no other policy (LUMI: "Singularity containers").
     """
     code = case.script.code
-    if any(name in code for name in ("_NV=", "_NVCCLI=", "_ROCM=", "_BIND")) or _BINDING_MODULE.search(code):
+    modules = " ".join(_MODULES.findall(code)).split()
+    if any(_BINDING.search(each) and not _PROGRAM.fullmatch(each) for each in modules):
+        return True
+    if any(name in code for name in ("_NV=", "_NVCCLI=", "_ROCM=", "_BIND")):
         return True
     policy = case.site.launch.container if case.site else None
     own = {"--nv", "--rocm", "--nvccli"} & set(policy.options) if policy else set()
@@ -293,6 +345,10 @@ def _vendor(case: Case) -> str:
     return case.node_kind.gpu.vendor if case.node_kind else ""
 
 
+def _on_each(count: int | None, nodes: int | None) -> int | None:
+    return count // nodes if count and nodes and count % nodes == 0 else None
+
+
 def launch_gpus(case: Case, launch: Launch) -> int | None:
     """GPUs of a launch on each node: from its own option, else from the head."""
     for outer in (launch, *reversed(launch.via)):
@@ -301,7 +357,6 @@ def launch_gpus(case: Case, launch: Launch) -> int | None:
         for name in ("gpus-per-node", "gres", "gpus"):
             text = outer.get(name)
             if text:
-                from stackyard.lint.request import gpus_of, number
-
-                return gpus_of(text) if name == "gres" else (number(text.split(":")[-1]) if name != "gpus" else None)
+                count = gpus_of(text) if name == "gres" else number(text.split(":")[-1])
+                return _on_each(count, case.step(outer).nodes) if name == "gpus" else count
     return case.script.request.node_gpus

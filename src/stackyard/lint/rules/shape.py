@@ -138,6 +138,12 @@ def _used(case: Case, launch: object) -> int | None:
         sets = launch.count("nrs")
         host = launch.count("rs_per_host")
         return -(-sets // host) if sets and host else sets
+    if launch.kind == "aprun":
+        each = launch.count("ppn") or case.script.request.node_tasks
+        ranks = launch.count("np") or (1 if not launch.given("np") else None)
+        return -(-ranks // each) if ranks and each else None
+    if launch.kind in ("mpirun", "ibrun") and "mpi4py.futures" not in launch.program:  # which starts its workers itself
+        return launch.count("np") if not launch.doubtful else None
     return None
 
 
@@ -162,10 +168,12 @@ def only_first_node(case: Case) -> Iterator[Hit]:
     from stackyard.lint.source import source_of
 
     nodes = case.script.request.nodes
-    if not nodes or nodes == 1 or case.launches or not case.script.scheduler or _CLUSTER.search(case.script.code):
+    ranks = [each for each in case.launches if each.kind != "container"]  # which starts no ranks
+    if not nodes or nodes == 1 or ranks or not case.script.scheduler or _CLUSTER.search(case.script.code):
         return
+    inside = {id(each.command): each.program for each in case.launches}
     for resolved in case.script.commands:
-        program = python_program(resolved.argv)
+        program = python_program(inside.get(id(resolved), resolved.argv))
         if not program or not program[0].endswith(".py"):
             continue
         source = source_of(program, case.folders)

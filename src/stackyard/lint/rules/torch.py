@@ -9,6 +9,7 @@ from stackyard.findings import counted
 from stackyard.lint.launches import AGENTS, Launch
 from stackyard.lint.rules.base import Case, Hit, rule
 from stackyard.lint.rules.resources import launch_gpus
+from stackyard.lint.smallcommands import is_small
 from stackyard.lint.words import TASK, is_known
 
 _ONE_EACH = {"srun": "srun --ntasks-per-node=1 ...", "jsrun": "jsrun -r1 -a1 ...", "mpirun": "mpiexec --ppn 1 ..."}
@@ -101,7 +102,7 @@ def torchrun_nodes(case: Case) -> Iterator[Hit]:
     instead="srun torchrun --nnodes=2 --nproc_per_node=4 train.py",
 )
 def torchrun_first_node_only(case: Case) -> Iterator[Hit]:
-    """torchrun or accelerate in a job of several nodes, not started by srun."""
+    """torchrun or accelerate in a job of several nodes, not started by srun; a note with --config_file."""
     nodes = case.script.request.nodes
     for launch in _agents(case):
         command = launch.command.command
@@ -110,7 +111,8 @@ def torchrun_first_node_only(case: Case) -> Iterator[Hit]:
         if launch.kind == "deepspeed":
             yield from _deepspeed(case, launch, nodes)
             continue
-        if command.background or command.within("loop") or launch.given("config_file"):
+        several = command.background and len(list(_agents(case))) > 1  # perhaps one for each node, elsewhere
+        if several or command.within("loop") or launch.given("deepspeed_hostfile"):
             continue
         expected = nnodes(launch)
         start = {"slurm": "srun", "lsf": "jsrun -r1 -a1 -cALL_CPUS -gALL_GPUS", "pbs": "mpiexec --ppn 1"}.get(
@@ -127,7 +129,7 @@ def torchrun_first_node_only(case: Case) -> Iterator[Hit]:
             f"{start} accelerate launch --num_machines={nodes} ..."
             if launch.kind == "accelerate"
             else f"{start} {launch.kind} --nnodes={nodes} ...",
-            "note" if many and not waits else None,
+            "note" if (many and not waits) or launch.given("config_file") else None,  # it may have a hostfile
         )
 
 
@@ -206,6 +208,10 @@ def rendezvous_id_per_rank(case: Case) -> Iterator[Hit]:
 )
 def torch_launch_old(case: Case) -> Iterator[Hit]:
     """The old python -m torch.distributed.launch."""
-    for launch in _agents(case):
-        if "torch.distributed.launch" in launch.words:
-            yield Hit(launch.line, "torch.distributed.launch is deprecated", "torchrun ...")
+    lines = [launch.line for launch in _agents(case) if "torch.distributed.launch" in launch.words]
+    for each in case.script.commands:  # inside a container that a program such as docker has already started
+        at = each.argv.index("-m") if "-m" in each.argv[1:] else 0
+        if at and each.argv[at + 1 : at + 2] == ("torch.distributed.launch",) and not is_small(each.argv):
+            lines.append(each.line)
+    for line in sorted(set(lines)):
+        yield Hit(line, "torch.distributed.launch is deprecated", "torchrun ...")

@@ -1,4 +1,4 @@
-"""Rules on what a job asks for and does not use: GPUs without a rank, cores that ranks must share, ranks that wait."""
+"""Rules on what a job asks for and does not use: cores that ranks must share, ranks that wait, GPUs of jsrun."""
 
 from __future__ import annotations
 
@@ -6,21 +6,11 @@ import re
 from collections.abc import Iterator
 
 from stackyard.findings import counted
-from stackyard.lint.launches import AGENTS, Launch, python_program
+from stackyard.lint.launches import AGENTS, Launch
 from stackyard.lint.request import number
-from stackyard.lint.rules.base import Case, Hit, rule
+from stackyard.lint.rules.base import Case, Hit, is_alone, rule
 from stackyard.lint.rules.jsrun import sets_of
-from stackyard.lint.rules.resources import launch_gpus
 from stackyard.lint.rules.torch import ranks_per_agent
-from stackyard.lint.source import find_program
-from stackyard.lint.words import is_known
-
-_MANY_GPUS = re.compile(
-    r"DataParallel|device_map|MirroredStrategy|tf\.distribute|\bspawn\b|multiprocessing|subprocess|lightning|\bTrainer\b"
-    r"|accelerate|deepspeed|\bray\b|\bjax\b|tensor_parallel|device_count|cuda:[1-9]|horovod|vllm|init_process_group|mpi4py"
-    r"|VISIBLE_DEVICES|num_gpus|n_gpus|ngpu|list_physical_devices|\bgpus\b|\bdevices\b|dask|torchrun"
-)
-_GPU_LIBRARY = re.compile(r"^\s*(?:import|from)\s+(?:torch|tensorflow|keras|cupy)\b", re.M)
 
 
 @rule(
@@ -30,8 +20,11 @@ _GPU_LIBRARY = re.compile(r"^\s*(?:import|from)\s+(?:torch|tensorflow|keras|cupy
     instead="#SBATCH --ntasks-per-node=1\n#SBATCH --cpus-per-task=32\nsrun -c 32 torchrun --nproc_per_node=4 train.py",
 )
 def ranks_share_a_core(case: Case) -> Iterator[Hit]:
-    """An agent that starts more ranks than its task has cores; a note on a site with exclusive nodes."""
-    if case.script.scheduler != "slurm" or case.script.request.exclusive or case.script.is_filled_in:
+    """An agent that starts more ranks than its task has cores; a note on whole nodes of a queue, under PBS and LSF."""
+    if case.script.request.exclusive or case.script.is_filled_in:
+        return
+    if case.script.scheduler != "slurm":
+        yield from _more_ranks_than_slots(case)
         return
     for launch in case.launches:
         own = ranks_per_agent(launch) if launch.kind in AGENTS and not launch.remote else None
@@ -43,6 +36,17 @@ def ranks_share_a_core(case: Case) -> Iterator[Hit]:
         doubt = case.shares_nodes is False or (own is None and launch.kind == "accelerate")  # its own file may say it
         remedy = f"#SBATCH --cpus-per-task={8 * ranks}" + (f"\nsrun -c {8 * ranks} ..." if launch.ranks_of else "")
         yield Hit(launch.line, text, remedy, "note" if doubt else None)
+
+
+def _more_ranks_than_slots(case: Case) -> Iterator[Hit]:
+    """An agent in the script of PBS or LSF with more ranks than the job has cores on its node."""
+    for launch in case.launches:
+        ranks = ranks_per_agent(launch) if launch.kind in AGENTS and not launch.remote else None
+        have = case.slots if launch.ranks_of is None else None
+        if ranks and have and have < ranks and not launch.doubtful:
+            text = f"{launch.kind} starts {ranks} ranks in a job with {counted(have, 'core')} on its node"
+            reason = "Where the site binds a job to its cores, all ranks and their loaders share these"
+            yield Hit(launch.line, text, f"request {8 * ranks} cores", "note", reason)
 
 
 def _by_gpus(case: Case, launch: Launch) -> int | None:
@@ -67,8 +71,10 @@ def _cores(case: Case, launch: Launch) -> int | None:
     if outer is None:
         tasks = case.head_tasks_per_node or (None if request.values.keys() & {"ntasks", "ntasks-per-node"} else 1)
         return tasks * each if tasks and each else None
-    if outer.kind != "srun" or outer.doubtful or outer.given(*others, "exclusive", "exact", "cpu-bind", "jobid"):
+    if outer.kind != "srun" or outer.doubtful or outer.given(*others, "exclusive", "exact", "cpu-bind"):
         return None
+    if outer.given("jobid") and not re.search(r"SLURM_JOB_?ID", outer.get("jobid") or ""):
+        return None  # in another job
     return outer.count("cpus-per-task") if outer.given("cpus-per-task") else each
 
 
@@ -84,7 +90,7 @@ def world_size(case: Case) -> Iterator[Hit]:
         value, tasks = launch.environment.get("WORLD_SIZE"), case.step(launch).tasks
         inside = any(launch in each.via and each.kind in (*AGENTS, "horovodrun") for each in case.launches)
         size = number(value.text) if value and value.exported else None
-        if value is None or inside or not size or not tasks or size == tasks or not _alone(case, launch):
+        if value is None or inside or not size or not tasks or size == tasks or not is_alone(launch):
             continue
         text = f"WORLD_SIZE is {size}, but {launch.word} starts {counted(tasks, 'task')}"
         yield Hit(launch.line, text, f"export WORLD_SIZE={tasks}, or start {size} tasks")
@@ -111,76 +117,9 @@ def lightning_devices(case: Case) -> Iterator[Hit]:
             yield Hit(launch.line, text, f"#SBATCH --ntasks-per-node={source.devices}")
 
 
-def _alone(case: Case, launch: Launch) -> bool:
-    """Whether a launch is neither one of several at the same time nor one of a loop."""
-    command = launch.command.command
-    return not (command.background or command.within("loop") or command.within("function") or launch.remote)
-
-
-@rule(
-    "gpus-without-ranks",
-    evidence=("script", "source"),
-    why="A rank uses one GPU unless its program spreads over several: the others are charged and idle",
-    example="#SBATCH --gpus-per-node=4\nsrun -n 1 python train.py",
-    instead="#SBATCH --gpus-per-node=1\nsrun -n 1 python train.py",
-)
-def gpus_without_ranks(case: Case) -> Iterator[Hit]:
-    """One rank on a node with several GPUs, by a program that uses one; a note if its source is not found."""
-    have = _node_gpus(case)
-    if not have or have < 2 or not case.script.scheduler or "VISIBLE_DEVICES" in case.script.code:
-        return
-    if any(each.kind in (*AGENTS, "horovodrun", "ray") or not _alone(case, each) for each in case.launches):
-        return
-    if not case.steps and not case.launches:
-        yield from _plain(case, have)
-    for launch in case.steps if len(case.steps) == 1 else ():
-        yield from _step(case, launch, have)
-
-
-def _node_gpus(case: Case) -> int | None:
-    """GPUs of each node: as requested, or all of the site's node kind where nodes are exclusive."""
-    asked, kind = case.script.request.node_gpus, case.node_kind
-    if asked is None and kind and case.shares_nodes is False:
-        return kind.gpu.count
-    return asked
-
-
-def _step(case: Case, launch: Launch, have: int) -> Iterator[Hit]:
-    step, sets = case.step(launch), sets_of(launch)
-    if sets:
-        return
-    per_node = step.per_node or (1 if step.tasks == 1 else None)
-    own = launch_gpus(case, launch) if launch.given("gpus-per-node", "gres", "gpus") else have
-    if per_node != 1 or launch.doubtful or not case.python(launch):
-        return
-    if own == 1 or launch.get("gpus") == "1":
-        text = f"{launch.word} uses 1 of the {have} GPUs of each node"
-        yield Hit(launch.line, text, "request 1 GPU, or start one rank per GPU")
-        return
-    yield from _by_source(case, launch.line, case.python(launch) or (), have, f"{launch.word} starts 1 rank")
-
-
-def _plain(case: Case, have: int) -> Iterator[Hit]:
-    """A program that the script runs itself."""
-    programs = [(each, python_program(each.argv)) for each in case.script.commands if not each.command.background]
-    found = [(each, program) for each, program in programs if program and program[0].endswith(".py")]
-    if len(found) == 1 and not found[0][0].command.within("loop"):
-        yield from _by_source(case, found[0][0].line, found[0][1] or (), have, "the script starts 1 process")
-
-
-def _by_source(case: Case, line: int, program: tuple[str, ...], have: int, text: str) -> Iterator[Hit]:
-    file = find_program(program, case.folders)
-    options = " ".join(program[1:])
-    if file is None:
-        spread = _MANY_GPUS.search(options) or not all(is_known(word) for word in program)
-        if not spread and program[0].endswith(".py"):
-            yield Hit(line, f"{text} on each node with {have} GPUs", "one rank per GPU, or fewer GPUs", "note")
-        return
-    source = file[0].read_text(errors="replace")
-    joins = "init_process_group" in source and not re.search(r"\bspawn\b|multiprocessing|subprocess|Process\(", source)
-    single = _GPU_LIBRARY.search(source) and not _MANY_GPUS.search(source) and not _MANY_GPUS.search(options)
-    if joins or single:
-        yield Hit(line, f"{text} of {program[0]} on each node with {have} GPUs", "one rank per GPU, or fewer GPUs")
+def _in_turn(case: Case, launch: Launch) -> bool:
+    """Whether nothing runs beside a launch, even if a loop or a function of the script starts it several times."""
+    return is_alone(launch) or (case.in_turn and not launch.given("immediate") and not launch.remote)
 
 
 @rule(
@@ -196,7 +135,7 @@ def jsrun_one_gpu(case: Case) -> Iterator[Hit]:
     steps = [each for each in case.steps if each.kind == "jsrun"]
     if not nodes or have < 2 or len(steps) != len(case.steps) or any(each.kind in AGENTS for each in case.launches):
         return
-    used = [_gpus_of_sets(launch, nodes, have) if _alone(case, launch) else None for launch in steps]
+    used = [_gpus_of_sets(launch, nodes, have) if _in_turn(case, launch) else None for launch in steps]
     most = max((each or nodes + 1 for each in used), default=nodes + 1)
     if most <= nodes:
         text = f"jsrun uses {counted(most, 'GPU')} on {counted(nodes, 'whole node')}"

@@ -16,6 +16,7 @@ _RAY = re.compile(
 _SERVER = re.compile(
     r"(?:start|run)[-_](?:head|worker|server)|\bray start|redis|mongod|postgres|tensorboard|jupyter|vllm|http\.server"
     r"|dask[- ](?:scheduler|worker)|monitor|nvidia-smi|dcgm|telemetry|logger|server|daemon"
+    r"|\S*(?:controller|coordinator|broker)(?:\.py|\.sh)?(?= |$)|ipcluster|/i-pi\b"
 )
 _QUIET_WORDS = (
     "echo date exit printf set trap true : module export unset cd kill sacct seff sleep rm rmdir [ test local let "
@@ -44,7 +45,7 @@ def missing_wait(case: Case) -> Iterator[Hit]:
     tail = "\n".join(row for row in script.code.splitlines()[last.line - 1 :])
     if (
         _WAITS.search(tail)
-        or any(_works(each) for each in rest)
+        or any(_works(each) or _sleeps_until(case, each) for each in rest)
         or _is_server(case, last.line, shown(" ".join(last.words)))
     ):
         return
@@ -59,6 +60,11 @@ def _works(resolved: Resolved) -> bool:
         return not match or match[2] not in ("", "s") or int(match[1]) >= 60
     command = resolved.command
     return bool(name) and name not in _QUIET and not command.background and not command.within("function")
+
+
+def _sleeps_until(case: Case, resolved: Resolved) -> bool:
+    """Whether a command is the sleep of a loop that ends when what was started is done."""
+    return resolved.argv[:1] == ("sleep",) and resolved.command.within("loop") and _polls(case, resolved)
 
 
 def _is_server(case: Case, line: int, text: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import field
 from pathlib import Path
 
-from stackyard.errors import Where
+from stackyard.errors import Where, cause
 from stackyard.findings import Finding
 from stackyard.late import dataclass
 from stackyard.launch.request.intent import Intent
@@ -61,7 +61,7 @@ def read(intent: Intent) -> Source:
             for node, of_module in each.parsed.imports:
                 imports += _imports(node, str(each.file), surely=each.surely and of_module)
     except (OSError, ValueError, SyntaxError, RecursionError) as error:
-        return Source(str(path), unread=f"cannot read {path}: {error}")
+        return Source(str(path), unread=f"cannot read {path}: {cause(error)}")
     return Source(str(path), tuple(imports), trees)
 
 

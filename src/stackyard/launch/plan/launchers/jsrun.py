@@ -9,7 +9,8 @@ ERF file. Variables need no -E: jsrun passes its environment on.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from stackyard.findings import Finding, counted
 from stackyard.late import dataclass
@@ -20,6 +21,7 @@ from stackyard.launch.plan.model import LaunchLine, LaunchRequest
 from stackyard.spec.sitemodels import Scheduler
 
 Group = tuple[Slot, ...]
+_SMPI = "--smpiargs="
 
 
 @dataclass(frozen=True)
@@ -58,8 +60,7 @@ class Jsrun:
         else:
             self._sets(words, layout, sets)
         words.add("a failed rank terminates all ranks", "-X1")
-        self._mpi(words, request)
-        words.own(request)
+        words.own(self._mpi(words, request))
         return LaunchLine(words.words, "jsrun", words.reasons, files, findings=findings)
 
     def _sets(self, words: Words, layout: Layout, sets: ResourceSets) -> None:
@@ -76,11 +77,20 @@ class Jsrun:
         else:
             words.add("ranks fill a set before the next", "-dpacked")
 
-    def _mpi(self, words: Words, request: LaunchRequest) -> None:
-        if not request.mpi:
-            words.add("does not load Spectrum MPI: the ranks are not MPI processes", "--smpiargs=off")
-        elif request.gpu_aware_mpi:
-            words.add("MPI accepts GPU pointers", "--smpiargs=-gpu")
+    def _mpi(self, words: Words, request: LaunchRequest) -> LaunchRequest:
+        """Spectrum MPI's options as one word, with those that are given; the request without these."""
+        options = request.scheduler.launcher_options
+        given = " ".join(w.removeprefix(_SMPI) for w in (*options, *request.args) if w.startswith(_SMPI))
+        gpu = request.mpi and request.gpu_aware_mpi and "-gpu" not in given.split()
+        if given:
+            more = "; with -gpu MPI accepts GPU pointers" if gpu else ""
+            words.add(f"given by the site or for this launch{more}", f"{_SMPI}{'-gpu ' if gpu else ''}{given}")
+        elif gpu:
+            words.add("MPI accepts GPU pointers", f"{_SMPI}-gpu")
+        elif not request.mpi:
+            words.add("does not load Spectrum MPI: the ranks are not MPI processes", f"{_SMPI}off")
+        scheduler = request.scheduler.model_copy(update={"launcher_options": _others(options)})
+        return replace(request, scheduler=scheduler, args=_others(request.args))
 
 
 _ERF_NOTE = Finding(
@@ -88,6 +98,10 @@ _ERF_NOTE = Finding(
     "equal resource sets cannot express this layout; OLCF has reported jsrun bugs with such files",
     "use a number of cores per rank that divides the cores of a socket",
 )  # fmt: skip
+
+
+def _others(words: Sequence[str]) -> tuple[str, ...]:
+    return tuple(word for word in words if not word.startswith(_SMPI))
 
 
 def thread_level(node_smt: int, scheduler: Scheduler) -> int:

@@ -1,0 +1,119 @@
+"""What a build takes from a mirror: the locked files, found by their sha256, wherever the lock says they came from.
+
+With a mirror no other server is asked: what it lacks is an error, not a download. The lock stays as it is, so the same
+revision is built with and without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from urllib.parse import quote
+
+from stackyard.errors import InputError, StackyardError, cause
+from stackyard.host import http, secrets, uv
+from stackyard.host.pipconf import PipSettings
+from stackyard.host.secrets import shown
+from stackyard.lock.model import CondaPackage, PipPackage
+from stackyard.yard import formats, members
+
+INDEX = "mirror.json"
+FILES, LINKS = "pip/files", "pip/links.html"
+_TIMEOUT_S = 60
+
+
+@dataclass(frozen=True)
+class Held:
+    """What ``mirror.json`` lists: paths below the mirror by the file's sha256, and of git bundles by commit."""
+
+    files: Mapping[str, str]
+    commits: Mapping[str, str]
+
+
+def _make(value: Mapping[str, object]) -> Held:
+    held = members.make(Held, dict(value))
+    for path in (*held.files.values(), *held.commits.values()):
+        if not isinstance(path, str) or path.startswith("/") or ".." in PurePosixPath(path).parts:
+            raise ValueError(f"a path that leads out of the mirror: {path!r}")
+    return held
+
+
+KIND = formats.Kind(1, _make, hint=lambda path: f"make {path.parent} again: stackyard mirror FILE... --to DIR")
+"""``mirror.json``."""
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """An opened mirror. `base`: the URL of its directory, with a slash at the end; `place`: as the user named it, but
+    without a login."""
+
+    place: str
+    base: str
+    held: Held
+
+    def conda(self, package: CondaPackage) -> CondaPackage:
+        """The package with the URL of its archive here."""
+        return replace(package, url=self._file(package.sha256, f"{package.stem} ({shown(package.url)})"))
+
+    def pip(self, package: PipPackage) -> PipPackage:
+        """The package with the URL of its wheel or source archive here; a local project as it is."""
+        if package.kind == "path":
+            return package
+        label = f"{package.name} {package.version} ({shown(package.url)})"
+        if package.kind == "vcs":
+            return replace(package, url=self._url(self.held.commits, package.commit, label))
+        return replace(package, url=self._file(package.sha256, label))
+
+    def index_options(self, settings: PipSettings) -> list[str]:
+        """uv's options for what is needed to compile: nothing but what lies here."""
+        place = LINKS if self.base.startswith("http") else FILES
+        return ["--no-index", f"--find-links={uv.place_for_uv(self.base + place, settings)}"]
+
+    def _file(self, sha256: str, label: str) -> str:
+        return self._url(self.held.files, sha256, label)
+
+    def _url(self, held: Mapping[str, str], key: str, label: str) -> str:
+        if key not in held:
+            raise StackyardError(
+                f"{label} is not in the mirror {self.place}",
+                hint=f"add it on a machine that reaches its server: stackyard mirror FILE... --to {self.place}",
+            )
+        return self.base + quote(held[key])
+
+
+def opened(place: str, settings: PipSettings) -> Mirror:
+    """The mirror at a directory or a URL.
+
+    Args:
+        settings: how servers are reached.
+
+    Raises:
+        InputError: no mirror is there.
+        StackyardError: it cannot be reached, or its list is damaged or of a newer format.
+    """
+    if "://" in place and not place.startswith("file:"):
+        base = f"{secrets.address(place.rstrip('/'), base=True)}/"
+        text = http.read(base + INDEX, timeout_s=_TIMEOUT_S, trust=uv.trust(base, settings))
+        return Mirror(base, base, held(text, base + INDEX))
+    folder = Path(place.removeprefix("file://"))
+    if not folder.is_absolute():
+        raise InputError(f"the path of a mirror is not absolute: {place}", hint="write it from / on")
+    try:
+        text = (folder / INDEX).read_bytes()
+    except FileNotFoundError as error:
+        raise InputError(
+            f"no mirror in {folder}: {INDEX} not found", hint=f"make one: stackyard mirror FILE... --to {folder}"
+        ) from error
+    except OSError as error:
+        raise StackyardError(f"cannot read {folder / INDEX}: {cause(error)}") from error
+    return Mirror(place, f"{folder.as_uri()}/", held(text, str(folder / INDEX)))
+
+
+def held(text: bytes, origin: str) -> Held:
+    """What a ``mirror.json`` lists. Raises StackyardError: it is damaged, or of a newer format."""
+    try:
+        value = formats.content(text)
+    except ValueError as error:
+        raise formats.damaged(origin, KIND, str(error)) from error
+    return formats.read(value, origin, KIND)

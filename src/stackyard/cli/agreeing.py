@@ -1,0 +1,107 @@
+"""Licences that each user accepts: asked once, at a terminal, before the first command of a stack runs."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from stackyard.cli.context import Context
+from stackyard.errors import MissingError, StackyardError
+from stackyard.yard.folders import RevisionPaths
+
+if TYPE_CHECKING:
+    from stackyard.launch.api.jobs import Job
+    from stackyard.publish.licences import Needed
+    from stackyard.spec.models import Site
+    from stackyard.yard.layout import Yard
+    from stackyard.yard.record import BuildRecord
+
+
+def agreed(context: Context, record: BuildRecord) -> dict[str, str]:
+    """The variables by which you have accepted the licences of a revision; what is not accepted is asked for.
+
+    Raises:
+        MissingError: one is not accepted, and this is no terminal; or you do not accept it.
+    """
+    if not any(entry.get("variable") for entry in record.licences):
+        return {}
+    from stackyard.publish import licences
+    from stackyard.publish.writing import writing
+
+    yard, site = context.yard(), context.site()
+    for needed in licences.needed(yard, site, record, os.environ):
+        ask(needed, record)
+        with writing(yard, site):
+            licences.accept(yard, needed)
+    return licences.variables(yard, site, record)
+
+
+def agree(context: Context, job: Job) -> Job:
+    """The job with the variables of the licences that its ranks need; what you have not accepted is asked for.
+
+    The revision is read where the job has it: a run that is started again may have one that no name leads to now.
+    """
+    from stackyard.yard.record import read_record
+
+    folder = job.context.stack.folder
+    variables = agreed(context, read_record(RevisionPaths.of(folder).record)) if folder else {}
+    os.environ.update(variables)
+    return replace(job, context=replace(job.context, environ={**job.context.environ, **variables}))
+
+
+def confirmed(name: str, of: str, text: str) -> bool:
+    """Show a licence's text at this terminal and ask for it; False where it is not accepted, or this is no terminal."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    text = text or f"{of} names the licence {name} and has no text of it.\n"
+    if sys.stdout.isatty():
+        click.echo_via_pager(text)
+    else:  # what reads the output of this command wants no licence in it
+        click.echo(text, err=True)
+    return click.confirm(f"Do you accept the licence {name} of {of}?", default=False, err=True)
+
+
+def ask(needed: Needed, record: BuildRecord) -> None:
+    """Show a licence's text and ask; where this is no terminal say what to type.
+
+    Raises:
+        MissingError: it is not accepted.
+    """
+    from stackyard.publish.licences import me
+
+    if not confirmed(needed.name, record.module, text_of(record, needed.sha256)):
+        raise MissingError(
+            f"licence not accepted by {me()}: {needed.name}, of {record.module}",
+            hint=f"read and accept it: stackyard licences accept {needed.name} --of {record.module}",
+        )
+
+
+def unaccepted(yard: Yard, site: Site, record: BuildRecord) -> MissingError | None:
+    """Which licences you have not accepted without which the commands of a revision do not run; nothing is asked."""
+    from stackyard.publish import licences
+
+    missing = [needed.name for needed in licences.needed(yard, site, record, os.environ)]
+    if not missing:
+        return None
+    lines = (f"stackyard licences accept {shlex.quote(name)} --of {record.module}" for name in missing)
+    return MissingError(
+        f"licence not accepted by {licences.me()}: {', '.join(missing)}; without it nothing of the revision is run",
+        hint=f"read and accept it: {' && '.join(lines)}",
+    )
+
+
+def text_of(record: BuildRecord, sha256: str) -> str:
+    """The text of a licence, as the revision keeps it; empty where its file names none."""
+    from stackyard.host.hashing import sha256_file
+
+    try:
+        kept = sorted(RevisionPaths.of(record.path).recipe.iterdir())
+        found = next((path for path in kept if path.is_file() and sha256_file(path) == sha256), None)
+        return found.read_text(encoding="utf-8", errors="replace") if found else ""
+    except (OSError, StackyardError):
+        return ""

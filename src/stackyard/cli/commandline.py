@@ -1,0 +1,107 @@
+"""A command line that click rejects, as an error like all others: what is wrong, and what to type."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import sys
+from collections.abc import Sequence
+from itertools import takewhile
+
+import click
+
+from stackyard.errors import InputError, StackyardError
+
+SYNONYMS = {
+    "build": "deploy", "create": "deploy", "install": "deploy", "publish": "deploy", "ls": "list", "avail": "list",
+    "rm": "remove", "delete": "remove", "uninstall": "remove", "undo": "rollback", "clean": "gc", "check": "verify",
+    "exec": "run", "activate": "shell", "info": "show", "log": "history", "add": "extend", "srun": "launch",
+    "sbatch": "submit", "job": "runs", "jobs": "runs", "queue": "runs", "hide": "withdraw", "doctor": "fsck",
+    "help": "--help", "version": "--version", "freeze": "export",
+}  # fmt: skip
+"""What people type who know another tool, and the verb or option that does it here."""
+_UNREADABLE = re.compile(r"\w+ '(.*)' is not readable\.$")
+"""What click says of a path that cannot be opened."""
+GLOBAL = ("--yard", "--site", "--debug")
+"""The options of the program itself."""
+
+
+class SuggestingGroup(click.Group):
+    """A group that names the command which a misspelt word, or the word of another tool, was probably meant to be."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Like click's, with a suggestion."""
+        names = self.list_commands(ctx)
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            raise _Refused(f"no such command: {ctx.command_path} {args[0]}", _suggestion(ctx.command_path, args, names))
+        return super().resolve_command(ctx, args)
+
+
+def _suggestion(path: str, args: Sequence[str], names: Sequence[str]) -> str:
+    if args[0] == "help" and args[1:] and args[1] in names:
+        return f"type `{path} {args[1]} --help`"
+    same = SYNONYMS.get(args[0], "")
+    near = [same] if same in names else difflib.get_close_matches(args[0], names, n=1)
+    more = f"`{path} --help` lists all"
+    if same.startswith("--"):
+        return f"type `{path} {same}`"
+    return f"did you mean `{path} {near[0]}`? {more}" if near else more
+
+
+def as_error(error: click.ClickException) -> StackyardError:
+    """What click found wrong with a command line, in the form of this program's own errors."""
+    if not isinstance(error, click.UsageError):
+        return InputError(_plain(error.format_message()))
+    path = error.ctx.command_path if error.ctx else " ".join(["stackyard", *takewhile(_is_word, sys.argv[1:])])
+    hint = error.hint if isinstance(error, _Refused) else _hint(error, path)
+    return InputError(_message(error, path), hint=hint)
+
+
+class _Refused(click.UsageError):
+    """With a hint of its own."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+def _message(error: click.UsageError, path: str) -> str:
+    if isinstance(error, click.NoSuchOption):
+        return f"no such option: {error.option_name}"
+    if isinstance(error, click.MissingParameter) and isinstance(error.param, click.Argument):
+        return f"missing argument {error.param.make_metavar(error.ctx) if error.ctx else error.param.name}"
+    if unreadable := _UNREADABLE.match(error.message):
+        return f"cannot read {unreadable[1]}: permission denied"
+    if isinstance(error, click.BadParameter) and error.param is not None and error.message:
+        return f"{_name(error.param)}: {_plain(error.message)}"
+    return _plain(error.format_message())
+
+
+def _hint(error: click.UsageError, path: str) -> str:
+    if isinstance(error, click.NoSuchOption):
+        if error.option_name in GLOBAL:
+            return f"it comes before the verb: stackyard {error.option_name} ... {path.removeprefix('stackyard ')}"
+        near = difflib.get_close_matches(error.option_name, error.possibilities or (), n=1)
+        return f"did you mean {near[0]}? `{path} --help` lists all" if near else f"`{path} --help` lists all"
+    if _UNREADABLE.match(error.message):
+        return "ask its owner for read permission, or use a copy"
+    examples = getattr(error.ctx.command, "examples", ()) if error.ctx else ()
+    like = f"for example: {examples[0][1]}; " if isinstance(error, click.MissingParameter) and examples else ""
+    return f"{like}`{path} --help` shows how it is used"
+
+
+def _is_word(word: str) -> bool:
+    return not word.startswith("-")
+
+
+def _name(param: click.Parameter) -> str:
+    """The longest name of an option; the metavar of an argument."""
+    return max(param.opts, key=len) if isinstance(param, click.Option) else param.human_readable_name.strip("[].")
+
+
+def _plain(text: str) -> str:
+    """A sentence of click as the second half of one of ours."""
+    text = text.rstrip(".").replace("integer range", "integer").replace("float range", "number")
+    return text[:1].lower() + text[1:] if text[1:2].islower() else text

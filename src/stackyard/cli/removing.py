@@ -1,0 +1,127 @@
+"""Removing and bringing back, as `remove` and `gc` do it and show it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stackyard.cli.context import Context
+from stackyard.cli.output import human_bytes, show_json, show_notice
+from stackyard.errors import StackyardError
+from stackyard.findings import counted
+from stackyard.yard.idleleases import DAYS
+from stackyard.yard.record import Entry
+
+if TYPE_CHECKING:
+    from stackyard.publish.inuse import Watch
+    from stackyard.publish.remove import Outcome
+    from stackyard.yard.layout import Yard
+    from stackyard.yard.trash import Item
+
+SIZES = ("bytes", "inodes", "shared_bytes", "shared_inodes")
+
+
+def watch(context: Context, *, tidy: bool = False) -> Watch:
+    """What looks for users of this yard's revisions; it asks the schedulers about jobs."""
+    from stackyard.launch.api.asking import is_over
+    from stackyard.publish.inuse import Watch
+
+    return Watch(context.yard(), context.site(), is_over, tidy)
+
+
+def remove(context: Context, entries: Sequence[Entry], reason: str) -> Outcome:
+    """Remove these revisions as far as nobody uses them."""
+    from stackyard.publish.remove import Removal
+    from stackyard.publish.writing import building
+    from stackyard.yard.origin import origin
+
+    looker = watch(context, tidy=True)
+    stacks = {entry.stack for entry in entries}
+    with building(looker.yard, looker.site, stacks, on_wait=show_notice):
+        return Removal(looker, origin(context.command), os.urandom(6).hex(), reason).revisions(entries)
+
+
+def undo(context: Context, modules: Sequence[str], *, dry_run: bool, as_json: bool) -> None:
+    """Bring back removed revisions by their full names."""
+    from stackyard.publish.remove import removed
+
+    looker = watch(context)
+    bring_back(context, looker, [removed(looker, module) for module in modules], dry_run=dry_run, as_json=as_json)
+
+
+def bring_back(context: Context, looker: Watch, items: Sequence[Item], *, dry_run: bool, as_json: bool) -> None:
+    """Bring back what is in the trash, and show what came back.
+
+    Raises:
+        StackyardError: something cannot be moved back.
+    """
+    from stackyard.publish import remove
+    from stackyard.publish.writing import building
+    from stackyard.yard.origin import origin
+
+    outcome = remove.Outcome(items=list(items))
+    if not dry_run:
+        stacks = {item.what.module.partition("/")[0] for item in items if item.what.module}
+        with building(looker.yard, looker.site, stacks, on_wait=show_notice):
+            outcome = remove.bring_back(looker, items, origin(context.command))
+    if as_json:
+        show_json({"dry_run": dry_run, **to_json(outcome)})
+    else:
+        for item in outcome.items:
+            click.echo(f"{'would bring' if dry_run else 'brought'} back {item.what.module or item.what.path}")
+            _tell_default(looker.yard, item)
+    if outcome.kept:
+        raise StackyardError("; ".join(why for reasons in outcome.kept.values() for why in reasons))
+
+
+def _tell_default(yard: Yard, item: Item) -> None:
+    """Say so where another revision was made the default since the one that came back was removed."""
+    from stackyard.yard import generations
+
+    stack = item.what.module.partition("/")[0]
+    default = next((e.module for e in generations.entries(yard) if e.stack == stack and e.default), "")
+    if item.what.pinned and default not in ("", item.what.module):
+        show_notice(f"{stack} loads {default}, not {item.what.module}, which was its default when it was removed")
+
+
+def show(outcome: Outcome) -> None:
+    """What was removed, what is kept and why, and what could not be looked at."""
+    for word, items in (("removed", outcome.items), ("deleted", outcome.deleted)):
+        for item in items:
+            size = f"{human_bytes(item.what.bytes)} in {item.what.inodes:,} files"
+            click.echo(f"{word} {item.what.module or item.what.path}  {size}")
+    if outcome.packed:
+        click.echo(f"packed {manifests(outcome.packed)}")
+    if outcome.leases:
+        click.echo(f"removed {leases(outcome.leases)}")
+    for module, reasons in outcome.kept.items():
+        click.echo(f"kept {module}: {'; '.join(reasons)}")
+    for sentence in outcome.unseen:
+        show_notice(f"not looked at: {sentence}")
+
+
+def manifests(packed: Mapping[Path, int]) -> str:
+    """How many are packed, and what this frees."""
+    return f"{counted(len(packed), 'manifest')} of old generations  {human_bytes(sum(packed.values()))} freed"
+
+
+def leases(folders: Sequence[Path]) -> str:
+    """How many leases nobody holds."""
+    return f"{counted(len(folders), 'lease')} that nobody has held for {DAYS} days"
+
+
+def to_json(outcome: Outcome) -> dict[str, Any]:
+    """An outcome as plain objects."""
+    return {
+        "removed": [{**asdict(item.what), "trash": str(item.folder)} for item in outcome.items],
+        "deleted": [asdict(item.what) for item in outcome.deleted],
+        "packed": {str(path): freed for path, freed in outcome.packed.items()},
+        "leases": [str(folder) for folder in outcome.leases],
+        "kept": outcome.kept,
+        "unseen": outcome.unseen,
+    }

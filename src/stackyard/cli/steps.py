@@ -1,0 +1,55 @@
+"""A verb that publishes one step: what would change, or what did. `default`, `withdraw` and `retire` share it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from stackyard.cli.changes import show_changes
+from stackyard.cli.context import Context
+from stackyard.cli.output import show_json
+from stackyard.yard import generations
+from stackyard.yard.changes import compare
+from stackyard.yard.record import Entry, Manifest
+
+if TYPE_CHECKING:
+    from stackyard.publish.standing import Make
+
+
+def publish_step(context: Context, make: Make, nothing: str, *, dry_run: bool, as_json: bool) -> None:
+    """Publish what `make` makes of the current generation.
+
+    Args:
+        nothing: what is printed where it changes nothing.
+    """
+    from stackyard.publish import rollback
+    from stackyard.publish.standing import changes_something
+    from stackyard.publish.writing import writing
+    from stackyard.yard.origin import origin
+
+    yard = context.yard()
+    present = generations.current(yard)
+    base = generations.Base(present, 0)
+    planned = make(base)  # errors come before anything is written
+    if dry_run or not changes_something(base, planned):
+        change = changes_something(base, planned)
+        _show(f"would publish: {planned.reason}" if change else nothing, planned.entries, present, as_json, dry_run)
+        return
+    site = context.site()
+    with writing(yard, site):
+        now = rollback.publish(yard, site, make, origin(context.command))
+    if as_json:
+        show_json(now.to_json())
+        return
+    _show(f"generation {now.number}: {now.reason}", now.entries, present, as_json, dry_run)
+
+
+def _show(title: str, now: Sequence[Entry], before: Manifest | None, as_json: bool, dry_run: bool) -> None:
+    if as_json:
+        show_json({"dry_run": dry_run, "reason": title, "entries": [asdict(e) for e in now]})
+        return
+    click.echo(title)
+    show_changes(compare(before.entries if before else (), now))

@@ -1,0 +1,75 @@
+"""``stackyard export``: a revision as a file for other tools, or to deploy elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from stackyard.cli.context import Context
+from stackyard.cli.help import Verb
+from stackyard.cli.output import show_json
+from stackyard.lock.model import LockedVariant
+from stackyard.yard import atomic, catalogue
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.record import BuildRecord
+
+EXAMPLES = (
+    ("an extension with its base, as conda reads it", "stackyard export mine --as environment > environment.yml"),
+    ("a stack.yaml that needs no base", "stackyard export mine --as stack -o stack.yaml"),
+)
+
+
+@click.command(cls=Verb, short_help="a revision as a file for other tools", examples=EXAMPLES)
+@click.argument("rev", metavar="REV")
+@click.option(
+    "--as", "form", type=click.Choice(["environment", "requirements", "stack"]), default="environment",
+    show_default=True, help="What to write: all packages of base and layer, with their versions.",
+)  # fmt: skip
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write (default: standard output).")
+@click.option("--dry-run", is_flag=True, help="Print the file instead of writing it.")
+@click.option("--json", "as_json", is_flag=True, help="Print an object with the text.")
+@click.pass_obj
+def command(context: Context, rev: str, form: str, output: Path | None, dry_run: bool, as_json: bool) -> None:
+    """Write base and layer of REV as one environment.yml, requirements.txt or stack.yaml.
+
+    A requirements.txt has what pip installed only; what conda installed is listed in its comments.
+    """
+    record = catalogue.record_of(context.yard(reading=True), rev)
+    text = _text(record, _locked(record), form)
+    if as_json:
+        show_json({"module": record.module, "as": form, "text": text})
+    elif output is None or dry_run:
+        click.echo(text, nl=False)
+    else:
+        atomic.write_text(output, text)
+
+
+def _locked(record: BuildRecord) -> LockedVariant:
+    from stackyard.lock.onbase import whole
+    from stackyard.lock.text import read
+
+    (own,) = read(RevisionPaths.of(record.path).lock).variants
+    return whole(own, record.base) if record.base else own
+
+
+def _text(record: BuildRecord, locked: LockedVariant, form: str) -> str:
+    from stackyard.lock.export import EXPORTS, requirements
+
+    if form == "environment":
+        return EXPORTS["environment"](locked)
+    if form == "requirements":
+        return requirements(locked)
+    return "".join(f"{line}\n" for line in _stack(record, locked, EXPORTS["environment"](locked)))
+
+
+def _stack(record: BuildRecord, locked: LockedVariant, environment: str) -> Iterator[str]:
+    """A stack.yaml with the same packages."""
+    yield f"# {record.module}" + (f" with its base {record.base.id}" if record.base else "")
+    yield from (f"name: {record.stack}", f'version: "{record.version}"')
+    if locked.interpreter.source in ("host", "uv"):
+        yield f'interpreter: {{source: {locked.interpreter.source}, version: "{locked.interpreter.version}"}}'
+    yield "environment:"
+    inner = (line for line in environment.splitlines() if line and not line.startswith(("#", "name:", "prefix:")))
+    yield from (f"  {line}" for line in inner)

@@ -1,0 +1,120 @@
+"""``stackyard move``: a yard at another place."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stackyard.cli.context import Context
+from stackyard.cli.help import Verb
+from stackyard.cli.output import human_bytes, show_json, show_notice
+from stackyard.errors import InputError
+from stackyard.findings import counted
+
+if TYPE_CHECKING:
+    from stackyard.publish.moveplan import Plan, Request
+    from stackyard.publish.moving import Done
+
+EXAMPLES = (
+    ("how much that would build", "stackyard move /scratch/sw --dry-run"),
+    ("a yard that was renamed or copied: again where it lies", "stackyard move --here"),
+)
+
+
+@click.command(cls=Verb, short_help="build a yard again at another place", examples=EXAMPLES)
+@click.argument("newroot", metavar="[NEWROOT]", required=False, type=click.Path(path_type=Path))
+@click.option("--here", is_flag=True, help="Where it lies now: it was renamed or copied.")
+@click.option("--without", multiple=True, metavar="REV", help="Leave this revision out, by its full name.")
+@click.option("--allow-unverified", is_flag=True, help="Publish also what had a check skipped.")
+@click.option("--accept-licence", "accept", multiple=True, metavar="NAME", help="Accept a licence, as `deploy` does.")
+@click.option("--dry-run", is_flag=True, help="Print what would be built, with bytes and files; write nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@click.pass_obj
+def command(
+    context: Context, /, newroot: Path | None, here: bool, dry_run: bool, as_json: bool, **options: Any
+) -> None:
+    """Build all revisions of this yard again in NEWROOT, from their locks and the caches, and publish them there.
+
+    Every module has the name that it has now. The old yard is only read: remove it when nobody uses it any more. What
+    was killed continues with the same command. Nothing is published where a revision cannot be built, unless --without
+    leaves it out. Exit status 3: a check does not pass there.
+    """
+    from stackyard.publish import moveplan, moving
+
+    if (newroot is None) != here:
+        raise InputError("NEWROOT or --here is required, not both", hint="name a directory: stackyard move DIR")
+    yard = context.yard_as_named()
+    root = yard.root if newroot is None else Path(os.path.normpath(newroot.absolute()))
+    request = moveplan.Request(yard, root, context.site(), command=context.command, **options)
+    if dry_run:
+        _show_plan(moveplan.plan(request), request, as_json)
+        return
+    from stackyard.cli.display import display
+
+    with display() as progress:
+        done = moving.move(request, progress, context.notice)
+    _show(done, request, as_json)
+
+
+def _show_plan(plan: Plan, request: Request, as_json: bool) -> None:
+    rows = [_row(kept.entry.module, kept.record) for kept in plan.kept]
+    left = [entry.module for entry in plan.rest if entry.module in request.without]
+    if as_json:
+        show_json({"dry_run": True, "from": str(plan.ways.source.root), "to": str(request.root), "revisions": rows,
+                   "left_out": left, "notices": plan.notices})  # fmt: skip
+        return
+    for row in rows:
+        click.echo(f"would {row['action']} {row['module']}  {_size(row)}")
+    for module in left:
+        click.echo(f"would leave out {module}")
+    total = {key: sum(row[key] for row in rows) for key in ("bytes", "inodes", "shared_bytes", "shared_inodes")}
+    click.echo(f"{counted(len(rows), 'revision')} to {request.root}: {_size(total)}")
+    click.echo("shared: with a cache or other revisions; linked on the same file system, copied once on another")
+    for text in plan.notices:
+        show_notice(text)
+
+
+def _row(module: str, record: Any) -> dict[str, Any]:
+    use = record.disk
+    action = "adopt" if record.adopted else "copy" if record.form.kind == "container" else "build"
+    mine = (0, 0, 0, 0) if record.adopted else (use.bytes_new, use.inodes_new, use.bytes_shared, use.inodes_shared)
+    return {"module": module, "action": action, "form": record.form.kind,
+            **dict(zip(("bytes", "inodes", "shared_bytes", "shared_inodes"), mine, strict=True))}  # fmt: skip
+
+
+def _size(row: dict[str, Any]) -> str:
+    shared = f", {human_bytes(row['shared_bytes'])} in {row['shared_inodes']:,} shared" if row["shared_inodes"] else ""
+    return f"{human_bytes(row['bytes'])} in {row['inodes']:,} files{shared}"
+
+
+def _show(done: Done, request: Request, as_json: bool) -> None:
+    steps = _next(request)
+    if as_json:
+        show_json({"root": str(request.root), "generation": done.manifest.number, "reason": done.manifest.reason,
+                   "revisions": done.rebuilt, "notices": done.notices, "next": steps})  # fmt: skip
+        return
+    click.echo(f"{request.root}: {counted(done.rebuilt, 'revision')}, generation {done.manifest.number}")
+    for text in done.notices:
+        show_notice(text)
+    click.echo("next:")
+    for step in steps:
+        click.echo(f"  {step}")
+
+
+def _next(request: Request) -> list[str]:
+    """What is left to whoever moves a yard: nothing outside of it was changed."""
+    from stackyard.spec.siteyard import site_root
+
+    site, old, new = request.site, request.yard.root, request.root
+    is_sites = site_root(site) is not None
+    steps = [f"in {site.file}: `yard: {new}`, if it is the site's" if is_sites else f"export STACKYARD_HOME={new}"]
+    if is_sites and site.modules.root:
+        steps.append(f"ln -sfn {new}/modules {site.modules.root}")
+    else:
+        steps.append(f"users: module use {new}/modules")
+    if not request.is_here:
+        steps.append(f"once nobody uses {old} any more, remove it: chmod -R u+w {old} && rm -r {old}")
+    return steps

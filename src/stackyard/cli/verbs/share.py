@@ -1,0 +1,69 @@
+"""``stackyard share``: a revision of one's own for the members of a group."""
+
+from __future__ import annotations
+
+import click
+
+from stackyard.cli.context import Context
+from stackyard.cli.help import Verb
+from stackyard.cli.output import show_json, show_notice
+from stackyard.errors import InputError
+from stackyard.yard import catalogue
+
+EXAMPLES = (
+    ("let a group load an extension", "stackyard share mine --with group:astro"),
+    ("also every revision that is deployed of it later", "stackyard share mine --with group:astro --later"),
+    ("take it back, and share no later one", "stackyard share mine --with group:astro --undo"),
+)
+
+
+@click.command(cls=Verb, short_help="let a group load a revision of yours", examples=EXAMPLES)
+@click.argument("rev", metavar="REV")
+@click.option("--with", "given", required=True, metavar="group:NAME", help="Who may load it.")
+@click.option(
+    "--later", is_flag=True, help="Also what is deployed or pulled of its stack later, as soon as it is published."
+)
+@click.option("--undo", is_flag=True, help="They may not load it any more, and get no later one.")
+@click.option("--dry-run", is_flag=True, help="Print what would be shared; change nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@click.pass_obj
+def command(context: Context, rev: str, given: str, later: bool, undo: bool, dry_run: bool, as_json: bool) -> None:
+    """Let the members of a group load REV, and print what they type.
+
+    They read it and cannot change it; what it runs on in your yard, its base or an interpreter, they read too. A later
+    revision is shared by the same command again, or with --later by the deploy or pull that publishes it. A shell that
+    has loaded it unloads it before --undo.
+
+    This is for one stack at a time. To open a whole yard, with all that is in it and will be: chgrp -R NAME YARD, chmod
+    -R g+rX YARD, and find YARD -type d -exec chmod g+s {} +.
+    """
+    from stackyard.publish import share, sharedlater
+
+    yard = context.yard()
+    entry = catalogue.resolve(yard, rev)
+    group = share.Group.named(given)
+    if undo and later:
+        raise InputError("--later and --undo exclude each other", hint="--undo shares no later revision either")
+    if undo:
+        ended = entry.stack in sharedlater.stacks(yard, group.name) if dry_run else None
+        ended = sharedlater.end(yard, group, entry.stack) if ended is None else ended
+        if entry.module in share.modules_of(yard, group.name) or not ended:
+            share.unshare(yard, context.site(), entry, group, dry_run=dry_run)
+    elif dry_run:
+        share.require_shareable(yard, entry, group)
+    else:
+        before = share.shut_out(yard, group)
+        share.share(yard, context.site(), entry, group)
+        if later:
+            sharedlater.begin(yard, group, entry.stack)
+        if before:
+            show_notice(f"members of the group {before} cannot look into {yard.root} any more")
+    folder = yard.shared(group.name)
+    if as_json:
+        words = {"module": entry.module, "group": group.name, "modules": str(folder)}
+        show_json({**words, "undo": undo, "later": later, "dry_run": dry_run})
+    elif undo:
+        click.echo(f"{'would take' if dry_run else 'took'} back {entry.module} from the group {group.name}")
+    else:
+        click.echo(f"{'would share' if dry_run else 'shared'} {entry.module} with the group {group.name}; they type:")
+        click.echo(f"    module use {folder} && module load {entry.module}")

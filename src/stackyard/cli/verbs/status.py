@@ -1,0 +1,84 @@
+"""``stackyard status``: your extensions, and how they differ from their records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from stackyard.cli.context import Context
+from stackyard.cli.help import Verb
+from stackyard.cli.output import show_json
+from stackyard.errors import StackyardError
+from stackyard.yard.layout import Yard
+
+EXAMPLES = (
+    ("all your extensions, the loaded ones marked", "stackyard status"),
+    ("one of them, for a program", "stackyard status mine --json"),
+)
+
+
+@click.command(cls=Verb, short_help="your extensions and what was installed in them", examples=EXAMPLES)
+@click.argument("name", required=False, metavar="[NAME]")
+@click.option("--json", "as_json", is_flag=True, help="Print a list of objects.")
+@click.pass_obj
+def command(context: Context, name: str | None, as_json: bool) -> None:
+    """Show your extensions: base, packages of their own, and what was installed since they were recorded."""
+    from stackyard.publish import extending
+
+    yard = context.yard()
+    names = [extending.chosen(yard, name)] if name is not None else extending.names(yard)
+    loaded = {entry.module for entry in extending.loaded(yard)}
+    rows = [_row(yard, each, loaded) for each in names]
+    if as_json:
+        show_json(rows)
+        return
+    if not rows:
+        click.echo(f"no extensions in {yard.root}; create one: stackyard extend --name NAME --pip REQUIREMENT")
+    for row in rows:
+        click.echo("\n".join(_lines(row)))
+
+
+def _row(yard: Yard, name: str, loaded: set[str]) -> dict[str, Any]:
+    """What is known about one extension."""
+    from stackyard.publish import extending
+    from stackyard.publish.behind import standing
+    from stackyard.publish.drift import drifted
+
+    try:
+        record = extending.used(yard, name)
+    except StackyardError as error:
+        return {"name": name, "problem": error.message, "module": "", "base": "", "newer": "", "drift": [], "own": []}
+    found = standing(record.base, yard) if record.base else None
+    return {
+        "name": name,
+        "module": record.module,
+        "loaded": record.module in loaded,
+        "base": record.base.id if record.base else "",
+        "newer": found.newer.module if found and found.newer else "",
+        "problem": found.problem if found else "",
+        "own": [f"{p.name} {p.version}" for p in record.own_packages] if record.base else [],
+        "drift": [{**asdict(each), "shown": each.shown} for each in drifted(record)],
+        "file": str(yard.extension(name) / "stack.yaml"),
+    }
+
+
+def _lines(row: dict[str, Any]) -> Iterator[str]:
+    title = click.style(row["module"] or row["name"], bold=True)
+    yield f"{title}{'  (loaded)' if row.get('loaded') else ''}" + (f"  on {row['base']}" if row["base"] else "")
+    if row["problem"]:
+        yield f"    {click.style('problem:', fg='red')} {row['problem']}"
+    if row["newer"] and row["problem"]:
+        yield f"    `stackyard rebase {row['name']}` puts it on {row['newer']}"
+    elif row["newer"]:
+        yield f"    behind: {row['newer']} is published; `stackyard rebase {row['name']}` moves it there"
+    if row["own"]:
+        yield f"    packages of its own: {', '.join(row['own'])}"
+    if row["drift"]:
+        yield "    installed since, and not recorded:"
+        yield from (f"        {each['shown']}" for each in row["drift"])
+        yield f"    record it: stackyard update {row['name']}; remove it: stackyard update --reset {row['name']}"
+    elif row["module"]:
+        yield "    as recorded"

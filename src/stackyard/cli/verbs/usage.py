@@ -1,0 +1,80 @@
+"""``stackyard usage``: how often revisions are used, by whom and when."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from stackyard.cli.context import Context
+from stackyard.cli.help import Verb
+from stackyard.cli.output import show_json, show_table
+from stackyard.yard import catalogue, generations, usage
+from stackyard.yard.usage import Usage
+
+EXAMPLES = (
+    ("all revisions, the most used first", "stackyard usage"),
+    ("one revision by month and user", "stackyard usage pytorch/2.13"),
+    ("the lines that make Lmod count loads", "stackyard usage --hook lmod > SitePackage.lua"),
+)
+
+
+@click.command(cls=Verb, short_help="how often revisions are used", examples=EXAMPLES)
+@click.argument("rev", required=False, metavar="[REV]")
+@click.option("--hook", type=click.Choice(["lmod", "modules"]), help="Print what makes this module system count loads.")
+@click.option("--json", "as_json", is_flag=True, help="Print a list of objects.")
+@click.pass_obj
+def command(context: Context, rev: str | None, hook: str | None, as_json: bool) -> None:
+    """List how often each revision of this yard was used, and when last; of REV by month and by user.
+
+    `run`, `shell` and `launch` are counted where `usage: {count: true}` of the site's file asks for it, and loads of
+    modules with a hook: --hook lmod for Lmod's SitePackage.lua, --hook modules for Environment Modules' siteconfig.tcl.
+    """
+    yard = context.yard(reading=True)
+    if hook is not None:
+        from stackyard.expose import hooks
+
+        click.echo(hooks.hook("lmod" if hook == "lmod" else "modules", yard, context.site()), nl=False)
+        return
+    site, found = context.site(), usage.read(yard)
+    if rev is not None:
+        module = catalogue.resolve(yard, rev).module
+        rows = [_row(module, found.get(module, Usage()), anonymous=site.usage.anonymous)]
+    else:
+        names = {e.module for e in generations.entries(yard) if e.is_visible} | found.keys()
+        rows = [_row(name, found.get(name, Usage()), anonymous=site.usage.anonymous) for name in sorted(names)]
+        rows.sort(key=lambda row: -row["uses"])
+    if as_json:
+        show_json(rows)
+    elif rev is not None:
+        _show_one(rows[0])
+    else:
+        _show(rows, counted=site.usage.count or bool(found))
+
+
+def _row(module: str, found: Usage, *, anonymous: bool) -> dict[str, Any]:
+    months: dict[str, int] = {}
+    for day, number in sorted(found.days.items()):
+        months[day[:7]] = months.get(day[:7], 0) + number
+    return {
+        "module": module, "uses": found.total, "users": len(found.users), "last": found.last, "months": months,
+        "by": {} if anonymous else dict(found.users.most_common()), "kinds": dict(found.kinds),
+    }  # fmt: skip
+
+
+def _show(rows: list[dict[str, Any]], *, counted: bool) -> None:
+    if not counted:
+        click.echo("uses are not counted; `usage: {count: true}` in site.yaml counts them")
+        return
+    cells = [
+        {**row, "uses": f"{row['uses']:,}", "users": str(row["users"]), "last": row["last"] or "never"} for row in rows
+    ]
+    show_table(cells, ("module", "uses", "users", "last"))
+
+
+def _show_one(row: dict[str, Any]) -> None:
+    kinds = ", ".join(f"{number:,} by {kind}" for kind, number in sorted(row["kinds"].items()))
+    click.echo(f"{row['module']}  {row['uses']:,} uses" + (f" ({kinds})" if kinds else ""))
+    for name, table in (("month", row["months"]), ("user", row["by"])):
+        if table:
+            show_table([{name: key, "uses": f"{number:,}"} for key, number in table.items()], (name, "uses"))

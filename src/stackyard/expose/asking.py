@@ -1,0 +1,109 @@
+"""Commands in front of a stack's own, where each user accepts its licences: the first one asks.
+
+Loading a module runs no program, so it cannot ask. A directory that the module puts first on PATH has a link for each
+command, all to one shell script. It takes about a millisecond once the licences are accepted: their variables are set
+(by the user, or by a command of the stack above it), or each has its mark in the user's home directory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stackyard.build import onhost
+from stackyard.change import EnvironmentChange, Prepend
+from stackyard.expose.commands import commands_of
+from stackyard.host.hashing import sha256_file
+from stackyard.image.stubs import commands
+from stackyard.spec.siteyard import in_sites_yard
+from stackyard.yard import atomic, permissions
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.record import BuildRecord
+
+if TYPE_CHECKING:
+    from stackyard.spec.models import Site
+
+_SCRIPT = Path(__file__).with_suffix(".sh")
+_NAME = ".ask"
+
+
+def asked_of_users(record: BuildRecord, site: Site) -> list[Mapping[str, Any]]:
+    """The licences that each user of a revision accepts: those that loading its module does not accept."""
+    if not in_sites_yard(record.path, site):
+        return []
+    named = (entry for entry in record.licences if entry.get("variable"))
+    return [entry for entry in named if entry["name"] not in site.licences.on_behalf_of_users]
+
+
+def asking_change(record: BuildRecord, site: Site) -> EnvironmentChange:
+    """The directory of these commands, first on PATH, where a licence is to be asked for."""
+    if not asked_of_users(record, site) or not _folders(record):
+        return EnvironmentChange()
+    return EnvironmentChange((Prepend("PATH", str(RevisionPaths.of(record.path).asking)),))
+
+
+def write_asking(record: BuildRecord, site: Site) -> None:
+    """Write the script and its links, where a licence is to be asked for."""
+    if not asked_of_users(record, site):
+        return
+    for path, text in asking_scripts(record).items():
+        atomic.write_text(path, text, mode=permissions.program_mode() & 0o555)
+    folder = RevisionPaths.of(record.path).asking
+    for name in _names(record):
+        if not os.path.lexists(folder / name):
+            (folder / name).symlink_to(_NAME)
+
+
+def asking_scripts(record: BuildRecord) -> dict[Path, str]:
+    """The text of the script, by its path in the revision's directory."""
+    lines = (_line(record, entry) for entry in record.licences if entry.get("variable"))
+    words = {
+        "{module}": shlex.quote(record.module),
+        "{licences}": "\n".join(lines),
+        "{folders}": shlex.join(map(str, _folders(record))),
+    }
+    text = _SCRIPT.read_text(encoding="utf-8")
+    for word, value in words.items():
+        text = text.replace(word, value)
+    return {RevisionPaths.of(record.path).asking / _NAME: text}
+
+
+def mark_name(name: str, sha256: str) -> str:
+    """The name of the file by which a user has accepted a text under a name."""
+    return hashlib.sha256(f"{name}\n{sha256}".encode()).hexdigest()[:32] + ".json"
+
+
+def _line(record: BuildRecord, entry: Mapping[str, Any]) -> str:
+    """What asks for one licence, unless its variable is set, and sets it."""
+    name, variable, digest = str(entry["name"]), str(entry["variable"]), str(entry["sha256"])
+    kept = json.dumps({"name": name, "sha256": digest, "variable": variable})[1:-1]
+    words = (name, shlex.quote(name), variable, mark_name(name, digest), _text(record, digest), kept)
+    return f'[ -n "${{{variable}-}}" ] || sy_agree {shlex.join(words)}\nexport {variable}="${{{variable}:-yes}}"'
+
+
+def _text(record: BuildRecord, sha256: str) -> str:
+    """The path of a licence's text; empty where the stack's file names none."""
+    folder = RevisionPaths.of(record.path).recipe
+    kept = (Path(each.path) for each in os.scandir(folder) if each.is_file()) if folder.is_dir() else iter(())
+    return next((str(path) for path in sorted(kept) if sha256_file(path) == sha256), "")
+
+
+def _folders(record: BuildRecord) -> list[Path]:
+    """Where the commands are that loading the module gives."""
+    if record.settings.get("variables_only"):
+        return []
+    return [RevisionPaths.of(record.path).commands] if commands_of(record) else list(record.payload.program_folders)
+
+
+def _names(record: BuildRecord) -> Iterator[str]:
+    """The names of these commands, without those that are the host's."""
+    if commands_of(record):
+        yield from commands_of(record)
+        return
+    for folder in _folders(record):
+        yield from (name for name in commands(folder) if not onhost.is_one(folder / name))

@@ -1,0 +1,78 @@
+"""The hooks by which a module system counts the loads of a yard's modules (`yard.usage`). None of them runs a program.
+
+Lmod calls the function that ``SitePackage.lua`` registers; Environment Modules has no such call, so ``siteconfig.tcl``
+traces the procedure that evaluates a modulefile. An error in a hook is not shown, and stops no load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal, get_args
+
+from stackyard.expose import lua, tcl
+from stackyard.expose.root import users_path
+from stackyard.yard.layout import Yard
+
+if TYPE_CHECKING:
+    from stackyard.spec.models import Site
+
+System = Literal["lmod", "modules"]
+SYSTEMS: tuple[System, ...] = get_args(System)
+PLACES: Mapping[System, str] = {"lmod": "SitePackage.lua", "modules": "siteconfig.tcl"}
+"""The file of each module system that the hook is added to."""
+
+_LMOD = """\
+-- Counts loads of the modules in MODULES, in USAGE; written by `stackyard usage --hook lmod`.
+do
+   local posix, hook = require("posix"), require("Hook")
+   local modules, usage = MODULES, USAGE
+   local function count(t)
+      if mode() ~= "load" or not t.fn or t.fn:sub(1, #modules + 1) ~= modules .. "/" then return end
+      local uid = posix.getuid and posix.getuid() or posix.getpid("uid")
+      local file = string.format("%s/%s.%d.%s.log", usage, posix.uname("%n"), uid, os.date("%Y-%m"))
+      local out = io.open(file, "a")
+      if out then
+         out:write(os.date("%Y-%m-%d") .. " load " .. t.modFullName .. "\\n")
+         out:close()
+      end
+   end
+   hook.register("load", function(t) pcall(count, t) end)
+end
+"""
+_MODULES = """\
+# Counts loads of the modules in MODULES, in USAGE; written by `stackyard usage --hook modules`.
+proc stackyardCount {call code result how} {
+    set modules MODULES
+    lassign $call procedure file name
+    if {$code != 0 || $result ne {0} && $result ne {} || [currentState mode] ne {load}} { return }
+    if {[string first "$modules/" $file] != 0} { return }
+    set now [clock seconds]
+    set month [clock format $now -format %Y-%m]
+    catch {
+        set out [open [file join USAGE "[info hostname].[stackyardUid].$month.log"] a]
+        puts $out "[clock format $now -format %Y-%m-%d] load $name"
+        close $out
+    }
+}
+proc stackyardUid {} {
+    set in [open /proc/self/status]
+    set text [read $in]
+    close $in
+    regexp {Uid:\\s+(\\d+)} $text whole uid
+    return $uid
+}
+trace add execution execute-modulefile leave stackyardCount
+"""
+
+
+def hook(system: System, yard: Yard, site: Site) -> str:
+    """The text to add to the site's file of a module system.
+
+    Args:
+        yard: whose modules are counted, and where.
+    """
+    text, quote = (_LMOD, lua.quote) if system == "lmod" else (_MODULES, tcl.quote)
+    modules, usage = str(users_path(yard, site)), str(yard.usage)
+    head, _, body = text.partition("\n")
+    head = head.replace("MODULES", modules).replace("USAGE", usage)
+    return head + "\n" + body.replace("MODULES", quote(modules)).replace("USAGE", quote(usage))

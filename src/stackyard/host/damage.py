@@ -1,0 +1,24 @@
+"""Damage of a compressed stream, which each of Python's modules reports in a way of its own, as one error."""
+
+from __future__ import annotations
+
+from typing import IO, cast
+
+
+class _Checked:
+    def __init__(self, stream: IO[bytes], damage: tuple[type[Exception], ...]) -> None:
+        self._stream, self._damage = stream, damage
+
+    def read(self, size: int = -1) -> bytes:
+        """The next bytes."""
+        try:
+            return self._stream.read(size)
+        except self._damage as error:
+            if getattr(error, "errno", None) is not None:  # of the file itself, not of what it holds
+                raise
+            raise EOFError(str(error)) from error
+
+
+def checked(stream: object, *damage: type[Exception]) -> IO[bytes]:
+    """A stream of which only `read` is used: where it would raise one of `damage` it raises EOFError."""
+    return cast(IO[bytes], _Checked(cast(IO[bytes], stream), damage))

@@ -1,0 +1,73 @@
+"""Which processes of this machine name a path: as program, mapped or open file, working directory or in a variable."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from stackyard.host.identity import account_name
+
+_LINKS = ("exe", "cwd", "root")
+_TEXTS = ("maps", "environ")
+_MOST_BYTES = 1 << 26
+
+
+@dataclass(frozen=True)
+class Found:
+    """A process, and what of its names matches."""
+
+    pid: int
+    user: str
+    name: str
+    paths: frozenset[bytes]
+
+    def __str__(self) -> str:
+        return f"process {self.pid} of {self.user} ({self.name})"
+
+
+def naming(pattern: re.Pattern[bytes]) -> tuple[list[Found], int]:
+    """The processes that name something with this pattern, and how many could not be looked into.
+
+    A shell's own variables are not seen (the kernel shows those with which it was started), but those of what it
+    starts are: this process among them.
+    """
+    found, hidden = [], 0
+    for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdecimal()):  # noqa: PTH208
+        try:
+            paths = frozenset(match for text in _names(pid) for match in pattern.findall(text))
+        except PermissionError:
+            hidden += 1
+            continue
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if paths:
+            found.append(_found(pid, paths))
+    return found, hidden
+
+
+def _names(pid: int) -> Iterator[bytes]:
+    """What the kernel shows of a process. One without memory of its own, as those of the kernel, names nothing."""
+    place = Path("/proc", str(pid))
+    for name in _TEXTS:
+        with (place / name).open("rb") as stream:
+            yield stream.read(_MOST_BYTES)
+    for link in _LINKS:
+        with suppress(FileNotFoundError):
+            yield os.fsencode((place / link).readlink())
+    if pid != os.getpid():
+        for handle in (place / "fd").iterdir():
+            with suppress(FileNotFoundError):
+                yield os.fsencode(handle.readlink())
+
+
+def _found(pid: int, paths: frozenset[bytes]) -> Found:
+    place = Path("/proc", str(pid))
+    try:
+        name = (place / "comm").read_text(errors="replace").strip()
+        return Found(pid, account_name(place.stat().st_uid), name, paths)
+    except OSError:  # it has ended meanwhile
+        return Found(pid, "?", "?", paths)

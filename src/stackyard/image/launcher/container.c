@@ -1,0 +1,153 @@
+/* What the launcher does for a wrapped image, one whose own system its commands need (compiled with -DCONTAINER).
+ *
+ * The image is mounted as that of any revision, in a namespace of this user. Then a new root is made of it: an empty
+ * tmpfs with the image's directories, the host's that the mode asks for, and what is bound by name; and the process
+ * moves there (pivot_root). Who comes later joins: two system calls. `.container` says how, a line each:
+ *
+ *   mode host|isolated      bind SOURCE<tab>TARGET<tab>ro|rw      env NAME=VALUE      path DIRECTORY:...
+ *   holds NAME:... (for container.sh: the image's directories that are not empty)
+ *   directory PATH          probe PATH (of the image: whether it can be read)         library PATTERN
+ *
+ * Everything is done by the rights that a user has in a user namespace of the own; the user's number stays.
+ */
+#define LIBRARIES "/.stackyard/libs"
+#define MOST_SETTINGS 4095
+#define NESTED "a command of another image cannot be started in the container of %s"
+
+static char conf[1 << 17];
+static char *settings[MOST_SETTINGS + 1];
+
+/* Read the settings; the text is cut into lines in place. */
+static void read_settings(const char *name) {
+  char path[PATH_MAX], *line, *rest = conf;
+  int n = 0;
+  join_path(path, root, name);
+  ssize_t size = slurp(path, conf, sizeof conf);
+  if (size < 0) fail(4, RESTORE, "cannot read %s: %s", path, strerror(errno));
+  while ((line = strsep(&rest, "\n")) && n < MOST_SETTINGS) settings[n++] = line;
+  if (line || size == sizeof conf - 1) fail(4, RESTORE, "more than %d settings: %s", MOST_SETTINGS, path);
+}
+
+/* The value of the next setting of this name, or NULL. */
+static char *setting(const char *name, int *at) {
+  size_t length = strlen(name);
+  for (; settings[*at]; ++*at)
+    if (!strncmp(settings[*at], name, length) && settings[*at][length] == ' ') return settings[(*at)++] + length + 1;
+  return NULL;
+}
+
+static char *one_setting(const char *name) {
+  int at = 0;
+  return setting(name, &at);
+}
+
+static int is_isolated(void) {
+  char *mode = one_setting("mode");
+  return mode && !strcmp(mode, "isolated");
+}
+
+static unsigned long long mixed(unsigned long long key, const char *text) {
+  for (; text && *text; text++) key = (key ^ (unsigned char)*text) * 1099511628211ull;
+  return key * 1099511628211ull;
+}
+
+/* Whether the image of a server's namespace can be read: a server may have been killed, or be about to end. */
+static int is_alive(int pid) {
+  char path[PATH_MAX + NAME];
+  struct stat found;
+  char *probe = one_setting("probe");
+  snprintf(path, sizeof path, "/proc/%d/root%s", pid, probe ? probe : "/");
+  return stat(path, &found) == 0;
+}
+
+#include "newroot.c"
+
+/* PATH: the image's directories come where the revision's is, or first: what lies before it is the user's own. */
+static void set_path(const char *inside) {
+  char own[PATH_MAX], *all = NULL, *path = getenv("PATH");
+  join_path(own, root, "prefix/bin");
+  size_t length = strlen(own);
+  char *at = path ? strstr(path, own) : NULL;
+  if (at && ((at != path && at[-1] != ':') || (at[length] && at[length] != ':'))) at = NULL;
+  char *rest = at ? at + length + (at[length] == ':') : path;
+  int size = asprintf(&all, "%.*s%s:%s%s%s", at ? (int)(at - path) : 0, path ? path : "", own, inside,
+                      rest && *rest ? ":" : "", rest ? rest : "");
+  if (size > 0) setenv("PATH", all, 1);
+}
+
+/* A variable of the image; the libraries of the host are found behind its own. */
+static void set_variable(const char *name, const char *value) {
+  char *all = NULL;
+  if (!strcmp(name, "LD_LIBRARY_PATH") && *value && getenv(name) && !strstr(value, LIBRARIES) && asprintf(&all, "%s:%s", value, LIBRARIES) > 0)
+    value = all;
+  setenv(name, value, 1);
+  free(all);
+}
+
+/* The environment of the image: none of the host's loader settings, which name libraries of another system. */
+static void set_environment(void) {
+  static const char *const leaves[] = {"LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT", "PYTHONHOME", NULL};
+  char *line, *value, name[NAME];
+  const char *inside = getenv("STACKYARD_CONTAINER");
+  int at = 0;
+  if (inside && !strcmp(inside, root)) return; /* a command of the container's: all is as it was set */
+  for (int i = 0; leaves[i]; i++) unsetenv(leaves[i]);
+  if (!access(LIBRARIES, F_OK)) setenv("LD_LIBRARY_PATH", LIBRARIES, 1);
+  while ((line = setting("env", &at))) {
+    if (!(value = strchr(line, '=')) || value - line >= NAME) continue;
+    snprintf(name, sizeof name, "%.*s", (int)(value - line), line);
+    set_variable(name, value + 1);
+  }
+  if ((line = one_setting("path"))) set_path(line);
+  setenv("STACKYARD_CONTAINER", root, 1);
+}
+
+/* The caller's working directory, where the container has it: another one at its path has other files. */
+static void return_to(const char *cwd, const struct stat *before) {
+  struct stat now;
+  char *own = one_setting("directory");
+  if (cwd && !chdir(cwd) && !stat(".", &now) &&
+      (!before || (now.st_dev == before->st_dev && now.st_ino == before->st_ino) || !strcmp(cwd, "/")))
+    return;
+  if (!is_isolated())
+    fail(126, "start it in another directory, or wrap the image with --bind of this one",
+         "the working directory %s is not in the container of %s: the image has its own", cwd ? cwd : "", root);
+  if ((!own || chdir(own)) && chdir("/")) fail(126, NULL, "cannot enter /: %s", strerror(errno));
+}
+
+/* In a container that Apptainer has made. */
+static void arrive(const char *cwd) {
+  read_settings("prefix/.container");
+  return_to(cwd, NULL);
+  set_environment();
+}
+
+static void mount_here(char **argv, const char *asked_for) {
+  char folder[PATH_MAX], path[PATH_MAX], log[PATH_MAX], *cwd = get_current_dir_name();
+  struct stat before;
+  if (stat(".", &before)) memset(&before, 0, sizeof before);
+  read_settings("prefix/.inside/.container");
+  open_folder(folder);
+  hold_space();
+  int note = lock_note(folder, path);
+  snprintf(log, sizeof log, "%.*s.log", PATH_MAX - 8, path);
+  if (!join_note(note)) {
+    if ((ftruncate(note, 0) || unlink(log)) && errno != ENOENT) fail(4, NULL, "%s: %s", path, strerror(errno));
+    if (getenv("STACKYARD_CONTAINER")) fail(4, "start it outside, or put both into one image", NESTED, getenv("STACKYARD_CONTAINER"));
+    const char *why = lacking();
+    if (why && damage_of(root)) not_mounted(why, log);
+    if (why) by_apptainer(folder, log, why, argv, asked_for);
+    if (make_namespace()) not_mounted(strerror(errno), log);
+    join_path(path, root, "prefix/.inside");
+    if ((links = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC)) < 0) stop("open", path);
+    if ((serving = mount_image(root, log)) < 0) not_mounted("its file system server ended", log);
+    mount_others(note, log);
+    enter_container(folder);
+    add_to_note(note, serving);
+    serving = 0;
+  }
+  close(note);
+  return_to(cwd, &before);
+  set_environment();
+  free(cwd);
+}

@@ -1,0 +1,213 @@
+"""Functions that one line of the script calls: their commands in the place of that line, with its words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from stackyard.lint.command import Assignment, Command
+from stackyard.lint.words import Part, Word, WordReader
+
+_OWN_INSIDE = re.compile(r"\$\{?[0-9@*#]")
+"""A variable of the function itself: ``$1``, ``$@``, ``${2:-x}``."""
+_DEEPEST = 5
+"""How deep functions call others in a script; real ones seldom go beyond three."""
+_LOCAL = ("local", "declare", "typeset")
+_DEFAULT = re.compile(r"([1-9]):?-(.*)", re.S)
+
+
+class _Unclear(Exception):
+    """The commands of a function depend on its words in a way that is not followed."""
+
+
+def placed(commands: Sequence[Command]) -> list[Command]:
+    """The commands, where the body of each function that one plain line calls stands in the place of that line.
+
+    The words of the call are put in for ``$1`` and ``"$@"``, also behind a ``shift``; what is local is set there.
+    Functions that are called twice, or with words that are not followed, stay as they are.
+    """
+    found = list(commands)
+    for _ in range(_DEEPEST):  # the functions that a function calls follow when it stands in its place
+        before, mentions = found, _mentions(found)
+        for name in dict.fromkeys(name for each in found for name in each.functions):
+            found = _put(found, name, mentions.get(name, ()))
+        if found is before:
+            break
+    return found
+
+
+def _mentions(commands: Sequence[Command]) -> dict[str, list[Command]]:
+    """The commands outside of it that name a function, for each."""
+    names, found = {name for each in commands for name in each.functions}, dict[str, list[Command]]()
+    for each in commands:
+        texts = [*(word.raw for word in each.words), *(value.raw for value in each.assignments), each.here]
+        for name in names.intersection(*[re.findall(r"[\w./-]+", " ".join(texts))]).difference(each.functions):
+            found.setdefault(name, []).append(each)
+    return found
+
+
+def _put(commands: list[Command], name: str, named: Sequence[Command]) -> list[Command]:
+    """The commands with those of one function in the place of its only call; the same list if it has none."""
+    if len(named) != 1 or not _is_plain(named[0], name):
+        return commands
+    body = [each for each in commands if name in each.functions]
+    at = next((number for number, each in enumerate(commands) if each is named[0]), 0)
+    if not body or not any(each is body[-1] for each in commands[:at]) or not _is_whole(body):
+        return commands
+    try:
+        moved = _Call(named[0], commands[at + 1 :]).moved(body)
+    except _Unclear:
+        return commands
+    inside = {id(each) for each in body}
+    return [new for each in commands if id(each) not in inside for new in (moved if each is named[0] else [each])]
+
+
+def _is_plain(command: Command, name: str) -> bool:
+    beside = command.background or command.piped or command.fed or command.conditional
+    inside = any(kind in ("function", "subshell") for _, kind in command.blocks)
+    more = command.redirects or command.assignments or command.here
+    alone = not (beside or inside or more)
+    return alone and command.words[0].raw == name and not any(_has(w, name) for w in command.words[1:])
+
+
+def _has(word: Word, name: str) -> bool:
+    return bool(re.search(rf"\b{re.escape(name)}\b", word.raw))
+
+
+def _is_whole(body: Sequence[Command]) -> bool:
+    """Whether a function is defined once, at the top, and has no here-documents."""
+    tops = {each.blocks[:1] for each in body}
+    alone = all(len(each.functions) == 1 and not each.here for each in body)
+    return len(tops) == 1 and next(iter(tops))[0][1] == "function" and alone
+
+
+class _Call:
+    """One call of a function; `after` are the commands behind it, which must not see what was local."""
+
+    def __init__(self, call: Command, after: Sequence[Command]) -> None:
+        self.call = call
+        self.words: Sequence[Word] = call.words[1:]
+        self._after = after
+
+    def moved(self, body: Sequence[Command]) -> list[Command]:
+        """The commands of the function for the place of the call."""
+        return [new for each in body for new in self._own(each, last=each is body[-1])]
+
+    def _own(self, command: Command, *, last: bool) -> list[Command]:
+        """What one command becomes: none of ``shift``, assignments of ``local``."""
+        name, alone = command.words[0].plain if command.words else "", _is_alone(command)
+        if name == "return" and last and alone:
+            return []
+        if name == "shift":
+            self._shift(command, alone=alone)
+            return []
+        if name == "set" and any(not (word.plain or "").startswith(("-", "+")) for word in command.words[1:2]):
+            raise _Unclear
+        if name == "set" and any(word.plain in ("-", "--") for word in command.words):
+            raise _Unclear
+        if name in _LOCAL:
+            return [self._placed(each) for each in self._of_local(command)]
+        return [self._placed(command)]
+
+    def _shift(self, command: Command, *, alone: bool) -> None:
+        count = command.words[1].plain if len(command.words) > 1 else "1"
+        if not alone or not count or not count.isdecimal():
+            raise _Unclear
+        self.words = self.words[int(count) :]
+
+    def _of_local(self, command: Command) -> list[Command]:
+        """``local A=1 B`` as ``A=1``."""
+        pairs = [(word, re.match(r"([A-Za-z_]\w*)(\+?)=(.*)$", word.raw, re.S)) for word in command.words[1:]]
+        if any(word.raw.startswith("-") for word, _ in pairs):
+            raise _Unclear
+        own = [
+            Assignment(found[1], WordReader(found[3]).read(word.line, set()), found[3], bool(found[2]))
+            for word, found in pairs
+            if found
+        ] + command.assignments
+        if any(re.search(rf"\b{each.name}\b", _text(other)) for each in own for other in self._after):
+            raise _Unclear
+        return [replace(command, words=[], assignments=[each]) for each in own]
+
+    def _placed(self, command: Command) -> Command:
+        return replace(
+            command,
+            line=self.call.line,
+            words=[new for word in command.words for new in self._filled(word)],
+            assignments=[self._assignment(each) for each in command.assignments],
+            redirects=[(operator, self._joined(word)) for operator, word in command.redirects],
+            blocks=(*self.call.blocks, *command.blocks[1:]),
+            functions=(),
+        )
+
+    def _assignment(self, assignment: Assignment) -> Assignment:
+        if not _OWN_INSIDE.search(assignment.raw):
+            return assignment
+        if assignment.value is not None:
+            value = self._joined(assignment.value)
+            return replace(assignment, value=value, raw=value.raw)
+        raw = re.sub(r"\"\$(?:@|\{@\})\"", " ".join(word.raw for word in self.words), assignment.raw)
+        if _OWN_INSIDE.search(raw):
+            raise _Unclear
+        return replace(assignment, raw=raw)
+
+    def _filled(self, word: Word) -> list[Word]:
+        """The words that one word of a function becomes."""
+        alone = word.parts[0] if len(word.parts) == 1 else None
+        every = alone and alone.kind == "variable" and alone.text in ("@", "*")
+        if alone and every and (alone.quoted or all(w.plain for w in self.words)):
+            return list(self.words)
+        return [self._joined(word)]
+
+    def _joined(self, word: Word) -> Word:
+        """A word with the words of the call put in for its ``$1``."""
+        raw, parts = word.raw, list[Part]()
+        for part in word.parts:
+            if part.kind == "variable" and (given := self._given(part)):
+                parts.append(given)
+                raw = raw.replace("${" + part.text + "}", _raw(given, part)).replace(f"${part.text}", _raw(given, part))
+            elif part.kind != "literal" and _OWN_INSIDE.search(f"${{{part.text}"):
+                raise _Unclear
+            else:
+                parts.append(part)
+        return replace(word, parts=tuple(parts), raw=raw)
+
+    def _given(self, part: Part) -> Part | None:
+        """What stands for ``$1`` or ``${1:-x}``; None for another variable."""
+        default = _DEFAULT.fullmatch(part.text)
+        number = part.text if re.fullmatch("[1-9]", part.text) else default[1] if default else ""
+        if not number:
+            return None
+        if int(number) > len(self.words) and default:
+            return _plain(default[2], part)
+        parts = self.words[int(number) - 1].parts if int(number) <= len(self.words) else ()
+        if len(parts) != 1 or parts[0].kind in ("command", "arithmetic"):
+            raise _Unclear
+        if parts[0].kind == "variable" and parts[0].text.isidentifier():
+            return replace(parts[0], quoted=part.quoted or parts[0].quoted)
+        return _plain(parts[0].text if parts[0].kind == "literal" else "*", part)
+
+
+def _plain(text: str, part: Part) -> Part:
+    """A text that means the same with quotes and without."""
+    if not re.fullmatch(r"[\w./:=,+%@-]+", text):
+        raise _Unclear
+    return Part("literal", text, part.quoted)
+
+
+def _raw(given: Part, place: Part) -> str:
+    """How a piece is written where a word of the function has `place`."""
+    text = given.text if given.kind == "literal" else f"${{{given.text}}}"
+    return f'"{text}"' if given.kind == "variable" and given.quoted and not place.quoted else text
+
+
+def _is_alone(command: Command) -> bool:
+    """Whether a command of a function always runs, in its shell."""
+    return len(command.blocks) == 1 and not (command.background or command.piped or command.fed or command.conditional)
+
+
+def _text(command: Command) -> str:
+    values = [f"{each.name}={each.raw}" for each in command.assignments]
+    words = (word.raw for word in (*command.words, *(word for _, word in command.redirects)))
+    return " ".join([*values, *words, command.here])

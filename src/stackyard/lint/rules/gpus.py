@@ -1,0 +1,136 @@
+"""Rules on GPUs that a job has for one rank, by a program that uses one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+
+from stackyard.lint.launches import AGENTS, REMOTE, Launch, python_program
+from stackyard.lint.rules.base import Case, Hit, is_alone, rule
+from stackyard.lint.rules.jsrun import sets_of
+from stackyard.lint.rules.resources import launch_gpus
+from stackyard.lint.scope import Resolved
+from stackyard.lint.smallcommands import is_no_program
+from stackyard.lint.source import find_program
+from stackyard.lint.words import OPEN, is_known
+
+_MANY_GPUS = re.compile(
+    r"DataParallel|device_map|MirroredStrategy|tf\.distribute|\bspawn\b|multiprocessing|subprocess|lightning|\bTrainer\b"
+    r"|accelerate|deepspeed|\bray\b|\bjax\b|tensor_parallel|device_count|cuda:[1-9]|horovod|vllm|init_process_group|mpi4py"
+    r"|VISIBLE_DEVICES|num_gpus|n_gpus|ngpu|list_physical_devices|\bgpus\b|\bdevices\b|dask|torchrun"
+)
+_GPU_LIBRARY = re.compile(r"^\s*(?:import|from)\s+(?:torch|tensorflow|keras|cupy)\b", re.M)
+_OPTIONS = re.compile(r"arg|opt|flag|param|extra|conf", re.I)
+"""In the name of a variable that may hold options."""
+
+
+@rule(
+    "gpus-without-ranks",
+    evidence=("script", "source"),
+    why="A rank uses one GPU unless its program spreads over several: the others are charged and idle",
+    example="#SBATCH --gpus-per-node=4\nsrun -n 1 python train.py",
+    instead="#SBATCH --gpus-per-node=1\nsrun -n 1 python train.py",
+)
+def gpus_without_ranks(case: Case) -> Iterator[Hit]:
+    """One rank on a node with several GPUs, by a program that uses one; a note if its source is not found."""
+    if not case.script.scheduler or "VISIBLE_DEVICES" in case.script.code:
+        return
+    if any(each.kind in (*AGENTS, "horovodrun", "ray") or not is_alone(each) for each in case.launches):
+        return
+    have = _node_gpus(case) or 0
+    if have > 1 and not case.steps and not case.launches:
+        yield from _plain(case, have)
+    for launch in case.steps if len(case.steps) == 1 else ():
+        yield from _set(case, launch) if launch.kind == "jsrun" else _step(case, launch, have) if have > 1 else ()
+
+
+def _node_gpus(case: Case) -> int | None:
+    """GPUs of each node: as requested, or all of the site's node kind where nodes are exclusive."""
+    asked, kind = case.script.request.node_gpus, case.node_kind
+    if asked is None and kind and case.shares_nodes is False:
+        return kind.gpu.count
+    return asked
+
+
+def _set(case: Case, launch: Launch) -> Iterator[Hit]:
+    """A jsrun whose resource sets have one rank and several GPUs."""
+    sets, program = sets_of(launch), case.python(launch)
+    if sets and program and sets.ranks == 1 and (sets.gpus or 0) > 1:
+        hit = _hit(case, launch.line, program, f"jsrun starts 1 rank{{}} in each set with {sets.gpus} GPUs")
+        yield from [hit] if hit else []
+
+
+def _step(case: Case, launch: Launch, have: int) -> Iterator[Hit]:
+    step, program = case.step(launch), case.python(launch)
+    per_node = step.per_node or (1 if step.tasks == 1 else None)
+    own = launch_gpus(case, launch) if launch.given("gpus-per-node", "gres", "gpus") else have
+    if per_node != 1 or launch.doubtful or not program:
+        return
+    if own == 1 or launch.get("gpus") == "1":
+        text = f"{launch.word} uses 1 of the {have} GPUs of each node"
+        yield Hit(launch.line, text, "request 1 GPU, or start one rank per GPU")
+        return
+    hit = _hit(case, launch.line, program, f"{launch.word} starts 1 rank{{}} on each node with {have} GPUs")
+    yield from [hit] if hit else []
+
+
+def _plain(case: Case, have: int) -> Iterator[Hit]:
+    """Programs that the script runs itself, one at a time: none of them may use several GPUs."""
+    found = [(each, program) for each, program in _programs(case) if not each.command.background]
+    found = [(each, program) for each, program in found if program[0].endswith(".py")]
+    single = len(found) == 1 and not found[0][0].command.within("loop")
+    if not _are_all(case) or not (single or case.in_turn):
+        return
+    text = f"the script starts 1 process{{}}{'' if single else ' at a time'} on each node with {have} GPUs"
+    with_gpus = [(each, program) for each, program in found if not _needs_none(case, program)]
+    hits = [(each, _hit(case, each.line, program, text)) for each, program in with_gpus]
+    made = [(each, hit) for each, hit in hits if hit]
+    if made and len(made) == len(hits):
+        hit = next((hit for each, hit in made if each.command.within("loop")), made[-1][1])
+        yield replace(hit, severity="note") if any(each.severity for _, each in made) else hit
+
+
+def _programs(case: Case) -> list[tuple[Resolved, tuple[str, ...]]]:
+    """The Python programs among the commands of the script, without code on the command line, pip and the like."""
+    commands = [each for each in case.script.commands if each.argv and not is_no_program(each.argv)]
+    programs = [(each, python_program(each.argv)) for each in commands]
+    return [(each, program) for each, program in programs if program and program[0] != "-c"]
+
+
+def _are_all(case: Case) -> bool:
+    """Whether the script starts programs only by commands of its own, each of them a file of Python."""
+    if any(each.argv and each.argv[0].rsplit("/", 1)[-1] in REMOTE for each in case.script.commands):
+        return False
+    programs = _programs(case)
+    return all(program[0].endswith(".py") and not each.command.within("function") for each, program in programs)
+
+
+def _needs_none(case: Case, program: tuple[str, ...]) -> bool:
+    """Whether the source of a program is found and uses no GPU."""
+    file = find_program(program, case.folders)
+    source = file[0].read_text(errors="replace") if file else "import torch"
+    return not _GPU_LIBRARY.search(source) and not _MANY_GPUS.search(source)
+
+
+def _hit(case: Case, line: int, program: tuple[str, ...], text: str) -> Hit | None:
+    """The finding for a program that uses one GPU; `text` has a place for its name."""
+    file, remedy = find_program(program, case.folders), "one rank per GPU, or fewer GPUs"
+    options = " ".join(program[1:])
+    if file is None:
+        named = program[0].endswith(".py") and not _MANY_GPUS.search(options) and not _may_hold_options(program)
+        return Hit(line, text.format(""), remedy, "note") if named else None
+    source = file[0].read_text(errors="replace")
+    joins = "init_process_group" in source and not re.search(r"\bspawn\b|multiprocessing|subprocess|Process\(", source)
+    single = _GPU_LIBRARY.search(source) and not _MANY_GPUS.search(source) and not _MANY_GPUS.search(options)
+    return Hit(line, text.format(f" of {program[0]}"), remedy) if joins or single else None
+
+
+def _may_hold_options(program: tuple[str, ...]) -> bool:
+    """Whether a word known only at run time may be options, and not the value of one, as in ``--lr $rate``."""
+    for before, word in pairwise(program):
+        value = before.startswith("-") and "=" not in before and not _OPTIONS.search(word)
+        if not is_known(word) and not value and (word.startswith(OPEN) or before is program[0]):
+            return True
+    return not is_known(program[0])

@@ -1,0 +1,112 @@
+"""What the interpreter of a base says of itself and of what the base has: one question, asked once.
+
+It is asked where the image of the base is mounted, if it has one. A start of Python is most of the time of an answer,
+so one answer serves the solve, the commands of the layer and its bytecode.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from stackyard.errors import StackyardError
+from stackyard.host.command import clean_environment, run
+from stackyard.host.question import about_distributions
+from stackyard.late import dataclass
+from stackyard.yard.extending import BaseRevision
+from stackyard.yard.record import read_record
+
+ANSWER_S = 120
+_MARK = "stackyard"
+_QUESTION = about_distributions("""
+try:
+    import _frozen_importlib_external as library
+except ImportError:
+    import importlib.util as library
+
+def commands():
+    for folder, python in zip(sys.argv[1::2], sys.argv[2::2]):
+        for name in sorted(os.listdir(folder)):
+            path = os.path.join(folder, name)
+            if os.path.isfile(path) and not os.path.realpath(path).endswith("/libexec/of-base"):
+                with open(path, "rb") as stream:
+                    start = stream.read(1024)
+                line = b"\\n".join(start.split(b"\\n", 2)[:2])
+                if start.startswith(b"#!") and os.fsencode(python) in line and b"\\0" not in line:
+                    yield name.replace("\\0", "/").replace("\\n", "/").replace("\\x1e", "/")
+
+def distributions():
+    for _, head in heads(sys.path):
+        fields = [line.partition(": ")[::2] for line in head if not line.startswith((" ", "\\t"))]
+        one = dict(reversed(fields))
+        extras = [k + ": " + v for k, v in fields if k == "Provides-Extra" or (k == "Requires-Dist" and "extra" in v)]
+        if one.get("Name") and one.get("Version"):
+            yield [one["Name"], one["Version"]] + extras
+
+parts = [[sys.implementation.cache_tag, library.MAGIC_NUMBER.hex()], list(commands())]
+parts += list(distributions())
+lines = ["\\n".join(part) for part in parts]
+text = "\\x1e".join(["stackyard"] + lines + ["stackyard"])
+sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
+""")
+"""Lines of metadata have none of the characters between the parts: `str.splitlines` parts lines at all of them."""
+_EXTRA = re.compile(r"Provides-Extra: |Requires-Dist: .*\bextra\s*==", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What an interpreter answered.
+
+    Attributes:
+        bytecode: its cache tag and its magic number, e.g. ``cpython-311`` and ``a70d0d0a``.
+        commands: names of the scripts for it, of the base and of the bases of that.
+        distributions: name, version and the lines about extras of each, in the order in which they are found.
+    """
+
+    bytecode: tuple[str, str]
+    commands: tuple[str, ...]
+    distributions: tuple[tuple[str, str, tuple[str, ...]], ...]
+
+
+_ANSWERS: dict[BaseRevision, Answer] = {}
+
+
+def ask(base: BaseRevision) -> Answer:
+    """Ask it.
+
+    Raises:
+        StackyardError: it does not run, does not answer in time, or has a command with a name that cannot be used.
+    """
+    words = [str(base.payload.python), "-I", "-c", _QUESTION]
+    for each in chain(base):
+        words += [str(each.payload.program_folders[0]), str(each.payload.python)]
+    argv, environ = base.payload.command(words, clean_environment())
+    done = run(argv, env=environ, timeout_s=ANSWER_S, leaves_others=True)
+    mark, *parts, end = done.stdout.split("\x1e") if "\x1e" in done.stdout else ("", "")
+    if (mark, end) != (_MARK, _MARK) or len(parts) < 2:
+        raise StackyardError(f"cannot ask the Python of {base.id} for its packages", detail=done.output)
+    _ANSWERS[base] = _read(base, parts)
+    return _ANSWERS[base]
+
+
+def answer(base: BaseRevision) -> Answer:
+    """What it has answered to this process already, since a revision never changes; else ask it. Raises as `ask`."""
+    return _ANSWERS.get(base) or ask(base)
+
+
+def chain(base: BaseRevision) -> Iterator[BaseRevision]:
+    """A base, the base of that, and so on."""
+    yield base
+    further = read_record(base.paths.record).base
+    if further is not None:
+        yield from chain(further)
+
+
+def _read(base: BaseRevision, parts: list[str]) -> Answer:
+    tag, magic = parts[0].split("\n")
+    commands = [name for name in parts[1].split("\n") if name]
+    if any("/" in name for name in commands):
+        raise StackyardError(f"{base.id} has a command with a name that cannot be used: {commands}")
+    found = (part.split("\n") for part in parts[2:])
+    named = tuple((name, version, tuple(filter(_EXTRA.match, rest))) for name, version, *rest in found)
+    return Answer((tag, magic), tuple(dict.fromkeys(commands)), named)

@@ -1,0 +1,184 @@
+"""The base of an extension: which revision it is, and what the layer finds in it.
+
+The interpreter of the base is asked, where its image is mounted if it has one: what it can import is what a layer on it
+has, whatever installed it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from packaging.version import InvalidVersion, Version
+
+from stackyard.errors import InputError, StackyardError, Where
+from stackyard.host.names import canonical
+from stackyard.host.names import distributions as distributions_of
+from stackyard.lock import asking
+from stackyard.lock.given import Given
+from stackyard.lock.model import CondaPackage, LockedInterpreter, LockedVariant
+from stackyard.lock.text import read
+from stackyard.yard import catalogue, disk, signatures
+from stackyard.yard.extending import BaseRevision
+from stackyard.yard.layout import Yard
+from stackyard.yard.record import BuildRecord, read_record
+
+if TYPE_CHECKING:
+    from stackyard.spec.models import Stack, Variant
+
+
+def looked_up(stack: Stack, yard: Yard) -> Stack:
+    """The stack with the base of each variant that names one, and the version and the platform of that base.
+
+    Raises:
+        InputError: no such revision, or nothing can be added to it.
+        StackyardError: its record cannot be read.
+    """
+    if not any(variant.on for variant in stack.variants):
+        return stack
+    made = tuple(_on_base(variant, stack, yard) if variant.on else variant for variant in stack.variants)
+    dated = stack.dated and not all(variant.on for variant in stack.variants)
+    return stack.model_copy(update={"variants": made, "dated": dated})
+
+
+def _on_base(variant: Variant, stack: Stack, yard: Yard) -> Variant:
+    where = Where(variant.place.file, variant.place.line, variant.place.column)
+    try:
+        record = catalogue.record_of(yard, variant.on)
+    except InputError as error:
+        raise InputError(f"base: {error.message}", where=where, hint=error.hint) from error
+    signatures.require(record, "extend", yard)
+    _require_extensible(record, where)
+    update = {
+        "base": of_record(record),
+        "platforms": (record.platform,),
+        "name": variant.name or record.variant,
+        "version": record.version if stack.dated else variant.version,
+    }
+    return variant.model_copy(update=update)
+
+
+def of_record(record: BuildRecord) -> BaseRevision:
+    """A revision as the base of others."""
+    root = Path(record.path).parents[2]
+    return BaseRevision(str(root), record.module, record.input_hash, record.prefix, record.form.kind)
+
+
+def _require_extensible(record: BuildRecord, where: Where) -> None:
+    if not record.interpreter:
+        hint = "choose a base with Python; or list all packages in a file of your own: stackyard deploy FILE"
+        raise InputError(f"cannot extend {record.module}: it has no Python", where=where, hint=hint)
+    if str(record.interpreter.get("version", "")).startswith("2."):
+        hint = "build a full revision with --full"
+        raise InputError(f"cannot extend {record.module}: its Python is 2", where=where, hint=hint)
+
+
+def record_of(base: BaseRevision) -> BuildRecord:
+    """The record of a base, which must still be what was looked up.
+
+    Raises:
+        StackyardError: it was removed, or another revision took its place.
+    """
+    hint = "choose another base: `stackyard list` shows them"
+    if not disk.is_there(base.paths.record):
+        raise StackyardError(f"the base {base.id} was removed: {base.paths.record} not found", hint=hint)
+    record = read_record(base.paths.record)
+    if record.input_hash != base.hash:
+        raise StackyardError(f"the base {base.id} in {base.paths.root} is another revision now", hint=hint)
+    return record
+
+
+def interpreter(base: BaseRevision) -> LockedInterpreter:
+    """The Python of a layer: the file behind all links of the base's own."""
+    found = record_of(base).interpreter
+    path = found["path"] if found["source"] in ("host", "uv", "base") else str(base.payload.python)
+    return LockedInterpreter("base", found["version"], path)
+
+
+def locks(base: BaseRevision) -> tuple[LockedVariant, ...]:
+    """What a base was built from; where it is an extension itself, also what its own base was built from."""
+    record = record_of(base)
+    return (*_variants(base), *(locks(record.base) if record.base else ()))
+
+
+@lru_cache(maxsize=4)
+def _variants(base: BaseRevision) -> tuple[LockedVariant, ...]:
+    return read(base.paths.lock).variants
+
+
+def new_packages(
+    solved: Iterable[CondaPackage], below: Iterable[CondaPackage], base: BaseRevision, where: Where | None
+) -> tuple[CondaPackage, ...]:
+    """What a conda solve adds to a base.
+
+    Raises:
+        InputError: it adds another Python, or what the base has already by pip.
+    """
+    present = {package.name for package in below}
+    new = tuple(package for package in solved if package.name not in present)
+    by_pip = {canonical(p.name): p for p in record_of(base).packages if p.kind == "pip"} if new else {}
+    for package in new:
+        if package.name == "python":
+            hint = "use its pip package with --pip, or build a full revision with --full"
+            message = f"conda would install another Python {package.version} over that of the base {base.id}"
+            raise InputError(message, where=where, hint=hint)
+        twice = [by_pip[n] for n in distributions_of(package.name, package.purls, package.depends) if n in by_pip]
+        if twice:
+            has = f"the base {base.id} has {twice[0].name} {twice[0].version} by pip"
+            hint = "leave it out: the extension has it from its base; or build a full revision with --full"
+            message = f"conda would install {package.name} {package.version} again: {has}"
+            raise InputError(message, where=where, hint=hint)
+    return new
+
+
+def contradicted(error: InputError, base: BaseRevision, below: Iterable[CondaPackage]) -> InputError:
+    """A failed conda solve on a base, with what the base has of what the solver's reason names."""
+    reason = error.detail or ""
+    named = [p for p in below if re.search(rf"(?<![\w.-]){re.escape(p.name)}(?![\w-])", reason)]
+    has = ", ".join(f"{p.name} {p.version} {p.build}" for p in named) or "other packages"
+    hint = (
+        f"{error.hint}; or build a full revision, in which packages of the base may change: `stackyard extend --full`"
+    )
+    return InputError(error.message, where=error.where, hint=hint, detail=f"{reason}\nthe base {base.id} has {has}")
+
+
+def whole(layer: LockedVariant, base: BaseRevision) -> LockedVariant:
+    """A layer and its base as one locked variant, which says what is in the extension and why."""
+    below = locks(base)
+    found = below[-1]  # the lowest one has the interpreter and the channels
+    return replace(
+        layer,
+        interpreter=found.interpreter,
+        channels=tuple(dict.fromkeys(c for each in (layer, *below) for c in each.channels)),
+        requested=tuple(dict.fromkeys(line for each in (*reversed(below), layer) for line in each.requested)),
+        conda=tuple(p for each in (*reversed(below), layer) for p in each.conda),
+        pip=tuple(p for each in (*reversed(below), layer) for p in each.pip),
+    )
+
+
+def distributions(base: BaseRevision) -> tuple[tuple[Given, ...], tuple[str, ...]]:
+    """The distributions that the interpreter of a base finds, and notices about those that pip cannot compare.
+
+    Raises:
+        StackyardError: as `asking.ask`.
+    """
+    return _given(base, asking.ask(base).distributions)
+
+
+def _given(
+    base: BaseRevision, answer: Sequence[tuple[str, str, tuple[str, ...]]]
+) -> tuple[tuple[Given, ...], tuple[str, ...]]:
+    found: dict[str, Given] = {}
+    notices = []
+    for name, version, extras in answer:
+        try:
+            plain = str(Version(version))
+        except InvalidVersion:
+            notices.append(f"{name} of {base.id} has a version that pip cannot compare; it is hidden from pip")
+            continue
+        found.setdefault(canonical(name), Given(canonical(name), plain, base=base.id, extras=extras))
+    return tuple(found[name] for name in sorted(found)), tuple(notices)

@@ -1,0 +1,59 @@
+"""Locked conda packages as rattler knows them."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from stackyard.errors import InputError
+from stackyard.host import secrets
+from stackyard.host.secrets import redacted
+from stackyard.lock.model import CondaPackage
+
+if TYPE_CHECKING:
+    from rattler import RepoDataRecord
+
+
+def repodata_record(package: CondaPackage) -> RepoDataRecord:
+    """A locked package as a rattler record; rattler reads the fields that the lock does not keep from the package."""
+    from rattler import BuildString, PackageRecord, RepoDataRecord
+
+    record = PackageRecord(
+        name=package.name,
+        version=package.version,
+        build=BuildString(package.build),
+        build_number=package.build_number,
+        subdir=package.subdir,
+        noarch=_noarch(package.noarch),
+        depends=list(package.depends),
+        constrains=list(package.constrains),
+        sha256=bytes.fromhex(package.sha256) if package.sha256 else None,
+        md5=bytes.fromhex(package.md5) if package.md5 else None,
+        size=package.size or None,
+        license=package.license or None,
+        python_site_packages_path=package.python_site_packages_path or None,
+    )
+    if package.timestamp_ms:
+        record.timestamp = datetime.fromtimestamp(package.timestamp_ms / 1000, tz=timezone.utc)
+    url = secrets.seen(package.url) if package.url[:1] != "/" else Path(package.url).as_uri()
+    return RepoDataRecord(record, file_name(package.url), url, secrets.seen(package.channel))
+
+
+def _noarch(kind: str) -> Any:
+    return kind if kind in ("python", "generic") else None
+
+
+def file_name(url: str) -> str:
+    """The last part of a URL's path, unquoted: a name that stays in the directory in which it is put.
+
+    Raises:
+        InputError: it has none, e.g. ``https://host/%2f..``.
+    """
+    name = unquote(urlsplit(url).path).rpartition("/")[2]
+    if name in ("", ".", "..") or "\0" in name:
+        raise InputError(
+            f"URL without a file name: {redacted(url)}", hint="name the archive itself, e.g. .../name-1.0.tar.gz"
+        )
+    return name

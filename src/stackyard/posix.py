@@ -1,0 +1,89 @@
+"""An environment change as POSIX sh: what batch scripts, the shim of ranks and start-up scripts of containers share.
+
+Every value is quoted exactly once, so that quotes, newlines and ``$`` arrive unchanged. Names have a grammar
+(`stackyard.change`). Pure, and cheap to import.
+"""
+
+from __future__ import annotations
+
+import shlex
+
+from stackyard.change import (
+    Alias,
+    Default,
+    EnvironmentChange,
+    Flags,
+    Function,
+    Notice,
+    OnUnload,
+    Prepend,
+    Rules,
+    SaveValue,
+    Set,
+    SetRestorable,
+    UserPath,
+    left_out,
+    rendered,
+)
+
+
+def change_text(change: EnvironmentChange) -> str:
+    """Shell lines after which a child process has the environment of `EnvironmentChange.apply`."""
+    return "".join(f"{line}\n" for line in rendered(change, RULES))
+
+
+def _prepend(operation: Prepend) -> list[str]:
+    variable = operation.variable
+    rest = f'":${{{variable}-}}"' if operation.keep_system else f'"${{{variable}:+:${variable}}}"'
+    return [f"export {variable}={shlex.quote(operation.directory)}{rest}"]
+
+
+def _set(operation: Set) -> list[str]:
+    return [export(operation.variable, operation.value)]
+
+
+def _set_restorable(operation: SetRestorable) -> list[str]:
+    if operation.value is None:
+        return [f"unset {operation.variable}"]
+    return [export(operation.variable, operation.value)]
+
+
+def _default(operation: Default) -> list[str]:
+    return [f'[ -n "${{{operation.variable}+set}}" ] || {export(operation.variable, operation.value)}']
+
+
+def _save_value(operation: SaveValue) -> list[str]:
+    return [f'export {operation.variable}="${{{operation.source}-}}"']
+
+
+def _flags(operation: Flags) -> list[str]:
+    variable = operation.variable
+    return [f'export {variable}="${{{variable}:+${variable} }}"{shlex.quote(operation.text)}']
+
+
+def _user_path(path: UserPath) -> list[str]:
+    """The first base that is set and not empty, else the directory below HOME; a value of the user's own is kept."""
+    lines = [f'if [ -z "${{{path.variable}+set}}" ]; then', f"  {path.variable}="]
+    for base in path.bases:
+        lines.append(f'  [ -n "${path.variable}" ] || {path.variable}="${{{base}:+${base}/}}"')
+    lines.append(f'  if [ -n "${path.variable}" ]; then {path.variable}="${path.variable}"{shlex.quote(path.suffix)}')
+    lines.append(f'  else {path.variable}="${{HOME-}}/"{shlex.quote(path.fallback)}; fi')
+    return [*lines, f'  export {path.variable}="${path.variable}"{shlex.quote(path.rest)}', "fi"]
+
+
+RULES: Rules = {
+    Prepend: _prepend,
+    Set: _set,
+    SetRestorable: _set_restorable,
+    Default: _default,
+    SaveValue: _save_value,
+    Flags: _flags,
+    UserPath: _user_path,
+    **dict.fromkeys((Function, Alias, OnUnload, Notice), left_out),
+}
+"""Operation to POSIX sh. A child process has no functions, aliases or notices, and nothing is unloaded from it."""
+
+
+def export(name: str, value: str) -> str:
+    """One variable with exactly this value."""
+    return f"export {name}={shlex.quote(value)}"

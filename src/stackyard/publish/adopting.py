@@ -1,0 +1,323 @@
+"""Takes over a prefix that others made: looked at, described as a stack of one variant, and published like any other.
+
+Nothing is written into it and nothing of it is copied. What is refused, and what is only warned of, is decided here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from stackyard import grammar
+from stackyard.build import foreign
+from stackyard.errors import InputError, MissingError, StackyardError
+from stackyard.findings import some
+from stackyard.host import clock, filelocks, filesystem
+from stackyard.host.identity import account_name
+from stackyard.host.probe import machine
+from stackyard.lock import installed
+from stackyard.lock.installed import Installed
+from stackyard.lock.model import Lock, LockedVariant
+from stackyard.progress import Progress
+from stackyard.publish import deploy, surroundings
+from stackyard.publish.deploy import Request, Result
+from stackyard.publish.plan import Planner, Task
+from stackyard.publish.writing import Held
+from stackyard.spec import naming
+from stackyard.spec.models import CheckExceptions, Site, Stack, Variant
+from stackyard.verify.expectations import in_force
+from stackyard.yard import adoptedfiles, disk, revisions
+from stackyard.yard.adopted import Adopted, Kind
+from stackyard.yard.layout import Yard
+from stackyard.yard.origin import origin
+from stackyard.yard.payload import Prefix
+from stackyard.yard.record import BuildRecord
+
+OLDEST = (2, 7), (3, 5)
+"""The oldest Pythons that can be verified."""
+_LOCKS = (".conda_lock*", "*.lock", ".*.lock")
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Found:
+    """A prefix, its packages and what is odd about it."""
+
+    prefix: Path
+    adopted: Adopted
+    packages: Installed
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the command line says of an adoption; what it leaves out is as when the prefix was adopted before."""
+
+    name: str | None = None
+    version: str | None = None
+    exceptions: Mapping[str, tuple[str, ...]] | None = None
+    allow_unverified: bool = False
+
+
+# --------------------------------------------------------------------------- looking at it
+
+
+def look(path: Path, yard: Yard) -> Found:
+    """Everything about a prefix. Writes nothing.
+
+    Raises:
+        InputError: it is not a prefix, it is in a yard, its Python is not supported, or its path cannot be used.
+        MissingError: it is a virtual environment whose Python was removed.
+        StackyardError: it cannot be read, or something installs into it.
+    """
+    prefix = path.absolute()  # not resolved: the first lines of its commands have this path
+    prefix = prefix.resolve() if ".." in prefix.parts else prefix
+    kind = _kind(prefix)
+    _require_outside(prefix, yard)
+    _require_still(prefix)
+    tree = foreign.look(prefix)
+    packages = installed.installed(prefix)
+    _require_python(prefix, kind, packages)
+    text = adoptedfiles.noted(prefix, tree).to_text()
+    described = Adopted(kind, str(prefix), hashlib.sha256(text.encode()).hexdigest())
+    return Found(prefix, described, packages, tuple(_warnings(prefix, packages, yard)))
+
+
+def _kind(prefix: Path) -> Kind:
+    try:
+        if not stat.S_ISDIR(prefix.stat().st_mode):
+            raise NotADirectoryError
+        os.scandir(prefix).close()
+    except PermissionError as error:
+        hint = "ask its owner for the right to read all of it"
+        raise StackyardError(f"cannot adopt {prefix}: permission denied", hint=hint) from error
+    except OSError as error:
+        hint = "name the directory of a conda environment or of a virtual environment"
+        raise InputError(f"cannot adopt {prefix}: no such directory", hint=hint) from error
+    try:
+        grammar.YARD(str(prefix))
+    except grammar.NotAllowed as error:
+        hint = "make a symbolic link to it whose path has ASCII letters, digits and / . _ - only, and adopt that"
+        raise InputError(f"cannot adopt {prefix}: {error}", hint=hint) from error
+    kind = installed.kind_of(prefix)
+    if kind is None:
+        raise InputError(
+            f"cannot adopt {prefix}: neither a conda prefix (conda-meta/) nor a virtual environment (pyvenv.cfg)",
+            hint="`conda env list` shows prefixes; one that neither made can be described in a stack.yaml",
+        )
+    return kind
+
+
+def _require_outside(prefix: Path, yard: Yard) -> None:
+    real = Path(os.path.realpath(prefix))
+    own = [Path(os.path.realpath(each.root)) for each in yard.lineage()]
+    other = (
+        top
+        for top in (real, *real.parents)
+        if all(disk.is_folder(p) for p in (Yard(top).stacks, Yard(top).generations))
+    )
+    inside = next((top for top in own if real.is_relative_to(top)), None) or next(other, None)
+    if inside is not None:
+        raise InputError(
+            f"cannot adopt {prefix}: it is in the yard {inside}, which has a record of it",
+            hint="add packages to a published revision with `stackyard extend`",
+        )
+
+
+def _require_still(prefix: Path) -> None:
+    """Refuse a prefix into which a program that can be seen installs now. What changes later shows in its files."""
+    for folder in (prefix, prefix / "conda-meta"):
+        for file in (file for pattern in _LOCKS for file in folder.glob(pattern)):
+            holders = filelocks.holders(file)
+            if holders:
+                raise StackyardError(
+                    f"cannot adopt {prefix}: {'; '.join(holders)} holds its lock {file.name}",
+                    hint="adopt it when nothing installs into it any more",
+                )
+
+
+def _require_python(prefix: Path, kind: str, packages: Installed) -> None:
+    python = Prefix(prefix).python
+    if packages.interpreter.source == "none" and kind == "conda":
+        return
+    if not python.exists():
+        if kind == "venv":
+            home = installed.settings(prefix).get("home", "unknown")
+            raise MissingError(
+                f"cannot adopt {prefix}: the Python that it was made from no longer exists: {home}",
+                hint="restore that Python; or list the packages in a file, and deploy it: `stackyard deploy FILE`",
+            )
+        raise StackyardError(
+            f"cannot adopt {prefix}: {python} not found, although conda-meta lists python",
+            hint="wait until nothing installs into it; if nothing does, install python again",
+        )
+    version = packages.interpreter.version
+    if not _is_supported(prefix, version):
+        raise InputError(
+            f"cannot adopt {prefix}: its Python {version or 'of unknown version'} is not supported",
+            hint="CPython 2.7, and from 3.5 on; list the packages in a file with a newer Python, and deploy it",
+        )
+
+
+def _is_supported(prefix: Path, version: str) -> bool:
+    implementation = installed.settings(prefix).get("implementation", "CPython")
+    parts = version.split(".")[:2]
+    if implementation.lower() != "cpython" or len(parts) < 2 or not all(part.isdigit() for part in parts):
+        return False
+    number = (int(parts[0]), int(parts[1]))
+    return number == OLDEST[0] or number >= OLDEST[1]
+
+
+# --------------------------------------------------------------------------- warnings
+
+
+def _warnings(prefix: Path, packages: Installed, yard: Yard) -> Iterator[str]:
+    yield from packages.notices
+    yield from _who_may_write(prefix, packages)
+    local = filesystem.only_here(prefix)
+    if local and not filesystem.only_here(yard.root):
+        yield f"{prefix} is on a file system of this machine only ({local}): other nodes do not have it"
+    if packages.editable:
+        places = [f"{name} from {place}" for name, place in sorted(packages.editable.items())]
+        yield f"editable projects, whose files are elsewhere and change at any time: {some(places, _SHOWN)}"
+    if packages.interpreter.source == "host":
+        config = installed.settings(prefix)
+        yield f"its Python is that of {config.get('home', 'the host')}, which is not part of it"
+        if config.get("include-system-site-packages", "").lower() == "true":
+            yield "it sees the packages of that Python too (include-system-site-packages), which are not recorded"
+    yield from _user_site(packages.interpreter.version)
+
+
+def _who_may_write(prefix: Path, packages: Installed) -> Iterator[str]:
+    python, programs = packages.interpreter.version, Prefix(prefix).program_folders[0]
+    inner = installed.site_packages(prefix, python, packages.conda) if python else programs
+    found: dict[str, None] = {}
+    for place in (prefix, programs, prefix / "conda-meta", inner):
+        if disk.is_folder(place):
+            found |= dict.fromkeys(_writers(place.stat()))
+    if found:
+        yield f"others may change its files: {', '.join(found)}; `stackyard verify` finds what changed"
+
+
+def _writers(status: os.stat_result) -> Iterator[str]:
+    if status.st_uid not in (0, os.geteuid()):
+        yield f"its owner {account_name(status.st_uid)}"
+    if status.st_mode & stat.S_IWOTH:
+        yield "everybody"
+    elif status.st_mode & stat.S_IWGRP and status.st_gid != 0:
+        yield f"its group {filesystem.group_name(status.st_gid)}"
+
+
+def _user_site(version: str) -> Iterator[str]:
+    folder = installed.site_packages(Path("~/.local").expanduser(), version) if version else None
+    try:
+        names = [name for name in disk.names(folder) if name.endswith(".dist-info")] if folder else []
+    except OSError:
+        return
+    if names:
+        shown = some([name.partition("-")[0] for name in sorted(names)], _SHOWN)
+        yield f"packages in {folder} are not part of it, and the module hides them: {shown}"
+
+
+# --------------------------------------------------------------------------- describing it
+
+
+def request(found: Found, wanted: Wanted, yard: Yard, site: Site, command: tuple[str, ...]) -> Request:
+    """The prefix as a stack of one variant, to be published in a yard.
+
+    Raises:
+        InputError: the name or the version is not one for a module, or the name is taken.
+    """
+    stack = _stack(found, wanted, yard)
+    return Request((stack,), site, yard, allow_unverified=wanted.allow_unverified, command=command)
+
+
+def _stack(found: Found, wanted: Wanted, yard: Yard) -> Stack:
+    name = naming.safe(found.prefix.name) if wanted.name is None else naming.given("--name", wanted.name)
+    if not name:
+        raise InputError(f"{found.prefix.name!r} is not a valid module name", hint="pass one with --name")
+    before = _before(name, found, yard)
+    version = _version(wanted, before)
+    python = found.packages.interpreter.version
+    axes = {"python": ".".join(python.split(".")[:2])} if python else {}
+    exceptions = wanted.exceptions if wanted.exceptions is not None else _kept(before)
+    variant = Variant(
+        stack=name, version=version, name=naming.variant_name(axes), axes=axes, adopted=found.adopted,
+        exceptions=CheckExceptions(**{"broken_commands": "warn", **exceptions}), notices=found.warnings,
+        summary=f"{found.prefix}, adopted as it is.",
+    )  # fmt: skip
+    return Stack(name=name, summary=variant.summary, variants=(variant,), kind="adopted", file=str(found.prefix))
+
+
+def _before(name: str, found: Found, yard: Yard) -> BuildRecord | None:
+    """The newest revision of this name that was adopted from the same place.
+
+    Raises:
+        InputError: the name is that of another stack.
+    """
+    known = revisions.built(yard, name, lambda *_: None)
+    mine = [record for record in known if record.adopted and record.prefix == found.adopted.prefix]
+    others = [record for record in known if record not in mine]
+    if others and not mine:
+        from_where = f"was adopted from {others[-1].prefix}" if others[-1].adopted else "is a stack that was built"
+        raise InputError(
+            f"the name {name} is taken: {others[-1].module} {from_where}", hint="choose another with --name"
+        )
+    return revisions.latest(mine) if mine else None
+
+
+def _version(wanted: Wanted, before: BuildRecord | None) -> str:
+    if wanted.version is not None:
+        return naming.given("--version", wanted.version)
+    return before.version if before else clock.today().strftime("%Y.%m.%d")
+
+
+def _kept(before: BuildRecord | None) -> dict[str, object]:
+    """The exceptions that the former revision was verified with."""
+    return dict(in_force(before).exceptions) if before else {}
+
+
+def tasks(found: Found, asked: Request) -> list[Task]:
+    """What adopting it does: publish the next revision, or nothing. Writes nothing.
+
+    Raises:
+        InputError: its module would have the name of another one.
+    """
+    (stack,) = asked.stacks
+    return list(Planner(stack, Lock(stack.name, (_locked(found, stack),)), asked.site, asked.yard, _platform()).tasks())
+
+
+def _locked(found: Found, stack: Stack) -> LockedVariant:
+    (variant,), packages = stack.variants, found.packages
+    return LockedVariant(
+        stack=stack.name, version=variant.version, variant=variant.name, platform=_platform(),
+        spec_hash=found.adopted.files_sha256, interpreter=packages.interpreter, requested=packages.requested,
+        conda=packages.conda, pip=packages.pip, notices=packages.notices,
+        channels=tuple(dict.fromkeys(p.channel for p in packages.conda if p.channel)),
+    )  # fmt: skip
+
+
+def _platform() -> str:
+    return machine().platform
+
+
+def adopt(found: Found, asked: Request, progress: Progress, held: Held) -> Result:
+    """Record, verify and publish a prefix.
+
+    Args:
+        held: the right to build the stack of this name.
+
+    Raises:
+        StackyardError: nothing could be done; that a check failed is in the result.
+    """
+    surroundings.require(asked.yard, asked.site)
+    for text in found.warnings:
+        progress.notice(text)
+    result = Result()
+    made_by = origin(asked.command, [asked.site.file] if asked.site.file else [])
+    deploy.carry_out(tasks(found, asked), asked, made_by, progress, result, held)
+    return result

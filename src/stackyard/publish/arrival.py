@@ -1,0 +1,344 @@
+"""A revision that another yard has built becomes one of this yard: unpacked, compared, verified here, and published.
+
+What was unpacked must be the files that the record names, each with its hash, and nothing else; the launcher of an
+image is made here. Until the record is written, last, a process that was killed leaves what the next one removes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from stackyard.build.seal import PARTS
+from stackyard.errors import ChecksFailed, InputError, MissingError, StackyardError
+from stackyard.expose.published import write_beside
+from stackyard.findings import some
+from stackyard.host.hashing import sha256_file
+from stackyard.host.probe import glibc, machine
+from stackyard.image import artefact, launcher, needs
+from stackyard.image.artefact import Arrived, Fit, Signed
+from stackyard.progress import Progress
+from stackyard.publish import generation, licences, names, sharedlater, signing
+from stackyard.publish.deploy import USABLE, Outcome, register, write_report
+from stackyard.publish.entries import present
+from stackyard.publish.generation import Step
+from stackyard.publish.writing import Held
+from stackyard.spec.models import Site
+from stackyard.spec.siteyard import policy
+from stackyard.verify import verify
+from stackyard.verify.content import noted_contents
+from stackyard.yard import atomic, contents, disk, generations, revisions, signatures
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard
+from stackyard.yard.origin import origin
+from stackyard.yard.permissions import file_mode, settle
+from stackyard.yard.record import BuildRecord, Entry, read_record
+
+
+@dataclass(frozen=True)
+class Request:
+    """Where a revision is to be, and how: as of a deploy."""
+
+    yard: Yard
+    site: Site
+    allow_unverified: bool = False
+    accept: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+
+
+def require_fit(fit: Fit, yard: Yard) -> RevisionPaths:
+    """Where a revision goes.
+
+    Raises:
+        InputError: it is for another place, another platform or a newer C library.
+        MissingError: this machine lacks the interpreter that it uses.
+    """
+    stack, _, version = fit.module.partition("/")
+    paths = yard.revision(stack, version)
+    if "/" in version or str(paths.root) != fit.path:
+        raise InputError(
+            f"{fit.module} is for {fit.path}, and in this yard it would be {paths.root}: its files name their path",
+            hint="pull it into a yard at that path, or build it here: `stackyard deploy FILE`",
+        )
+    here = machine().platform
+    if fit.platform not in (here, "noarch"):
+        raise InputError(f"{fit.module} is for {fit.platform}, and this machine is {here}",
+                         hint="pull it on a machine of that platform")  # fmt: skip
+    needs.require(needs.Needs(fit.glibc, fit.glibc_file), glibc(), stack=fit.module, system="this machine",
+                  hint="build it here: `stackyard deploy FILE`")  # fmt: skip
+    if fit.host_python and not _is_same(Path(fit.host_python), fit.host_sha256):
+        raise MissingError(
+            f"{fit.module} uses the interpreter {fit.host_python} of the machine that it was built on, and this "
+            "machine does not have the same",
+            hint="install that, or build it with `interpreter: {source: uv}` or conda's Python",
+        )
+    if fit.base:
+        _require_base(fit)
+    return paths
+
+
+def _require_base(fit: Fit) -> None:
+    """An extension names the files of its base, which are not in it."""
+    below = revisions.readable(RevisionPaths(Path(fit.base_prefix).parent))
+    if below is None or below.input_hash != fit.base_hash:
+        has = "which is not there" if below is None else "where another build of it is"
+        raise InputError(f"{fit.module} is a layer on {fit.base} in {fit.base_prefix}, {has}",
+                         hint="pull its base first, into that yard")  # fmt: skip
+
+
+def _is_same(program: Path, sha256: str) -> bool:
+    return program.is_file() and (not sha256 or sha256_file(program) == sha256)
+
+
+def arrive(arrived: Arrived, request: Request, progress: Progress, held: Held) -> Outcome:
+    """Make a fetched revision one of this yard, and publish it where its checks pass; share it with who is to have it.
+
+    Args:
+        held: the right to build its stack (`writing.building`).
+
+    Raises:
+        InputError: it does not fit, or its name is that of another revision.
+        MissingError: something is missing on this machine, or a licence was not accepted.
+        StackyardError: what arrived is damaged, or the disk is full; nothing is left of it.
+    """
+    done = _arrive(arrived, request, progress, held)
+    new = (done.module,) if done.status in sharedlater.NEW else ()
+    for text in sharedlater.share_new(request.yard, request.site, new):
+        progress.notice(text)  # it is published: nothing of this undoes it
+    return done
+
+
+def _arrive(arrived: Arrived, request: Request, progress: Progress, held: Held) -> Outcome:
+    paths, record = require_fit(arrived.fit, request.yard), arrived.record
+    is_there = disk.is_there(paths.record)
+    new = _later_signatures(arrived, paths) if is_there else ()
+    _require_signed(arrived, request.yard, paths if is_there else None, new)
+    _require_name(request.yard, record)
+    if is_there:
+        record = _there(paths, record)
+        for text in new:
+            signatures.add(paths, text)
+        visible = {each.module for each in generations.entries(request.yard) if each.is_visible}
+        if record.module in visible:
+            if new:
+                signing.republish(request.yard, request.site, origin(request.command))
+            return Outcome(record.module, "unchanged", record.path, record=record, is_visible=True)
+    else:
+        _require_no_interpreter(record, request.yard)
+        licences.require_of_record(request.yard, request.site, record, request.accept)
+        if record.base:
+            register(request.yard, record.base)
+        _unpack(arrived, paths, request, progress)
+        held.check()
+        revisions.mark(record, arrived.signed.record if arrived.signed else "")
+    return _publish(_entry(arrived, paths), record, request, progress, held)
+
+
+def _require_signed(arrived: Arrived, yard: Yard, there: RevisionPaths | None, new: Iterable[str]) -> None:
+    """What a yard demands of what it pulls; what it demands of what is loaded holds too, for pulling publishes.
+
+    Args:
+        there: the revision, which this yard has already: it is judged, with the signatures that are `new` to it.
+    """
+    text, given = (arrived.signed.statement, arrived.signed.signatures) if arrived.signed else ("", ())
+    if there is not None:
+        text, given = signatures.statement(there), (*signatures.texts(there), *new)
+    for root, demand in [*signatures.demands_in(yard, "pull"), *signatures.demands_in(yard, "load")]:
+        if why := signatures.problem_of(text, given, demand):
+            raise ChecksFailed(f"cannot pull {arrived.fit.module}: {why}, and {root} demands a valid signature",
+                               hint="sign it where it was built (`stackyard sign REV`), and push it again")  # fmt: skip
+
+
+def _require_no_interpreter(record: BuildRecord, yard: Yard) -> None:
+    """Of an interpreter that comes with a revision the record has the hash of its program, and of no other file."""
+    demands = [*signatures.demands_in(yard, "pull"), *signatures.demands_in(yard, "load")]
+    path = record.interpreter.get("path", "")
+    if demands and record.interpreter.get("source") == "uv" and not os.path.lexists(path):
+        raise ChecksFailed(
+            f"cannot pull {record.module}: it comes with the interpreter {path}, which no signature covers, and "
+            f"{demands[0][0]} demands a valid signature",
+            hint=f"install that first: `uv python install -i {yard.pythons} {record.interpreter.get('version', '')}`",
+        )
+
+
+def _later_signatures(arrived: Arrived, paths: RevisionPaths) -> tuple[str, ...]:
+    """The signatures of a revision that was pulled or built here before it had them."""
+    signed = arrived.signed
+    if signed is None or signed.statement != signatures.statement(paths):
+        return ()
+    known = signatures.texts(paths)
+    return tuple(text for text in signed.signatures if text not in known)
+
+
+def _compare_signed(signed: Signed, paths: RevisionPaths) -> None:
+    """See that what arrived is what was signed, and keep the signatures."""
+    if signed.statement != signatures.statement_of(signed.record.encode(), disk.content(paths.module)):
+        raise StackyardError(f"{paths.root.name} is not what was signed: its record or its operations were changed",
+                             hint="push it again from where it was built")  # fmt: skip
+    for text in signed.signatures:
+        signatures.add(paths, text)
+
+
+def _require_name(yard: Yard, record: BuildRecord) -> None:
+    """A name is given to a revision once, and to no other one."""
+    past = (entry for manifest in generations.readable(yard) for entry in manifest.entries)
+    if any(each.module == record.module and each.input_hash not in ("", record.input_hash) for each in past):
+        raise InputError(f"{record.module} is the name of another revision of this yard, built from other inputs",
+                         hint="deploy its file here: the build becomes the next revision")  # fmt: skip
+
+
+def _there(paths: RevisionPaths, wanted: BuildRecord) -> BuildRecord:
+    found = read_record(paths.record)
+    if (found.input_hash, found.files_sha256) != (wanted.input_hash, wanted.files_sha256):
+        raise InputError(f"{paths.root} holds another build of {wanted.module}: a revision never changes",
+                         hint="deploy its file here: the build becomes the next revision")  # fmt: skip
+    return found
+
+
+# --------------------------------------------------------------------------- its files
+
+
+def _unpack(arrived: Arrived, paths: RevisionPaths, request: Request, progress: Progress) -> None:
+    progress.phase(arrived.record.module, "unpack")
+    try:
+        _clear(paths)
+        paths.work.mkdir(parents=True)
+        artefact.unpack(arrived, paths.work)
+        atomic.fault_point("arrival-unpacked")
+        _place(paths, arrived.record)
+        _interpreter(arrived.record, paths, request.yard)
+        _compare(arrived.record, paths)
+        if arrived.signed:
+            _compare_signed(arrived.signed, paths)
+        write_beside(arrived.record, request.site)
+        _close(arrived.record, paths, request)
+    except BaseException as error:
+        if not disk.is_there(paths.record):
+            _clear(paths)
+        if isinstance(error, OSError):
+            hint = "published revisions are unchanged; free some space if none is left, and pull it again"
+            raise disk.failure(error, f"unpacking {arrived.record.module}", hint) from error
+        raise
+    disk.remove_tree(paths.work)
+
+
+def _clear(paths: RevisionPaths) -> None:
+    for left in disk.entries(paths.root):
+        disk.remove_tree(left)
+
+
+def _place(paths: RevisionPaths, record: BuildRecord) -> None:
+    """Move what a revision consists of to its place, and nothing else."""
+    around = paths.work / artefact.BESIDE
+    known = {each.rstrip("/") for each in (*artefact.FOLDERS, *artefact.FILES, PARTS[0])}
+    for each in disk.entries(around):
+        if each.name in artefact.LEFT_OUT:
+            continue
+        if each.name not in known or each.is_symlink():
+            raise StackyardError(f"{record.module} is not a revision: it has {each.name}", hint="push it again")
+        each.rename(paths.root / each.name)
+    if record.form.kind == "squashfs":
+        (paths.work / artefact.IMAGE_FILE).rename(paths.image)
+        paths.image.chmod(file_mode() & 0o444)
+        launcher.make(paths.launcher)
+
+
+def _interpreter(record: BuildRecord, paths: RevisionPaths, yard: Yard) -> None:
+    """Put an interpreter that uv installed into the yard, where it does not have that."""
+    if record.interpreter.get("source") != "uv":
+        return
+    path = Path(record.interpreter["path"])
+    came = paths.work / artefact.INTERPRETER / yard.pythons.relative_to(yard.root)
+    if not path.is_relative_to(yard.pythons):
+        raise InputError(f"{record.module} uses the interpreter {path}, which is not in the yard",
+                         hint="build it here: `stackyard deploy FILE`")  # fmt: skip
+    yard.pythons.mkdir(parents=True, exist_ok=True)
+    for each in _home(came, path.relative_to(yard.pythons).parts[0], yard):
+        if not os.path.lexists(yard.interpreter(each.name)):
+            each.rename(yard.interpreter(each.name))
+    if not _is_same(path, record.interpreter.get("sha256", "")):
+        raise StackyardError(f"{path} is not the interpreter that {record.module} was built with",
+                             hint="build it here: `stackyard deploy FILE`")  # fmt: skip
+
+
+def _home(came: Path, name: str, yard: Yard) -> list[Path]:
+    """The directory of an interpreter, whose name or that of a link to it is given, and the links to it."""
+    home = _leads_to(came / name, yard)
+    return [each for each in disk.entries(came) if _leads_to(each, yard) == home]
+
+
+def _leads_to(place: Path, yard: Yard) -> str:
+    """The name of a directory, or of the one beside it that a link leads to; empty for a link to elsewhere."""
+    if not place.is_symlink():
+        return place.name
+    target = Path(os.path.normpath(yard.interpreter(str(place.readlink()))))
+    return target.name if target.parent == yard.pythons else ""
+
+
+def _compare(record: BuildRecord, paths: RevisionPaths) -> None:
+    """Every byte against what was built, and the times of files with it."""
+    noted = noted_contents(record)
+    image = record.form.kind == "squashfs"
+    if image and sha256_file(paths.image) != record.form.sha256:
+        raise StackyardError(f"{paths.image.name} of {record.module} is damaged: its hash is not the one in the record",
+                             hint="push it again from where it was built")  # fmt: skip
+    outside = {n: item for n, item in noted.files.items() if not (image and n.startswith(PARTS[0]))}
+    for name, item in outside.items():
+        place = paths.root / name
+        if item.sha256 and place.is_file() and not place.is_symlink():
+            place.chmod(item.mode | 0o200)
+            os.utime(place, ns=(item.mtime_ns, item.mtime_ns))
+    folders = {n for n in noted.folders if not (image and f"{n}/".startswith(PARTS[0]))}
+    own = contents.Contents(outside, frozenset(folders))
+    tree = contents.scan(paths.root, PARTS[1:] if image else PARTS)
+    damages = sorted(str(each) for each in contents.compare(own, paths.root, tree, own.hashed))
+    if damages:
+        raise StackyardError(f"{record.module} does not hold what was built: {some(damages, 3)}",
+                             hint="push it again from where it was built")  # fmt: skip
+
+
+def _close(record: BuildRecord, paths: RevisionPaths, request: Request) -> None:
+    """Others may read it as this yard's policy says, and nobody may write to it."""
+    for part in disk.entries(paths.root):
+        if part != paths.work:
+            settle(part, policy(request.yard, request.site), linked=False)
+    contents.seal(paths.root, contents.scan(paths.root, PARTS), folders=False)
+    contents.seal(paths.root, contents.scan(paths.root, PARTS[:1]), folders=True)
+
+
+# --------------------------------------------------------------------------- publishing
+
+
+def _entry(arrived: Arrived, paths: RevisionPaths) -> Entry:
+    """How it is published: with the labels that it has where it comes from."""
+    record = arrived.record
+    own = {each.name: getattr(record, each.name) for each in fields(Entry) if hasattr(record, each.name)}
+    state = {"state": "published", "superseded": False, "folder": str(paths.root)}
+    return Entry(**{**arrived.entry, **own, **state})
+
+
+def _publish(entry: Entry, record: BuildRecord, request: Request, progress: Progress, held: Held) -> Outcome:
+    def after(before: Iterable[Entry], state: str) -> tuple[Entry, ...]:
+        joined = {**present(before), entry.module: _in_state(entry, state)}
+        return names.claim(joined.values())
+
+    yard, site = request.yard, request.site
+    with generation.draft(yard, site, origin(request.command)) as draft:
+        draft.write(after(generations.entries(yard), "published"))
+        progress.phase(record.module, "verify")
+        agreed = licences.variables(yard, site, record)
+        report = verify.verify(record, draft.modules, site, variables=agreed, progress=progress,
+                               deep=record.form.kind == "squashfs", yards=yard.lineage())  # fmt: skip
+        write_report(RevisionPaths.of(record.path), report)
+        progress.phase(record.module, report.state, report.tally())
+        status = {"passed": "published", "failed": "failed"}.get(report.state)
+        status = status or ("unverified" if request.allow_unverified else "held")
+        if status in USABLE:
+            draft.publish(lambda base: Step(after(base.entries, status), f"pull {record.module}"), held.check)
+    return Outcome(record.module, status, record.path, report, record)
+
+
+def _in_state(entry: Entry, state: str) -> Entry:
+    return Entry(**{**vars(entry), "state": state})

@@ -1,0 +1,97 @@
+"""How an extension stands to its base: whether its site publishes a newer one, or the base was removed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from stackyard.errors import StackyardError
+from stackyard.yard import disk, generations, revisions
+from stackyard.yard.extending import BaseRevision
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard
+from stackyard.yard.record import Entry
+from stackyard.yard.same import is_same
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How an extension stands to its base: what to rebase it on, or why that cannot be known."""
+
+    newer: Entry | None = None
+    problem: str = ""
+
+
+def of_extension(paths: RevisionPaths, yard: Yard) -> Standing | None:
+    """The same for a revision; None for one that has no base, or whose record cannot be read."""
+    try:
+        record = revisions.readable(paths)
+    except StackyardError:
+        return None
+    return standing(record.base, yard) if record and record.base else None
+
+
+def standing(base: BaseRevision, yard: Yard) -> Standing:
+    """Whether the base of an extension is behind what its site publishes now, or gone.
+
+    Args:
+        yard: that of the extension. The yard above it may have the base since the site's yard moved there.
+    """
+    try:
+        entries = generations.entries(Yard(Path(base.yard)))
+        there = disk.is_there(base.paths.record)
+    except (OSError, StackyardError) as error:
+        return Standing(problem=f"its base {base.id} cannot be read: {error}")
+    newer = _newer(base, entries)
+    moved = _moved(base, yard)
+    if moved or there:
+        return moved or Standing(newer)
+    return Standing(newer, f"its base {base.id} was removed")
+
+
+def _moved(base: BaseRevision, yard: Yard) -> Standing | None:
+    """What a yard above has in place of a base in a yard that is not above any more: it has moved there."""
+    if any(_leads_to(each, base.yard) for each in yard.lineage()):
+        return None
+    for each in yard.above():
+        with suppress(OSError, StackyardError):
+            entries = generations.entries(each)
+            same = next((e for e in entries if e.module == base.id and e.is_visible), None)
+            found = same or _newer(base, entries)
+            if found and disk.is_there(RevisionPaths.of(found.folder).record):
+                return Standing(found, f"its base {base.id} is in {each.root} now, not in {base.yard}")
+    return None
+
+
+def _leads_to(yard: Yard, root: str) -> bool:
+    try:
+        return is_same(yard.root, Path(root))
+    except OSError:
+        return False
+
+
+def _newer(base: BaseRevision, entries: tuple[Entry, ...]) -> Entry | None:
+    """What took the place of a base: the default of its stack; of another variant, the one with the same version."""
+    stack = base.id.partition("/")[0]
+    own = next((e for e in entries if e.module == base.id), None)
+    default = next((e for e in entries if e.stack == stack and e.default and e.is_visible), None)
+    if default is None or default.module == base.id:
+        return None
+    wanted = next(_like(own, default, entries), default) if own else default
+    later = own is None or not own.is_visible or _is_later(wanted, own)
+    return wanted if wanted.module != base.id and later else None
+
+
+def _is_later(one: Entry, other: Entry) -> bool:
+    """Of one version and variant by number: two may have been built by hosts whose clocks differ."""
+    if (one.version, one.variant) == (other.version, other.variant):
+        return one.revision > other.revision
+    return one.created > other.created
+
+
+def _like(own: Entry, default: Entry, entries: tuple[Entry, ...]) -> Iterator[Entry]:
+    """The newest revision of the variant that the base has, in the version of the default."""
+    same = (e for e in entries if (e.stack, e.version, e.variant) == (default.stack, default.version, own.variant))
+    yield from sorted((e for e in same if e.is_visible and not e.superseded), key=lambda e: -e.revision)

@@ -1,0 +1,382 @@
+"""`gc`: what can go, why, and how much room that gives; then doing it. Nothing that may be in use goes.
+
+All is removed in the two steps of `yard.trash`: aside now, and deleted by a later collection, once the grace time is
+over. Revisions go as `remove` makes them go (`publish.remove`), stack by stack; a stack that is being built is left.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timedelta
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+from stackyard.errors import InputError, StackyardError, cause
+from stackyard.host import clock
+from stackyard.publish import garbage
+from stackyard.publish.entries import present
+from stackyard.publish.garbage import Garbage
+from stackyard.publish.inuse import Evidence, Watch
+from stackyard.publish.remove import CHANGED, Outcome, Removal, publish_states, repair, size_of
+from stackyard.publish.writing import Held, building, writing
+from stackyard.yard import atomic, caches, catalogue, generations, idleleases, lease, manifestfile, notes, trash, usage
+from stackyard.yard import revisions as built
+from stackyard.yard.layout import Yard
+from stackyard.yard.origin import Origin
+from stackyard.yard.record import BuildRecord, Entry
+from stackyard.yard.trash import Item
+
+Unused = Callable[[Entry], str]
+"""Why a revision that users see counts as unused; empty: it does not."""
+
+
+@dataclass(frozen=True)
+class Doomed:
+    """A revision to remove: why, its own bytes and inodes, and those that it shares."""
+
+    entry: Entry
+    why: str
+    bytes: int = 0
+    inodes: int = 0
+    shared_bytes: int = 0
+    shared_inodes: int = 0
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What is kept: what the last `keep` generations showed, and what is not `unused` where that is asked for."""
+
+    keep: int
+    unused: Unused = lambda _: ""
+
+
+@dataclass
+class Plan:
+    """What a collection would do.
+
+    Attributes:
+        rules: by which it was made.
+        revisions, garbage: what is put aside; `kept` are revisions that would be, and are in use, with their users.
+        hide: retired revisions that are hidden from now on.
+        due: what was put aside and is deleted; `waiting` is deleted later.
+        leases: directories of leases that nobody has held for long; nothing is lost with them.
+        packed: manifests of old generations that are packed, each with the bytes that this frees.
+        cache_bytes, cache_inodes: what only the removed revisions share with the cache, which goes later.
+        unseen: what could not be looked at, and what is not touched because of that.
+    """
+
+    rules: Rules
+    revisions: list[Doomed] = field(default_factory=list)
+    garbage: list[Garbage] = field(default_factory=list)
+    hide: list[str] = field(default_factory=list)
+    due: list[Item] = field(default_factory=list)
+    waiting: list[Item] = field(default_factory=list)
+    kept: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    packed: dict[Path, int] = field(default_factory=dict)
+    leases: list[Path] = field(default_factory=list)
+    cache_bytes: int = 0
+    cache_inodes: int = 0
+    unseen: list[str] = field(default_factory=list)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing would change."""
+        return not (self.revisions or self.garbage or self.hide or self.due or self.packed or self.leases)
+
+
+def plan(watch: Watch, rules: Rules) -> Plan:
+    """Look for what can go. Writes nothing, and walks only what is garbage: sizes of revisions are in their records."""
+    yard, site, found = watch.yard, watch.site, Plan(rules)
+    seen = watch.look()
+    found.unseen += seen.unseen
+    entries = present(generations.entries(yard))
+    records = {record.module: record for record in _records(yard)}
+    found.hide = [e.module for e in entries.values() if _is_hidden(e, watch)]
+    unlisted = [catalogue.entry_of(record) for module, record in records.items() if module not in entries]
+    _choose(found, watch, [*entries.values(), *unlisted], records, seen)
+    gone = {doomed.entry.module for doomed in found.revisions}
+    doomed = [records[module] for module in gone if module in records]
+    left = [record for module, record in records.items() if module not in gone]
+    found.cache_bytes, found.cache_inodes = garbage.freed_in_cache(yard, doomed, left)
+    found.garbage = [
+        *garbage.interrupted_builds(yard),
+        *garbage.old_modules(yard, rules.keep),
+        *garbage.old_counts(yard, site),
+    ]
+    found.leases = idleleases.idle(yard)
+    found.packed = garbage.long_manifests(yard, rules.keep)
+    if Held(yard, ()).is_alone:
+        found.garbage += [*garbage.leftovers(yard), *garbage.unshared(yard, site, records.values(), seen.yards)]
+        found.garbage += garbage.solutions(yard, site, seen.yards)
+    else:
+        found.unseen.append("the caches and kept locks: another process is building")
+    for item in trash.items(yard):
+        used = seen.of(item.origin) if item.what.sort == "revision" else ()
+        due = item.is_due(site.removal.grace_days) and not used
+        (found.due if due else found.waiting).append(item)
+    found.unseen += [f"{folder}: its what.json cannot be read" for folder in trash.unreadable(yard)]
+    return found
+
+
+def unused_for(yard: Yard, days: int, kept_days: int) -> Unused:
+    """Which revisions nobody has used for so many days, by what is counted.
+
+    Args:
+        kept_days: for how long the counts are kept.
+
+    Raises:
+        InputError: uses have not been counted for so long, or loads of modules are not counted.
+    """
+    uses, since = usage.read(yard), (clock.today() - timedelta(days=days)).isoformat()
+    first = usage.since(yard)
+    if first:  # what is older was collected, or is about to be
+        first = max(first, (clock.today() - timedelta(days=kept_days)).isoformat())
+    if not first or first > since:
+        known = f"counted since {first}" if first else "not counted"
+        raise InputError(
+            f"uses are {known}, not for {days} days", hint="`usage: {count: true}` in site.yaml counts them"
+        )
+    if not any(each.kinds["load"] for each in uses.values()):
+        raise InputError(
+            "loads of modules are not counted: what is loaded daily would seem unused",
+            hint="add what `stackyard usage --hook lmod` prints to SitePackage.lua",
+        )
+
+    def why(entry: Entry) -> str:
+        last = uses[entry.module].last if entry.module in uses else ""
+        if max(last, entry.created[:10]) >= since:
+            return ""
+        return f"not used since {last}" if last else f"never used since {first}"
+
+    return why
+
+
+def _choose(
+    found: Plan, watch: Watch, entries: Sequence[Entry], records: Mapping[str, BuildRecord], seen: Evidence
+) -> None:
+    """The revisions that can go, and those that could if nobody used them."""
+    for entry, why in _reasons(watch, found.rules, entries):
+        if users := seen.of(entry.folder):
+            found.kept[entry.module] = users
+        else:
+            found.revisions.append(Doomed(entry, why, *size_of(records.get(entry.module))))
+
+
+def _reasons(watch: Watch, rules: Rules, entries: Sequence[Entry]) -> Iterator[tuple[Entry, str]]:
+    """Those of some revisions that can go by what is published now, and why."""
+    published, removal = present(generations.entries(watch.yard)), watch.site.removal
+    shown = _shown_lately(watch.yard, rules.keep)
+    for entry in entries:
+        now = published.get(entry.module)
+        why = _why(now, shown, rules, removal.remove_days) if now else _never_published(entry, removal.failed_days)
+        if why:
+            yield entry, why
+
+
+def _why(entry: Entry, shown: set[str], rules: Rules, remove_days: float) -> str:
+    if entry.pinned or entry.state in ("removed", "missing"):
+        return ""
+    if _days_since(entry.retired) >= remove_days:
+        return f"retired since {entry.retired}"
+    if entry.module not in shown:
+        return "withdrawn"
+    return "" if entry.default else rules.unused(entry)
+
+
+def _never_published(entry: Entry, days: float) -> str:
+    age = clock.now() - datetime.fromisoformat(entry.created)
+    return f"built {age.days} days ago and never published" if age > timedelta(days=days) else ""
+
+
+def _shown_lately(yard: Yard, keep: int) -> set[str]:
+    """What users see, or saw in one of the last generations; all of a generation that cannot be read."""
+    last = islice(generations.readable(yard), keep + 1)
+    now = generations.entries(yard)
+    return {e.module for entries in (now, *(m.entries for m in last)) for e in entries if e.is_visible}
+
+
+def _is_hidden(entry: Entry, watch: Watch) -> bool:
+    """Whether users see a revision for longer than a retired one is shown."""
+    return entry.is_visible and _days_since(entry.retired) >= watch.site.removal.hide_days
+
+
+def _days_since(day: str) -> float:
+    """Days since a date; less than any number for a revision that is not retired."""
+    return (clock.today() - date.fromisoformat(day)).days if day else float("-inf")
+
+
+def _records(yard: Yard) -> Iterator[BuildRecord]:
+    """The records of all revisions, without those that cannot be read: these are left alone."""
+    for paths in built.folders(yard):
+        with suppress(StackyardError):
+            record = built.readable(paths)
+            if record is not None:
+                yield record
+
+
+# --------------------------------------------------------------------------- doing it
+
+
+def collect(watch: Watch, wanted: Plan, made_by: Origin) -> Outcome:
+    """Do what a plan says, as far as that is still so. What fails is kept, with the reason.
+
+    Raises:
+        StackyardError: the yard cannot be written to, or a generation cannot be published.
+    """
+    removal = Removal(watch, made_by, os.urandom(6).hex(), "gc", partial(_spared, watch, wanted.rules))
+    outcome = Outcome(kept=dict(wanted.kept), unseen=list(wanted.unseen))
+    with writing(watch.yard, watch.site):
+        _delete(wanted.due, outcome)
+        trash.sweep(watch.yard)
+    _remove(removal, wanted, outcome)
+    with writing(watch.yard, watch.site):
+        _hide(watch, wanted.hide, made_by)
+        _put_aside(removal, wanted.garbage, outcome)
+        _pack(wanted.packed, outcome)
+        _remove_leases(watch.yard, wanted.leases, outcome)
+    return outcome
+
+
+def _spared(watch: Watch, rules: Rules, entries: Sequence[Entry]) -> dict[str, str]:
+    """What there is no reason any more to remove: a plan is made without a lease, and can be minutes old."""
+    doomed = {entry.module for entry, _ in _reasons(watch, rules, entries)}
+    return {entry.module: CHANGED for entry in entries if entry.module not in doomed}
+
+
+def _delete(items: Sequence[Item], outcome: Outcome) -> None:
+    for item in items:
+        atomic.fault_point("trash-delete")
+        try:
+            trash.delete(item)
+            outcome.deleted.append(item)
+        except StackyardError as error:
+            outcome.kept[str(item.folder)] = (error.message,)
+
+
+def _remove(removal: Removal, wanted: Plan, outcome: Outcome) -> None:
+    """Remove the revisions whose stacks nobody is building, and what a killed removal of them left undone."""
+    watch = removal.watch
+    stacks = {doomed.entry.stack for doomed in wanted.revisions}
+    stacks |= {item.what.module.partition("/")[0] for item in trash.interrupted(watch.yard) if item.what.module}
+    free = {name for name in stacks if not lease.is_occupied(watch.yard.lease(f"stack {name}"))}
+    going = [doomed.entry for doomed in wanted.revisions if doomed.entry.stack in free]
+    for doomed in wanted.revisions:
+        if doomed.entry.stack not in free:
+            outcome.kept[doomed.entry.module] = ("its stack is being built",)
+    if not free:
+        return
+    with building(watch.yard, watch.site, free):
+        repair(watch, free, removal.made_by)
+        if going:
+            done = removal.revisions(going)
+            outcome.items += done.items
+            outcome.kept |= done.kept
+
+
+def _hide(watch: Watch, modules: Sequence[str], made_by: Origin) -> None:
+    """Withdraw retired revisions whose time has come."""
+    late = {e.module: e for e in generations.entries(watch.yard) if e.module in modules and _is_hidden(e, watch)}
+    hidden = {module: replace(e, state="withdrawn", pinned=False) for module, e in late.items()}
+    publish_states(watch, hidden, f"hide {', '.join(hidden)}, retired", made_by, before=late)
+
+
+def _pack(manifests: Iterable[Path], outcome: Outcome) -> None:
+    for path in manifests:
+        try:
+            outcome.packed[path] = manifestfile.pack(path)
+        except FileNotFoundError:
+            continue  # another collection was faster
+        except OSError as error:
+            outcome.kept[str(path)] = (cause(error),)
+
+
+def _remove_leases(yard: Yard, folders: Iterable[Path], outcome: Outcome) -> None:
+    idleleases.sweep(yard)
+    for folder in folders:
+        try:
+            outcome.leases += [folder] if idleleases.remove(folder) else []
+        except StackyardError as error:
+            outcome.kept[str(folder)] = (error.message,)
+
+
+def _put_aside(removal: Removal, found: Sequence[Garbage], outcome: Outcome) -> None:
+    """Move garbage to the trash; a kept lock, or an entry of a cache, comes back where a build began meanwhile."""
+    moved: list[Item] = []
+    for each in _without_used_locks(removal.watch, found):
+        if not os.path.lexists(each.path):
+            continue  # another collection was faster
+        try:
+            moved.append(_put(removal, each))
+        except (StackyardError, OSError) as error:
+            outcome.kept[str(each.path)] = (str(error),)
+    alone = Held(removal.watch.yard, ()).is_alone
+    for item in moved:
+        if not alone and item.what.path.startswith((trash.PLACES["cache"], removal.watch.yard.locks.name)):
+            with suppress(StackyardError):
+                trash.bring_back(item)
+                trash.forget(item)
+                outcome.kept[item.what.path] = ("a build has begun",)
+                continue
+        trash.settle(item)
+        outcome.items.append(item)
+
+
+def _without_used_locks(watch: Watch, found: Sequence[Garbage]) -> list[Garbage]:
+    """Without kept locks of which a deploy has built something since the plan was made."""
+    locks = [each for each in found if each.path.is_relative_to(watch.yard.locks)]
+    still = {each.path for each in garbage.solutions(watch.yard, watch.site, watch.look().yards)} if locks else set()
+    return [each for each in found if each not in locks or each.path in still]
+
+
+def _put(removal: Removal, each: Garbage) -> Item:
+    """Move one thing to the trash; what is among the revisions of a stack, with the right to build that stack."""
+    watch = removal.watch
+    if not each.path.is_relative_to(watch.yard.stacks):
+        return _moved(removal, each)
+    stack = each.path.parent.name
+    if lease.is_occupied(watch.yard.lease(f"stack {stack}")):
+        raise StackyardError(f"{stack} is being built")
+    with building(watch.yard, watch.site, [stack]):
+        if all(other.path != each.path for other in garbage.interrupted_builds(watch.yard, stack)):
+            raise StackyardError(f"{each.path} was built meanwhile")
+        return _moved(removal, each)
+
+
+def _moved(removal: Removal, each: Garbage) -> Item:
+    """Move it, and remove what is kept for it elsewhere."""
+    beside = _companions(each)
+    what = trash.note_of(
+        each.sort, removal.watch.yard, each.path, removal.batch, bytes=each.bytes, inodes=each.inodes, reason=each.why
+    )
+    item = trash.put(removal.watch.yard, each.path, what)
+    for path in beside:
+        path.unlink(missing_ok=True)
+    return item
+
+
+def _companions(each: Garbage) -> list[Path]:
+    """The note on an entry of a cache, and the files that its program keeps for it."""
+    if each.kind is None or each.yard is None:
+        return []
+    kind: caches.Kind = each.kind
+    noted = [notes.place(each.yard, kind, each.path)] if kind.linked else []
+    return [*kind.companions(each.path), *noted]
+
+
+def last_batch(yard: Yard) -> list[Item]:
+    """What the last collection or removal put aside, as far as it is still there.
+
+    Raises:
+        StackyardError: that was a move, which nothing but another move undoes.
+    """
+    found = trash.items(yard)
+    if found and found[-1].origin.is_relative_to(yard.former().root):
+        raise StackyardError(
+            f"cannot bring back {found[-1].what.path}: the yard was built again where it lies, in place of it",
+            hint=f"look at it in {found[-1].content}; `stackyard gc` deletes it after the grace time",
+        )
+    return [item for item in found if item.what.batch == found[-1].what.batch] if found else []

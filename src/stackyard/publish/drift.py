@@ -1,0 +1,126 @@
+"""What was installed in a loaded extension since it was recorded: the packages of its drift folder, compared."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from stackyard.host.names import canonical
+from stackyard.yard import atomic, disk
+from stackyard.yard.extending import Layer
+from stackyard.yard.record import BuildRecord
+
+_INFO = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)\.(?:dist|egg)-info")
+
+
+@dataclass(frozen=True)
+class Drifted:
+    """One distribution in a drift folder.
+
+    Attributes:
+        recorded: the version that the record has; empty: none.
+        requested: somebody named it on a command line; the others are its requirements.
+        origin: where it comes from, if not from an index: a URL, or that of a directory.
+    """
+
+    name: str
+    version: str
+    recorded: str = ""
+    requested: bool = True
+    origin: str = ""
+
+    @property
+    def line(self) -> str:
+        """The requirement that records it."""
+        return f"{self.name} @ {self.origin}" if self.origin else f"{self.name}=={self.version}"
+
+    @property
+    def shown(self) -> str:
+        """A line for `status`, as `diff` has them."""
+        if not self.recorded:
+            return f"+ {self.name} {self.version} (pip)"
+        return f"~ {self.name} {self.recorded} -> {self.version} (pip)"
+
+
+def packages_of(record: BuildRecord) -> Path | None:
+    """The directory of an extension that drifts; None for any other revision."""
+    payload = record.payload
+    if not isinstance(payload, Layer):
+        return None
+    return payload.drift.site_packages(str(record.interpreter["version"]))
+
+
+def drifted(record: BuildRecord) -> tuple[Drifted, ...]:
+    """What is installed in an extension and not in its record, sorted by name."""
+    folder = packages_of(record)
+    versions = {canonical(p.name): p.version for p in record.packages}
+    found = (_one(folder / name, versions) for name in disk.names(folder)) if folder else ()
+    return tuple(sorted((one for one in found if one and one.recorded != one.version), key=lambda one: one.name))
+
+
+def _one(info: Path, recorded: dict[str, str]) -> Drifted | None:
+    found = _INFO.fullmatch(info.name)
+    if found is None:
+        return None
+    name = canonical(found["name"])
+    return Drifted(
+        name,
+        found["version"],
+        recorded.get(name, ""),
+        disk.is_there(info / "REQUESTED"),
+        _origin(info / "direct_url.json"),
+    )
+
+
+def _origin(note: Path) -> str:
+    """Where a distribution was installed from by its URL (PEP 610); empty: from an index."""
+    try:
+        value = json.loads(note.read_text(encoding="utf-8"))
+        vcs = value.get("vcs_info") or {}
+        if vcs:
+            return f"{vcs['vcs']}+{value['url']}@{vcs['commit_id']}"
+        return str(value["url"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return ""
+
+
+def reset(record: BuildRecord) -> tuple[Drifted, ...]:
+    """Remove what drifted; return it. Programs that run from there may fail; the revision itself is unchanged.
+
+    Raises:
+        StackyardError: it cannot be removed.
+    """
+    from stackyard.build.layer import pth_of_drift  # late: `status` only compares
+
+    gone = drifted(record)
+    folder = packages_of(record)
+    payload = record.payload
+    if folder is None or not isinstance(payload, Layer):
+        return ()
+    kept = folder / "_stackyard_layer.pth"
+    try:
+        packages = payload.site_packages(str(record.interpreter["version"]))
+        for path in disk.entries(payload.drift.root):
+            if path.name not in ("pyvenv.cfg", "python"):
+                _remove(path, kept)
+        if not disk.is_there(kept):
+            atomic.write_text(kept, pth_of_drift(packages))
+    except OSError as error:
+        hint = "the revision itself is unchanged; run `stackyard update --reset` again"
+        raise disk.failure(error, f"removing what was installed in {record.module}", hint) from error
+    return gone
+
+
+def _remove(path: Path, kept: Path) -> None:
+    """Remove a tree or a file, around one file that has to stay there."""
+    if path == kept:
+        return
+    if kept.is_relative_to(path):
+        for each in disk.entries(path):
+            _remove(each, kept)
+    elif path.is_dir() and not path.is_symlink():
+        disk.remove_tree(path)
+    else:
+        path.unlink()

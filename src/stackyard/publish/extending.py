@@ -1,0 +1,253 @@
+"""The file of an extension in a user's yard: `extend` writes it, `update` and `rebase` change it, all three deploy it.
+
+<yard>/extensions/<name>/stack.yaml          name, base, conda packages, files with more requirements
+<yard>/extensions/<name>/requirements.txt    pip requirements, a line each
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import field, replace
+from pathlib import Path
+
+from stackyard import grammar
+from stackyard.errors import InputError
+from stackyard.host.names import pip_name
+from stackyard.late import dataclass
+from stackyard.yard import atomic, catalogue, disk, generations
+from stackyard.yard.layout import Yard
+from stackyard.yard.record import BuildRecord, Entry
+
+STACK, REQUIREMENTS, LOCK = "stack.yaml", "requirements.txt", "stack.yaml.lock"
+_CREATE = "create one: stackyard extend --name NAME --pip REQUIREMENT"
+_FILES = (STACK, REQUIREMENTS, LOCK)
+_HEADER = "# An extension, as `stackyard extend` writes it. Edit it as you like; then run `stackyard update {name}`.\n"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a command line adds to an extension: requirements, and files with requirements."""
+
+    pip: tuple[str, ...] = ()
+    conda: tuple[str, ...] = ()
+    files: tuple[Path, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.pip or self.conda or self.files)
+
+
+@dataclass(frozen=True)
+class Files:
+    """The texts of an extension's files by name. Pure: `write` puts them on disk."""
+
+    texts: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, folder: Path) -> Files:
+        """What is on disk; empty where there is no such extension."""
+        names = [name for name in _FILES if disk.is_there(folder / name)]
+        return cls({name: (folder / name).read_text(encoding="utf-8") for name in names})
+
+    def write(self, folder: Path) -> None:
+        """Put them on disk; a file that they lack is removed."""
+        for name in _FILES:
+            if name in self.texts:
+                if not disk.is_there(folder / name) or (folder / name).read_text("utf-8") != self.texts[name]:
+                    atomic.write_text(folder / name, self.texts[name])
+            else:
+                (folder / name).unlink(missing_ok=True)
+
+    @property
+    def requirements(self) -> list[str]:
+        """The lines of the requirements."""
+        return self.texts.get(REQUIREMENTS, "").splitlines()
+
+
+def checked_name(name: str, yard: Yard) -> str:
+    """The name of a new extension.
+
+    Raises:
+        InputError: it is not a module's name, or that of a stack of the site.
+    """
+    try:
+        grammar.LABEL(name)
+    except grammar.NotAllowed as error:
+        raise InputError(f"--name: {error}", hint=error.hint) from error
+    for parent in yard.lineage()[1:]:
+        if disk.is_there(parent.stack(name)):
+            hint = "choose another name with --name"
+            raise InputError(f"{name} is the name of a stack in {parent.root}", hint=hint)
+    published = any(entry.stack == name for entry in generations.entries(yard))
+    if published and not disk.is_there(yard.extension(name) / STACK):
+        raise InputError(f"{name} is a stack of yours, not an extension", hint="choose another name with --name")
+    return name
+
+
+def checked(asked: Asked) -> Asked:
+    """The same with absolute paths.
+
+    Raises:
+        InputError: a requirement is empty or has more than one line, or a file does not exist.
+    """
+    for option, texts in (("--pip", asked.pip), ("--conda", asked.conda)):
+        for text in texts:
+            if not text.strip() or not text.isprintable() or text.lstrip().startswith("-"):
+                hint = f"write one requirement after each {option}, e.g. {option} 'einops>=0.8'; more with -r FILE"
+                raise InputError(f"{option}: {text!r} is not a requirement", hint=hint)
+    for file in asked.files:
+        if not file.is_file():
+            raise InputError(f"no such file: {file}", hint="name a requirements.txt or an environment.yml with -r")
+    return replace(asked, files=tuple(file.absolute() for file in asked.files))
+
+
+def made(name: str, base: str, asked: Asked) -> Files:
+    """The files of a new extension."""
+    lines = [_HEADER.format(name=name), f"name: {_quoted(name)}\n", f"base: {_quoted(base)}\n", "environment:\n"]
+    texts = {STACK: "".join(lines)}
+    return with_more(Files(texts), asked)
+
+
+def with_more(files: Files, asked: Asked) -> Files:
+    """An extension with more requirements: those of a package that it names already are replaced."""
+    stack, texts = files.texts[STACK], dict(files.texts)
+    if asked.pip:
+        texts[REQUIREMENTS] = "".join(f"{line}\n" for line in _merged(files.requirements, asked.pip))
+    wanted = [REQUIREMENTS] * (REQUIREMENTS in texts) + [str(file) for file in asked.files]
+    items = [f"  - {_quoted(each)}\n" for each in wanted]
+    items += [f"  - dependencies: [{_quoted(each)}]\n" for each in asked.conda]
+    return Files({**texts, STACK: _with_items(stack, items)})
+
+
+def _with_items(stack: str, items: Sequence[str]) -> str:
+    """The text of a stack.yaml with more items in its list ``environment``; those that it has are left out.
+
+    Raises:
+        InputError: it has no such list, because it was written anew by hand.
+    """
+    new = [item for item in items if item not in stack]
+    found = re.search(r"^environment:[ \t]*\n(?:[ \t]+.*\n|[ \t]*#.*\n)*", stack, re.MULTILINE)
+    if found is None or (new and re.search(r"^\s+[^\s#-]", found.group(), re.MULTILINE)):
+        hint = "add the requirements to the file by hand, and run `stackyard update NAME`"
+        raise InputError("cannot add requirements: `environment:` of its stack.yaml is not a list", hint=hint)
+    return stack[: found.end()] + "".join(new) + stack[found.end() :]
+
+
+def _merged(lines: Iterable[str], new: Iterable[str]) -> list[str]:
+    added = {pip_name(line) or line: line.strip() for line in new}
+    kept = [added.pop(pip_name(line), line) if pip_name(line) else line for line in lines]
+    return [*kept, *(line for line in added.values() if line not in kept)]
+
+
+def on_base(files: Files, base: str) -> Files:
+    """The same extension on another base.
+
+    Raises:
+        InputError: its file names no base.
+    """
+    text, count = re.subn(r"^base:.*$", lambda _: f"base: {_quoted(base)}", files.texts[STACK], flags=re.MULTILINE)
+    if count != 1:
+        raise InputError("its stack.yaml does not have one line `base:`", hint="write the base into it by hand")
+    return Files({**files.texts, STACK: text})
+
+
+def _quoted(text: str) -> str:
+    """A text as YAML has it: quoted as in JSON where it is more than a word."""
+    return text if re.fullmatch(r"[A-Za-z][A-Za-z0-9_./+-]*", text) else json.dumps(text, ensure_ascii=False)
+
+
+@contextmanager
+def changed(folder: Path, change: Callable[[Files], Files]) -> Iterator[Path]:
+    """The stack.yaml of an extension after a change, which is taken back if what is done with it fails."""
+    before = Files.read(folder)
+    try:
+        change(before).write(folder)
+        yield folder / STACK
+    except BaseException:
+        before.write(folder)
+        if not before.texts:
+            disk.remove_tree(folder)
+        raise
+
+
+# --------------------------------------------------------------------------- what is loaded
+
+
+def loaded(yard: Yard, environ: Mapping[str, str] = os.environ) -> list[Entry]:
+    """The revisions of this yard and its parents whose modules are loaded in this shell, the last one first.
+
+    The module system says which modulefiles these are; so it works for every revision, whenever it was published.
+    """
+    names = [name for name in environ.get("LOADEDMODULES", "").split(":") if name]
+    files = [file for file in environ.get("_LMFILES_", "").split(":") if file]
+    found = []
+    for name, file in zip(names, files, strict=False):
+        found += [entry for entry in _entries(yard) if entry.module == name and _is_of(entry, file)]
+    return found[::-1]
+
+
+def _entries(yard: Yard) -> Iterator[Entry]:
+    for each in yard.lineage():
+        yield from generations.entries(each)
+
+
+def _is_of(entry: Entry, file: str) -> bool:
+    """Whether a modulefile is in the yard of a revision."""
+    root = Path(entry.folder).parents[2]
+    return Path(os.path.realpath(file)).is_relative_to(os.path.realpath(root / "generations"))
+
+
+def base_of(yard: Yard, named: str) -> str:
+    """The full name of the revision to extend: the one that is named, else the one that is loaded.
+
+    Raises:
+        InputError: neither, or no such revision.
+    """
+    if named:
+        return catalogue.resolve(yard, named).module
+    found = loaded(yard)
+    if not found:
+        hint = "load one first (module load NAME), or name it: stackyard extend --base REV ..."
+        raise InputError("no revision to extend: none is loaded", hint=hint)
+    return found[0].module
+
+
+def used(yard: Yard, name: str) -> BuildRecord:
+    """The record of the revision of an extension that is loaded in this shell, else of what its name loads.
+
+    Raises:
+        StackyardError: it was never published, or its record cannot be read.
+    """
+    mine = (entry.module for entry in loaded(yard) if entry.stack == name)
+    return catalogue.record_of(yard, next(mine, name))
+
+
+def names(yard: Yard) -> list[str]:
+    """The extensions of this yard that have a file in it."""
+    folder = yard.extensions
+    return sorted(name for name in disk.names(folder) if disk.is_there(folder / name / STACK))
+
+
+def chosen(yard: Yard, named: str | None) -> str:
+    """The extension that a command is for: the named one, else the one that is loaded, else the only one.
+
+    Raises:
+        InputError: no such extension, or several.
+    """
+    own = names(yard)
+    if named is not None:
+        name = named.partition("/")[0]
+        if name not in own:
+            hint = (
+                f"yours are {', '.join(own)}" if own else "create one: stackyard extend --name NAME --pip REQUIREMENT"
+            )
+            raise InputError(f"no such extension in {yard.root}: {named}", hint=hint)
+        return name
+    shown = [entry.stack for entry in loaded(yard) if entry.stack in own]
+    if shown or len(own) == 1:
+        return (shown or own)[0]
+    hint = f"name one of {', '.join(own)}" if own else _CREATE
+    raise InputError("no extension is loaded" if own else f"no extensions in {yard.root}", hint=hint)

@@ -1,0 +1,72 @@
+"""The caches: unpacked entries against the notes on them, archives against their hashes."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from stackyard.publish.fsck.fault import Entry, Fault
+from stackyard.publish.fsck.reading import Reader
+from stackyard.publish.fsck.trees import Rights, differences, once
+from stackyard.yard import contents, notes
+from stackyard.yard.caches import CONDA, KINDS, Kind, parts, unchecked
+from stackyard.yard.contents import Tree
+from stackyard.yard.layout import Yard
+
+_REMEDY = "`stackyard fsck --repair` discards the entry: it is made again from the lock when it is needed"
+
+
+def faults_of(yard: Yard, reader: Reader, rights: Rights, *, deep: bool, doubtful: frozenset[Path]) -> Iterator[Fault]:
+    """What is wrong with the entries of all parts of the cache. Archives are read with `deep`, or if doubtful."""
+    for part in parts(yard):
+        for kind in KINDS:
+            for entry in kind.complete(part):
+                found = Entry(part, kind, entry)
+                label = " ".join(entry.name.rsplit("-", 2)[:2]) if kind is CONDA else ""
+                whole = deep or entry in doubtful
+                faults = _link(yard, entry) if entry.is_symlink() else _entry(found, reader, rights, whole)
+                yield from (
+                    replace(fault, entry=found, package=label, remedy=fault.remedy or _REMEDY) for fault in faults
+                )
+
+
+def _link(yard: Yard, entry: Path) -> Iterator[Fault]:
+    """A link to what a parent unpacked."""
+    target = entry.resolve()
+    if not entry.exists():
+        yield Fault(entry, "missing", f"is a link to {target}, which does not exist")
+    elif not any(target.is_relative_to(each.root.resolve()) for each in yard.lineage()):
+        yield Fault(entry, "changed", f"is a link to {target}, out of this yard and of those above it")
+
+
+def _entry(found: Entry, reader: Reader, rights: Rights, deep: bool) -> Iterator[Fault]:
+    part, kind, entry = found.part, found.kind, found.path
+    noted = notes.read(part, kind, entry) if kind.linked else None
+    try:
+        if noted is None:
+            yield from _audited(kind, entry, reader) if deep or kind.name == "notes" else ()
+            return
+        tree = contents.scan(entry)
+        yield from (fault for _, fault in rights.faults(entry, tree, _sealed(kind, tree)))
+        read = noted.hashed if deep else ()
+        yield from (fault for _, fault in once(differences(entry, tree, noted, read, reader.digest)))
+    except OSError as error:
+        yield Fault(entry, "unreadable", unchecked(entry, error).removeprefix(f"{entry} "))
+
+
+def _sealed(kind: Kind, tree: Tree) -> Callable[[str], bool]:
+    return lambda name: stat.S_ISREG(tree[name].st_mode) and not kind.is_rewritten(name)
+
+
+def _audited(kind: Kind, entry: Path, reader: Reader) -> Iterator[Fault]:
+    """An entry against the hash in its name, or its own listing."""
+    if kind.audit is None:
+        return
+    if entry.is_file():
+        reader.count(entry)
+    for problem in kind.audited(entry):
+        path, _, text = problem.partition(" ")
+        known = Path(path).is_relative_to(entry) and problem.startswith(str(entry))
+        yield Fault(Path(path), "changed", text) if known else Fault(entry, "changed", problem)

@@ -1,0 +1,115 @@
+"""The check: the revisions that are asked for, or everything in a yard."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from stackyard.errors import StackyardError
+from stackyard.progress import Progress
+from stackyard.publish.fsck import caching, yardwide
+from stackyard.publish.fsck.fault import Fault, Report
+from stackyard.publish.fsck.reading import Reader
+from stackyard.publish.fsck.revision import Task
+from stackyard.publish.fsck.revision import faults_of as faults_of_revision
+from stackyard.publish.fsck.sharing import holders
+from stackyard.publish.fsck.trees import Rights
+from stackyard.spec.models import Site
+from stackyard.spec.siteyard import policy
+from stackyard.yard import disk, generations, revisions, trash
+from stackyard.yard.caches import parts
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard, place_of
+from stackyard.yard.record import Entry
+
+_SAMPLE_BYTES, _MOST_BYTES, _LEAST_BYTES = 512 << 20, 32 << 20, 2 << 20
+"""What is read of all revisions without `deep`, of one at most, and of one at least."""
+
+
+def check(
+    yard: Yard, site: Site, entries: Sequence[Entry], progress: Progress, *, deep: bool, whole: bool,
+    again: Report | None = None,
+) -> Report:  # fmt: skip
+    """Compare files with what they were written as. Nothing is written.
+
+    Args:
+        entries: the revisions to check besides those of a whole yard.
+        whole: all revisions of the yard, its own files and its caches.
+        again: a check whose faults were repaired: what it found to be whole is not read once more.
+    """
+    started, report, reader = time.perf_counter(), Report(yard, deep), Reader()
+    rights = _rights(yard, site)
+    chosen = _all(yard) if whole else {entry.module: RevisionPaths.of(entry.folder) for entry in entries}
+    if again is not None:
+        chosen = {module: paths for module, paths in chosen.items() if module in again.damaged}
+    most = max(_LEAST_BYTES, min(_MOST_BYTES, _SAMPLE_BYTES // max(1, len(chosen))))
+    doubtful = frozenset(fault.path for fault in again.faults) if again else frozenset()
+    task = Task(yard, site, reader, rights, report, deep, most, int.from_bytes(os.urandom(4), "big"), doubtful)
+    for number, (module, paths) in enumerate(sorted(chosen.items()), 1):
+        progress.phase("files", "reading", f"{module}, {number} of {len(chosen)}")
+        report.revisions.append(module)
+        report.faults += _revision(module, paths, task)
+    if whole:
+        progress.phase("files", "reading", "generations, locks, bases")
+        report.faults += yardwide.faults_of(yard, reader, rights, deep=deep)
+        progress.phase("files", "reading", "the caches")
+        caches = _entries_of(again)
+        report.faults += caching.faults_of(yard, reader, rights, deep=deep and again is None, doubtful=caches)
+        report.notes += yardwide.notes_of(yard, site)
+    report.faults = list(_with_holders(yard, report.faults))
+    report.read, report.read_bytes = reader.files, reader.bytes
+    report.seconds = time.perf_counter() - started
+    return report
+
+
+def _entries_of(report: Report | None) -> frozenset[Path]:
+    """The entries of caches in which a check found something."""
+    return frozenset(fault.entry.path for fault in report.faults if fault.entry) if report else frozenset()
+
+
+def _rights(yard: Yard, site: Site) -> Rights:
+    """Who may own and write what: root, and the accounts of this yard and of those that it takes packages from."""
+    umask = policy(yard, site).umask
+    if not umask & 0o020:
+        return Rights(umask)
+    folders = [each.root for each in yard.lineage()] + [yard.stacks, *(part.cache for part in parts(yard))]
+    known = {folder.stat().st_uid for folder in folders if disk.is_there(folder)}
+    return Rights(umask, frozenset({0, *known}))
+
+
+def _all(yard: Yard) -> dict[str, RevisionPaths]:
+    """Every revision that is built or was published, also where its record is lost."""
+    built = (paths for paths in revisions.folders(yard) if disk.is_there(paths.record) or disk.is_there(paths.spare))
+    found = {f"{p.root.parent.name}/{p.root.name}": p for p in built if not p.root.name.startswith(".")}
+    try:
+        entries = generations.entries(yard)
+    except StackyardError:  # reported with the generations
+        return found
+    known = {str(paths.root) for paths in found.values()}
+    listed = {e.module: RevisionPaths.of(e.folder) for e in entries if e.state not in ("removed", "missing")}
+    return {**found, **{module: paths for module, paths in listed.items() if str(paths.root) not in known}}
+
+
+def _revision(module: str, paths: RevisionPaths, task: Task) -> list[Fault]:
+    """The faults of one revision; none of one that was removed meanwhile."""
+    try:
+        found = list(faults_of_revision(module, paths, task))
+    except OSError as error:
+        text, place = f"cannot be read: {error.strerror}", str(paths.root)
+        found = [Fault(Path(error.filename or place), "unreadable", text, module, place)]
+    if found and place_of(paths.root) in trash.removed(task.yard):
+        task.report.notes.append(f"{module}: removed meanwhile")
+        return []
+    return found
+
+
+def _with_holders(yard: Yard, faults: Sequence[Fault]) -> Iterator[Fault]:
+    """The faults of changed files with several names, with all who have them."""
+    known = holders(yard, {fault.inode for fault in faults if fault.inode})
+    for fault in faults:
+        own = fault.revision or (fault.entry.path.relative_to(yard.root).as_posix() if fault.entry else "")
+        others = sorted(set(known.get(fault.inode, ())) - {own}) if fault.inode else ()
+        yield replace(fault, also=tuple(others))

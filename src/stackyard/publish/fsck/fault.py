@@ -1,0 +1,133 @@
+"""What a file check finds: one fault for each file, and how much was read to find it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from stackyard.yard.caches import Kind
+from stackyard.yard.contents import written
+from stackyard.yard.layout import Yard
+
+What = Literal["missing", "changed", "added", "permissions", "owner", "unreadable"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The entry of a cache that a fault is in: a repair discards it."""
+
+    part: Yard
+    kind: Kind
+    path: Path
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One file that is not as it was written.
+
+    Attributes:
+        text: what differs, to be read after the path.
+        revision: the module of the revision that it is in, or empty; `folder` is its directory.
+        package: the package that brought it: ``numpy 1.26.4``.
+        also: where else the same file (hard link) is: other revisions, entries of caches.
+        remedy: what to do where a repair does not.
+        inode: device and number of a file with other names.
+        entry: of a file in a cache, its entry.
+    """
+
+    path: Path
+    what: What
+    text: str
+    revision: str = ""
+    folder: str = ""
+    package: str = ""
+    also: tuple[str, ...] = ()
+    remedy: str = ""
+    inode: tuple[int, int] | None = field(default=None, repr=False)
+    entry: Entry | None = field(default=None, repr=False)
+
+    def line(self, root: Path) -> str:
+        """It as a line for people; paths in the yard are relative to its root."""
+        path = self.path.relative_to(root) if self.path.is_relative_to(root) else self.path
+        also = f"also in {', '.join(self.also)}" if self.also else ""
+        about = "; ".join(part for part in (self.package, also) if part)
+        return f"{written(str(path))}: {self.text}" + (f" ({about})" if about else "")
+
+    def to_json(self) -> dict[str, Any]:
+        """It as JSON values."""
+        return {
+            "path": written(str(self.path)),
+            "what": self.what,
+            "text": self.text,
+            "revision": self.revision,
+            "package": self.package,
+            "also": list(self.also),
+            "remedy": self.remedy,
+        }
+
+
+def merged(faults: Iterable[Fault]) -> list[Fault]:
+    """The faults, with one for all names of a changed file; the names in revisions come first."""
+    found: dict[object, Fault] = {}
+    for number, fault in enumerate(sorted(faults, key=lambda each: each.entry is not None)):
+        key: object = (fault.what, fault.inode) if fault.inode else number
+        first = found.setdefault(key, fault)
+        if first is not fault:
+            found[key] = replace(first, also=tuple(sorted({*first.also, *fault.also} - {first.revision})))
+    return list(found.values())
+
+
+@dataclass
+class Report:
+    """A finished check.
+
+    Attributes:
+        faults: all that was found; `shown` has one for all names of a file.
+        notes: what is no fault, and what was not looked at, a sentence each.
+        files: those whose bytes are known; `sampled` of them were chosen to be read.
+        read, read_bytes: files that were read, and their bytes; a file with several names counts once.
+    """
+
+    yard: Yard
+    deep: bool
+    faults: list[Fault] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    revisions: list[str] = field(default_factory=list)
+    files: int = 0
+    sampled: int = 0
+    read: int = 0
+    read_bytes: int = 0
+    seconds: float = 0.0
+
+    @property
+    def shown(self) -> Sequence[Fault]:
+        """The faults, one for all names of a file."""
+        return merged(self.faults)
+
+    @property
+    def damaged(self) -> frozenset[str]:
+        """The revisions with faults."""
+        return frozenset(fault.revision for fault in self.faults if fault.revision)
+
+    @property
+    def missed(self) -> float:
+        """The chance that a file which changed and kept its size and its time was not found."""
+        return 0.0 if self.deep or not self.files else 1 - self.sampled / self.files
+
+    def to_json(self) -> dict[str, Any]:
+        """It as JSON values."""
+        return {
+            "yard": str(self.yard.root),
+            "deep": self.deep,
+            "revisions": self.revisions,
+            "faults": [fault.to_json() for fault in self.shown],
+            "notes": self.notes,
+            "files": self.files,
+            "sampled": self.sampled,
+            "missed": round(self.missed, 4),
+            "read": self.read,
+            "read_bytes": self.read_bytes,
+            "seconds": round(self.seconds, 3),
+        }

@@ -1,0 +1,187 @@
+"""The image of a revision, its stubs and its launcher; and, in a mounted image, its files.
+
+python -m stackyard.publish.fsck.image REVISION     prints the faults of a mounted image, as JSON
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+from stackyard.build.seal import PARTS
+from stackyard.errors import MissingError, StackyardError
+from stackyard.host import automount
+from stackyard.host.hashing import sha256_file
+from stackyard.image import squashfs
+from stackyard.image.enter import run_within
+from stackyard.image.stubs import text_of
+from stackyard.publish.fsck.fault import Fault, What
+from stackyard.publish.fsck.owners import Owners
+from stackyard.publish.fsck.reading import Reader
+from stackyard.publish.fsck.trees import differences
+from stackyard.verify.content import noted_contents
+from stackyard.yard import contents, disk
+from stackyard.yard.contents import Contents, Item, Tree
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.payload import IMAGES, STUB, Prefix
+from stackyard.yard.record import BuildRecord, read_record
+
+_MOST_LINKS = 40
+TIMEOUT_S = 4 * 3600.0
+
+
+def unanswered(record: BuildRecord) -> Fault | None:
+    """What is mounted on the prefix, if it does not answer: each file there would be waited for until a kill."""
+    try:
+        automount.require_answer(Path(record.prefix))
+    except MissingError as error:
+        text = error.message.removeprefix(f"{record.prefix} ")
+        return Fault(Path(record.prefix), "unreadable", text, remedy=error.hint or "")
+    return None
+
+
+def image_faults(record: BuildRecord, reader: Reader, *, deep: bool) -> Iterator[Fault]:
+    """Whether the image is the one that was packed: its size and its superblock, or every byte."""
+    path, form = RevisionPaths.of(record.path).image, record.form
+    if not disk.is_there(path):
+        yield Fault(path, "missing", "is missing")
+        return
+    size = path.stat().st_size
+    if size != form.bytes:
+        yield Fault(path, "changed", f"{size:,} bytes instead of {form.bytes:,}")
+        return
+    try:
+        squashfs.superblock(path)
+        digest = reader.digest(path) if deep else form.sha256
+    except StackyardError as error:
+        yield Fault(path, "changed", error.message.removeprefix(f"{path} "))
+        return
+    if not digest:
+        yield Fault(path, "unreadable", "cannot be read")
+    elif digest != form.sha256:
+        yield Fault(path, "changed", f"sha256 {digest[:16]} instead of {form.sha256[:16]}")
+        yield from _inner(record, path)
+
+
+def _inner(record: BuildRecord, path: Path) -> Iterator[Fault]:
+    """The files in a damaged image that are not what was packed, where it can be mounted here."""
+    if record.form.kind != "squashfs":
+        return
+    words = [sys.executable, "-m", __spec__.name, record.path]
+    try:
+        done = run_within(record.payload, words, timeout_s=TIMEOUT_S, environ={**os.environ, IMAGES: ""})
+        found = json.loads(done.stdout)
+    except (StackyardError, ValueError) as error:
+        yield Fault(path, "unreadable", f"its files cannot be compared: {error}")
+        return
+    for each in found:
+        where = Path(record.path, each["path"])
+        yield Fault(where, cast(What, each["what"]), f"in the image: {each['text']}", package=each["package"])
+    if not found:
+        yield Fault(path, "changed", "no file in it differs: the change is in bytes that no file has")
+
+
+def inside(root: Path) -> list[dict[str, str]]:
+    """The faults of the files of a revision whose image is mounted."""
+    record = read_record(RevisionPaths.of(root).record)
+    if not record.payload.is_visible:
+        raise StackyardError(f"{record.form.file} is not mounted on {record.prefix}")
+    noted, owners = noted_contents(record), Owners(Path(record.prefix))
+    tree = contents.scan(root, PARTS)
+    found = differences(root, tree, noted, noted.hashed, Reader().digest)
+    return [
+        {"path": contents.written(name), "what": fault.what, "text": fault.text, "package": owners.of(name)}
+        for name, fault in found
+        if name.startswith(PARTS[0])
+    ]
+
+
+# --------------------------------------------------------------------------- stubs
+
+
+def stub_faults(record: BuildRecord, noted: Contents, tree: Tree) -> Iterator[Fault]:
+    """Whether the stubs under an image are one link for each command, and copies of files that the image has.
+
+    Args:
+        tree: the present files of the revision, stubs in place of those of the image.
+    """
+    root, wanted = Path(record.path), links(record, noted)
+    for name in sorted(wanted.keys() - tree.keys()):
+        yield Fault(root / name, "missing", "is missing: the command does not start where the image is not mounted")
+    mark = Path(record.prefix, STUB)
+    if not disk.is_file(mark) or disk.content(mark) != text_of(Path(record.prefix)).encode():
+        yield Fault(mark, "changed", "does not have the text by which stubs are known")
+    for name, status in tree.items():
+        if name.startswith(PARTS[0]) and not name.endswith("/") and name != PARTS[0] + STUB:
+            text = _wrong_stub(root / name, status.st_mode, wanted.get(name, ""), noted.files.get(name))
+            if text:
+                yield Fault(root / name, "changed", text)
+
+
+def links(record: BuildRecord, noted: Contents) -> dict[str, str]:
+    """The links that the commands of an image need, with what they hold; some have a copy of the program instead."""
+    found = {}
+    for folder in Prefix(Path(record.prefix)).program_folders:
+        inside_of = folder.relative_to(record.path)
+        target = "/".join([".."] * len(inside_of.parts)) + "/launch"
+        for name, item in noted.files.items():
+            here = name.rpartition("/")[0] == inside_of.as_posix()
+            if here and _runs(record, name, noted) and not _is_copy(Path(record.path, name), item):
+                found[name] = target
+    return found
+
+
+def _runs(record: BuildRecord, name: str, noted: Contents) -> bool:
+    """Whether a file of the image is a program, or a link that leads to one, there or on the host."""
+    for _ in range(_MOST_LINKS):
+        item = noted.files.get(name)
+        if item is None:
+            return os.access(Path(record.path, name), os.X_OK) and not name.startswith(PARTS[0])
+        if not item.target:
+            return bool(item.mode & stat.S_IXUSR)
+        target = os.path.join(record.path, os.path.dirname(name), item.target)  # noqa: PTH118, PTH120
+        name = os.path.relpath(target, record.path)
+        name = target if name.startswith("../") else name
+    return False
+
+
+def _is_copy(path: Path, item: Item) -> bool:
+    try:
+        return path.is_file() and not path.is_symlink() and sha256_file(path) == item.sha256
+    except StackyardError:
+        return False
+
+
+def _wrong_stub(path: Path, mode: int, target: str, item: Item | None) -> str:
+    """What is wrong with a stub; empty: nothing."""
+    if stat.S_ISLNK(mode):
+        now = str(path.readlink())
+        return "" if now == target else f"is a link to {now}"
+    if item is None:
+        return "was added"
+    same = not item.sha256 or _is_copy(path, item)
+    return "" if same else f"is not the file of the image, which has sha256 {item.sha256[:16]}"
+
+
+def launcher_fault(record: BuildRecord) -> Fault | None:
+    """Whether the program behind the stubs is there and can be started. No record has its hash."""
+    path = RevisionPaths.of(record.path).launcher
+    if not disk.is_there(path):
+        return Fault(path, "missing", "is missing: no command of the revision starts")
+    if not disk.is_file(path):
+        return Fault(path, "changed", "is not a file")
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if not mode & stat.S_IXUSR or mode & 0o022:
+        return Fault(path, "permissions", f"mode {mode:04o} instead of 0555")
+    head = path.open("rb").read(4)
+    good = head.startswith(b"#!") or head == b"\x7fELF"
+    return None if good else Fault(path, "changed", "is not a program")
+
+
+if __name__ == "__main__":
+    print(json.dumps(inside(Path(sys.argv[1]))))

@@ -1,0 +1,179 @@
+"""Repairing what a check found and `publish.repair` does not: caches, modulefiles, modes, stubs."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from stackyard.errors import StackyardError
+from stackyard.findings import counted, some
+from stackyard.host.identity import account_name
+from stackyard.image import launcher
+from stackyard.image.stubs import text_of
+from stackyard.publish import rollback
+from stackyard.publish.fsck.fault import Fault, Report
+from stackyard.publish.fsck.image import launcher_fault, links
+from stackyard.publish.repair import file_of, open_folder, require_in_place
+from stackyard.spec.models import Site
+from stackyard.verify.content import is_packed, noted_contents
+from stackyard.yard import atomic, caches, disk, generations, notes, revisions, trash
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard
+from stackyard.yard.origin import Origin
+from stackyard.yard.payload import STUB
+from stackyard.yard.record import BuildRecord, Entry
+
+_SHOWN = 4
+
+
+def require_owner(yard: Yard) -> None:
+    """Raise StackyardError where this account may not repair the yard."""
+    disk.require_mounted_for_writing(yard.root, f"cannot repair {yard.root}")
+    if not os.access(yard.root, os.W_OK | os.X_OK):
+        owner = account_name(yard.root.stat().st_uid)
+        raise StackyardError(
+            f"cannot repair {yard.root}: it belongs to {owner}, and you may not write to it",
+            hint=f"run it as {owner}; without --repair it only reads",
+        )
+
+
+def rest(report: Report, site: Site, made_by: Origin) -> Iterator[str]:
+    """Repair what is not the content of a revision's prefix; a sentence for each thing that was done.
+
+    The caches come first, since files are restored from them. The caller may write to the yard.
+    """
+    own = [fault for fault in report.faults if fault.path.is_relative_to(report.yard.root) and _is_in_place(fault)]
+    yield from _discarded(own)
+    yield from _rights(own)
+    yield from _modules(report, site, made_by)
+    for folder in sorted({fault.folder for fault in own if fault.folder}):
+        record = revisions.readable(RevisionPaths.of(folder))
+        if record is not None and record.form.kind != "prefix":
+            done = mend_stubs(record, own)
+            yield from [f"{record.module}: restored {some(done, _SHOWN)}"] if done else []
+
+
+def _is_in_place(fault: Fault) -> bool:
+    """Whether no link leads from the revision of a fault elsewhere, which `publish.repair` says."""
+    try:
+        if fault.folder:
+            require_in_place(RevisionPaths.of(fault.folder))
+    except StackyardError:
+        return False
+    return True
+
+
+def listed(yard: Yard) -> tuple[Entry, ...]:
+    """What users see; nothing where that cannot be read, which is a fault of its own."""
+    try:
+        return generations.entries(yard)
+    except StackyardError:
+        return ()
+
+
+def _discarded(faults: Iterable[Fault]) -> Iterator[str]:
+    """Discard entries of the caches whose bytes are not what they were: builds make them again from the lock."""
+    damaged = (fault for fault in faults if fault.entry and fault.what not in ("permissions", "owner"))
+    for fault in {fault.entry.path: fault for fault in damaged if fault.entry}.values():
+        assert fault.entry is not None
+        part, kind, path = fault.entry.part, fault.entry.kind, fault.entry.path
+        try:
+            kind.discard(path)
+            if kind.linked:
+                notes.place(part, kind, path).unlink(missing_ok=True)
+        except PermissionError as error:
+            yield f"not discarded: {path}: {error.strerror}; its owner can: `stackyard fsck --repair`"
+            continue
+        yield f"discarded: {fault.line(caches.own_part(part).root)}"
+
+
+def _rights(faults: Iterable[Fault]) -> Iterator[str]:
+    """Take the right to write from whom may not have it."""
+    for fault in faults:
+        if fault.what != "permissions":
+            continue
+        try:
+            mode = stat.S_IMODE(fault.path.lstat().st_mode)
+            if not fault.path.is_symlink() and mode & 0o222:
+                fault.path.chmod(mode & ~_closed(fault))
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            yield f"not repaired: {fault.path}: {error.strerror}; run it as the account that owns it"
+
+
+def _closed(fault: Fault) -> int:
+    """The bits that a file or a directory loses: in what is sealed all that write, else those of others."""
+    if fault.entry:
+        return 0o022 if fault.entry.kind.is_rewritten(str(fault.path)) or fault.path.is_dir() else 0o222
+    if not fault.revision:
+        return 0o022
+    in_prefix = fault.path.is_relative_to(RevisionPaths.of(fault.folder).prefix)
+    return 0o222 if in_prefix or not fault.path.is_dir() else 0o022
+
+
+def _modules(report: Report, site: Site, made_by: Origin) -> Iterator[str]:
+    """Write the present modulefiles again; those of former generations go to the trash, as `gc` puts them there."""
+    yard = report.yard
+    try:
+        shown = generations.current_number(yard)
+    except StackyardError:
+        return
+    for number in generations.numbers(yard):
+        modules = yard.generation(number).modules
+        wrong = [fault for fault in report.faults if fault.path.is_relative_to(modules) and fault.what == "changed"]
+        if not wrong:
+            continue
+        if number == shown:
+            rollback.publish(yard, site, lambda base: rollback.again(base, "modulefiles restored"), made_by)
+            yield f"restored: {counted(len(wrong), 'modulefile')} of the present generation"
+        if modules.is_dir() and not any(modules.parent.glob(yard.generation(number).mark("*").name)):
+            what = trash.note_of("modules", yard, modules, f"fsck-{number}", reason="damaged modulefiles")
+            trash.put(yard, modules, what)
+            yield f"put into the trash: the modulefiles of generation {number}, which users no longer see"
+
+
+def mend_stubs(record: BuildRecord, faults: Iterable[Fault]) -> list[str]:
+    """Make the launcher and the stubs again where they are missing or other ones; their names."""
+    paths, done = RevisionPaths.of(record.path), list[str]()
+    if launcher_fault(record):
+        made = atomic.temporary(paths.launcher)
+        launcher.make(made, container=record.form.kind == "container")
+        os.replace(made, paths.launcher)
+        done.append(paths.launcher.name)
+    if is_packed(record):
+        wanted = links(record, noted_contents(record))
+        for fault in (each for each in faults if each.path.is_relative_to(paths.prefix) and each.what != "permissions"):
+            name = fault.path.relative_to(paths.root).as_posix()
+            with open_folder(fault.path.parent):
+                done += [name] if _mend_stub(fault.path, record, wanted.get(name, "")) else []
+    return done
+
+
+def _mend_stub(path: Path, record: BuildRecord, target: str) -> bool:
+    """Whether one stub was made again, or removed as one that is none. What only the image has is not copied."""
+    if path.name == STUB:
+        atomic.write_text(path, text_of(Path(record.prefix)), mode=0o444)
+    elif target:
+        atomic.replace_symlink(path, target)
+    elif path.is_symlink() or path.is_file():
+        path.unlink()
+    else:
+        return False
+    return True
+
+
+def note_lost_images(report: Report) -> list[str]:
+    """Mark revisions whose images cannot be made again, so that a deploy of their files builds the next ones."""
+    files = {entry.module: file_of(entry, report.yard) for entry in listed(report.yard)}
+    done = []
+    for fault in report.faults:
+        paths = RevisionPaths.of(fault.folder)
+        lost = fault.folder and fault.path == paths.image and fault.what in ("missing", "changed")
+        if lost and fault.path.is_relative_to(report.yard.root) and _is_in_place(fault):
+            atomic.write_json(paths.damaged, {"files": [paths.image.name]})
+            file = files.get(fault.revision, "FILE")
+            done.append(f"{fault.revision}: cannot make its image again: `stackyard deploy {file}` builds the next one")
+    return list(dict.fromkeys(done))

@@ -1,0 +1,63 @@
+"""Which package a file of a prefix is from: by conda's records and the lists of wheels, or by their names."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+
+from stackyard.build.pyfiles import source_of
+from stackyard.yard import formats
+
+_INSIDE = "prefix/"
+
+
+class Owners:
+    """The packages of a prefix and their files, read when the first one is asked for."""
+
+    def __init__(self, prefix: Path) -> None:
+        self._prefix = prefix
+
+    def of(self, name: str) -> str:
+        """The package of a file, by its path in the directory of the revision; empty: the build itself made it."""
+        if not name.startswith(_INSIDE):
+            return ""
+        inside = name.removeprefix(_INSIDE)
+        return self._files.get(source_of(inside) or inside, "") or _by_folder(inside)
+
+    @cached_property
+    def _files(self) -> dict[str, str]:
+        lists = (self._conda(), *map(self._wheel, self._prefix.glob("lib/python*/site-packages/*.dist-info/RECORD")))
+        return {file: label for each in lists for file, label in each}
+
+    def _conda(self) -> Iterator[tuple[str, str]]:
+        for path in self._prefix.glob("conda-meta/*.json"):
+            label = _label(path.stem.rsplit("-", 2)[:2])
+            yield f"conda-meta/{path.name}", label
+            try:
+                yield from ((str(file), label) for file in formats.content(path.read_bytes())["files"])
+            except (OSError, ValueError, KeyError, TypeError):  # damaged itself, and reported
+                continue
+
+    def _wheel(self, listing: Path) -> Iterator[tuple[str, str]]:
+        label = _label(listing.parent.name.removesuffix(".dist-info").rsplit("-", 1))
+        base = os.path.relpath(listing.parents[1], self._prefix)
+        try:
+            with listing.open(encoding="utf-8", newline="") as stream:
+                yield from ((os.path.normpath(f"{base}/{row[0]}"), label) for row in csv.reader(stream) if row)
+        except (OSError, ValueError, csv.Error):
+            return
+
+
+def _label(parts: list[str]) -> str:
+    return " ".join(parts)
+
+
+def _by_folder(inside: str) -> str:
+    """The package of a file that no list names, and that is in its package's own directory of metadata."""
+    found = next((part for part in inside.split("/") if part.endswith(".dist-info")), "")
+    if inside.startswith("conda-meta/") and inside.count("-") >= 3:
+        return _label(inside.removeprefix("conda-meta/").removesuffix(".json").rsplit("-", 2)[:2])
+    return _label(found.removesuffix(".dist-info").rsplit("-", 1)) if found else ""

@@ -1,0 +1,218 @@
+"""One revision: its record, its files, its image, its base, what is beside its prefix, and who may write to it."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from stackyard.build.seal import PARTS
+from stackyard.errors import StackyardError
+from stackyard.expose.published import MODULE
+from stackyard.findings import counted, some
+from stackyard.publish.drift import drifted
+from stackyard.publish.fsck import image
+from stackyard.publish.fsck.fault import Fault, Report
+from stackyard.publish.fsck.owners import Owners
+from stackyard.publish.fsck.reading import Reader
+from stackyard.publish.fsck.trees import Rights, differences, known, once
+from stackyard.publish.originals import Originals
+from stackyard.spec.models import Site
+from stackyard.verify.adopted import check_adopted
+from stackyard.verify.content import always_read, is_packed, noted_contents, own_files, seen, seen_of
+from stackyard.verify.report import read_report
+from stackyard.verify.yardfiles import unreadable
+from stackyard.yard import contents, disk, formats, revisions, signatures
+from stackyard.yard.contents import Contents
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard
+from stackyard.yard.record import BuildRecord, read_record
+
+_SHOWN = 4
+_LINK = "put the directory itself in its place"
+
+
+@dataclass(frozen=True)
+class Task:
+    """How revisions are checked: the files that are read, and what is known of the yard.
+
+    Attributes:
+        most_bytes: of one revision, without `deep`; `seed` chooses which.
+        doubtful: files that were not whole and may be by now: they are read in any case.
+    """
+
+    yard: Yard
+    site: Site
+    reader: Reader
+    rights: Rights
+    report: Report
+    deep: bool
+    most_bytes: int
+    seed: int
+    doubtful: frozenset[Path] = frozenset()
+
+    def chosen(self, record: BuildRecord, noted: Contents) -> list[str]:
+        """The files to read."""
+        if self.is_deep(record):
+            read = noted.hashed
+        else:
+            read = contents.sample(noted, self.most_bytes, self.seed, always_read(record))
+            read += [name for name in noted.hashed if Path(record.path, name) in self.doubtful and name not in read]
+        self.report.files += len(noted.hashed)
+        self.report.sampled += len(read)
+        return read
+
+    def is_deep(self, record: BuildRecord) -> bool:
+        """Whether every byte of a revision is read; always of one that a repair left damaged."""
+        return self.deep or disk.is_there(RevisionPaths.of(record.path).damaged)
+
+
+def faults_of(module: str, paths: RevisionPaths, task: Task) -> Iterator[Fault]:
+    """Everything that is wrong with one revision, with its module."""
+    found = list(_faults(paths, task))
+    if not found and disk.is_there(paths.damaged):
+        found = [Fault(paths.damaged, "changed", "says that files were not restored: they are by now")]
+    yield from (replace(fault, revision=module, folder=str(paths.root)) for fault in found)
+
+
+def _faults(paths: RevisionPaths, task: Task) -> Iterator[Fault]:
+    yield from _readable(paths.record, read_record)
+    if disk.is_there(paths.spare):
+        yield from _readable(paths.spare, read_record)
+    record = _record(paths)
+    if record is None:
+        return
+    if disk.is_there(paths.report):
+        yield from _readable(paths.report, read_report, "run its checks again: `stackyard verify`")
+    if disk.is_there(paths.module):
+        yield from _readable(paths.module, lambda path: formats.load(path, MODULE))
+        yield from _beside(record, paths)
+    yield from _signatures(record, paths)
+    yield from _base(record)
+    yield from _adopted(record)
+    if record.form.kind != "prefix":
+        silent = image.unanswered(record)
+        if silent:
+            yield silent
+            return
+        task.report.files += record.form.entries
+        yield from image.image_faults(record, task.reader, deep=task.is_deep(record))
+        fault = image.launcher_fault(record)
+        yield from [fault] if fault else []
+    yield from _tree(record, paths, task)
+    _drift(record, task)
+
+
+def _record(paths: RevisionPaths) -> BuildRecord | None:
+    """The record, or its copy, also where the record is missing."""
+    for path in (paths.record, paths.spare):
+        try:
+            return read_record(path)
+        except StackyardError:
+            continue
+    return None
+
+
+def _readable(path: Path, read: Callable[[Path], object], remedy: str = "") -> Iterator[Fault]:
+    """The fault of a file of a known format that cannot be read."""
+    if not disk.is_there(path):
+        yield Fault(path, "missing", "is missing", remedy=remedy)
+        return
+    for problem in unreadable(read, path):
+        text = problem.removeprefix(f"cannot read {path}: ").removeprefix(f"{path}: ").removeprefix(f"{path} ")
+        yield Fault(path, "changed", f"cannot be read: {text}", remedy=remedy)
+
+
+def _beside(record: BuildRecord, paths: RevisionPaths) -> Iterator[Fault]:
+    for result in own_files(record):
+        for line in result.detail.splitlines():
+            path, _, text = line.partition(": ")
+            if text:
+                lost = text == os.strerror(errno.ENOENT)
+                yield Fault(Path(path), "missing" if lost else "changed", "is missing" if lost else text)
+
+
+def _signatures(record: BuildRecord, paths: RevisionPaths) -> Iterator[Fault]:
+    """Signatures that are of something else than what the revision is now; who may sign is for `verify`."""
+    try:
+        found = list(signatures.broken(paths))
+    except StackyardError as error:
+        yield Fault(paths.signatures, "unreadable", f"cannot be checked: {error.message}", remedy=error.hint or "")
+        return
+    remedy = f"find out why, restore it from a backup, or sign what it is now: `stackyard sign {record.module}`"
+    for file, text in found:
+        yield Fault(file, "changed", text, remedy=remedy)
+
+
+def _base(record: BuildRecord) -> Iterator[Fault]:
+    """Whether the base of an extension is there, and is the one that it was built on."""
+    if record.base is None:
+        return
+    remedy = f"put it on another base: `stackyard rebase {record.stack} --on REV`"
+    base = record.base.paths
+    try:
+        found = revisions.readable(base)
+    except StackyardError as error:
+        yield Fault(base.record, "unreadable", error.message, remedy=remedy)
+        return
+    if found is None:
+        yield Fault(base.root, "missing", f"is missing: the base of {record.module}", remedy=remedy)
+    elif found.input_hash != record.base.hash:
+        yield Fault(base.root, "changed", f"is another build than the base of {record.module}", remedy=remedy)
+
+
+def _adopted(record: BuildRecord) -> Iterator[Fault]:
+    for result in check_adopted(record):
+        if result.status != "passed":
+            text = result.detail.splitlines()[-1]
+            yield Fault(Path(record.prefix), "changed", text, remedy=result.remedy)
+
+
+def _drift(record: BuildRecord, task: Task) -> None:
+    """What its user installed in an extension is no fault."""
+    try:
+        found = [each.shown for each in drifted(record)]
+    except OSError:
+        return
+    if found:
+        text = f"{counted(len(found), 'package')} not in its record: {some(found, _SHOWN)}"
+        task.report.notes.append(f"{record.module}: {text}; `stackyard update` records them")
+
+
+def _tree(record: BuildRecord, paths: RevisionPaths, task: Task) -> Iterator[Fault]:
+    """The files of a revision; of an image, those beside it."""
+    if record.adopted:
+        return
+    linked = [paths.root / part for part in PARTS if (paths.root / part).is_symlink()]
+    if linked:
+        yield from (Fault(each, "changed", f"is a link to {os.path.realpath(each)}", remedy=_LINK) for each in linked)
+        return
+    tree = contents.scan(paths.root, PARTS)
+    if not record.files_sha256:
+        yield from _with_packages(record, task.rights.faults(paths.root, tree, lambda _: False))
+        task.report.notes.append(f"{record.module}: not compared: an earlier version built it, which noted no file")
+        return
+    try:
+        noted = noted_contents(record)
+    except StackyardError as error:
+        yield Fault(paths.files, "changed", error.message.removeprefix(f"{paths.files} "))
+        return
+    kept = tree if is_packed(record) else known(tree, noted)
+    yield from _with_packages(record, task.rights.faults(paths.root, kept, _is_sealed))
+    if is_packed(record):
+        yield from image.stub_faults(record, noted, tree)
+        noted, tree = seen_of(record, noted), seen(record)
+    find = Originals(record, task.yard).find
+    found = differences(paths.root, tree, noted, task.chosen(record, noted), task.reader.digest, find)
+    yield from _with_packages(record, found)
+
+
+def _is_sealed(name: str) -> bool:
+    return name.startswith(PARTS[0]) or not name.endswith("/")
+
+
+def _with_packages(record: BuildRecord, found: Iterator[tuple[str, Fault]]) -> Iterator[Fault]:
+    owners = Owners(Path(record.prefix))
+    return (replace(fault, package=owners.of(name)) for name, fault in once(found))

@@ -1,0 +1,49 @@
+"""Where else a file is: all names of a hard link, in the revisions and the caches of a yard."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from stackyard.yard import disk, revisions
+from stackyard.yard.caches import KINDS, parts
+from stackyard.yard.layout import Yard
+
+Inode = tuple[int, int]
+
+
+def holders(yard: Yard, inodes: Collection[Inode]) -> dict[Inode, list[str]]:
+    """Who has files of these inodes: modules of revisions, and entries of caches relative to the yard."""
+    found: dict[Inode, list[str]] = {}
+    if inodes:
+        for label, folder in _places(yard):
+            for inode in _inodes(folder) & set(inodes):
+                found.setdefault(inode, []).append(label)
+    return found
+
+
+def _places(yard: Yard) -> Iterator[tuple[str, Path]]:
+    for paths in revisions.folders(yard):
+        yield f"{paths.root.parent.name}/{paths.root.name}", paths.root
+    for part in parts(yard):
+        for kind in (each for each in KINDS if each.linked):
+            for entry in kind.complete(part):
+                if not entry.is_symlink():
+                    yield entry.relative_to(yard.root).as_posix(), entry
+
+
+def _inodes(folder: Path) -> set[Inode]:
+    """The files below a directory: their numbers are in the directories, so no file is looked at."""
+    found: set[Inode] = set()
+    waiting = [os.fspath(folder)] if disk.is_folder(folder) else []
+    while waiting:
+        below = waiting.pop()
+        device = os.lstat(below).st_dev
+        with os.scandir(below) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+                else:
+                    found.add((device, entry.inode()))
+    return found

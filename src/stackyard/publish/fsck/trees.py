@@ -1,0 +1,142 @@
+"""One tree against the note on it: what differs in each file, and who may write to it."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from stackyard.errors import StackyardError, cause
+from stackyard.host.hashing import sha256_file
+from stackyard.host.identity import account_name
+from stackyard.publish.fsck.fault import Fault, What
+from stackyard.publish.originals import first_difference
+from stackyard.yard import contents
+from stackyard.yard.contents import Contents, Damage, Digest, Item, Tree
+
+Find = Callable[[Item], Path | None]
+"""Finds a file elsewhere that has the bytes which were noted."""
+_DIGITS = 16
+
+
+def differences(
+    root: Path, tree: Tree, noted: Contents, read: Collection[str], digest: Digest, find: Find = lambda _: None
+) -> Iterator[tuple[str, Fault]]:
+    """What is not as it was noted, by its path in the tree. Bytecode that Python added is no fault.
+
+    Args:
+        read: the files to read besides those whose time changed.
+        digest: how a file is read, from several threads.
+        find: where the original of a changed file may be.
+    """
+    for damage in contents.compare(noted, root, tree, read, digest):
+        if not _is_bytecode(damage):
+            yield damage.path, _fault(root, damage, noted.files.get(damage.path), find)
+
+
+def _is_bytecode(damage: Damage) -> bool:
+    """What Python writes where it may: no record has it, and no list."""
+    folder = "__pycache__" in damage.path.split("/")
+    return damage.what == "unexpected" and folder
+
+
+def _fault(root: Path, damage: Damage, item: Item | None, find: Find) -> Fault:
+    path = root / damage.path
+    if damage.what == "missing":
+        return Fault(path, "missing", "is missing")
+    if damage.what == "unexpected":
+        return Fault(path, "added", "was added")
+    assert item is not None
+    try:
+        status = path.lstat()
+    except OSError as error:
+        return Fault(path, "unreadable", f"cannot be read: {cause(error)}")
+    if damage.what == "permissions":
+        mode = stat.S_IMODE(status.st_mode)
+        return Fault(path, "permissions", f"mode {mode:04o} instead of {item.mode:04o}", inode=inode_of(status))
+    what, text = _change(path, status.st_mode, item, find)
+    return Fault(path, what, text, inode=inode_of(status))
+
+
+def inode_of(status: os.stat_result) -> tuple[int, int] | None:
+    """What identifies a file that has other names; None: it has none."""
+    return (status.st_dev, status.st_ino) if status.st_nlink > 1 and stat.S_ISREG(status.st_mode) else None
+
+
+def known(tree: Tree, noted: Contents) -> Tree:
+    """What is there and was noted."""
+    return {name: s for name, s in tree.items() if name in noted.files or name[:-1] in noted.folders}
+
+
+def _change(path: Path, mode: int, item: Item, find: Find) -> tuple[What, str]:
+    """How a file differs from what was noted."""
+    if stat.S_ISLNK(mode):
+        wanted = f"instead of {item.target}" if item.target else "and was a file"
+        return "changed", f"is a link to {path.readlink()} {wanted}"
+    if item.target or not stat.S_ISREG(mode):
+        return "changed", f"is {'a file' if stat.S_ISREG(mode) else 'not a file'} and was " + (
+            f"a link to {item.target}" if item.target else "one"
+        )
+    try:
+        digest, size = sha256_file(path), path.stat().st_size
+    except (OSError, StackyardError) as error:
+        reason = error.__cause__ if isinstance(error.__cause__, OSError) else error
+        return "unreadable", f"cannot be read: {cause(reason)}"
+    text = f"sha256 {digest[:_DIGITS]} instead of {item.sha256[:_DIGITS]}"
+    if size != item.size:
+        text = f"{size:,} bytes instead of {item.size:,}, {text}"
+    original = find(item)
+    return "changed", text + (f", from byte {first_difference(path, original):,} on" if original else "")
+
+
+@dataclass(frozen=True)
+class Rights:
+    """Who may own and write what is in a yard.
+
+    Attributes:
+        umask: the bits for others that nothing may have.
+        owners: numbers of accounts; empty where a group writes: any member of it.
+    """
+
+    umask: int
+    owners: frozenset[int] = frozenset()
+
+    def faults(self, root: Path, tree: Tree, sealed: Callable[[str], bool]) -> Iterator[tuple[str, Fault]]:
+        """What others may write to, or own, by its path in the tree.
+
+        Args:
+            sealed: what nobody may write to, the owner neither, by its path; directories end with a slash.
+        """
+        for name, status in tree.items():
+            mode, inode = stat.S_IMODE(status.st_mode), inode_of(status)
+            if self.owners and status.st_uid not in self.owners:
+                text = f"belongs to {account_name(status.st_uid)}"
+                yield name, Fault(root / name, "owner", text, remedy=_CHOWN, inode=inode)
+            if not stat.S_ISLNK(status.st_mode) and (bits := mode & self.closed(sealed(name))):
+                text = f"mode {mode:04o}: {_who(bits)} may write to it"
+                yield name, Fault(root / name, "permissions", text, inode=inode)
+
+    def closed(self, is_sealed: bool) -> int:
+        """The bits that something may not have."""
+        return 0o222 if is_sealed else self.umask & 0o022
+
+
+_CHOWN = "see what that account changed, then give it back: `chown`, as root"
+
+
+def _who(bits: int) -> str:
+    if bits & 0o002:
+        return "everybody"
+    return "its group" if bits & 0o020 else "its owner"
+
+
+def once(faults: Iterable[tuple[str, Fault]]) -> Iterator[tuple[str, Fault]]:
+    """Each file and kind of fault once."""
+    seen: set[tuple[str, str]] = set()
+    for name, fault in faults:
+        key = name.rstrip("/"), fault.what
+        if key not in seen:
+            seen.add(key)
+            yield name.rstrip("/"), fault

@@ -1,0 +1,152 @@
+"""What belongs to no revision: generations, kept locks, bases, the trash, and who may write to directories."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from stackyard.errors import StackyardError
+from stackyard.findings import counted
+from stackyard.image import squashfs
+from stackyard.image.bases import store
+from stackyard.lock import text as lockfile
+from stackyard.publish import garbage
+from stackyard.publish.fsck.fault import Fault
+from stackyard.publish.fsck.reading import Reader
+from stackyard.publish.fsck.trees import Rights
+from stackyard.publish.generation import is_as_the_site_wants
+from stackyard.publish.licences import LEDGER
+from stackyard.spec.models import Site
+from stackyard.verify.yardfiles import modules_of, unreadable
+from stackyard.yard import contents, disk, formats, generations, manifestfile, signatures, trash
+from stackyard.yard.layout import Yard
+from stackyard.yard.record import read_manifest
+
+_DROPS = ("uses", "children", "usage")
+"""Directories that others may write to on purpose (`yard.uses`)."""
+
+
+def faults_of(yard: Yard, reader: Reader, rights: Rights, *, deep: bool) -> Iterator[Fault]:
+    """What is wrong with the files of the yard itself."""
+    yield from _current(yard)
+    yield from _demand(yard)
+    for number in generations.numbers(yard):
+        yield from _generation(yard, number, reader)
+    for path in sorted(yard.locks.rglob("*.lock")):
+        yield from _unreadable(path, unreadable(lockfile.read, path), f"remove it: `rm {path}`; it is solved again")
+    if disk.is_there(yard.licences):
+        problems = unreadable(lambda path: formats.load(path, LEDGER), yard.licences)
+        yield from _unreadable(yard.licences, problems, "restore it from a backup, or remove it and accept again")
+    yield from _bases(yard, reader, deep)
+    for folder in trash.unreadable(yard):
+        yield Fault(folder, "unreadable", "its what.json cannot be read", remedy=f"look at {folder}, and remove it")
+    yield from _links(yard)
+    yield from (fault for _, fault in rights.faults(yard.root, _own_tree(yard), lambda _: False))
+
+
+def _current(yard: Yard) -> Iterator[Fault]:
+    try:
+        generations.current(yard)
+    except StackyardError as error:
+        yield Fault(yard.modules, "changed", error.message, remedy=error.hint or "")
+
+
+def _demand(yard: Yard) -> Iterator[Fault]:
+    """The note of which signatures are demanded, and the lists of signers that it names."""
+    try:
+        found = signatures.demand_of(yard)
+        if found is not None and found.allowed_signers:
+            found.signers.require()
+    except StackyardError as error:
+        text = error.message.removeprefix(f"cannot read {yard.signatures}: ")
+        yield Fault(yard.signatures, "changed", text, remedy=error.hint or "")
+
+
+def _generation(yard: Yard, number: int, reader: Reader) -> Iterator[Fault]:
+    """The manifest of a generation, and its modulefiles as far as they are still there."""
+    paths = yard.generation(number)
+    try:
+        manifest = read_manifest(paths.manifest)
+    except StackyardError as error:
+        remedy = "restore it from a backup; users see the present generation all the same"
+        yield from _unreadable(manifestfile.place(paths.manifest), [error.message], remedy)
+        return
+    if manifest.files and disk.is_folder(paths.modules):
+        for name in manifest.files:
+            if disk.is_there(paths.modules / name):
+                reader.count(paths.modules / name)
+        for problem in modules_of(yard, manifest):
+            name, _, text = problem.removeprefix(f"{paths.modules}/").partition(" ")
+            yield Fault(paths.modules / name, "changed", text)
+
+
+def _unreadable(path: Path, problems: Iterable[str], remedy: str) -> Iterator[Fault]:
+    for problem in problems:
+        yield Fault(path, "changed", problem.removeprefix(f"cannot read {path}: "), remedy=remedy)
+
+
+def _bases(yard: Yard, reader: Reader, deep: bool) -> Iterator[Fault]:
+    """The bases of this yard: every byte, or the superblocks."""
+    for base, paths in store.everything(yard):
+        if not paths.root.is_relative_to(yard.root):
+            continue
+        try:
+            if deep:
+                reader.count(paths.image)
+                store.check(store.Kept(base, paths))
+            elif squashfs.superblock(paths.image) and paths.image.stat().st_size != base.root.bytes:
+                raise StackyardError(f"{paths.image} has another size than its record says")
+        except (OSError, StackyardError) as error:
+            remedy = f"import it again: `stackyard image base add {base.source} --name {base.name}`"
+            yield Fault(paths.root, "changed", str(error), remedy=remedy)
+
+
+def _links(yard: Yard) -> Iterator[Fault]:
+    """Directories of revisions and generations that are links: nothing that follows them stays in the yard."""
+    for top in (yard.stacks, yard.generations):
+        for path in (top, *disk.entries(top), *(one for each in disk.entries(top) for one in _below(top, each, yard))):
+            if path.is_symlink():
+                text = f"is a link to {os.path.realpath(path)}"
+                yield Fault(path, "changed", text, remedy="put the directory itself in its place")
+
+
+def _below(top: Path, folder: Path, yard: Yard) -> list[Path]:
+    return disk.entries(folder) if top == yard.stacks and folder.is_dir() else []
+
+
+def _own_tree(yard: Yard) -> contents.Tree:
+    """The directories of the yard, and the files of its generations and kept locks."""
+    tree = {f"{name}/": yard.inner(name).lstat() for name in disk.names(yard.root) if name not in _DROPS}
+    tree = {name: status for name, status in tree.items() if stat.S_ISDIR(status.st_mode)}
+    tree[""] = yard.root.lstat()
+    tree |= {f"stacks/{each.name}/": each.lstat() for each in disk.entries(yard.stacks)}
+    for part in ("generations/", "locks/"):
+        tree |= contents.scan(yard.root, [part])
+    return tree
+
+
+def notes_of(yard: Yard, site: Site) -> Iterator[str]:
+    """What is no fault, and what `gc` does with it."""
+    left = [*garbage.interrupted_builds(yard), *garbage.leftovers(yard)]
+    if left:
+        size = sum(each.bytes for each in left) / 1e6
+        text = f"{counted(len(left), 'leftover')} of builds that ended early, {size:,.1f} MB"
+        yield f"{text}: `stackyard gc` removes them"
+    waiting = trash.items(yard)
+    if waiting:
+        size, days = sum(item.what.bytes for item in waiting) / 1e6, site.removal.grace_days
+        yield (
+            f"{counted(len(waiting), 'thing')} in the trash, {size:,.1f} MB, not looked at: "
+            f"`stackyard gc` deletes what has been there for {days:g} days"
+        )
+    for folder in (yard.cache, yard.locks):
+        if folder.is_symlink() and not folder.resolve().is_relative_to(yard.root.resolve()):
+            yield f"{folder} is a link to {folder.resolve()}, out of the yard"
+    try:
+        manifest = generations.current(yard)
+        if manifest and not is_as_the_site_wants(yard, site, manifest):
+            yield "the site's present policy gives other modulefiles: the next deploy writes them"
+    except (OSError, StackyardError):  # reported as a fault
+        return

@@ -1,0 +1,62 @@
+"""`extend --full`: a complete revision from what a base was made of and more, in which packages of the base may change.
+
+Its file takes over that of the base from the copy in its revision, and its solve prefers what the base has; so what
+does not have to change is linked from the cache.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from stackyard.errors import StackyardError
+from stackyard.lock.model import Lock
+from stackyard.lock.text import dump, read
+from stackyard.publish.extending import LOCK, STACK, Asked, Files, with_more
+from stackyard.spec.load import kind_of
+from stackyard.yard import catalogue, disk, signatures
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard
+from stackyard.yard.record import BuildRecord, Entry
+
+
+def full_files(name: str, base: str, asked: Asked, yard: Yard) -> Files:
+    """The files of a full revision with all that a base has.
+
+    Raises:
+        StackyardError: the base is an extension, or its revision lacks a copy of its file.
+    """
+    entry = catalogue.resolve(yard, base)
+    record = catalogue.record_of(yard, base)
+    signatures.require(record, "extend", yard)
+    if record.base is not None:
+        hint = f"extend {record.base.id}, and name all packages"
+        raise StackyardError(f"{base} is an extension itself: a full revision is made of a complete one", hint=hint)
+    texts = {STACK: "".join(_lines(name, entry, record)), LOCK: _lock(name, record)}
+    return with_more(Files(texts), asked)
+
+
+def _lines(name: str, entry: Entry, record: BuildRecord) -> Iterator[str]:
+    recipe = RevisionPaths.of(entry.folder).recipe / Path(entry.file).name
+    if not disk.is_there(recipe):
+        hint = "write a stack.yaml of your own with these packages: `stackyard export` prints one"
+        raise StackyardError(f"{entry.module} has no copy of its file: {recipe} not found", hint=hint)
+    source = {key: record.interpreter[key] for key in ("source", "version") if key in record.interpreter}
+    yield f"# Everything that {entry.module} has and more, written by `stackyard extend --full`.\n"
+    yield f"name: {json.dumps(name)}\nversion: {json.dumps(entry.version)}\n"
+    yield f"interpreter: {json.dumps(source)}\n"
+    if record.axes:
+        yield f"matrix: {{include: [{json.dumps({**record.axes, 'variant': entry.variant})}]}}\n"
+    if kind_of(recipe) == "stack":
+        yield f"imports:\n  - {json.dumps({'file': str(recipe), 'version': entry.version})}\n"
+        yield "environment:\n"
+    else:
+        yield f"environment:\n  - {json.dumps(str(recipe))}\n"
+
+
+def _lock(name: str, record: BuildRecord) -> str:
+    """What the base has, as the former lock of the new revision: its solve changes no more than it must."""
+    own = read(RevisionPaths.of(record.path).lock).variants
+    return dump(Lock(name, tuple(replace(each, stack=name) for each in own)))

@@ -1,0 +1,245 @@
+"""What lies in a yard and belongs to no revision that counts: interrupted builds, leftovers, unshared cache entries.
+
+Nothing is found by its age alone, or by being unknown: each finder knows by which name or file this program made what
+it returns. What it does not know is not touched.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from stackyard.errors import StackyardError
+from stackyard.host import clock
+from stackyard.publish import unneeded
+from stackyard.spec.models import Site
+from stackyard.yard import caches, disk, generations, lease, manifestfile, notes, revisions, usage
+from stackyard.yard.caches import CONDA, KINDS, PYTHONS, Kind
+from stackyard.yard.folders import GenerationPaths, RevisionPaths
+from stackyard.yard.layout import Yard
+from stackyard.yard.record import BuildRecord, read_manifest
+from stackyard.yard.trash import Sort
+
+_BLOCK = 512
+_INNER_LINKS = 4
+"""Names that a file may have in one entry: conda packages have programs with two, seldom more."""
+
+
+_UNUSED = "an interpreter that no revision uses"
+
+
+@dataclass(frozen=True)
+class Garbage:
+    """Something to collect: its bytes and inodes, which nothing else shares, and why."""
+
+    sort: Sort
+    path: Path
+    why: str
+    bytes: int = 0
+    inodes: int = 0
+    kind: Kind | None = None
+    yard: Yard | None = None
+
+
+@dataclass(frozen=True)
+class _Size:
+    bytes: int
+    inodes: int
+    age_s: float
+
+
+def interrupted_builds(yard: Yard, stack: str | None = None) -> Iterator[Garbage]:
+    """Directories of revisions whose build ended without a record, and copies that an interrupted repair left.
+
+    One in which a process may still be building, on whichever host, is left to it.
+    """
+    for paths in revisions.folders(yard, stack):
+        if disk.is_there(paths.record) or disk.is_there(paths.spare) or _is_building(yard, paths):
+            continue
+        if disk.is_folder(paths.building):
+            yield _sized("build", paths.root, "an interrupted build")
+        elif _is_copy(paths):
+            yield _sized("leftover", paths.root, "left by an interrupted repair or removal")
+
+
+def _is_building(yard: Yard, paths: RevisionPaths) -> bool:
+    stack = yard.lease(f"stack {paths.root.parent.name}")
+    return lease.is_occupied(paths.building) or lease.is_occupied(stack)
+
+
+def _is_copy(paths: RevisionPaths) -> bool:
+    """Whether a directory is what a repair builds beside a revision, or what a removal has renamed."""
+    name, folder = paths.root.name, paths.root.parent
+    if not name.startswith("."):
+        return False
+    return paths.root in disk.leftovers(folder) or any(
+        other != name and not other.startswith(".") and other[1:] == name[1:] for other in disk.names(folder)
+    )
+
+
+def leftovers(yard: Yard) -> Iterator[Garbage]:
+    """What killed processes left in the caches and among the generations; nothing while a build may be running."""
+    for path in [path for part in caches.parts(yard) for kind in KINDS for path in kind.leftovers(part)]:
+        yield _sized("leftover", path, "left by a killed build")
+    for draft in yard.generations.glob(yard.draft("*").root.name):
+        if lease.is_abandoned(GenerationPaths(draft).owner, draft):
+            yield _sized("leftover", draft, "left by a killed deploy")
+
+
+def old_modules(yard: Yard, keep: int) -> Iterator[Garbage]:
+    """The modulefiles of generations before the last ones; manifests stay, since names are never given twice."""
+    for paths in _old(yard, keep):
+        if disk.is_folder(paths.modules):
+            yield _sized("modules", paths.modules, f"the modulefiles of generation {paths.root.name}")
+
+
+def long_manifests(yard: Yard, keep: int) -> dict[Path, int]:
+    """The manifests of the same generations that are not packed yet, each with the bytes that packing it frees.
+
+    Without those that cannot be read, and those of other accounts, which keep what is theirs.
+    """
+    found = {}
+    for paths in _old(yard, keep):
+        with suppress(OSError, StackyardError):
+            if os.geteuid() in (0, paths.manifest.stat().st_uid):
+                read_manifest(paths.manifest)
+                found[paths.manifest] = manifestfile.freed(paths.manifest)
+    return found
+
+
+def _old(yard: Yard, keep: int) -> Iterator[GenerationPaths]:
+    """The generations before the last ones, without those to which a process may still move the link."""
+    shown = generations.current_number(yard)
+    for number in list(generations.numbers(yard))[keep + 1 :]:
+        paths = yard.generation(number)
+        marked = any(name.startswith("owner") for name in disk.names(paths.root))
+        if number < shown and not marked:
+            yield paths
+
+
+def old_counts(yard: Yard, site: Site) -> Iterator[Garbage]:
+    """The counts of uses in months that ended longer ago than the site keeps them."""
+    days = site.usage.keep_days
+    for file, month in usage.files_before(yard, clock.today() - timedelta(days=days)):
+        yield _sized("leftover", file, f"the uses of {month}, which are kept for {days} days")
+
+
+def solutions(yard: Yard, site: Site, below: Iterable[Yard]) -> Iterator[Garbage]:
+    """Kept solutions and locks of which no revision has anything, once they are older than caches' entries may be."""
+    for path in unneeded.old_solutions(yard, site, below):
+        what = "lock of a file in a read-only directory" if path.parent == yard.file_locks else "solution"
+        yield _sized("leftover", path, f"a kept {what} that no revision was built from")
+
+
+def unshared(yard: Yard, site: Site, records: Collection[BuildRecord], below: Iterable[Yard] = ()) -> list[Garbage]:
+    """Entries of the caches that no revision needs, beyond the site's limits: too old, then the oldest of too many.
+
+    Args:
+        records: those of all revisions that there are.
+        below: the yards that extend revisions of this one.
+    """
+    names = {text for record in records for package in record.packages for text in (package.build, package.sha256)}
+    pythons = unneeded.used_interpreters(yard, records, below)
+    found = [
+        (part, kind, entry, size)
+        for part in caches.parts(yard)
+        for kind in KINDS
+        if kind.name != "notes"  # a note goes with its entry
+        for entry in kind.complete(part)
+        if not entry.is_symlink() and not (kind is PYTHONS and (pythons is None or entry.name in pythons))
+        if (kind.linked or not _is_named(entry, names)) and (size := _own_size(entry)) is not None
+    ]
+    found.sort(key=lambda item: -item[3].age_s)
+    left, garbage = sum(item[3].bytes for item in found), []
+    for part, kind, entry, size in found:
+        why = _beyond(size, left, site)
+        why = why and (_UNUSED if kind is PYTHONS else why)
+        if why:
+            left -= size.bytes
+            garbage.append(Garbage("cache", entry, why, size.bytes, size.inodes, kind, part))
+    return garbage
+
+
+def _is_named(entry: Path, names: set[str]) -> bool:
+    """Whether a record names the archive or the wheel that an entry holds."""
+    return entry.parent.name in names or entry.name.partition("-")[0] in names
+
+
+def _beyond(size: _Size, left: int, site: Site) -> str:
+    days, limits = size.age_s / clock.DAY_S, site.cache
+    if days > limits.max_age_days:
+        return f"a cache entry that nothing has used for {days:.0f} days"
+    if limits.max_bytes and left > limits.max_bytes:
+        return f"the oldest of a cache of more than {limits.max_bytes:,} bytes"
+    return ""
+
+
+def _own_size(entry: Path) -> _Size | None:
+    """What removing an entry frees, and since when it has been so; None where a file of it is shared.
+
+    The count of a file's links changes its ctime, so that is when the last revision which had it was deleted.
+    """
+    total, inodes, newest = 0, 0, 0.0
+    most = _INNER_LINKS if entry.is_dir() else 1
+    links: dict[tuple[int, int], list[int]] = {}
+    for status in _statuses(entry):
+        newest = max(newest, status.st_ctime)
+        if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
+            seen = links.setdefault((status.st_dev, status.st_ino), [0, status.st_nlink])
+            seen[0] += 1
+            if seen[0] > 1:
+                continue
+            if status.st_nlink > most:
+                return None
+        total, inodes = total + status.st_blocks * _BLOCK, inodes + 1
+    if any(names < count for names, count in links.values()):
+        return None
+    return _Size(total, inodes, clock.age_s(newest))
+
+
+def _statuses(path: str | Path) -> Iterator[os.stat_result]:
+    """The status of everything below a path and of itself, links not followed; what vanishes is left out.
+
+    Without a Path for each of them: a collection looks at every entry of the caches every night.
+    """
+    with suppress(FileNotFoundError):
+        status = os.lstat(path)
+        yield status
+        if stat.S_ISDIR(status.st_mode):
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    yield from _statuses(entry.path)
+
+
+def _sized(sort: Sort, path: Path, why: str) -> Garbage:
+    found = list(_statuses(path))
+    return Garbage(sort, path, why, sum(each.st_blocks * _BLOCK for each in found), len(found))
+
+
+def freed_in_cache(yard: Yard, doomed: Iterable[BuildRecord], kept: Iterable[BuildRecord]) -> tuple[int, int]:
+    """Bytes and files of the unpacked packages that only these revisions share with the cache, by the notes on them.
+
+    They go with a later collection, once the files of the revisions are deleted.
+    """
+    only = _stems(doomed).keys() - _stems(kept).keys()
+    there, total, count = set(disk.names(yard.conda)), 0, 0
+    for stem in sorted(only & there):
+        noted = notes.read(yard, CONDA, yard.package(stem))
+        if noted:
+            total += sum(item.size for item in noted.files.values())
+            count += len(noted.files)
+    return total, count
+
+
+def _stems(records: Iterable[BuildRecord]) -> Mapping[str, None]:
+    return {
+        f"{package.name}-{package.version}-{package.build}": None
+        for record in records
+        for package in record.packages
+        if package.kind == "conda"
+    }

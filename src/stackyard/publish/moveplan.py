@@ -1,0 +1,176 @@
+"""What a move has to do: which revisions are built again, in which order, and whether the new place is free."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from stackyard.errors import InputError, StackyardError
+from stackyard.publish import signing, surroundings
+from stackyard.publish.drift import drifted
+from stackyard.publish.remaking import Kept, Ways
+from stackyard.spec.models import Site
+from stackyard.spec.siteyard import site_root
+from stackyard.yard import children, disk, generations, moved, revisions
+from stackyard.yard.caches import own_part
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard
+from stackyard.yard.moved import Note
+from stackyard.yard.record import Entry, Manifest
+
+_MAY_BE_THERE = {"lost+found", "cache", "leases", "uses", "children", "usage", "signatures.json"}
+"""What a new place may hold: a cache that was carried there before, and what a killed move made before its note."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to move where.
+
+    Attributes:
+        yard: as it lies now.
+        root: its new place; its own root to build it again where it lies.
+        without: full names of revisions that are left out.
+    """
+
+    yard: Yard
+    root: Path
+    site: Site
+    without: tuple[str, ...] = ()
+    allow_unverified: bool = False
+    accept: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it stays where it lies."""
+        return self.root == self.yard.root
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a move would do.
+
+    Attributes:
+        kept: the revisions that are built again, bases before their extensions.
+        rest: the entries of revisions that have no files, or are left out: their names stay taken.
+        notices: what is not carried over, a sentence each.
+    """
+
+    ways: Ways
+    kept: tuple[Kept, ...]
+    rest: tuple[Entry, ...]
+    number: int = 0
+    notices: tuple[str, ...] = ()
+
+
+def plan(request: Request) -> Plan:
+    """What there is to move. Writes nothing.
+
+    Raises:
+        InputError: nothing is published, or the new place cannot be used, or a name to leave out is none; or
+            signatures are demanded, and no key is named.
+        StackyardError: a record cannot be read, or the key cannot be used.
+    """
+    surroundings.require(Yard(request.root), site_after(request, request.yard.root))
+    moved.tell_apart(request.yard)
+    begun = Note.read(Yard(request.root))
+    require_place(request, begun)
+    if request.is_here and begun and not begun.is_aside:
+        raise StackyardError(
+            f"the move of {request.root} has hardly begun", hint=f"continue: {begun.command(request.root)}"
+        )
+    source = request.yard.former() if request.is_here and begun else request.yard
+    manifest = generations.current(source)
+    if manifest is None:
+        raise InputError(f"nothing is published in {source.root}", hint="name the yard to move with --yard")
+    built_in = Path(begun.built_in) if begun else _built_in(source, manifest)
+    if built_in == request.root:
+        line = f"mv {shlex.quote(str(request.yard.root))} {shlex.quote(str(request.root))}"
+        raise InputError(f"nothing has to be built: the files of {source.root} name {built_in}", hint=f"type {line}")
+    ways = Ways(source, built_in, new_yard(request))
+    if not begun:
+        signing.require_key(ways.target, site_after(request, built_in), noted=source)
+    return _planned(request, ways, manifest)
+
+
+def _built_in(source: Yard, manifest: Manifest) -> Path:
+    problem = moved.look(source)
+    return problem.built_in if problem else Path(manifest.entries[0].folder).parents[2]
+
+
+def require_place(request: Request, begun: Note | None) -> None:
+    """Raise InputError where the new place is not free for this yard."""
+    old, new = request.yard.root, request.root
+    if begun is not None:
+        if begun.source != str(old):
+            raise InputError(f"cannot move {old} to {new}: the move of {begun.source} to it was not finished",
+                             hint=f"choose another place; or continue: {begun.command(new)}")  # fmt: skip
+        return
+    if request.is_here:
+        if moved.look(request.yard) is None:
+            raise InputError(f"{old} is where it was built: nothing to do", hint="name a new place: stackyard move DIR")
+        return
+    real_old, real_new = old.resolve(), new.resolve()
+    if real_new.is_relative_to(real_old) or real_old.is_relative_to(real_new):
+        raise InputError(f"cannot move {old} to {new}: one is in the other", hint="choose a directory beside it")
+    there = sorted(set(disk.names(new)) - _MAY_BE_THERE)
+    if there:
+        raise InputError(f"cannot move {old} to {new}: it holds {', '.join(there[:3])} already",
+                         hint="choose a new directory, or an empty one")  # fmt: skip
+
+
+def _planned(request: Request, ways: Ways, manifest: Manifest) -> Plan:
+    unknown = set(request.without) - {entry.module for entry in manifest.entries}
+    if unknown:
+        raise InputError(f"--without: no such revision: {', '.join(sorted(unknown))}",
+                         hint="name them as `stackyard list --all` does")  # fmt: skip
+    there = [e for e in manifest.entries if e.module not in request.without and e.state not in ("removed", "missing")]
+    kept = {e.module: Kept(e, found) for e in there if (found := revisions.readable(RevisionPaths.of(e.folder)))}
+    rest = tuple(e for e in manifest.entries if e.module not in kept)
+    lost = [e.module for e in rest if e.is_visible and e.module not in request.without]
+    if lost:
+        raise StackyardError(f"cannot move {', '.join(lost)}: their records cannot be read",
+                             hint=f"repair them in the old place, or leave them out: --without {lost[0]}")  # fmt: skip
+    return Plan(ways, tuple(_bases_first(kept)), rest, manifest.number, tuple(_not_moved(kept, ways)))
+
+
+def _bases_first(kept: dict[str, Kept]) -> Iterator[Kept]:
+    given: set[str] = set()
+
+    def visit(each: Kept) -> Iterator[Kept]:
+        if each.entry.module in given:
+            return
+        given.add(each.entry.module)
+        base = each.record.base
+        if base is not None and base.id in kept:
+            yield from visit(kept[base.id])
+        yield each
+
+    for each in kept.values():
+        yield from visit(each)
+
+
+def _not_moved(kept: dict[str, Kept], ways: Ways) -> Iterator[str]:
+    for each in kept.values():
+        record = replace(each.record, prefix=str(each.paths.prefix)) if each.record.base else None
+        if record is not None and (drift := drifted(record)):
+            what = ", ".join(f"{one.name} {one.version}" for one in drift)
+            yield f"{what}: installed in {each.entry.module} and not recorded: `stackyard update {each.entry.stack}` is"
+    below = children.known(ways.source, "").yards
+    for yard in below:
+        yield f"{yard.root} extends revisions of this yard: its owner types `stackyard rebase NAME` for each"
+
+
+def new_yard(request: Request) -> Yard:
+    """The yard at its new place, with the parent that it has."""
+    return own_part(replace(request.yard, root=request.root, account=""))
+
+
+def site_after(request: Request, built_in: Path) -> Site:
+    """The site as it is after the move, where the yard is its own; the link `modules: root` stays for now."""
+    site, named = request.site, site_root(request.site)
+    policy = site.modules.model_copy(update={"root": ""})
+    is_its = named is not None and named.absolute() in (request.yard.root, built_in, request.root)
+    return site.model_copy(update={"modules": policy, **({"yard": str(request.root)} if is_its else {})})

@@ -1,0 +1,290 @@
+"""A yard at another place: every revision is built there from its lock and the caches, verified, and published at once.
+
+The yard as it lies is only read. Until the new one is published it has a note (`yard.moved.Note`), by which every verb
+refuses it, and the same command goes on where an earlier one was killed: what is built stays built. Nothing is
+published where a revision cannot be built, unless it is left out by name: a job script that finds no module at night is
+worse than a move that takes two tries.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from stackyard.errors import ChecksFailed, StackyardError
+from stackyard.expose.published import follow_policy, users_policy
+from stackyard.findings import counted
+from stackyard.host.scratch import scratch
+from stackyard.progress import Progress
+from stackyard.publish import carrying, deploy, generation, licences, names, remaking, signing
+from stackyard.publish.deploy import write_report
+from stackyard.publish.generation import Step
+from stackyard.publish.moveplan import Plan, Request, new_yard, plan, require_place, site_after
+from stackyard.publish.remaking import Kept, Ways
+from stackyard.publish.writing import Held, building, writing
+from stackyard.spec.models import Site
+from stackyard.verify import verify
+from stackyard.verify.expectations import in_force, keep
+from stackyard.yard import atomic, disk, generations, lease, moved, revisions
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard
+from stackyard.yard.moved import Note
+from stackyard.yard.origin import origin
+from stackyard.yard.record import BuildRecord, Entry, Manifest, State
+from stackyard.yard.same import require_other
+
+
+@dataclass
+class Done:
+    """The generation that a move published, and what there is to say about it."""
+
+    manifest: Manifest
+    notices: list[str] = field(default_factory=list)
+    rebuilt: int = 0
+
+
+# --------------------------------------------------------------------------- doing it
+
+
+def move(request: Request, progress: Progress, on_wait: Callable[[str], None]) -> Done:
+    """Build, verify and publish a yard at its new place; the old one stays as it is.
+
+    Raises:
+        InputError: as `plan`.
+        ChecksFailed: a check of a revision does not pass there; nothing is published.
+        StackyardError: revisions cannot be built there, the disk is full, or another process does the same.
+    """
+    note = Note.read(Yard(request.root)) or _note(request)
+    require_place(request, note)
+    built_in, target = Path(note.built_in), new_yard(request)
+    site = site_after(request, built_in)
+    _create(target.root, like=request.yard.root)
+    with writing(target, site), _alone(request), _kept_from_gc(request):
+        begun = Note.read(target)  # again: another move to this place may have begun, or ended, meanwhile
+        require_place(request, begun)
+        _begin(begun or note, target, is_here=request.is_here)
+        if request.is_here and generations.current(target) is not None:  # killed while what was there is thrown away
+            return _finish(Ways(target.former(), built_in, target), request, site)
+        found = plan(request)
+        while generations.current(target) is None:
+            stacks = {kept.entry.stack for kept in found.kept}
+            with building(target, site, stacks, on_wait) as held:
+                _carry_out(found, replace(request, site=site), progress, held)
+            found = plan(request)
+        return _finish(found.ways, request, site, found.notices)
+
+
+def _note(request: Request) -> Note:
+    return Note(str(request.yard.root), str(plan(request).ways.built_in))
+
+
+def _begin(note: Note, target: Yard, *, is_here: bool) -> None:
+    """Note the move in the new place; where it is the old one, put aside what is there."""
+    if is_here and not note.is_aside:
+        carrying.require_free(target)
+        require_other(target.root, Path(note.built_in))
+    note.write(target)
+    atomic.fault_point("move-noted")
+    if is_here and not note.is_aside:
+        carrying.put_aside(target)
+        replace(note, is_aside=True).write(target)
+
+
+def _finish(ways: Ways, request: Request, site: Site, notices: tuple[str, ...] = ()) -> Done:
+    manifest = generations.current(ways.target)
+    assert manifest is not None
+    shown = [entry.folder for entry in manifest.entries if entry.is_visible]
+    said = [*notices, *carrying.shares(ways, site), *follow_policy(shown, users_policy(site))]
+    if request.is_here:
+        carrying.throw_away(ways.target)
+    else:
+        said += _left_behind(ways, manifest)
+    ways.target.move_note.unlink(missing_ok=True)
+    return Done(manifest, said, sum(entry.state != "missing" for entry in manifest.entries))
+
+
+def _left_behind(ways: Ways, manifest: Manifest) -> list[str]:
+    """A sentence about what the old yard published after the new one was; the new one goes on with its numbers."""
+    number = generations.current_number(ways.source)
+    if number < manifest.number:
+        return []
+    return [f"{ways.source.root} published generation {number} meanwhile, which is not in {ways.target.root}: "
+            "do the same there before you remove the old yard (`stackyard history` shows it)"]  # fmt: skip
+
+
+def _create(new: Path, like: Path) -> None:
+    """The directory of the new yard, as open as that of the old one; one that exists stays as it is."""
+    old = like.stat()
+    if disk.is_there(new):
+        return
+    try:
+        new.mkdir(parents=True)
+        with suppress(PermissionError):
+            os.chown(new, -1, old.st_gid)
+        new.chmod(old.st_mode & 0o7777)
+    except OSError as error:
+        raise StackyardError(f"cannot create {new}: {error.strerror}", hint="choose another directory") from error
+
+
+@contextmanager
+def _alone(request: Request) -> Iterator[None]:
+    """The right to move to a place; refused where another process does."""
+    place = Yard(request.root).lease("move")
+    if lease.is_occupied(place):
+        raise StackyardError(f"cannot move {request.yard.root} to {request.root}: {lease.latest(place)} does so now",
+                             hint="wait for it; `stackyard list` shows the yard once it is published")  # fmt: skip
+    with lease.lease(place, f"the move to {request.root}", wait_s=5):
+        yield
+
+
+@contextmanager
+def _kept_from_gc(request: Request) -> Iterator[None]:
+    """Keep collections off the old yard's caches meanwhile, where this account may write there."""
+    old = request.yard
+    if request.is_here or not os.access(old.leases, os.W_OK):
+        yield
+        return
+    with lease.lease(old.lease(f"move to {request.root}"), f"the move of {old.root}"):
+        yield
+
+
+def _carry_out(found: Plan, request: Request, progress: Progress, held: Held) -> None:
+    ways = found.ways
+    try:
+        if not request.is_here:
+            carrying.beside(ways)
+        carrying.history(ways)
+        _build_all(found, request, progress, held)
+    except OSError as error:
+        raise disk.failure(error, f"moving {ways.source.root}") from error
+    with suppress(_Outdated):  # then once more
+        _require_latest(found)
+        _publish(found, request, progress, held)
+
+
+class _Outdated(Exception):
+    """The yard that is moved has published something since it was looked at."""
+
+
+def _require_latest(found: Plan) -> None:
+    if generations.current_number(found.ways.source) != found.number:
+        raise _Outdated
+
+
+def _build_all(found: Plan, request: Request, progress: Progress, held: Held) -> None:
+    """Build every revision; those that cannot be are named all at once.
+
+    Raises:
+        StackyardError: one cannot be built.
+    """
+    failed: dict[str, StackyardError] = {}
+    key = signing.require_key(found.ways.target, request.site)
+    for kept in found.kept:
+        base = kept.record.base
+        try:
+            if base is not None and base.id in failed and found.ways.there(base.yard) != base.yard:
+                raise StackyardError(f"its base {base.id} cannot be built")
+            record = _build(kept, found.ways, request, progress, held)
+            signing.sign_built(record, request.site, found.ways.target, key)
+        except disk.DiskFull:
+            raise
+        except StackyardError as error:
+            progress.phase(kept.entry.module, "stopped", "not built")
+            failed[kept.entry.module] = error
+    if failed:
+        raise _cannot(failed, request)
+
+
+def _cannot(failed: dict[str, StackyardError], request: Request) -> StackyardError:
+    reasons = [f"{name}: {each}" + (f"\n  hint: {each.hint}" if each.hint else "") for name, each in failed.items()]
+    options = " ".join(f"--without {name}" for name in failed)
+    return StackyardError(
+        f"nothing was published in {request.root}: {counted(len(failed), 'revision')} cannot be built there",
+        detail="\n".join(reasons),
+        hint=f"remove the cause and move again, which continues; or leave out what nobody needs: {options}",
+    )
+
+
+def _build(kept: Kept, ways: Ways, request: Request, progress: Progress, held: Held) -> BuildRecord:
+    if kept.record.form.kind == "container":
+        progress.phase(kept.entry.module, "image")
+        licences.require_of_record(ways.target, request.site, kept.record, request.accept)
+        return carrying.container(kept, ways, request.site)
+    yard = ways.target if request.is_here else replace(ways.target, parent=ways.source)
+    with scratch("move") as work:
+        task = remaking.task(kept, ways, request.site, work)
+        if task.record is None and not remaking.is_same_build(task, kept, request.site):
+            progress.notice(
+                f"{kept.entry.module}: the site's policy changed since it was built; it gets the present one"
+            )
+        wanted = deploy.Request((task.stack,), request.site, yard, accept=request.accept, command=request.command)
+        built = deploy.ensure_built(task, wanted, progress, held).record
+        carrying.lock_of_extension(kept, task, ways)
+    assert built is not None
+    return built
+
+
+# --------------------------------------------------------------------------- publishing
+
+
+def _publish(found: Plan, request: Request, progress: Progress, held: Held) -> None:
+    """Verify every revision through the modules that users will have, and publish all of them in one step."""
+    ways, target, site = found.ways, found.ways.target, request.site
+
+    def may() -> None:
+        held.check()
+        _require_latest(found)
+
+    gone = tuple(replace(each, state="missing", pinned=False) for each in found.rest)
+    made_by = origin(request.command, [site.file] if site.file else [])
+    with generation.draft(target, site, made_by) as draft:
+        draft.write(_entries([*(kept.entry for kept in found.kept), *gone], ways))
+        verified = [_verified(kept, draft.modules, ways, request, progress) for kept in found.kept]
+        wrong = [entry.module for entry, is_good in verified if not is_good]
+        if wrong:
+            raise ChecksFailed(
+                f"nothing was published in {target.root}: a check failed or was skipped of {', '.join(wrong)}",
+                hint="see report.json of each; --allow-unverified takes what was skipped, --without leaves one out",
+            )
+        final = _entries([*(entry for entry, _ in verified), *gone], ways)
+        atomic.fault_point("move-verified")
+        draft.publish(lambda _: Step(final, f"move from {ways.built_in}"), may)
+
+
+def _entries(entries: list[Entry], ways: Ways) -> tuple[Entry, ...]:
+    """The entries at the new place, with the hash of what was built there."""
+    there = [replace(each, file=ways.there(each.file)) for each in moved.at(ways.target, entries)]
+    found = {each.module: revisions.readable(RevisionPaths.of(each.folder)) for each in there}
+    made = [replace(e, input_hash=r.input_hash) if e.input_hash and (r := found[e.module]) else e for e in there]
+    return names.claim(made)
+
+
+def _verified(kept: Kept, modules: Path, ways: Ways, request: Request, progress: Progress) -> tuple[Entry, bool]:
+    """The entry in the state that its verification gives, and whether that is as good as before."""
+    paths = ways.target.revision(kept.entry.stack, Path(kept.entry.folder).name)
+    record, wanted = revisions.readable(paths), in_force(kept.located)
+    assert record is not None
+    progress.phase(record.module, "verify")
+    agreed = licences.variables(ways.target, request.site, record)
+    report = verify.verify(record, modules, request.site, variables=agreed, progress=progress, expectations=wanted,
+                           deep=record.form.kind != "prefix", yards=ways.target.lineage())  # fmt: skip
+    write_report(paths, report)
+    progress.phase(record.module, report.state, report.tally())
+    if not in_force(record).cover(wanted):
+        keep(record, wanted)
+    state = _state(kept.entry.state, report.state)
+    allowed = request.allow_unverified or kept.entry.state in ("unverified", "withdrawn")
+    good = state not in ("failed", "unverified") or state == kept.entry.state or (state == "unverified" and allowed)
+    return replace(kept.entry, state=state), good
+
+
+def _state(before: State, report: str) -> State:
+    """The state of a revision by its verification; a withdrawn one that passes stays so."""
+    if report == "failed":
+        return "failed"
+    if before == "withdrawn":
+        return "withdrawn"
+    return "published" if report == "passed" else "unverified"

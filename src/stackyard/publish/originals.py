@@ -1,0 +1,67 @@
+"""Where a file of a revision still is as it was: in the unpacked packages and the bytecode of the caches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+
+from stackyard.errors import StackyardError
+from stackyard.host.hashing import sha256_file
+from stackyard.yard import disk, notes
+from stackyard.yard.caches import BYTECODE, CONDA, UV, Kind, parts
+from stackyard.yard.contents import Item
+from stackyard.yard.layout import Yard
+from stackyard.yard.record import BuildRecord
+
+
+class Originals:
+    """The files of a yard's caches by what they held when they were noted; the notes are read when one is asked for."""
+
+    def __init__(self, record: BuildRecord, yard: Yard) -> None:
+        self._record, self._yard = record, yard
+
+    def find(self, item: Item) -> Path | None:
+        """A file that holds these bytes now: it is read to be sure."""
+        return next((path for path in self._places.get(item.sha256, ()) if _holds(path, item)), None)
+
+    @cached_property
+    def _places(self) -> dict[str, list[Path]]:
+        found: dict[str, list[Path]] = {}
+        for part in parts(self._yard):
+            for kind, entry in self._entries(part):
+                noted = notes.read(part, kind, entry)
+                for name, item in noted.files.items() if noted else ():
+                    if item.sha256:
+                        found.setdefault(item.sha256, []).append(entry / name)
+        return found
+
+    def _entries(self, part: Yard) -> Iterator[tuple[Kind, Path]]:
+        packages = self._record.own_packages
+        hashes = {package.sha256 for package in packages}
+        stems = (f"{each.name}-{each.version}-{each.build}" for each in packages if each.kind == "conda")
+        places = (part.package(stem) for stem in stems)
+        yield from ((CONDA, place) for place in places if disk.is_folder(place) and not place.is_symlink())
+        yield from ((BYTECODE, entry) for entry in BYTECODE.complete(part) if entry.name in hashes)
+        yield from ((UV, entry) for entry in UV.complete(part))
+
+
+def _holds(path: Path, item: Item) -> bool:
+    try:
+        return not path.is_symlink() and sha256_file(path) == item.sha256
+    except StackyardError:
+        return False
+
+
+def first_difference(one: Path, other: Path, block: int = 1 << 20) -> int:
+    """The offset of the first byte in which two files differ, or the size of the shorter one."""
+    offset = 0
+    with one.open("rb") as first, other.open("rb") as second:
+        while True:
+            left, right = first.read(block), second.read(block)
+            if left != right:
+                pairs = enumerate(zip(left, right, strict=False))
+                return offset + next((n for n, (a, b) in pairs if a != b), min(len(left), len(right)))
+            if not left:
+                return offset
+            offset += len(left)

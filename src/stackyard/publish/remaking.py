@@ -1,0 +1,249 @@
+"""What it takes to build a revision again at another place: its lock, and its file from the copies that it keeps.
+
+The copies in ``recipe/`` have names only. Where they lay is in the manifest of the generation that published them, so
+they are laid out again as they were, and the file is read there: what it names beside itself is found.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from stackyard.build.inputs import input_hash, is_build_of
+from stackyard.errors import MissingError, StackyardError
+from stackyard.host.hashing import sha256_file
+from stackyard.lock import onbase
+from stackyard.lock import text as lockfile
+from stackyard.lock.fingerprint import Fingerprint
+from stackyard.lock.model import LockedVariant
+from stackyard.publish.labels import without_labels
+from stackyard.publish.plan import Task
+from stackyard.spec.load import load_stack
+from stackyard.spec.models import CheckExceptions, Site, Stack, Variant
+from stackyard.yard import disk, generations
+from stackyard.yard.extending import BaseRevision
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard
+from stackyard.yard.origin import UsedFile
+from stackyard.yard.record import BuildRecord, Entry, read_record
+
+
+@dataclass(frozen=True)
+class Ways:
+    """From where to where a yard is moved: as it lies now, the path that its files name, and its new place."""
+
+    source: Yard
+    built_in: Path
+    target: Yard
+
+    def there(self, path: str) -> str:
+        """A path of the yard, at its new place; any other one as it is."""
+        if Path(path).is_relative_to(self.target.root) and not Path(path).is_relative_to(self.source.root):
+            return path
+        for root in (self.built_in, self.source.root):
+            if Path(path).is_relative_to(root):
+                return str(self.target.inner(str(Path(path).relative_to(root))))
+        return path
+
+    def over(self, value: Any) -> Any:
+        """JSON values with every path of the yard at its new place, alone or in a list of paths."""
+        if isinstance(value, dict):
+            return {key: self.over(each) for key, each in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.over(each) for each in value]
+        return ":".join(map(self.there, value.split(":"))) if isinstance(value, str) and "/" in value else value
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A revision of the yard as it lies: its entry, its record, and whether its input hash could be had again."""
+
+    entry: Entry
+    record: BuildRecord
+
+    @property
+    def paths(self) -> RevisionPaths:
+        """Its directory now."""
+        return RevisionPaths.of(self.entry.folder)
+
+    @property
+    def located(self) -> BuildRecord:
+        """Its record, with the directory in which it is now."""
+        return replace(self.record, path=self.entry.folder)
+
+
+def task(kept: Kept, ways: Ways, site: Site, work: Path) -> Task:
+    """What builds a revision at its new place.
+
+    Args:
+        work: an empty directory, which the build needs.
+
+    Raises:
+        StackyardError: a copy is missing, its file cannot be read, or its base was not built there.
+    """
+    record, paths = kept.record, ways.target.revision(kept.entry.stack, Path(kept.entry.folder).name)
+    stack = _adopted(kept) if record.adopted else _read(kept, ways, site, work)
+    locked = lockfile.read(kept.paths.lock).variants[0]
+    variant = _as_built(_variant(stack, record), kept, locked, site)
+    there = replace(locked, interpreter=replace(locked.interpreter, path=ways.there(locked.interpreter.path)))
+    if record.base is not None:
+        base = _base(record.base, ways)
+        variant = variant.model_copy(update={"base": base})
+        there = _on(there, record.base, base)
+    digest = input_hash(without_labels(variant), there, site)
+    return Task("build", stack, variant, there, digest, record.revision, record.module, paths, kept.entry.rank,
+                _built(paths, digest))  # fmt: skip
+
+
+def _on(layer: LockedVariant, before: BaseRevision, now: BaseRevision) -> LockedVariant:
+    """The lock of an extension as a solve on its base at the new place would give it: it need not be solved again."""
+    lines = {f"base {b.id} {b.hash[:16]} in {b.yard}": b for b in (before, now)}
+    old, new = lines if len(lines) == 2 else [*lines] * 2
+    policy = tuple(new if line == old else line for line in layer.policy)
+    digest = Fingerprint(layer.requested, policy).digest
+    return replace(layer, policy=policy, spec_hash=digest, interpreter=onbase.interpreter(now))
+
+
+def is_same_build(made: Task, kept: Kept, site: Site) -> bool:
+    """Whether a revision is built of the inputs that it was built of, the path of the yard apart."""
+    variant = made.variant.model_copy(update={"base": kept.record.base})
+    locked = lockfile.read(kept.paths.lock).variants[0]
+    plain = without_labels(variant)
+    return is_build_of(kept.record, plain, locked, site, input_hash(plain, locked, site))
+
+
+def _built(paths: RevisionPaths, digest: str) -> BuildRecord | None:
+    """What an earlier try built; what it built of other inputs is removed: nobody has seen it."""
+    if not disk.is_there(paths.record):
+        return None
+    found = read_record(paths.record)
+    if found.input_hash == digest:
+        return found
+    disk.remove_tree(paths.root)
+    return None
+
+
+def _base(base: BaseRevision, ways: Ways) -> BaseRevision:
+    """The base of an extension: where it is now, if it is in this yard; else as it is."""
+    if ways.there(base.yard) == base.yard:
+        return base
+    found = ways.target.revision(*base.id.split("/", 1)).record
+    if not disk.is_there(found):
+        raise StackyardError(f"its base {base.id} was not built in {ways.target.root}")
+    return onbase.of_record(read_record(found))
+
+
+def _adopted(kept: Kept) -> Stack:
+    record = kept.record
+    variant = Variant(
+        stack=record.stack, version=record.version, name=record.variant, axes=dict(record.axes),
+        adopted=record.adopted, exceptions=CheckExceptions(**record.exceptions), notices=record.notices,
+        summary=record.summary,
+    )  # fmt: skip
+    return Stack(name=record.stack, summary=record.summary, variants=(variant,), kind="adopted", file=record.prefix)
+
+
+def _variant(stack: Stack, record: BuildRecord) -> Variant:
+    """The variant of a file that a revision was built from."""
+    same = [each for each in stack.variants if each.version == record.version]
+    found = next((each for each in same if each.name == record.variant or (each.on and not each.name)), None)
+    if found is None:
+        raise StackyardError(f"the copy of its file describes no {record.version} {record.variant}".rstrip())
+    return found.model_copy(update={"name": record.variant, "base": record.base})
+
+
+def _as_built(variant: Variant, kept: Kept, locked: LockedVariant, site: Site) -> Variant:
+    """The variant in the form that it was built in: that may come from the command line, or from the site's limit."""
+    form = "squashfs" if kept.record.form.kind == "squashfs" else "prefix"
+    plain = without_labels(variant)
+    if variant.image == form or is_build_of(kept.record, plain, locked, site, input_hash(plain, locked, site)):
+        return variant
+    return variant.model_copy(update={"image": form})
+
+
+# --------------------------------------------------------------------------- its file
+
+
+def _read(kept: Kept, ways: Ways, site: Site, work: Path) -> Stack:
+    """The stack, from its file where that is as it was; else from the copies, laid out as the files lay."""
+    own, files = _files(kept, ways.source)
+    if own is None:
+        raise MissingError(f"no generation says where its file {kept.entry.file or 'was'}")
+    if all(_is_as_it_was(each) for each in files):
+        return load_stack(Path(own.path), site, kept.entry.stack, kept.entry.version)
+    for each in files:
+        _lay(each, kept.paths.recipe, work)
+    _show_neighbours(files, work)
+    return load_stack(_place(own, work), site, kept.entry.stack, kept.entry.version)
+
+
+def _files(kept: Kept, yard: Yard) -> tuple[UsedFile | None, list[UsedFile]]:
+    """A revision's file, and what was read with it, when that held what its copy holds; else when it was read last."""
+    copies = {sha256_file(path) for path in disk.entries(kept.paths.recipe) if path.is_file()}
+    best: UsedFile | None = None
+    files: list[UsedFile] = []
+    for manifest in generations.readable(yard):
+        own = _file_of(kept.entry, manifest.origin.files, copies)
+        if own is None:
+            continue
+        is_same = own.sha256 in copies
+        if is_same or best is None or len(own.path) < len(best.path):
+            best, files = own, [f for f in manifest.origin.files if _copy_of(f, kept.paths.recipe) is not None]
+        if is_same:
+            break
+    return best, files
+
+
+def _file_of(entry: Entry, files: Iterable[UsedFile], copies: Collection[str]) -> UsedFile | None:
+    """The file of an entry among those that a deploy read.
+
+    An entry has its path in its git work tree, which may be the end of the path of another file in that tree: first
+    counts what the file held, then the shorter path.
+    """
+    named = [f for f in files if entry.file and (f.path == entry.file or f.path.endswith(f"/{entry.file}"))]
+    return min(named, key=lambda file: (file.sha256 not in copies, len(file.path)), default=None)
+
+
+def _is_as_it_was(file: UsedFile) -> bool:
+    path = Path(file.path)
+    return path.is_file() and sha256_file(path) == file.sha256
+
+
+def _copies(file: UsedFile, recipe: Path) -> Iterator[Path]:
+    name = Path(file.path).name
+    yield from (path for path in (recipe / name, *sorted(recipe.glob(f"{name}.[0-9]*"))) if path.is_file())
+
+
+def _copy_of(file: UsedFile, recipe: Path) -> Path | None:
+    """The copy of a file: that with its content; else the only one of its name, without the logins that it had."""
+    found = list(_copies(file, recipe))
+    same = (path for path in found if sha256_file(path) == file.sha256)
+    return next(same, found[0] if len(found) == 1 else None)
+
+
+def _place(file: UsedFile, work: Path) -> Path:
+    return work / Path(file.path).relative_to("/")
+
+
+def _lay(file: UsedFile, recipe: Path, work: Path) -> None:
+    place, copy = _place(file, work), _copy_of(file, recipe)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if copy is not None:
+        shutil.copy(copy, place)
+        place.chmod(0o600 | copy.stat().st_mode & 0o100)
+
+
+def _show_neighbours(files: list[UsedFile], work: Path) -> None:
+    """Links to what else was beside the files: local projects and wheels, which no recipe has."""
+    for folder in {Path(file.path).parent for file in files}:
+        try:
+            beside = disk.entries(folder)
+        except OSError:
+            continue
+        for path in beside:
+            link = work / path.relative_to("/")
+            if not link.exists() and not link.is_symlink():
+                link.symlink_to(path)

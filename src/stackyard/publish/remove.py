@@ -1,0 +1,244 @@
+"""Removing revisions so that nobody loses what they use, and bringing them back.
+
+The order matters. Who uses a revision is looked for; a generation is published whose modulefile refuses to load it; its
+directory is moved to the trash by one rename; and who uses it is looked for again, because a process may have noted its
+use in between: then it is moved back. A process that starts notes its use first and looks for the files after that
+(`yard.uses`), so one of the two sees the other. A kill anywhere leaves it whole, in its place or in the trash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+
+from stackyard.errors import InputError, StackyardError
+from stackyard.publish import names
+from stackyard.publish.entries import present
+from stackyard.publish.generation import Step
+from stackyard.publish.inuse import Evidence, Watch
+from stackyard.publish.rollback import publish
+from stackyard.yard import atomic, disk, generations, moved, revisions, trash
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.generations import Base
+from stackyard.yard.origin import Origin
+from stackyard.yard.record import BuildRecord, Entry
+from stackyard.yard.trash import Item
+
+
+@dataclass
+class Outcome:
+    """What was put aside or brought back, deleted for good, and kept and why, by module or path.
+
+    `packed` are manifests of old generations, each with the bytes that this freed; `leases` directories of leases that
+    nobody had held for long.
+    """
+
+    items: list[Item] = field(default_factory=list)
+    deleted: list[Item] = field(default_factory=list)
+    kept: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    unseen: list[str] = field(default_factory=list)
+    packed: dict[Path, int] = field(default_factory=dict)
+    leases: list[Path] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Removal:
+    """One command that removes something from a yard.
+
+    Attributes:
+        batch: the same for all that it removes.
+        reason: why, for the history.
+        spared: why some of these stay although nobody uses them, by module, by what is published at that moment.
+    """
+
+    watch: Watch
+    made_by: Origin
+    batch: str
+    reason: str
+    spared: Callable[[Sequence[Entry]], Mapping[str, str]] = lambda _: {}
+
+    def revisions(self, entries: Sequence[Entry]) -> Outcome:
+        """Remove revisions that nobody uses. The caller may write to the yard and holds the leases of their stacks.
+
+        Raises:
+            StackyardError: the generation without them cannot be published; nothing was removed.
+        """
+        repair(self.watch, {e.stack for e in entries}, self.made_by)
+        seen = self.watch.look()  # this can take a while
+        published = present(generations.base(self.watch.yard).entries)
+        entries = [e for e in entries if disk.is_there(RevisionPaths.of(e.folder).root)]  # another removal was faster
+        outcome = Outcome(kept={e.module: seen.of(e.folder) for e in entries if seen.of(e.folder)}, unseen=seen.unseen)
+        outcome.kept |= {module: (why,) for module, why in self.spared(entries).items()}
+        going = {e.module: published.get(e.module, e) for e in entries if e.module not in outcome.kept}
+        noted = [item for e in going.values() if (item := self._noted(e, outcome))]
+        gone = {i.what.module: replace(going[i.what.module], state="removed", pinned=False) for i in noted}
+        publish_states(self.watch, gone, self.reason, self.made_by, before=going)
+        atomic.fault_point("remove-published")
+        changed = {e.module for e in generations.entries(self.watch.yard) if e.module in gone and e.state != "removed"}
+        for item in noted:
+            if item.what.module in changed:
+                outcome.kept[item.what.module] = (CHANGED,)
+            else:
+                self._move(item, outcome)
+        self._look_again(seen, outcome)
+        back = {m: going[m] for m in gone.keys() & outcome.kept.keys() - changed}
+        publish_states(self.watch, back, f"kept {', '.join(outcome.kept)}", self.made_by)
+        for item in noted:
+            if item not in outcome.items:
+                trash.forget(item)
+        return outcome
+
+    def _noted(self, entry: Entry, outcome: Outcome) -> Item | None:
+        yard, paths = self.watch.yard, self.watch.yard.named(entry.folder)
+        own = size_of(revisions.readable(paths))
+        what = trash.note_of(
+            "revision", yard, paths.root, self.batch, module=entry.module, state=entry.state, pinned=entry.pinned,
+            bytes=own[0], inodes=own[1], reason=self.reason,
+        )  # fmt: skip
+        try:
+            return trash.begin(yard, paths.root, what)
+        except StackyardError as error:
+            outcome.kept[entry.module] = (error.message,)
+            return None
+
+    def _move(self, item: Item, outcome: Outcome) -> None:
+        try:
+            trash.move(item)
+            outcome.items.append(item)
+        except StackyardError as error:
+            outcome.kept[item.what.module] = (error.message,)
+
+    def _look_again(self, first: Evidence, outcome: Outcome) -> None:
+        """Move back what a process began to use in the meantime."""
+        again = self.watch.look_again(first)
+        for item in list(outcome.items):
+            used = again.of(item.origin)
+            if used:
+                trash.bring_back(item)
+                outcome.items.remove(item)
+                outcome.kept[item.what.module] = used
+            else:
+                trash.settle(item)
+
+
+CHANGED = "what is published of it was changed meanwhile"
+
+
+def publish_states(
+    watch: Watch,
+    changed: Mapping[str, Entry],
+    reason: str,
+    made_by: Origin,
+    before: Mapping[str, Entry] = MappingProxyType({}),
+) -> None:
+    """Publish revisions with the state and the mark that these entries have; not those that were never published.
+
+    Args:
+        before: as they were looked at; one that somebody has changed since stays as it is.
+    """
+
+    def step(base: Base) -> Step:
+        entries = present(base.entries)
+        for module in changed.keys() & entries.keys():
+            if _standing(entries[module]) == _standing(before.get(module, entries[module])):
+                entries[module] = replace(entries[module], state=changed[module].state, pinned=changed[module].pinned)
+        return Step(names.claim(entries.values()), reason)
+
+    now = {e.module: (e.state, e.pinned) for e in generations.base(watch.yard).entries}
+    if any(now.get(module, (e.state, e.pinned)) != (e.state, e.pinned) for module, e in changed.items()):
+        publish(watch.yard, watch.site, step, made_by)
+
+
+def _standing(entry: Entry) -> tuple[str, bool, str]:
+    """What people set of a revision."""
+    return entry.state, entry.pinned, entry.retired
+
+
+def repair(watch: Watch, stacks: Collection[str], made_by: Origin) -> None:
+    """Finish what a killed removal of revisions of these stacks left: what is in its place is published as before.
+
+    What a deploy was bringing back is left to the next deploy, which verifies it. The caller may write to the yard and
+    holds the leases of the stacks.
+    """
+    there = [i for i in trash.interrupted(watch.yard) if i.what.module.partition("/")[0] in stacks]
+    left = [item for item in there if not item.is_deployed_again]
+    for item in there:
+        if item.is_deployed_again:
+            trash.forget(item)
+    _publish_back(watch, left, f"not removed: {', '.join(i.what.module for i in left)}", made_by)
+
+
+def _publish_back(watch: Watch, items: Sequence[Item], reason: str, made_by: Origin) -> None:
+    """Publish what is in its place again as its note says, and forget the notes."""
+    noted = {item.what.module: item.what for item in items if item.what.sort == "revision"}
+    entries = generations.base(watch.yard).entries  # also those of one that a killed process did not show
+    others = {e.stack for e in entries if e.pinned and e.is_visible}  # a default that somebody set meanwhile
+    back = {
+        e.module: replace(e, state=noted[e.module].state, pinned=noted[e.module].pinned and e.stack not in others)
+        for e in entries
+        if e.module in noted and not e.is_visible
+    }
+    publish_states(watch, back, reason, made_by)
+    for item in items:
+        trash.forget(item)
+
+
+def removed(watch: Watch, name: str) -> Item:
+    """The revision of this name in the trash, or on its way back from there; short names will do, as `own/1`.
+
+    Raises:
+        InputError: no such revision there, or several.
+    """
+    known = [*trash.interrupted(watch.yard), *trash.items(watch.yard)]
+    there = dict.fromkeys(sorted(item.what.module for item in known if item.what.module))
+    meant = [name] if name in there else [m for m in there if m.startswith((f"{name}-", f"{name}/"))]
+    if not meant:
+        hint = f"it holds {', '.join(there) or 'no revision'}"
+        raise InputError(f"{name} is not in the trash of {watch.yard.root}", hint=hint)
+    if len(meant) > 1:
+        raise InputError(f"{name} is the name of several removed revisions", hint=f"name one: {', '.join(meant)}")
+    return next(item for item in reversed(known) if item.what.module == meant[0])
+
+
+def bring_back(watch: Watch, items: Sequence[Item], made_by: Origin) -> Outcome:
+    """Move things from the trash back to their places, and publish the revisions among them as they were.
+
+    The caller may write to the yard and holds the leases of their stacks. What cannot be moved back stays in the trash;
+    `kept` says why.
+    """
+    outcome, there = Outcome(), trash.interrupted(watch.yard)
+    for item in items:
+        try:
+            _require_its_place(item)
+            if item not in there:
+                trash.bring_back(item)
+            outcome.items.append(item)
+        except StackyardError as error:
+            outcome.kept[item.what.module or item.what.path] = (error.message,)
+    back = ", ".join(item.what.module for item in outcome.items if item.what.module)
+    _publish_back(watch, outcome.items, f"bring back {back}", made_by)
+    return outcome
+
+
+def _require_its_place(item: Item) -> None:
+    """Raise StackyardError for a revision that was built at another path: the yard was moved since it was removed."""
+    places = (item.content, item.origin) if item.what.sort == "revision" else ()
+    record = next((found for place in places if (found := revisions.readable(RevisionPaths(place)))), None)
+    if record is not None and moved.is_elsewhere(item.yard, record.path):
+        raise StackyardError(f"cannot bring back {item.what.module}: its files name {record.path}, where the yard was "
+                             "before it was moved; deploy its file again")  # fmt: skip
+
+
+def size_of(record: BuildRecord | None) -> tuple[int, int, int, int]:
+    """Bytes and inodes of a revision's own, and those that it shares; zeros where the record cannot be read.
+
+    An image is one file, whatever is in it.
+    """
+    if record is None:
+        return 0, 0, 0, 0
+    if record.form.kind != "prefix":
+        return record.form.bytes, 1, 0, 0
+    use = record.disk
+    return use.bytes_new, use.inodes_new, use.bytes_shared, use.inodes_shared

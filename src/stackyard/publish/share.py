@@ -1,0 +1,222 @@
+"""Let the members of a group load a revision of a yard that is closed to others.
+
+The revision gets the group, as does what it runs on in the yard: its bases, an interpreter that uv installed. The
+directories above can be entered by it, not listed. Its modulefile is written into a directory of its own for the group,
+with every generation anew: that of the yard names everything else that its owner has.
+"""
+
+from __future__ import annotations
+
+import grp
+import os
+import stat
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import unquote
+
+from stackyard.errors import InputError, MissingError, StackyardError
+from stackyard.expose.generation import module_texts
+from stackyard.host.filesystem import group_name
+from stackyard.host.identity import whoami
+from stackyard.late import dataclass
+from stackyard.spec.models import Site
+from stackyard.yard import atomic, disk, generations, revisions, trash
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard, place_of
+from stackyard.yard.permissions import Policy, applied, of_directory, settle
+from stackyard.yard.record import BuildRecord, Entry, read_record
+
+_READ_AND_ENTER = 0o050
+_ANOTHER = "use a yard of your own for it, with --yard"
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group of this machine."""
+
+    name: str
+    number: int
+
+    @classmethod
+    def named(cls, text: str) -> Group:
+        """The group of ``group:NAME``.
+
+        Raises:
+            InputError: no such group, or you are not a member of it.
+        """
+        kind, _, name = text.partition(":")
+        if kind != "group" or not name:
+            raise InputError(f"--with: {text!r} is not a group", hint="write --with group:NAME")
+        try:
+            number = grp.getgrnam(name).gr_gid
+        except KeyError:
+            raise InputError(f"no such group on this machine: {name}", hint="`id` shows yours") from None
+        if os.geteuid() != 0 and number not in (os.getegid(), *os.getgroups()):
+            hint = "only a member can give files to a group; `id` shows yours"
+            raise InputError(f"you are not a member of the group {name}", hint=hint)
+        return cls(name, number)
+
+
+def require_shareable(yard: Yard, entry: Entry, group: Group) -> None:
+    """Raise StackyardError where the group could not reach the yard, or sharing would take it from another group."""
+    if not revisions.is_in(yard, entry.folder):
+        raise InputError(f"{entry.module} is not in your yard {yard.root}", hint="ask its owner")
+    for folder in reversed(yard.root.resolve().parents):
+        status = folder.stat()
+        if not (status.st_mode & 0o001 or (status.st_gid == group.number and status.st_mode & 0o010)):
+            hint = f"let them enter it: chmod o+x {folder}; or keep the extension in a yard elsewhere, with --yard"
+            raise StackyardError(f"members of {group.name} cannot enter {folder}", hint=hint)
+    others = [name for name in groups(yard) if name != group.name]
+    for folder in _above(yard, _parts(yard, entry)):
+        status = folder.stat()
+        taken = others or status.st_mode & 0o020 or status.st_gid != os.getegid()
+        if status.st_gid != group.number and status.st_mode & 0o070 and taken:
+            name = others[0] if others else group_name(status.st_gid)
+            raise StackyardError(f"{folder} is shared with the group {name} already", hint=_ANOTHER)
+
+
+def shut_out(yard: Yard, group: Group) -> str:
+    """The group whose members could look into a yard and no longer can once it is shared with another; empty: none.
+
+    A group that has the name of its only member, as many systems make one for each account, is none.
+    """
+    status = yard.root.stat()
+    name = group_name(status.st_gid)
+    return name if status.st_mode & 0o050 and status.st_gid != group.number and name != whoami() else ""
+
+
+def share(yard: Yard, site: Site, entry: Entry, group: Group) -> Path:
+    """Share a revision, and what it runs on; return the directory for ``module use``.
+
+    Raises:
+        StackyardError: as `require_shareable`; or a group cannot be set.
+    """
+    require_shareable(yard, entry, group)
+    disk.require_mounted_for_writing(yard.root, f"cannot share {entry.module}")
+    if not disk.is_there(RevisionPaths.of(entry.folder).record):
+        raise MissingError(f"{entry.folder} not found: {entry.module} was removed", hint="deploy its file again")
+    parts, folder = _parts(yard, entry), yard.shared(group.name)
+    policy = Policy(of_directory(yard.root).umask & ~_READ_AND_ENTER | 0o020, group.name)
+    with _shown(entry), applied(Policy(0o027)):
+        for part in parts:
+            settle(part, policy)
+        folder.mkdir(parents=True, exist_ok=True)
+        _write_modules(yard, site, group.name, {*modules_of(yard, group.name), entry.module})
+        for place in (*_above(yard, parts), folder.parent, folder.parent.parent):
+            _let_in(place, group)
+    return folder
+
+
+def unshare(yard: Yard, site: Site, entry: Entry, group: Group, *, dry_run: bool = False) -> None:
+    """Take a revision back: its modulefile, and what its group may do with what no other shared revision needs.
+
+    Raises:
+        InputError: it is not shared with the group.
+    """
+    shared = modules_of(yard, group.name)
+    if entry.module not in shared:
+        raise InputError(
+            f"{entry.module} is not shared with {group.name}", hint=f"what is: {', '.join(sorted(shared)) or 'nothing'}"
+        )
+    if dry_run:
+        return
+    left = [e for e in generations.entries(yard) if e.module in shared - {entry.module} and _is_there(e)]
+    needed = {part for e in left for part in _parts(yard, e)}
+    with _shown(entry), applied(Policy(0o027)):
+        _write_modules(yard, site, group.name, shared - {entry.module})
+        for part in _parts(yard, entry) if _is_there(entry) else ():
+            if part not in needed:
+                settle(part, Policy(of_directory(yard.root).umask | 0o070), linked=False)  # the others' files too
+        if shared == {entry.module} and not disk.names(yard.shared_later(group.name, "x").parent):
+            disk.remove_tree(yard.shared(group.name).parent)
+
+
+def refresh(yard: Yard, site: Site) -> None:
+    """Write the modulefiles for all groups again, as those of the generation that has just become the current one."""
+    for group in groups(yard):
+        if disk.is_there(yard.shared(group)):  # else nothing is shared with it yet
+            _write_modules(yard, site, group, modules_of(yard, group))
+
+
+def groups(yard: Yard) -> list[str]:
+    """The groups with which something of a yard is shared."""
+    return sorted(unquote(name) for name in disk.names(yard.shared("x").parent.parent) if not name.startswith("."))
+
+
+def modules_of(yard: Yard, group: str) -> set[str]:
+    """The modules that are shared with a group."""
+    folder = yard.shared(group)
+    found = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    return {name.removesuffix(".lua") for name in found if not name.rpartition("/")[2].startswith(".")}
+
+
+@contextmanager
+def _shown(entry: Entry) -> Iterator[None]:
+    """An error of the file system, for who shares a revision."""
+    try:
+        yield
+    except OSError as error:
+        raise disk.failure(error, f"sharing {entry.module}", "the revision is unchanged; share it again") from error
+
+
+def _is_there(entry: Entry) -> bool:
+    return entry.state not in ("removed", "missing") and disk.is_there(RevisionPaths.of(entry.folder).record)
+
+
+def _parts(yard: Yard, entry: Entry) -> list[Path]:
+    """What of a yard a revision consists of and runs on: its directory, those of its bases, its interpreter."""
+    paths = yard.named(entry.folder)
+    found = [paths.root]
+    record = read_record(paths.record)
+    found += _interpreter(yard, record)
+    while record.base is not None and revisions.is_in(yard, str(Path(record.base.prefix).parent)):
+        paths = yard.named(Path(record.base.prefix).parent)
+        record = read_record(paths.record)
+        found += [paths.root, *_interpreter(yard, record)]
+    return list(dict.fromkeys(found))
+
+
+def _interpreter(yard: Yard, record: BuildRecord) -> list[Path]:
+    """The directories of an interpreter that uv installed into the yard, by the name that is used and by its own."""
+    if record.interpreter.get("source") != "uv":
+        return []
+    named = Path(record.interpreter["path"])
+    return [
+        yard.interpreter(path.relative_to(root).parts[0])
+        for path, root in ((named, yard.pythons), (named.resolve(), yard.pythons.resolve()))
+        if path != root and path.is_relative_to(root)
+    ]
+
+
+def _above(yard: Yard, parts: Iterable[Path]) -> list[Path]:
+    """The directories of the yard on the way to what a revision needs, the yard itself first."""
+    inner = (folder for part in parts for folder in part.parents if folder.is_relative_to(yard.root))
+    return sorted(set(inner))
+
+
+def _let_in(folder: Path, group: Group) -> None:
+    """Let a group enter a directory; what is in it stays as closed as it is, and as open as it is to all others."""
+    status = folder.stat()
+    if status.st_gid != group.number:
+        os.chown(folder, -1, group.number)
+        everybodys = (status.st_mode & 0o004) << 3
+        folder.chmod(stat.S_IMODE(status.st_mode) & ~0o060 | 0o010 | everybodys)
+    elif not status.st_mode & 0o010:
+        folder.chmod(stat.S_IMODE(status.st_mode) | 0o010)
+
+
+def _write_modules(yard: Yard, site: Site, group: str, modules: Collection[str]) -> None:
+    """The modulefiles of what is shared with a group, and no others: those of removed revisions refuse to load."""
+    folder = yard.shared(group)
+    entries = [e for e in generations.entries(yard) if e.module in modules and e.state != "missing"]
+    removed = trash.removed(yard)
+    places = {e.module: removed.get(place_of(e.folder)) or RevisionPaths.of(e.folder) for e in entries}
+    read = {module: revisions.readable(paths) for module, paths in places.items()}
+    texts = module_texts(entries, {module: record for module, record in read.items() if record}, site, yard)
+    for path, text in texts.items():
+        atomic.write_text(folder / path, text)
+    for left in [path for path in folder.rglob("*") if path.is_file()]:
+        if left.relative_to(folder).as_posix() not in texts:
+            left.unlink()
+    settle(folder, Policy(0o027, group))

@@ -1,0 +1,76 @@
+"""Sharing what is published later: a stack whose revisions a group gets as soon as they are published.
+
+    <yard>/shared/<group>/later/<stack>.json    since when; revisions that were built before are shared by themselves
+
+A deploy or a pull shares them once they are published (`share_new`). Where it cannot, or was killed before, the next
+one does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+
+from stackyard.errors import InputError, StackyardError
+from stackyard.publish.share import Group, groups, modules_of, share
+from stackyard.spec.models import Site
+from stackyard.yard import atomic, disk, generations
+from stackyard.yard.layout import Yard
+from stackyard.yard.record import Entry, now
+
+NEW = ("published", "unverified")
+"""What a deploy or a pull says of a revision that users could not load before."""
+
+
+def begin(yard: Yard, group: Group, stack: str) -> None:
+    """Share with a group what is built of a stack from now on. The directory of the group exists (`share`)."""
+    mark = yard.shared_later(group.name, stack)
+    if not disk.is_there(mark):
+        mark.parent.mkdir(mode=0o700, exist_ok=True)
+        atomic.write_text(mark, json.dumps({"since": now()}) + "\n", mode=0o600)
+
+
+def end(yard: Yard, group: Group, stack: str) -> bool:
+    """Share nothing more of a stack; whether that was so."""
+    mark = yard.shared_later(group.name, stack)
+    was_so = disk.is_there(mark)
+    mark.unlink(missing_ok=True)
+    if was_so and not (stacks(yard, group.name) or modules_of(yard, group.name)):
+        disk.remove_tree(yard.shared(group.name).parent)
+    return was_so
+
+
+def stacks(yard: Yard, group: str) -> Mapping[str, str]:
+    """The stacks of which a group gets what is built later, each with since when; without those that cannot be read."""
+    found = {}
+    for file in disk.entries(yard.shared_later(group, "x").parent):
+        try:
+            if file.suffix == ".json" and not file.name.startswith("."):
+                found[file.stem] = str(json.loads(file.read_text(encoding="utf-8"))["since"])
+        except (ValueError, KeyError, TypeError):
+            continue
+    return found
+
+
+def share_new(yard: Yard, site: Site, new: Collection[str] = ()) -> Iterator[str]:
+    """Share what was published of these stacks since; a sentence for each revision that is shared, or cannot be.
+
+    Args:
+        new: modules that were published now, whatever the clock of the host said that built them.
+    """
+    for name in groups(yard):
+        since = stacks(yard, name)
+        shared = modules_of(yard, name) if since else ()
+        for entry in generations.entries(yard) if since else ():
+            is_new = entry.created >= since.get(entry.stack, "~") or (entry.module in new and entry.stack in since)
+            if entry.is_visible and entry.module not in shared and is_new:
+                yield _share(yard, site, entry, name)
+
+
+def _share(yard: Yard, site: Site, entry: Entry, group: str) -> str:
+    try:
+        share(yard, site, entry, Group.named(f"group:{group}"))
+        return f"{entry.module} is shared with the group {group}"
+    except (InputError, StackyardError) as error:
+        why = "; ".join(filter(None, (error.message, error.hint)))
+        return f"{entry.module} is not shared with the group {group}: {why}"

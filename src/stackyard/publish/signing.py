@@ -1,0 +1,157 @@
+"""Who signs what a yard publishes (`stackyard.yard.signatures`).
+
+A revision is signed when its record and its operations are written, before it is published. So a process that was
+killed in between leaves a revision that nobody sees, and the next deploy signs it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from stackyard.errors import InputError, StackyardError
+from stackyard.expose.published import freeze
+from stackyard.findings import counted
+from stackyard.host import sshkeygen
+from stackyard.progress import Progress, Silent
+from stackyard.publish import generation, rollback
+from stackyard.spec.models import Site
+from stackyard.spec.paths import with_home
+from stackyard.spec.siteyard import is_sites
+from stackyard.yard import atomic, disk, generations, revisions, signatures
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard
+from stackyard.yard.origin import Origin
+from stackyard.yard.record import BuildRecord, Entry, read_record
+from stackyard.yard.signatures import NAMESPACE
+
+VARIABLE = "STACKYARD_SIGN_KEY"
+_SHOWN = 10
+NAME_ONE = f"name it: `signatures: key:` of site.yaml (for the site's yard), ${VARIABLE}, or `stackyard sign --key`"
+
+
+def key_of(yard: Yard, site: Site, named: str = "") -> Path | None:
+    """The key that signs in a yard: the named one, that of the variable, or the site's own in its yard; None: none."""
+    own = site.signatures.key if is_sites(yard, site) or not site.yard else ""
+    found = named or os.environ.get(VARIABLE, "") or own
+    return with_home(found).absolute() if found else None
+
+
+def require_key(yard: Yard, site: Site, noted: Yard | None = None) -> Path | None:
+    """The key for what is going to be published, tried and judged before hours of building.
+
+    Args:
+        noted: the yard whose note says what is demanded; None: itself. One that is going to be moved has it already.
+
+    Raises:
+        InputError: this yard publishes only signed revisions, and no key is named.
+        StackyardError: the key cannot be used, or is not that of an allowed signer.
+    """
+    key = key_of(yard, site)
+    if key is not None:
+        _require_accepted("", sshkeygen.sign("", key, NAMESPACE), noted or yard, key)
+    elif who := _demanding(yard, site, noted or yard):
+        raise InputError(f"cannot publish in {yard.root}: {who} demands signatures, and no key is named", hint=NAME_ONE)
+    return key
+
+
+def _demanding(yard: Yard, site: Site, noted: Yard) -> str:
+    """Who demands that what a yard publishes is signed: a yard that noted it, or the site's file; empty: nobody."""
+    found = [str(root) for root, _ in signatures.demands_in(noted, "load")]
+    return next(iter(found), site.file if is_sites(yard, site) and "load" in site.signatures.require else "")
+
+
+def sign_built(record: BuildRecord, site: Site, yard: Yard, key: Path | None) -> None:
+    """Sign a revision that is built and not published yet; without a key nothing is signed.
+
+    Raises:
+        StackyardError: as `sign`.
+    """
+    if key is None:
+        return
+    try:
+        freeze(record, site)
+        atomic.fault_point("sign-before")
+        sign(record, yard, key)
+    except OSError as error:
+        raise disk.failure(error, f"signing {record.module}") from error
+
+
+def sign(record: BuildRecord, yard: Yard, key: Path) -> str:
+    """Sign a revision as it is; who signed it.
+
+    Raises:
+        StackyardError: it cannot be signed; or the key is not that of an allowed signer.
+    """
+    paths = RevisionPaths.of(record.path)
+    text = signatures.statement(paths)
+    made = sshkeygen.sign(text, key, NAMESPACE)
+    who = _require_accepted(text, made, yard, key)
+    signer = signatures.add(paths, made)
+    return who or signer
+
+
+def _require_accepted(text: str, made: str, yard: Yard, key: Path) -> str:
+    """Who made a signature, by the lists that hold in a yard; empty where there are none.
+
+    Raises:
+        StackyardError: the key is not that of an allowed signer.
+    """
+    who = ""
+    for _, demand in signatures.demands(yard.root, [above.root for above in yard.above()]):
+        found = signatures.judgement(made, text, demand)
+        if found.problem:
+            raise StackyardError(f"cannot sign with {key}: nobody accepts that: {found.problem}",
+                                 hint=f"add it to {demand.allowed_signers}, or sign with another one")  # fmt: skip
+        who = str(found) if found.checked else who
+    return who
+
+
+def sign_again(entry: Entry, site: Site, yard: Yard, key: Path) -> None:
+    """Sign a revision that is there already. Raises StackyardError: it is damaged, or cannot be signed."""
+    record = read_record(RevisionPaths.of(entry.folder).record)
+    _require_whole(entry, record, site, yard)
+    sign(record, yard, key)
+
+
+def republish(yard: Yard, site: Site, made_by: Origin) -> None:
+    """Write the modules again where a signature, or a change of who may sign, changed what can be loaded."""
+    present = generations.current(yard)
+    if present is not None and not generation.is_as_the_site_wants(yard, site, present):
+        rollback.publish(yard, site, lambda base: rollback.again(base, "signatures"), made_by)
+
+
+def _require_whole(entry: Entry, record: BuildRecord, site: Site, yard: Yard) -> None:
+    """See that the files of a revision are those of its record, before somebody answers for it.
+
+    Raises:
+        StackyardError: they are not; all of an image is read, and a sample of other files.
+    """
+    from stackyard.publish.fsck.check import check  # a deploy signs without it
+
+    report = check(yard, site, [entry], Silent(), deep=record.form.kind != "prefix", whole=False)
+    others = RevisionPaths.of(entry.folder).signatures  # what is wrong with these, another one does not change
+    found = [each for each in report.faults if not each.path.is_relative_to(others)]
+    if found:
+        more = [f"and {counted(len(found) - _SHOWN, 'more fault')}"] if len(found) > _SHOWN else []
+        shown = [f"{os.path.relpath(each.path, entry.folder)}: {each.text}" for each in found[:_SHOWN]]
+        raise StackyardError(f"cannot sign {entry.module}: it does not hold what was built",
+                             detail="\n".join([*shown, *more]), hint=f"`stackyard fsck {entry.module}`")  # fmt: skip
+
+
+def tell_refused(yard: Yard, progress: Progress) -> None:
+    """Say which published revisions cannot be loaded any more for want of a signature."""
+    for module, why in refused(yard, generations.entries(yard)).items():
+        progress.notice(f"{why}; sign it: stackyard sign {module}")
+
+
+def refused(yard: Yard, entries: Iterable[Entry]) -> dict[str, str]:
+    """Why revisions of a yard may not be loaded, by module."""
+    return signatures.refusals(entries, records_of(entries), yard)
+
+
+def records_of(entries: Iterable[Entry]) -> dict[str, BuildRecord]:
+    """The records of those that can be read."""
+    read = (revisions.readable(RevisionPaths.of(entry.folder)) for entry in entries if entry.state != "missing")
+    return {record.module: record for record in read if record is not None}

@@ -1,0 +1,65 @@
+"""The licences of the packages in locks, held against what the site allows."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from importlib.metadata import distributions
+from pathlib import Path
+
+from stackyard.build.mirror.read import opened
+from stackyard.host.names import canonical
+from stackyard.lock import licences
+from stackyard.lock.installed import site_packages
+from stackyard.lock.licences import Policy, Stated, of_metadata
+from stackyard.lock.model import LockedVariant
+from stackyard.lock.text import read
+from stackyard.progress import Progress
+from stackyard.publish.locking import Locked
+from stackyard.spec.models import Site, Variant
+from stackyard.spec.pipsettings import settings
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard
+from stackyard.yard.record import BuildRecord
+
+
+def of_variant(locked: LockedVariant, variant: Variant | None, site: Site, yard: Yard) -> list[Stated]:
+    """The licence of every package of a locked variant.
+
+    Args:
+        variant: how its pip packages were found; None where its file is not known.
+    """
+    from stackyard.spec.models import PipOptions
+
+    options = variant.environment.pip_options if variant else PipOptions()
+    found = settings(site.pip, options, os.environ)[0]
+    mirror = opened(site.mirror, found) if site.mirror else None
+    packages = tuple(mirror.pip(p) if mirror and p.sha256 in mirror.held.files else p for p in locked.pip)
+    return licences.stated(replace(locked, pip=packages), found, yard)
+
+
+def of_revision(record: BuildRecord, site: Site, yard: Yard) -> list[Stated]:
+    """The licence of every package of a revision; what its lock does not tell, its files do, where they are visible."""
+    (locked,) = read(RevisionPaths.of(record.path).lock).variants
+    packages = of_variant(locked, None, site, yard)
+    if all(each.licence for each in packages):
+        return packages
+    installed = distributions(
+        path=[str(site_packages(Path(record.prefix), record.interpreter.get("version", ""), locked.conda))]
+    )
+    known = {canonical(each.name): of_metadata(each.read_text("METADATA") or "") for each in installed}
+    return [replace(each, licence=each.licence or known.get(canonical(each.name), "")) for each in packages]
+
+
+def require_allowed(locked: Locked, site: Site, yard: Yard, progress: Progress) -> None:
+    """Refuse a lock with a package whose licence the site denies.
+
+    Raises:
+        InputError: with every such package of a variant.
+    """
+    policy = Policy(site.licences.deny, site.licences.allow, site.licences.unknown == "deny")
+    variants = {(v.version, v.name): v for v in locked.stack.wanted}
+    for each in (v for v in locked.lock.variants if (v.version, v.variant) in variants):
+        label = f"{each.stack} {each.version} {each.variant}".rstrip()
+        packages = of_variant(each, variants.get((each.version, each.variant)), site, yard)
+        licences.require_allowed(f"{label} for {each.platform}", packages, policy, progress.notice)

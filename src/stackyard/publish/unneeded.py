@@ -1,0 +1,93 @@
+"""What was solved and what uv installed for revisions that are gone: solutions and interpreters that none needs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+
+from stackyard.host import clock
+from stackyard.spec.models import Site
+from stackyard.yard import caches, children, disk, revisions, trash
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard
+from stackyard.yard.record import BuildRecord
+
+_MOST_BYTES = 1 << 25
+_SPEC_HASH = re.compile(rb'^spec_hash = "([^"]+)"', re.MULTILINE)
+
+
+def old_solutions(yard: Yard, site: Site, below: Iterable[Yard]) -> list[Path]:
+    """Kept solutions, and kept locks of files in read-only directories, that are older than the caches' entries may be
+    and of which the lock of no revision has anything.
+
+    Those of a revision stay: its lock is restored from them, and its file is locked to them.
+
+    Args:
+        below: the yards that extend revisions of this one.
+    """
+    limit = site.cache.max_age_days * clock.DAY_S
+    kept = (*yard.locks.glob("*.lock"), *yard.file_locks.glob("*.lock"))
+    old = {path: names for path in sorted(kept) if _age_s(path) > limit and (names := _solutions(path, yard))}
+    used = _spec_hashes((yard, *below)) if old else set()
+    return [path for path, names in old.items() if not names & used]
+
+
+def _solutions(path: Path, yard: Yard) -> set[str]:
+    """The spec hashes of what a file keeps; none of one that cannot be read, or is not known."""
+    return {path.stem} if path.parent == yard.locks else _hashes_in(path)
+
+
+def _age_s(path: Path) -> float:
+    try:
+        return clock.age_s(path.stat().st_mtime)
+    except OSError:
+        return 0.0
+
+
+def _spec_hashes(yards: Iterable[Yard]) -> set[str]:
+    """What revisions were solved from, as their locks say; also of those in the trash, which can be brought back."""
+    found: set[str] = set()
+    for yard in yards:
+        built = tuple(revisions.folders(yard))
+        removed = (RevisionPaths(content) for content in disk.matching(yard.trash, f"*/{trash.CONTENT}"))
+        for paths in (*built, *removed):
+            found |= _hashes_in(paths.lock)
+    return found
+
+
+def _hashes_in(lock: Path) -> set[str]:
+    with suppress(OSError, ValueError):
+        text, _ = disk.of_anybody(lock, _MOST_BYTES)
+        return {digest.decode("utf-8", "replace") for digest in _SPEC_HASH.findall(text)}
+    return set()
+
+
+def used_interpreters(yard: Yard, records: Iterable[BuildRecord], below: Iterable[Yard]) -> set[str] | None:
+    """The names of the interpreters in the caches that a revision runs on, of this yard or of one below; None where a
+    record cannot be read, so that this is not known.
+
+    Args:
+        records: those of all revisions of this yard.
+    """
+    known = {record.path for record in records}
+    built = (paths for paths in revisions.folders(yard) if disk.is_there(paths.record) or disk.is_there(paths.spare))
+    if any(str(paths.root) not in known for paths in built):
+        return None
+    mine = ((Path(path), yard) for record in records if (path := record.interpreter.get("path", "")))
+    named = {name for path, of in (*mine, *children.interpreters((yard, *below))) for name in _named(path, of, yard)}
+    homes = (part.interpreter(name) for part in caches.parts(yard) for name in named)
+    return named | {home.resolve().name for home in homes if home.is_symlink()}
+
+
+def _named(path: Path, of: Yard, yard: Yard) -> Iterator[str]:
+    """The name in a cache of the interpreter at a path; nothing for one that is in a cache of another yard.
+
+    A yard has many paths. So one that is in no cache of the yard which names it counts as one of this yard.
+    """
+    if of.root != yard.root and path.is_relative_to(of.root):
+        return
+    parts, folder = path.parts, yard.pythons.name
+    yield from (name for before, name in pairwise(parts) if before == folder)

@@ -1,0 +1,78 @@
+"""Wrapped images in a deploy: which image each variant means now, so that the same one is not published twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from stackyard.errors import InputError
+from stackyard.spec.libraryplaces import WRAPPED
+from stackyard.spec.models import Bind, Site, Stack, Variant, Wrap
+from stackyard.yard.layout import Yard
+
+
+def pinned(stacks: Iterable[Stack], yard: Yard, site: Site) -> tuple[Stack, ...]:
+    """The stacks, each wrapped image with its digest and with what the site gives images where it asks for that.
+
+    Raises:
+        InputError: no such image.
+        StackyardError: one cannot be read.
+    """
+    return tuple(
+        stack.model_copy(update={"variants": tuple(_pinned(each, stack, yard, site) for each in stack.variants)})
+        if any(each.wrap for each in stack.variants)
+        else stack
+        for stack in stacks
+    )
+
+
+def _pinned(variant: Variant, stack: Stack, yard: Yard, site: Site) -> Variant:
+    if variant.wrap is None:
+        return variant
+    from stackyard.image.wrap import origin
+
+    try:
+        digest = origin.digest_of(variant.wrap, yard, site, folder_of(stack))
+        wrap = _with_site(variant.wrap.model_copy(update={"digest": digest}), site)
+    except InputError as error:
+        raise InputError(error.message, where=error.where or variant.place, hint=error.hint) from error
+    return variant.model_copy(update={"wrap": wrap})
+
+
+def folder_of(stack: Stack) -> Path:
+    """The directory that relative paths of a stack's file begin in."""
+    return Path(stack.file).parent
+
+
+def _with_site(wrap: Wrap, site: Site) -> Wrap:
+    """What the site gives images (``launch: container:`` and its bindings), in the place of the wish for it.
+
+    Of the options of a runtime's command only ``--nv`` has a meaning here.
+    """
+    if not wrap.host_bindings:
+        return wrap
+    policy = site.launch.container
+    if policy.bindings:
+        from stackyard.spec.bindings import load_bindings
+
+        policy = load_bindings(Path(policy.bindings)).applied(policy, WRAPPED)
+    variables = {**policy.variables, **wrap.environment}
+    evaluated = [name for name, value in variables.items() if "$" in value]
+    if evaluated:
+        raise InputError(
+            f"a variable with $ is not evaluated in a wrapped image: {', '.join(evaluated)}",
+            hint="give it another value in the environment of `wrap`",
+        )
+    return wrap.model_copy(
+        update={
+            "bind": (*wrap.bind, *(_bind(text) for text in policy.binds)),
+            "libraries": (*wrap.libraries, *policy.libraries),
+            "environment": variables,
+            "nv": wrap.nv or "--nv" in policy.options,
+        }
+    )
+
+
+def _bind(text: str) -> Bind:
+    source, target, options, *_ = [*text.split(":"), "", ""]
+    return Bind(source=source, target=target or source, read_only="ro" in options.split(","))

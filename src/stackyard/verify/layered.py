@@ -1,0 +1,112 @@
+"""The requirements of an extension's distributions, compared with what its Python finds in the layer and in the base.
+
+`uv pip check` looks into one environment only. What the base requires is not compared again: it was verified, and a
+layer does not bring a package that the base has. A distribution counts if the Python of the loaded module finds it
+where it was installed: metadata in a directory that this Python does not search satisfies nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.version import InvalidVersion, Version
+
+from stackyard.host import question
+from stackyard.host.names import canonical
+from stackyard.late import dataclass
+from stackyard.verify.context import Context
+
+_QUESTION = """
+import json, re
+own, present, texts = [], {}, []
+for folder, head in heads(sys.argv[1:]):
+    fields = [line.partition(": ")[::2] for line in head]
+    one = dict(reversed(fields))
+    if one.get("Name"):
+        needs = [v for k, v in fields if k == "Requires-Dist"]
+        texts += needs
+        own.append([one["Name"], one.get("Version", ""), needs, folder, first(one["Name"])[0]])
+for name in (re.match(r"[\\w.-]*", text)[0] for text in texts):
+    version = first(name)[1] if name else ""
+    if version:  # none where its metadata is lost
+        present[name] = version
+markers = {}
+if any(";" in text for text in texts):
+    import platform
+    markers = {
+        "implementation_name": sys.implementation.name, "os_name": os.name, "sys_platform": sys.platform,
+        "platform_machine": platform.machine(), "platform_release": platform.release(),
+        "platform_system": platform.system(), "platform_version": platform.version(),
+        "platform_python_implementation": platform.python_implementation(),
+        "python_full_version": platform.python_version(), "implementation_version": platform.python_version(),
+        "python_version": ".".join(platform.python_version_tuple()[:2]), "extra": "",
+    }
+searched = sorted(set(map(os.path.realpath, sys.path)))
+sys.stdout.write(json.dumps({"own": own, "searched": searched, "present": present, "markers": markers}))
+"""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What the Python of an extension finds: how many distributions of its own, and what is wrong.
+
+    Attributes:
+        unsearched: directories with distributions of the layer that are not on its sys.path.
+        problems: for each unmet requirement and each distribution that is hidden by another: a package, a sentence.
+    """
+
+    count: int
+    unsearched: tuple[str, ...]
+    problems: list[tuple[str, str]]
+
+
+def find(context: Context) -> Finding:
+    """Ask the Python of the loaded module.
+
+    Raises:
+        StackyardError: the interpreter does not run.
+    """
+    assert context.python is not None
+    folders = dict.fromkeys([*context.python.site_packages, *context.payload.package_folders])
+    argv = [str(context.python.path), "-c", question.about_distributions(_QUESTION), *map(str, folders)]
+    done = context.run(argv, env=context.environ, cwd=context.work, timeout_s=120)
+    answer = json.loads(done.stdout)
+    present = {canonical(name): version for name, version in answer["present"].items()}
+    used = {folder for _, _, _, folder, _ in answer["own"]}
+    unsearched = {folder for folder in used if os.path.realpath(folder) not in answer["searched"]}
+    problems = []
+    for name, version, needs, folder, found in answer["own"]:
+        texts = [*_hidden(folder, found, unsearched), *_problems(needs, present, answer["markers"])]
+        problems += [(name, f"{name} {version} {text}") for text in texts]
+    return Finding(len(answer["own"]), tuple(sorted(unsearched)), problems)
+
+
+def _hidden(folder: str, found: str, unsearched: Collection[str]) -> Iterator[str]:
+    if folder not in unsearched and os.path.realpath(folder) != os.path.realpath(found):
+        yield f"is in {folder}, but Python finds the one in {found or 'none of its directories'}"
+
+
+def _problems(needs: list[str], present: Mapping[str, str], markers: Mapping[str, Any]) -> Iterator[str]:
+    for line in needs:
+        try:
+            wanted = Requirement(line)
+        except InvalidRequirement:
+            continue  # uv has resolved it, and the import proves it
+        if wanted.marker is not None and not wanted.marker.evaluate(dict(markers)):
+            continue
+        version = present.get(canonical(wanted.name))
+        if version is None:
+            yield f"requires {wanted}, but it is not installed"
+        elif not _accepts(wanted, version):
+            yield f"requires {wanted}, but {wanted.name} {version} is installed"
+
+
+def _accepts(wanted: Requirement, version: str) -> bool:
+    try:
+        return wanted.specifier.contains(Version(version), prereleases=True)
+    except InvalidVersion:
+        return True

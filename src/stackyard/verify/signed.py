@@ -1,0 +1,38 @@
+"""Whether a revision has the signatures that its yard, and the yards above it, have a say about."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from stackyard.verify.report import CheckResult, Status
+from stackyard.yard import signatures
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.record import BuildRecord
+
+
+def check_signatures(record: BuildRecord, yards: Iterable[Path] = ()) -> list[CheckResult]:
+    """Each signature; nothing for a revision that has none and needs none.
+
+    One that is not valid is a failure where the yard demands a valid one, and a warning where it does not.
+
+    Args:
+        yards: the yards in which revisions are looked up, from that of whoever verifies to the topmost.
+    """
+    started = time.perf_counter()
+    paths = RevisionPaths.of(record.path)
+    found = [(demand, signatures.signatures(paths, demand)) for _, demand in signatures.demands(paths.yard, yards)]
+    found = found or [(signatures.Demand(), signatures.signatures(paths, None))]
+    demanded = any(demand.require for demand, _ in found)
+    lines = [str(each) for _, several in found for each in several]
+    misplaced = signatures.misplaced(record)
+    if not (lines or demanded or misplaced):
+        return []
+    valid = not misplaced and all(any(not each.problem for each in several) for _, several in found)
+    status: Status = "passed" if valid else "failed" if demanded else "warned"
+    if status == "passed" and not any(each.signer for _, several in found for each in several):
+        status = "skipped"
+    remedy = f"sign it again once you know why: `stackyard sign {record.module}`" if not valid else ""
+    text = "\n".join([*lines, misplaced] if misplaced else lines) or signatures.NONE
+    return [CheckResult("content", "signatures", status, text, remedy, time.perf_counter() - started, demanded)]

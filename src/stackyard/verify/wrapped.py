@@ -1,0 +1,80 @@
+"""The checks of a wrapped image: its bytes, that its commands are in it, and that its container can be made here."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+
+from stackyard.errors import StackyardError
+from stackyard.findings import counted, some
+from stackyard.host.hashing import sha256_file
+from stackyard.image.enter import run_within
+from stackyard.image.squashfs import superblock
+from stackyard.image.wrap import inventory
+from stackyard.verify.report import CheckResult, Kind
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.record import BuildRecord
+
+ENTER_S = 300.0
+_NOT_EXECUTABLE = 126
+"""The launcher's exit status, from within the container, for ``/``: a command that every image has and none can run."""
+_RESTORE = "restore it from a copy, or move the revision away and deploy it again"
+
+
+def check_wrapped(
+    record: BuildRecord, kinds: Collection[Kind], environ: Mapping[str, str], *, deep: bool
+) -> list[CheckResult]:
+    """The checks of these kinds. `deep`: read every byte of the image."""
+    results = []
+    if "content" in kinds:
+        results.append(_timed("content", "image", lambda: _image(record, deep=deep)))
+    if "command" in kinds:
+        results.append(_timed("command", "commands of the image", lambda: _commands(record)))
+        results.append(_timed("command", "container", lambda: _container(record, environ)))
+    return results
+
+
+def _timed(kind: Kind, name: str, check: Callable[[], str]) -> CheckResult:
+    started = time.perf_counter()
+    try:
+        text = check()
+    except StackyardError as error:
+        detail = "\n".join(part for part in (error.detail, error.message) if part)
+        return CheckResult(
+            kind,
+            name,
+            "failed",
+            detail,
+            error.hint or (_RESTORE if name != "container" else ""),
+            time.perf_counter() - started,
+        )
+    return CheckResult(kind, name, "passed", text, seconds=time.perf_counter() - started)
+
+
+def _image(record: BuildRecord, *, deep: bool) -> str:
+    image = RevisionPaths.of(record.path).image
+    superblock(image)
+    size = image.stat().st_size
+    if size != record.form.bytes:
+        raise StackyardError(f"{image} has {size} bytes, {record.form.bytes} in its record")
+    if deep and sha256_file(image) != record.form.sha256:
+        raise StackyardError(f"{image} has changed: its hash is not the one in the record")
+    return f"{size / 1e6:,.0f} MB" + (", every byte" if deep else "")
+
+
+def _commands(record: BuildRecord) -> str:
+    listed = inventory.read(RevisionPaths.of(record.path).image)
+    programs: Mapping[str, str] = record.container["commands"]
+    lost = [path for path in programs.values() if not listed.is_program(path)]
+    if lost:
+        raise StackyardError(f"not in the image: {some(lost, 3)}")
+    return counted(len(programs), "command")
+
+
+def _container(record: BuildRecord, environ: Mapping[str, str]) -> str:
+    done = run_within(record.payload, ["/"], timeout_s=ENTER_S, environ={**os.environ, **environ})
+    if done.returncode != _NOT_EXECUTABLE:
+        raise StackyardError(f"making its container exited with status {done.returncode}", detail=done.output)
+    return f"{record.container['mode']} mode, {Path(record.path).name}"

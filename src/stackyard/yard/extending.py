@@ -1,0 +1,118 @@
+"""An extension: a revision that is a layer on another one, its base, which is published and never changes.
+
+A layer looks like a virtual environment. Its Python is a link to that of the base, and a ``.pth`` file adds the
+packages of the base behind its own. Beside it is a drift folder: what its user installs with ``pip`` once it is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from stackyard.errors import MissingError
+from stackyard.late import dataclass
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard
+from stackyard.yard.payload import Form, FormKind, Image, Prefix, payload_of
+
+
+@dataclass(frozen=True)
+class BaseRevision:
+    """The revision that an extension is a layer on.
+
+    Attributes:
+        yard: the root of its yard, absolute.
+        id: the name of its module: ``pytorch/2.13-py311-1``.
+        hash: its input hash.
+        prefix: the absolute path of its prefix, which the layer names.
+        form: how its files are kept.
+    """
+
+    yard: str
+    id: str
+    hash: str
+    prefix: str
+    form: FormKind = "prefix"
+
+    @property
+    def paths(self) -> RevisionPaths:
+        """Its directory."""
+        return RevisionPaths(Yard(Path(self.yard)).stacks / self.id)
+
+    @property
+    def payload(self) -> Prefix | Image:
+        """How its programs are run."""
+        return payload_of(Form(self.form), self.prefix)
+
+    def to_json(self) -> dict[str, Any]:
+        """It as JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Layer(Prefix):
+    """The files of an extension. Where its base is an image, its programs run where that is mounted."""
+
+    base: Prefix | Image
+
+    @property
+    def drift(self) -> Drift:
+        """What its user installs on top."""
+        return Drift(RevisionPaths(self.root.parent).drift)
+
+    def on_top(self, interpreter: Mapping[str, str], name: str = "DIR") -> list[str]:
+        """Nothing has to be created: a loaded extension has a `pip` that installs into its drift folder."""
+        return []
+
+    def command(self, argv: Sequence[str], environ: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
+        """As that of the base.
+
+        Raises:
+            MissingError: the base was removed.
+        """
+        if not self.base.root.exists():
+            hint = "type `stackyard rebase NAME`; or put it on another base: stackyard rebase --on REV"
+            raise MissingError(f"{self.base.root} not found: the base of this extension was removed", hint=hint)
+        return self.base.command(argv, environ)
+
+    @property
+    def is_visible(self) -> bool:
+        """Whether the files of the base are, which it needs."""
+        return self.base.is_visible
+
+    @property
+    def listed(self) -> tuple[Path, ...]:
+        """The images of the base."""
+        return self.base.listed
+
+
+@dataclass(frozen=True)
+class Drift:
+    """The folder for what is installed in a loaded extension and not recorded yet: an environment on the layer."""
+
+    root: Path
+
+    @property
+    def bin(self) -> Path:
+        """Its programs, before those of the layer on PATH."""
+        return Prefix(self.root).program_folders[0]
+
+    @property
+    def python(self) -> Path:
+        """The interpreter that installs into it; not on PATH, where the layer's stays the first."""
+        return self.root / "python" / "python"
+
+    def site_packages(self, python_version: str) -> Path:
+        """Its packages, found before those of the layer."""
+        return Prefix(self.root).site_packages(python_version)
+
+
+def payload_on(base: BaseRevision, root: str) -> Layer:
+    """The payload of an extension.
+
+    Raises:
+        ValueError: the form of its base is unknown.
+    """
+    return Layer(Path(root), base.payload)

@@ -1,0 +1,103 @@
+"""The file of a generation's manifest: as it was published, or packed with gzip once the generation is old.
+
+Every manifest lists all revisions that there ever were, so that those of a long history grow with its square. A packed
+one says the same, with the same checksum inside. While a manifest is packed there are both files, and the packed one is
+complete: who does not find the one finds the other.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from stackyard.yard import atomic, disk
+from stackyard.yard.folders import GenerationPaths
+
+_END = 4096
+"""Bytes of the text's end that are packed by themselves: a gzip file may have several members (RFC 1952)."""
+_MEMBER = b"\x1f\x8b\x08" + bytes(5)
+"""How each of them begins: compressed with deflate, without flags or a time, so that the same text is the same file."""
+
+
+def is_there(manifest: Path) -> bool:
+    """Whether a generation has a manifest, given the path of one that is not packed. Raises as `disk.is_there`."""
+    return disk.is_there(manifest) or disk.is_there(_packed(manifest))
+
+
+def place(manifest: Path) -> Path:
+    """The file that has it; the given path where there is none."""
+    packed = _packed(manifest)
+    return packed if os.path.lexists(packed) and not os.path.lexists(manifest) else manifest
+
+
+def text(manifest: Path) -> bytes:
+    """What a manifest says.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: its packed file is damaged.
+    """
+    try:
+        return manifest.read_bytes()
+    except FileNotFoundError:
+        packed = disk.content(_packed(manifest))
+        if packed is None:
+            raise
+        return _unpack(packed)
+
+
+def end(manifest: Path) -> bytes:
+    """The last bytes of what it says, for which no more is read. Raises as `text`."""
+    try:
+        return _tail(manifest, _END)
+    except FileNotFoundError:
+        found = _tail(_packed(manifest), 2 * _END)
+        return _unpack(found[found.rfind(_MEMBER) :])
+
+
+def freed(manifest: Path) -> int:
+    """The bytes that packing it frees. Raises OSError where it cannot be read."""
+    return manifest.stat().st_size - len(_pack(manifest.read_bytes()))
+
+
+def pack(manifest: Path) -> int:
+    """Pack it, with its owner and mode, and return the bytes that this freed.
+
+    Raises:
+        OSError: it is packed already, or belongs to another account, or there is no room.
+    """
+    status, target = manifest.stat(), _packed(manifest)
+    data = _pack(manifest.read_bytes())
+    atomic.write_bytes(target, data, mode=stat.S_IMODE(status.st_mode))
+    if target.stat().st_uid != status.st_uid:
+        os.chown(target, status.st_uid, status.st_gid)
+    atomic.fault_point("manifest-packed")
+    manifest.unlink(missing_ok=True)
+    return status.st_size - len(data)
+
+
+def _packed(manifest: Path) -> Path:
+    return GenerationPaths(manifest.parent).packed
+
+
+def _pack(data: bytes) -> bytes:
+    import gzip
+
+    return b"".join(gzip.compress(part, mtime=0) for part in (data[:-_END], data[-_END:]))
+
+
+def _unpack(data: bytes) -> bytes:
+    import gzip
+    import zlib
+
+    try:
+        return gzip.decompress(data)
+    except (EOFError, OSError, zlib.error) as error:
+        raise ValueError(f"damaged gzip file: {error}") from error
+
+
+def _tail(file: Path, most: int) -> bytes:
+    with file.open("rb") as stream:
+        stream.seek(max(0, stream.seek(0, os.SEEK_END) - most))
+        return stream.read()

@@ -1,0 +1,203 @@
+"""Whether a yard lies where it was built: the files of its revisions name that path. Standard library only.
+
+The entries of a generation have the directories of their revisions, so they say where the yard was. A path that leads
+to the same directory (a symbolic link, a second mount of one file system) is the same place: those files work by it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stackyard.errors import StackyardError
+from stackyard.late import dataclass
+from stackyard.yard import atomic, disk, formats, manifestfile, members, same
+from stackyard.yard.layout import Yard, is_yard
+
+if TYPE_CHECKING:
+    from stackyard.yard.record import BuildRecord, Entry
+
+_FOLDER = re.compile(rb'"folder":\s*("(?:[^"\\]|\\.)*")')
+
+
+@dataclass(frozen=True)
+class Note:
+    """A move that is not published yet, in the yard that it makes.
+
+    Attributes:
+        source: the yard as it lies; of one that is built again in its place, that place.
+        built_in: the path that its files name.
+        is_aside: whether what was in the place is put aside.
+    """
+
+    source: str
+    built_in: str
+    is_aside: bool = False
+
+    @classmethod
+    def read(cls, yard: Yard) -> Note | None:
+        """That of a yard; None: nothing is moved to it.
+
+        Raises:
+            StackyardError: it is damaged, or of a newer version.
+        """
+        return formats.load(yard.move_note, NOTE) if disk.is_there(yard.move_note) else None
+
+    def write(self, yard: Yard) -> None:
+        """Put it into a yard."""
+        atomic.write_json(yard.move_note, {"format": NOTE.version, **vars(self)}, checked=True)
+
+    def command(self, root: Path) -> str:
+        """The line that goes on with it."""
+        where = "--here" if Path(self.source) == root else shlex.quote(str(root))
+        return f"stackyard --yard {shlex.quote(self.source)} move {where}"
+
+
+NOTE = formats.Kind(
+    1, lambda value: members.make(Note, value), hint=lambda path: f"remove {path}, and move again", checked_since=1
+)
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A yard that is not where it was built.
+
+    Attributes:
+        built_in: its root when its revisions were built.
+        is_copy: whether a yard is still there.
+        begun: the move to this place that is not finished, where there is one.
+    """
+
+    root: Path
+    built_in: Path
+    is_copy: bool = False
+    begun: Note | None = None
+
+    @property
+    def sentence(self) -> str:
+        """What is wrong, and why nothing in it can be used."""
+        if self.begun:
+            return f"{self.root} is not complete: the move of {self.begun.source} to it was not finished"
+        names = "the files of its revisions name that path"
+        if self.is_copy:
+            return f"{self.root} is a copy of the yard {self.built_in}: {names}"
+        return f"{self.root} was moved from {self.built_in}, which does not lead to it any more: {names}"
+
+    @property
+    def remedy(self) -> str:
+        """The line to type, for who may write to it; else whom to ask."""
+        if self.begun:
+            return f"continue it: {self.begun.command(self.root)}"
+        line = f"stackyard --yard {shlex.quote(str(self.root))} move --here"
+        if not os.access(self.root, os.W_OK):
+            return f"ask its owner to build them again where it is: {line}"
+        other = f"use the original with --yard {shlex.quote(str(self.built_in))}" if self.is_copy else self._link
+        return f"build them again where it is: {line}; or {other}"
+
+    @property
+    def _link(self) -> str:
+        return f"keep the former path: ln -s {shlex.quote(str(self.root))} {shlex.quote(str(self.built_in))}"
+
+    def error(self) -> StackyardError:
+        """For a verb that would use or change it."""
+        return StackyardError(self.sentence, hint=self.remedy)
+
+
+def look(yard: Yard, *, writing: bool = False) -> Moved | None:
+    """What to say of a yard that was moved or copied; None: it is where it was built, or nothing is published in it.
+
+    Args:
+        writing: it may be written to, by which a snapshot is told apart from the yard itself (`yard.same`).
+    """
+    with suppress(OSError):
+        if begun := Note.read(yard):
+            return Moved(yard.root, Path(begun.built_in), begun=begun)
+    built_in = _named(yard)
+    if writing:
+        _tell_apart(yard, built_in)
+    return _compared(yard, built_in) if built_in else None
+
+
+def tell_apart(yard: Yard) -> None:
+    """Find out, by writing to it, whether a yard is only a snapshot of the one that its files name (`yard.same`)."""
+    _tell_apart(yard, _named(yard) or _named(yard.former()))
+
+
+def _tell_apart(yard: Yard, built_in: Path | None) -> None:
+    if built_in not in (None, yard.root):
+        same.tell_apart(yard.root, built_in)
+
+
+def _named(yard: Yard) -> Path | None:
+    """The yard that the current generation names; None: it cannot be read."""
+    with suppress(OSError, ValueError, IndexError):
+        number = int(yard.modules.readlink().parent.name)
+        found = _FOLDER.search(manifestfile.text(yard.generation(number).manifest))
+        return _yard_of(json.loads(found[1])) if found else None
+    return None
+
+
+def as_it_lies(yard: Yard, entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    """The entries of a generation with the directories in which their revisions are now."""
+    here = f"{yard.stacks}/"
+    if all(entry.folder.startswith(here) for entry in entries):
+        return entries
+    built_in = _yard_of(entries[0].folder)
+    if built_in is None or _compared(yard, built_in) is None:
+        return entries
+    return at(yard, entries)
+
+
+def at(yard: Yard, entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """The entries with the directories that their revisions have in this yard."""
+    return tuple(replace(e, folder=str(yard.revision(e.stack, Path(e.folder).name).root)) for e in entries)
+
+
+def located(record: BuildRecord, entry: Entry) -> BuildRecord:
+    """The record of an entry with the directory in which it is now, and that of its base, if this is in the same yard.
+
+    The path of its prefix stays the one that its files name.
+    """
+    if record.path == entry.folder:
+        return record
+    before, now, base = _yard_of(record.path), _yard_of(entry.folder), record.base
+    if base is not None and now is not None and Path(base.yard) == before:
+        base = replace(base, yard=str(now))
+    return replace(record, path=entry.folder, base=base)
+
+
+def is_elsewhere(yard: Yard, folder: str) -> bool:
+    """Whether a revision was built in a directory of a path that does not lead to this yard."""
+    built_in = _yard_of(folder)
+    return built_in is not None and _compared(yard, built_in) is not None
+
+
+def _yard_of(folder: str) -> Path | None:
+    """The yard of a revision's directory; None where it is not in one."""
+    parents = Path(folder).parents
+    return parents[2] if len(parents) > 2 and parents[1].name == Yard(parents[2]).stacks.name else None
+
+
+def _compared(yard: Yard, built_in: Path) -> Moved | None:
+    """What to say of a yard that was built at a path; None: it leads here. What cannot be known counts as that."""
+    if built_in == yard.root:
+        return None
+    try:
+        disk.look_into(built_in)
+    except (*disk.ABSENT, StackyardError):  # it is gone, or its file system hangs, which this one does not
+        return Moved(yard.root, built_in)
+    except OSError:
+        pass  # a directory that can only be entered
+    try:
+        return None if same.is_same(built_in, yard.root) else Moved(yard.root, built_in, is_copy=is_yard(built_in))
+    except disk.ABSENT:
+        return Moved(yard.root, built_in)
+    except OSError:
+        return None

@@ -1,0 +1,84 @@
+"""Whether two paths lead to one yard: a link, or a second mount, whose device number may be another one."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from stackyard.errors import StackyardError
+from stackyard.yard import disk
+from stackyard.yard.layout import Yard
+
+
+def is_same(one: Path, other: Path) -> bool:
+    """Whether two directories are one yard.
+
+    A file system that is mounted twice may have two device numbers. Then what is published by both is compared: a copy
+    of a manifest has another inode number, or was changed at another time. That of a snapshot has the same, so only
+    writing tells it apart (`tell_apart`); until then it counts as the yard itself.
+
+    Raises:
+        OSError: one of the two cannot be looked at.
+    """
+    if one == other or one.samefile(other):
+        return True
+    return not _were_told_apart(one, other) and _published(one) == _published(other) is not None
+
+
+_told_apart: set[tuple[Path, Path]] = set()
+"""Yards of which this process knows that they are two, each with what it looks like."""
+
+
+def _were_told_apart(one: Path, other: Path) -> bool:
+    pairs = ((a, b) for a, b in ((one, other), (other, one)))
+    return any(a.is_relative_to(root) and b == original for a, b in pairs for root, original in _told_apart)
+
+
+def tell_apart(root: Path, original: Path) -> None:
+    """Find out whether a yard that looks like another one is that one, by writing into it: a snapshot is not.
+
+    What was put aside in it (`Yard.former`) is then told apart too. Without permission to write nothing is found out.
+    """
+    here = {_published(root), _published(Yard(root).former().root)} - {None}
+    with suppress(OSError, StackyardError):
+        if not root.samefile(original) and _published(original) in here and not _shows(root, original):
+            _told_apart.add((root, original))
+
+
+def _published(root: Path) -> tuple[int, ...] | None:
+    """What tells the current manifest of a yard from a copy of it; None where nothing is published."""
+    yard = Yard(root)
+    with suppress(OSError, ValueError):
+        status = yard.generation(int(yard.modules.readlink().parent.name)).manifest.stat()
+        return status.st_ino, status.st_ctime_ns, status.st_mtime_ns, status.st_size
+    return None
+
+
+def require_other(root: Path, original: Path) -> None:
+    """Raise StackyardError unless a copy of a yard is one: what is written to it is not seen in the original.
+
+    This decides where a copy is about to be emptied. An original that is gone, or that you may not look at, is another.
+    """
+    try:
+        seen = _shows(root, original)
+    except OSError as error:
+        raise StackyardError(f"cannot create {error.filename}: {error.strerror}") from error
+    if seen:
+        raise StackyardError(
+            f"{root} is the yard {original}, mounted a second time: nothing was changed",
+            hint=f"use --yard {original}; or move it to another directory: stackyard move NEWROOT",
+        )
+
+
+def _shows(root: Path, original: Path) -> bool:
+    """Whether what is written to one yard is seen in the other. Raises OSError: nothing can be written."""
+    name = f"copy-{os.urandom(8).hex()}"
+    mark = Yard(root).lease(name)
+    mark.mkdir(parents=True)
+    try:
+        return disk.is_there(Yard(original).lease(name))
+    except (OSError, StackyardError):
+        return False
+    finally:
+        mark.rmdir()

@@ -1,0 +1,343 @@
+"""Signatures of revisions, and what a yard demands of them.
+
+    <yard>/signatures.json                                  what it demands, as its site's file had it at the last write
+    <yard>/stacks/<stack>/<revision>/signatures/<key>.sig   one for each signer, by the hash of the key
+
+What is signed are the hashes of ``record.json``, which has those of all files, and of ``module.json``, which has what
+loading it does (`statement`). A demand is read where the revision is, never from the file or the variables of whoever
+uses it.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+from stackyard.errors import ChecksFailed, StackyardError
+from stackyard.host import sshkeygen, strictmodes
+from stackyard.host.sshkeygen import Signers, Verdict
+from stackyard.late import dataclass
+from stackyard.yard import atomic, checksum, disk, formats, members, revisions
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard
+from stackyard.yard.record import BuildRecord, Entry
+
+NAMESPACE = "revision@stackyard.io"
+"""What ssh-keygen signs into a signature, so that one of a mail or a commit is none of a revision."""
+
+NONE = "it has no signature"
+_MOST_BYTES = 64 << 10
+_NO_FILE = (errno.ENOENT, errno.ELOOP, errno.ENXIO)
+"""What opening a file says of one that was removed, of a link and of a socket."""
+What = Literal["load", "extend", "pull", "launch"]
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What a yard demands: for which uses a valid signature is needed, and by whom.
+
+    Attributes:
+        allowed_signers, revoked: absolute paths; they are read at each check.
+        users: it holds for the revisions of the yards too whose parent this one is, or that extend revisions of it.
+        site: the file that says so.
+        yard: the root of the yard that demands it, as far as it was read from one.
+    """
+
+    allowed_signers: str = ""
+    revoked: str = ""
+    require: tuple[What, ...] = ()
+    users: bool = False
+    site: str = ""
+    yard: str = ""
+
+    @property
+    def signers(self) -> Signers:
+        """The files that say who may sign. Those who own the site's file or the yard may write to them."""
+        owners = strictmodes.owners_of(filter(None, (self.site, self.yard)))
+        return Signers(self.allowed_signers, self.revoked, owners)
+
+
+KIND = formats.Kind(
+    1, lambda value: members.make(Demand, value), checked_since=1,
+    hint=lambda path: f"`stackyard --yard {path.parent} sign --all` writes it again, from the site's file",
+)  # fmt: skip
+"""``signatures.json`` of a yard."""
+
+
+@dataclass(frozen=True)
+class Signature:
+    """One signature of a revision: the fingerprint of its key, who that is, and what is wrong; empty: nothing.
+
+    `signer` is empty, and so is the problem, where the yard does not say who may sign.
+    """
+
+    key: str
+    signer: str = ""
+    problem: str = ""
+    checked: bool = True
+
+    def __str__(self) -> str:
+        if not self.checked:
+            return f"{self.key}, not checked: the yard does not say who may sign"
+        return self.problem or f"{self.signer} ({self.key})"
+
+
+# --------------------------------------------------------------------------- the demand
+
+
+def demand_of(yard: Yard) -> Demand | None:
+    """What a yard demands; None: nothing. Raises StackyardError where that cannot be read."""
+    if not disk.is_there(yard.signatures):
+        return None
+    return replace(formats.load(yard.signatures, KIND), yard=str(yard.root))
+
+
+def demanded_by(yard: Yard) -> str:
+    """The site's file from which the demand of a yard was noted; empty: none was, or the note is damaged."""
+    try:
+        found = demand_of(yard)
+    except StackyardError:
+        return ""
+    return found.site if found else ""
+
+
+def keep_demand(yard: Yard, demand: Demand | None) -> None:
+    """Note what a yard demands, where that changed."""
+    if demand is None:
+        yard.signatures.unlink(missing_ok=True)
+        return
+    keys = ("allowed_signers", "revoked", "require", "users", "site")
+    value = {"format": 1, **{key: getattr(demand, key) for key in keys}}
+    try:
+        if demand_of(yard) == replace(demand, yard=str(yard.root)):
+            return
+    except StackyardError:
+        pass  # a damaged one is written again
+    atomic.write_json(yard.signatures, value, checked=True)
+
+
+def demands(root: Path, others: Iterable[Path] = ()) -> Iterator[tuple[Path, Demand]]:
+    """What holds for the revisions of a yard, each with the yard that demands it.
+
+    Args:
+        others: the yards above it, and those of bases: they have a say where they demand it of users' yards.
+    """
+    known = {os.path.realpath(root)}
+    if (own := demand_of(Yard(root))) is not None:
+        yield root, own
+    for other in others:
+        if os.path.realpath(other) not in known:
+            known.add(os.path.realpath(other))
+            found = demand_of(Yard(other))
+            if found is not None and found.users:
+                yield other, found
+
+
+def demands_in(yard: Yard, what: What) -> list[tuple[Path, Demand]]:
+    """What holds for every revision of a yard for one use."""
+    return [each for each in demands(yard.root, [above.root for above in yard.above()]) if what in each[1].require]
+
+
+# --------------------------------------------------------------------------- one revision
+
+
+def statement(paths: RevisionPaths) -> str:
+    """The text that is signed. Raises StackyardError: the record cannot be read."""
+    return statement_of(_record(paths), disk.content(paths.module))
+
+
+def statement_of(record: bytes, module: bytes | None) -> str:
+    """The text that is signed, of the bytes of ``record.json`` and ``module.json``; None: it has none."""
+    return f"stackyard-revision 1\nrecord {_sha256(record)}\nmodule {'-' if module is None else _sha256(module)}\n"
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def record_text(paths: RevisionPaths) -> str:
+    """The text of the record as it is on disk, which is what was signed."""
+    return _record(paths).decode("utf-8")
+
+
+def _record(paths: RevisionPaths) -> bytes:
+    """The bytes of the record; of its copy, which has the same, where it is damaged."""
+    for path in (paths.record, paths.spare):
+        data = disk.content(path)
+        try:
+            if data is not None:
+                checksum.remove(data.decode("utf-8"))
+                return data
+        except ValueError:
+            continue
+    raise StackyardError(f"cannot read {paths.record}: damaged", hint="restore it: `stackyard verify --repair`")
+
+
+def files(paths: RevisionPaths) -> list[Path]:
+    """The signatures of a revision."""
+    return [path for path in sorted(disk.entries(paths.signatures)) if path.suffix == ".sig"]
+
+
+def texts(paths: RevisionPaths) -> tuple[str, ...]:
+    """What they hold; nothing of what only has the name of one, which `broken` finds."""
+    return tuple(text for text in map(_text, files(paths)) if text)
+
+
+def _text(file: Path) -> str:
+    """What a signature's file holds; empty where that is no file: whoever may write there may have put a pipe there."""
+    try:
+        return disk.of_anybody(file, _MOST_BYTES)[0].decode("utf-8", "replace")
+    except ValueError:
+        return ""
+    except OSError as error:
+        if error.errno not in _NO_FILE:
+            raise
+        return ""
+
+
+def add(paths: RevisionPaths, text: str) -> str:
+    """Keep a signature beside what it signs; the fingerprint of its key. Raises ValueError: it is none."""
+    key = sshkeygen.fingerprint(text)
+    atomic.write_text(paths.signature(_sha256(key.encode())[:32]), text)
+    return key
+
+
+def signatures(paths: RevisionPaths, demand: Demand | None) -> list[Signature]:
+    """All signatures of a revision, judged by what a yard says about signers."""
+    return [_signature(file, statement(paths), demand) for file in files(paths)]
+
+
+def _signature(file: Path, text: str, demand: Demand | None) -> Signature:
+    return judgement(_text(file), text, demand, f"{file}: ")
+
+
+def judgement(data: str, text: str, demand: Demand | None, origin: str = "") -> Signature:
+    """What a yard says of a signature of a text. `origin`: before what is wrong with one that is none."""
+    try:
+        key = sshkeygen.fingerprint(data)
+    except ValueError as error:
+        return Signature("", problem=f"{origin}{error}")
+    if demand is None or not demand.allowed_signers:
+        return Signature(key, checked=False)
+    found = judged(text, data, demand.signers)
+    return Signature(key, found.signer, found.problem)
+
+
+def judged(text: str, signature: str, signers: Signers) -> Verdict:
+    """`sshkeygen.judge`, once for the same signature and the same signers."""
+    signers.require()
+    stamps = tuple(_stamp(each) for each in (signers.allowed, signers.revoked) if each)
+    return _judged(text, signature, signers, stamps)
+
+
+@lru_cache(maxsize=4096)
+def _judged(text: str, signature: str, signers: Signers, _stamps: tuple[object, ...]) -> Verdict:
+    return sshkeygen.judge(text, signature, signers, NAMESPACE)
+
+
+def broken(paths: RevisionPaths) -> Iterator[tuple[Path, str]]:
+    """The files that are no signature of what a revision is now, whoever made them, and why."""
+    text = statement(paths)
+    for file in files(paths):
+        try:
+            key = sshkeygen.fingerprint(_text(file))
+            if not sshkeygen.fits(text, _text(file), NAMESPACE):
+                yield file, f"it, or what it signs, was changed after {key} had signed"
+        except ValueError as error:
+            yield file, f"is {error}"
+
+
+def _stamp(file: str) -> tuple[str, int, int]:
+    status = Path(file).stat()
+    return file, status.st_mtime_ns, status.st_size
+
+
+def problem(paths: RevisionPaths, demand: Demand) -> str:
+    """Why a revision is not what a yard demands, a sentence; empty: it has a valid signature."""
+    return _problem(signatures(paths, demand))
+
+
+def problem_of(text: str, given: Iterable[str], demand: Demand) -> str:
+    """The same for signatures of a statement that are in no revision yet."""
+    return _problem([judgement(data, text, demand) for data in given])
+
+
+def _problem(found: Sequence[Signature]) -> str:
+    if not found:
+        return NONE
+    return "" if any(not each.problem for each in found) else found[0].problem
+
+
+# --------------------------------------------------------------------------- a use of it
+
+
+def require(record: BuildRecord, what: What, yard: Yard | None = None) -> None:
+    """See that a revision, and each that it extends, has the signatures which are demanded for a use.
+
+    Args:
+        yard: the yard of whoever uses it: what the yards above it demand of users' yards holds too.
+
+    Raises:
+        ChecksFailed: a signature is missing or not valid.
+        StackyardError: that cannot be known.
+    """
+    for root, each, why in _problems(_with_bases(record), what, yard):
+        raise ChecksFailed(
+            f"cannot {what} {record.module}: {_of(each, record)}{why}, and {root} demands a valid signature",
+            hint=f"who answers for it compares it (`stackyard verify --deep {each.module}`) and signs it: "
+            f"`stackyard sign {each.module}`",
+        )
+
+
+def refusals(entries: Iterable[Entry], records: Mapping[str, BuildRecord], yard: Yard) -> dict[str, str]:
+    """Why revisions may not be loaded, by module: what their modulefiles say in place of loading them."""
+    found = {}
+    for entry in entries:
+        if entry.module in records and entry.state != "removed":
+            record = records[entry.module]
+            for _, each, why in _problems(_with_bases(record), "load", yard):
+                found[entry.module] = f"{entry.module} may not be loaded: {_of(each, record)}{why}"
+                break
+    return found
+
+
+def misplaced(record: BuildRecord) -> str:
+    """A sentence where a record is not the one of the directory that it names, whose signatures say nothing of it."""
+    paths = RevisionPaths.of(record.path)
+    return "" if revisions.readable(paths) == record else f"its record is not the one in {paths.root}"
+
+
+def _of(each: BuildRecord, record: BuildRecord) -> str:
+    return "" if each is record else f"{each.module}, its base: "
+
+
+def _with_bases(record: BuildRecord) -> Iterator[BuildRecord]:
+    """A revision and those that it extends, as far as they are there."""
+    yield record
+    below = revisions.readable(record.base.paths) if record.base is not None else None
+    if below is not None:
+        yield from _with_bases(below)
+
+
+def _problems(chain: Iterable[BuildRecord], what: What, yard: Yard | None) -> Iterator[tuple[Path, BuildRecord, str]]:
+    line = list(chain)
+    roots = [RevisionPaths.of(each.path).yard for each in line]
+    for number, record in enumerate(line):
+        others = [*_above(roots[number], yard), *roots[number + 1 :]]
+        for root, demand in demands(roots[number], others):
+            why = misplaced(record) or problem(RevisionPaths.of(record.path), demand) if what in demand.require else ""
+            if why:
+                yield root, record, why
+
+
+def _above(root: Path, yard: Yard | None) -> list[Path]:
+    """The yards above that of a revision, as whoever uses it sees them."""
+    line = [os.path.realpath(each.root) for each in yard.lineage()] if yard else []
+    real = os.path.realpath(root)
+    return [Path(each) for each in line[line.index(real) + 1 :]] if real in line else []

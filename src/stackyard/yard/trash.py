@@ -1,0 +1,333 @@
+"""The trash: what was removed, until its grace time is over. A removal is one rename, which another one undoes.
+
+    <yard>/trash/<id>/what.json   written first: what it is, where it was, by whom, when
+    <yard>/trash/<id>/content     the files, as they were
+    <yard>/trash/<id>/doomed      the same, once their deletion has begun
+    <yard>/trash/<id>/again       it is deployed again: its verification says in which state it is published
+    <yard>/trash/<id>/settled     the removal is final: nothing that began in the same second uses the files
+
+An entry without content is one whose process was killed before its rename, or after it was brought back: the files are
+in their place (`interrupted`). They stay on the file system of the yard, so that a rename always does.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal, get_args
+
+from stackyard.errors import StackyardError, cause
+from stackyard.host import clock
+from stackyard.host.identity import account_name, whoami
+from stackyard.late import dataclass
+from stackyard.yard import atomic, disk, formats, members
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard, place_of
+from stackyard.yard.record import State, now
+
+Sort = Literal["revision", "build", "cache", "leftover", "modules"]
+PLACES: Mapping[Sort, str] = {
+    "revision": "stacks",
+    "build": "stacks",
+    "cache": "cache",
+    "leftover": "",
+    "modules": "generations",
+}
+"""The directory of a yard that each sort of thing is in."""
+
+_TIME, _NAME = "%Y%m%dT%H%M%S", re.compile(r"\d{8}T\d{6}-")
+
+WHAT, CONTENT, DOOMED, SETTLED, AGAIN = "what.json", "content", "doomed", "settled", "again"
+
+
+@dataclass(frozen=True)
+class What:
+    """What was removed.
+
+    Attributes:
+        path: where it was, relative to the yard.
+        module: the full name of a revision, or empty.
+        state, pinned: the state that the revision had, and whether it was set as the default.
+        batch: the same for all that one command removed.
+        bytes, inodes: its size when it was removed, of what it shares with nothing else.
+        reason: why, in a few words.
+    """
+
+    sort: Sort
+    path: str
+    when: str
+    who: str
+    batch: str
+    module: str = ""
+    state: State = "built"
+    pinned: bool = False
+    bytes: int = 0
+    inodes: int = 0
+    reason: str = ""
+
+
+KIND = formats.Kind(
+    1, lambda value: _checked(members.make(What, value)), hint=lambda path: f"look at {path.parent}", checked_since=1
+)
+
+
+@dataclass(frozen=True)
+class Item:
+    """One thing in the trash."""
+
+    yard: Yard
+    folder: Path
+    what: What
+
+    @property
+    def content(self) -> Path:
+        """Its files."""
+        return self.folder / CONTENT
+
+    @property
+    def doomed(self) -> Path:
+        """The same while they are deleted: they are not complete any more."""
+        return self.folder / DOOMED
+
+    @property
+    def origin(self) -> Path:
+        """Where they were."""
+        return self.yard.inner(self.what.path)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether its removal is over."""
+        return disk.is_there(self.folder / SETTLED)
+
+    @property
+    def is_deployed_again(self) -> bool:
+        """Whether a deploy began to bring it back: the state that it had holds no more."""
+        return disk.is_there(self.folder / AGAIN)
+
+    def due(self, grace_days: float) -> datetime:
+        """When it may be deleted."""
+        return datetime.fromisoformat(self.what.when) + timedelta(days=grace_days)
+
+    def is_due(self, grace_days: float) -> bool:
+        """Whether its grace time is over. A clock that is behind keeps it for longer."""
+        return clock.now() >= self.due(grace_days)
+
+
+def _checked(what: What) -> What:
+    """Refuse a path that leads out of the yard, or to another place than its sort has."""
+    path = PurePosixPath(what.path)
+    place = PLACES[what.sort]
+    if path.is_absolute() or ".." in path.parts or len(path.parts) < 2 or (place and path.parts[0] != place):
+        raise ValueError(f"path: not in this yard: {what.path!r:.100}")
+    datetime.fromisoformat(what.when)
+    return what
+
+
+assert set(PLACES) == set(get_args(Sort))
+
+
+def items(yard: Yard) -> list[Item]:
+    """What is in the trash, the oldest first; without what has no files (a process was killed) or cannot be read."""
+    found = (_item(yard, folder) for folder in _folders(yard))
+    return [item for item in found if item and _has_files(item.folder)]
+
+
+def interrupted(yard: Yard) -> list[Item]:
+    """What a killed process had noted and not moved, or moved back: it is where it was."""
+    found = (_item(yard, folder) for folder in _folders(yard))
+    there = (item for item in found if item and not _has_files(item.folder))
+    return [item for item in there if os.path.lexists(item.origin)]
+
+
+def unreadable(yard: Yard) -> list[Path]:
+    """Entries whose ``what.json`` cannot be read although they have files: they are left to you."""
+    return [folder for folder in _folders(yard) if _item(yard, folder) is None and _has_files(folder)]
+
+
+def _folders(yard: Yard) -> list[Path]:
+    try:
+        return sorted(yard.thrown(name) for name in disk.names(yard.trash) if not name.startswith("."))
+    except OSError as error:
+        hint = "what was removed is there until its grace time is over; move away what is not that directory"
+        raise StackyardError(f"cannot read the trash {yard.trash}: {cause(error)}", hint=hint) from error
+
+
+def _item(yard: Yard, folder: Path) -> Item | None:
+    try:
+        return Item(yard, folder, formats.load(folder / WHAT, KIND))
+    except StackyardError:
+        return None
+
+
+def removed(yard: Yard) -> dict[str, RevisionPaths]:
+    """Where the files of removed revisions are, by the `place` that they had. The last one counts."""
+    there = (item for item in items(yard) if item.what.sort == "revision" and os.path.lexists(item.content))
+    return {place_of(item.origin): RevisionPaths(item.content) for item in there}
+
+
+def require_own(yard: Yard, path: Path) -> None:
+    """Raise StackyardError unless a path is in this yard itself, and not behind a link that leads out of it."""
+    parts = path.relative_to(yard.root).parts
+    above = [yard.root.joinpath(*parts[:count]) for count in range(1, len(parts) + 1)]
+    try:
+        linked = next((each for each in above if stat.S_ISLNK(each.lstat().st_mode)), None)
+    except OSError as error:
+        raise StackyardError(f"cannot remove {path}: {error.strerror}") from error
+    if linked is not None:
+        raise StackyardError(
+            f"cannot remove {path}: {linked} is a symbolic link", hint="remove by hand what is behind a link"
+        )
+
+
+def begin(yard: Yard, path: Path, what: What) -> Item:
+    """Note that something is about to be moved to the trash; `move` does it.
+
+    Raises:
+        StackyardError: it is behind a link, or the note cannot be written.
+    """
+    require_own(yard, path)
+    folder = yard.thrown(f"{_stamp(yard, what)}-{os.urandom(6).hex()}")
+    try:
+        folder.mkdir(parents=True)
+        atomic.write_json(folder / WHAT, {"format": KIND.version, **asdict(what)}, checked=True)
+    except OSError as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        hint = (
+            "it was not removed; `stackyard gc` deletes what was put aside before the grace time, "
+            "and all of it with `removal: {grace_days: 0}` in site.yaml"
+        )
+        raise disk.failure(error, f"removing {path}", hint) from error
+    atomic.fault_point("trash-noted")
+    return Item(yard, folder, what)
+
+
+def _stamp(yard: Yard, what: What) -> str:
+    """With what the name of a new thing in the trash begins: its time, and in any case after what was put there before
+    by another command. Of two hosts one may have a clock that is behind.
+    """
+    time = datetime.fromisoformat(what.when)
+    last = max((name for name in disk.names(yard.trash) if _NAME.match(name)), default="")
+    if last and f"{time:{_TIME}}" <= last[:15]:
+        found = _item(yard, yard.thrown(last))
+        time = datetime.strptime(last[:15], _TIME)
+        time += timedelta(seconds=0 if found and found.what.batch == what.batch else 1)
+    return f"{time:{_TIME}}"
+
+
+def move(item: Item) -> None:
+    """Move what was noted to the trash, with one rename.
+
+    Raises:
+        StackyardError: it is on another file system, or belongs to an account that keeps you out.
+    """
+    try:
+        require_own(item.yard, item.origin)
+        _allow_move(item.origin)
+        os.rename(item.origin, item.content)
+    except OSError as error:
+        raise StackyardError(
+            f"cannot remove {item.origin}: {error.strerror}",
+            hint="run it as the account that owns the files, or as root",
+        ) from error
+    atomic.fault_point("trash-moved")
+
+
+def put(yard: Yard, path: Path, what: What) -> Item:
+    """`begin` and `move`; nothing is left of it where that fails."""
+    item = begin(yard, path, what)
+    try:
+        move(item)
+    except StackyardError:
+        forget(item)
+        raise
+    return item
+
+
+def forget(item: Item) -> None:
+    """Remove the note on something whose files are not in the trash."""
+    shutil.rmtree(item.folder, ignore_errors=True)
+
+
+def _allow_move(path: Path) -> None:
+    """rename(2) writes into a directory that gets another parent: its owner needs the right to."""
+    status = path.lstat()
+    if stat.S_ISDIR(status.st_mode) and not status.st_mode & stat.S_IWUSR:
+        path.chmod(stat.S_IMODE(status.st_mode) | stat.S_IWUSR)
+
+
+def settle(item: Item) -> None:
+    """Note that nothing uses it, so that who looks for its files need not wait for them to come back."""
+    (item.folder / SETTLED).touch()
+
+
+def bring_back(item: Item, *, again: bool = False) -> None:
+    """Move the files back to where they were. The note stays until `forget`: it has the state of a revision.
+
+    Args:
+        again: for a deploy, which verifies it before it is published.
+
+    Raises:
+        StackyardError: something else is there now, or its deletion has begun.
+    """
+    if not os.path.lexists(item.content):
+        raise StackyardError(f"cannot bring back {item.origin}: its files are being deleted")
+    if os.path.lexists(item.origin):
+        raise StackyardError(
+            f"cannot bring back {item.origin}: it exists again", hint=f"the removed files are in {item.content}"
+        )
+    try:
+        item.origin.parent.mkdir(parents=True, exist_ok=True)
+        require_own(item.yard, item.origin.parent)
+        mark = item.folder / AGAIN
+        mark.touch() if again else mark.unlink(missing_ok=True)
+        os.rename(item.content, item.origin)
+    except OSError as error:
+        raise StackyardError(f"cannot bring back {item.origin}: {error.strerror}") from error
+    atomic.fault_point("trash-back")
+
+
+def delete(item: Item) -> None:
+    """Delete it for good. Links in it are removed, and never followed.
+
+    Raises:
+        StackyardError: it, or a part of it, belongs to another account.
+    """
+    hint = "run `stackyard gc` as the account that owns the files, or as root"
+    try:
+        if not _has_files(item.folder):
+            return  # another collection was faster
+        if os.path.lexists(item.content):
+            owner = item.content.lstat().st_uid
+            if os.geteuid() not in (0, owner) and not item.content.is_file():
+                raise StackyardError(f"cannot delete {item.content}: it belongs to {account_name(owner)}", hint=hint)
+            os.rename(item.content, item.doomed)  # from here on it cannot be brought back
+        atomic.fault_point("trash-doomed")
+        disk.delete_tree(item.doomed)
+        shutil.rmtree(item.folder)
+    except OSError as error:
+        place = error.filename or item.folder
+        raise StackyardError(f"cannot delete {place}: {error.strerror}", hint=hint) from error
+
+
+def sweep(yard: Yard) -> None:
+    """Remove entries without files that have been so for a day: what a killed process had begun to note."""
+    for folder in _folders(yard):
+        with suppress(OSError):
+            if not _has_files(folder) and clock.age_s(folder.stat().st_mtime) > clock.DAY_S:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _has_files(folder: Path) -> bool:
+    return any(os.path.lexists(folder / name) for name in (CONTENT, DOOMED))
+
+
+def note_of(sort: Sort, yard: Yard, path: Path, batch: str, **more: Any) -> What:
+    """The note on something that is about to be removed, by this account, now."""
+    return What(sort, path.relative_to(yard.root).as_posix(), now(), whoami(), batch, **more)

@@ -1,0 +1,225 @@
+"""Who is using which revision: a small file per process or job, which holds back its removal.
+
+    <yard>/uses/<stack>~<revision>@<host>.<pid>.<random>.json
+
+Any account that may read the site's yard may write such a file there, and list or remove nobody else's: the directory
+is like /tmp (`open_to_users`). Where that cannot be written to (a read-only mount, another account's yard), the file is
+in the user's own yard, where the parent looks too. A file holds nothing but a name, and whose it is its owner tells; so
+the worst that it can do is to keep a revision.
+
+The file is written before the record is read, and a removal looks for files after it has moved the revision aside
+(`stackyard.publish.remove`). So either the process finds the revision gone, or the removal finds the process.
+
+A process that was replaced by a program (`stackyard run`) keeps its number and its start time: it can be looked up on
+its host. On other hosts a job is asked for from its scheduler; what cannot be asked counts as in use for some days.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from stackyard.errors import MissingError
+from stackyard.host import clock
+from stackyard.host.identity import Identity, account_name, hostname, this_process
+from stackyard.late import dataclass
+from stackyard.yard import atomic, disk
+from stackyard.yard.folders import RevisionPaths
+from stackyard.yard.layout import Yard
+from stackyard.yard.permissions import Policy
+
+_MOST_BYTES = 16_384
+_MOST_S = 5.0
+"""How long the files of a revision may be away while a removal finds that it is in use."""
+
+
+@dataclass(frozen=True)
+class Use:
+    """One use of a revision.
+
+    Attributes:
+        folder: the directory of the revision.
+        what: ``run``, ``shell``, ``launch`` or ``job``.
+        scheduler, job: the batch job, where there is one.
+        owner: the process; of a job that waits in a queue, the one that submitted it.
+        age_s: seconds since the file was written, by the clock of the file's server.
+    """
+
+    file: Path
+    folder: str
+    what: str
+    owner: Identity
+    scheduler: str = ""
+    job: str = ""
+    age_s: float = 0.0
+
+    def __str__(self) -> str:
+        if self.job:
+            return f"job {self.job} of {self.owner.user}"
+        return f"{self.what} of {self.owner.user} on {self.owner.host}, process {self.owner.pid}"
+
+
+def mode(policy: Policy) -> int:
+    """The mode of the directory: who may read the yard may add files, who may write to it may list them."""
+    bits = 0o1700
+    for shift, read, write in ((0o010, 0o040, 0o020), (0o001, 0o004, 0o002)):
+        if not policy.umask & read:
+            bits |= 3 * shift
+        if not policy.umask & write:
+            bits |= 7 * shift
+    return bits
+
+
+def open_to_users(yard: Yard, policy: Policy, *, count: bool) -> None:
+    """Make the directories in which users leave notes for the owner of a yard; one that is another account's stays.
+
+    Args:
+        count: also that of `yard.usage`. Its owner notes there since when: nobody else may replace the note, and
+            `usage.since` believes nobody else.
+    """
+    for folder in (yard.uses, yard.children, *([yard.usage] if count else [])):
+        folder.mkdir(exist_ok=True)
+        status = folder.lstat()
+        wanted = mode(policy) | (status.st_mode & stat.S_ISGID)
+        if stat.S_IMODE(status.st_mode) != wanted and status.st_uid == os.geteuid() and stat.S_ISDIR(status.st_mode):
+            folder.chmod(wanted)
+    if count and yard.usage.lstat().st_uid == os.geteuid() and not disk.is_there(yard.usage_since):
+        atomic.write_text(yard.usage_since, f"{clock.today().isoformat()}\n")
+
+
+def hold(folder: str | Path, own: Yard | None, what: str, **job: str) -> Path | None:
+    """Note that this process uses a revision; the file, or None where it can be written nowhere.
+
+    Call it before the record is read, and `require_files` after it.
+
+    Args:
+        folder: the directory of the revision.
+        own: the yard of the user, for where that of the revision cannot be written to.
+        job: the `scheduler` and the `job`.
+    """
+    paths = RevisionPaths.of(folder)
+    me = this_process()
+    value = {"revision": str(paths.root), "what": what, **job, **me.to_json()}
+    name = f"{paths.root.parent.name}~{paths.root.name}@{_host()}.{me.pid}.{me.token}.json"
+    places = [Yard(paths.yard).uses, *([own.uses] if own and disk.is_folder(own.root) else [])]
+    _forget_dead()
+    for place in dict.fromkeys(places):
+        with suppress(OSError):
+            atomic.write_text(place / name, json.dumps(value), mode=0o644, synced=False)
+            if what != "job":
+                _remember(place / name)
+            return place / name
+    return None
+
+
+def _host() -> str:
+    return hostname()[:64]
+
+
+def _own_notes() -> Path:
+    """Where an account remembers its notes: it cannot list the directories that they are in."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "stackyard" / "uses"
+
+
+def _remember(note: Path) -> None:
+    with suppress(OSError, RuntimeError):  # no home: whoever owns the yard removes the note
+        atomic.write_text(_own_notes() / f"{_host()}.{note.name}", str(note), mode=0o600, synced=False)
+
+
+def _forget_dead() -> None:
+    """Remove this account's notes of processes of this host that have ended: what a program replaced removes none."""
+    with suppress(OSError, RuntimeError):
+        for name in disk.names(_own_notes()):
+            if name.startswith(f"{_host()}."):
+                _forget_if_dead(_own_notes() / name)
+
+
+def _forget_if_dead(known: Path) -> None:
+    with suppress(OSError, ValueError):
+        note = Path(known.read_text(encoding="utf-8"))
+        content = disk.content(note)
+        owner = Identity.from_json(json.loads(content)) if content is not None else None
+        if owner is None or owner.fate == "dead" or owner.before_restart:
+            if content is not None:
+                note.unlink(missing_ok=True)
+            known.unlink(missing_ok=True)
+
+
+def belongs_to(file: Path | None, **job: str) -> None:
+    """Add the job to a note that was written before the job had an id."""
+    if file is not None:
+        with suppress(OSError, ValueError):
+            value = {**json.loads(file.read_bytes()), **job}
+            atomic.write_text(file, json.dumps(value), mode=0o644, synced=False)
+
+
+def release(file: Path | None) -> None:
+    """Remove a note, at the end of a use that ends with this process."""
+    if file is not None:
+        with suppress(OSError):
+            file.unlink()
+
+
+def require_files(folder: str | Path) -> None:
+    """Return once the files of a revision are there, after `hold`.
+
+    A removal that has just moved them finds the note, and moves them back: that is waited for.
+
+    Raises:
+        MissingError: they were removed.
+    """
+    paths, until = RevisionPaths.of(folder), time.monotonic() + _MOST_S
+    while not disk.is_there(paths.record):
+        if time.monotonic() > until or not _is_being_removed(paths):
+            raise MissingError(
+                f"{paths.root} not found: the revision was removed",
+                hint="choose another: `stackyard list`; its staff can bring it back: `stackyard remove REV --undo`",
+            )
+        time.sleep(0.02)
+
+
+def _is_being_removed(paths: RevisionPaths) -> bool:
+    """Whether a removal of this revision is not over."""
+    from stackyard.yard import trash  # late: a file is missing only then
+
+    return any(str(item.origin) == str(paths.root) and not item.is_settled for item in trash.items(Yard(paths.yard)))
+
+
+def found(place: Path) -> Iterator[Use]:
+    """The uses that are noted in a directory. What is not such a note is left out.
+
+    Raises:
+        OSError: the directory cannot be listed.
+    """
+    try:
+        names = sorted(name for name in disk.names(place) if name.endswith(".json") and not name.startswith("."))
+    except NotADirectoryError:
+        return
+    for name in names:
+        with suppress(OSError, ValueError, KeyError, RecursionError):
+            use = _read(place / name)
+            if use is not None:
+                yield use
+
+
+def _read(file: Path) -> Use | None:
+    data, status = disk.of_anybody(file, _MOST_BYTES)
+    value = json.loads(data)
+    owner = Identity.from_json(value)
+    texts: Mapping[str, Any] = {key: value.get(key, "") for key in ("what", "scheduler", "job")}
+    shown = [value["revision"], owner.host if owner else None, *texts.values()]
+    if owner is None or not all(isinstance(text, str) and text.isprintable() for text in shown):
+        return None
+    if Path(value["revision"]).parts[-3:-2] != ("stacks",):
+        return None
+    if texts["job"] and not (texts["job"][0].isalnum() and len(texts["job"].split()) == 1):
+        return None  # it becomes a word of a scheduler's command line
+    owner = replace(owner, user=account_name(status.st_uid))
+    return Use(file, value["revision"], owner=owner, age_s=clock.age_s(status.st_mtime), **texts)
